@@ -1,10 +1,11 @@
-//! Native code of an attacker who has broken out of the component sandbox: builds the wall that a worker
-//! builds, then tries one thing. For `tests/wall.rs`.
+//! Native code of an attacker who has escaped from the WebAssembly sandbox: builds the wall that a worker
+//! builds, then tries one thing. `tests/tests/walls/wall.rs` uses it.
 //!
-//! `attack --list` prints what it can try. `attack NAME MODE FOLDER HOST SIBLING DESCRIPTOR` tries one thing: MODE is
-//! `wall`, `gpu` (the wall of a worker that has one), `weak` (one of best effort) or `bare`. It prints `done`, or
-//! `refused N` with the number of the error; the process may also be killed. HOST and SIBLING are processes of the same
-//! user, DESCRIPTOR is one that was inherited. `nowall REASON` means that this machine cannot build the wall.
+//! `attack --list` prints the names of all attacks. `attack NAME MODE FOLDER HOST SIBLING DESCRIPTOR` tries
+//! one: MODE is `wall`, `gpu` (the wall of a worker with a GPU), `weak` (a best-effort wall) or `bare` (no
+//! wall). It prints `done`, or `refused N` with the error number; the process may also be killed. HOST and
+//! SIBLING are ids of processes of the same user, and DESCRIPTOR is inherited. `nowall REASON` means that
+//! this machine cannot build the wall.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -22,22 +23,22 @@ use std::io::Write;
 use std::os::fd::{AsRawFd, RawFd};
 use std::path::{Path, PathBuf};
 
-/// Bytes, and files: what the attacker may have.
+/// The attacker's limits, in bytes and in files.
 const MEMORY: u64 = 1 << 30;
 const LARGEST_FILE: u64 = 1 << 20;
 const OPEN_FILES: u64 = 128;
 
-/// What an attack knows.
+/// What an attack may use.
 struct Scene {
     folder: PathBuf,
     host: c_int,
     sibling: c_int,
     descriptor: c_int,
-    /// Open from before the wall, as a worker's logs are.
+    /// Opened before the wall was built, as a worker's logs are.
     log: File,
 }
 
-/// None, or the error that it was refused with.
+/// `None` if the attack succeeded, or the error number.
 type Refused = Option<c_int>;
 type Attack = (&'static str, fn(&Scene) -> Refused);
 
@@ -62,7 +63,7 @@ fn main() {
         return;
     }
     let log = File::options().create(true).append(true).open(folder.join("logs/mine"));
-    // Not in the place of the one that was inherited.
+    // Not at the number of the inherited descriptor.
     let log = rustix::io::fcntl_dupfd_cloexec(log.unwrap(), 100).unwrap().into();
     let descriptor = number(5);
     let scene = Scene { folder, host: number(3), sibling: number(4), descriptor, log };
@@ -80,13 +81,13 @@ fn main() {
     }
 }
 
-/// As a worker does, before it opens anything.
+/// Enters the sandbox as a worker does, before it opens any file.
 fn enter(mode: OsSandbox) -> Result<(), String> {
     wall::check(mode).map_err(|error| error.to_string())?;
     wall::enter().map_err(|error| error.to_string())
 }
 
-/// As a worker does.
+/// Builds the wall as a worker does.
 fn build(scene: &Scene, occupant: WallRole, mode: OsSandbox) -> Result<(), String> {
     // SAFETY: ignoring a signal runs no code of ours.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
@@ -116,13 +117,13 @@ fn build(scene: &Scene, occupant: WallRole, mode: OsSandbox) -> Result<(), Strin
     Ok(())
 }
 
-/// A call of the kernel, past all libraries.
+/// Makes a system call directly, bypassing all libraries.
 fn call(number: c_long, arguments: &[usize]) -> Result<usize, c_int> {
     let mut all = [0; 6];
     all[..arguments.len()].copy_from_slice(arguments);
     let [a, b, c, d, e, f] = all;
-    // SAFETY: pointers among the arguments are null, or to memory that is never freed; what the call does
-    // to this process does not matter, as it ends soon after.
+    // SAFETY: pointers among the arguments are null, or point to memory that is never freed. The call may do
+    // anything to this process, which ends soon after.
     let answer = unsafe { libc::syscall(number, a, b, c, d, e, f) };
     usize::try_from(answer).map_err(|_| std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
 }
@@ -131,7 +132,7 @@ fn tried(number: c_long, arguments: &[usize]) -> Refused {
     call(number, arguments).err()
 }
 
-/// A call after which there may be two of us.
+/// Makes a system call that may create a second process, which exits at once.
 fn split(number: c_long, arguments: &[usize]) -> Refused {
     match call(number, arguments) {
         Ok(0) => std::process::exit(0),
@@ -139,7 +140,7 @@ fn split(number: c_long, arguments: &[usize]) -> Refused {
     }
 }
 
-/// A text for the kernel, never freed.
+/// A C string for the kernel, never freed.
 fn text(path: impl AsRef<Path>) -> usize {
     CString::new(path.as_ref().to_str().unwrap()).unwrap().into_raw() as usize
 }
@@ -171,7 +172,7 @@ impl Scene {
         text(self.folder.join(path))
     }
 
-    /// The descriptor of the log.
+    /// The file descriptor of the log.
     fn log(&self) -> RawFd {
         self.log.as_raw_fd()
     }
@@ -365,7 +366,7 @@ fn network() -> Vec<Attack> {
         }),
         ("accept", |_| {
             let listening = listen(b"\0sandmill-accepts-");
-            // Nobody calls: without a wall there would be no answer.
+            // No client connects: without a wall, the call would block.
             listening.map_or_else(Some, |socket| {
                 let nothing = libc::SOCK_NONBLOCK as usize;
                 let _ = call(libc::SYS_fcntl, &[socket, libc::F_SETFL as usize, nothing]);
@@ -380,7 +381,7 @@ fn network() -> Vec<Attack> {
     ]
 }
 
-/// As CUDA's driver does. A name that is no file's ends in the number of this process.
+/// Listens as CUDA's driver does. An abstract name (not a file's) gets the id of this process as suffix.
 fn listen(name: &[u8]) -> Result<usize, c_int> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
     let socket = call(libc::SYS_socket, &[libc::AF_UNIX as usize, kind as usize, 0])?;
@@ -477,7 +478,7 @@ fn own() -> Vec<Attack> {
     ]
 }
 
-/// What a worker does.
+/// What a worker must be able to do.
 fn allowed() -> Vec<Attack> {
     fn errno(result: std::io::Result<()>) -> Refused {
         result.err().map(|error| error.raw_os_error().unwrap_or(0))

@@ -1,4 +1,4 @@
-"""Parquet and Arrow files as pyarrow and pandas write them, and what came to an entry script of them.
+"""Writes Parquet and Arrow files with pyarrow and pandas, and compares them with the tables that a guest got.
 
 columnar.py make FOLDER               writes FOLDER/NAME/..., and prints `NAME FORMAT` for each
 columnar.py compare FOLDER DUMPED     compares DUMPED/NAME/*.arrow with what pyarrow reads, and prints
@@ -25,7 +25,7 @@ def with_nulls(values, step=7):
 
 
 def plain():
-    """Columns that both kinds of files hold."""
+    """Columns that both kinds of files can hold."""
     n = range(ROWS)
     columns = {}
     for bits in (8, 16, 32, 64):
@@ -59,7 +59,7 @@ def plain():
     for unit in ("s", "ms", "us", "ns"):
         for zone in (None, "UTC", "Europe/Oslo", "+02:00"):
             kind = pa.timestamp(unit, zone)
-            # Old files know no nanoseconds.
+            # Old files have no nanoseconds.
             step = 86399000 if unit == "ns" else 86399
             values = pa.array(with_nulls((i - 500) * step for i in n), pa.int64())
             columns[f"at_{unit}_{zone}"] = values.cast(kind)
@@ -80,13 +80,13 @@ def plain():
                               pa.map_(pa.string(), pa.int32()))
     columns["null"] = pa.nulls(ROWS)
     table = pa.table(columns)
-    # One that must not be null.
+    # A column that must not be null.
     must = pa.field("must", pa.int64(), nullable=False)
     return table.append_column(must, pa.array(n, pa.int64()))
 
 
 def odd():
-    """Columns that only Arrow files hold."""
+    """Columns that only Arrow files can hold."""
     n = range(ROWS)
     runs = pa.array([i // 40 for i in n], pa.int32())
     month = pa.array([(i, i, i) for i in n], pa.month_day_nano_interval())
@@ -102,7 +102,7 @@ def odd():
 
 
 def frame():
-    """A data frame as people have it."""
+    """A typical pandas data frame."""
     times = pd.date_range("2026-01-01", periods=ROWS, freq="h", tz="Europe/Oslo")
     return pd.DataFrame({
         "x": [i / 3 for i in range(ROWS)],
@@ -134,7 +134,7 @@ def make(folder):
             pq.write_table(table, case(name, "parquet"), compression=codec, row_group_size=300,
                            data_page_version=page, data_page_size=2000)
     for version in ("1.0", "2.4", "2.6"):
-        # The oldest version knows neither all units nor all types.
+        # The oldest version lacks some units and types.
         old = table.drop([name for name in table.column_names if version == "1.0" and name == "uint32"])
         pq.write_table(old, case(f"version_{version[0]}{version[2]}", "parquet"), version=version,
                        row_group_size=250)
@@ -164,7 +164,7 @@ def make(folder):
         path = case(f"stream_{packed}", "arrow")
         write_batches(ipc.new_stream(path, table.schema, options=options), table, 300)
     write_batches(ipc.new_file(case("odd", "arrow"), odd().schema), odd(), 300)
-    # Dictionaries that grow, and that are replaced, on the way.
+    # Dictionaries that grow, and dictionaries that are replaced, within a stream.
     growing = [pa.array(["a", "b"] * 50).dictionary_encode(), pa.array(["c", "a"] * 50).dictionary_encode()]
     growing = pa.table({"key": pa.chunked_array(growing), "n": range(200)})
     for deltas in (True, False):
@@ -177,8 +177,8 @@ def make(folder):
 
 
 def in_utc(table):
-    """Where a time is stored in another unit than it was written in, arrow-rs gives it in UTC, and pyarrow
-    in its zone: the same moment."""
+    """If a time is stored in another unit than that of the table, arrow-rs returns it in UTC and pyarrow in its
+    time zone. Both are the same moment, so convert it to UTC."""
     for index, field in enumerate(table.schema):
         unit = field.name.split("_")[1] if field.name.startswith("at_") else None
         if unit and field.type.tz and field.type.unit != unit:
@@ -198,8 +198,8 @@ def read(path, kind):
 
 
 def as_written(kind):
-    """Of Parquet, pyarrow reads the large strings of a dictionary as strings, and days in milliseconds as
-    days, also where the file says what was written."""
+    """From Parquet, pyarrow reads the large strings of a dictionary as strings, and dates in milliseconds as
+    dates in days, even if the file has the original schema."""
     if kind == pa.date64():
         return pa.date32()
     if pa.types.is_dictionary(kind) and pa.types.is_large_string(kind.value_type):
@@ -208,7 +208,7 @@ def as_written(kind):
 
 
 def difference(expected, tables):
-    """What is not the same; none if all is."""
+    """The first difference; `None` if there is none."""
     if not tables:
         return "nothing came"
     found = pa.concat_tables(tables).unify_dictionaries()
@@ -220,7 +220,7 @@ def difference(expected, tables):
         one, other = expected.schema.field(name), found.schema.field(name)
         if as_written(one.type) != as_written(other.type) or one.nullable != other.nullable:
             return f"column {name} is {other} instead of {one}"
-        # As text, because not a number is not itself.
+        # Compared as text, because nan does not equal itself.
         if repr(expected[name].to_pylist()) != repr(found[name].to_pylist()):
             return f"column {name} has other values"
         if expected[name].null_count != found[name].null_count:

@@ -1,5 +1,5 @@
-"""Writes text files with pandas and pyarrow into a folder, one folder for each case, and prints for each
-case, as a line of JSON, what pyarrow or pandas reads from them: the columns with their types, and the rows.
+"""Writes text files with pandas and pyarrow into a folder, with a subfolder for each case. For each case, prints
+a line of JSON with the columns, types and rows that pyarrow or pandas reads from the files.
 """
 
 import gzip
@@ -91,7 +91,7 @@ def json_cases():
     table["at"] = [{"lat": i / 2, "names": [str(i)]} if i % 5 else None for i in range(500)]
     rows = json.loads(table.to_json(orient="records"))
     lines = [json.dumps(row, ensure_ascii=index % 2 == 0) for index, row in enumerate(rows)]
-    # A key that some lines lack.
+    # Some lines lack a key.
     lines += ['{"id": 500, "text": "\\u0041\\/\\b\\f"}', '{"x": 1e3, "id": -0}', '{ "id" : 7 }']
     cases = {
         "jsonl": "\n".join(lines) + "\n",

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Makes the models of this folder, which are in the repository: run it only to change them.
+"""Makes the models of this folder. They are committed, so run this only to change them.
 
-Small models as people have them, each of another kind, and below hostile/ such as nobody should have.
-Seeds are fixed, yet not every run writes the same bytes. Needs onnx 1.23, scikit-learn 1.9 and skl2onnx 1.20.
+Small typical models of different kinds, and in hostile/ models that are broken or do harm. The seeds are fixed,
+but two runs may still write different bytes. Needs onnx 1.23, scikit-learn 1.9 and skl2onnx 1.20.
 """
 
 import sys
@@ -41,7 +41,7 @@ def main():
 
 
 def small(*shape):
-    """Weights that keep softmax from saying 0 and 1 only."""
+    """Weights so small that softmax returns more than zeros and ones."""
     return (RANDOM.standard_normal(shape) * 0.1).astype("f")
 
 
@@ -141,7 +141,7 @@ def of_many_types():
         [("y", FLOAT, ["N", 10])],
         {"sixteen": np.array(16, "f"), "flat": np.array([-1, 64], "i8"), "W": small(64, 10)},
     ))
-    # Numbers whose sums f16 can hold, so that no order of adding them up gives another result.
+    # The sums of these numbers are exact in f16, so the order of addition does not matter.
     halves = (RANDOM.integers(-8, 9, (4, 3)) / 8).astype("f2")
     for name, kind, weights in (
         ("linear_f64", TensorProto.DOUBLE, RANDOM.standard_normal((4, 3))),
@@ -160,17 +160,17 @@ def of_many_types():
 
 
 def learned():
-    """What scikit-learn has learned, as skl2onnx writes it: ONNX-ML."""
+    """Models trained with scikit-learn and written by skl2onnx: ONNX-ML."""
     iris, digits, diabetes = (load(return_X_y=True) for load in (load_iris, load_digits, load_diabetes))
     digits = (digits[0] / 16, digits[1])
-    # Into the range of the numbers that reference.py makes.
+    # Scale them to the range of the numbers that reference.py makes.
     diabetes = (diabetes[0] * 20 + 2, diabetes[1])
     estimators = {
         "logistic_regression": (LogisticRegression(max_iter=500), iris),
         "digits_mlp": (MLPClassifier((64,), max_iter=60, random_state=1), digits),
         "random_forest": (RandomForestClassifier(10, random_state=1), iris),
         "boosted_trees": (GradientBoostingClassifier(n_estimators=10, random_state=1), iris),
-        # tract has neither Scaler nor TreeEnsembleRegressor.
+        # tract itself has neither Scaler nor TreeEnsembleRegressor.
         "scaled_regression": (make_pipeline(StandardScaler(), LogisticRegression()), iris),
         "boosted_regressor": (GradientBoostingRegressor(n_estimators=10, random_state=1), diabetes),
     }
@@ -217,7 +217,7 @@ def hostile():
         [node("MatMul", ["x", "W"], ["y"])], [("x", FLOAT, [1, 4])], [("y", FLOAT, [1, 3])],
         {"W": np.ones((4, 3), "i8")},
     ))
-    # 16 TB when it is loaded, and 16 GB when it runs.
+    # The first takes 16 TB when it is loaded, the second 16 GB when it runs.
     bad("huge_constant", model(
         [node("ConstantOfShape", ["s"], ["c"]), node("Add", ["x", "c"], ["y"])], one, any_shape,
         {"s": np.array([1 << 20, 1 << 22], "i8")},
@@ -241,7 +241,7 @@ def one_out():
 
 
 def loop_body():
-    """Adds one, and wants to go on."""
+    """Adds one, and always continues."""
     info = helper.make_tensor_value_info
     return helper.make_graph(
         [node("Identity", ["go_on"], ["still"]), node("Add", ["value", "one"], ["next"])],
@@ -253,8 +253,8 @@ def loop_body():
 
 
 def deep():
-    """Branches within branches, in bytes: whoever reads them by recursion needs a deep stack. onnx refuses
-    to make them."""
+    """Nested branches: a recursive parser needs a deep stack for them. onnx refuses to build them, so this writes
+    the bytes itself."""
 
     def field(number, content):
         length, varint = len(content), bytearray()
@@ -270,13 +270,13 @@ def deep():
         graph = field(1, inner) + field(2, b"branch") + field(12, output)
         branch = field(1, b"then_branch") + field(6, graph) + bytes([0xA0, 1, 5])
         inner = outer + field(5, branch)
-    # What comes later in a message is added to what came before.
+    # protobuf merges fields that come later with the earlier ones.
     inputs = [("x", FLOAT, [1]), ("c", TensorProto.BOOL, [])]
     return model([], inputs, one_out(), {}).SerializeToString() + field(7, field(1, inner))
 
 
 def tree(**changed):
-    """One split and two leaves, but for what is changed."""
+    """A tree with one split and two leaves, and these changes."""
     attributes = {
         "classlabels_int64s": [0, 1, 2],
         "class_ids": [0, 1],

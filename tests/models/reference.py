@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What onnxruntime in Python computes with the models of this folder, for the tests to compare with.
+"""Computes with the models of this folder in Python's onnxruntime. Tests compare their results with these.
 
     reference.py FOLDER     writes FOLDER/inputs/MODEL-N.tensors, the inputs of a batch of N, and prints what
                             tests/guests/examples/computes.rs should return for them
@@ -13,7 +13,7 @@ import onnxruntime
 
 HERE = Path(__file__).resolve().parent
 BATCHES = (1, 7)
-# Of dimensions that are free, and no batch.
+# The size of free dimensions other than the batch.
 LENGTH = 5
 NAMES = {"f2": "f16", "f4": "f32", "f8": "f64", "u1": "u8", "i4": "i32", "i8": "i64"}
 KINDS = {
@@ -30,7 +30,7 @@ def main():
         session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
         for count in BATCHES:
             name = f"{path.stem}-{count}"
-            # Every computation has its own numbers, the same in each run.
+            # Each computation gets different numbers, which are the same in each run.
             random = np.random.default_rng([count, *path.stem.encode()])
             given = {each.name: values(each, count, random) for each in session.get_inputs()}
             lines = [f"{key} {shown(value)}\n" for key, value in given.items()]
@@ -40,7 +40,7 @@ def main():
 
 
 def values(port, count, random):
-    """Numbers for an input: small ones, and for f16 such as it can hold with all their sums."""
+    """Small numbers for an input. For f16, all their sums are exact."""
     shape = [count, *(each if isinstance(each, int) else LENGTH for each in port.shape[1:])]
     kind = KINDS[port.type.removeprefix("tensor(").removesuffix(")")]
     if kind == "f2":

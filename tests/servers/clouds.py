@@ -1,11 +1,11 @@
-"""A server for tests that plays the clouds' sides of an identity: each gives tokens to whoever is on the machine, or has
-the right key, and objects to whoever has a token. It prints its port.
+"""A server for tests that imitates the identity services and stores of the clouds: it gives tokens to clients on the
+machine or with the right key, and objects to clients with a token. It prints its port.
 
-    clouds.py FOLDER [tls]      puts account.json there, the key of a service account, and with tls the certificate ca.pem
+    clouds.py FOLDER [tls]      writes account.json (the key of a service account) and, with tls, the certificate ca.pem
 
-Buckets (of S3's and Google's kind) and the container (of Azure's) have the objects of OBJECTS; /web/NAME is one of them, for
-everybody. /gcs wants a token of the metadata server or of the service account; /aws wants the credentials of the machine,
-of the pod, or of the role; /acc/blobs the token of the managed identity. What was put is at /put/NAME.
+The buckets (S3 and Google) and the container (Azure) have the objects of OBJECTS. /web/NAME is one of them without a
+token. /gcs needs a token of the metadata server or of the service account, /aws the credentials of the machine, of the
+pod or of the role, and /acc/blobs the token of the managed identity. Objects that were put are at /put/NAME.
 """
 
 import base64
@@ -115,7 +115,7 @@ def credentials():
 
 
 def is_signed(token):
-    """Whether the service account has signed it, for a time that has not passed."""
+    """Whether the service account has signed the token, and the token has not expired."""
     parts = token.split(".")
     if len(parts) != 3:
         return False
@@ -135,7 +135,7 @@ def write_key(path):
 
 
 def tls(folder):
-    """A context with a certificate for this machine, of an authority of its own."""
+    """A TLS context with a certificate for localhost, signed by a new authority."""
     own, authority = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     names = x509.SubjectAlternativeName([x509.DNSName("localhost")])
     leaf = certificate("clouds", own, authority, x509.BasicConstraints(ca=False, path_length=None), names)

@@ -1,13 +1,21 @@
-"""A server of objects for tests: a web server with ranges and ETags, one that fails in the ways in which
-servers fail, a token endpoint and Azure's blobs behind it, and a long list of S3's. It prints its port.
+"""An object server for tests. It is a web server with ranges and ETags, imitates the usual faults of servers,
+has a token endpoint with an Azure container that needs the token, and an S3 bucket with many objects. It prints
+its port.
 
-Paths: /any/NAME, /any/FAULT.NAME and /any/never.FAULT.NAME; a fault befalls the first two requests for a
-name, or with never all of them. /guarded/NAME wants the bearer token that POST /TENANT/oauth2/v2.0/token gives
-for the right secret; /acc/blobs is a container of Azure's that wants it, too. /many/ is a bucket of S3's with
-COUNT objects. /requests tells how many requests came for each path. /any/held.NAME is not answered before
-somebody has posted to /release; /any/closed.NAME is refused until
-then; /any/headless.NAME refuses HEAD; /any/here.NAME sends on to this server and
-/any/away.NAME to another one.
+    /any/NAME               an object
+    /any/FAULT.NAME         the same, but the first three requests for it fail in this way
+    /any/never.FAULT.NAME   the same, but all requests fail
+    /any/held.NAME          GET is not answered before a test posts to /release
+    /any/closed.NAME        refused until a test posts to /release
+    /any/headless.NAME      refuses HEAD
+    /any/here.NAME          redirects to this server
+    /any/away.NAME          redirects to another host name
+    /guarded/NAME           needs the bearer token from POST /TENANT/oauth2/v2.0/token with the right secret
+    /acc/blobs              an Azure container, which needs the same token
+    /many/                  an S3 bucket with COUNT objects
+    /requests               the number of requests for each path
+
+HEAD requests count toward the three, but succeed, except with the fault `denied`.
 """
 
 import collections
@@ -113,7 +121,7 @@ class Handler(plain.Handler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
             return None
-        # "short" and "slow": half of it now.
+        # "short" and "slow" begin with one half of the object.
         tag = plain.tag(body)
         self.send_response(200)
         self.send_header("ETag", tag)

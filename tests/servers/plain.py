@@ -1,4 +1,4 @@
-"""What the servers of this folder share: a quiet handler, the answers of stores, and a server for many at once."""
+"""Shared code of the servers in this folder: a handler without logs, answers of stores, and a concurrent server."""
 
 import hashlib
 import html
@@ -35,12 +35,12 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 def tag(body):
-    """A version, as a header has it."""
+    """The ETag of this content, as in a header."""
     return f'"{hashlib.sha256(body).hexdigest()[:16]}"'
 
 
 def blobs(objects):
-    """A list as Azure gives it, of pairs of names and contents."""
+    """Azure's listing of these objects, which are pairs of name and content."""
     listed = "".join(
         f"<Blob><Name>{name}</Name><Properties><Last-Modified>{MODIFIED}</Last-Modified><Etag>{html.escape(tag(body))}</Etag><Content-Length>{len(body)}</Content-Length><Content-Type>text/plain</Content-Type></Properties></Blob>"
         for name, body in objects

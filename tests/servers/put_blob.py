@@ -1,4 +1,4 @@
-"""Puts a blob into a container of a server that speaks Azure's Blob Storage, and makes the container first:
+"""Puts a blob into a container of an Azure Blob Storage server, and creates the container first:
 put_blob.py ENDPOINT ACCOUNT KEY CONTAINER NAME CONTENT."""
 
 import base64
@@ -16,7 +16,7 @@ endpoint, account, key, container, name, content = sys.argv[1:]
 def put(path, query, body, headers):
     headers = {**headers, "x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-12-02"}
     canonical = "".join(f"{name}:{headers[name]}\n" for name in sorted(headers))
-    # The account stands twice: in the name, and at the beginning of the path.
+    # The account occurs twice: as the name, and at the beginning of the path.
     resource = f"/{account}/{account}/{path}" + "".join(f"\n{k}:{v}" for k, v in sorted(query.items()))
     length = str(len(body)) if body else ""
     kind = "text/plain"
@@ -31,7 +31,7 @@ def put(path, query, body, headers):
 try:
     put(container, {"restype": "container"}, b"", {})
 except urllib.error.HTTPError as error:
-    # It is there already.
+    # 409: the container already exists.
     if error.code != 409:
         sys.exit(f"{error}: {error.read()}")
 try:

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The component of an example of `tests/guests`, e.g. `guest("panics")`. All of them are built
-/// together, and again when their sources changed.
+/// The component of an example of `tests/guests`, e.g. `guest("panics")`. All of them are built together, and
+/// rebuilt when their sources have changed.
 pub fn guest(name: &str) -> PathBuf {
     match components().iter().find(|component| name_of(component) == name) {
         Some(component) => component.clone(),
@@ -29,8 +29,8 @@ fn name_of(component: &Path) -> String {
     name.split('.').next().unwrap_or_default().to_owned()
 }
 
-/// The component made with componentize-py from `tests/guests/python`. `make test` makes it, or
-/// `make python-guest`.
+/// The component of `tests/guests/python`, which `make test` or `make python-guest` builds with
+/// componentize-py.
 pub fn python_guest() -> PathBuf {
     let component = root().join("target/guests/python.wasm");
     let sources = newest(&root().join("tests/guests/python"));
@@ -52,9 +52,9 @@ fn components() -> &'static [PathBuf] {
         }
         let target = root().join("target/guests");
         fs::create_dir_all(&target).unwrap();
-        // What the build printed: one path a line.
+        // The build's output: one path per line.
         let list = target.join("tests-guests.txt");
-        // Tests run in several processes, and only one of them may build.
+        // Tests run in several processes, but only one process may build.
         let lock = File::create(target.join("tests-guests.lock")).unwrap();
         lock.lock().unwrap();
         if !is_current(&list) {
@@ -65,7 +65,7 @@ fn components() -> &'static [PathBuf] {
     })
 }
 
-/// Whether nothing changed since the components were built.
+/// Whether the sources are unchanged since the components were built.
 fn is_current(list: &Path) -> bool {
     let sources = ["tests/guests", "tests/kit/rust", "guest-sdk", "wit"]
         .map(|folder| newest(&root().join(folder)));
@@ -74,16 +74,16 @@ fn is_current(list: &Path) -> bool {
         && crate::modified(list).is_some_and(|built| sources.iter().flatten().all(|at| *at < built))
 }
 
-/// The crates of test guests. Those that work on tables have one of their own, because Arrow makes a
-/// component twenty times larger.
+/// The crates of test guests. Guests that use tables are in a separate crate, because Arrow makes a component
+/// twenty times larger.
 const CRATES: [&str; 2] = ["tests/guests", "tests/guests/tables"];
 
-/// Builds all components, and gives their paths.
+/// Builds all components, and returns their paths, one per line.
 fn build(target: &Path) -> Vec<u8> {
     CRATES.iter().flat_map(|folder| built(&["build", folder, "--examples"], target)).collect()
 }
 
-/// The component of a crate of `examples`.
+/// The component of a crate in `examples`.
 pub fn example(name: &str) -> PathBuf {
     if packed().is_some() {
         return guest(&name.replace('-', "_"));
@@ -93,7 +93,7 @@ pub fn example(name: &str) -> PathBuf {
     root().join(String::from_utf8(path).unwrap().trim())
 }
 
-/// Builds with the product's own command, which prints the paths of components.
+/// Builds with `sandmill build`, which prints the paths of the components.
 fn built(command: &[&str], target: &Path) -> Vec<u8> {
     let mut building = Command::new(sandmill());
     building.args(command).current_dir(root()).env("CARGO_TARGET_DIR", target);

@@ -1,4 +1,4 @@
-//! What a hostile guest must not leave behind, and the jobs that look for it.
+//! Jobs that run hostile guests and check that the guests leave nothing behind.
 
 use crate::ran::split_kind;
 use crate::{Job, Ran};
@@ -7,20 +7,20 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What becomes of one act of a hostile guest.
+/// The expected result of one act of a hostile guest.
 #[derive(Clone, Debug)]
 pub enum Fate {
-    /// The mini-batch fails, and the reason holds these words.
+    /// The mini-batch fails, and the reason contains these words.
     Fails(&'static str),
-    /// The mini-batch is done and gives these rows.
+    /// The mini-batch succeeds and returns these rows.
     Gives(Vec<String>),
 }
 
-/// Plays hostile acts in one job: a mini-batch for each, and one that is good before, between and
-/// after them, so that whoever is harmed by an act shows. The guest learns the act from the name of the
-/// mini-batch's file, `NNN-ACT.txt`, or from the mini-batch's id: those of acts are odd. `good` tells
-/// the row of a good one by its id and the name of its file. Checks that every act has its fate, that
-/// exactly the other rows are there, and that nothing is left behind.
+/// Plays hostile acts in one job. Each act has its own mini-batch, and a good mini-batch runs before, between
+/// and after them, so that an act that harms its neighbours is noticed. The guest learns the act from the
+/// name of the mini-batch's file, `NNN-ACT.txt`, or from the mini-batch's id: the ids of acts are odd. `good`
+/// returns the row of a good mini-batch, given its id and the name of its file. Checks that every act has its
+/// fate, that the output has exactly the expected rows, and that the job left nothing behind.
 #[track_caller]
 pub fn play(
     entry_script: &Path,
@@ -31,7 +31,7 @@ pub fn play(
     play_with(entry_script, settings, acts, good, |_| Vec::new())
 }
 
-/// As [`play`], with the content of each act's file.
+/// As [`play`], with content for each act's file.
 #[track_caller]
 pub fn play_with(
     entry_script: &Path,
@@ -79,7 +79,7 @@ pub fn play_with(
 }
 
 impl Job {
-    /// Has all temporary files made in a folder that [`Ran::left_nothing`] looks into.
+    /// Makes the job create its temporary files in a folder that [`Ran::left_nothing`] checks.
     #[must_use]
     pub fn watched(self) -> Self {
         let folder = self.path("tmp");
@@ -87,7 +87,7 @@ impl Job {
         self.env("TMPDIR", &folder.display().to_string())
     }
 
-    /// Gives the job a cache of compiled code of its own, the folder `cache`.
+    /// Gives the job its own cache of compiled code, in the folder `cache`.
     #[must_use]
     pub fn own_cache(self) -> Self {
         let folder = self.path("cache").display().to_string();
@@ -95,15 +95,16 @@ impl Job {
     }
 }
 
-/// What a job leaves in its folder.
+/// The entries that a job leaves in its folder.
 const LEFT: [&str; 4] = ["job.json", "journal.sqlite", "logs", "output"];
-/// What one that was not completed leaves besides, to be taken up: rows, and folders without files.
+/// The entries that a job that was not completed leaves in addition, for a resume: rows, and folders without
+/// files.
 const KEPT: [&str; 3] = ["links", "parts", "work"];
 
 impl Ran {
-    /// Fails unless the host is as after a job of a good guest: no process of it lives, nobody has a file
-    /// of it open, no temporary file lies anywhere, also not in the cache of compiled code, and
-    /// nothing that a guest said reached the terminal or the reports as a control character.
+    /// Fails unless the host is as clean as after a good guest: no process of the job runs, no process has a
+    /// file of it open, and no temporary file is left, not even in the cache of compiled code. Control
+    /// characters of a guest must not have reached the terminal or the reports.
     #[track_caller]
     pub fn left_nothing(&self) -> &Self {
         assert!(self.left_behind.is_empty(), "processes outlived the leader\n{self}");
@@ -118,7 +119,8 @@ impl Ran {
             let is_known = LEFT.contains(&name.as_str()) || kept.contains(&name.as_str());
             assert!(is_known, "job/{name} is left\n{self}");
         }
-        // The cache of all tests holds files that other jobs are writing; one of the test's own does not.
+        // Other jobs are writing to the cache that all tests share, so only files of this leader count there.
+        // In the test's own cache, every unfinished file counts.
         let mine = format!("tmp-{}-", self.leader);
         let shared = crate::root().join("target/test-cache");
         for (cache, unfinished) in [(shared, mine.as_str()), (self.dir().join("cache"), "tmp-")] {
@@ -144,7 +146,7 @@ impl Ran {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Why mini-batches failed, by their ids: the last column but one of `failed_items.csv`.
+    /// The reasons for which mini-batches failed, by id: the second to last column of `failed_items.csv`.
     #[track_caller]
     pub fn reasons(&self) -> BTreeMap<usize, String> {
         let reason = |line: &str| {
@@ -156,13 +158,13 @@ impl Ran {
     }
 }
 
-/// The names in a folder; none if it is not there.
+/// The names in a folder; empty if the folder is missing.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// The files below a folder, and links and whatever else is no folder.
+/// All entries below a folder except folders, so links and devices too.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -174,7 +176,7 @@ fn files_below(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// What processes have open below a folder, or mapped. Empty where there is no /proc.
+/// The paths below a folder that any process has open or mapped. Empty on a system without /proc.
 fn open_files_below(folder: &Path) -> Vec<String> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mut found = Vec::new();

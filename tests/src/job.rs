@@ -1,4 +1,4 @@
-//! A job in a folder of its own, and its run.
+//! A job in its own folder, and its run.
 
 use crate::{Ran, guest, sandmill};
 use std::fs;
@@ -12,13 +12,13 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A run that takes longer hangs. Generous, because tests of a debug build run side by side.
+/// A run that takes longer counts as hanging. Generous, because tests of a debug build run side by side.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// A folder with a job file and whatever the job needs beside it.
+/// A folder with a job file and the files that the job needs.
 ///
-/// The job file begins with a name and the entry script; [`Job::yaml`] adds the rest. Paths in it may
-/// be relative, since the command runs in the folder.
+/// The job file begins with a name and the entry script; [`Job::yaml`] adds the rest. Paths in it may be
+/// relative, because the command runs in the folder.
 #[derive(Debug)]
 pub struct Job {
     dir: TempDir,
@@ -26,7 +26,8 @@ pub struct Job {
     ignores_hangups: bool,
 }
 
-/// A job of three mini-batches, each of one file of 1, 2 or 3 bytes, for one worker. `entry_script` is a test guest's name.
+/// A job for one worker with three mini-batches: files of 1, 2 and 3 bytes. `entry_script` is a test guest's
+/// name.
 pub fn texts(entry_script: &str) -> Job {
     Job::new(&guest(entry_script))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
@@ -58,7 +59,7 @@ impl Job {
         self
     }
 
-    /// Writes a file, and the folders that lead to it.
+    /// Writes a file, and creates its parent folders.
     #[must_use]
     pub fn file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
         let path = self.path(path);
@@ -74,15 +75,15 @@ impl Job {
         self
     }
 
-    /// Has objects of stores lie in its own folder, where they take so many bytes (`1 MB`). `stores` are lines of the
-    /// file of datastores, one for each.
+    /// Caches objects of stores in a folder of the job, up to this size (`1 MB`). `stores` are lines for the
+    /// datastores file, one for each store.
     #[must_use]
     pub fn datastores(self, size: &str, stores: &str) -> Self {
         let folder = self.path("objects").display().to_string();
         let stores = if stores.is_empty() { " {}\n".to_owned() } else { format!("\n{stores}") };
         let text = format!("cache: {{folder: {folder}, size: {size}}}\ndatastores:{stores}");
         let job = self.file("stores.yaml", text).env("SANDMILL_DATASTORES", "stores.yaml");
-        // Others may not read it.
+        // Sandmill refuses a datastores file that other users may read.
         let owners = fs::Permissions::from_mode(0o600);
         fs::set_permissions(job.path("stores.yaml"), owners).unwrap();
         job
@@ -98,12 +99,12 @@ impl Job {
         self.dir().join(inside)
     }
 
-    /// `sandmill run job.yaml --job-dir job` and more arguments, to its end.
+    /// Runs `sandmill run job.yaml --job-dir job` with more arguments, until it ends.
     pub fn run(self, arguments: &[&str]) -> Ran {
         self.start(arguments).wait()
     }
 
-    /// `sandmill resume job` and more arguments, to its end: goes on with what [`Job::run`] began.
+    /// Runs `sandmill resume job` with more arguments, until it ends: continues what [`Job::run`] began.
     pub fn resume(self, arguments: &[&str]) -> Ran {
         self.start_resume(arguments).wait()
     }
@@ -115,13 +116,13 @@ impl Job {
         self.spawn(&all)
     }
 
-    /// As [`Job::start`], as `nohup` starts a command.
+    /// As [`Job::start`], but the command ignores SIGHUP, as under `nohup`.
     pub fn start_ignoring_hangups(mut self) -> Running {
         self.ignores_hangups = true;
         self.start(&[])
     }
 
-    /// Any command, e.g. `["plan", "job.yaml"]`, to its end.
+    /// Runs any command, e.g. `["plan", "job.yaml"]`, until it ends.
     pub fn command(self, arguments: &[&str]) -> Ran {
         self.spawn(arguments).wait()
     }
@@ -138,7 +139,7 @@ impl Job {
         self.spawn_program(sandmill(), arguments)
     }
 
-    /// As [`Job::spawn`], with another program in place of `sandmill`.
+    /// As [`Job::spawn`], with another program instead of `sandmill`.
     pub fn spawn_program(self, program: &Path, arguments: &[&str]) -> Running {
         let cache = crate::root().join("target/test-cache");
         fs::create_dir_all(cache.parent().unwrap()).unwrap();
@@ -147,7 +148,7 @@ impl Job {
             command = Command::new("/bin/sh");
             command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program);
         }
-        // Whoever runs the tests may be in a cloud, or behind a proxy.
+        // The tests may run in a cloud or with a proxy set; keep both away from the jobs.
         let own = ["AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_"];
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| own.iter().any(|own| name.starts_with(own))) {
@@ -163,14 +164,14 @@ impl Job {
             .current_dir(self.dir())
             .env("SANDMILL_CACHE_DIR", cache)
             .env("CARGO_TARGET_DIR", crate::root().join("target/guests"))
-            // Nobody's own.
+            // Not the user's own registry and configuration.
             .env("SANDMILL_REGISTRY", self.path("registry/registry.db"))
             .env("XDG_CONFIG_HOME", self.path("config-home"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A group of its own, so that nothing of it outlives the test.
+            // A process group of its own, so that the test can kill all of it.
             .process_group(0)
             .spawn()
             .unwrap();
@@ -182,7 +183,7 @@ impl Job {
     }
 }
 
-/// A command that has not ended yet. Dropping it kills it, and its workers.
+/// A command that has not ended yet. Dropping it kills the command and its workers.
 #[derive(Debug)]
 pub struct Running {
     job: Option<Job>,
@@ -194,7 +195,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// The process id, which is also its process group's.
+    /// The process id, which is also the id of its process group.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -204,17 +205,18 @@ impl Running {
         self.job.as_ref().expect("the job is there until the end of the run").dir()
     }
 
-    /// What stdout has said so far.
+    /// The text on stdout so far.
     pub fn stdout_so_far(&self) -> String {
         self.stdout.so_far()
     }
 
-    /// What stderr has said so far.
+    /// The text on stderr so far.
     pub fn stderr_so_far(&self) -> String {
         self.stderr.so_far()
     }
 
-    /// Waits until a condition holds, e.g. on files of the job directory. `what` names it.
+    /// Waits until a condition holds, e.g. on files of the job directory. `what` describes it for the error
+    /// message.
     pub fn until(&mut self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
         while !condition(self) {
             let ended = self.child.try_wait().unwrap();
@@ -230,32 +232,32 @@ impl Running {
         }
     }
 
-    /// Whether it has ended by now.
+    /// Whether the command has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Ctrl-C, as a terminal sends it: to the whole group.
+    /// Sends SIGINT to the whole group, as a terminal does on Ctrl-C.
     pub fn interrupt(&self) {
         self.signal_group(rustix::process::Signal::INT);
     }
 
-    /// As when the terminal goes away.
+    /// Sends SIGHUP to the whole group, as when the terminal is closed.
     pub fn hang_up(&self) {
         self.signal_group(rustix::process::Signal::HUP);
     }
 
-    /// Kills the leader alone, without warning.
+    /// Kills only the leader, without warning.
     pub fn kill_leader(&mut self) {
         self.child.kill().unwrap();
     }
 
-    /// Sandmill's processes of this run other than the leader: id and command line.
+    /// The run's Sandmill processes other than the leader: id and command line.
     pub fn children(&self) -> Vec<(u32, String)> {
         processes_of(self.dir(), self.pid())
     }
 
-    /// Waits for the end. Panics, after killing all, if it does not come.
+    /// Waits until the command ends. If it hangs, kills the whole group and panics.
     pub fn wait(mut self) -> Ran {
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -285,7 +287,8 @@ impl Running {
             job: self.job.take().expect("the job is there until the end of the run"),
             command: self.command.clone(),
             leader: self.pid(),
-            // A signal is told as the shell's `$?` would not: negative, as in the job's reports.
+            // A signal gives its negative number, as in the job's reports; the shell's `$?` would be 128 and
+            // more.
             code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
@@ -296,7 +299,7 @@ impl Running {
 
     fn signal_group(&self, signal: rustix::process::Signal) {
         if let Some(group) = rustix::process::Pid::from_raw(self.pid().cast_signed()) {
-            // The group may just have ended.
+            // The group may already have ended.
             let _ = rustix::process::kill_process_group(group, signal);
         }
     }
@@ -305,14 +308,14 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.signal_group(rustix::process::Signal::KILL);
-        // Nothing to do about a child that cannot be waited for.
+        // A child that cannot be waited for needs no cleanup.
         let _ = self.child.wait();
     }
 }
 
-/// Living processes of a run other than its leader: id and command line. Each is in a process group
-/// of its own, so they are known as the leader's children or, once it is gone, by the log file that
-/// is their stderr. Empty where there is no /proc.
+/// Living processes of a run other than its leader: id and command line. Each has its own process group, so
+/// we recognize them as children of the leader or, once the leader has ended, by their stderr, which is a log
+/// file in the job's folder. Empty on a system without /proc.
 fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mut found = Vec::new();
@@ -321,7 +324,7 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
             continue;
         };
         let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else { continue };
-        // "pid (name) state parent group ...", and the name may hold anything.
+        // The format is "pid (name) state parent group ...", and the name may contain any character.
         let Some((head, rest)) = stat.rsplit_once(") ") else { continue };
         let mut fields = rest.split(' ');
         let is_dead = matches!(fields.next(), Some("Z" | "X"));
@@ -331,8 +334,9 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
         if pid != leader && !is_dead && (is_child || logs_there()) {
             let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
             let command = command.replace('\0', " ").trim_end().to_owned();
-            // It forks workers and the planner, whose command line is the same. Before it has its name, it has nothing
-            // to say, where workers have their log.
+            // The nursery forks the workers and the planner, and all have the same command line. Before the
+            // nursery has set its process name, we know it by its stderr: /dev/null, where a worker has its
+            // log.
             let is_mute = || {
                 command.ends_with(" worker")
                     && fs::read_link(entry.path().join("fd/2"))
@@ -349,7 +353,7 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
     found
 }
 
-/// Collects what a pipe says, so that it never fills.
+/// Reads all that a process writes into a pipe, so that the pipe never fills up.
 #[derive(Debug)]
 struct Reader {
     text: Arc<Mutex<Vec<u8>>>,

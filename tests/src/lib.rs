@@ -1,7 +1,7 @@
-//! End-to-end tests through the built binary, and the harness that they stand on.
+//! End-to-end tests that run the built binary, and the harness for them.
 //!
-//! A test writes a job into a folder of its own, runs `sandmill` on it as a user would, and looks at
-//! the exit code, what was printed and which files came out:
+//! A test writes a job into its own folder, runs `sandmill` on it as a user would, and checks the exit code,
+//! the printed text and the output files:
 //!
 //! ```no_run
 //! use sandmill_tests::{Job, guest};
@@ -14,9 +14,9 @@
 //! assert_eq!(ran.output(), "a.txt 2\n");
 //! ```
 //!
-//! A failing test prints the command, the files that lie there, stdout and stderr. The binary and the
-//! guests are those that `make test` builds; a test that finds them missing or out of date says so.
-//! This crate knows `sandmill` as its users do: it imports nothing from it.
+//! A failing test prints the command, the files in its folder, stdout and stderr. `make test` builds the
+//! binary and the guests; a test that finds them missing or out of date says so. This crate uses `sandmill`
+//! only as a user does: it imports nothing from it.
 
 #![expect(
     clippy::unwrap_used,
@@ -51,7 +51,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The repository's root: where it was when this was built, or, for what was packed, the working folder.
+/// The repository's root: the one this crate was built in, or, with a pack, the working folder.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| match packed() {
@@ -60,13 +60,14 @@ pub fn root() -> &'static Path {
     })
 }
 
-/// The folder of what `scripts/gpu.sh pack` has made, for a machine that cannot build anything.
+/// The folder that `scripts/gpu.sh pack` made, for a machine that cannot build anything. `None` without a
+/// pack.
 pub(crate) fn packed() -> Option<PathBuf> {
     std::env::var_os("SANDMILL_PACKED").map(PathBuf::from)
 }
 
-/// The `sandmill` binary. It belongs to another package, so that cargo does not build it for this
-/// one's tests; panics if it is missing or older than its sources.
+/// The `sandmill` binary. It belongs to another package, so cargo does not build it for the tests of this
+/// one. Panics if it is missing or older than its sources.
 pub fn sandmill() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match packed() {
@@ -80,20 +81,20 @@ pub fn binary(name: &str) -> PathBuf {
     built(name, "cargo build --workspace --all-targets")
 }
 
-/// The program without its features, of `tests/without`; panics if it is missing or older than its sources.
+/// The program of `tests/without`, which has no features; panics if it is missing or older than its sources.
 pub fn sandmill_without() -> PathBuf {
     built("sandmill-without", "make without")
 }
 
-/// A binary that `make test` builds, and `command` for single tests.
+/// A binary that `make test` builds. For single tests, `command` builds it.
 fn built(name: &str, command: &str) -> PathBuf {
-    // A test lies in target/debug/deps, a documentation test elsewhere.
+    // A test binary is in target/debug/deps; the programs are one folder up.
     let test = std::env::current_exe().unwrap();
     let binary = test.parent().unwrap().with_file_name(name);
     let Some(built) = modified(&binary) else {
         panic!("{} is not there; `make test` builds it", binary.display());
     };
-    // Cargo lists what the binary was made of in a file beside it.
+    // Next to each binary, cargo writes a file that lists the binary's sources.
     let made_of = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
     let sources = made_of.split_once(": ").map_or("", |(_, sources)| sources);
     for source in sources.split_whitespace() {
@@ -106,12 +107,12 @@ fn built(name: &str, command: &str) -> PathBuf {
     binary
 }
 
-/// When a file last changed; none if it is not there.
+/// When a file last changed; `None` if it is missing.
 fn modified(path: &Path) -> Option<SystemTime> {
     fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
 }
 
-/// When anything below a file or folder last changed; none if there is nothing.
+/// When a folder or anything below it last changed; `None` if it is missing.
 fn newest(path: &Path) -> Option<SystemTime> {
     let mut newest = modified(path);
     for entry in fs::read_dir(path).into_iter().flatten().flatten() {

@@ -1,9 +1,9 @@
-//! Jobs that compute with the models of `tests/models`.
+//! Jobs that run the models of `tests/models`.
 
 use crate::{Job, guest, onnxruntime, root};
 
-/// A job of the guest `computes` with these models, e.g. `mlp` and `hostile/deep`, each with these
-/// settings, e.g. `backend: tract`, and named as its file is. Its inputs are the files in `inputs`.
+/// A job of the guest `computes` with these models, e.g. `mlp` and `hostile/deep`. Each model has these
+/// settings, e.g. `backend: tract`, and the name of its file. The job's inputs are the files in `inputs`.
 pub fn computing(settings: &str, models: &[String]) -> Job {
     let mut yaml = "inputs: {tensors: inputs}\nmini_batch_size: 1\nmodels:\n".to_owned();
     for model in models {
@@ -15,7 +15,7 @@ pub fn computing(settings: &str, models: &[String]) -> Job {
     Job::new(&guest("computes")).yaml(&yaml).env("SANDMILL_ONNXRUNTIME", &library)
 }
 
-/// The names of the models in a folder of `tests/models`, sorted, as [`computing`] takes them.
+/// The names of the models in a folder of `tests/models`, sorted, in the form that [`computing`] takes.
 pub fn models_in(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(root().join("tests/models").join(folder)).unwrap();
     let mut names: Vec<String> = entries

@@ -1,7 +1,8 @@
-"""Runs an entry script in ordinary CPython, as ParallelRunStep calls it: what the science runtime's rows are compared with.
+"""Runs an entry script in ordinary CPython, as ParallelRunStep does. Tests compare the science runtime's rows with
+the rows that this prints.
 
     python native.py SCRIPT files FILE...        one mini-batch of all files
-    python native.py SCRIPT table FILE.csv ROWS  mini-batches of so many rows
+    python native.py SCRIPT table FILE.csv ROWS  mini-batches of ROWS rows
 """
 
 import importlib.util

@@ -1,13 +1,14 @@
-//! Small models in ONNX, written out byte by byte: what a test wants of one is best seen where it is made.
+//! Builds small ONNX models byte by byte, so that each test shows what its model contains.
 
-/// A model with one input `x` and one output `y` of `f32`, of the dimensions given: a number, or a name
-/// for any number. Each node is an operator and the names of its inputs and of its output.
+/// A model with one `f32` input `x` and one `f32` output `y`, both of these dimensions. A dimension is a
+/// number, or a name for any size. Each node has an operator, the names of its inputs and the name of its
+/// output.
 pub fn onnx_model(dims: [&str; 2], nodes: &[(&str, &[&str], &str)]) -> Vec<u8> {
     const FLOAT: u64 = 1;
     onnx_model_of(FLOAT, dims, nodes)
 }
 
-/// The same of another type of elements, by the number that ONNX has for it.
+/// As [`onnx_model`], with elements of another type, given by ONNX's number for it.
 pub fn onnx_model_of(element: u64, dims: [&str; 2], nodes: &[(&str, &[&str], &str)]) -> Vec<u8> {
     let mut graph = Vec::new();
     for (op, inputs, output) in nodes {
@@ -51,13 +52,13 @@ fn value(name: &str, element: u64, dims: [&str; 2]) -> Vec<u8> {
     value
 }
 
-/// A field of a protobuf that is a number.
+/// Appends a protobuf field that holds a number.
 fn number(message: &mut Vec<u8>, field: u64, value: u64) {
     varint(message, field << 3);
     varint(message, value);
 }
 
-/// A field of a protobuf that is text, bytes or another message.
+/// Appends a protobuf field that holds text, bytes or another message.
 fn bytes(message: &mut Vec<u8>, field: u64, value: &[u8]) {
     varint(message, field << 3 | 2);
     varint(message, value.len() as u64);

@@ -1,10 +1,10 @@
-//! What the tests take from PyPI.
+//! The Python packages that the tests install from PyPI.
 
 use crate::{packed, root};
 use std::fs;
 use std::path::PathBuf;
 
-/// The Python that has onnxruntime and numpy. `make test` brings it, or `make python-env`.
+/// The Python interpreter that has onnxruntime and numpy. `make test` or `make python-env` installs them.
 pub fn python() -> PathBuf {
     if packed().is_some() {
         return "python3".into();
@@ -14,8 +14,8 @@ pub fn python() -> PathBuf {
     python
 }
 
-/// ONNX Runtime's library, as it comes with the Python package; for `SANDMILL_ONNXRUNTIME`. `make test`
-/// brings it, or `make python-env`.
+/// The ONNX Runtime library from its Python package, for `SANDMILL_ONNXRUNTIME`. `make test` or
+/// `make python-env` installs it.
 pub fn onnxruntime() -> PathBuf {
     if let Some(named) = std::env::var_os("SANDMILL_ONNXRUNTIME").filter(|_| packed().is_some()) {
         return named.into();

@@ -1,4 +1,4 @@
-//! What a command left behind.
+//! The results of a command that has ended.
 
 use crate::{Job, redact};
 use std::fmt::{self, Write as _};
@@ -13,20 +13,20 @@ pub struct Ran {
     pub(crate) command: String,
     /// The leader's process id.
     pub(crate) leader: u32,
-    /// The exit code; after a signal, its number below zero.
+    /// The exit code; after a signal, the negative number of the signal.
     pub code: i32,
-    /// What it printed.
+    /// The text on stdout.
     pub stdout: String,
-    /// What it said.
+    /// The text on stderr.
     pub stderr: String,
-    /// Processes of its group that outlived it by half a second: id and command name.
+    /// Processes of the run that outlived the leader by half a second: id and command line.
     pub left_behind: Vec<(u32, String)>,
     /// How long it ran.
     pub took: Duration,
 }
 
 impl Ran {
-    /// Fails, and shows all there is, unless the exit code is this and no process was left behind.
+    /// Fails, and shows everything, unless the command exited with this code and left no process running.
     #[track_caller]
     pub fn exits_with(&self, code: i32) -> &Self {
         assert!(self.code == code, "expected exit code {code}\n{self}");
@@ -34,20 +34,20 @@ impl Ran {
         self
     }
 
-    /// Fails, and shows all there is, unless stderr says this somewhere.
+    /// Fails, and shows everything, unless stderr contains these words.
     #[track_caller]
     pub fn says(&self, words: &str) -> &Self {
         assert!(self.stderr.contains(words), "expected stderr to say: {words}\n{self}");
         self
     }
 
-    /// Stderr without what differs from run to run, for snapshots.
+    /// Stderr, with everything redacted that differs from run to run; for snapshots.
     pub fn redacted(&self) -> String {
         redact(&self.stderr, self.job.dir())
     }
 
-    /// What stderr tells of the job, for snapshots: without lines that come or not as the machine is
-    /// slow or fast, and with `[WORKER]` for whichever worker it was.
+    /// Stderr for snapshots, redacted, and without lines that depend on the speed of the machine. `[WORKER]`
+    /// replaces the name of each worker.
     pub fn told(&self) -> String {
         let text = self.redacted();
         let told = |line: &&str| {
@@ -71,7 +71,7 @@ impl Ran {
         attempts
     }
 
-    /// Stdout without what differs from run to run, for snapshots.
+    /// Stdout, with everything redacted that differs from run to run; for snapshots.
     pub fn redacted_stdout(&self) -> String {
         redact(&self.stdout, self.job.dir())
     }
@@ -84,7 +84,7 @@ impl Ran {
         self.text(name.unwrap_or(&names[0]))
     }
 
-    /// The lines of the output file, sorted: their order is free.
+    /// The lines of the output file, sorted, because their order may vary.
     #[track_caller]
     pub fn sorted_output(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.output().lines().map(str::to_owned).collect();
@@ -92,8 +92,8 @@ impl Ran {
         lines
     }
 
-    /// The lines of all parts of the output, sorted, with `output_layout: parts`; each part begins with
-    /// this header, or with none.
+    /// The lines of all output parts, sorted, for a job with `output_layout: parts`. Each part must begin
+    /// with this header, which may be empty.
     #[track_caller]
     pub fn sorted_parts(&self, header: &str) -> Vec<String> {
         let mut lines = Vec::new();
@@ -110,7 +110,7 @@ impl Ran {
         lines
     }
 
-    /// `failed_items.csv`, without which worker it was, and without the column of kinds.
+    /// `failed_items.csv` with worker names replaced, and without the column of kinds.
     #[track_caller]
     pub fn failed_items(&self) -> String {
         let text = self.log("failed_items.csv");
@@ -139,12 +139,12 @@ impl Ran {
         }
     }
 
-    /// Whether a file or folder is there.
+    /// Whether a file or folder exists.
     pub fn has(&self, inside: &str) -> bool {
         self.job.path(inside).exists()
     }
 
-    /// The folder, for another command in it.
+    /// The job's folder, to run another command in it.
     pub fn into_job(self) -> Job {
         self.job
     }
@@ -167,7 +167,8 @@ impl fmt::Display for Ran {
     }
 }
 
-/// A line of `failed_items.csv`, and the kind at its end; none where a reason goes on in the next line.
+/// Splits a line of `failed_items.csv` into the kind at its end and the rest. The kind is `None` if the
+/// reason continues on the next line.
 pub(crate) fn split_kind(line: &str) -> (&str, Option<&str>) {
     let is_kind =
         |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
@@ -196,7 +197,7 @@ fn unnamed(line: &str) -> String {
     text
 }
 
-/// Lists what lies in a folder, with sizes; only the first entries of a large one.
+/// Lists the content of a folder, with sizes. Shows only the first entries of a large folder.
 fn tree(folder: &Path, depth: usize, list: &mut String) {
     const SHOWN: usize = 20;
     let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();

@@ -1,20 +1,20 @@
-//! Texts without what differs from run to run.
+//! Removes from texts everything that differs from run to run.
 
 use regex::Regex;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// What is replaced, in this order.
+/// The patterns and their replacements, in the order of application.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
-        // Told only by the first run of a component.
+        // Only the first run of a component prints this.
         (r"(?m)^compiled .* kept for the next time\n", ""),
         (r"\b[0-9a-f]{64}\b", "[SHA256]"),
         (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?Z?", "[WHEN]"),
         (r"\bpid \d+", "pid [PID]"),
         (r"\b0x[0-9a-f]+\b", "[ADDRESS]"),
         (r"\b\d+(\.\d+)?(/s| items/s| per second)", "[RATE]$2"),
-        // Which of the two toolchains compiled a guest, and how.
+        // These differ with the toolchain that compiled the guest, and with its options.
         (r"\.component\.wasm\b", ".wasm"),
         (r"\bwasm32-wasip1\b", "wasm32-wasip2"),
         (r"[^ ]*src/(\w+)\.rs:\d+:\d+\b", "src/$1.rs:[LINE]"),
@@ -27,11 +27,11 @@ static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .into()
 });
 
-/// Replaces the folder of a run, the repository, digests, times, rates, process ids and addresses.
-/// Whole seconds stay, since limits are told in them.
+/// Replaces the folder of a run, the repository, digests, times, rates, process ids and addresses. Whole
+/// seconds stay, because messages about limits contain them.
 pub fn redact(text: &str, folder: &Path) -> String {
     let mut text = text.to_owned();
-    // A temporary folder may be reached through a link, and messages show either path.
+    // The path of a temporary folder may contain a symbolic link, and messages show either form.
     let real = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     for (path, name) in [(real.as_path(), "[DIR]"), (folder, "[DIR]"), (crate::root(), "[REPO]")] {
         text = text.replace(&path.display().to_string(), name);
@@ -39,13 +39,13 @@ pub fn redact(text: &str, folder: &Path) -> String {
     for (pattern, replacement) in PATTERNS.iter() {
         text = pattern.replace_all(&text, *replacement).into_owned();
     }
-    // Only the first test that runs a component compiles it. Snapshots hold no spaces at line ends.
+    // Only the first test that runs a component compiles it. Snapshots have no spaces at line ends.
     let lines = text.lines().filter(|line| !line.starts_with("compiling "));
     lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Cuts what a toolchain's own library says of a denial, in lines such as
-/// `wasi /etc/passwd=denied: No such file`; toolchains differ in that. What the host says stays.
+/// Cuts the text after `=denied` that comes from a toolchain's own library, in lines such as
+/// `wasi /etc/passwd=denied: No such file`, because it differs between toolchains. The host's messages stay.
 pub fn cut_denials(text: &str) -> String {
     let cut = |line: &str| match line.split_once("=denied: ") {
         Some((what, _)) if !what.starts_with("host ") && !what.contains(": host ") => {

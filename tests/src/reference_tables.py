@@ -1,8 +1,8 @@
-"""Tables of every type, and whether a file holds what was put into it: pyarrow and pandas are the
-reference for Sandmill's outputs.
+"""Makes tables with columns of every type, and checks that an output file has their rows. pyarrow and pandas are
+the reference for Sandmill's outputs.
 
     reference_tables.py make FOLDER COUNT [parquet]  COUNT files N.txt, each a table as an Arrow IPC stream
-    reference_tables.py check FILE FOLDER            whether FILE has the rows of all of them
+    reference_tables.py check FILE FOLDER            checks that FILE has the rows of all of them
 """
 
 import datetime as dt
@@ -93,7 +93,7 @@ def check(path, folder):
     for field in wanted.schema:
         kind = found.schema.field(field.name).type
         assert kind == field.type, f"{field.name}: {kind}, not {field.type}"
-    # Rows come in any order, and not every type can be sorted.
+    # Rows may come in any order, and not every type can be sorted, so sort by id.
     ids = found["id"].to_pylist()
     order = sorted(range(len(ids)), key=ids.__getitem__)
     for name in wanted.schema.names:
@@ -108,6 +108,6 @@ def check(path, folder):
 
 if __name__ == "__main__":
     {"make": make, "check": check}[sys.argv[1]](*sys.argv[2:])
-    # Threads of pyarrow sometimes outlive the interpreter, which then aborts.
+    # Threads of pyarrow sometimes outlive the interpreter, which then aborts; exit without waiting for them.
     sys.stdout.flush()
     os._exit(0)

@@ -1,4 +1,4 @@
-//! Servers of objects, as real as can be had on this machine.
+//! Object servers, as realistic as this machine allows.
 
 use crate::{Job, python, root};
 use std::collections::HashMap;
@@ -12,16 +12,16 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A server, which ends with this.
+/// A running server. Dropping it stops the server.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// Where it listens on this machine.
+    /// The port on which it listens on this machine.
     pub port: u16,
 }
 
 impl Server {
-    /// moto's server, which speaks S3 and lets everybody in.
+    /// moto's server, which implements S3 and accepts every client.
     pub fn moto() -> Self {
         let port = free_port();
         let mut command = Command::new(python());
@@ -40,7 +40,7 @@ impl Server {
         server
     }
 
-    /// Azurite, which speaks Azure's Blob Storage, with one account `acc` and this key.
+    /// Azurite, which implements Azure's Blob Storage, with one account `acc` and this key.
     pub fn azurite(key: &str) -> Self {
         let program = root().join("target/node/node_modules/.bin/azurite-blob");
         let shown = program.display();
@@ -53,7 +53,7 @@ impl Server {
         Self::started(command, port)
     }
 
-    /// `tests/servers/objects.py`, which says what it serves.
+    /// `tests/servers/objects.py`; its docstring says what it serves.
     pub fn objects(count: u32) -> Self {
         let script = root().join("tests/servers/objects.py");
         let mut command = Command::new(python());
@@ -61,7 +61,7 @@ impl Server {
         Self::told(command)
     }
 
-    /// `tests/servers/clouds.py`, which puts a certificate and a key into the folder.
+    /// `tests/servers/clouds.py`, which writes a certificate and a key into the folder.
     pub fn clouds(folder: &Path, is_secure: bool) -> Self {
         let script = root().join("tests/servers/clouds.py");
         let mut command = Command::new(python());
@@ -69,7 +69,7 @@ impl Server {
         Self::told(command)
     }
 
-    /// A server that prints its port.
+    /// Starts a server that prints its port.
     fn told(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
         let mut line = String::new();
@@ -82,7 +82,7 @@ impl Server {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Puts an object, or makes a bucket.
+    /// Writes an object, or creates a bucket.
     pub fn put(&self, path: &str, content: impl AsRef<[u8]>) {
         let (head, _) = self.ask("PUT", path, content.as_ref());
         assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
@@ -93,7 +93,7 @@ impl Server {
         self.ask("DELETE", path, b"");
     }
 
-    /// A job whose environment leads into this store, if it is one of S3's.
+    /// Points a job's environment at this store, if the store is an S3 one.
     pub fn opened_for(&self, job: Job) -> Job {
         job.env("AWS_ENDPOINT_URL", &self.url())
             .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -101,13 +101,13 @@ impl Server {
             .env("AWS_REGION", "us-east-1")
     }
 
-    /// Lets a server of `tests/servers/objects.py` answer what it held back.
+    /// Makes a server of `tests/servers/objects.py` send the answers that it held back.
     pub fn release(&self) {
         let (head, _) = self.ask("POST", "/release", b"");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     }
 
-    /// What is there.
+    /// An object's content.
     pub fn get(&self, path: &str) -> String {
         let (head, body) = self.ask("GET", path, b"");
         assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
@@ -132,22 +132,22 @@ impl Server {
     }
 }
 
-/// Bytes of the objects in a folder that are here at one moment.
+/// The total size of the cached objects in a folder at one moment.
 pub fn bytes_here(folder: &Path) -> u64 {
     let mut before = HashMap::new();
     let mut after = HashMap::new();
     look(folder, &mut before);
     look(folder, &mut after);
-    // Those that both have found were there between the two.
+    // A file that both passes found existed at the moment between them.
     let both = before.iter().filter(|(inode, _)| after.contains_key(*inode));
     both.map(|(_, bytes)| bytes).sum()
 }
 
-/// The inodes of the objects in a folder that are here, with their bytes.
+/// Collects the inode and size of each cached object in a folder.
 fn look(folder: &Path, found: &mut HashMap<u64, u64>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match fs::symlink_metadata(entry.path()) {
-            // That of the list is no object's.
+            // The folder `list` holds listings, not objects.
             Ok(it) if it.is_dir() && entry.file_name() != "list" => look(&entry.path(), found),
             Ok(it) if it.is_file() => drop(found.insert(it.ino(), it.len())),
             _ => {}
@@ -155,14 +155,14 @@ fn look(folder: &Path, found: &mut HashMap<u64, u64>) {
     }
 }
 
-/// Somebody else may take it meanwhile, which is rare; then the server says so and ends.
+/// A free port. Rarely, another process takes it first; then the server reports that and ends.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Nothing to do about one that is gone already.
+        // A server that has already ended needs no cleanup.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

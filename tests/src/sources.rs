@@ -1,28 +1,28 @@
-//! Reading this repository's own Rust sources, for tests that hold rules of their layout.
+//! Parses this repository's Rust sources, for tests of the rules of their layout.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A word, `::` or a single sign, with its line.
+/// A word, `::` or a single punctuation character, with its line number.
 pub type Token = (usize, String);
 
-/// A path that code names, from the root of its crate.
+/// A path that the code names, from the root of its crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// Where it ends.
+    /// The line on which it ends.
     pub line: usize,
     /// Its segments; the last may be `*`.
     pub path: Vec<String>,
-    /// What it is called there: the last segment, or the name after `as`.
+    /// Its name in the importing file: the last segment, or the name after `as`.
     pub name: String,
 }
 
-/// A file's text; a test that cannot read the sources has nothing to say.
+/// A file's text. Panics if it cannot be read: without the sources, the test means nothing.
 pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// All Rust files below a folder, build outputs left out, in stable order.
+/// All Rust files below a folder except build outputs, sorted.
 pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return files };
@@ -38,7 +38,7 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The module of a file, from its path below `src`: `plan/mod.rs` is `plan`, `lib.rs` the root.
+/// The module of a file, given its path below `src`: `plan/mod.rs` is `plan`, and `lib.rs` is the root.
 pub fn module_of(inside: &Path) -> Vec<String> {
     let mut module: Vec<String> =
         inside.iter().map(|part| part.to_string_lossy().trim_end_matches(".rs").into()).collect();
@@ -50,11 +50,12 @@ pub fn module_of(inside: &Path) -> Vec<String> {
     module
 }
 
-/// Every path of this crate that the code of a module names: what follows `crate::`, `super::` or `self::`.
+/// Every path of this crate that a module's code names: each one that begins with `crate::`, `super::` or
+/// `self::`.
 pub fn imports(tokens: &[Token], module: &[String]) -> Vec<Import> {
     let mut imports = Vec::new();
     let mut braces = 0_usize;
-    // Each with the number of its brace.
+    // Each name with the number of its opening brace.
     let mut inline_modules: Vec<(usize, String)> = Vec::new();
     let mut at = 0;
     while at < tokens.len() {
@@ -76,7 +77,7 @@ pub fn imports(tokens: &[Token], module: &[String]) -> Vec<Import> {
                 let here: Vec<String> = module.iter().cloned().chain(inline).collect();
                 if let Some((base, after)) = base(tokens, at, here) {
                     read_path(tokens, after, &base, &mut imports);
-                    // What follows may hold a brace, which has to be counted.
+                    // The next token may be a brace, which must be counted.
                     at = after;
                     continue;
                 }
@@ -88,7 +89,8 @@ pub fn imports(tokens: &[Token], module: &[String]) -> Vec<Import> {
     imports
 }
 
-/// What a module takes by `use` of its children, and of what it names from the crate's root.
+/// The paths of a module's `use` declarations. A path without `crate::`, `self::` or `super::` is taken as
+/// relative to the module.
 pub fn uses(tokens: &[Token], module: &[String]) -> Vec<Import> {
     let mut uses = Vec::new();
     for at in (0..tokens.len()).filter(|at| text(tokens, *at) == "use") {
@@ -99,7 +101,8 @@ pub fn uses(tokens: &[Token], module: &[String]) -> Vec<Import> {
     uses
 }
 
-/// The module to which `crate::`, `self::` or each `super::` at `at` leads, and where the path goes on.
+/// The module that the prefix at `at` (`crate::`, `self::`, or one or more `super::`) names, and the position
+/// after the prefix. `None` without a prefix.
 fn base(tokens: &[Token], mut at: usize, mut here: Vec<String>) -> Option<(Vec<String>, usize)> {
     let begin = at;
     while text(tokens, at + 1) == "::" {
@@ -116,7 +119,7 @@ fn base(tokens: &[Token], mut at: usize, mut here: Vec<String>) -> Option<(Vec<S
     (at > begin).then_some((here, at))
 }
 
-/// Reads the path, or the tree of paths, at `at`. Returns where it ends.
+/// Reads the path, or the tree of paths, at `at`. Returns the position after it.
 fn read_path(tokens: &[Token], mut at: usize, base: &[String], found: &mut Vec<Import>) -> usize {
     let mut path = base.to_vec();
     loop {
@@ -125,7 +128,7 @@ fn read_path(tokens: &[Token], mut at: usize, base: &[String], found: &mut Vec<I
                 at += 1;
                 while !matches!(text(tokens, at), "}" | "") {
                     let after = read_path(tokens, at, &path, found);
-                    // A sign that belongs to no path would be read again for ever.
+                    // Skip a token that does not belong to a path; otherwise, the loop would never end.
                     at = after.max(at + 1) + usize::from(text(tokens, after) == ",");
                 }
                 return at + 1;
@@ -161,7 +164,7 @@ fn text(tokens: &[Token], at: usize) -> &str {
     tokens.get(at).map_or("", |token| token.1.as_str())
 }
 
-/// The tokens of what is compiled into the product: without items that only tests have.
+/// The tokens that are compiled into the product, without items under `#[cfg(test)]`.
 pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut kept = Vec::new();
     let mut at = 0;
@@ -183,13 +186,14 @@ pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     kept
 }
 
-/// Where the attribute ends that begins at `at`, if one does.
+/// The position after the attribute that begins at `at`; `None` if no attribute begins there.
 fn attribute(tokens: &[Token], at: usize) -> Option<usize> {
     let opens = text(tokens, at) == "#" && text(tokens, at + 1) == "[";
     opens.then(|| end_of_group(tokens, at + 1, "[", "]"))
 }
 
-/// Where the item ends that begins at `at`: with the first `;` outside of braces, or with its braces.
+/// The position after the item that begins at `at`. An item ends with the first `;` outside of braces, or
+/// with its closing brace.
 fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
     while let Some(end) = attribute(tokens, at) {
         at = end;
@@ -217,7 +221,8 @@ fn end_of_group(tokens: &[Token], from: usize, open: &str, close: &str) -> usize
     tokens.len()
 }
 
-/// Words, `::` and single signs, each with its line; comments, strings and characters left out.
+/// The source's words, `::` and single punctuation characters, each with its line. Leaves out comments,
+/// strings and character literals.
 pub fn tokens(source: &str) -> Vec<Token> {
     let chars: Vec<char> = source.chars().collect();
     let starts = |at: usize, what: &str| {
@@ -244,7 +249,7 @@ pub fn tokens(source: &str) -> Vec<Token> {
             }
             at += 1;
         } else if chars[at] == '\'' {
-            // A character ends with a quote after one or an escaped one; a lifetime does not.
+            // A character literal has a closing quote after one character or one escape. A lifetime does not.
             let end = if chars.get(at + 1) == Some(&'\\') {
                 (at + 3..chars.len()).find(|i| chars[*i] == '\'')
             } else {
@@ -271,7 +276,7 @@ pub fn tokens(source: &str) -> Vec<Token> {
     tokens
 }
 
-/// Where the body of a raw string begins, and its number of hashes, if one starts at `at`.
+/// If a raw string starts at `at`: where its body begins, and its number of hashes.
 fn raw_string(chars: &[char], at: usize) -> Option<(usize, usize)> {
     let r = at + usize::from(chars[at] == 'b');
     if chars.get(r) != Some(&'r') {

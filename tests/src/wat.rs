@@ -1,11 +1,11 @@
-//! Guests in WebAssembly's text form: for what Rust cannot do.
+//! Guests in WebAssembly's text format, for acts that Rust does not allow.
 
 use crate::root;
 use std::fs;
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Stands for `COMMON` in a text: memory and an allocator that only goes up.
+/// Replaces `COMMON` in a text: a memory, and an allocator that never frees.
 const COMMON: &str = r#"
     (memory (export "memory") 2)
     (global $free (mut i32) (i32.const 65536))
@@ -21,14 +21,14 @@ const COMMON: &str = r#"
       (local.get $at))
 "#;
 
-/// Stands for `RUN`: the head of `run`, whose parameters are a mini-batch and its context.
+/// Replaces `RUN` in a text: the head of `run`, whose parameters are a mini-batch and its context.
 const RUN: &str = r#"(export "sandmill:entry/entry-run@0.1.0#run")
     (param $kind i32) (param $files i32) (param $count i32)
     (param $id i64) (param $dataset i32) (param $dataset_len i32) (param $attempt i32)
     (param $keys i32) (param $keys_len i32) (result i32)"#;
 
-/// Stands for `GOOD`: a function that gives one row, `good NN` by the mini-batch's id. It uses the
-/// memory from 1024 to 1100.
+/// Replaces `GOOD` in a text: a function that returns one row, `good NN`, with the mini-batch's id as `NN`.
+/// It uses the memory from 1024 to 1100.
 const GOOD: &str = r#"
     (data (i32.const 1024) "good 00")
     ;; ok, rows, and the list of one text.
@@ -42,19 +42,19 @@ const GOOD: &str = r#"
       (i32.const 1040))
 "#;
 
-/// The row that `GOOD` gives.
+/// The row that `GOOD` returns.
 pub fn good_row(id: usize) -> String {
     format!("good {id:02}")
 }
 
-/// The guest `tests/guests/hostile/NAME.wat`, as a file's bytes.
+/// The compiled guest of `tests/guests/hostile/NAME.wat`.
 pub fn wat_guest(name: &str) -> Vec<u8> {
     let path = root().join(format!("tests/guests/hostile/{name}.wat"));
     wat_module(&fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
 
-/// A guest of this text, with the words above replaced. A module gets the metadata of the world
-/// `run-only`.
+/// Compiles a guest from this text, after replacing the words above. A module gets the metadata of the world
+/// `run-only`; a component is left unchanged.
 pub fn wat_module(text: &str) -> Vec<u8> {
     let text = [("COMMON", COMMON), ("RUN", RUN), ("GOOD", GOOD)]
         .iter()
@@ -66,7 +66,7 @@ pub fn wat_module(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Gives a module the metadata of a world of the contract, which it need not keep to.
+/// Adds the metadata of a world of the contract to a module, which need not conform to that world.
 pub fn add_world(module: &mut Vec<u8>, world: &str) {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(root().join("wit")).unwrap();

@@ -1,5 +1,5 @@
-//! Hostile: goes beyond the limit that `--do WHAT` names, in `run`, or in `init` with `--when init`.
-//! With `--do moderate` it keeps them all in each call, but would not if calls were added up.
+//! Hostile: exceeds the limit that `--do WHAT` names, in `run`, or in `init` with `--when init`. With
+//! `--do moderate`, each call stays within all limits, but the sum of the calls would not.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs::{self, File};
@@ -97,8 +97,8 @@ impl Guest {
         }
     }
 
-    /// Makes 6 files, one of them several times, in each call, and writes 600 KB in all, as much to
-    /// stdout, and reads what it wrote.
+    /// In each call, creates a folder with 5 files, opens each of them three times, writes 600 KB to them and
+    /// 600 KB to stdout, and lists the folder.
     fn moderate(&self, files: &[PathBuf], folder: &str) -> Result<Results> {
         let folder = self.output.join(folder);
         fs::create_dir(&folder)?;
@@ -123,7 +123,7 @@ impl Guest {
     }
 }
 
-/// Uses the engine's stack alone, none in memory.
+/// Uses only the engine's stack, not the stack in linear memory.
 fn deep(number: u64) -> u64 {
     if number == 0 { 0 } else { deep(number - 1).wrapping_mul(31) ^ number }
 }

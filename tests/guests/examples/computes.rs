@@ -1,16 +1,16 @@
-//! Ordinary, and written against `wasi:nn` itself: each file holds the tensors of one computation with
-//! the model that the file is named after (`NAME-ANYTHING.tensors`). A row for each output,
-//! `FILE OUTPUT TYPE DIMENSIONS BYTES`, or one that says `FILE refused CODE: TEXT`.
+//! Ordinary, and written directly against `wasi:nn`: each file contains the input tensors of one computation.
+//! The file's name begins with the model's name (`NAME-ANYTHING.tensors`). A row for each output,
+//! `FILE OUTPUT TYPE DIMENSIONS BYTES`, or one row `FILE refused CODE: TEXT`.
 //!
-//! A file of tensors is, for each of them, a line `NAME TYPE DIMENSIONS BYTES`: dimensions with an `x`
-//! between them, bytes in hexadecimal digits.
+//! A file has one line for each tensor, `NAME TYPE DIMENSIONS BYTES`: dimensions separated by `x`, and bytes
+//! as hexadecimal digits.
 
 mod nn {
     wit_bindgen::generate!({
         path: "../../wit",
         world: "inference",
         generate_all,
-        // The SDK has bindings of the same world.
+        // The SDK also has bindings of this world, and their sections must have different names.
         type_section_suffix: "of its own",
     });
 }
@@ -22,7 +22,7 @@ use sandmill_guest::{EntryScript, Error, Files, Job, MiniBatchContext, Result, R
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// The types by the names that files and rows have for them.
+/// The tensor types, with their names in files and rows.
 const TYPES: [(&str, TensorType); 7] = [
     ("f16", TensorType::Fp16),
     ("f32", TensorType::Fp32),

@@ -1,8 +1,8 @@
-//! Hostile: fills the output folder with what is awkward to publish, then is as `echo_files`: names
-//! with line ends, control characters and a leading dash, a name of 255 bytes, folders 60 deep, a
-//! link that leads out (`link-up`), the name of the job's own output file (`parallel_run_step.txt`),
-//! `--files N` empty files (100 unless given) and one file of `--mb N` MB (0 unless given). What was
-//! refused is logged as a warning.
+//! Hostile: fills the output folder with entries that are awkward to publish, then behaves as `echo_files`.
+//! The entries are names with line ends, control characters and a leading dash, a name of 255 bytes, folders
+//! 60 deep, a link that leads out (`link-up`), the name of the job's own output file
+//! (`parallel_run_step.txt`), `--files N` empty files (default 100) and one file of `--mb N` MB (default 0).
+//! A warning in the log names each entry that was refused.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
 use std::fs;

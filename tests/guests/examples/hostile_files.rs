@@ -1,5 +1,5 @@
-//! Hostile: does in `run` what `--do WHAT` says (see src/harm.rs), in every attempt and mini-batch
-//! or only in those of `--on-attempt N` and `--on-batch N`. Otherwise it is as `echo_files`.
+//! Hostile: misbehaves in `run` as `--do WHAT` says (see src/harm.rs), in every attempt and mini-batch, or
+//! only in those of `--on-attempt N` and `--on-batch N`. Otherwise it behaves as `echo_files`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

@@ -1,5 +1,6 @@
-//! Hostile: does in `init` what `--do WHAT` says (see src/harm.rs); with `--on-agent NAME` only in
-//! the worker of that name. Otherwise it is as `echo_files`. `--in-shutdown` does it in `shutdown`.
+//! Hostile: misbehaves in `init` as `--do WHAT` says (see src/harm.rs). With `--on-agent NAME`, only the
+//! worker of that name does so. With `--in-shutdown`, it misbehaves in `shutdown` instead. Otherwise it
+//! behaves as `echo_files`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

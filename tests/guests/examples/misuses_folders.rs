@@ -1,11 +1,11 @@
-//! Hostile: misuses its output folder or its log folder as `--do WHAT` says. `init` makes the file
-//! `labels` and the folder `made` in the output folder; each mini-batch writes `made/ID.txt` and
-//! returns a row for each of its items, its name.
+//! Hostile: misuses its output folder or its log folder as `--do WHAT` says. `init` creates the file `labels`
+//! and the folder `made` in the output folder. Each mini-batch writes `made/ID.txt`, and returns the name of
+//! each of its items as a row.
 //!
-//! In the first attempt at mini-batch 0: `change` and `remove` do that to what `init` made, `deep`
-//! makes folders in each other by the thousand, `huge` wants a file of 100 GiB. In every
-//! mini-batch: `keep` writes into a file that stays open. In `init`: `link` tries to make links to
-//! `--target`, and second names of a file, in both folders.
+//! In the first attempt at mini-batch 0, `change` changes the file of `init`, `remove` removes the folder of
+//! `init`, `deep` nests thousands of folders, and `huge` creates a file of 100 GiB. In every mini-batch,
+//! `keep` writes to a file that stays open. In `init`, `link` tries to create symbolic links to `--target`
+//! and hard links to a file, in both folders.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs::{self, File};
@@ -70,7 +70,7 @@ impl Guest {
     }
 }
 
-/// Far deeper than a path is long, by putting one chain of folders to the end of another.
+/// Nests folders deeper than the longest possible path, by moving one chain of folders to the end of another.
 fn deep(out: &Path) -> Result<()> {
     let mut before: Option<PathBuf> = None;
     for number in 0..3 {

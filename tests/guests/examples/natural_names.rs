@@ -1,5 +1,5 @@
-//! Ordinary: its types bear names that the SDK, its bindings and the prelude use too. One row for each
-//! file: its name.
+//! Ordinary: its types have names that the SDK, its bindings and the prelude also use. One row for each file:
+//! its name.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::marker::PhantomData;

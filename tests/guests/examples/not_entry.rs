@@ -1,4 +1,4 @@
-//! Hostile: a good component that is no entry script. It exports `greet`, and no `run`.
+//! Hostile: a valid component, but not an entry script. It exports `greet` instead of `run`.
 
 mod bindings {
     wit_bindgen::generate!({

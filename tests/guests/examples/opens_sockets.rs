@@ -1,6 +1,6 @@
-//! Hostile: imports `wasi:sockets` and tries to use it, through wit-bindgen without the SDK (the
-//! standard library has no sockets for wasm32-wasip1). A row per item: all tries, joined by ` | `, as
-//! `WHAT=denied: CODE` or `WHAT=GOT IT`.
+//! Hostile: imports `wasi:sockets` and tries to use it, through wit-bindgen without the SDK, because the
+//! standard library has no sockets for wasm32-wasip1. A row per item has the results of all attempts, joined
+//! by ` | `, as `WHAT=denied: CODE` or `WHAT=GOT IT`.
 
 mod bindings {
     wit_bindgen::generate!({

@@ -1,4 +1,4 @@
-//! Ordinary: files with `bad` in their name fail as items, each with its reason; the others give
+//! Ordinary: files with `bad` in their name fail as items, each with its reason. The others give
 //! `NAME: BYTES`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};

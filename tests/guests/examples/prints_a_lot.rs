@@ -1,6 +1,6 @@
-//! Hostile: writes `--mb N` MB (16 unless given) to each of stdout, stderr and the log in every
-//! `run`, as lines of 100 bytes; with `--one-line` without line ends, in one log call; `--binary`
-//! writes control characters and broken UTF-8. Then it is as `echo_files`.
+//! Hostile: every `run` writes `--mb N` MB (default 16) to each of stdout, stderr and the log, as lines of
+//! 100 bytes. `--one-line` omits the line ends and logs everything in one call. `--binary` writes control
+//! characters and invalid UTF-8. Then it behaves as `echo_files`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, logging};
 use std::io::Write;
@@ -33,7 +33,7 @@ impl EntryScript for Guest {
                 text.push(b'\n');
             }
         }
-        // What the host does not take is lost; the guest goes on.
+        // The host may refuse a part; that part is lost, and the guest continues.
         let _ = std::io::stdout().write_all(&text);
         let _ = std::io::stderr().write_all(&text);
         let log = String::from_utf8_lossy(&text);

@@ -1,7 +1,7 @@
-//! Hostile: tries to reach what it was not given. One row per item of its mini-batch; each row is
-//! all tries, joined by ` | `, as `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`. `--path PATH` adds a
-//! path to read by both ways, `--list PATH` a folder to list and `--write PATH` a file to write; each may
-//! be given more than once.
+//! Hostile: tries to reach files and networks that it was not given. One row per item of its mini-batch, with
+//! the results of all attempts, joined by ` | `, as `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`.
+//! `--path PATH` adds a path to read through the host and through WASI, `--list PATH` a folder to list and
+//! `--write PATH` a file to write. Each may be given more than once.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fmt::{Debug, Display};
@@ -88,7 +88,7 @@ impl Guest {
         pairs.filter(|pair| pair[0] == name).map(|pair| pair[1].clone()).collect()
     }
 
-    /// Links that lead out of the output folder, then reading and writing through them.
+    /// Creates symbolic links that lead out of the output folder, and reads through them.
     fn links(&self, first: &Path, tries: &mut Vec<String>) {
         let out = self.job.output_dir();
         for (name, target) in [("absolute", "/etc/passwd"), ("up", "../../../../etc/passwd")] {

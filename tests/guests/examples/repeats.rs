@@ -1,7 +1,7 @@
-//! Ordinary: all that differs from one time to the next, where the host lets it. A row per item:
-//! `NAME|FACTS`, the facts joined by `|`. With `--fail-first` the first attempt at every mini-batch
-//! fails: with an odd id by an error, with an even one by a panic. With `--fail-later` every `init` but
-//! the first fails. It sleeps for an hour in `run`, but with `--awake`.
+//! Ordinary: collects everything that could differ from one run to the next. A row per item, `NAME|FACTS`,
+//! with the facts joined by `|`. With `--fail-first`, the first attempt at every mini-batch fails: with an
+//! error if the id is odd, with a panic if it is even. With `--fail-later`, every `init` but the first fails.
+//! `run` sleeps for an hour per item, unless `--awake` is given.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::collections::{HashMap, HashSet};
@@ -22,7 +22,7 @@ impl EntryScript for Guest {
     type Input = Files;
 
     fn init(job: &Job) -> Result<Self> {
-        // Files of its own have times of their own too.
+        // A file that the guest wrote also has a time.
         fs::write(job.output_dir().join("of_init.txt"), "")?;
         let was_here = job.log_dir().join("was_here");
         if job.arguments().iter().any(|argument| argument == "--fail-later") && was_here.exists() {
@@ -84,7 +84,7 @@ impl Guest {
     }
 }
 
-/// Since 1970.
+/// Seconds since 1970.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }

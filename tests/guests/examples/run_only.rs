@@ -1,5 +1,4 @@
-//! Ordinary: exports `entry-run` alone, through wit-bindgen without the SDK. A row per file: its
-//! name.
+//! Ordinary: exports only `entry-run`, through wit-bindgen without the SDK. A row per file: its name.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../wit", world: "run-only" });

@@ -1,6 +1,6 @@
-//! Ordinary: what the SDK answers in a component. One row for each file, `NAME|KIND`, where the kind is
-//! that of the error of reading the file, or `read`.
-//! Paths in arguments after `--also` are read too, and told in the log.
+//! Ordinary: shows what the SDK returns in a component. One row for each file, `PATH|KIND`: KIND is the kind
+//! of the error from reading the file, or `read`. It also reads the paths that follow `--also`, and logs the
+//! same line for them.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Ordinary: what the SDK makes of the job's models. Each model gives back what it gets, under another
-//! name. Rows say what the models are, that tensors of all types come back, and what is refused.
+//! Ordinary: uses the job's models through the SDK. Each model returns its input under another name. Rows
+//! describe the models, say whether tensors of every type come back unchanged, and list refused calls.
 
 use sandmill_guest::nn::{Bf16, Element, Error, F16, Model, Tensor, TensorType};
 use sandmill_guest::nn::{ElementType, names};

@@ -1,4 +1,4 @@
-//! Ordinary: prints in each function a text without a line end.
+//! Ordinary: each function prints a text without a line end.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

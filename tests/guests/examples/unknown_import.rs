@@ -1,4 +1,4 @@
-//! Hostile: an entry script that imports something no host grants: `evil:power/launch@1.0.0`.
+//! Hostile: an entry script that imports an interface that no host provides: `evil:power/launch@1.0.0`.
 
 mod bindings {
     wit_bindgen::generate!({

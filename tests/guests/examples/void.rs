@@ -1,4 +1,4 @@
-//! Ordinary: takes void mini-batches and gives one row `rank ID`.
+//! Ordinary: takes void mini-batches, and gives one row `rank ID` for each.
 
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Void};
 

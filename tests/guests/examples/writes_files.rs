@@ -1,6 +1,7 @@
-//! Ordinary: writes files into the output folder. For each item a file `NAME.out` with its size,
-//! and a file `batches/ID.txt` in a folder that `init` makes. With `--fail` the first attempt at
-//! each mini-batch fails after it has written. `shutdown` writes `AGENT.shutdown` into the log folder.
+//! Ordinary: writes files into the output folder: for each item a file `NAME.out` with the item's size, and
+//! for each mini-batch a file `batches/ID.txt` in a folder that `init` creates. With `--fail`, the first
+//! attempt at each mini-batch fails after it has written. `shutdown` writes `AGENT.shutdown` into the log
+//! folder.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs;

@@ -1,5 +1,5 @@
-;; Hostile: hands over what no binding generator would. Mini-batches with even ids are good; the number
-;; of the act is half the id of the others, rounded down.
+;; Hostile: passes values that no binding generator would produce. Mini-batches with even ids are good. An odd
+;; id chooses an act: its number is half the id, rounded down.
 (module
   (import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
   (import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
@@ -9,30 +9,30 @@
   (table $grows 4096 funcref)
   (type $other (func (param i64 i64) (result f64)))
   (elem (table $grows) (i32.const 0) func $deep)
-  ;; ok, and a variant of kind, pointer and length, at 512.
+  ;; Returns ok with a variant (kind, pointer and length), at address 512.
   (func $results (param $kind i32) (param $at i32) (param $length i32) (result i32)
     (i32.store8 (i32.const 512) (i32.const 0))
     (i32.store8 (i32.const 516) (local.get $kind))
     (i32.store (i32.const 520) (local.get $at))
     (i32.store (i32.const 524) (local.get $length))
     (i32.const 512))
-  ;; An error, at 512.
+  ;; Returns an error, at address 512.
   (func $error (param $at i32) (param $length i32) (result i32)
     (i32.store8 (i32.const 512) (i32.const 1))
     (i32.store (i32.const 516) (local.get $at))
     (i32.store (i32.const 520) (local.get $length))
     (i32.const 512))
-  ;; Rows with one row, at 528.
+  ;; Returns a single row, described at address 528.
   (func $row (param $at i32) (param $length i32) (result i32)
     (i32.store (i32.const 528) (local.get $at))
     (i32.store (i32.const 532) (local.get $length))
     (call $results (i32.const 0) (i32.const 528) (i32.const 1)))
-  ;; Grows the memory to so many pages.
+  ;; Grows the memory to this number of pages.
   (func $pages (param $count i32)
     (drop (memory.grow (i32.sub (local.get $count) (memory.size)))))
   (func $deep (param $n i32) (result i32)
     (i32.add (i32.const 1) (call $deep (i32.add (local.get $n) (i32.const 1)))))
-  ;; Rows, all of them the same text of 64 KB.
+  ;; Returns rows that all point to the same text of 64 KB.
   (func $same_rows (param $count i32) (result i32)
     (local $n i32)
     (call $pages (i32.const 40))
@@ -44,7 +44,7 @@
       (br_if $next (i32.lt_u (local.get $n) (local.get $count))))
     (call $results (i32.const 0) (i32.const 131072) (local.get $count)))
   (data (i32.const 600) "forged\ff\fe\00nul\1b[2J")
-  ;; Two rows: forged, and what is no UTF-8.
+  ;; Two rows: "forged", and one that is invalid UTF-8.
   (data (i32.const 640) "\58\02\00\00\06\00\00\00\5e\02\00\00\02\00\00\00")
   ;; An outcome of kind 9.
   (data (i32.const 660) "\09\00\00\00\58\02\00\00\06\00\00\00")
@@ -76,10 +76,10 @@
       (call $pages (i32.const 16500))
       (call $read (i32.const 0) (i32.const 1073741824) (i32.const 512))
       (return (call $good (local.get $id))))
-    ;; 22: logs at a level that is none
+    ;; 22: logs at a level that does not exist
       (call $log (i32.const 77) (i32.const 600) (i32.const 6))
       (return (call $good (local.get $id))))
-    ;; 21: logs what is no UTF-8
+    ;; 21: logs invalid UTF-8
       (call $log (i32.const 0) (i32.const 606) (i32.const 2))
       (return (call $good (local.get $id))))
     ;; 20: logs a text outside of its memory
@@ -101,7 +101,7 @@
       (return (call $results (i32.const 2) (i32.const 0) (i32.const 0xffffffff))))
     ;; 13: 200,000 rows of 64 KB, all of them the same memory
       (return (call $same_rows (i32.const 200000))))
-    ;; 12: 10 million rows of nothing
+    ;; 12: 10 million empty rows
       (call $pages (i32.const 16500))
       (return (call $results (i32.const 0) (i32.const 0x1000000) (i32.const 10000000))))
     ;; 11: a row of 1 GB
@@ -117,9 +117,9 @@
       (return (call $results (i32.const 9) (i32.const 0) (i32.const 0))))
     ;; 7: a row with a null character
       (return (call $row (i32.const 608) (i32.const 4))))
-    ;; 6: a forged row before one that is no UTF-8
+    ;; 6: a forged row before a row of invalid UTF-8
       (return (call $results (i32.const 0) (i32.const 640) (i32.const 2))))
-    ;; 5: a row that is no UTF-8
+    ;; 5: a row of invalid UTF-8
       (return (call $row (i32.const 606) (i32.const 2))))
     ;; 4: a row of 4 GB
       (return (call $row (i32.const 0) (i32.const 0xffffffff))))
@@ -129,7 +129,7 @@
       (return (call $results (i32.const 0) (i32.const 0) (i32.const 0xffffffff))))
     ;; 1: rows outside of its memory
       (return (call $results (i32.const 0) (i32.const 0xfffffff0) (i32.const 1))))
-    ;; 0: a trap after all was well
+    ;; 0: traps after it has built a good result
     (drop (call $good (local.get $id)))
     unreachable)
 )

@@ -1,5 +1,5 @@
-//! Hostile: does what the name of the mini-batch's first file says, `NNN-ACT.txt`. The others are good and
-//! give a row for each file, `NAME: BYTES`.
+//! Hostile: the name of the mini-batch's first file, `NNN-ACT.txt`, names the act. A mini-batch of `good`
+//! files gives a row for each file, `NAME: BYTES`.
 
 use sandmill_guest::{EntryScript, Error, Files, Job, MiniBatchContext, Result, Results, logging};
 use std::fs::{self, File};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What a terminal would obey: it clears the screen, sets the title and rings.
+/// Escape sequences that a terminal would obey: they clear the screen, set the title and ring the bell.
 const ESCAPES: &str = "\x1b[2J\x1b]0;owned\x07\u{9b}31mforged";
 
 struct Guest {
@@ -104,7 +104,7 @@ impl Guest {
         Ok(())
     }
 
-    /// More than anybody wants, of everything.
+    /// Acts that flood the host, with files, logs and output.
     fn floods(&mut self, act: &str, out: &Path, first: &Path) -> Result<()> {
         match act {
             "one-large-file" => large(&out.join("large"))?,
@@ -131,7 +131,7 @@ impl Guest {
         Ok(())
     }
 
-    /// What stays there, whatever becomes of the mini-batch.
+    /// Acts on the log folder, whose files stay even if the mini-batch fails.
     fn in_logs(&self, act: &str, out: &Path, first: &Path) -> Result<()> {
         let logs = self.job.log_dir();
         match act {
@@ -158,7 +158,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Partial results, in every place where somebody might take them for results.
+    /// Writes forged results wherever the host might take them for real ones.
     fn forge(&self) -> Result<()> {
         let out = self.job.output_dir();
         fs::create_dir_all(out.join("made"))?;
@@ -169,7 +169,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Other workers' folders lie beside this one's, for the host.
+    /// On the host, the folders of other workers are next to this worker's.
     fn staging(&self, out: &Path) -> Result<()> {
         for up in ["..", "../..", "../../..", "../../../.."] {
             denied("list", fs::read_dir(out.join(up)))?;
@@ -218,7 +218,7 @@ impl Guest {
     }
 }
 
-/// Reads a path through a link to a folder.
+/// Tries to read a path through a symbolic link to a folder.
 fn through(out: &Path, folder: &str, path: &str) -> std::io::Result<Vec<u8>> {
     let link = out.join("way-out");
     test_guests::symlink(folder, &link)?;
@@ -243,7 +243,7 @@ fn forged_end(act: &str) -> Result<()> {
     }
 }
 
-/// Lines that pretend to be another worker's, or the host's.
+/// Writes log lines that pretend to come from another worker or from the host.
 fn forged_logs() {
     for text in [ESCAPES, "one\n2026-01-01T00:00:00.000Z ERROR   process000 forged", "\r\n\r\n"] {
         logging::error(text);

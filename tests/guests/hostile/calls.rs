@@ -1,5 +1,5 @@
-//! Hostile: calls WASI as the standard library would not. `NNN-ACT.txt`, the name of the mini-batch's
-//! first file, is what it does; the others are good and give a row, the name.
+//! Hostile: calls WASI in ways that the standard library never would. The name of the mini-batch's first
+//! file, `NNN-ACT.txt`, names the act. A `good` mini-batch gives one row: that name.
 
 mod bindings {
     wit_bindgen::generate!({

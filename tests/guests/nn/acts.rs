@@ -1,6 +1,6 @@
-//! Computes with the job's models by `wasi:nn` and `sandmill:entry/models`, without the SDK. `NNN-ACT.txt`,
-//! the name of the mini-batch's first file, is what it does, well or not; the others are good and give a
-//! row, the name and what the model `double` makes of 1, 2, 3 and 4.
+//! Computes with the job's models through `wasi:nn` and `sandmill:entry/models`, without the SDK. The name of
+//! the mini-batch's first file, `NNN-ACT.txt`, names the act, which may be a harmless one. A `good`
+//! mini-batch gives a row: the name, and the output of the model `double` for 1, 2, 3 and 4.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -52,7 +52,7 @@ fn load(name: &str) -> Result<Graph, String> {
     graph::load_by_name(name).map_err(told)
 }
 
-/// Computes with one input; the bytes of the only output.
+/// Runs one computation, and returns the bytes of its only output.
 fn compute(graph: &Graph, inputs: Vec<(&str, Tensor)>) -> Result<Vec<u8>, String> {
     let context = graph.init_execution_context().map_err(told)?;
     let inputs = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();

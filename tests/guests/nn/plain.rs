@@ -1,5 +1,5 @@
-//! Ordinary: computes with the model `double` by `wasi:nn` alone, as a component would that was written for
-//! any host. A row per file: its name, and twice the number of bytes in it.
+//! Ordinary: computes with the model `double` through `wasi:nn` alone, like a component written for any host.
+//! A row per file: its name, and twice the number of bytes in it.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -31,7 +31,7 @@ impl Guest for Component {
         let mut bytes = Vec::new();
         for file in &files {
             let size = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
-            // The model wants two numbers in a row.
+            // The model takes two numbers per row.
             bytes.extend((size as f32).to_le_bytes().repeat(2));
         }
         let told = |error: errors::Error| error.data();

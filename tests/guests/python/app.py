@@ -1,7 +1,7 @@
 """An entry script in Python: one row `NAME: BYTES` for each file.
 
-`init` and the arguments are used: `--prefix TEXT` goes in front of every row, and files called
-`--fail NAME` raise.
+It uses `init` and the arguments: `--prefix TEXT` is put before every row, and the file named by
+`--fail NAME` raises.
 """
 
 import os

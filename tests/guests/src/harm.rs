@@ -1,21 +1,21 @@
-//! The ways to misbehave, by name: what `--do WHAT` may be. And `pause`, which takes a second and
-//! does no harm. With `--nap MILLISECONDS` each call of `run` takes so long.
+//! The ways to misbehave, by name: the values of `--do WHAT`. One more, `pause`, takes a second and does no
+//! harm. With `--nap MILLISECONDS`, each call of `run` first sleeps that long.
 
 use sandmill_guest::{Context, Job, MiniBatchContext, Result, Results};
 use std::hint::black_box;
 
-/// What a guest was told to do, and when.
+/// The harm that a guest was asked to do, and when.
 pub struct Harm {
     what: String,
-    /// Only in this attempt; always without.
+    /// Only in this attempt; `None` means in every attempt.
     attempt: Option<u32>,
-    /// Only in this mini-batch; in all without.
+    /// Only in this mini-batch; `None` means in all.
     batch: Option<u64>,
     nap: std::time::Duration,
 }
 
 impl Harm {
-    /// Reads `--do WHAT`, `--on-attempt N` `--on-batch N` and `--nap MILLISECONDS`.
+    /// Reads `--do WHAT`, `--on-attempt N`, `--on-batch N` and `--nap MILLISECONDS`.
     pub fn of(job: &Job) -> Result<Self> {
         let number = |name| job.argument(name).map(|n| n.parse::<u64>().context(name)).transpose();
         Ok(Harm {
@@ -26,7 +26,7 @@ impl Harm {
         })
     }
 
-    /// Misbehaves, if it is the time. None: carry on as an ordinary guest.
+    /// Misbehaves in the chosen attempt and mini-batch. `None` means: continue as an ordinary guest.
     pub fn run(&self, context: &MiniBatchContext, items: usize) -> Option<Result<Results>> {
         std::thread::sleep(self.nap);
         let now = self.attempt.is_none_or(|n| n == context.attempt)
@@ -38,7 +38,7 @@ impl Harm {
         now.then(|| harm(&self.what, items))
     }
 
-    /// Misbehaves at once.
+    /// Misbehaves immediately.
     pub fn init(&self) -> Result<()> {
         harm(&self.what, 0).map(drop)
     }
@@ -60,7 +60,7 @@ fn harm(what: &str, items: usize) -> Result<Results> {
         "rows-with-line-ends" => {
             Ok(Results::rows((0..items).map(|i| format!("row {i}\nforged\r\n"))))
         }
-        // 64 MiB in one row for each item.
+        // One row of 64 MiB for each item.
         "huge-rows" => Ok(Results::rows((0..items).map(|_| "x".repeat(64 << 20)))),
         "many-rows" => Ok(Results::rows((0..20_000_000).map(|_| String::new()))),
         "huge-error" => Err("e".repeat(64 << 20).into()),
@@ -79,7 +79,7 @@ fn outcomes(count: usize) -> Results {
     Results::outcomes((0..count).map(|i| Ok::<_, String>(format!("row {i}"))))
 }
 
-/// Keeps what it allocates, without end.
+/// Allocates without end, and never frees.
 fn allocate() -> ! {
     let mut kept: Vec<Vec<u8>> = Vec::new();
     loop {
@@ -110,7 +110,7 @@ fn trap() -> ! {
     std::process::abort()
 }
 
-/// Reads far outside what is allocated.
+/// Reads far outside the allocated memory.
 fn out_of_bounds() -> Result<Results> {
     let far = black_box(0xffff_fff0_usize) as *const u64;
     // SAFETY: there is none. The address is outside the memory; the sandbox has to catch it.

@@ -1,4 +1,4 @@
-//! What several test guests share.
+//! Code that several test guests share.
 
 pub mod harm;
 
@@ -10,7 +10,7 @@ pub fn name(path: &Path) -> Result<String> {
     Ok(path.file_name().context("a path without a name")?.to_string_lossy().into_owned())
 }
 
-/// One row `NAME: BYTES` for each file, by the reader given.
+/// One row `NAME: BYTES` for each file, read with `read`.
 pub fn sizes<E: Into<sandmill_guest::Error>>(
     files: &[std::path::PathBuf],
     read: impl Fn(&Path) -> Result<Vec<u8>, E>,
@@ -23,10 +23,11 @@ pub fn sizes<E: Into<sandmill_guest::Error>>(
     Ok(rows.into())
 }
 
-/// Makes a symbolic link.
+/// Creates a symbolic link.
 #[cfg(target_os = "wasi")]
 pub fn symlink(target: &str, link: &Path) -> std::io::Result<()> {
-    // The standard library has no stable way to make one here; this is the call below it.
+    // The standard library has no stable function for this on WASI; this is the C function that it would
+    // call.
     unsafe extern "C" {
         fn symlink(target: *const std::ffi::c_char, link: *const std::ffi::c_char) -> i32;
     }
@@ -40,7 +41,7 @@ pub fn symlink(target: &str, link: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Makes no symbolic link: natively these guests are only compiled.
+/// Always fails: native builds of these guests are never run.
 #[cfg(not(target_os = "wasi"))]
 pub fn symlink(_target: &str, _link: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::Unsupported.into())

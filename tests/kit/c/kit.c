@@ -127,7 +127,7 @@ static void allocate(void) {
         char *block = malloc(1 << 20);
         if (block == NULL) abort();
         memset(block, 1, 1 << 20);
-        /* Kept on purpose, and seen by the optimizer. */
+        /* Keep the block, and stop the optimizer from removing it. */
         __asm__ volatile("" : : "r"(block) : "memory");
     }
 }

@@ -1,4 +1,4 @@
-//! The conformance kit's script in Rust, by wit-bindgen: see ../README.md.
+//! The conformance kit's script in Rust, with wit-bindgen: see ../README.md.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -45,7 +45,7 @@ impl Guest for Kit {
             ("context", _) => Results::Rows(context_rows(context)),
             (command, _) => Results::Rows(rows(command, &parts[1..])?),
         };
-        // Rust's standard library keeps an unfinished line; sandmill-guest does the same as this.
+        // Rust's standard library buffers an unfinished line, so flush it, as sandmill-guest does.
         std::io::stdout().flush().map_err(words)?;
         Ok(results)
     }

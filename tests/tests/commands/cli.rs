@@ -1,4 +1,4 @@
-//! The command line: its commands, its settings, its exit codes.
+//! The command line: commands, settings and exit codes.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python_guest, root};
@@ -240,7 +240,7 @@ fn a_pinned_component_is_the_only_one_that_runs() {
         two_files().run(&["--set", &format!("entry_script_digest=sha256:{}", "0a".repeat(32))]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"error: [REPO]/target/guests/wasm32-wasip2/release/examples/counts_runs.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change the pin");
-    // The message tells the digest that it has.
+    // The message contains the component's real digest.
     let digests: Vec<&str> = ran
         .stderr
         .split(|c: char| !c.is_ascii_hexdigit())
@@ -386,7 +386,7 @@ fn a_file_that_the_azure_sdk_saved_runs() {
     }
 }
 
-/// What the leader noted in the log tree.
+/// The leader's messages in the log tree.
 fn master_role(ran: &Ran) -> String {
     let folder = std::fs::read_dir(ran.dir().join("job/logs/sys")).expect("a log tree");
     let names = folder.map(|entry| entry.expect("an entry").file_name().display().to_string());
@@ -426,7 +426,7 @@ fn what_a_saved_file_leaves_out_gets_the_defaults_of_azure() {
     ");
 }
 
-/// A pipeline file of version 2, with two parallel jobs and one that is none.
+/// A pipeline file of version 2, with two parallel jobs and a command job.
 fn pipeline() -> Job {
     let script = guest("echo_files").display().to_string();
     let score = format!(
@@ -444,7 +444,7 @@ fn pipeline() -> Job {
     )
 }
 
-/// C17, C27: a parallel job of a pipeline runs, picked by name.
+/// C17, C27: a parallel job of a pipeline runs after it was selected by name.
 #[test]
 fn a_job_of_a_pipeline_is_picked_by_name() {
     let ran = pipeline().run(&["--job", "second"]);
@@ -471,7 +471,7 @@ fn check_tells_what_a_component_needs() {
     ran.exits_with(0);
     let text = ran.redacted_stdout();
     let text = text.split_once(" bytes\n").expect("the size").1;
-    // What a component imports of WASI is its toolchain's affair; these two every one needs.
+    // The toolchain decides what a component imports from WASI, but every component needs these two.
     for (what, import) in [
         ("the job's arguments and environment variables", "wasi:cli/environment@0.2."),
         ("ending itself", "wasi:cli/exit@0.2."),
@@ -544,7 +544,7 @@ fn check_runs_on_given_files() {
 
 #[test]
 fn a_new_entry_script_builds_runs_and_passes_its_tests() {
-    // All that it needs has come with the test guests.
+    // The dependencies were downloaded with the test guests.
     let made = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
     made.exits_with(0);
     assert_snapshot!(made.redacted(), @r"

@@ -1,4 +1,4 @@
-//! `examples/embed`: a program of its own that runs jobs by the library.
+//! `examples/embed`: a separate program that runs jobs through the library.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Running, binary, texts};
@@ -14,7 +14,7 @@ fn it_runs_a_job_reads_its_events_and_reuses_the_result() {
         texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1, --on-attempt, 1]");
     let ran = start(job, &[]).wait();
     ran.exits_with(0);
-    // A failure is told at once, a success when its rows are committed.
+    // A failure is reported immediately, a success when its rows are committed.
     let printed = ran.redacted_stdout();
     let mut lines: Vec<&str> = printed.lines().collect();
     lines.sort_unstable();
@@ -31,7 +31,8 @@ fn it_runs_a_job_reads_its_events_and_reuses_the_result() {
     assert_snapshot!(again.redacted_stdout(), @"completed: 3 rows in [DIR]/job/output");
 }
 
-/// The first Ctrl-C ends the job in order, a second one kills what still runs; `sandmill resume` continues the job.
+/// The first Ctrl-C ends the job in order, and a second one kills the running workers. `sandmill resume`
+/// continues the job.
 #[test]
 fn it_ends_a_job_on_ctrl_c() {
     let job =
@@ -55,7 +56,7 @@ fn it_ends_a_job_on_ctrl_c() {
 
 #[test]
 fn it_ends_a_job_after_a_time() {
-    // The second mini-batch would sleep for ever; without the cancellation, the job would fail.
+    // The second mini-batch would sleep forever; without the cancellation, the job would fail.
     let job = texts("hostile_files")
         .yaml("arguments: [--do, sleep, --on-batch, 1]\nrun_invocation_timeout: 2");
     let ran = start(job, &["--cancel-after", "1"]).wait();

@@ -1,4 +1,4 @@
-//! `sandmill explain`, `logs` and `status`: what a job directory tells of its job.
+//! `sandmill explain`, `logs` and `status`: what they report from a job directory.
 
 #![cfg(target_os = "linux")]
 
@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 
-/// A job of five mini-batches of one file.
+/// A job of five mini-batches with one file each.
 fn job(name: &str, settings: &str) -> Job {
     let mut job = Job::new(&guest(name)).yaml(
         "inputs: { texts: input }\n\
@@ -21,7 +21,7 @@ fn job(name: &str, settings: &str) -> Job {
     job.yaml(settings)
 }
 
-/// What `explain` says of a run, without the table of times, stacks and sizes.
+/// The output of `explain` after a run, without the table of times, and without stacks and sizes.
 fn explained(ran: Ran) -> String {
     let ran = ran.into_job().command(&["explain", "job"]);
     ran.exits_with(0);
@@ -34,7 +34,7 @@ fn explained(ran: Ran) -> String {
             "" => false,
             _ => in_table,
         };
-        // What a toolchain's library adds to a panic or a trap differs.
+        // The lines that a toolchain's library adds to a panic or a trap differ.
         if !in_table && !line.starts_with("    ") {
             shown.push(line);
         }
@@ -177,7 +177,7 @@ fn an_init_that_always_fails() {
 
 #[test]
 fn a_threshold_exceeded() {
-    // They come last: what ran beside them when the job ended would be told too.
+    // These files come last: otherwise, mini-batches that ran at the end of the job would also be reported.
     let job = job("outcomes", "error_threshold: 1");
     let ran = job.file("input/u_bad.txt", "").file("input/v_bad.txt", "").run(&[]);
     ran.exits_with(42);
@@ -207,7 +207,7 @@ fn a_threshold_exceeded() {
     ");
 }
 
-/// The job runs again, and all that failed had failed before.
+/// The job runs again, and all failures are from the first run.
 #[test]
 fn a_threshold_exceeded_before() {
     let ran = job("outcomes", "").file("input/bad.txt", "").run(&[]);
@@ -292,7 +292,8 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     ran.exits_with(0).says("nothing is known of mini-batch 5 of job");
 }
 
-/// One that is much slower than the others is named, and whether it computed or waited.
+/// A mini-batch that is much slower than the others is named, and the advice says whether it computed or
+/// waited.
 #[test]
 fn a_slow_mini_batch() {
     let job = job("hostile_files", "arguments: [--do, pause, --on-batch, '3']");
@@ -356,7 +357,7 @@ fn status_while_a_job_runs_and_after() {
     ran.exits_with(2).says("input is no job directory: it has no job.json");
 }
 
-/// Nothing failed, since the call never ended: its mini-batch is named all the same.
+/// Nothing failed, because the call never ended, but its mini-batch is named anyway.
 #[test]
 fn a_job_without_progress() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nprogress_update_timeout: 1";
@@ -368,7 +369,7 @@ fn a_job_without_progress() {
     assert!(told.contains("job/logs/sys/error/0/_main.txt: "), "{told}");
 }
 
-/// Whatever ended the job, the file that its result names is there and not empty.
+/// However the job ended, the file that its result names exists and is not empty.
 #[test]
 fn the_file_to_read_next_is_there() {
     for (guest, settings) in [

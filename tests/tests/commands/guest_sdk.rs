@@ -15,7 +15,7 @@ fn over_files(entry_script: &str) -> Job {
         .file("input/c/d.txt", "y\n")
 }
 
-/// What the entry script's workers logged, without time, level and name.
+/// The log lines of the entry script, without time, level and worker name.
 fn logged(ran: &Ran) -> String {
     let mut text = String::new();
     for entry in walk(&ran.dir().join("job/logs/user")) {
@@ -56,7 +56,7 @@ fn arguments_variables_and_errors_are_told_in_a_component() {
         ))
         .run(&[]);
     ran.exits_with(0);
-    // What lies below no granted folder has a kind of its own with Debian's libc.
+    // With Debian's libc, a path outside all granted folders has another kind.
     let logged = logged(&ran).replace("Uncategorized", "NotFound");
     assert_snapshot!(logged, @r#"
     fast true None Some("slow")
@@ -71,7 +71,7 @@ fn arguments_variables_and_errors_are_told_in_a_component() {
     assert_eq!(ran.sorted_output()[0], "/inputs/files/a.txt|read");
 }
 
-/// What the contract's comments say of columns.
+/// The types are those that the contract's comments name.
 #[test]
 fn tables_have_the_types_that_the_contract_names() {
     let columns = "i,f,s,b,d,t\n1,0.5,x,true,2026-11-21,2026-11-21T10:00:00\n";
@@ -113,7 +113,7 @@ fn the_native_test_host_says_what_the_job_says() {
 
 #[test]
 fn a_new_entry_script_runs() {
-    // The dependencies are here already, from the other guests.
+    // The dependencies were downloaded for the other guests.
     let ran = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "first"]);
     ran.exits_with(0);
     let ran = ran.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
@@ -158,7 +158,7 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
     }
 }
 
-/// A folder for a job where a compiler of C is found at least in the Python that `make python-env` makes.
+/// A folder for a job. If the machine has no C compiler, the Python of `make python-env` provides one.
 fn with_c() -> Job {
     Job::empty().env("VIRTUAL_ENV", &root().join("target/venv").display().to_string())
 }
@@ -221,7 +221,7 @@ fn a_crate_that_exports_nothing_is_no_entry_script() {
         .command(&["build", "."]);
     ran.exits_with(2);
     assert_eq!(ran.stdout, "");
-    // Where Debian's toolchain builds it, it is a core module, and not even that is right with it.
+    // Debian's toolchain builds a core module without metadata, so its message differs.
     if !ran.stderr.contains("is a core module without WIT metadata") {
         ran.says("the component exports nothing. An entry script exports");
         ran.says("Does the crate say `sandmill_guest::export!(TYPE)`, once?");

@@ -1,15 +1,15 @@
-//! The job directory: whose it is, what a second run does to it, and what it tells afterwards.
+//! The job directory: who owns it, what a second run does to it, and what it reports afterwards.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Running, texts};
 use std::fs;
 
-/// A job whose second mini-batch hangs in its first attempt.
+/// A job whose second mini-batch never ends in its first attempt.
 fn hangs() -> Job {
     texts("hostile_files").yaml("arguments: [--do, sleep, --on-batch, 1, --on-attempt, 1]")
 }
 
-/// Ctrl-C as soon as the first mini-batch is committed, while the second hangs.
+/// Presses Ctrl-C as soon as the first mini-batch is committed, while the second one hangs.
 fn interrupted(running: &mut Running) {
     running.until("the first mini-batch is committed", |running| {
         fs::read_to_string(running.dir().join("job/output/parallel_run_step.txt"))
@@ -92,7 +92,7 @@ fn a_job_never_reads_what_it_writes() {
     refused(&["inputs.texts.path=**/*.txt"]);
     refused(&["inputs.texts.path=j*/test/*.txt"]);
     refused(&["inputs.texts.path=results/a.txt", "output=results"]);
-    // These find nothing in jobs/test.
+    // These globs match no file in jobs/test.
     for glob in ["*.yaml", "i*/*.txt", "in/**"] {
         let set = format!("inputs.texts.path={glob}");
         texts("echo_files").command(&["run", "job.yaml", "--set", &set]).exits_with(0);
@@ -149,7 +149,7 @@ fn ctrl_c_finishes_what_runs_and_begins_nothing() {
     assert_eq!(again.attempts("RUN_DONE"), ["0, 1", "1, 1", "2, 1"], "each ran once");
 }
 
-/// The end of the terminal is as Ctrl-C; under `nohup` it is nothing.
+/// The end of the terminal has the effect of Ctrl-C; under `nohup`, it has none.
 #[test]
 fn a_hangup_winds_down_unless_it_is_ignored() {
     let until_one_is_done = |running: &mut Running| {
@@ -196,7 +196,7 @@ fn a_second_ctrl_c_stops_at_once() {
     running.interrupt();
     let ran = running.wait();
     ran.exits_with(130);
-    // The time-out of 60 s would have ended it as well.
+    // The timeout of 60 s would also have ended it.
     assert!(ran.took.as_secs() < 20, "{ran}");
     assert_eq!(ran.output(), "a.txt: 1\n");
     assert_snapshot!(ran.redacted(), @"
@@ -253,7 +253,7 @@ fn what_fails_once_is_tried_again() {
     ");
 }
 
-/// The report of attempts, without its times.
+/// The report of attempts, without times.
 fn attempts(ran: &Ran) -> String {
     let report = ran.log("sys/job_report/processed_mini-batches.csv");
     let shown = |line: &str| {
@@ -297,7 +297,7 @@ fn failures_are_not_ignored_unasked() {
         "error_threshold=2",
     ]);
     ran.exits_with(42);
-    // All are ignored, yet nothing is left to write.
+    // All failures are ignored, but there are no rows to write.
     let ran = ran.into_job().run(&[
         "--overwrite",
         "--set",

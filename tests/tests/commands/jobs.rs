@@ -1,4 +1,4 @@
-//! Many jobs: listing them, their state, ending them, and what other programs learn of them.
+//! Many jobs: listing and ending them, their states, and interfaces for other programs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -9,13 +9,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// One whose entry script never returns.
+/// A job whose entry script never returns.
 fn asleep() -> Job {
     texts("hostile_files")
         .yaml("arguments: [--do, sleep]\nrun_invocation_timeout: 120\ntenant: ada")
 }
 
-/// A command in this folder, while something else runs there.
+/// Runs a command in this folder while another one runs there.
 fn command(dir: &Path, arguments: &[&str]) -> Output {
     Command::new(sandmill()).args(arguments).current_dir(dir).output().unwrap()
 }
@@ -50,7 +50,7 @@ fn the_config_file_says_where_jobs_are() {
     other.exits_with(0);
     assert!(other.dir().join("other/test/job.json").exists(), "the variable comes first: {other}");
 
-    // The message about a wrong key has its line. Under a policy nothing of the file counts.
+    // The message about an unknown key contains its line. Under a policy, the file is ignored.
     fs::write(&config, "jobs_rot: /a\n").unwrap();
     let wrong = other.into_job().env("SANDMILL_JOBS_ROOT", "").command(&["status", "test"]);
     wrong.exits_with(2).says("config.yaml:1: jobs_rot: unknown key; did you mean jobs_root?");
@@ -74,7 +74,7 @@ fn a_job_is_listed_and_cancelled_by_its_name() {
     assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600);
     let status = command(&dir, &["status", "--exit-code"]);
     assert_eq!(status.status.code(), Some(3));
-    // A job that runs is never removed.
+    // A running job is never removed.
     command(&dir, &["clean", "--older-than", "0s", "--failed"]);
     assert!(dir.join("jobs/test/job.json").exists());
 
@@ -98,7 +98,7 @@ fn a_job_is_listed_and_cancelled_by_its_name() {
     assert!(!all.has("jobs/test"));
 }
 
-/// The first has the machine's one place, the second waits, and is cancelled while it does.
+/// The first job has the machine's only place. The second job waits, and is cancelled while it waits.
 #[test]
 fn a_waiting_job_says_so_and_is_cancelled() {
     let machine = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn a_waiting_job_says_so_and_is_cancelled() {
     first.wait().exits_with(130);
 }
 
-/// A leader that was killed leaves its socket; the next run makes a new one, and removes it.
+/// A killed leader leaves its socket behind. The next run creates a new one, and removes it at its end.
 #[test]
 fn a_stale_socket_does_no_harm() {
     let mut running = texts("hostile_files")
@@ -149,7 +149,7 @@ fn executable(job: &Job, path: &str) {
     fs::set_permissions(job.path(path), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Events go to standard output, and the program is called when all is written.
+/// Events go to standard output, and the program is called after everything is written.
 #[test]
 fn programs_are_told_of_a_job() {
     let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > told\n\
@@ -174,7 +174,7 @@ fn programs_are_told_of_a_job() {
     ran.exits_with(0).says("warning: --on-end ./none.sh: it cannot be started");
 }
 
-/// What people read is there for programs, too.
+/// Everything that is printed for people is also available as JSON.
 #[test]
 fn facts_come_as_json() {
     let ran = texts("hostile_files")
@@ -202,7 +202,7 @@ fn facts_come_as_json() {
     assert_eq!((&by["command"][1], &by["policy"]), (&"run".into(), &Value::Null));
 }
 
-/// It shows what comes, and ends when the job does, as the job did.
+/// It shows new lines, ends when the job ends, and has the job's exit code.
 #[test]
 fn logs_are_followed_to_the_end() {
     let mut running = texts("surroundings").spawn(&["run", "job.yaml"]);
@@ -212,7 +212,7 @@ fn logs_are_followed_to_the_end() {
     let ran = running.wait();
     ran.exits_with(0);
     let at_end = ran.into_job().command(&["logs"]);
-    // Heads of files come as often as it goes from one to the other.
+    // The number of file headings depends on how often the output switches between files.
     let said = |text: &str| {
         let lines = text.lines().filter(|line| !line.starts_with("==> ")).map(str::to_owned);
         let mut lines: Vec<String> = lines.collect();

@@ -1,4 +1,4 @@
-//! The conformance kit on the script of each language, and on scripts that it must refuse.
+//! Runs the conformance kit on its script in each language, and on scripts that it must refuse.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -7,12 +7,12 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// A folder for a command that finds a compiler of C at least in the Python that `make python-env` makes.
+/// A folder for a command. If the machine has no C compiler, the Python of `make python-env` provides one.
 fn with_compilers() -> Job {
     Job::empty().env("VIRTUAL_ENV", &root().join("target/venv").display().to_string())
 }
 
-/// What `check --kit` finds: names of checks with their results, and words.
+/// The results of `check --kit`: for each check, its name, its result and its message.
 fn found(script: &Path, code: i32) -> Vec<(String, String, String)> {
     let ran = with_compilers().command(&["check", "--kit", script.to_str().unwrap(), "--json"]);
     ran.exits_with(code);
@@ -22,7 +22,7 @@ fn found(script: &Path, code: i32) -> Vec<(String, String, String)> {
     checks.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["words"]))).collect()
 }
 
-/// The column of a language in the table of tests/kit/README.md: names of checks with their results.
+/// The column of a language in the table of tests/kit/README.md: the checks with their results.
 fn documented(language: &str) -> Vec<(String, String)> {
     let text = fs::read_to_string(root().join("tests/kit/README.md")).unwrap();
     let cells = |line: &str| -> Vec<String> {
@@ -64,7 +64,7 @@ fn the_script_in_javascript() {
     is_as_documented("JavaScript", &root().join("tests/kit/javascript/kit.js"));
 }
 
-/// A copy, as what is built lies in the folder.
+/// A copy of the folder, because the build writes into it.
 fn c_folder() -> std::path::PathBuf {
     let folder = root().join("target/guests/kit-c");
     fs::create_dir_all(&folder).unwrap();
@@ -74,7 +74,7 @@ fn c_folder() -> std::path::PathBuf {
     folder
 }
 
-/// Each fault is found by the check that is there for it, and by no other.
+/// Each fault is found by its own check, and by no other.
 #[test]
 fn faults_are_found() {
     let faults = [
@@ -98,7 +98,8 @@ fn faults_are_found() {
     let mut failed: Vec<&str> =
         all.iter().filter(|(_, result, _)| result == "failed").map(|(name, ..)| &**name).collect();
     let mut expected: Vec<&str> = faults.iter().map(|(.., check)| *check).collect();
-    // An empty file has no first byte to lose, and the other tables are no tables either.
+    // An empty file has no first byte to lose. The other tables fail as well, because the script returns a
+    // row instead of a table.
     expected.extend(["table-empty", "table-wide"]);
     failed.sort_unstable();
     expected.sort_unstable();

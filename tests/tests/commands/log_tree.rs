@@ -1,4 +1,4 @@
-//! The log tree of a real job: which files there are, and what they say of it.
+//! The log tree of a real job: its files, and their content.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -8,7 +8,7 @@ use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 use std::path::Path;
 
-/// Three files, one mini-batch each; the second one fails as often as it is tried.
+/// Three files, one mini-batch each; every attempt at the second one fails.
 fn job() -> Job {
     Job::new(&guest("hostile_files"))
         .file("in/a.txt", "1\n")
@@ -23,7 +23,7 @@ arguments: [--do, panic, --on-batch, 1]",
         )
 }
 
-/// The files below a folder, as paths in it, sorted.
+/// The files below a folder, as paths relative to it, sorted.
 fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder.join(inside)).unwrap() {
         let entry = entry.unwrap();
@@ -37,7 +37,7 @@ fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
     found.sort();
 }
 
-/// Without the times that are in names.
+/// A path without the times in its names.
 fn unstamped(path: &str) -> String {
     let is_stamp = |part: &&str| part.len() >= 10 && part.bytes().all(|b| b.is_ascii_digit());
     let mut path = path.to_owned();
@@ -54,13 +54,13 @@ fn tree(ran: &Ran) -> Vec<String> {
     found
 }
 
-/// The one file whose name without stamps is this.
+/// The content of the only file with this name, ignoring times.
 fn stamped(ran: &Ran, name: &str) -> String {
     let found = tree(ran).into_iter().find(|path| unstamped(path) == name);
     ran.log(&found.unwrap_or_else(|| panic!("no {name}\n{ran}")))
 }
 
-/// F1-F11, F13, F16: every file is there.
+/// F1-F11, F13, F16: every file exists.
 #[test]
 fn a_failed_job_has_the_whole_tree() {
     let ran = job().run(&[]);
@@ -90,7 +90,7 @@ fn a_failed_job_has_the_whole_tree() {
     }
 }
 
-/// W14, F1, F2, F3, F5, F7, F8, F9, K3, T1: what they say fits together.
+/// W14, F1, F2, F3, F5, F7, F8, F9, K3, T1: the files agree with each other.
 #[test]
 fn the_files_of_a_failed_job_tell_the_same() {
     let ran = job().run(&["--set", "error_threshold=0"]);
@@ -111,7 +111,7 @@ fn the_files_of_a_failed_job_tell_the_same() {
         "{progress}"
     );
     let metrics = ran.log("sys/metrics/metrics.jsonl");
-    // Not the attempts (1.10).
+    // The metric counts mini-batches, not attempts (1.10).
     assert!(metrics.contains(r#""name":"total_mini_batches","value":3.0"#), "{metrics}");
     assert!(metrics.contains(r#""name":"retries","value":1.0"#), "{metrics}");
     for file in ["process_summary.csv", "node_summary.csv"] {
@@ -123,7 +123,7 @@ fn the_files_of_a_failed_job_tell_the_same() {
     assert_eq!(ran.log("failed_items.csv").lines().count(), 1 + 1, "{ran}");
 }
 
-/// F3, F13, F16: where nothing fails there are no files of failures.
+/// F3, F13, F16: without failures, there are no files about failures.
 #[test]
 fn a_good_job_has_no_files_of_errors() {
     let ran = job().run(&["--set", "arguments=[--do, panic, --on-batch, 9]"]);

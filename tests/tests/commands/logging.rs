@@ -1,11 +1,11 @@
-//! `--log`, `-v`, `-q` and `SANDMILL_LOG`: what Sandmill says of its own work on standard error.
+//! `--log`, `-v`, `-q` and `SANDMILL_LOG`: Sandmill's log of its own work, on standard error.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use sandmill_tests::{Job, Ran, guest};
 use serde_json::Value;
 
-/// Of three files, one fails once and for all.
+/// A job of two files.
 fn job() -> Job {
     Job::new(&guest("echo_files"))
         .yaml(
@@ -102,7 +102,7 @@ fn what_is_no_level_is_refused() {
     ran.into_job().run(&["-v", "-q"]).exits_with(2);
 }
 
-/// A file's name may hold a line end, and reasons hold names.
+/// A file's name may contain a line end, and messages contain names.
 #[test]
 fn no_stranger_writes_lines_of_the_log() {
     let forged = "a\n2026-11-25T19:00:00Z ERROR job{job=x}: the job has ended";
@@ -118,7 +118,7 @@ fn no_stranger_writes_lines_of_the_log() {
     );
 }
 
-/// The name of a job's input is a stranger's.
+/// The name of a job's input is untrusted.
 #[test]
 fn a_log_does_not_steer_a_terminal() {
     let notes = "inputs: { texts: \"in\\e[2J\" }\nmini_batch_size: 1";

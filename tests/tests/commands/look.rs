@@ -1,5 +1,5 @@
-//! What a person sees on a terminal of 80 and of 120 columns: colours, wrapped notes, a progress line that fits; and
-//! that advice works when it is typed.
+//! Output on a terminal of 80 and of 120 columns: colours, wrapped notes, and a progress line that fits. Also
+//! that advice works when a user types it.
 
 #![cfg(target_os = "linux")]
 
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, sandmill};
 use std::path::Path;
 
-/// Runs `sandmill` on a terminal with so many columns, with util-linux's `script`.
+/// Runs `sandmill` on a terminal with this number of columns, with `script` of util-linux.
 fn on_terminal(job: Job, columns: usize, arguments: &str) -> Ran {
     let program = sandmill().display().to_string();
     let line = format!("stty cols {columns} rows 24; exec {program} {arguments}");
@@ -15,7 +15,7 @@ fn on_terminal(job: Job, columns: usize, arguments: &str) -> Ran {
     job.spawn_program(Path::new("script"), &["-qec", &line, "/dev/null"]).wait()
 }
 
-/// The screen's lines with their colours, as the terminal was left; without the progress line, which is cleared.
+/// The lines of the final screen, with their colours. The progress line was cleared, so it is missing.
 fn screen(ran: &Ran) -> String {
     let text = ran.redacted_stdout();
     let lines = text.lines().map(|line| {
@@ -26,7 +26,7 @@ fn screen(ran: &Ran) -> String {
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// A table whose column is not what it seems to be.
+/// A table with a column that looks numeric, but is not.
 fn table() -> Job {
     let rows: String = (0..2000).map(|id| format!("{id},{id}.5\n")).collect();
     Job::new(&guest("echo_table")).file("in.csv", format!("identifier,x\n{rows}2000,oops\n")).yaml(
@@ -143,7 +143,7 @@ fn a_plan_begins_with_its_summary() {
     assert_eq!(value["shown"][0]["items"], 2001);
 }
 
-/// The command of the advice is typed as it stands there, with a number for N.
+/// Types the command of the advice, with a number for N.
 #[test]
 fn advice_works_when_it_is_typed() {
     let job = Job::new(&guest("outcomes"))

@@ -1,4 +1,5 @@
-//! The command line and the library, as people and programs use them, and what a job leaves for them to read.
+//! The command line and the library, as people and programs use them, and the files that a job leaves for
+//! them.
 
 mod cli;
 mod embed;

@@ -1,4 +1,4 @@
-//! `sandmill map`: an Arrow IPC stream in, and one out.
+//! `sandmill map`: reads an Arrow IPC stream, and writes one.
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows with the numbers of a range.
+/// A record batch of the numbers in this range.
 fn batch(from: i64, to: i64) -> RecordBatch {
     let numbers: Int64Array = (from..to).collect();
     let names: StringArray = (from..to).map(|number| Some(format!("n{number}"))).collect();
@@ -33,7 +33,7 @@ fn spawn(job: Job, input: &[u8], script: &str, line: &str) -> Running {
     job.file("in.arrows", input).spawn_program(Path::new("sh"), &["-c", &line])
 }
 
-/// Maps with a guest, given more options.
+/// Maps the input with a guest and more options.
 fn mapped(input: &[u8], name: &str, options: &str) -> Ran {
     let script = guest(name).display().to_string();
     spawn(Job::empty(), input, &script, &format!("{options} < in.arrows > out.arrows")).wait()
@@ -142,7 +142,8 @@ fn a_panic_or_endless_loop_is_told_with_its_rows() {
     ");
 }
 
-/// What a job tells of them ends a map: the reader would wait for the end of the stream.
+/// A job continues after some failures of `init` and `shutdown`. A map fails, because the reader would
+/// otherwise wait for the end of the stream.
 #[test]
 fn init_and_shutdown_have_the_time_of_a_call() {
     let mut empty = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
@@ -175,7 +176,7 @@ fn inputs_and_outputs_that_cannot_be_used() {
     assert!(ran.stdout.contains("standard input is a terminal"), "{}", ran.stdout);
 }
 
-/// Who reads the results may have had enough.
+/// The reader of the results may close the pipe early.
 #[test]
 fn a_closed_output_is_told() {
     let mut writer = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();

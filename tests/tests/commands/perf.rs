@@ -1,4 +1,4 @@
-//! What a job leaves under `logs/perf`, profiles of guests, and workers that hold too much memory.
+//! The files that a job leaves below `logs/perf`, profiles of guests, and workers that use too much memory.
 
 #![cfg(target_os = "linux")]
 
@@ -6,8 +6,8 @@ use sandmill_tests::{Job, Ran, guest};
 use serde_json::Value;
 use std::fs;
 
-/// Three files, one in each mini-batch, one worker. The guest never returns from the first attempt
-/// at mini-batch 1, and has six seconds.
+/// A job for one worker with three files, one in each mini-batch. The guest never returns from the first
+/// attempt at mini-batch 1, which has six seconds.
 fn stuck_job() -> Job {
     let mut job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
@@ -22,7 +22,7 @@ fn stuck_job() -> Job {
     job
 }
 
-/// Names below `logs/perf/0`, sorted; what is named for its minute without the name.
+/// The names below `logs/perf/0`, sorted.
 fn perf_files(ran: &Ran) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir(ran.dir().join("job/logs/perf/0")).into_iter().flatten().flatten() {
@@ -32,8 +32,8 @@ fn perf_files(ran: &Ran) -> Vec<String> {
     names
 }
 
-/// Lists of processes: `os/<yyyymmddhh>/processes_<MM>`, and `<yyyymmddhh>_<what>.txt` in
-/// `processes_cpu_memory_usage`, with what is in them.
+/// The lists of processes, as paths with their contents: `os/<yyyymmddhh>/processes_<MM>`, and
+/// `<yyyymmddhh>_<what>.txt` in `processes_cpu_memory_usage`.
 fn lists(ran: &Ran) -> Vec<(String, String)> {
     let perf = ran.dir().join("job/logs/perf/0");
     let names = |folder: &str| -> Vec<String> {
@@ -53,8 +53,7 @@ fn lists(ran: &Ran) -> Vec<(String, String)> {
     all.into_iter().map(read).collect()
 }
 
-/// A4, F17, F18, F19, K2, T4: what is where, also for a job that is over long before the
-/// interval is.
+/// A4, F17, F18, F19, K2, T4: the files are complete, even if the job ends long before the first interval.
 #[test]
 fn a_job_leaves_samples() {
     let ran = stuck_job().run(&[]);
@@ -84,7 +83,7 @@ fn a_job_leaves_samples() {
     let columns = "Time (UTC),Disk,Mounted At,Total (MB),";
     let disks = ran.log("perf/0/node_disk_usage.csv");
     assert!(disks.starts_with(columns) && disks.lines().count() >= 2, "{disks}");
-    // Each minute's processes by hour, and each hour's by what they use.
+    // Each minute's processes are listed by hour, and each hour's processes by their resource use.
     let lists = lists(&ran);
     for (begin, end) in [("os/", ""), ("processes_", "_cpu.txt"), ("processes_", "_memory.txt")] {
         let mut found =
@@ -95,7 +94,7 @@ fn a_job_leaves_samples() {
     assert!(machine["memory"].is_u64() && machine["sandmill"].is_string(), "{machine}");
 }
 
-/// A4: 0 is off.
+/// A4: 0 turns the samples off.
 #[test]
 fn samples_can_be_turned_off() {
     let ran = stuck_job().yaml("resource_monitor_interval: 0").run(&[]);
@@ -104,8 +103,8 @@ fn samples_can_be_turned_off() {
 }
 
 /// A5, F12:
-/// each worker has a profile with the names of the guest's functions: also the one that was
-/// killed in the middle of what is to be found, and after it the one that ended in order.
+/// each worker has a profile with the names of the guest's functions. This includes the worker that was
+/// killed inside its endless loop, and its replacement, which ended in order.
 #[test]
 fn profiles_show_what_guests_did() {
     let ran = stuck_job().yaml("profiling_module: cProfile").run(&[]);
@@ -121,7 +120,7 @@ fn profiles_show_what_guests_did() {
     assert!(!without.has("job/logs/sys/node/0/process000.profile.json"), "{without}");
 }
 
-/// Profiles that a leader did not live to put among the logs are put there when the job is taken up.
+/// If the leader was killed before it copied the profiles to the logs, a resume copies them.
 #[test]
 fn profiles_outlive_the_leader() {
     let job = stuck_job().yaml("profiling_module: guest");
@@ -136,12 +135,12 @@ fn profiles_outlive_the_leader() {
 }
 
 /// W6, T4:
-/// a worker whose host side holds too much is killed and told apart from other deaths; another
-/// worker takes the other mini-batches.
+/// a worker whose host side uses too much memory is killed, and that is reported differently from other
+/// deaths. Another worker gets the remaining mini-batches.
 #[test]
 fn a_worker_that_holds_too_much_memory_is_killed() {
-    // One record is never cut, however large: reading and decoding it takes three times its size. So
-    // large that this lasts for several looks, also on a fast machine.
+    // One record is never split, however large: reading and decoding it takes three times its size. This one
+    // is so large that the watcher has time to notice it, even on a fast machine.
     let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(448 << 20));
     let ran = Job::new(&guest("echo_table"))
         .yaml(
@@ -155,7 +154,7 @@ fn a_worker_that_holds_too_much_memory_is_killed() {
         .file("input/a.csv", large)
         .run(&[]);
     ran.exits_with(0);
-    // Where workers have cgroups of their own, the kernel is faster than the watch.
+    // If workers have their own cgroups, the kernel may be faster than the watcher.
     ran.says("the worker process ").says(
         "than its budget of 276.6 MB (limits.memory 16 MB and 260.6 MB for results, reading and \
          decoding); ",

@@ -1,5 +1,5 @@
-//! The operator's policy file: what a stranger's job file asks for beyond it is refused, exit code 2,
-//! and nothing of it runs.
+//! The operator's policy file: if an untrusted job file asks for more, the job is refused with exit code 2
+//! before anything runs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 use std::path::Path;
 
-/// A job with a policy file that suits it.
+/// A job with a policy file that permits it.
 fn job() -> Job {
     let job = Job::new(&guest("echo_files"))
         .yaml("inputs: { files: input }\nprocess_count_per_node: 1")
@@ -29,7 +29,7 @@ fn policy(dir: &Path) -> String {
     )
 }
 
-/// What was said, without the folder.
+/// The messages on stderr, without the folder's path.
 fn said(ran: &Ran) -> String {
     ran.stderr.replace(&format!("{}/", ran.dir().display()), "").trim_end().to_owned()
 }
@@ -60,7 +60,7 @@ fn the_folder_of_passwords_is_no_side_input() {
     ");
 }
 
-/// The same folder's files in a new one, so that a job can be run again in other ways.
+/// Runs a command in a new folder with the same files, because a job uses up its folder.
 fn rerun(job: &Job, command: &[&str]) -> Ran {
     let text = std::fs::read_to_string(job.path("job.yaml")).unwrap();
     self::job().file("job.yaml", text).command(command)
@@ -73,8 +73,8 @@ fn a_job_within_the_policy_runs() {
     ran.says("limits.memory: 512 MB by the operator's policy");
 }
 
-/// No way around it: by a variable, by what cannot be read, by resuming, by another place for the
-/// job, by a link.
+/// A job cannot evade it: not through a variable, an unreadable policy, a resume, another job directory, or a
+/// link.
 #[test]
 fn a_policy_is_not_evaded() {
     let ran = job().env("SANDMILL_POLICY", "policy.yaml").run(&["--set", "side_inputs.s=/etc"]);
@@ -126,7 +126,7 @@ fn what_is_no_job_keeps_to_it_as_well() {
     let ran = trial("/etc/passwd");
     ran.exits_with(2);
     ran.says("--run: found /etc/passwd; the operator's policy allows inputs only below");
-    // Looking into a component is not for any file, either.
+    // Inspecting a component is also limited to permitted files.
     let inspect = |arguments: &[&str]| {
         let arguments = [&["inspect", "--policy", "policy.yaml"], arguments].concat();
         job().file("stray.wasm", "").command(&arguments)
@@ -141,9 +141,8 @@ fn what_is_no_job_keeps_to_it_as_well() {
     }
 }
 
-/// A thread puts a link in the place of each folder that a job names, and the folder back, all the time: whenever the
-/// job looks, it finds one or the other. Job after job is refused, fails or runs, and none reads or writes what the
-/// links lead to.
+/// A thread constantly exchanges each folder of the job with a link, so the job may find either one at any
+/// time. Whether a job is refused, fails or runs, it never reads or writes the target of a link.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_link_that_takes_a_folders_place_is_never_followed() {
@@ -218,7 +217,7 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// What jobs would find missing, an operator learns before: each beside its own remedy.
+/// The doctor tells an operator in advance what jobs would miss, each with its own remedy.
 #[test]
 fn the_doctor_looks_for_what_jobs_need() {
     let job = Job::empty();
@@ -244,7 +243,7 @@ fn the_doctor_looks_for_what_jobs_need() {
     }
 }
 
-/// An operator can see which file holds.
+/// The doctor names the policy file that is in force.
 #[test]
 fn the_doctor_names_the_policy() {
     let doctor = |arguments: &[&str], variable: &str| {

@@ -1,4 +1,4 @@
-//! What is refused before anything runs: exit code 2, and nothing left behind.
+//! Refusals before anything runs: exit code 2, and nothing is left behind.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
@@ -11,7 +11,7 @@ fn job() -> Job {
         .file("input/a.txt", "a")
 }
 
-/// A job whose files lie elsewhere than its template says, so that there is no plan and nothing begins.
+/// A job whose files do not match its template, so that it has no plan and does not begin.
 fn misplaced(job: Job) -> Job {
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
     let other = text.replace(
@@ -28,7 +28,7 @@ fn inputs_that_cannot_be_used_leave_no_job_directory() {
     assert!(!ran.stderr.contains("read next") && !ran.has("job"), "{ran}");
 }
 
-/// Else the job could not begin once its inputs are right.
+/// Otherwise, the job could not begin after its inputs were corrected.
 #[test]
 fn inputs_that_cannot_be_used_leave_no_copies() {
     let job = job().yaml("parent: parent\ncopy_logs_to_parent: true");

@@ -1,5 +1,4 @@
-//! Registered datasets and models: names with versions in a registry of the user's, and jobs that name
-//! them.
+//! Registered datasets and models: names with versions in the user's registry, and jobs that use these names.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -10,7 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 
 const FILE: &str = "registry/registry.db";
 
-/// Data in two folders, and a model.
+/// A folder with data in two subfolders, and a model.
 fn place() -> Job {
     Job::new(&guest("reads_outside"))
         .yaml("process_count_per_node: 1\nmini_batch_size: 1")
@@ -27,7 +26,7 @@ fn register(job: Job, arguments: &[&str]) -> Job {
     ran.into_job()
 }
 
-/// `images` in two versions, and the model `net`.
+/// Registers two versions of `images`, and the model `net`.
 fn registered() -> Job {
     let job = register(place(), &["dataset", "register", "images", "one"]);
     let second = ["dataset", "register", "images", "two/*.txt", "one/a.txt", "--new-version"];
@@ -35,7 +34,7 @@ fn registered() -> Job {
     register(job, &["model", "register", "net", "net"])
 }
 
-/// What was said or printed, without who it was.
+/// A text with the name of the user replaced.
 fn told(text: &str) -> String {
     let by = regex::Regex::new(r" by [^ ]+ at").unwrap();
     let alone = regex::Regex::new(r"(?m) by [^ ]+$").unwrap();
@@ -43,7 +42,7 @@ fn told(text: &str) -> String {
     alone.replace_all(&text, " by [WHO]").into_owned()
 }
 
-/// Notes of a job on what its names stand for.
+/// A job's notes about the registered versions of its names.
 fn notes(ran: &Ran) -> String {
     let text = told(&ran.redacted());
     text.lines().filter(|line| line.contains("registered by")).collect::<Vec<_>>().join("\n")
@@ -122,7 +121,7 @@ fn names_are_registered_listed_and_shown() {
     ran.exits_with(2).says("expected 1 to 64 letters");
 }
 
-/// C1, C22: a job names what is registered, and what "the latest" is, is settled when it begins.
+/// C1, C22: a job may use registered names. What "the latest" means is decided when the job begins.
 #[test]
 fn jobs_read_what_is_registered() {
     let inputs = "inputs: {all: {dataset: images@2}}\nmodels: {m: {model: net}}";
@@ -171,7 +170,7 @@ fn a_model_that_is_not_what_was_registered_is_refused() {
     model.into_job().file("net/model.onnx", "4444").run(&[]).exits_with(0);
 }
 
-/// A registered name is no way around what the operator allows.
+/// A registered name cannot evade the operator's policy.
 #[test]
 fn the_operators_policy_holds() {
     let job = registered().yaml("inputs: {all: {dataset: images@1}}\nmodels: {m: {model: net}}");
@@ -201,7 +200,7 @@ fn the_operators_policy_holds() {
     ran.exits_with(0);
 }
 
-/// What lies in a store is registered by the name that the operator gave the store.
+/// Data in a store is registered by the operator's name for the store.
 #[test]
 fn an_address_is_not_registered() {
     let ran = place().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
@@ -212,7 +211,7 @@ fn an_address_is_not_registered() {
     assert_snapshot!(ran.redacted(), @"error: found s3://bucket/net.onnx, which lies in a store, and models are read from this machine; fetch it first, and register the file or the folder");
 }
 
-/// The same folder's files in a new one.
+/// The same files in a new folder.
 fn rerun(ran: &Ran) -> Job {
     let text = ran.text("policy.yaml");
     let job = place();
@@ -240,7 +239,7 @@ fn processes_that_register_at_once_get_versions_of_their_own() {
     assert_eq!(versions, all);
 }
 
-/// Killed between the writing and the commit: as if nothing had been said.
+/// If the process is killed between the write and the commit, nothing is registered.
 #[test]
 fn a_registration_that_is_cut_off_leaves_nothing() {
     let job = registered().env("SANDMILL_FAIL_POINT", "registry-written");
@@ -252,7 +251,7 @@ fn a_registration_that_is_cut_off_leaves_nothing() {
     assert!(ran.stdout.starts_with("dataset images@2\n"), "{ran}");
     let ran = ran.into_job().command(&["dataset", "register", "images", "one", "--new-version"]);
     assert_eq!(ran.stdout, "images@3\n");
-    // The very first one.
+    // This also holds for the very first registration.
     let job = place().env("SANDMILL_FAIL_POINT", "registry-written");
     let cut = job.command(&["dataset", "register", "images", "one"]);
     cut.exits_with(-9);
@@ -269,7 +268,7 @@ fn a_registry_that_cannot_be_used_is_told() {
     let damaged = show(registered().file(FILE, "no database".repeat(1000)));
     damaged.exits_with(2);
     assert_snapshot!(damaged.redacted(), @"error: the registry [DIR]/registry/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
-    // A job that names nothing registered does not care.
+    // A job that uses no registered names is not affected.
     let job = damaged.into_job();
     job.run(&["--set", "inputs.all=one"]).exits_with(0);
 
@@ -290,7 +289,7 @@ fn a_registry_that_cannot_be_used_is_told() {
     let open = open.yaml("inputs: {all: {dataset: images}}").run(&[]);
     open.exits_with(2).says("can be written by others (mode 666)");
 
-    // Reading needs no right to write.
+    // Reading needs no write permission.
     let read_only = registered();
     fs::set_permissions(read_only.path(FILE), Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(read_only.path("registry"), Permissions::from_mode(0o555)).unwrap();

@@ -1,5 +1,5 @@
-//! What strangers wrote (keys, paths, names, headers, job directories) never steers the terminal of an
-//! operator, nor turns or hides what is read there or in a report.
+//! Untrusted text (keys, paths, names, headers, job directories) never controls an operator's terminal, and
+//! never reverses or hides the text of messages or reports.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -8,10 +8,11 @@ use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Sets a title, clears the screen, writes a link; then what turns a line, is not seen, or is a tag.
+/// Sets a title, clears the screen and writes a link. Then come characters that reverse a line, are
+/// invisible, or are tags.
 const HIDDEN: &str =
     "\u{1b}]0;own\u{7}\u{9b}2J\u{202e}\u{2066}\u{61c}\u{200f}\u{200d}\u{feff}\u{e0041}\u{2028}x";
-/// The same in double quotes of YAML.
+/// The same characters in a double-quoted YAML string.
 const YAML: &str = r"\e]0;own\a\x9b2J\u202E\u2066\u061C\u200F\u200D\uFEFF\U000E0041\u2028x";
 
 fn is_raw(c: char) -> bool {
@@ -29,7 +30,7 @@ fn is_clean(what: &str, text: &str) {
     assert!(raw.is_none(), "{what}: {raw:?}");
 }
 
-/// Nothing raw came through, and what was meant can be seen.
+/// Checks that no raw character came through, and that an escape shows what was there.
 #[track_caller]
 fn shown(ran: &Ran) {
     is_clean("stdout", &ran.stdout);
@@ -143,7 +144,7 @@ fn a_component_by_its_own_words() {
     for command in [&["check", &path][..], &["inspect", &path], &["build", &path]] {
         let ran = Job::empty().file(&path, &component).command(command);
         is_clean("stderr", &ran.stderr);
-        // For programs, paths are as they are.
+        // Paths for programs are not escaped.
         if command[0] != "build" {
             ran.exits_with(0);
             is_clean("stdout", &ran.stdout);
@@ -163,7 +164,7 @@ fn a_component_by_its_own_words() {
     }
 }
 
-/// A file that Azure's tools made: names of jobs, of keys, of inputs.
+/// A file from Azure's tools, with untrusted names of jobs, keys and inputs.
 #[test]
 fn a_pipeline_of_azure() {
     let text = "type: pipeline\ninputs: { \"K\": { type: uri_folder, path: in } }\n\
@@ -173,7 +174,8 @@ fn a_pipeline_of_azure() {
     shown(&ran);
 }
 
-/// A run over files with such names, its reports, and its job directory with a name that no job has.
+/// Runs a job over files with such names, and checks its reports. Then puts such a name into its job
+/// directory.
 #[test]
 fn reports_and_a_job_directory_of_strangers() {
     let table = format!("{HIDDEN},b\n1,2\n3\n");
@@ -188,7 +190,7 @@ fn reports_and_a_job_directory_of_strangers() {
     for file in files_below(&logs) {
         let text = fs::read_to_string(&file).unwrap();
         let name = file.strip_prefix(&logs).unwrap().display().to_string();
-        // What the guest itself wrote is its own.
+        // The guest's own output is not escaped.
         if !name.starts_with("user/std") && !name.starts_with("user/entry_script_log") {
             is_clean(&name, &text);
             seen |= text.contains("202e");

@@ -1,17 +1,17 @@
-//! A build without features: what needs none runs as ever, and what needs one is refused with words.
+//! A build without features: jobs that need no feature run as usual, and others are refused with a message.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, root, sandmill_without};
 use serde_json::{Value, json};
 
-/// Runs a command of that build, to its end.
+/// Runs a command of that build, until it ends.
 fn run(job: Job, arguments: &[&str]) -> Ran {
     job.spawn_program(&sandmill_without(), arguments).wait()
 }
 
 const RUN: [&str; 4] = ["run", "job.yaml", "--job-dir", "job"];
 
-/// What a job hears that asks for more than the build has. Nothing of it was begun.
+/// The message about a job that needs a missing feature. The job must not have begun.
 fn refused(job: Job) -> String {
     let ran = run(job, &RUN);
     ran.exits_with(2);
@@ -76,7 +76,7 @@ fn a_component_that_computes_is_refused() {
 #[test]
 fn gpus_are_refused_where_a_job_asks_for_them() {
     assert_snapshot!(refused(texts().yaml("gpus: 1")), @"error: gpus is 1, and this sandmill was built without CUDA (feature `cuda`): set it to 0, or use a build with that feature");
-    // What the environment offers is no demand.
+    // An offer of the environment is not a demand of the job.
     let ran = run(texts().env("AZ_BATCHAI_GPU_COUNT_FOUND", "2"), &RUN);
     ran.exits_with(0);
 }

@@ -1,4 +1,4 @@
-//! What computes with models: found on the machine, tried out, and told.
+//! The inference backends: how they are found on the machine, tried and reported.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What `sandmill doctor` says of onnxruntime, with its JSON.
+/// The lines of `sandmill doctor` about onnxruntime, and its JSON.
 fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
     let run = |more: &[&str]| {
         let mut command = Command::new(sandmill());
@@ -26,8 +26,8 @@ fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
     (lines.collect::<Vec<_>>().join("\n"), found.clone())
 }
 
-/// A small model computes behind the wall, on two threads: no system call is missing, no thread is there
-/// before the wall, no file is needed behind it.
+/// A small model computes behind the wall, on two threads. This shows that no system call is missing, that no
+/// thread starts before the wall, and that no file is needed behind it.
 #[test]
 fn onnxruntime_computes_behind_the_wall() {
     let library = onnxruntime().canonicalize().unwrap();
@@ -40,13 +40,13 @@ fn onnxruntime_computes_behind_the_wall() {
         assert!(version.starts_with("1."), "{found}");
         let expected = format!("  ok        onnxruntime {version}: {}", library.display());
         assert_eq!(told.lines().next(), Some(&*expected));
-        // The package for processors.
+        // This is the package without CUDA.
         assert!(
             told.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
             "{told}"
         );
     }
-    // The command line wins.
+    // The command line takes precedence.
     let (_, found) =
         doctor(Some(Path::new("/nowhere")), &["--onnxruntime", library.to_str().unwrap()]);
     assert!(found["missing"].is_null(), "{found}");

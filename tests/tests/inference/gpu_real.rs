@@ -1,5 +1,5 @@
-//! What only a machine with a GPU of NVIDIA's can show. Elsewhere these tests say that they were skipped, and
-//! fail with `SANDMILL_REQUIRE_GPU=1`.
+//! Tests that need an NVIDIA GPU. On other machines, they report that they were skipped, or fail with
+//! `SANDMILL_REQUIRE_GPU=1`.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-/// A line of `nvidia-smi` for each GPU: index, UUID, name, megabytes. None without any.
+/// The lines of `nvidia-smi`, one for each GPU: index, UUID, name, megabytes. `None` if there is no GPU.
 fn gpus() -> Option<Vec<Vec<String>>> {
     let fields = "--query-gpu=index,uuid,name,memory.total";
     let output =
@@ -40,7 +40,7 @@ fn doctor(visible: Option<&str>) -> Value {
     serde_json::from_slice::<Value>(&command.output().unwrap().stdout).unwrap()["gpus"].take()
 }
 
-/// A machine in MIG mode lists parts, which nvidia-smi's table does not.
+/// A machine in MIG mode also lists parts of GPUs, which are not in the table of nvidia-smi.
 #[test]
 fn the_inventory_is_that_of_nvidia_smi() {
     let Some(expected) = gpus() else { return };
@@ -69,8 +69,8 @@ fn job(machine: &Path, script: &str) -> Job {
         .file("in/a.txt", "x")
 }
 
-/// G1: the lease of a killed leader is free with its worker; and G3: one GPU is leased by what the driver
-/// tells, with its columns in the samples.
+/// G1: the lease of a killed leader is free as soon as its worker has ended. G3: the GPU is leased by the
+/// driver's inventory, and the resource samples have its columns.
 #[test]
 fn a_lease_outlives_no_worker() {
     if gpus().is_none() {
@@ -101,7 +101,7 @@ fn a_lease_outlives_no_worker() {
     assert!(log(second.dir()).contains(", GPU "), "{}", log(second.dir()));
 }
 
-/// The program that compiles for a GPU says why it cannot, or can.
+/// The program that compiles for a GPU succeeds, or says why it cannot.
 #[test]
 fn a_gpu_is_made_ready_or_the_reason_told() {
     let there = gpus().is_some();
@@ -119,7 +119,7 @@ fn a_gpu_is_made_ready_or_the_reason_told() {
     assert!(!said.contains("panicked"), "{said}");
 }
 
-/// Compiles in advance what jobs would: that takes minutes, for which no test waits.
+/// Compiles in advance what jobs would compile. That takes minutes, too long for a test.
 fn made_ready() -> Output {
     let folder = root().join("target/test-cache/cuda");
     fs::create_dir_all(&folder).unwrap();
@@ -133,7 +133,7 @@ fn made_ready() -> Output {
         .unwrap()
 }
 
-/// The digits of the example, whose model has these settings.
+/// A job over the digits of the example, whose model has these settings.
 fn digits(machine: &Path, settings: &str, workers: u32) -> Ran {
     assert!(made_ready().status.success());
     let data = root().join("examples/digit-identification/data");
@@ -147,7 +147,7 @@ fn digits(machine: &Path, settings: &str, workers: u32) -> Ran {
         .run(&[])
 }
 
-/// Whether all rows are those of scikit-learn.
+/// Checks that all rows equal those of scikit-learn.
 fn equal_scikit_learn(ran: &Ran) {
     let expected = root().join("examples/digit-identification/expected/digits.txt");
     let expected = fs::read_to_string(expected).unwrap();
@@ -169,8 +169,8 @@ fn digits_on_the_gpu_are_those_of_the_cpu() {
     assert!(result.contains("  inference     90 calls on gpu"), "{result}");
 }
 
-/// G2: of two workers and one GPU the second has none, so that its models go to the CPU if the job lets them,
-/// and nowhere if it does not.
+/// G2: with two workers and one GPU, one worker has no GPU. Its models run on the CPU if the job allows that,
+/// or not at all.
 #[test]
 fn two_workers_share_no_gpu() {
     if gpus().is_none() {
@@ -181,19 +181,20 @@ fn two_workers_share_no_gpu() {
     ran.exits_with(0);
     equal_scikit_learn(&ran);
     let attempts = ran.log("sys/job_report/processed_mini-batches.csv");
-    // The worker with the GPU may be ready too late for any of them.
+    // The worker with the GPU may start too late for any mini-batch.
     assert!(attempts.contains(",cpu (fell back)"), "{attempts}");
     let ran = digits(machine.path(), "device: gpu", 2);
     ran.says("none is leased to this worker");
 }
 
-/// More than the GPU has is a failure of the attempt, by its name; the next attempt finds the memory free.
+/// A computation that needs more memory than the GPU has fails its attempt, with a kind of its own. The next
+/// attempt finds the memory free.
 #[test]
 fn a_full_gpu_fails_the_attempt() {
     let Some(gpus) = gpus() else { return };
     assert!(made_ready().status.success());
     let megabytes: f64 = gpus[0][3].parse().unwrap();
-    // The product of a column and a row: their square of numbers of 4 bytes, half more than there is.
+    // The product of a column and a row is a square matrix of 4-byte numbers, 1.5 times the GPU's memory.
     let square = "outer".to_owned();
     let nodes: &[(&str, &[&str], &str)] =
         &[("Transpose", &["x"], "t"), ("MatMul", &["x", "t"], "m"), ("MatMul", &["m", "x"], "y")];

@@ -1,4 +1,4 @@
-//! GPUs: who gets which, and what a guest sees of it. No GPU is needed for that.
+//! The assignment of GPUs to workers, and what a guest sees of it. These tests need no GPU.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// How many GPUs there are must not depend on the machine.
+/// Whether this machine has a GPU driver. Then the tests' made-up numbers of GPUs do not count, so they are
+/// skipped.
 fn has_driver() -> bool {
     let found =
         ["/proc/driver/nvidia", "/dev/nvidiactl"].iter().any(|sign| Path::new(sign).exists());
@@ -19,7 +20,7 @@ fn has_driver() -> bool {
     found
 }
 
-/// The folder where the jobs of one test keep count of GPUs. Tests run at the same time.
+/// The folder in which the jobs of one test count GPUs. Each test has its own, because tests run in parallel.
 struct Machine(tempfile::TempDir);
 
 impl Machine {
@@ -32,7 +33,7 @@ impl Machine {
         Job::new(&guest(script)).env("SANDMILL_MACHINE_DIRECTORY", folder.to_str().unwrap())
     }
 
-    /// One whose guest never returns, with one worker that has a GPU.
+    /// A job whose guest never returns, with one worker that has a GPU.
     fn asleep(&self) -> Running {
         let lines = "inputs: {files: in}\nmini_batch_size: 1\nprocess_count_per_node: 1\ngpus: 1\n\
                      run_invocation_timeout: 120\narguments: [--do, sleep]";
@@ -49,7 +50,7 @@ fn node_log(dir: &Path) -> String {
     fs::read_to_string(dir.join("job/logs/sys/node/0/_main.txt")).unwrap_or_default()
 }
 
-/// What a guest says of its GPU and of the variables about GPUs; one text for each mini-batch.
+/// The guest's report about its GPU and the variables about GPUs; each different report once.
 fn seen(settings: &str) -> Vec<String> {
     told(&ran(&Machine::new(), settings))
 }
@@ -79,7 +80,7 @@ fn told(ran: &Ran) -> Vec<String> {
     all
 }
 
-/// G1, G3, V1: the lowest free index, also where the job file says otherwise.
+/// G1, G3, V1: the worker gets the lowest free index, even if the job file sets the variable.
 #[test]
 fn a_worker_gets_a_gpu() {
     if has_driver() {
@@ -93,7 +94,7 @@ fn a_worker_gets_a_gpu() {
     assert_eq!(seen, [expected]);
 }
 
-/// G2, V1: no variable at all, not an empty one.
+/// G2, V1: the variable is missing, not empty.
 #[test]
 fn a_worker_beyond_the_gpus_gets_none() {
     if has_driver() {
@@ -112,8 +113,8 @@ fn a_worker_beyond_the_gpus_gets_none() {
     );
 }
 
-/// G1, G2: 4 workers on 2 GPUs that die again and again: no GPU has two at a time, the next worker takes
-/// what the dead one had, and those without one never find out.
+/// G1, G2: 4 workers on 2 GPUs die again and again. No GPU ever has two workers, the next worker gets the GPU
+/// of the dead one, and workers without a GPU keep running as such.
 #[test]
 fn a_gpu_never_has_two_workers() {
     if has_driver() {
@@ -151,7 +152,7 @@ fn a_gpu_never_has_two_workers() {
     }
 }
 
-/// G1: two jobs never have the same GPU. The second one says so, and goes on without.
+/// G1: two jobs never have the same GPU. The second job reports that, and continues without a GPU.
 #[test]
 fn a_gpu_never_has_two_jobs() {
     if has_driver() {
@@ -177,7 +178,7 @@ fn a_gpu_never_has_two_jobs() {
     assert_eq!(told(&third), [expected]);
 }
 
-/// G1: a leader that is killed leaves no GPU behind that nobody can have.
+/// G1: a killed leader does not block a GPU.
 #[test]
 fn the_gpu_of_a_killed_leader_is_free_with_its_workers() {
     if has_driver() {
@@ -188,7 +189,7 @@ fn the_gpu_of_a_killed_leader_is_free_with_its_workers() {
     let workers = first.children();
     first.kill_leader();
     first.wait().exits_with(-9);
-    // The kernel ends them at once, but not in no time.
+    // The kernel ends them immediately, but not instantly.
     let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     while workers.iter().any(|(pid, _)| lives(*pid)) {
         std::thread::sleep(std::time::Duration::from_millis(5));

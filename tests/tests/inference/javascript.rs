@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::path::Path;
 
-/// As `python.rs`: what comes back is what a component's tensors are, and what cannot be computed is said in words.
+/// As in `python.rs`: outputs are the same as for a component, and errors are in words.
 #[test]
 fn a_script_computes_with_models() {
     let script = "import { models } from 'sandmill';

@@ -1,4 +1,4 @@
-//! Models: what entry scripts compute with them, on which backend and device.
+//! Models: computations of entry scripts, on each backend and device.
 
 mod backends;
 mod gpu_real;

@@ -1,5 +1,4 @@
-//! Models in the job file: what the entry script sees of them as files, and what becomes of a job whose
-//! models change.
+//! Models in the job file: how the entry script sees them as files, and what happens if they change.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, cut_denials, guest};
@@ -21,7 +20,7 @@ fn job() -> Job {
         )
 }
 
-/// What `reads_outside` got of paths below `/models`.
+/// The results of `reads_outside` for paths below `/models`.
 fn tries(ran: &Ran) -> String {
     ran.exits_with(0);
     let output = ran.output().replace('\n', " | ");
@@ -66,7 +65,7 @@ fn a_model_is_a_folder_with_that_model_alone() {
     assert_eq!(ran.text("all/digits.onnx"), "22");
 }
 
-/// Neither a job that is taken up nor one whose result is there computes with another model.
+/// Neither a resumed job nor a reused result may belong to another model.
 #[test]
 fn a_model_that_changed_is_noticed() {
     let cut = job().env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
@@ -85,7 +84,7 @@ fn a_model_that_changed_is_noticed() {
     other.exits_with(2).says("the files of models.whole are not what they were");
 }
 
-/// What an interrupted run left there is not in the way, and is not used.
+/// Model files that an interrupted run left behind are not used, and do not get in the way.
 #[test]
 fn a_job_that_is_taken_up_gets_its_models_again() {
     let job = job().yaml("arguments: [--path, /models/digits/digits.onnx]");
@@ -109,7 +108,7 @@ fn a_model_with_another_digest_is_refused_before_anything_is_made() {
     ran.into_job().run(&["--set", &format!("models.digits.digest=sha256:{right}")]).exits_with(0);
 }
 
-/// Models change nothing about the plan; and what the job writes is kept away from them.
+/// Models do not affect the plan. The output folder must not contain a model.
 #[test]
 fn plans_and_places_know_models() {
     let planned = job().command(&["plan", "job.yaml"]);

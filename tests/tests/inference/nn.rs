@@ -1,4 +1,4 @@
-//! Inference by the host: what an entry script that speaks `wasi:nn` gets, and what it is told.
+//! Inference by the host: results and errors for an entry script that uses `wasi:nn`.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -6,12 +6,12 @@
 use sandmill_tests::{Fate, Job, guest, onnx_model, play_with, redact};
 use std::fs;
 
-/// Two of what it is given.
+/// A model that doubles its input.
 fn double() -> Vec<u8> {
     onnx_model(["N", "2"], &[("Add", &["x", "x"], "y")])
 }
 
-/// Products of large matrices, one after the other.
+/// A model that multiplies large matrices, one after the other.
 fn slow() -> Vec<u8> {
     let names: Vec<String> = (0..200).map(|n| format!("h{n}")).collect();
     let mut nodes: Vec<(&str, Vec<&str>, &str)> = Vec::new();
@@ -26,7 +26,7 @@ fn slow() -> Vec<u8> {
     onnx_model(["M", "M"], &nodes)
 }
 
-/// A job file's lines, and the models that they name, in a folder of their own.
+/// The models in a temporary folder, and the lines of a job file that name them.
 fn models() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -62,7 +62,7 @@ fn a_component_of_any_host_computes() {
     assert_eq!(ran.sorted_output(), ["a.txt 0", "b.txt 8", "c.txt 2000"], "{ran}");
 }
 
-/// Acts that are wrong in one way each; what the guest is told is its error, and so the reason.
+/// Each of these acts has one mistake. The guest gets the error, which becomes the reason of the failure.
 #[test]
 fn what_a_guest_does_wrong_is_told_and_harms_nobody() {
     let (_folder, models) = models();
@@ -94,7 +94,7 @@ fn what_a_guest_does_wrong_is_told_and_harms_nobody() {
     play_with(&guest("nn_acts"), &settings, &acts, good, |_| double());
 }
 
-/// The texts of errors are short, whatever a guest puts into them.
+/// Error texts are cut, whatever a guest puts into them, so that errors cannot fill the memory.
 #[test]
 fn errors_that_are_never_dropped() {
     let (_folder, models) = models();
@@ -117,7 +117,7 @@ fn models_from_bytes_where_the_job_allows_them() {
     play_with(&guest("nn_acts"), &settings, &acts, good, |_| double());
 }
 
-/// The call of the host is ended with its process; the next one goes on.
+/// The host's call ends with its worker process, and the next worker continues.
 #[test]
 fn a_computation_without_end() {
     let (_folder, models) = models();
@@ -126,7 +126,7 @@ fn a_computation_without_end() {
     play_with(&guest("nn_acts"), &settings, &acts, good, |_| Vec::new());
 }
 
-/// Without models the interfaces are there, and empty.
+/// Without models, the interfaces exist, but have no models.
 #[test]
 fn a_job_without_models() {
     let ran = Job::new(&guest("nn_plain"))

@@ -1,4 +1,4 @@
-//! The same models on each backend, through whole jobs, against what onnxruntime computes in Python.
+//! Runs the same models on each backend, in whole jobs, and compares the results with onnxruntime in Python.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::process::Command;
 
-/// How far a number may be from that of Python, computed on the CPU and on a GPU, which rounds otherwise.
+/// The allowed difference from Python's numbers, on the CPU and on a GPU, which rounds differently.
 const TOLERANCE: f64 = 1e-4;
 const GPU_TOLERANCE: f64 = 1e-3;
 
-/// Rows of the guest `computes`, or what they should be: for each file and output, or for the file if the
-/// computation was refused.
+/// Rows of the guest `computes`, or the expected ones, by file and output. A refused computation has the key
+/// `refused` instead of an output.
 type Rows = BTreeMap<(String, String), String>;
 
 fn rows(text: &str) -> Rows {
@@ -25,7 +25,7 @@ fn rows(text: &str) -> Rows {
     text.lines().map(row).collect()
 }
 
-/// Writes the inputs of all models below the job's folder; what should come out for them.
+/// Writes the inputs of all models into the job's folder. Returns the expected outputs.
 fn reference(job: &Job) -> Rows {
     let output = Command::new(python())
         .arg(root().join("tests/models/reference.py"))
@@ -38,7 +38,7 @@ fn reference(job: &Job) -> Rows {
     rows(&String::from_utf8_lossy(&output.stdout))
 }
 
-/// Type and dimensions, and the numbers.
+/// The type and dimensions, and the numbers.
 #[expect(clippy::cast_precision_loss, reason = "whole numbers of these models are small")]
 fn tensor(text: &str) -> (&str, Vec<f64>) {
     let (head, digits) = text.rsplit_once(' ').unwrap_or_else(|| panic!("no tensor: {text}"));
@@ -62,7 +62,7 @@ fn numbers<const N: usize>(bytes: &[u8], number: impl Fn([u8; N]) -> f64) -> Vec
     bytes.as_chunks().0.iter().map(|it| number(*it)).collect()
 }
 
-/// A finite number of 16 bits.
+/// The value of a finite 16-bit float.
 fn half(bits: u16) -> f64 {
     let sign = if bits >> 15 == 0 { 1.0 } else { -1.0 };
     let fraction = f64::from(bits & 1023) / 1024.0;
@@ -72,7 +72,7 @@ fn half(bits: u16) -> f64 {
     }
 }
 
-/// Runs all models on a backend. What came of each: `same`, or the words that it was refused with.
+/// Runs all models on a backend. Returns for each model `same`, or the text of the refusal.
 fn on(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<String> {
     let job = computing(&format!("backend: {backend}, device: {device}"), models);
     let expected = reference(&job);
@@ -101,7 +101,7 @@ fn on(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<Str
     models.iter().map(outcome).collect()
 }
 
-/// `same`, or a failure that says where they differ.
+/// Returns `same`, or fails with the difference.
 fn compared(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> String {
     assert!(
         expected.keys().eq(actual.keys()),
@@ -122,7 +122,7 @@ fn compared(backend: &str, expected: &Rows, actual: &Rows, tolerance: f64) -> St
     "same".to_owned()
 }
 
-/// Each model on each backend, for a batch of one and of seven.
+/// Each model on each backend, with batches of one and of seven.
 #[test]
 fn every_model_on_each_backend() {
     let models = models_in("");
@@ -153,8 +153,8 @@ fn every_model_on_each_backend() {
     ");
 }
 
-/// The same on a GPU, by whichever backend can use it. Not every model can run there; what runs is the
-/// same.
+/// The same on a GPU, with any backend that can use it. Not every model can run there, but those that run
+/// give the same results.
 #[test]
 fn models_on_a_gpu() {
     if !std::path::Path::new("/dev/nvidiactl").exists() {

@@ -1,4 +1,4 @@
-//! Models that nobody should have: each hurts its own attempt at most, and the job says how it ended.
+//! Hostile models: each harms at most its own attempt, and the job reports how the attempt ended.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 
@@ -8,17 +8,17 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 
 const BACKENDS: [&str; 2] = ["tract", "onnxruntime"];
-/// A tensor `x` of one number, and the same for models of more.
+/// A tensor `x` of one number, and the beginning of the tensor for the model `mlp`.
 const ONE: &str = "x f32 1 0000803f\n";
 const MLP: &str = "x f32 1x64 ";
 
-/// The inputs of the model that is good, so that others have somebody to hurt.
+/// Adds inputs for the good model `mlp`, which must not be harmed by the others.
 fn with_good(job: Job, count: usize) -> Job {
     let tensor = format!("{MLP}{}\n", "0000803f".repeat(64));
     (0..count).fold(job, |job, n| job.file(&format!("inputs/mlp-{n}.tensors"), &tensor))
 }
 
-/// How often the good model computed.
+/// The number of successful computations of the good model.
 fn good(ran: &Ran) -> usize {
     ran.output()
         .lines()
@@ -26,8 +26,8 @@ fn good(ran: &Ran) -> usize {
         .count()
 }
 
-/// Truncated, garbage, dimensions that are too large, wrong types, branches within branches, trees with
-/// cycles and with classes that are not there: all are told by the model's name, and nothing else happens.
+/// Truncated files, garbage, dimensions that are too large, wrong types, nested branches, and trees with
+/// cycles or missing classes: each refusal names the model, and nothing else happens.
 #[test]
 fn a_model_that_is_no_model_is_refused() {
     for backend in BACKENDS {
@@ -35,7 +35,7 @@ fn a_model_that_is_no_model_is_refused() {
         let others = ["/endless_loop", "/expand_bomb", "/huge_constant"];
         models.retain(|name| !others.iter().any(|other| name.ends_with(other)));
         if backend == "tract" {
-            // That is seen before the job begins.
+            // For tract, this is noticed before the job begins.
             models.retain(|name| !name.ends_with("/unknown_operator"));
         }
         assert!(models.len() >= 12, "{models:?}");
@@ -59,7 +59,7 @@ fn a_model_that_is_no_model_is_refused() {
             let row =
                 row.unwrap_or_else(|| panic!("{name} on {backend} was not refused\n{output}"));
             println!("{backend}: {row}");
-            // What only running it shows is told to whoever runs it.
+            // `wrong_types` fails only when it runs, and that error need not name the model.
             let named = row.contains(&format!("model \"{name}\"")) || name == "wrong_types";
             assert!(named, "{backend}: {row}");
             assert!(row.len() < 2500, "{backend}: {row}");
@@ -69,7 +69,7 @@ fn a_model_that_is_no_model_is_refused() {
     }
 }
 
-/// The job does not begin, and says once what to type.
+/// The job does not begin, and says once which command to type.
 #[test]
 fn a_model_that_tract_cannot_compute_is_refused_before_the_job_begins() {
     let models = ["hostile/unknown_operator".to_owned()];
@@ -81,8 +81,8 @@ fn a_model_that_tract_cannot_compute_is_refused_before_the_job_begins() {
     assert!(!ran.has("job/journal.db"), "{ran}");
 }
 
-/// A graph without end: the time-out ends the worker, another one takes its place and its GPU, and the job
-/// goes on.
+/// A graph without end: the timeout ends the worker, another worker replaces it and gets its GPU, and the job
+/// continues.
 #[test]
 fn an_endless_loop_is_ended_by_the_time_out() {
     let models = ["hostile/endless_loop", "mlp"].map(str::to_owned);
@@ -105,8 +105,8 @@ fn an_endless_loop_is_ended_by_the_time_out() {
         .says("model endless_loop: it needs Loop, which tract does not have; ONNX Runtime may: ");
 }
 
-/// A few bytes of model and 16 GB, or 35,000 GB, between its layers: the attempt fails, whatever the entry
-/// script would make of it, before the machine has them.
+/// A model of a few bytes whose intermediate tensors take 16 GB, or many terabytes. The attempt fails before
+/// the machine is out of memory, and the entry script cannot prevent that.
 #[test]
 fn a_bomb_takes_its_attempt_only() {
     for (backend, bomb) in
@@ -120,12 +120,12 @@ fn a_bomb_takes_its_attempt_only() {
         ran.exits_with(0);
         assert_eq!(good(&ran), 3, "{backend} {bomb}\n{ran}");
         let report = ran.log("sys/job_report/processed_mini-batches.csv");
-        // Whether the backend is told that there is no memory, or the process is.
+        // Either the backend or the process notices that there is no memory.
         assert!(report.contains(",out_of_memory,"), "{backend} {bomb}\n{report}\n{ran}");
     }
 }
 
-/// A field of a protobuf message whose content follows.
+/// The head of a protobuf field whose content follows.
 fn field(number: u8, length: u64) -> Vec<u8> {
     let mut bytes = vec![number << 3 | 2];
     let mut left = length;
@@ -137,7 +137,7 @@ fn field(number: u8, length: u64) -> Vec<u8> {
     bytes
 }
 
-/// A model whose one initialiser is this many zeros, which take no room on the disk.
+/// Writes a model with one initializer of this many zeros, which take no space on the disk.
 fn hollow(file: &File, zeros: u64) {
     // raw_data = 9 of a TensorProto, initializer = 5 of a GraphProto, graph = 7 of a ModelProto.
     let dims = [vec![8], varint(zeros), vec![16, 2]].concat();
@@ -151,7 +151,7 @@ fn hollow(file: &File, zeros: u64) {
     file.write_all_at(&[0], head.len() as u64 + zeros - 1).unwrap();
 }
 
-/// A model of so many numbers of one byte, which it says lie in `w.bin`.
+/// A model with an initializer of this many 1-byte numbers, which refers to the file `w.bin`.
 fn beside(bytes: u64) -> Vec<u8> {
     let with = |number, content: &[u8]| [&field(number, content.len() as u64), content].concat();
     // external_data = 13 and data_location = 14 of a TensorProto.
@@ -160,8 +160,8 @@ fn beside(bytes: u64) -> Vec<u8> {
     with(7, &with(5, &tensor))
 }
 
-/// What lies beside a model counts where the model names it, and a job whose models are too large does not
-/// begin.
+/// Weights in a separate file count toward the limit as far as the model refers to them. A job whose models
+/// are too large does not begin.
 #[test]
 fn large_weights_beside_a_model_are_refused_before_the_job_begins() {
     let job = |weights: u64| {
@@ -179,7 +179,7 @@ fn large_weights_beside_a_model_are_refused_before_the_job_begins() {
         .says("model big: ")
         .says("model.onnx, with the weights that it names, has");
     assert!(!refused.has("job"), "{refused}");
-    // Most of the file is not the model's.
+    // The model uses only a small part of the file.
     job(1000).run(&[]).exits_with(0);
 }
 
@@ -187,7 +187,7 @@ fn varint(number: u64) -> Vec<u8> {
     field(0, number)[1..].to_vec()
 }
 
-/// Gigabytes of initialisers are refused by the limit's name before anybody reads them.
+/// Gigabytes of initializers are refused before they are read, and the message names the limit.
 #[test]
 fn gigabytes_of_initialisers_are_refused() {
     for backend in BACKENDS {

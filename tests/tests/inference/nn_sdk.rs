@@ -1,11 +1,11 @@
-//! Models by way of the SDK for Rust.
+//! Models through the Rust SDK.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, onnx_model_of};
 
 #[test]
 fn the_sdk_has_models_computed() {
-    // The numbers that ONNX has for the types.
+    // ONNX's numbers for the types.
     let types = [("f32", 1), ("f64", 11), ("f16", 10), ("u8", 2), ("i32", 6), ("i64", 7)];
     let mut yaml = "rank_mini_batch_count: 1\nmodels:\n".to_owned();
     let mut job = Job::new(&guest("sdk_models"));
@@ -37,7 +37,7 @@ fn the_sdk_has_models_computed() {
     "#);
 }
 
-/// The contract grew, and components that compute nothing import what they did.
+/// The contract grew, but components that compute nothing have the same imports as before.
 #[test]
 fn models_are_imported_only_to_be_used() {
     let inspect = |name: &str| {

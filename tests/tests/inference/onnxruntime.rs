@@ -1,8 +1,8 @@
-//! Jobs that compute with ONNX Runtime, or would like to.
+//! Jobs that use ONNX Runtime, or ask for it in vain.
 
 use sandmill_tests::{Job, Ran, guest, onnx_model, onnxruntime};
 
-/// A job with a model that doubles numbers. It tells what computes with it.
+/// A job with a model that doubles numbers. Its guest reports the backend.
 fn job(model: &str) -> Job {
     Job::new(&guest("nn_acts"))
         .file("in/0-good.txt", "")
@@ -14,7 +14,7 @@ fn job(model: &str) -> Job {
         .env("ORT_DYLIB_PATH", "")
 }
 
-/// What computed.
+/// The backend that computed.
 fn backend(ran: &Ran) -> String {
     ran.exits_with(0);
     let output = ran.sorted_output();
@@ -23,7 +23,7 @@ fn backend(ran: &Ran) -> String {
     told.rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Behind the whole wall; one thread is the guest's own, two are one more.
+/// Behind the full wall. With one thread, the guest's own thread computes; with two, there is another thread.
 #[test]
 fn a_job_computes_with_it() {
     let library = onnxruntime().display().to_string();
@@ -31,7 +31,7 @@ fn a_job_computes_with_it() {
         let job = job(", backend: onnxruntime").env("SANDMILL_ONNXRUNTIME", &library);
         assert_eq!(backend(&job.yaml(threads).run(&[])), "onnxruntime", "{threads}");
     }
-    // And where the job leaves it open.
+    // ONNX Runtime is also used if the job names no backend.
     let ran = job("").run(&["--onnxruntime", &library]);
     assert_eq!(backend(&ran), "onnxruntime");
     ran.says(" on cpu by onnxruntime, ");

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::path::Path;
 
-/// What comes back is what a component's tensors are; what cannot be computed says so in the host's words.
+/// Outputs are the same as for a component, and errors are in the host's words.
 #[test]
 fn a_script_computes_with_models() {
     let script = "from azureml.core.model import Model

@@ -1,4 +1,4 @@
-//! CSV files that do not hold what they should.
+//! CSV files with invalid content.
 
 #![cfg(unix)]
 
@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 use std::fmt::Write;
 
-/// A job of one worker on CSV files.
+/// A job for one worker over CSV files.
 fn job(files: &[(&str, &[u8])]) -> Job {
     let job = Job::new(&guest("echo_table")).yaml(
         "inputs: { rows: { path: input, format: csv } }\n\
@@ -17,7 +17,7 @@ fn job(files: &[(&str, &[u8])]) -> Job {
     files.iter().fold(job, |job, (name, content)| job.file(&format!("input/{name}"), content))
 }
 
-/// Numbered lines of an integer and a half.
+/// Numbered lines, each with an integer and 0.5.
 fn lines(count: usize) -> String {
     (0..count).fold(String::new(), |mut text, i| {
         let _ = writeln!(text, "{i},0.5");
@@ -25,7 +25,7 @@ fn lines(count: usize) -> String {
     })
 }
 
-/// A file whose first part is right, and has bad records at the lines that are returned behind it.
+/// A file that begins with good records and ends with bad ones. Returns it with the number of good records.
 fn with_bad_records() -> (String, usize) {
     let good = 200_000;
     let bad = "word,0.5\n7,0.5,1\n8\n\"9\n9\",0.5\n10,\"\n\nx\"\n11,0.5\n";
@@ -40,7 +40,7 @@ fn bad_records_are_failed_items() {
     let rows = ran.output();
     assert_eq!(rows.lines().count(), good + 1, "the good ones are all there");
     assert!(rows.ends_with("\n11 0.5\n"), "{}", &rows[rows.len() - 50..]);
-    // Lines of the file, also behind records of several lines.
+    // Lines are counted in the file, also after records of several lines.
     let failed = ran.failed_items();
     let mut known = failed;
     for (line, name) in [(1, "BAD"), (2, "BAD+1"), (3, "BAD+2"), (4, "BAD+3"), (6, "BAD+5")] {
@@ -58,7 +58,7 @@ fn bad_records_are_failed_items() {
     "#);
 }
 
-/// `failed_items.csv` without the mini-batch, which depends on where the file was cut.
+/// `failed_items.csv` without the mini-batch ids, which depend on where the file was split.
 fn without_batch(failed: &str) -> String {
     let rest = |line: &str| line.split_once(',').map_or(String::new(), |(_, rest)| rest.to_owned());
     failed.lines().map(rest).collect::<Vec<_>>().join("\n")
@@ -86,7 +86,7 @@ fn one_more_than_the_threshold_ends_the_job() {
     "#);
 }
 
-/// Why the files that cannot be read fail. Beside a single one lies a good one.
+/// The reasons for which files cannot be read. A single file gets a good one next to it.
 fn refused(files: &[(&str, &[u8])]) -> String {
     let job = job(files);
     let job = if files.len() == 1 { job.file("input/z.csv", "id,x\n1,2\n") } else { job };
@@ -102,7 +102,7 @@ fn reasons(ran: &Ran) -> String {
     failed.lines().skip(1).map(rest).collect::<Vec<_>>().join("\n")
 }
 
-/// A file without a header that fits is a failed item.
+/// A file without a matching header is a failed item.
 #[test]
 fn headers_that_cannot_be() {
     let huge = vec![b'x'; 3 << 20];
@@ -135,7 +135,7 @@ fn headers_that_cannot_be() {
     assert_snapshot!(reasons(&ran), @r#""the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not fit the schema in the job file; expected 2 columns: id, width; found 2 columns: id, x: give them the same columns in the same order, or make them inputs of jobs of their own""#);
 }
 
-/// The rows and the failed items of files that are no more than partly readable.
+/// The rows, failed items and notes of a file that is only partly readable.
 fn partly(content: &[u8]) -> String {
     let ran = job(&[("a.csv", content)]).run(&["--set", "error_threshold=-1"]);
     ran.exits_with(0);
@@ -178,7 +178,7 @@ fn quotes_that_are_stray() {
     assert_eq!(ran.failed_items().lines().count(), 1 + 3);
 }
 
-/// The right types are DuckDB's.
+/// DuckDB infers the same types.
 #[test]
 fn codes_keep_their_zeros() {
     let text = "name,phone,zip\nAnn,+14155550100,01234\nBob,+442079460000,00501\n";

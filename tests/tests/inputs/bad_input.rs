@@ -1,4 +1,4 @@
-//! Inputs, and output folders, that cannot be used.
+//! Inputs and output folders that cannot be used.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-/// A job of one worker on the folder `input`, which holds `a.txt`.
+/// A job for one worker over the folder `input`, which contains `a.txt`.
 fn job() -> Job {
     job_of("echo_files")
 }
@@ -21,7 +21,7 @@ fn job_of(entry_script: &str) -> Job {
         .file("input/a.txt", "text")
 }
 
-/// What is said of this input, once the folder is as `prepare` makes it.
+/// The messages about this input, after `prepare` has changed the folder.
 fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
     let entry_script = if input.contains("format:") { "echo_table" } else { "echo_files" };
     let job = job_of(entry_script).yaml(&format!("inputs: {{ texts: {input} }}"));
@@ -41,7 +41,7 @@ fn inputs_that_are_not_there() {
     "#);
 }
 
-/// W10: an input without a file ends a job as one whose files hold no rows.
+/// W10: an input without files ends the job in the same way as files without rows.
 #[test]
 fn inputs_without_a_file_give_nothing_to_write() {
     let table = |text: &'static str, format: &str| {
@@ -74,13 +74,13 @@ fn inputs_without_a_file_give_nothing_to_write() {
     [DIR]/rows/a holds a header and no rows and gives no mini-batch
     [DIR]/rows/a is empty and gives no mini-batch
     ");
-    // One that writes no rows has done all there is to do.
+    // A job that writes no rows has done everything that it should.
     let job = job().yaml("inputs: { texts: 'input/*.png' }\noutput_action: summary_only");
     job.run(&[]).exits_with(0).says("matches no file; check the path");
 }
 
-/// What belongs to an input and is no file that can be handed over: each fails by itself, and the job
-/// goes on with the others, for files and for tables.
+/// Entries of an input that are not regular files inside it: each fails alone, and the job continues with the
+/// other files. The next test does the same for tables.
 #[test]
 fn files_that_are_no_files_fail_alone() {
     let job = Job::new(&guest("echo_files"))
@@ -119,7 +119,7 @@ fn files_that_are_no_files_fail_alone() {
     ran.exits_with(42).says("more than error_threshold allows (6)");
 }
 
-/// As with files.
+/// The same for tables.
 #[test]
 fn a_link_among_tables_fails_alone() {
     let job = Job::new(&guest("echo_table"))
@@ -138,7 +138,7 @@ fn devices_are_no_inputs() {
     assert_snapshot!(refused("/dev/null", 2, |_| ()), @"error: input 'texts': /dev/null is neither a file nor a folder but a device, fifo or socket; inputs are read from files");
 }
 
-/// A link to a folder may lead round in a circle, and is left out.
+/// A link to a folder may lead in a circle, so it is skipped.
 #[test]
 fn links_to_folders_are_skipped() {
     let job = job().yaml("inputs: { texts: input }");
@@ -157,8 +157,8 @@ fn links_to_folders_are_skipped() {
     ");
 }
 
-/// Whether permissions bind whoever runs the tests; says so if not, because the test then passes
-/// without having tried.
+/// Whether permissions apply to the user who runs the tests. If not, prints that, because the test then
+/// passes without having checked anything.
 fn permissions_bind(job: &Job) -> bool {
     let path = job.path("probe");
     fs::write(&path, "").unwrap();
@@ -222,7 +222,7 @@ fn a_file_larger_than_limits_read() {
     ");
 }
 
-/// A job with this output folder, and this job directory.
+/// A job with this output folder; the name of its job directory is in a comment of the job file.
 fn to(output: &str, job_dir: &str) -> Job {
     job()
         .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}\n# {job_dir}"))
@@ -230,7 +230,7 @@ fn to(output: &str, job_dir: &str) -> Job {
         .file("file", "theirs")
 }
 
-/// What is said of it, and that nothing of others was touched.
+/// Checks that the job is refused and that other files are untouched. Returns the messages.
 fn says(ran: &Ran) -> String {
     ran.exits_with(2);
     assert_eq!(ran.text("full/theirs.txt"), "theirs");
@@ -282,8 +282,8 @@ fn a_job_directory_that_is_taken() {
     ");
 }
 
-/// A file that could not be read does not end the job; mended, it is read when the job is taken up, whatever it
-/// holds now, and nothing else is done again.
+/// A file that cannot be read does not end the job. After the file is corrected, a resume reads it, whatever
+/// it contains now, and repeats nothing else.
 #[test]
 fn a_file_that_was_mended_is_read_when_the_job_is_resumed() {
     let job = Job::new(&guest("echo_table"))
@@ -302,7 +302,7 @@ fn a_file_that_was_mended_is_read_when_the_job_is_resumed() {
     ran.exits_with(0);
     assert!(before < 9, "{before}");
     assert_eq!(ran.sorted_output(), ["1", "2", "3", "4", "5", "6", "7", "8", "9"]);
-    // The result holds; and is another one's if it changes once more.
+    // The result stays valid as long as nothing changes again.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");

@@ -1,11 +1,10 @@
-//! CSV inputs: what of a file comes to a guest as which rows and types, and what becomes of rows
-//! that do not fit.
+//! CSV inputs: the rows and types that guests get, and what happens to rows that do not fit.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 use std::process::Command;
 
-/// A job that gives each row of `in.csv` as text. `input` are more keys of the input.
+/// A job that returns each row of `in.csv` as text. `input` has more keys of the input.
 fn table(csv: impl AsRef<[u8]>, input: &str) -> Job {
     Job::new(&guest("echo_table")).file("in.csv", csv).yaml(&format!(
         "inputs: {{rows: {{path: in.csv, format: csv{input}}}}}\n\
@@ -13,7 +12,7 @@ fn table(csv: impl AsRef<[u8]>, input: &str) -> Job {
     ))
 }
 
-/// The rows that come to the guest.
+/// The rows that the guest gets.
 #[track_caller]
 fn rows(csv: impl AsRef<[u8]>, input: &str) -> Vec<String> {
     let ran = table(csv, input).run(&[]);
@@ -21,7 +20,7 @@ fn rows(csv: impl AsRef<[u8]>, input: &str) -> Vec<String> {
     ran.output().lines().map(str::to_owned).collect()
 }
 
-/// What the guest gives when it returns the table itself: there types show.
+/// The output if the guest returns the table itself, in which types are visible.
 #[track_caller]
 fn typed(csv: &str, input: &str) -> String {
     let ran = table(csv, input).run(&["--set", "arguments=[]"]);
@@ -32,7 +31,8 @@ fn typed(csv: &str, input: &str) -> String {
 #[test]
 fn quotes_hide_commas_and_line_ends() {
     let csv = "id,text\n1,\"a, b\"\n2,\"say \"\"hi\"\"\"\n3,\"two\nlines\"\n4,end\n";
-    // Tables may hold line ends, rows of text may not. A cut between any two lines.
+    // Tables may contain line ends, rows of text may not. This mini_batch_size may split the file after any
+    // line.
     let ran = table(csv, "").run(&["--set", "mini_batch_size=8", "--set", "arguments=[]"]);
     ran.exits_with(0).says("items         4\n");
     assert_eq!(ran.output(), "1 \"a, b\"\n2 \"say \"\"hi\"\"\"\n3 \"two\nlines\"\n4 end\n");
@@ -63,7 +63,7 @@ fn other_dialects_are_read() {
     assert_eq!(rows("a,a\n1,x\n", ", duplicate_names: rename, columns: [a_1]"), ["x"]);
 }
 
-/// A schema that `plan` has written makes the columns that were inferred, also of JSON lines with lists.
+/// A schema that `plan` wrote gives the columns that were inferred, also for JSON lines with lists.
 #[test]
 fn a_written_schema_makes_the_same_columns() {
     let job = || {
@@ -96,7 +96,7 @@ fn a_written_schema_makes_the_same_columns() {
           id: int64
           when: string
     "#);
-    // Beside the path and the format of each.
+    // Adds the schema to the path and the format of each input.
     let mut pasted = ran.stdout.clone();
     for (name, path, format) in
         [("rows", "a.csv", "csv"), ("lines", "b.jsonl", "jsonl"), ("more", "c.jsonl", "jsonl")]
@@ -111,7 +111,8 @@ fn a_written_schema_makes_the_same_columns() {
     files.exits_with(2).says("--write-schema is for inputs of tables");
 }
 
-/// What Python's `csv` writes in some dialects is read here as Python reads it, however it is cut.
+/// Files that Python's `csv` writes in several dialects are read in the same way as by Python, wherever they
+/// are split.
 #[test]
 fn python_is_read_as_by_itself() {
     let script = r#"
@@ -184,7 +185,7 @@ fn types_are_inferred() {
 fn null_values_are_null() {
     let csv = "a,b\n1,x\nNA,-\n3,NA\n";
     assert_eq!(rows(csv, ", null_values: [NA, '-']"), ["1,x", "-,-", "3,-"]);
-    // Without, the column is one of texts.
+    // Without this setting, the column is text.
     assert_eq!(rows(csv, ""), ["1,x", "NA,-", "3,NA"]);
 }
 
@@ -228,7 +229,8 @@ fn rows_that_do_not_fit_are_failed_items() {
     "#);
 }
 
-/// E8: an entry script names rows by their place in the table, reports by their line in the file.
+/// E8: an entry script refers to rows by their position in the table; reports refer to them by their line in
+/// the file.
 #[test]
 fn rows_that_fail_are_named_by_their_line() {
     let csv = "id,text\n1,good\n2,bad\n\nx,3\n4,\"two\nlines, bad\"\r\n5,good\n6,bad\n";
@@ -241,7 +243,7 @@ fn rows_that_fail_are_named_by_their_line() {
     ran.exits_with(0);
     assert_eq!(ran.output(), "1,good\n5,good\n");
     let failed = ran.log("failed_items.csv");
-    // The item's name has a comma of its own.
+    // The item's name contains a comma.
     let lines: Vec<&str> =
         failed.lines().skip(1).filter_map(|line| line.split(',').nth(4)).collect();
     assert_eq!(lines, ["5", "3", "6", "9"], "{failed}");
@@ -250,7 +252,7 @@ fn rows_that_fail_are_named_by_their_line() {
 
 #[test]
 fn later_misfits_fail_unless_all_is_read_first() {
-    // More than is looked at without being asked.
+    // More rows than the default inference reads.
     let mut csv = "id,value\n".to_owned();
     for id in 0..200_000 {
         csv.push_str(&format!("{id},{id}\n"));
@@ -277,7 +279,7 @@ fn files_of_one_input_are_one_table_and_never_mixed() {
         .yaml("inputs: {rows: {path: 'in/*.csv', format: csv}}\nprocess_count_per_node: 1\narguments: [--rows]")
         .file("in/a.csv", "id,x\n1,1\n2,2\n")
         .file("in/b.csv", "id,x\n3,3.5\n")
-        // Types are those of all small files together.
+        // The types are inferred from all small files together.
         .file("in/c.csv", "id,x\n")
         .file("in/d.csv", "")
         .file("in/e.csv", "id,x\r\n5,\r\n");
@@ -329,7 +331,7 @@ fn a_file_with_other_columns_is_told() {
     ");
 }
 
-/// W10: there is nothing to write. A job that writes no rows bears it.
+/// W10: there is nothing to write, so the job fails. A job that writes no rows completes.
 #[test]
 fn tables_without_rows_give_nothing_to_write() {
     for csv in ["", "id,x\n", "id,x", "\u{feff}", "\n\n"] {
@@ -369,7 +371,7 @@ fn a_plan_tells_lines_and_bytes() {
     ");
 }
 
-/// Row 9 of what users ask for: no mini-batch has more rows, and only a file's last has fewer.
+/// Row 9 of the users' requirements: no mini-batch has more rows, and only the last one of a file has fewer.
 #[test]
 fn a_table_is_cut_at_a_number_of_rows() {
     let mut csv = "id,x\n".to_owned();
@@ -389,7 +391,7 @@ fn a_table_is_cut_at_a_number_of_rows() {
     ran.exits_with(0);
     let by_size = table(&csv, "").run(&["--set", "arguments=[]"]);
     assert_eq!(ran.sorted_output(), by_size.sorted_output());
-    // Another cut is another job.
+    // A job with another split is another job.
     let other = ["--set", "mini_batch_size=300 rows", "--set", "arguments=[]"];
     let refused = ran.into_job().run(&other);
     refused.exits_with(2);

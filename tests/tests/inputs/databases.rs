@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 
-/// A database with so many orders, the first of that number.
+/// Creates a database with this number of orders, whose ids begin with `first`.
 fn orders(job: &Job, file: &str, first: i64, count: i64) {
     let path = job.path(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -35,7 +35,7 @@ fn rows(ran: &Ran) -> Vec<i64> {
     rows
 }
 
-/// M3: what an SQL table gives is never cut, whatever the size.
+/// M3: the result of a query is never split, whatever its size.
 #[test]
 fn a_database_is_one_mini_batch() {
     let job = job().yaml("mini_batch_size: 3 rows\nos_sandbox: required");
@@ -61,7 +61,7 @@ fn a_database_is_one_mini_batch() {
     assert_eq!(ran.attempts("RUN_DONE").len(), 2, "{ran}");
 }
 
-/// A stranger's file costs its own mini-batch and nothing else, and rows have their numbers in the result.
+/// An unreadable file fails only its own mini-batch. A failed row is reported with its number in the result.
 #[test]
 fn databases_that_cannot_be_read_fail_alone() {
     let job = job();
@@ -74,7 +74,7 @@ fn databases_that_cannot_be_read_fail_alone() {
     let job = job
         .file("in/b.sqlite", "id,text\n1,one\n")
         .file("in/c.sqlite", &good[..good.len() / 2])
-        // What SQLite keeps beside a database is no database.
+        // Files that SQLite keeps next to a database are not databases.
         .file("in/a.sqlite-shm", vec![0; 32768])
         .file("in/a.sqlite-journal", "");
     let more = ["--set", "arguments=[--rows, --fail, '13']", "--set", "error_threshold=4"];
@@ -110,7 +110,7 @@ fn folders_of_databases_make_columns_and_groups() {
     assert_eq!(ran.attempts("RUN_DONE").len(), 2, "{ran}");
 }
 
-/// Another query gives other rows: what is done would not belong to the rest.
+/// Another query gives other rows, which would not match the rows that are done.
 #[test]
 fn a_job_is_not_taken_up_with_another_query() {
     let job = job();
@@ -125,7 +125,7 @@ fn a_job_is_not_taken_up_with_another_query() {
     assert_eq!(rows(&ran), [0, 1, 2]);
 }
 
-/// A query that the time-outs of a job end.
+/// The timeouts of the job end an endless query.
 #[test]
 fn an_endless_query_is_ended() {
     let job = job().yaml("first_task_creation_timeout: 3");

@@ -1,9 +1,9 @@
-//! File inputs: which files they find, in which order, and under which paths guests see them.
+//! File inputs: which files are found, in which order, and under which paths guests see them.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// A tree of files, and a job whose `inputs` are these lines.
+/// A tree of files, with a job that has these lines as `inputs`.
 fn tree(inputs: &str) -> Job {
     let mut job = Job::new(&guest("run_only")).yaml(&format!("inputs:\n{inputs}"));
     for file in [

@@ -1,5 +1,4 @@
-//! Parquet and Arrow inputs: what comes to a guest, against what pyarrow reads, and what becomes of files
-//! that cannot be read.
+//! Parquet and Arrow inputs: a guest must get what pyarrow reads, and unreadable files must fail alone.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
@@ -15,7 +14,8 @@ fn columnar(arguments: &[&str]) -> Output {
     Command::new(python()).arg(script).args(arguments).output().unwrap()
 }
 
-/// Writes the files below `data` in the job's folder; the job's inputs, one for each.
+/// Writes the test files into `data` in the job's folder. Returns the lines of the job's inputs, one for each
+/// file.
 fn made(job: &Job) -> String {
     let output = columnar(&["make", job.path("data").to_str().unwrap()]);
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -45,7 +45,7 @@ fn a_guest_gets_what_pyarrow_reads() {
     println!("{told}");
 }
 
-/// A file of a guest's own data, `rows` rows of a number, in groups.
+/// Writes a Parquet file with this Python code.
 fn numbers(job: &Job, file: &str, code: &str) {
     let path = job.path(file);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -58,7 +58,7 @@ fn numbers(job: &Job, file: &str, code: &str) {
 
 const NUMBERS: &str = "pq.write_table(pa.table({'n': range(20)}), path, row_group_size=8)";
 
-/// A job whose mini-batches are made by keys, unless more is said.
+/// A job for tests with partition keys; [`table`] adds a size of mini-batches.
 fn keyed() -> Job {
     Job::new(&guest("echo_table")).yaml(
         "inputs: {rows: {path: in, format: parquet}}\nprocess_count_per_node: 1\narguments: [--rows]",
@@ -94,7 +94,7 @@ fn files_that_cannot_be_read_fail_alone() {
     numbers(&job, "in/b.parquet", NUMBERS);
     let good = fs::read(job.path("in/b.parquet")).unwrap();
     let cut = good[..good.len() / 2].to_vec();
-    // A page that is not what its header says: found when it is decoded.
+    // A page that contradicts its header, which is noticed only when the page is decoded.
     let mut page = good;
     page[4..60].fill(0x5a);
     let job = job
@@ -112,7 +112,7 @@ fn files_that_cannot_be_read_fail_alone() {
     );
     let ran = job.run(&["--set", "error_threshold=20"]);
     ran.exits_with(0);
-    // Of the file with a broken page, the rows behind the first row group.
+    // Of the file with the broken page, the rows after the first row group.
     let expected: Vec<_> = (0..20).chain(12..20).chain([7]).map(|n: i32| n.to_string()).collect();
     assert_eq!(rows(&ran), expected.join(" "), "{ran}");
     let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
@@ -193,8 +193,8 @@ fn folders_make_columns_and_groups() {
     ");
 }
 
-/// A page whose header promises 4 MB, and which holds 4 GB. The library that reads Parquet unpacks such pages to their
-/// end.
+/// A page whose header promises 4 MB, but which unpacks to 4 GB. The Parquet library unpacks such pages
+/// completely.
 const BOMB: &str = r"
 import gzip, os
 table = pa.table({'x': pa.array([os.urandom(4 << 20)], pa.binary())})
@@ -207,7 +207,7 @@ content[page:page + len(bomb)] = bomb
 open(path, 'wb').write(content)
 ";
 
-/// Memory that a worker's host side takes is limited, too: its worker is killed, and another one goes on.
+/// The memory of a worker's host side is limited as well: the worker is killed, and another one continues.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_page_that_unpacks_to_gigabytes_costs_its_worker() {
@@ -220,7 +220,7 @@ fn a_page_that_unpacks_to_gigabytes_costs_its_worker() {
     numbers(&job, "in/c.parquet", "pq.write_table(pa.table({'x': [b'two']}), path)");
     let ran = job.run(&[]);
     ran.exits_with(0);
-    // The watch, the cgroup or the limit of the process: whichever is first.
+    // The watcher, the cgroup or the process limit may be the first to notice.
     let table = ran.log("sys/job_report/processed_mini-batches.csv");
     assert!(table.contains("out_of_memory"), "{table}\n{ran}");
     assert_eq!(ran.sorted_output().len(), 2, "{ran}");

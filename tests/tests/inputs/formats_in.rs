@@ -1,5 +1,5 @@
-//! What tables of text come to a guest as, against what pyarrow reads from the same files; and files
-//! that cannot be read, or not wholly.
+//! Text tables: a guest must get what pyarrow reads from the same files. Also files that are unreadable, or
+//! partly unreadable.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fs;
 use std::process::Command;
 
-/// A job of one worker on the folder `input`, whose rows come out as JSON lines.
+/// A job for one worker over the folder `input`, with JSON lines as output.
 fn job(format: &str) -> Job {
     Job::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{ rows: {{ path: input, format: {format} }} }}\n\
@@ -26,7 +26,7 @@ fn rows(ran: &Ran) -> Vec<Value> {
     output.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// The same number may be written in two ways.
+/// Compares values; a number may be written in two ways.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(one), Value::Number(other)) => {
@@ -43,7 +43,7 @@ fn same(one: &Value, other: &Value) -> bool {
     }
 }
 
-/// Values, nulls, types, names and numbers of rows.
+/// Compares values, nulls, types, names and numbers of rows.
 #[test]
 fn tables_are_what_pyarrow_reads() {
     let folder = Job::empty();
@@ -62,7 +62,8 @@ fn tables_are_what_pyarrow_reads() {
         let format = case.split('-').next().unwrap().replace("hive", "csv");
         let job = job(&format);
         fs::rename(folder.path(case), job.path("input")).unwrap();
-        // All of it, as pyarrow does; and mini-batches in any order, as the files lie.
+        // All rows are read for the inference, as in pyarrow. Mini-batches may come in any order of the
+        // files.
         let ran = job.run(&["--set", "schema_inference=full"]);
         ran.exits_with(0);
         let mut found = rows(&ran);
@@ -81,7 +82,7 @@ fn tables_are_what_pyarrow_reads() {
 }
 
 fn check_types(job: Job, case: &str, wanted: &[Value], is_empty: bool) {
-    // Nested types are compared by their values; without rows nobody tells types.
+    // Nested types are compared through their values. Without rows, the guest reports no types.
     if case.starts_with("jsonl") || is_empty {
         return;
     }
@@ -95,7 +96,7 @@ fn check_types(job: Job, case: &str, wanted: &[Value], is_empty: bool) {
     }
 }
 
-/// The outcome of a job on these files: rows, failed items, and what is told of files.
+/// The outcome of a job over these files: rows and failed items.
 fn outcome(format: &str, files: &[(&str, &[u8])], more: &[&str]) -> String {
     let files = files.iter();
     let job =
@@ -121,7 +122,7 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     child.wait_with_output().unwrap().stdout
 }
 
-/// One file's trouble is its own: it is one failed item, which is tried once.
+/// Each unreadable file is one failed item, which is tried once, and does not affect other files.
 #[test]
 fn files_that_cannot_be_read_fail_alone() {
     let good = b"id,x\n1,2\n";
@@ -144,7 +145,7 @@ fn files_that_cannot_be_read_fail_alone() {
     4,/inputs/rows/4.csv.gz,/inputs/rows/4.csv.gz,,,1,[WORKER],the whole mini-batch (1 item): [DIR]/input/4.csv.gz cannot be unpacked with gzip: it ends too early
     5,/inputs/rows/5.csv.gz,/inputs/rows/5.csv.gz,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/5.csv.gz is not packed with gzip, as its name says; give it another name, or pack it again"
     "#);
-    // One more than the threshold ends the job, as with any item.
+    // One failed item more than the threshold ends the job, as usual.
     let ran = job("csv").file("input/1.csv", good).file("input/2.csv", "other\n1\n").run(&[]);
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
@@ -178,7 +179,7 @@ fn lines_that_are_no_rows_fail_alone() {
     0,"/inputs/rows/a.jsonl, line 5",/inputs/rows/a.jsonl,5,,1,[WORKER],is no JSON: trailing characters at character 4
     0,"/inputs/rows/a.jsonl, line 7",/inputs/rows/a.jsonl,7,,1,[WORKER],"holds a list; each line must be an object, as in {""id"": 1}"
     "#);
-    // An entry script names rows by their place, reports by their line.
+    // An entry script refers to rows by their position; reports refer to them by their line.
     let more =
         ["--set", "arguments=[--fail, bad]", "--set", "inputs.rows.schema={id: int64, t: string}"];
     let text = "{\"id\": 1, \"t\": \"good\"}\nno\n\n{\"t\": \"bad\"}\n{\"t\": \"good\"}\r\n{\"t\": \"bad\"}";
@@ -214,7 +215,7 @@ fn dirty_tables_of_json() {
     "#);
 }
 
-/// What was unpacked goes when the job ends, and a job that is taken up goes on with packed files.
+/// Unpacked files are removed when the job ends, and a resumed job continues with packed files.
 #[test]
 fn packed_files_leave_nothing_behind() {
     let packed = gzip(b"id\n1\n2\n3\n");

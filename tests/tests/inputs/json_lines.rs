@@ -1,11 +1,12 @@
-//! JSON lines as a user meets them: digits, keys, shapes, and JSON that is no JSON lines.
+//! JSON lines in practice: long numbers, late keys, differing shapes, and JSON documents that are not JSON
+//! lines.
 
 #![cfg(unix)]
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// A job of one worker on the folder `input`, whose rows come out as JSON lines.
+/// A job for one worker over the folder `input`, with JSON lines as output.
 fn job(file: &str, text: impl AsRef<[u8]>) -> Job {
     Job::new(&guest("echo_table"))
         .yaml(
@@ -18,13 +19,13 @@ fn job(file: &str, text: impl AsRef<[u8]>) -> Job {
         .file(&format!("input/{file}"), text)
 }
 
-/// The notes at the terminal.
+/// The notes on stderr.
 fn notes(ran: &Ran) -> String {
     let told = ran.told();
     told.lines().filter(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n")
 }
 
-/// The values are those of DuckDB, polars and pandas.
+/// DuckDB, polars and pandas give the same values.
 #[test]
 fn long_numbers_keep_their_digits() {
     let text = "{\"id\":9007199254740993,\"x\":0.5}\n{\"id\":18446744073709551615,\"x\":9007199254740993}\n";
@@ -35,7 +36,7 @@ fn long_numbers_keep_their_digits() {
     {"id":18446744073709551615,"x":"9007199254740993"}
     "#);
     assert_snapshot!(notes(&ran), @"note: input rows: column 'x' is string, which keeps all digits, as it holds fractions, and whole numbers that float64 would round: ids.jsonl, about line 2");
-    // The types that the note tells can stand in the job file.
+    // The types of the note may be used in the job file.
     let typed = ["--overwrite", "--set", "inputs.rows.schema={id: uint64, x: json}"];
     let ran = ran.into_job().run(&typed);
     ran.exits_with(0);
@@ -56,7 +57,7 @@ fn shapes_that_differ_are_kept_as_json() {
     {"type":"LineString","coordinates":"[[0.0,0.0],[1.0,1.0]]","bbox":"{}"}
     "#);
     assert_snapshot!(notes(&ran), @"note: input rows: column 'coordinates' is json, which keeps each value's own text, as it holds a list here, and something else before: a.geojsonl, about line 2");
-    // Files with types take such columns, too.
+    // Formats with types and CSV also accept such columns.
     for format in ["parquet", "arrow", "csv"] {
         let format = format!("output_format.type={format}");
         let ran = job("a.geojsonl", text).run(&["--set", &format]);
@@ -72,7 +73,7 @@ fn shapes_that_differ_are_kept_as_json() {
     assert_snapshot!(ran.told(), @r#"error: --set inputs.rows.schema: column "a" is json, which is for inputs of format jsonl only; write string, which gives the entry script the field's text"#);
 }
 
-/// As pyarrow and pandas would, a job with `schema_inference: full` has the column.
+/// With `schema_inference: full`, the job has the column, as in pyarrow and pandas.
 #[test]
 fn a_late_key_is_counted() {
     let early = (0..60_000).map(|id| format!("{{\"a\":{id},\"o\":{{\"x\":1}}}}\n"));
@@ -111,7 +112,7 @@ fn a_document_is_told_once() {
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
-    // Other files are not touched, and the advice works.
+    // Other files are not affected.
     let job = job("a.json", text).file("input/b.jsonl", "{\"id\":3}\n");
     let ran = job.run(&["--set", "error_threshold=1"]);
     ran.exits_with(0);

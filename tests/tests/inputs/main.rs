@@ -1,4 +1,4 @@
-//! What jobs read: files and tables of all formats, and what becomes of those that are damaged.
+//! Inputs of jobs: files and tables of all formats, and damaged ones.
 
 mod bad_csv;
 mod bad_input;

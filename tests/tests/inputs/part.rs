@@ -1,10 +1,10 @@
-//! A job over a part of its inputs, for a first try: `--limit` and `--sample`.
+//! Jobs over a part of their inputs, for a first try: `--limit` and `--sample`.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, texts};
 use std::path::Path;
 
-/// A job over 100 rows in mini-batches of ten.
+/// A job over 100 rows, with ten rows per mini-batch.
 fn rows() -> Job {
     let table: String = (0..100).map(|id| format!("{id}\n")).collect();
     Job::new(Path::new("score.py"))
@@ -21,7 +21,7 @@ fn the_first_items_are_taken() {
     let ran = rows().run(&["--limit", "13"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output().len(), 13);
-    // The limit is a part of what is resumed, and of what a result is reused for.
+    // The limit is recorded for a resume, and is compared before a result is reused.
     let again = ran.into_job().run(&["--limit", "13"]);
     again.exits_with(0).says("reused, as nothing has changed since");
     let stopped = rows()
@@ -34,7 +34,7 @@ fn the_first_items_are_taken() {
     assert_eq!(resumed.sorted_output().len(), 13);
 }
 
-/// `take` of an `MLTable` file, across its files.
+/// `take` of an `MLTable` file counts across its files.
 #[test]
 fn the_first_rows_of_an_azure_table_are_taken() {
     let job = |reads: &str, ending: &str, files: [&str; 2]| {

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::fs;
 
-/// Six files under five pairs of user and genre.
+/// Six files with five pairs of user and genre.
 fn songs() -> Job {
     let mut job = Job::new(&guest("surroundings")).yaml(
         "inputs: {songs: {path: songs, partition_format: '{user}/{season}/{genre}.wav'}}\n\
@@ -62,7 +62,7 @@ fn files_of_a_glob_are_grouped_by_their_paths() {
     }
 }
 
-/// M4, C21: one mini-batch takes the files of all paths of its input, and nothing of another input.
+/// M4, C21: a mini-batch has the files of all paths of its input, and no file of another input.
 #[test]
 fn all_paths_of_an_input_are_one_input() {
     let mut job = Job::new(&guest("surroundings")).yaml(
@@ -127,7 +127,7 @@ fn the_plan_shows_groups() {
     "#);
 }
 
-/// A job over tables of three files in two folders.
+/// A job over three CSV files in two folders.
 fn sales(yaml: &str) -> Job {
     Job::new(&guest("tells_keys"))
         .file("sales/n/a.csv", "store,x\n4,1\n5,2\n4,3\n")
@@ -139,7 +139,7 @@ fn sales(yaml: &str) -> Job {
         ))
 }
 
-/// The same without keys of the path.
+/// The same without partition keys from the path.
 fn sales_by_store() -> Job {
     let job = sales("partition_keys: [store]");
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
@@ -167,7 +167,8 @@ fn tables_are_grouped_by_folder() {
     assert!(!ran.has("job/spill"), "nothing was on its way");
 }
 
-/// C8, E15: rows of one key come together from all files, and refused ones are named where they stand.
+/// C8, E15: rows with the same key are collected from all files, and refused rows are reported with their
+/// line.
 #[test]
 fn tables_are_grouped_by_column() {
     let ran = sales_by_store().run(&[]);
@@ -199,7 +200,7 @@ fn a_column_that_is_not_there_is_told_with_those_that_are() {
     ");
 }
 
-/// Processes that this one started: id and command line.
+/// The child processes of this process: id and command line.
 fn children(parent: u32) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -228,7 +229,7 @@ fn a_killed_process_of_the_shuffle_is_replaced() {
     job = job.file("in/c.csv", "key,x\n50,last\n");
     let mut running = job.start(&[]);
     let mut killed = BTreeSet::new();
-    // A third could be the last that one task may cost.
+    // A third kill might exhaust the attempts of one task.
     running.until("two processes of the shuffle were killed", |running| {
         let children_of_planner = running
             .children()
@@ -250,7 +251,7 @@ fn a_killed_process_of_the_shuffle_is_replaced() {
     assert_eq!(rows.len(), ROWS as usize + 1);
 }
 
-/// A table whose rows take a while to gather.
+/// A table whose rows take some time to group.
 fn slow_table(rows: u32) -> String {
     let mut table = "key,x\n".to_owned();
     for row in 0..rows {
@@ -281,15 +282,15 @@ fn ctrl_c_while_planning_leaves_nothing_behind() {
     assert_eq!(spilled(), 0, "{ran}");
 }
 
-/// M9: a job that is only looked at is as it was.
+/// M9: a job is unchanged if it was only compared with its inputs.
 #[test]
 fn ctrl_c_while_inputs_are_compared_changes_nothing() {
-    // The columns are those of the table that it is to be compared with.
+    // A job whose table has the same columns as the one that replaces it below.
     let ran = by_key("key,x\n1,two\n2\n").run(&[]);
     ran.exits_with(42);
     let before = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
     let job = ran.into_job().file("in/a.csv", slow_table(400_000));
-    // What a job that failed has left.
+    // Remove what the failed job has left.
     fs::remove_dir_all(job.path("job/spill")).unwrap();
     let mut running = job.start_resume(&[]);
     running.until("the plan is made again", |running| {

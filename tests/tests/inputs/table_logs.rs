@@ -1,4 +1,5 @@
-//! Tables of formats with a log: Parquet inputs are refused that would give rows which the table does not have.
+//! Tables of formats with a log, such as Delta: Sandmill refuses Parquet inputs that might include rows that
+//! the table no longer has.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
@@ -9,7 +10,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// Parquet files, each with two rows of a number: this number, and the next one.
+/// A Parquet file with two rows: this number, and the next one.
 fn parquet(number: usize) -> &'static [u8] {
     static FILES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
         let folder = tempfile::tempdir().unwrap();
@@ -23,7 +24,7 @@ fn parquet(number: usize) -> &'static [u8] {
     &FILES[number]
 }
 
-/// A Delta table whose second commit takes its first file away, an Iceberg table, and plain files.
+/// A Delta table whose second commit removes its first file, an Iceberg table, and plain files.
 fn lake(input: &str) -> Job {
     let commits =
         [r#"{"add":{"path":"day=1/old.parquet"}}"#, r#"{"remove":{"path":"day=1/old.parquet"}}"#];
@@ -38,7 +39,7 @@ fn lake(input: &str) -> Job {
         .file("lake/plain/a.parquet", parquet(7))
 }
 
-/// Which table is refused; the rows if the job runs.
+/// The table that is refused, or the rows if the job runs.
 fn outcome(input: &str) -> String {
     let ran = lake(input).run(&[]);
     let told =
@@ -49,7 +50,7 @@ fn outcome(input: &str) -> String {
     })
 }
 
-/// Which table is refused, with its format, by what is told.
+/// The table that is refused and its format, from the messages.
 fn refused(told: &str) -> Option<String> {
     let table = |line: &str| {
         let (_, of_input) = line.split_once("input '")?;
@@ -68,7 +69,8 @@ fn a_delta_table_is_refused_with_what_to_do() {
     assert_snapshot!(told, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and name those; or, if the files are meant as they are, write files: true beside format: parquet");
 }
 
-/// The table, folders in it and above it, globs, several paths; what is plain, and what is meant as it is.
+/// Inputs that name the table, folders inside or above it, globs, or several paths; also plain files, and
+/// files that the user explicitly wants.
 #[test]
 fn whatever_names_the_files_of_a_table_is_refused() {
     for (path, expected) in [
@@ -89,7 +91,7 @@ fn whatever_names_the_files_of_a_table_is_refused() {
     assert_eq!(all, "1,1 2,1 3,2 4,2");
 }
 
-/// Files that are handed over by name may be a table's; a line says so.
+/// Inputs of whole files may contain the files of a table; a message says so.
 #[test]
 fn files_as_such_are_not_refused() {
     let job = Job::new(&guest("echo_files"))
@@ -102,7 +104,7 @@ fn files_as_such_are_not_refused() {
     ran.says("is a table of the format Delta; its files are taken as they are");
 }
 
-/// The same in a store, where what is listed shows tables, and what lies above the prefix is asked for.
+/// The same in a store. The listing shows tables, and Sandmill also checks the folders above the prefix.
 #[test]
 fn tables_in_stores_are_refused() {
     let moto = Server::moto();

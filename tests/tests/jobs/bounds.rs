@@ -1,4 +1,5 @@
-//! What a stranger's job may have the leader do, write and hold: bounded, and told at its end.
+//! Bounds on what an untrusted job can make the leader do, write and hold. Each is reported at the end of the
+//! job.
 
 #![cfg(target_os = "linux")]
 
@@ -8,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A job of single files.
+/// A job of this many mini-batches, one file each.
 fn job(name: &str, files: u32, settings: &str) -> Job {
     let mut job = Job::new(&guest(name))
         .yaml("inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2");
@@ -18,7 +19,7 @@ fn job(name: &str, files: u32, settings: &str) -> Job {
     job.yaml(settings)
 }
 
-/// What was said, without the folder.
+/// The messages on stderr, without the folder's path.
 fn said(ran: &Ran) -> String {
     ran.stderr.replace(&format!("{}/", ran.dir().display()), "").trim_end().to_owned()
 }
@@ -44,12 +45,12 @@ fn a_job_with_more_mini_batches_than_it_may_have_fails() {
     let ran = ran.run(&["--policy", "policy.yaml"]);
     ran.exits_with(42).says("the job has more than 5 mini-batches, which limits.mini_batches");
     assert!(ran.log("job_result.txt").contains("mini_batch_limit"), "{ran}");
-    // As many as it may have are no trouble.
+    // Exactly as many as the limit allows are fine.
     let ran = job("echo_files", 5, "").file("policy.yaml", "limits: { mini_batches: 5 }\n");
     ran.run(&["--policy", "policy.yaml"]).exits_with(0);
 }
 
-/// A job without end ends, keeps what it has, and can be taken up.
+/// A job without end is ended, keeps its results, and can be resumed.
 #[test]
 fn a_job_ends_when_its_time_is_over() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only";
@@ -62,7 +63,8 @@ fn a_job_ends_when_its_time_is_over() {
     ran.says("sandmill resume job");
 }
 
-/// Failures are told in full at first, in short later, and not at all beyond the limit; all are counted.
+/// Failures are reported first in full, then briefly, and beyond the limit not at all. All of them are
+/// counted.
 #[test]
 fn what_the_leader_writes_of_failures_is_bounded() {
     let settings = "arguments: [--do, panic]\nerror_threshold: -1\nrun_max_try: 1\n\
@@ -87,7 +89,8 @@ fn what_the_leader_writes_of_failures_is_bounded() {
     assert!(told.stdout.contains("1,500"), "{told}");
 }
 
-/// Who runs jobs for others says whose they are; one tenant has so many workers, whatever the job asks for.
+/// The service that runs jobs for others names the tenant. A tenant has a fixed number of workers, whatever
+/// its job asks for.
 #[test]
 fn a_tenant_is_named_by_the_service_and_has_its_share() {
     let policy = |job: Job| {
@@ -124,7 +127,7 @@ fn a_policy_that_others_can_write_is_not_used() {
     let ran = job.run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
     assert_snapshot!(said(&ran), @"error: policy.yaml: is not used, as others can write to it (mode 666) and so decide what jobs may do: chmod go-w policy.yaml");
-    // The advice works.
+    // The advice in the message works.
     fs::set_permissions(ran.dir().join("policy.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
     ran.into_job().run(&["--policy", "policy.yaml"]).exits_with(0);
 }
@@ -139,7 +142,7 @@ fn a_leader_that_is_root_says_so() {
     };
     let words = "runs as root";
     assert_eq!(run(&["--policy", "policy.yaml"]).stderr.contains(words), is_root);
-    // Without strangers it is for the log alone.
+    // Without a policy, only the log says so.
     let ran = run(&[]);
     assert!(!ran.stderr.contains(words), "{ran}");
     let logs = ran.dir().join("job/logs/sys");
@@ -151,7 +154,7 @@ fn a_leader_that_is_root_says_so() {
     assert_eq!(doctor.stdout.contains(words), is_root, "{doctor}");
 }
 
-/// The reports of a stranger's job list its own processes, by name.
+/// The process lists in a job's reports contain only the job's own processes, and a policy can turn them off.
 #[test]
 fn a_stranger_learns_of_no_other_processes() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only\n\

@@ -1,5 +1,5 @@
-//! What every entry script is promised, whatever toolchain made it: which functions are called and
-//! when, and what becomes of what they return.
+//! The guarantees for every entry script, from any toolchain: which functions are called and when, and what
+//! happens to the values that they return.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, python_guest, root, wat_module};
@@ -39,7 +39,7 @@ fn a_component_of_another_toolchain_is_as_good() {
     assert!(log.trim_end().ends_with("shutdown"), "{log}");
 }
 
-/// A core module with the contract's metadata, whose `run` does this.
+/// A core module with the contract's metadata, whose `run` has this body.
 fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8> {
     let mut module = wat::parse_str(
         r#"(module
@@ -68,7 +68,7 @@ fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8
     module
 }
 
-/// As in Go: the allocator is code of the language, which cannot run before `_initialize` has.
+/// As in Go: the allocator is code of the language, which cannot run before `_initialize`.
 #[test]
 fn a_core_module_whose_allocator_comes_late_works() {
     let module = wat_module(
@@ -93,7 +93,7 @@ fn a_core_module_whose_allocator_comes_late_works() {
     assert_eq!(ran.output(), "good 00\ngood 01\ngood 02\n");
 }
 
-/// A core module whose `run` gives one row, whatever it gets.
+/// A core module whose `run` always returns one row.
 fn core_module() -> Vec<u8> {
     let (resolve, package) = contract();
     core_module_that("(i32.const 64)", &resolve, package)
@@ -106,11 +106,11 @@ fn contract() -> (Resolve, PackageId) {
 }
 
 /// E7, E1:
-/// what is neither rows nor a table is refused before anything runs, since it shows in the type.
+/// a return type that is neither rows nor a table is refused before anything runs.
 #[test]
 fn run_must_return_rows_or_a_table() {
     let text = std::fs::read_to_string(root().join("wit/entry.wit")).expect("the contract reads");
-    // Without what needs other packages.
+    // Without the parts that need other packages.
     let (start, rest) = text.split_once("/// What the job's models are").expect("the models");
     let (_, rest) = rest.split_once("/// The three functions").expect("the functions");
     let (rest, _) = rest.split_once("/// What an entry script imports").expect("its end");
@@ -130,7 +130,7 @@ fn run_must_return_rows_or_a_table() {
 }
 
 /// F16, T5.
-/// Stacks hold the names that an entry script's author gave, whatever toolchain made it.
+/// Stack traces contain the function names that the script's author chose, with any toolchain.
 #[test]
 fn errors_hold_the_functions_own_names() {
     let (resolve, package) = contract();
@@ -196,7 +196,7 @@ fn init_is_called_once_in_each_worker() {
         };
         runs[agent].push(run.parse::<usize>().expect("a number"));
     }
-    // Each worker's instance lives from its first run to its last; two rows a run.
+    // Each worker's instance lives from its first run to its last. A run returns two rows.
     for runs in &mut runs {
         runs.sort_unstable();
         runs.dedup();
@@ -230,7 +230,7 @@ fn a_failed_item_leaves_the_others() {
       rows          2
       output        job/output/parallel_run_step.txt
     ");
-    // One more than is allowed.
+    // One failed item more than allowed.
     let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
     ran.exits_with(42);
     assert_snapshot!(ran.redacted(), @"

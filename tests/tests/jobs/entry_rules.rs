@@ -1,5 +1,5 @@
-//! How often an entry script's functions are called, by whom, and what becomes of counts that are
-//! not those of the items.
+//! How often each worker calls an entry script's functions, and what happens if the number of rows differs
+//! from that of the items.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
@@ -8,7 +8,7 @@ use sandmill_tests::{Job, Ran, guest};
 use std::collections::BTreeSet;
 use std::fs;
 
-/// A job of so many files, in mini-batches of two.
+/// A job of this many files, in mini-batches of two.
 fn over_files(entry_script: &str, count: usize) -> Job {
     let mut job = Job::new(&guest(entry_script)).yaml("inputs: {texts: in}\nmini_batch_size: 2");
     for number in 0..count {
@@ -17,14 +17,14 @@ fn over_files(entry_script: &str, count: usize) -> Job {
     job
 }
 
-/// What each worker's entry script printed.
+/// The text that each worker's entry script printed.
 fn printed(ran: &Ran) -> Vec<String> {
     let files = fs::read_dir(ran.dir().join("job/logs/user/stdout/0")).unwrap();
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// E1, E2, E3, W1: `init` once in each worker, before its first `run`; `run` once for each
-/// mini-batch; `shutdown` once, after the last.
+/// E1, E2, E3, W1: each worker calls `init` once before its first `run`, `run` once for each mini-batch, and
+/// `shutdown` once after the last.
 #[test]
 fn functions_are_called_as_often_as_they_should() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 3").run(&[]);
@@ -35,7 +35,7 @@ fn functions_are_called_as_often_as_they_should() {
             .lines()
             .filter(|line| line.starts_with("run ") || line.ends_with(" to stdout"))
             .collect();
-        // One that came when all was done is ended wherever it is in its start.
+        // A worker that starts when all mini-batches are done is ended during its start.
         let Some((first, rest)) = calls.split_first() else { continue };
         assert_eq!(*first, "init to stdout", "{said}");
         if rest.is_empty() {
@@ -51,8 +51,8 @@ fn functions_are_called_as_often_as_they_should() {
     assert_eq!(runs, expected);
 }
 
-/// E18: files that carry the worker's name do not collide: each that gave rows has its own, and each
-/// file is of one.
+/// E18: files with the worker's name do not collide: each worker that returned rows has its own file, and
+/// each file was written by one worker.
 #[test]
 fn workers_share_a_log_folder() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 2").run(&[]);
@@ -74,13 +74,13 @@ fn workers_share_a_log_folder() {
         let name = file.unwrap().file_name().into_string().unwrap();
         let agent = name.strip_suffix(".txt").unwrap();
         let facts = ran.log(&format!("user/entry_script_log/0/files/{name}"));
-        // One that came when all was done is ended wherever it is in its start.
+        // A worker that starts when all mini-batches are done is ended during its start.
         let is_its_own = facts.contains(&format!("agent_name={agent}\n"));
         assert!(is_its_own || facts.is_empty(), "{name}: {facts}");
     }
 }
 
-/// E10, O4: no order is promised, and every row is there once, with its key, in the one file.
+/// E10, O4: the order is not guaranteed, but every row is in the output file once, with its key.
 #[test]
 fn rows_of_all_workers_are_there() {
     let ran = over_files("echo_files", 40).yaml("process_count_per_node: 4").run(&[]);
@@ -91,7 +91,8 @@ fn rows_of_all_workers_are_there() {
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
 }
 
-/// E8, T9: where no file of a mini-batch can be read, each fails with its reason, and nothing else.
+/// E8, T9: if no file of a mini-batch can be read, each file fails with its own reason, and nothing else
+/// fails.
 #[test]
 fn each_file_that_cannot_be_read_fails_with_its_reason() {
     let ran = over_files("outcomes", 6)
@@ -107,7 +108,7 @@ fn each_file_that_cannot_be_read_fails_with_its_reason() {
     assert_eq!(ran.sorted_output(), ["00.txt: 0", "01.txt: 1", "02.txt: 2", "03.txt: 3"]);
 }
 
-/// E8, E9: nothing returned is no failed attempt; each item has failed.
+/// E8, E9: an empty result does not fail the attempt; all items have failed.
 #[test]
 fn an_empty_return_fails_all_items_and_no_attempt() {
     let ran = over_files("hostile_files", 6)
@@ -118,7 +119,7 @@ fn an_empty_return_fails_all_items_and_no_attempt() {
     assert_eq!(ran.sorted_output().len(), 4);
 }
 
-/// E8: more rows than items are kept, told once, and never counted above the items.
+/// E8: extra rows are kept, reported once, and never counted beyond the number of items.
 #[test]
 fn more_rows_than_items_are_told_once() {
     let ran = over_files("hostile_files", 6).yaml("arguments: [--do, return-too-many]").run(&[]);
@@ -127,8 +128,8 @@ fn more_rows_than_items_are_told_once() {
     assert_eq!(ran.sorted_output().len(), 3 * 7);
 }
 
-/// E8, W2, W4: with `strict_cardinality` another number of rows fails the attempt, which is tried
-/// again; outcomes, which say what failed, do not.
+/// E8, W2, W4: with `strict_cardinality`, a wrong number of rows fails the attempt, which is retried.
+/// Outcomes say what failed, so they do not fail the attempt.
 #[test]
 fn strict_cardinality_fails_the_attempt() {
     let strict = |what: &str| {

@@ -1,4 +1,4 @@
-//! Disks that are full, or have room for no larger file.
+//! Full disks, and limits on the size of files.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -12,11 +12,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A file system of this many kilobytes, for as long as this lives.
+/// A file system of this many kilobytes. Dropping it unmounts it.
 struct Disk(PathBuf);
 
 impl Disk {
-    /// None where file systems cannot be mounted, which only root can.
+    /// `None` if file systems cannot be mounted, because only root may mount them.
     fn mount(at: &Path, kilobytes: usize) -> Option<Self> {
         fs::create_dir_all(at).unwrap();
         let size = format!("size={kilobytes}k");
@@ -31,7 +31,7 @@ impl Disk {
 }
 
 impl Disk {
-    /// Makes room.
+    /// Makes the disk larger.
     fn grow(&self, kilobytes: usize) {
         let size = format!("remount,size={kilobytes}k");
         let grown = Command::new("mount").args(["-o", &size]).arg(&self.0).status().unwrap();
@@ -45,7 +45,7 @@ impl Drop for Disk {
     }
 }
 
-/// A job of four files; for the second the guest returns a row of 64 MB.
+/// A job of four files. For the second file, the guest returns a row of 64 MB.
 fn job() -> Job {
     let job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
@@ -57,7 +57,7 @@ fn job() -> Job {
     (0..4).fold(job, |job, number| job.file(&format!("input/f{number}.txt"), "x"))
 }
 
-/// That the output of [`job`] is whole.
+/// Checks that the output of [`job`] is complete.
 fn has_each_row_once(ran: &Ran) {
     let output = ran.text("results/parallel_run_step.txt");
     let mut lengths: Vec<usize> = output.lines().map(str::len).collect();
@@ -65,15 +65,15 @@ fn has_each_row_once(ran: &Ran) {
     assert_eq!(lengths, ["f0.txt: 1".len(), 9, 9, 64 << 20], "{ran}");
 }
 
-/// No item is to blame for a full disk, so none fails, whatever failures the job bears.
+/// A full disk is not the fault of an item, so no item fails, even if the job tolerates failures.
 #[test]
 fn no_room_for_a_part_file() {
     let job = job().yaml("output: results");
     let Some(disk) = Disk::mount(&job.path("job"), 4000) else { return };
-    // A sample that comes just then is a note more.
+    // A resource sample at that moment would add a note, so there are no samples.
     let ran = job.run(&["--set", "error_threshold=-1", "--set", "resource_monitor_interval=0"]);
     ran.exits_with(42);
-    // Whether the next mini-batch is done by then depends on the machine.
+    // Whether the next mini-batch is done by then depends on the speed of the machine.
     let told = ran.told();
     assert_snapshot!(told.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot write rows to the part file [DIR]/job/parts/[WORKER].part: No space left on device (os error 28); free some space there");
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
@@ -89,10 +89,10 @@ fn no_room_for_the_output_file() {
     let Some(disk) = Disk::mount(&job.path("results"), 4000) else { return };
     let ran = job.run(&["--set", "error_threshold=-1"]);
     ran.exits_with(42);
-    // How many mini-batches are done by then depends on the machine.
+    // How many mini-batches are done by then depends on the speed of the machine.
     let told = ran.told();
     assert_snapshot!(told.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot copy rows to the output file [DIR]/results/parallel_run_step.txt: No space left on device (os error 28)");
-    // With room again, the job can be run anew.
+    // After there is room again, the job can be run from the beginning.
     let job = ran.into_job();
     drop(disk);
     let ran =
@@ -101,7 +101,7 @@ fn no_room_for_the_output_file() {
     assert_eq!(ran.text("results/parallel_run_step.txt").lines().count(), 3, "{ran}");
 }
 
-/// What was done before the disk was full is not done again.
+/// A resume does not repeat the work that was done before the disk was full.
 #[test]
 fn a_job_goes_on_once_there_is_room_for_its_output() {
     let job = job().yaml("output: results");
@@ -116,7 +116,7 @@ fn a_job_goes_on_once_there_is_room_for_its_output() {
     assert!(state["result"]["restored_mini_batches"].as_u64() > Some(0), "{ran}");
 }
 
-/// The disk of journal, rows and logs fills up in the middle of a job.
+/// The disk with the journal, rows and logs fills up in the middle of a job.
 #[test]
 fn a_job_goes_on_once_there_is_room_for_its_journal() {
     let job = Job::new(&guest("echo_files")).yaml(
@@ -126,10 +126,10 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
     let Some(disk) = Disk::mount(&job.path("job"), 1000) else { return };
     let ran = job.run(&[]);
     ran.exits_with(42);
-    // Its end is written down all the same: what it was, and what to do.
+    // The end of the job is recorded nevertheless: the result and the advice.
     let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
     assert_eq!(state["status"], "failed", "{ran}");
-    // Which of the files on it met the end of the disk first is chance.
+    // Any of the files on the disk may be the first to fail.
     let told = ran.log("job_result.txt").to_lowercase();
     assert!(told.contains("no space left on"), "{ran}");
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
@@ -143,7 +143,7 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
     rows.sort();
     let expected: Vec<String> = (0..1500).map(|n| format!("f{n:04}.txt: 1")).collect();
     assert!(rows == expected, "{ran}");
-    // No report lacks what was done before.
+    // The reports include the mini-batches that were done before.
     let report = ran.log("sys/job_report/processed_mini-batches.csv");
     let done: BTreeSet<&str> = report
         .lines()
@@ -156,8 +156,8 @@ fn a_job_goes_on_once_there_is_room_for_its_journal() {
     assert!(!ran.has("job/work/reserve"), "{ran}");
 }
 
-/// No object is to blame for a disk that has no room for it: what came before is done, and all else later. Objects of
-/// files come when they are wanted, and those of tables at once.
+/// If the disk is too full for an object, the object does not fail. Earlier mini-batches are done, and a
+/// resume does the rest. Objects of files are fetched one by one, those of tables all at once.
 #[test]
 fn no_room_for_the_objects_of_a_store() {
     let moto = Server::moto();
@@ -201,13 +201,13 @@ fn no_room_for_the_objects_of_a_store() {
     }
 }
 
-/// The ids behind some words in a text.
+/// The numbers that follow these words in a text.
 fn ids(text: &str, before: &str) -> BTreeSet<u64> {
     let number = regex::Regex::new(&format!("{before}(\\d+)")).unwrap();
     number.captures_iter(text).map(|found| found[1].parse().unwrap()).collect()
 }
 
-/// What failed while the disk was full is told with the room that was set aside.
+/// Failures on a full disk are written at the end, into space that was reserved for them.
 #[test]
 fn failures_on_a_full_disk_are_told_at_the_end() {
     let job = Job::new(&guest("hostile_files")).yaml(
@@ -225,13 +225,13 @@ fn failures_on_a_full_disk_are_told_at_the_end() {
     let told =
         ["process000", "process001"].map(|name| ran.log(&format!("user/error/0/{name}.txt")));
     assert!(!failed.is_empty(), "{ran}");
-    // What is set aside on so small a disk may be too little for the last events themselves.
+    // On so small a disk, the reserved space may be too small for the last events.
     let told = ids(&told.concat(), "mini-batch ");
     let missing: Vec<_> = failed.difference(&told).collect();
     assert!(missing.is_empty(), "{missing:?}\n{ran}");
 }
 
-/// The leader may write no larger file (`ulimit -f`), on a disk that has room.
+/// The leader may not write a larger file (`ulimit -f`), although the disk has room.
 #[test]
 fn a_job_whose_files_may_not_grow_ends_and_goes_on() {
     let job = Job::new(&guest("hostile_files")).yaml(

@@ -1,4 +1,4 @@
-//! Processes killed from outside, in the middle of a job: no row is lost, none is twice, and no
+//! Processes that are killed from outside in the middle of a job: no row is lost or duplicated, and no
 //! process is left behind.
 
 #![cfg(target_os = "linux")]
@@ -12,8 +12,8 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A job of files, one in each mini-batch, whose guest never returns from the first attempt at
-/// mini-batch 5: whoever has it can be found and killed there.
+/// A job of one file per mini-batch, whose guest never returns from the first attempt at mini-batch 5. So a
+/// test can find and kill the worker of that mini-batch.
 fn stuck_job() -> Job {
     let mut job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\n\
@@ -32,12 +32,12 @@ fn rows() -> Vec<String> {
     (10..40).map(|number| format!("{number}.txt: 1")).collect()
 }
 
-/// The command line of a process; empty if it is gone.
+/// The command line of a process; empty if the process has ended.
 fn command(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default().replace('\0', " ")
 }
 
-/// Which worker processes there are, by the events so far: worker and process id.
+/// The worker processes in the events so far: worker name and process id.
 fn workers(running: &Running) -> Vec<(String, u32)> {
     let events = running.dir().join("job/logs/sys/events.jsonl");
     let text = fs::read_to_string(events).unwrap_or_default();
@@ -64,7 +64,7 @@ fn processor_time(pid: u32) -> f64 {
     f64::from(ticks) / 100.0
 }
 
-/// Waits until a worker spins in the mini-batch that never ends, and returns it.
+/// Waits until a worker spins in the endless mini-batch, and returns that worker.
 fn the_stuck_worker(running: &mut Running) -> (String, u32) {
     running.until("a worker spins", |running| {
         workers(running).iter().any(|(_, pid)| processor_time(*pid) > 0.3)
@@ -72,7 +72,7 @@ fn the_stuck_worker(running: &mut Running) -> (String, u32) {
     workers(running).into_iter().find(|(_, pid)| processor_time(*pid) > 0.3).unwrap()
 }
 
-/// Waits until none of these processes lives, which takes no second.
+/// Waits until none of these processes runs, which must take less than a second.
 fn gone(pids: &BTreeSet<u32>) {
     let start = Instant::now();
     while let Some(pid) = pids.iter().find(|pid| command(**pid).contains("worker")) {
@@ -105,7 +105,7 @@ fn a_killed_worker_is_replaced() {
     let errors = ran.log(&format!("user/error/0/{name}.txt"));
     assert!(errors.contains("returncode -9"), "{errors}");
     assert!(ran.log("sys/events.jsonl").contains("exited with returncode -9"), "{ran}");
-    // W5, W6: in the words and in the file where users look for them.
+    // W5, W6: the words and the file in which users look for them.
     let main = ran.log("sys/node/0/_main.txt");
     assert!(main.contains(&format!("|{name} exits with returncode -9\n")), "{main}");
     assert!(main.contains(&format!("|{name} is replaced by process002\n")), "{main}");
@@ -114,7 +114,8 @@ fn a_killed_worker_is_replaced() {
 }
 
 /// W2.
-/// With one attempt only, the killed one is the last: the mini-batch fails, and the rest is there.
+/// With only one attempt allowed, the mini-batch of the killed worker fails, and the rest of the output is
+/// complete.
 #[test]
 fn a_killed_worker_costs_its_attempt() {
     let mut running = stuck_job().start(&["--set", "run_max_try=1", "--set", "error_threshold=1"]);
@@ -139,17 +140,18 @@ fn nothing_outlives_a_killed_leader() {
     let pids: BTreeSet<u32> = workers(&running).into_iter().map(|(_, pid)| pid).collect();
     assert_eq!(pids.len(), 2);
     running.kill_leader();
-    // Also the one that spins in the guest and hears nothing.
+    // This includes the worker that spins in the guest and receives no messages.
     gone(&pids);
     let ran = running.wait();
     ran.exits_with(-9);
-    // The mini-batch that never ends is at its first attempt again.
+    // The endless mini-batch is at its first attempt again, so it needs a timeout.
     let again = ran.into_job().run(&["--set", "run_invocation_timeout=1"]);
     again.exits_with(0);
     assert_eq!(again.sorted_output(), rows(), "{again}");
 }
 
-/// The process that workers are forked from, and then its worker: the next one is started by itself.
+/// Kills the nursery, which forks the workers, and then its worker. The next worker is started without the
+/// nursery.
 #[test]
 fn workers_outlive_the_process_that_they_were_forked_from() {
     let mut running = stuck_job().start(&["--process-count", "1"]);
@@ -170,7 +172,7 @@ fn workers_outlive_the_process_that_they_were_forked_from() {
     assert!(ran.log("sys/node/0/_main.txt").contains("process001 is ready"), "{ran}");
 }
 
-/// What a compiler wrote that was taken over is loaded behind a wall, too.
+/// A compiler may have been compromised, so its output is also loaded only behind a wall.
 #[test]
 fn what_loads_compiled_code_stands_behind_a_wall() {
     let mut running = stuck_job().start(&["--process-count", "1"]);
@@ -184,15 +186,15 @@ fn what_loads_compiled_code_stands_behind_a_wall() {
             u64::from_str_radix(line.trim(), 16).unwrap()
         };
         assert_eq!((number("Seccomp:"), number("NoNewPrivs:")), (2, 1), "{command}: {status}");
-        // A nursery with one filter, a worker with its own inside that.
+        // A nursery has one filter. A worker adds its own to that.
         let filters = if command.ends_with(" worker nursery") { 1 } else { 2 };
         assert_eq!(number("Seccomp_filters:"), filters, "{command}: {status}");
-        // No more than reading, and linking, files of other users.
+        // The only capabilities left are those for reading and linking files of other users.
         assert_eq!(number("CapEff:") & !0b110, 0, "{command}: {status}");
     }
 }
 
-/// W7: the process that workers are forked from and all of them at once, as where a node is lost.
+/// W7: kills the nursery and all workers at once, as when a node is lost.
 #[test]
 fn a_node_that_loses_all_its_processes_gets_others() {
     let mut running = stuck_job().start(&[]);
@@ -209,7 +211,7 @@ fn a_node_that_loses_all_its_processes_gets_others() {
     }
 }
 
-/// Where a machine is out of memory, the leader and what others run there shall not pay for what a worker took.
+/// When a machine runs out of memory, the kernel must kill workers first, not the leader or other programs.
 #[test]
 #[cfg(target_os = "linux")]
 fn workers_go_first_where_memory_runs_out() {
@@ -236,7 +238,7 @@ fn planned_for_long() -> Job {
         .file("input/a.csv", text)
 }
 
-/// The planner once it looks into its file, if it is not one that was there before.
+/// The planner, as soon as it has opened its file. Planners in `before` do not count.
 fn planner(running: &Running, before: &[u32]) -> Option<u32> {
     let has_opened = |id: u32| {
         let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
@@ -249,7 +251,7 @@ fn planner(running: &Running, before: &[u32]) -> Option<u32> {
     children.find(plans).map(|(id, _)| id)
 }
 
-/// Kills it, and says how it was started.
+/// Kills the planner, and returns its process id and command line.
 fn kill_planner(running: &mut Running, before: &[u32]) -> (u32, String) {
     running.until("the planner plans", |running| planner(running, before).is_some());
     let pid = planner(running, before).unwrap();
@@ -258,7 +260,7 @@ fn kill_planner(running: &mut Running, before: &[u32]) -> (u32, String) {
     (pid, command.replace('\0', " ").trim_end().to_owned())
 }
 
-/// It was forked, before there was a plan to make; the one in its place is started.
+/// The first planner was forked before there was a plan to make. Its replacement is started as a new program.
 #[test]
 fn a_killed_planner_is_replaced() {
     let mut running = planned_for_long().start(&[]);
@@ -270,7 +272,8 @@ fn a_killed_planner_is_replaced() {
     assert_eq!(ran.output().lines().count(), 2_000_000);
 }
 
-/// While columns are looked for, too, the second planner names the file; without that there is nothing.
+/// While the planner determines the columns, the second death also makes it fail the file. Without the
+/// columns of its only file, the job fails.
 #[test]
 fn a_file_whose_columns_planners_die_over_fails() {
     let mut running = planned_for_long().start(&[]);
@@ -294,7 +297,7 @@ fn a_file_whose_columns_planners_die_over_fails() {
     ");
 }
 
-/// Nobody goes on without it, and it is told where it was.
+/// `sandmill plan` does not replace a killed planner, but reports the file at which it was.
 #[test]
 fn a_planner_that_is_killed_names_its_file() {
     let mut running = planned_for_long().spawn(&["plan", "job.yaml"]);

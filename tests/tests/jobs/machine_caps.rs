@@ -7,7 +7,7 @@ use sandmill_tests::{Job, Running, guest};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// A folder for the policy and the places, and the policy's path.
+/// A folder with the policy and the places.
 struct Machine(tempfile::TempDir);
 
 impl Machine {
@@ -25,7 +25,7 @@ impl Machine {
     }
 }
 
-/// A job with so many mini-batches and workers.
+/// A job with this many mini-batches and workers.
 fn job(files: u32, workers: u32) -> Job {
     job_of("echo_files", files, workers)
 }
@@ -38,12 +38,12 @@ fn job_of(script: &str, files: u32, workers: u32) -> Job {
     (0..files).fold(job, |job, file| job.file(&format!("input/{file}.txt"), "x"))
 }
 
-/// One whose guest never returns.
+/// A job whose guest never returns.
 fn asleep(workers: u32) -> Job {
     job_of("hostile_files", 4, workers).yaml("arguments: [--do, sleep]")
 }
 
-/// Worker processes that live.
+/// The number of running worker processes.
 fn workers(running: &Running) -> usize {
     let is_worker = |(_, command): &(u32, String)| command.ends_with(" worker");
     running.children().into_iter().filter(is_worker).count()
@@ -55,8 +55,8 @@ fn waits(running: &Running) -> bool {
     running.stderr_so_far().contains(WAITS)
 }
 
-/// Three jobs with two workers each where there may be two: the first has both, the others wait. Once
-/// its leader is killed, the others share what it had.
+/// Three jobs ask for two workers each, and the cap is two. The first job gets both, and the others wait.
+/// After its leader is killed, the others share its places.
 #[test]
 fn jobs_take_turns_and_a_killed_one_gives_its_places_back() {
     let machine = Machine::new("workers: 2");
@@ -105,7 +105,7 @@ fn a_job_begins_with_fewer_workers_and_takes_more() {
     second.wait().exits_with(-9);
 }
 
-/// It has not begun, and Ctrl-C ends it as any other.
+/// The waiting job has not begun, but Ctrl-C ends it as usual.
 #[test]
 fn a_job_that_waits_is_cancelled() {
     let machine = Machine::new("workers: 1");
@@ -116,7 +116,7 @@ fn a_job_that_waits_is_cancelled() {
     second.interrupt();
     let ran = second.wait();
     ran.exits_with(130);
-    // It is taken up once there is room.
+    // It can be resumed after there is room.
     first.kill_leader();
     first.wait().exits_with(-9);
     let policy = machine.0.path().join("policy.yaml");
@@ -125,7 +125,8 @@ fn a_job_that_waits_is_cancelled() {
     assert_eq!(ran.output().lines().count(), 2);
 }
 
-/// Memory counts by budgets, 2 and some GB by default; a job whose worker can never fit is refused.
+/// Memory is counted by each worker's budget, by default a little more than 2 GB. A job whose worker can
+/// never fit is refused.
 #[test]
 fn memory_is_shared() {
     let machine = Machine::new("memory: 1 GB");

@@ -1,4 +1,4 @@
-//! How jobs run and end: calls of the entry script, retries, kills, resumes, full disks, and jobs side by side.
+//! The life of jobs: calls of the entry script, retries, kills, resumes, full disks, and concurrent jobs.
 
 mod bounds;
 mod contract;

@@ -5,7 +5,8 @@ use sandmill_tests::{Job, root};
 use std::path::Path;
 use std::process::Command;
 
-/// A job over `a.txt`, `bb.txt` and `ccc.txt`, one file a mini-batch, for one worker. `make python-light` installs the runtime.
+/// A job for one worker over `a.txt`, `bb.txt` and `ccc.txt`, one file per mini-batch. `make python-light`
+/// installs the runtime.
 fn three_files(script: &str) -> Job {
     Job::new(Path::new("score.py"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
@@ -15,7 +16,7 @@ fn three_files(script: &str) -> Job {
         .file("in/ccc.txt", "333")
 }
 
-/// As ParallelRunStep's documentation writes them: E2 to E5, E11, E12, E16 to E18.
+/// A script in the style of ParallelRunStep's documentation: E2 to E5, E11, E12, E16 to E18.
 const OF_AZURE: &str = r#"
 import argparse, logging, os, sys
 from azureml_user.parallel_run import EntryScript
@@ -80,7 +81,7 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
     assert_eq!(ran.log("user/entry_script_log/0/files/process000.mine"), "mine");
 }
 
-/// O1: elements of other types are as `str` shows them; an item may fail alone.
+/// O1: elements of other types are converted with `str`. An item may fail alone.
 #[test]
 fn rows_are_as_str_shows_them() {
     let script = "import sandmill\ndef run(mini_batch):\n    return (1.50, None, b'x', ('a', 1), sandmill.Failed('too old'))\n";
@@ -95,7 +96,7 @@ fn rows_are_as_str_shows_them() {
     assert!(ran.failed_items().contains("too old"), "{}", ran.failed_items());
 }
 
-/// Before any worker starts, and without a job directory.
+/// The refusal comes before any worker starts, and leaves no job directory.
 #[test]
 fn what_cannot_run_is_refused_before_the_start() {
     let refused = |script: &str| {
@@ -138,7 +139,8 @@ def run(mini_batch):
     ");
 }
 
-/// The first line says what, and where in the script; the rest is the traceback, without the runtime's own lines.
+/// The first line says what failed, and where in the script. The rest is the traceback, without the runtime's
+/// own lines.
 #[test]
 fn errors_are_those_of_the_script() {
     let script = "def inner(path):
@@ -211,7 +213,7 @@ def run(mini_batch):
     "#);
 }
 
-/// A sandbox is around Python as around everything else.
+/// The sandbox also surrounds Python.
 #[test]
 fn nothing_outside_can_be_reached() {
     let script = "import os, random, socket, subprocess, tempfile, threading
@@ -244,7 +246,7 @@ def run(mini_batch):
     ");
 }
 
-/// A snapshot of a running Python would give all workers the same numbers.
+/// If workers started from a snapshot of a running Python, they would all have the same random numbers.
 #[test]
 fn workers_have_random_numbers_of_their_own() {
     let script = "import random, time, uuid
@@ -264,7 +266,7 @@ def run(mini_batch):
     assert_eq!(same(), same());
 }
 
-/// The files beside the script are those of the job, whatever becomes of them meanwhile, and a resumed job is refused if
+/// The job copies the files next to the script, so later changes do not affect it. A resume is refused if
 /// they changed.
 #[test]
 fn a_changed_script_is_another_script() {
@@ -286,7 +288,8 @@ fn a_script_can_be_pinned() {
     ran.exits_with(2).says("score.py has the SHA-256");
 }
 
-/// A table is what the script says that it can take.
+/// With the light runtime, `run` gets a `sandmill.Table`. Without that choice, a table needs the science
+/// runtime.
 #[test]
 fn tables_are_columns_of_python_values() {
     let job = |script: &str| {
@@ -354,7 +357,8 @@ fn scripts_are_checked_before_they_are_run() {
     assert!(told["problems"][0].as_str().unwrap().contains("imports pandas"), "{told}");
 }
 
-/// A wheel of one module that needs a package of the science runtime, and what `vendor` makes of it without a network.
+/// Makes a wheel of one module that needs a package of the science runtime, and lets `vendor` unpack it
+/// without a network.
 #[test]
 fn packages_in_python_alone_come_beside_the_script() {
     let make = "import zipfile
@@ -380,7 +384,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
     assert!(made.success());
     let ran = job.command(&["python", "vendor", "native", "--from", "wheels"]);
     ran.exits_with(2).says("native.so is not there in Python alone");
-    // What pip would build runs code of strangers, outside of any sandbox.
+    // To build such a package, pip would run untrusted code outside any sandbox.
     for refused in
         ["evil @ file:///tmp/evil", "./evil", "evil.tar.gz/x", "git+https://example.org/x"]
     {
@@ -394,7 +398,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
         ran.into_job().command(&["python", "vendor", "tiny", "pandas==1.5", "--from", "wheels"]);
     ran.exits_with(0).says("left out, as the science runtime has them: pandas==1.5");
     assert_eq!(ran.text("python_packages/sandmill.json"), "{\"needs\":[\"six\"]}\n");
-    // The light runtime lacks what the package needs.
+    // The light runtime lacks the package that this one needs.
     let ran = ran.into_job().run(&["--set", "python.runtime=light"]);
     ran.exits_with(2).says("sandmill.json, line 1: imports six");
     let ran = ran.into_job().file("python_packages/sandmill.json", "{\"needs\":[]}").run(&[]);
@@ -402,7 +406,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
     assert_eq!(ran.output(), "42\n42\n42\n");
 }
 
-/// A job never fetches anything: it says what to type.
+/// A job never downloads anything: it names the command to type.
 #[test]
 fn without_a_runtime_the_command_that_installs_it_is_named() {
     let job = three_files("def run(mini_batch):\n    return mini_batch\n");
@@ -415,7 +419,7 @@ fn without_a_runtime_the_command_that_installs_it_is_named() {
     ran.exits_with(2).says("nor a wheel of componentize-py");
 }
 
-/// Python imports what lies in the current folder, which may be a stranger's.
+/// Python imports modules from the current folder, which may be untrusted.
 #[test]
 fn an_installation_runs_nothing_of_the_current_folder() {
     let hostile = "open('ran', 'w')\n";

@@ -1,5 +1,4 @@
-//! Jobs that are taken up where they were, refused because something changed, or not run at all
-//! because nothing did.
+//! Jobs that are resumed, refused because something changed, or not run at all because nothing changed.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -7,24 +6,24 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, texts};
 use std::fs;
 
-/// The second of the three always fails, and with it the job.
+/// The second of three mini-batches always fails, and the job with it.
 fn fails() -> Job {
     texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
 }
 
-/// The same, after it has failed.
+/// The same job, after it has failed.
 fn failed() -> Job {
     let ran = fails().run(&[]);
     ran.exits_with(42);
     ran.into_job()
 }
 
-/// What `job.json` says.
+/// The content of `job.json`.
 fn state(ran: &Ran) -> serde_json::Value {
     serde_json::from_str(&ran.text("job/job.json")).unwrap()
 }
 
-/// W1, W7, W15: failed mini-batches are tried again by new workers, good results are kept.
+/// W1, W7, W15: new workers try failed mini-batches again, and good results are kept.
 #[test]
 fn a_failed_job_goes_on_with_a_higher_threshold() {
     let again = failed().resume(&[]);
@@ -41,7 +40,7 @@ fn a_failed_job_goes_on_with_a_higher_threshold() {
     assert_eq!(state(&done)["status"], "completed");
 }
 
-/// Earlier versions put CSV into `parallel_run_step.txt`, and a job that one of them began stays there.
+/// Earlier versions wrote CSV into `parallel_run_step.txt`. A job that such a version began keeps that name.
 #[test]
 fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
     let named = "output_format: csv\nappend_row_file_name: parallel_run_step.txt";
@@ -61,8 +60,7 @@ fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
     assert_eq!(anew.text("job/output/parallel_run_step.csv"), "a.txt: 1\nc.txt: 3\n");
 }
 
-/// W15: also if the leader ended before `job.json` said that the job had failed, or while it was
-/// being taken up.
+/// W15: this also holds if the leader ended before `job.json` recorded the failure, or during a resume.
 #[test]
 fn failed_mini_batches_are_tried_again_whatever_was_cut_short() {
     let point = |at: &str, job: Job| job.env("SANDMILL_FAIL_POINT", at);
@@ -81,8 +79,9 @@ fn failed_mini_batches_are_tried_again_whatever_was_cut_short() {
     }
 }
 
-/// W15: what failed for want of something may pass with it. Limits, time-outs, thresholds and
-/// numbers of workers and attempts may change, and so may what is only told.
+/// W15: a mini-batch that failed for lack of a resource may succeed with more of it. Limits, timeouts,
+/// thresholds and the numbers of workers and attempts may change, and so may settings that only affect
+/// reports.
 #[test]
 fn what_does_not_decide_rows_may_change() {
     let failed = texts("hostile_files")
@@ -105,7 +104,7 @@ fn what_does_not_decide_rows_may_change() {
     assert_eq!(lengths, ["a.txt: 1".len(), "c.txt: 3".len(), 64 << 20]);
 }
 
-/// Nothing is run, and nothing on the disk is another than before.
+/// Nothing is run, and nothing on the disk changes.
 #[test]
 fn what_decides_rows_must_be_as_it_was() {
     let side = "side_inputs: {model: model}\nenvironment_variables: {TOKEN: one}";
@@ -140,21 +139,21 @@ fn what_decides_rows_must_be_as_it_was() {
     ));
 }
 
-/// What is said of a job that is resumed as it was.
+/// The message about a job that is resumed with the same settings.
 fn refused_files(job: Job) -> String {
     let ran = job.resume(&[]);
     ran.exits_with(2);
     without_counts(&ran.redacted())
 }
 
-/// How much was done when the job failed differs from run to run.
+/// How much was done before the job failed differs from run to run.
 fn without_counts(told: &str) -> String {
     let (before, counts) = told.split_once(" finished, with ").unwrap();
     let (_, after) = counts.split_once(" done, ").unwrap();
     format!("{before} finished, with N done, {after}")
 }
 
-/// The usual case: a script fails at once, is mended, and is run again.
+/// The usual case: a script fails at once, is corrected, and is run again.
 #[test]
 fn a_job_of_which_nothing_succeeded_begins_anew() {
     let failing = "arguments: [--do, error]\nrun_max_try: 1";
@@ -168,12 +167,12 @@ fn a_job_of_which_nothing_succeeded_begins_anew() {
     assert_eq!(state(&again)["taken_up"], 0);
 }
 
-/// M9, the other way round: a checkpoint that no longer fits is not used.
+/// M9, the other way round: a checkpoint that no longer matches is not used.
 #[test]
 fn inputs_must_be_as_they_were() {
     let told = refused_files(failed().file("in/a.txt", "1234"));
     assert_snapshot!(told, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) is not what it was when it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
-    // Before all others in the listing.
+    // This file comes before all others in the listing.
     let told = refused_files(failed().file("in/0.txt", "0"));
     assert!(
         told.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not"),
@@ -188,7 +187,7 @@ fn inputs_must_be_as_they_were() {
     fs::remove_dir_all(job.path("in")).unwrap();
     let ran = job.resume(&[]);
     ran.exits_with(2).says("input 'texts'");
-    // As it was, it goes on: here until it fails as before.
+    // With unchanged inputs, the job continues, until it fails as before.
     let told = failed().file("unrelated.txt", "").resume(&[]);
     told.exits_with(42);
 }
@@ -271,7 +270,7 @@ fn a_result_is_not_reused_if_it_would_be_another() {
     assert!(told.contains(": the inputs changed: there were 3 mini-batches, now 4;"), "{told}");
 }
 
-/// C25, for files that the entry script wrote itself.
+/// C25, for files that the entry script itself wrote.
 #[test]
 fn the_files_of_a_job_are_reused_while_they_are_there() {
     let job = texts("writes_files").yaml("output_action: summary_only\noutput: results");
@@ -284,7 +283,7 @@ fn the_files_of_a_job_are_reused_while_they_are_there() {
     job.run(&[]).exits_with(2).says("held 6 files, now 5");
 }
 
-/// Row 2 of what users ask for: what is in the output at the end is what was committed.
+/// Row 2 of the users' requirements: at the end, the output contains what was committed.
 #[test]
 fn an_output_that_somebody_changed_fails_the_job_which_then_goes_on() {
     let job = Job::new(&guest("hostile_files")).yaml(

@@ -1,8 +1,8 @@
-//! Jobs of thousands of mini-batches whose workers and leaders are killed at random, over and over,
-//! and whose part files lose their tails as in a power loss. What is taken up until it is done has the
-//! rows and files of an undisturbed run: none lost, none twice.
+//! Jobs of thousands of mini-batches. The tests kill workers and leaders at random, again and again, and cut
+//! the ends of part files as a power loss would. A job that is resumed until it is done has the rows and
+//! files of an undisturbed run: none is lost or duplicated.
 //!
-//! `SANDMILL_KILLS=1000` kills that often in all, for a longer run.
+//! `SANDMILL_KILLS=1000` sets the total number of kills, for a longer run.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -14,19 +14,19 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Mini-batches of each job.
+/// The number of mini-batches of each job.
 const MINI_BATCHES: usize = 5000;
 
-/// Of these, each test makes its share.
+/// The total number of kills, of which each test makes its share.
 fn kills_in_all() -> usize {
     std::env::var("SANDMILL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(210)
 }
 
-/// Numbers that differ, and are the same in each run of a test.
+/// Pseudorandom numbers, the same in each run of a test.
 struct Random(u64);
 
 impl Random {
-    /// From 0 to less than `end`.
+    /// A number from 0 to `end`, without `end`.
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -49,7 +49,7 @@ impl Kills {
     }
 }
 
-/// Runs jobs, and kills until there were enough kills; each job is taken up until it is done, and
+/// Runs jobs and kills processes until there were enough kills. Each job is resumed until it is done, and
 /// then checked.
 fn kill_until_done(seed: u64, wanted: usize, job: impl Fn() -> Job, check: impl Fn(&Ran)) {
     let mut random = Random(seed);
@@ -63,31 +63,31 @@ fn kill_until_done(seed: u64, wanted: usize, job: impl Fn() -> Job, check: impl 
     eprintln!("{} kills in {jobs} jobs: {kills:?}", kills.count());
 }
 
-/// One job, to its end in spite of all.
+/// Runs one job to its end, in spite of kills.
 fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) -> Ran {
     let mut running = job.start(&[]);
     for _ in 0..1000 {
-        // A life is long enough that most get something done, and some nothing at all.
+        // A leader's life is long enough that most leaders make progress, and some make none.
         let life = Duration::from_millis(30 + random.below(900));
         let killed = disturb(&mut running, life, random, kills, wanted);
         let ran = running.wait();
         if !killed && ran.code == 0 {
             return ran;
         }
-        // Workers that are killed too often in `init` fail a job, which can be taken up as well.
+        // If too many workers are killed in `init`, the job fails, but it can be resumed as well.
         let expected: &[i32] = if killed { &[-9, 0] } else { &[42] };
         assert!(expected.contains(&ran.code), "{ran}");
         assert!(ran.left_behind.is_empty(), "{ran}");
         if ran.code == 0 {
             return ran;
         }
-        // What is completed is on the disk, and nobody looks after it any more. Parts are when they have their name:
-        // they may be the workers' files.
+        // The files of a completed job are synced, and no later run would repair them, so leave them intact.
+        // The same holds for parts that have their final name: they may be the workers' own files.
         let state = fs::read_to_string(ran.dir().join("job/job.json")).unwrap_or_default();
         if !state.contains("\"completed\"") && !ran.has("job/output/parallel_run_step") {
             cut_tails(ran.dir(), random, kills);
         }
-        // On a busy machine a life may end before the job has begun.
+        // On a busy machine, the leader may be killed before the job has begun.
         let has_begun = ran.has("job/job.json");
         let job = ran.into_job();
         running = if has_begun { job.start_resume(&[]) } else { job.start(&[]) };
@@ -95,8 +95,8 @@ fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) ->
     panic!("a job that is killed and taken up a thousand times is never done");
 }
 
-/// Kills workers for as long as the leader may live, then the leader. Tells whether that was killed;
-/// if not, the job has ended, or there were enough kills.
+/// Kills workers for the given time, then the leader. Returns whether it killed the leader; otherwise the job
+/// has ended, or there were enough kills.
 fn disturb(
     running: &mut Running,
     life: Duration,
@@ -125,7 +125,7 @@ fn disturb(
     false
 }
 
-/// Cuts the tails of some files that rows were appended to, as a power loss may.
+/// Cuts the ends of some files to which rows were appended, as a power loss may.
 fn cut_tails(folder: &Path, random: &mut Random, kills: &mut Kills) {
     let parts = fs::read_dir(folder.join("job/parts")).into_iter().flatten().flatten();
     let mut files: Vec<_> = parts.map(|entry| entry.path()).collect();
@@ -165,7 +165,7 @@ fn rows_survive_kills() {
     });
 }
 
-/// The same for rows that stay where their workers wrote them.
+/// The same for rows that stay in their workers' files.
 #[test]
 fn parts_survive_kills() {
     let mut expected: Vec<String> =
@@ -177,7 +177,7 @@ fn parts_survive_kills() {
     });
 }
 
-/// The same for what entry scripts write themselves.
+/// The same for files that entry scripts write.
 #[test]
 fn files_survive_kills() {
     let mut expected: Vec<String> = (0..MINI_BATCHES)
@@ -223,7 +223,7 @@ fn tables_survive_kills() {
     });
 }
 
-/// The same where so many rows come that they are copied to the output before their mini-batches are committed.
+/// The same with so many rows that they are copied to the output before their mini-batches are committed.
 #[test]
 fn rows_that_are_copied_ahead_survive_kills() {
     let name = "a name that makes a row long ".repeat(4);
@@ -243,7 +243,7 @@ fn rows_that_are_copied_ahead_survive_kills() {
     let check = |ran: &Ran| {
         assert!(ran.sorted_output() == expected, "rows are lost or doubled\n{ran}");
     };
-    // That they are; and the machine may end then, too.
+    // First shows that rows are copied early, and that the machine may crash at that point.
     let ran = job().env("SANDMILL_FAIL_POINT", "rows-copied:2:cut").run(&[]);
     ran.exits_with(-9);
     let ran = ran.into_job().env("SANDMILL_FAIL_POINT", "").run(&[]);

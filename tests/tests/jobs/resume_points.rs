@@ -1,5 +1,5 @@
-//! A leader that ends between any two steps of committing, beginning and ending a job. What is taken
-//! up afterwards has the rows and files of an undisturbed run.
+//! The leader ends between any two steps of committing, beginning and ending a job. The resumed job has the
+//! rows and files of an undisturbed run.
 //!
 //! Builds with debug assertions kill themselves at the points that `SANDMILL_FAIL_POINT` names (see
 //! `host/model/src/fail_point.rs`).
@@ -14,19 +14,19 @@ use std::path::Path;
 
 const POINT: &str = "SANDMILL_FAIL_POINT";
 
-/// Rows and files, from six mini-batches.
+/// A job with rows and files, from six mini-batches.
 fn job() -> Job {
     let job = Job::new(&guest("writes_files"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 2\nrun_max_try: 9");
     (0..6).fold(job, |job, number| job.file(&format!("in/{number}.txt"), "x".repeat(number)))
 }
 
-/// The same, with a file of rows for each worker.
+/// The same job, with one file of rows per worker.
 fn in_parts() -> Job {
     job().yaml("output_layout: parts")
 }
 
-/// Fails unless all is there, once.
+/// Fails unless each row and file is there once.
 #[track_caller]
 fn is_whole(ran: &Ran) {
     let rows: Vec<String> = (0..6).map(|n| format!("{n}.txt: {n}")).collect();
@@ -44,14 +44,14 @@ fn is_whole(ran: &Ran) {
     }
 }
 
-/// Runs the command until the point is passed; true if it was.
+/// Whether the leader ended at the given point.
 fn crashes(ran: &Ran) -> bool {
     assert!([-9, 0].contains(&ran.code) && ran.left_behind.is_empty(), "{ran}");
     ran.code == -9
 }
 
-/// Ends the leader at the first point, at the second, and so on, until a job has no more points. Each
-/// time the first attempt at taking it up ends at some point as well. `how` is `""` or `:cut`.
+/// Ends the leader at the first point, at the second, and so on, until a job reaches no more points. Each
+/// time, the first resume also ends at some point. `how` is `""` or `:cut`.
 fn sweep(job: impl Fn() -> Job, how: &str) {
     for number in 1.. {
         let ran = job().env(POINT, &format!("*:{number}{how}")).run(&[]);
@@ -74,19 +74,19 @@ fn a_leader_may_end_anywhere() {
     sweep(job, "");
 }
 
-/// The same, where the machine ends and files lose what was not synced.
+/// The same when the machine crashes, so that files lose everything that was not synced.
 #[test]
 fn power_may_fail_anywhere() {
     sweep(job, ":cut");
 }
 
-/// The same where each worker's rows stay in a file of their own.
+/// The same when each worker's rows stay in the worker's own file.
 #[test]
 fn a_leader_may_end_anywhere_before_parts_are_made() {
     sweep(in_parts, ":cut");
 }
 
-/// The same for each point by its name, so that none is missed for coming late.
+/// The same for each point by its name, so that points late in a job are covered.
 #[test]
 fn a_leader_may_end_at_each_point_by_name() {
     let names = names(&root().join("host"));
@@ -125,7 +125,7 @@ fn names(folder: &Path) -> BTreeSet<String> {
     names
 }
 
-/// With --overwrite, what is half removed is not taken for an earlier run.
+/// With --overwrite, a half-removed earlier run is not mistaken for a complete one.
 #[test]
 fn overwriting_may_end_anywhere() {
     for point in ["job-claimed", "earlier-run-removed", "journal-made"] {
@@ -139,14 +139,14 @@ fn overwriting_may_end_anywhere() {
     }
 }
 
-/// What `init` and `shutdown` write is there also where the leader ended after the last mini-batch
-/// was committed and before a worker could end in order.
+/// The files of `init` and `shutdown` exist even if the leader ended after the last mini-batch was committed
+/// and before a worker was shut down.
 #[test]
 fn a_job_whose_mini_batches_are_all_done_still_shuts_a_worker_down() {
     const ONE: [&str; 4] = ["--set", "mini_batch_size=6", "--process-count", "1"];
     let shutdown =
         |worker: &str| format!("job/logs/user/entry_script_log/0/files/{worker}.shutdown");
-    // Some groups have no rows: what is known of the plan is noted, in one or more of them.
+    // Some groups of the journal have no rows, but only facts about the plan, so try several points.
     let ran = [1, 2, 3, 4].iter().cycle().take(40).map(|time| {
         let ran = job().env(POINT, &format!("journaled:{time}")).run(&ONE);
         (crashes(&ran), ran)
@@ -157,7 +157,7 @@ fn a_job_whose_mini_batches_are_all_done_still_shuts_a_worker_down() {
     let ran = ran.into_job().env(POINT, "").run(&ONE);
     ran.exits_with(0).says("taken up where it was: 1 mini-batch done");
     assert!(ran.has(&shutdown("process001")), "{ran}");
-    // Once is enough: the next crash comes after the worker's end.
+    // If the worker was already shut down before the crash, it is not done again.
     let ran = job().env(POINT, "all-synced").run(&ONE);
     assert!(crashes(&ran), "{ran}");
     let ran = ran.into_job().env(POINT, "").run(&ONE);

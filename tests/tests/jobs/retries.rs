@@ -1,5 +1,5 @@
-//! How soon a failed mini-batch is tried again, how soon a job ends that cannot bear a failure, and how
-//! many workers are started in vain.
+//! How soon a failed mini-batch is retried, how soon a job ends after a failure that it does not tolerate,
+//! and how often workers are started in vain.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
@@ -7,7 +7,7 @@
 use sandmill_tests::{Job, Ran, guest};
 use serde_json::Value;
 
-/// A job of so many files, one in each mini-batch.
+/// A job of this many files, one in each mini-batch.
 fn job(files: usize, workers: usize) -> Job {
     let mut job = Job::new(&guest("hostile_files"));
     for number in 0..files {
@@ -23,7 +23,7 @@ fn events(ran: &Ran) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// How many calls of `run` begin after the first attempt that failed.
+/// The number of calls of `run` that begin after the first failed attempt.
 fn calls_after_the_first_failure(ran: &Ran) -> usize {
     let events = events(ran);
     let kinds: Vec<&str> =
@@ -36,7 +36,7 @@ fn calls_after_the_first_failure(ran: &Ran) -> usize {
     after.iter().filter(|kind| **kind == "attempt_started").count()
 }
 
-/// W3, W9: of 200 items one is hopeless; calls of `run` take a while, as they do in earnest.
+/// W3, W9: one of 200 items always fails. Calls of `run` take some time, as in real jobs.
 #[test]
 fn five_calls_after_the_first_failure_end_the_job() {
     for what in ["error", "panic"] {
@@ -48,8 +48,8 @@ fn five_calls_after_the_first_failure_end_the_job() {
     }
 }
 
-/// W3, W9: the tries of a mini-batch follow each other, so that a job which cannot bear its failure ends
-/// long before the end of the input.
+/// W3, W9: the attempts at a mini-batch follow each other directly, so a job that does not tolerate the
+/// failure ends long before the end of its input.
 #[test]
 fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
     let ran = job(1000, 2).yaml("arguments: [--do, error, --on-batch, '3']").run(&[]);
@@ -66,7 +66,7 @@ fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
     assert_eq!(failed, [1, 2, 3]);
 }
 
-/// I1: no process is started that could only fail in vain.
+/// I1: no process is started that could only fail.
 #[test]
 fn an_init_that_always_fails_is_tried_exactly_three_times_for_each_worker() {
     for workers in [1, 2, 4] {

@@ -1,10 +1,9 @@
-//! What an entry script sees around it: arguments, variables, folders, names, and where its words
-//! and files go.
+//! What an entry script sees: arguments, variables, folders and names. And where its output and files go.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, cut_denials, guest};
 
-/// A job for `surroundings` with all that can be given.
+/// A job for `surroundings` with every setting that the guest can see.
 fn surroundings() -> Job {
     Job::new(&guest("surroundings"))
         .file("in/a.txt", "")
@@ -26,10 +25,10 @@ process_count_per_node: 1",
 }
 
 /// E4, E11, E15, E16, C18, V2, V6:
-/// the context, arguments that nobody but the entry script knows, its helper.
+/// the context, arguments that Sandmill does not interpret, and the entry script's helper.
 #[test]
 fn an_entry_script_sees_what_the_job_file_says() {
-    // The leader's own variables are not for guests.
+    // The leader's own variables are not passed to guests.
     let ran = surroundings().env("SECRET_OF_THE_LEADER", "1").run(&[]);
     ran.exits_with(0);
     assert_snapshot!(ran.output().trim_end().replace('|', "\n"), @r#"
@@ -51,7 +50,7 @@ fn an_entry_script_sees_what_the_job_file_says() {
     "#);
 }
 
-/// V3, V4, V6: what batch endpoints set for a model's script, the job file sets.
+/// V3, V4, V6: variables that batch endpoints set for a model's script come from the job file here.
 #[test]
 fn variables_of_endpoints_are_set_by_the_job() {
     let ran = surroundings().run(&[
@@ -81,7 +80,7 @@ fn what_an_entry_script_says_goes_to_its_log_files() {
     assert_eq!(levels(&ran), ["ERROR", "WARNING", "INFO", "DEBUG"]);
     let log = ran.log("user/entry_script_log/0/process000.log.txt");
     assert!(log.ends_with("INFO    process000 shutdown\n"), "{log}");
-    // Each line tells when, how important, and who.
+    // Each line has the time, the level and the name of the worker.
     let line = log.lines().find(|line| line.ends_with(" a warning")).unwrap_or_default();
     let words: Vec<&str> = line.split_whitespace().collect();
     assert_eq!(words[1..], ["WARNING", "process000", "a", "warning"], "{log}");
@@ -89,7 +88,7 @@ fn what_an_entry_script_says_goes_to_its_log_files() {
     assert!(when.len() == 24 && when[10] == b'T' && when[19] == b'.' && when[23] == b'Z', "{line}");
 }
 
-/// C15, E17: INFO unless the job says otherwise.
+/// C15, E17: the level is INFO unless the job sets another.
 #[test]
 fn logging_level_silences_what_is_less_important() {
     for (level, heard) in
@@ -102,14 +101,14 @@ fn logging_level_silences_what_is_less_important() {
     assert_eq!(levels(&surroundings().run(&[])), ["ERROR", "WARNING", "INFO"]);
 }
 
-/// The levels of lines in the log, each once, the most important first.
+/// The levels of the log's lines, each once, the most severe first.
 fn levels(ran: &Ran) -> Vec<&'static str> {
     let log = ran.log("user/entry_script_log/0/process000.log.txt");
     let is_there = |level: &str| log.lines().any(|line| line.contains(&format!("Z {level}")));
     ["ERROR", "WARNING", "INFO", "DEBUG"].into_iter().filter(|level| is_there(level)).collect()
 }
 
-/// What `reads_outside` got of its tries; `asked` are its arguments.
+/// The results of `reads_outside` for the places in `asked`, which are its arguments.
 fn tries(job: Job, asked: &[&str]) -> Vec<String> {
     let ran = job.run(&["--set", &format!("arguments={asked:?}")]);
     ran.exits_with(0);
@@ -121,7 +120,7 @@ fn tries(job: Job, asked: &[&str]) -> Vec<String> {
     output.split(" | ").filter(shown).map(cut_denials).collect()
 }
 
-/// C30, E12, C2, C22: files beside the script are found where the host says.
+/// C30, E12, C2, C22: the script finds its side inputs and source files at the paths that the host gives.
 #[test]
 fn side_inputs_and_source_can_be_read_and_not_written() {
     let job = Job::new(&guest("reads_outside"))

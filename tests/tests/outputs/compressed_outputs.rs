@@ -1,4 +1,4 @@
-//! Outputs of lines that are compressed: complete after every commit, whatever ends the job.
+//! Compressed outputs of lines: the file is complete after every commit, however the job ends.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python};
 use std::process::Command;
 
-/// What pandas and pyarrow read of a file: both see the same.
+/// The content of a file as pyarrow reads it. For gzip, Python's gzip and pandas must read the same.
 #[track_caller]
 fn read(ran: &Ran, file: &str, compression: &str) -> String {
     let code = "import sys, io, pandas as pd, pyarrow as pa\n\
@@ -26,7 +26,7 @@ fn read(ran: &Ran, file: &str, compression: &str) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// A job whose entry script returns the table it gets: three mini-batches of one row.
+/// A job whose entry script returns its input table unchanged: three mini-batches of one row.
 fn job(settings: &str) -> Job {
     let job = Job::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\n\
@@ -62,7 +62,7 @@ fn lines_are_compressed_whole() {
     assert_eq!(text("jsonl", "gzip"), json);
 }
 
-/// Whenever the leader ends, what is there can be read, and with the next run all of it is there once.
+/// Whenever the leader is killed, the file so far is readable. After the next run, each row is in it once.
 #[test]
 fn the_file_is_whole_after_every_commit() {
     for number in 1.. {

@@ -3,7 +3,7 @@
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// Twelve mini-batches of a guest that tells all that could differ.
+/// Twelve mini-batches of a guest that reports everything that could differ.
 fn repeats(deterministic: bool, arguments: &[&str]) -> Ran {
     let mut job = Job::new(&guest("repeats")).yaml(&format!(
         "inputs: {{texts: in}}\nside_inputs: {{many: many}}\nmini_batch_size: 1\n\
@@ -11,7 +11,7 @@ fn repeats(deterministic: bool, arguments: &[&str]) -> Ran {
     ));
     for name in "abcdefghijkl".chars() {
         job = job.file(&format!("in/{name}"), "");
-        // So many that their order in the folder is hardly that of their names.
+        // So many files that the folder almost certainly lists them in another order than by name.
         job = job.file(&format!("many/{name}{name}"), "");
     }
     let ran = job.run(arguments);
@@ -32,13 +32,13 @@ fn the_same_mini_batch_gives_the_same_bytes() {
         let all: Vec<&str> = arguments.iter().flat_map(|set| ["--set", *set]).collect();
         assert_eq!(repeats(true, &all).sorted_output(), first, "{arguments:?}");
     }
-    // Other mini-batches have other numbers.
+    // Different mini-batches get different random numbers.
     let numbers = |row: &String| row.split('|').nth(2).map(str::to_owned);
     let different: std::collections::HashSet<_> = first.iter().map(numbers).collect();
     assert_eq!(different.len(), 12);
 }
 
-/// What the guest sees, as far as it does not follow from random numbers.
+/// The facts that the guest sees, except those that depend on random numbers.
 #[test]
 fn clocks_and_files_are_the_same_everywhere() {
     let ran = repeats(true, &["--set", "process_count_per_node=1"]);
@@ -57,12 +57,12 @@ fn clocks_and_files_are_the_same_everywhere() {
     listed=["aa", "bb", "cc", "dd", "ee", "ff", "gg", "hh", "ii", "jj", "kk", "ll"]
     "#);
     assert_eq!(seen(&rows[0]), seen(&rows[11]));
-    // Each instance is shut down, but for that of before the first mini-batch.
+    // Every instance is shut down, except the one that was initialized before the first mini-batch.
     let stdout = ran.log("user/stdout/0/process000.stdout.txt");
     assert_eq!(stdout, "shutdown after 1 calls\n".repeat(12));
 }
 
-/// The test above can fail.
+/// Shows that the test above can fail.
 #[test]
 fn without_it_they_differ() {
     let one = || repeats(false, &["--set", "arguments=[--awake]"]).sorted_output();
@@ -76,7 +76,7 @@ fn without_it_they_differ() {
     }
 }
 
-/// A failing `init` is the attempt's failure, with its own words.
+/// A failure of `init` fails the attempt, with its own message.
 #[test]
 fn an_init_that_fails_later_fails_its_attempt() {
     let ran = Job::new(&guest("repeats"))

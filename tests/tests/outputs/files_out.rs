@@ -1,4 +1,4 @@
-//! Files that entry scripts write: published only when their attempt succeeded.
+//! Files that entry scripts write: they are published only if their attempt succeeded.
 
 use sandmill_tests::{Job, guest};
 

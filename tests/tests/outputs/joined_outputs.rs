@@ -1,4 +1,4 @@
-//! `join`: the input's columns in front of each row's own.
+//! `join`: the input's columns are put before each row's own.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python};
@@ -41,7 +41,7 @@ fn files_stand_beside_their_rows() {
     "#);
 }
 
-/// A job whose entry script returns the table it gets.
+/// A job whose entry script returns its input table unchanged.
 fn tables(join: &str) -> Ran {
     Job::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: in.csv, format: csv}}\nrun_max_try: 1\nerror_threshold: -1")

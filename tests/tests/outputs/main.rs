@@ -1,4 +1,4 @@
-//! What jobs write: rows in all formats, and files of the entry script.
+//! Outputs of jobs: rows in all formats, and files of the entry script.
 
 mod compressed_outputs;
 mod deterministic;

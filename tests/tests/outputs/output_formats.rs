@@ -1,9 +1,9 @@
-//! How rows look in the output file: as ParallelRunStep writes them, and as CSV or JSON lines.
+//! The formats of rows in the output file: as ParallelRunStep writes them, and as CSV or JSON lines.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest};
 
-/// A job whose entry script returns the table it gets: five mini-batches of one row.
+/// A job whose entry script returns its input table unchanged: five mini-batches of one row.
 fn tables(settings: &str) -> Ran {
     let mut job = Job::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 1\n{settings}"
@@ -52,7 +52,7 @@ fn text_is_as_it_always_was() {
     assert_eq!(output(&tables("output_format: {type: text}")), text);
 }
 
-/// O3, A9: the names of the columns once, at the top, however many mini-batches there are.
+/// O3, A9: the names of the columns come once, at the top, for any number of mini-batches.
 #[test]
 fn tables_as_csv() {
     assert_snapshot!(output(&tables("output_format: {type: csv}")), @r#"
@@ -102,7 +102,7 @@ fn tables_as_json_lines() {
     "#);
 }
 
-/// O1: each row of text is a field, or a text.
+/// O1: each row of text is a single field or JSON string.
 #[test]
 fn rows_of_text_as_csv_and_json_lines() {
     assert_snapshot!(output(&rows("output_format: {type: csv}")), @r#"

@@ -1,4 +1,4 @@
-//! Outputs of one file for each worker: `output_layout: parts`.
+//! Outputs with one file per worker: `output_layout: parts`.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -11,7 +11,7 @@ use std::process::Command;
 
 const FOLDER: &str = "job/output/parallel_run_step";
 
-/// A job whose entry script returns the tables that it gets, one row in each of forty mini-batches.
+/// A job whose entry script returns its input tables unchanged: forty mini-batches of one row.
 fn tables(settings: &str) -> Job {
     let job = Job::new(&guest("echo_table")).yaml(&format!(
         "inputs: {{rows: {{path: in, format: csv}}}}\nprocess_count_per_node: 2\n\
@@ -20,7 +20,7 @@ fn tables(settings: &str) -> Job {
     (10..50).fold(job, |job, n| job.file(&format!("in/{n}.csv"), format!("id,name\n{n},n {n}\n")))
 }
 
-/// The names of the parts, without the number of the worker.
+/// The names of the parts, without the workers' numbers.
 fn names(ran: &Ran) -> Vec<String> {
     let entries = fs::read_dir(ran.dir().join(FOLDER)).unwrap();
     let mut names: Vec<_> = entries
@@ -32,7 +32,7 @@ fn names(ran: &Ran) -> Vec<String> {
     names
 }
 
-/// What Python, with pyarrow, makes of the folder.
+/// The output of Python code that reads the folder with pyarrow.
 #[track_caller]
 fn told_by_python(ran: &Ran, code: &str) -> String {
     let code = format!("import sys, pyarrow.dataset as ds\npath = sys.argv[1]\n{code}");
@@ -54,7 +54,7 @@ fn each_part_is_a_file_of_its_own() {
     for entry in fs::read_dir(ran.dir().join(FOLDER)).unwrap() {
         assert_eq!(entry.unwrap().metadata().unwrap().nlink(), 1, "{ran}");
     }
-    // The result is taken again, unless a part is not what it was.
+    // The next run reuses the result, unless a part has changed.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0).says("reused");
     let first = fs::read_dir(ran.dir().join(FOLDER)).unwrap().next().unwrap().unwrap().path();
@@ -109,7 +109,7 @@ fn the_folder_has_the_name_that_is_given() {
     let parts: Vec<_> = fs::read_dir(ran.dir().join("results/all.d")).unwrap().flatten().collect();
     let text = fs::read_to_string(parts[0].path()).unwrap();
     assert_eq!((parts.len(), text.as_str()), (1, "file,value\n/inputs/texts/a.txt,a.txt: 2\n"));
-    // Nothing else has the name.
+    // A file of the entry script cannot have the folder's name.
     let ran = Job::new(&guest("writes_files"))
         .yaml("inputs: {texts: in}\noutput_layout: parts\nappend_row_file_name: a.txt.out")
         .file("in/a.txt", "12")
@@ -117,7 +117,8 @@ fn the_folder_has_the_name_that_is_given() {
     ran.exits_with(42).says("\"a.txt.out\" cannot be published");
 }
 
-/// A job that fails shows its lines, and what has types stays where it is; with `resume` all of it is there.
+/// After a failure, text parts are in the output folder, and typed parts stay in the job directory. After
+/// `resume`, the output is complete.
 #[test]
 fn a_job_that_fails_keeps_its_parts() {
     let bad = "1,2,3\n";

@@ -1,4 +1,4 @@
-//! Outputs with types: Parquet and Arrow files, made at the end of a job.
+//! Outputs with types: Parquet and Arrow files, which are made at the end of a job.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -20,7 +20,7 @@ fn reference(arguments: &[&str]) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// Runs some Python that has pyarrow, pandas and the path of a file; what it printed.
+/// The output of Python code that can use pyarrow, pandas and the path of a file.
 #[track_caller]
 fn told_by_python(ran: &Ran, file: &str, code: &str) -> String {
     let code = format!(
@@ -34,7 +34,7 @@ fn told_by_python(ran: &Ran, file: &str, code: &str) -> String {
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
-/// A job whose entry script returns the tables that the reference made, one for each mini-batch.
+/// A job whose entry script returns the tables of the reference script, one in each mini-batch.
 fn tables(count: usize, settings: &str) -> (Job, String) {
     let job = Job::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
@@ -110,7 +110,7 @@ fn rows_of_text_are_a_column() {
     ");
 }
 
-/// Other columns than those of the first table fail an attempt, and the columns are named.
+/// Tables with other columns than the first table fail their attempt, and the message names the columns.
 #[test]
 fn all_tables_have_the_same_columns() {
     let (job, folder) = tables(3, "output_format: {type: parquet}");
@@ -133,7 +133,7 @@ fn all_tables_have_the_same_columns() {
     is_right(&ran, "job/output/parallel_run_step.parquet", &folder);
 }
 
-/// A job that failed keeps what was committed, as a stream; with `resume` it becomes the output.
+/// A failed job keeps its committed rows as a stream. A new run makes the whole output.
 #[test]
 fn a_job_that_fails_keeps_its_rows() {
     let (job, folder) = tables(4, "output_format: {type: parquet}");
@@ -155,7 +155,7 @@ fn a_job_that_fails_keeps_its_rows() {
 
 const POINT: &str = "SANDMILL_FAIL_POINT";
 
-/// A leader that ends at any point around making the output, and is taken up.
+/// The leader is killed at each point around making the output, and the job is resumed.
 #[test]
 fn a_leader_may_end_while_the_output_is_made() {
     for point in [
@@ -178,7 +178,7 @@ fn a_leader_may_end_while_the_output_is_made() {
     }
 }
 
-/// A job that takes a while to make its output: rows of 64 MB.
+/// A job that takes a while to make its output: each row has 64 MB.
 fn large() -> Job {
     let job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, huge-rows]\nmini_batch_size: 1\n\
@@ -187,7 +187,7 @@ fn large() -> Job {
     (0..4).fold(job, |job, n| job.file(&format!("input/f{n}.txt"), "x"))
 }
 
-/// Runs such a job until the process is there that makes the output; its id.
+/// Waits until the process that makes the output has started. Returns its id.
 fn until_it_is_made(running: &mut Running) -> u32 {
     let finisher = |running: &Running| {
         let children = running.children();
@@ -201,7 +201,7 @@ fn until_it_is_made(running: &mut Running) -> u32 {
     found.unwrap().0
 }
 
-/// All of its rows are there, and nothing else.
+/// Checks that the output has all rows, and that no other file is there.
 #[track_caller]
 fn is_all_there(ran: &Ran) {
     ran.exits_with(0);
@@ -211,7 +211,7 @@ fn is_all_there(ran: &Ran) {
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
 }
 
-/// Whoever makes the output is killed in the middle: the job fails, and makes it when it is taken up.
+/// If the process that makes the output is killed, the job fails, and a resume makes the output.
 #[test]
 fn a_killed_maker_of_the_output_fails_the_job() {
     let mut running = large().start(&[]);
@@ -225,7 +225,7 @@ fn a_killed_maker_of_the_output_fails_the_job() {
     is_all_there(&ran.into_job().resume(&[]));
 }
 
-/// The same for the leader: nobody goes on without it.
+/// The same when the leader is killed: that process ends with it.
 #[test]
 fn a_leader_killed_while_the_output_is_made_leaves_nobody() {
     let mut running = large().start(&[]);
@@ -237,7 +237,7 @@ fn a_leader_killed_while_the_output_is_made_leaves_nobody() {
     is_all_there(&ran.into_job().resume(&[]));
 }
 
-/// The disk is full when the output is made; with room again the job is taken up.
+/// The disk is full when the output is made; after there is room again, the job is resumed.
 #[test]
 fn no_room_for_the_output() {
     let job = Job::new(&guest("hostile_files")).yaml(
@@ -253,7 +253,7 @@ fn no_room_for_the_output() {
         command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&place);
         command.status().is_ok_and(|status| status.success())
     };
-    // Room for what is appended, two rows of 64 MB, and not for the file beside it.
+    // There is room for the appended rows (two of 64 MB), but not for the output file next to them.
     if !mount("size=140m") {
         eprintln!("skipped: no file system can be mounted here");
         return;
@@ -275,7 +275,7 @@ fn no_room_for_the_output() {
     assert_eq!(rows.as_deref(), Some("[67108864, 67108864]"), "{ran}");
 }
 
-/// Tables of two rows, one for each mini-batch: of each, in Python, its columns.
+/// Tables of two rows, one for each mini-batch; `columns` has their columns as Python code.
 fn tables_of(columns: &[&str], settings: &str) -> Job {
     let job = Job::new(&guest("hostile_returns_file"))
         .yaml(&format!("inputs: {{tables: in}}\nmini_batch_size: 1\n{settings}"));
@@ -301,8 +301,8 @@ const PARTLY_NULL: [&str; 5] = [
     "{'id': [i, i], 'x': ['two', 'three'], 's': [{'a': 2.5, 'b': ['v', None]}] * 2}",
 ];
 
-/// A column that is all null in a mini-batch has no type there; whichever comes first, it takes the one that it has
-/// in others.
+/// A column that is null throughout a mini-batch has no type there. It takes the type of the other
+/// mini-batches, whichever comes first.
 #[test]
 fn columns_of_nulls_alone_take_the_known_type() {
     let show = "t = (pq.read_table(path) if 'parquet' in path else pa.ipc.open_file(path).read_all())\n\
@@ -312,7 +312,7 @@ fn columns_of_nulls_alone_take_the_known_type() {
         [("parquet", 1, false), ("arrow", 1, true), ("parquet", 3, false), ("arrow", 3, true)]
     {
         let mut columns = PARTLY_NULL;
-        // The columns are known from the start, or only in the end.
+        // Backwards, the first mini-batch knows all types; otherwise, only the last one does.
         if backwards {
             columns.reverse();
         }
@@ -336,8 +336,8 @@ fn columns_of_nulls_alone_take_the_known_type() {
     }
 }
 
-/// The same where no mini-batch knows all types, in one file and in parts, which are of one type all of them; and where
-/// the leader is killed in between and the job resumed.
+/// The same if no mini-batch knows all types, in one file and in parts, which must all have the same types;
+/// and if the leader is killed in between and the job is resumed.
 #[test]
 fn columns_whose_types_no_table_knows_all() {
     let show = "import glob\n\
@@ -362,7 +362,7 @@ fn columns_whose_types_no_table_knows_all() {
     }
 }
 
-/// Integers in one mini-batch and floats in another are no such case.
+/// Integers in one mini-batch and floats in another remain an error.
 #[test]
 fn integers_and_floats_are_other_columns() {
     let columns = ["{'x': [1, 2]}", "{'x': [1.5, 2.5]}"];
@@ -372,8 +372,8 @@ fn integers_and_floats_are_other_columns() {
     assert_snapshot!(ran.reasons().into_values().collect::<String>(), @r#""the whole mini-batch (1 item): the mini-batch's rows have other columns than the first ones of the job: column 1 is ""x"" Float64, and was ""x"" Int64. Return the same columns, with the same types and in the same order, from every call of run""#);
 }
 
-/// pyarrow reads what Sandmill has made of types that a Parquet file does not have, and a value that it cannot hold
-/// fails its mini-batch, with its row.
+/// pyarrow reads the substitutes for types that Parquet lacks. A value that its substitute cannot hold fails
+/// its mini-batch, and the reason names the row.
 #[test]
 fn types_that_parquet_lacks_have_others() {
     let columns = [
@@ -398,7 +398,7 @@ fn types_that_parquet_lacks_have_others() {
     "#);
 }
 
-/// JSON lines have null for what is no number, and a note says how often.
+/// In JSON lines, `null` replaces nan and infinite numbers, and a note counts them.
 #[test]
 fn numbers_that_json_lacks_are_told() {
     let columns = ["{'x': [float('nan'), 0.5]}", "{'x': [float('inf'), float('-inf')]}"];

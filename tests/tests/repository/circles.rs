@@ -1,5 +1,6 @@
-//! No circle of files: in each folder of `host` and `guest-sdk`, what files and folders import of each other leads one
-//! way. `mod.rs` and `lib.rs`, which name all that lies beside them, do not count, and neither does what only tests have.
+//! Import cycles between files are forbidden: in each folder of `host` and `guest-sdk`, imports between its
+//! files and subfolders lead one way. `mod.rs` and `lib.rs`, which name all files of their folder, do not
+//! count, nor does code under `#[cfg(test)]`.
 
 use sandmill_tests::root;
 use sandmill_tests::sources::{
@@ -17,7 +18,7 @@ fn no_folder_has_a_circle() {
         let src = root().join(&house);
         let sources: BTreeMap<_, _> = rust_files(&src)
             .into_iter()
-            // A program's own file beside the library's.
+            // The file of the program, next to that of the library.
             .filter(|path| *path != src.join("main.rs"))
             .map(|path| (module_of(path.strip_prefix(&src).expect("below src")), read(&path)))
             .collect();
@@ -47,19 +48,19 @@ fn houses() -> Vec<String> {
 
 type Module = Vec<String>;
 
-/// A crate's modules that are part of the product.
+/// The modules of a crate that are part of the product.
 struct House {
     src: String,
-    /// Each with its code.
+    /// Each module with its code.
     modules: BTreeMap<Module, Vec<Token>>,
 }
 
-/// Files and folders of one folder that import each other.
+/// A cycle of imports among the files and subfolders of one folder.
 struct Circle {
     folder: String,
-    /// How many files and folders are tied to each other.
+    /// The number of files and subfolders in the cycle.
     count: usize,
-    /// One way through some of them, from the first back to it.
+    /// One path through some of them, from the first back to it.
     way: Vec<String>,
 }
 
@@ -71,10 +72,10 @@ impl Circle {
 }
 
 impl House {
-    /// `sources` are all files of the crate, also those of tests.
+    /// `sources` are all files of the crate, including those of tests.
     fn of(src: &str, sources: &BTreeMap<Module, String>) -> Self {
         let mut modules = BTreeMap::new();
-        // A module comes after the one that declares it.
+        // The map is sorted, so each module comes after the one that declares it.
         for (module, source) in sources {
             let is_declared = module.split_last().is_none_or(|(name, above)| {
                 modules.get(above).is_some_and(|code: &Vec<Token>| {
@@ -88,7 +89,7 @@ impl House {
         Self { src: src.to_owned(), modules }
     }
 
-    /// All circles, folder by folder.
+    /// All cycles, folder by folder.
     fn circles(&self) -> Vec<Circle> {
         let mut circles = Vec::new();
         for (folder, code) in &self.modules {
@@ -120,7 +121,7 @@ impl House {
         if has_children { format!("{name}/") } else { format!("{name}.rs") }
     }
 
-    /// What each child of a folder imports of the others.
+    /// The imports of each child of a folder from the other children.
     fn ties<'a>(
         &'a self,
         folder: &[String],
@@ -134,7 +135,8 @@ impl House {
             path.starts_with(folder)
                 .then(|| path.get(depth).and_then(|name| children.get(name.as_str()).copied()))?
         };
-        // Names that the folder's own module takes of its children, which its children may take from it.
+        // Names that the folder's own module imports from its children. The other children may import them
+        // from it.
         let passed_on: BTreeMap<String, &str> = uses(code, folder)
             .into_iter()
             .filter_map(|it| Some((it.name, child(&it.path)?)))
@@ -156,7 +158,7 @@ impl House {
 
 type Ties<'a> = BTreeMap<&'a str, BTreeSet<&'a str>>;
 
-/// All that is reached from here, by one step or more.
+/// Everything reachable from here in one or more steps.
 fn reached<'a>(ties: &Ties<'a>, from: &str) -> BTreeSet<&'a str> {
     let mut found = BTreeSet::new();
     let mut next: Vec<&str> = ties.get(from).into_iter().flatten().copied().collect();
@@ -168,7 +170,7 @@ fn reached<'a>(ties: &Ties<'a>, from: &str) -> BTreeSet<&'a str> {
     found
 }
 
-/// The shortest way from here back to here.
+/// The shortest path from here back to here.
 fn way_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
     let mut ways = VecDeque::from([vec![from]]);
     let mut seen = BTreeSet::new();
@@ -186,7 +188,7 @@ fn way_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
     None
 }
 
-/// The circles of a crate of these files, a line each.
+/// The cycles in a crate of these files, one line each.
 fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
     let sources =
         files.iter().map(|(path, source)| (module_of(Path::new(path)), (*source).to_owned()));
@@ -201,15 +203,15 @@ fn finds_circles_of_files_and_folders() {
     let one = ["src: a.rs -> b.rs -> a.rs (2 in all)"];
     assert_eq!(circles("use super::b::X;", "use super::a::Y;", ""), one);
     assert_eq!(circles("use crate::{b::X, c};", "fn f() { crate::a::y(); }", ""), one);
-    // By names that the folder's own module passes on.
+    // Through names that the folder's own module re-exports.
     assert_eq!(circles("use crate::b::X;", "use crate::A;", ""), one);
     assert_eq!(circles("mod m { use super::super::b; }", "use super::Other;", ""), one);
     assert_eq!(circles("use crate::b::X;", "use crate::Unknown;", ""), none);
-    // A longer one, told by its shortest way.
+    // A longer cycle is reported by its shortest path.
     let three = ["src: a.rs -> b.rs -> c.rs -> a.rs (3 in all)"];
     assert_eq!(circles("use super::b;", "use super::c;", "use super::{b, a::{self}};"), three);
     assert_eq!(circles("use super::{b, c};", "use super::c;", ""), none);
-    // A folder counts as one, whatever file in it imports; in it, its own files do.
+    // A folder counts as one unit, whichever of its files imports. Inside it, its own files count.
     let deep = [
         ("lib.rs", "mod a; mod d;"),
         ("a.rs", "use super::d::X;"),

@@ -1,9 +1,9 @@
-//! The examples, run as they lie in the repository, against what scikit-learn predicted.
+//! Runs the examples of the repository and compares their results with scikit-learn's predictions.
 
 use sandmill_tests::{Job, Ran, root};
 use std::fs;
 
-/// Runs a job of an example and compares its rows, whose order is free, with those that are committed.
+/// Runs a job of an example, and compares its rows with the committed ones, in any order.
 #[track_caller]
 fn run(example: &str, job: &str, rows: usize) -> Ran {
     let folder = root().join("examples").join(example);
@@ -17,7 +17,7 @@ fn run(example: &str, job: &str, rows: usize) -> Ran {
         expected.extend(text.expect("rows are text").lines().map(str::to_owned));
     }
     expected.sort();
-    // Else the comparison could be one of two empty lists.
+    // Otherwise the comparison might be of two empty lists.
     assert_eq!(expected.len(), rows);
     assert!(ran.sorted_output() == expected, "other rows than the expected ones\n{ran}");
     ran
@@ -27,7 +27,7 @@ fn run(example: &str, job: &str, rows: usize) -> Ran {
 fn digit_identification_equals_scikit_learn_for_all_digits() {
     let ran = run("digit-identification", "job.yaml", 1797);
     ran.says("items         1,797\n");
-    // 1,797 files by 20.
+    // 1,797 files, 20 per mini-batch.
     ran.says("mini-batches  90\n");
 }
 

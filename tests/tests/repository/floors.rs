@@ -1,6 +1,7 @@
-//! The architecture, held by a test where the compiler does not hold it: a file imports only lower floors of its crate or
-//! its own folder, and no file grows beyond what one can read. The floors are listed in the `lib.rs` of a crate. Floor 0 is
-//! that of other crates, which a file may import by their own names, too; which crate may use which is in ARCHITECTURE.md.
+//! Checks the parts of the architecture that the compiler cannot: a file imports only from lower floors of
+//! its crate or from its own folder, and no file grows too long to read. The `lib.rs` of a crate lists its
+//! floors. Floor 0 has the re-exports of other crates, which a file may also import by their own names.
+//! ARCHITECTURE.md says which crate may use which.
 
 use sandmill_tests::root;
 use sandmill_tests::sources::{imports, module_of, read, rust_files, tokens};
@@ -10,13 +11,13 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The longest that a source file may be, in lines.
+/// The maximum length of a source file, in lines.
 const MAX_LINES: usize = 600;
 
-/// Folders whose Rust files are held to [`MAX_LINES`].
+/// Folders whose Rust files must not exceed [`MAX_LINES`].
 const MEASURED: [&str; 5] = ["host", "guest-sdk", "tests", "examples", "benches"];
 
-/// Crates with floors inside.
+/// Crates that list floors.
 const HOUSES: [&str; 3] = ["host/src", "host/data/src", "host/guest/src"];
 
 #[test]
@@ -25,7 +26,7 @@ fn imports_go_down() {
     assert!(wrong.is_empty(), "imports that break the floors of a crate's lib.rs:\n{wrong}");
 }
 
-/// The imports of a crate that break the floors that its `lib.rs` lists, a line each.
+/// The imports of a crate that break the floors of its `lib.rs`, one line each.
 fn wrong_imports(house: &str) -> String {
     let src = root().join(house);
     let lib = read(&src.join("lib.rs"));
@@ -57,7 +58,7 @@ fn wrong_imports(house: &str) -> String {
     wrong
 }
 
-/// What would bind the leader to the machine that runs the job, or make it look into untrusted bytes.
+/// Crates that would tie the leader to the machine that runs the job, or let it parse untrusted bytes.
 const NOT_THE_LEADERS: [&str; 12] = [
     "arrow",
     "object_store",
@@ -73,7 +74,7 @@ const NOT_THE_LEADERS: [&str; 12] = [
     "wasmtime",
 ];
 
-/// All that the leader is built of, also by way of others.
+/// Checks all dependencies of the leader, including indirect ones.
 #[test]
 fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
     let tree = tree("normal,build", &["--package", "sandmill-leader"]);
@@ -82,7 +83,7 @@ fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
     assert_eq!(wrong.collect::<Vec<_>>(), Vec::<&str>::new());
 }
 
-/// The features of the program, with libraries that come with each and with no other.
+/// The program's features, with libraries that only this feature adds.
 const BROUGHT: [(&str, &[&str]); 3] = [
     ("inference", &["libloading", "ort", "tract-onnx"]),
     ("cuda", &["nvml-wrapper", "tract-cuda"]),
@@ -103,7 +104,7 @@ fn a_build_has_the_libraries_of_its_features_alone() {
             tree.lines().filter_map(|line| line.split(' ').next()).collect();
         assert!(libraries.contains("wasmtime"), "{tree}");
         for (name, brought) in BROUGHT {
-            // The one implies the other.
+            // `cuda` implies `inference`.
             let has = names.contains(&name) || name == "inference" && names.contains(&"cuda");
             for library in brought {
                 assert_eq!(libraries.contains(library), has, "{library}, with {names:?}");
@@ -112,11 +113,11 @@ fn a_build_has_the_libraries_of_its_features_alone() {
     }
 }
 
-/// Packages whose own code differs without features: `without` in the Makefile.
+/// Packages whose own code differs without features; the Makefile's `without` names them.
 const DIFFER: [&str; 5] =
     ["sandmill", "sandmill-guest-host", "sandmill-node", "sandmill-store", "sandmill-without"];
 
-/// Else the tests would compile hundreds of crates a second time.
+/// Otherwise the tests would compile hundreds of crates a second time.
 #[test]
 fn a_build_without_features_shares_all_other_crates() {
     let built = |packages: &[&str]| {
@@ -145,7 +146,7 @@ fn a_build_without_features_shares_all_other_crates() {
     }
 }
 
-/// All that packages are built of, also by way of others, a line each.
+/// All dependencies of packages, including indirect ones, one line each.
 fn tree(edges: &str, packages: &[&str]) -> String {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args(["tree", "--locked", "--edges", edges, "--prefix", "none"]);
@@ -168,7 +169,7 @@ fn crates_use_each_other_as_the_architecture_says() {
     for entry in fs::read_dir(root().join("host")).expect("the host's folder can be read") {
         let folder = entry.expect("the host's folder can be read").path();
         let name = folder.file_name().expect("it has a name").to_string_lossy().into_owned();
-        // What `sandmill new` writes is no crate of the host.
+        // The templates of `sandmill new` are not a crate of the host.
         if folder.join("Cargo.toml").is_file() && name != "templates" {
             found.insert(name, own_dependencies(&read(&folder.join("Cargo.toml"))));
         }
@@ -176,7 +177,7 @@ fn crates_use_each_other_as_the_architecture_says() {
     assert_eq!(found, said, "manifests on the left, ARCHITECTURE.md on the right");
 }
 
-/// The crates of the host that a manifest names, but for its tests.
+/// The crates of the host that a manifest depends on, except for its tests.
 fn own_dependencies(manifest: &str) -> BTreeSet<String> {
     let mut counts = false;
     let mut found = BTreeSet::new();
@@ -186,7 +187,7 @@ fn own_dependencies(manifest: &str) -> BTreeSet<String> {
         }
         if let Some((_, rest)) = line.split_once("sandmill-").filter(|_| counts) {
             let end = rest.find(|c: char| c != '-' && !c.is_alphanumeric()).unwrap_or(rest.len());
-            // The package of host/guest has a longer name, as the shorter one is that of the SDK.
+            // The package of host/guest has a longer name, because the SDK has the shorter one.
             found.insert(rest[..end].trim_end_matches("-host").to_owned());
         }
     }
@@ -217,8 +218,8 @@ fn files_stay_short() {
     assert!(wrong.is_empty(), "files longer than {MAX_LINES} lines:\n{wrong}");
 }
 
-/// Files of `host` that write to standard output or standard error, and why they may. All that people
-/// read goes through the first, which escapes what a terminal would obey.
+/// Files of `host` that write to standard output or standard error, each with its reason. Everything for
+/// people goes through `src/cli/terminal.rs`, which escapes control characters.
 const PRINTING: [(&str, &str); 14] = [
     ("guest/build.rs", "speaks to cargo"),
     ("src/cli/terminal.rs", "the exit"),
@@ -239,7 +240,7 @@ const PRINTING: [(&str, &str); 14] = [
     ("node/src/worker/session.rs", "the same"),
 ];
 
-/// What strangers wrote reaches people by one way only.
+/// Untrusted text reaches people only through one function.
 #[test]
 fn nothing_prints_but_the_one_exit() {
     let host = root().join("host");
@@ -267,13 +268,13 @@ fn nothing_prints_but_the_one_exit() {
     }
 }
 
-/// The first line that writes to standard output or error, or has `clap` do so.
+/// The first line that writes to standard output or error, or lets `clap` do so.
 fn prints(source: &str) -> Option<usize> {
     let tokens = tokens(source);
     let text = |at: usize| tokens.get(at).map_or("", |token| token.1.as_str());
     let is_print = |at: usize| match text(at) {
         "print" | "println" | "eprint" | "eprintln" | "dbg" => text(at + 1) == "!",
-        // Not the methods of `Command`.
+        // The methods of `Command` do not count.
         "stdout" | "stderr" => {
             let is_method = at > 0 && matches!(text(at - 1), "." | "fn");
             let is_exit = at > 1 && text(at - 1) == "::" && text(at - 2) == "terminal";
@@ -302,7 +303,7 @@ fn finds_every_way_to_print() {
     }
 }
 
-/// Why `folder` must not import `head`; none if it may.
+/// The reason for which `folder` must not import `head`; `None` if it may.
 fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Option<String> {
     let mine = match floors.get(folder) {
         Some(floor) => *floor,
@@ -326,7 +327,7 @@ fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Opti
     }
 }
 
-/// The floors as `host/src/lib.rs` lists them, in lines like "//! 1. `event`, `protocol`".
+/// The floors that a `lib.rs` lists, in lines such as "//! 1. `event`, `protocol`".
 fn floors(lib: &str) -> BTreeMap<String, u32> {
     let mut floors = BTreeMap::new();
     for line in lib.lines() {
@@ -335,7 +336,7 @@ fn floors(lib: &str) -> BTreeMap<String, u32> {
             continue;
         };
         let Ok(number) = number.parse::<u32>() else { continue };
-        // Names stand between backticks, so every second piece is one.
+        // Names are between backticks, so every second piece is a name.
         for name in names.split('`').skip(1).step_by(2) {
             floors.insert(name.to_owned(), number);
         }
@@ -343,7 +344,7 @@ fn floors(lib: &str) -> BTreeMap<String, u32> {
     floors
 }
 
-/// The modules that `host/src/lib.rs` declares.
+/// The modules that a `lib.rs` declares.
 fn declared_modules(lib: &str) -> Vec<String> {
     lib.lines()
         .filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "))
@@ -352,7 +353,7 @@ fn declared_modules(lib: &str) -> Vec<String> {
         .collect()
 }
 
-/// The modules at the crate's root that a module names, with the lines where.
+/// The top-level modules of the crate that a module names, with their lines.
 fn heads(source: &str, module: &[String]) -> Vec<(usize, String)> {
     let imports = imports(&tokens(source), module).into_iter();
     let mut heads: Vec<(usize, String)> =
@@ -361,7 +362,7 @@ fn heads(source: &str, module: &[String]) -> Vec<(usize, String)> {
     heads
 }
 
-/// The checker itself: what it finds in a file `host/data/src/plan/text.rs`, as `line:head`.
+/// Tests the checker: its findings for a source in `plan/cut.rs`, as `line:head`.
 fn found(source: &str) -> Vec<String> {
     let module = module_of(Path::new("plan/cut.rs"));
     heads(source, &module).into_iter().map(|(line, head)| format!("{line}:{head}")).collect()

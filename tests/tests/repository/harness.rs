@@ -1,4 +1,4 @@
-//! The harness itself, on the simplest of jobs: what it shows of a run is what was there.
+//! Tests of the harness, on very simple jobs: what it reports about a run is true.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, guests, python_guest};

@@ -1,4 +1,4 @@
-//! The repository itself: its architecture, its documents, its scripts, its examples and the harness of the tests.
+//! Tests of the repository: architecture, documents, scripts, examples, and the test harness.
 
 mod circles;
 mod examples;

@@ -1,15 +1,16 @@
-//! The Python side, in ordinary CPython: its own tests.
+//! Runs the tests of the Python code, in ordinary CPython.
 
 use sandmill_tests::{root, sandmill};
 use std::process::Command;
 
-/// The readers and writers of Arrow are held equal to pyarrow.
+/// They compare the readers and writers of Arrow with pyarrow.
 #[test]
 fn the_tests_in_python_pass() {
     passes(&["test_arrow.py", "test_frames.py", "test_scan.py"]);
 }
 
-/// What users install on their own Python, with the built program. `make python-light` installs the runtime.
+/// Tests the package that users install into their own Python, with the built program. `make python-light`
+/// installs the runtime.
 #[test]
 fn the_package_drives_the_program() {
     passes(&["test_package.py"]);

@@ -1,5 +1,6 @@
-//! `docs/parallel-run-step.md` names, for each rule of ParallelRunStep, what Sandmill does and the
-//! tests that hold it; `docs/security.md` does so for attacks. Here: no rule is missing, and no test that is named is.
+//! For each rule of ParallelRunStep, `docs/parallel-run-step.md` says what Sandmill does and names the tests;
+//! `docs/security.md` does so for attacks. These tests check that no rule is missing, and that every named
+//! test exists.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the repository fails")]
 
@@ -8,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Groups of rules, with how many each has.
+/// The groups of rules, each with its number of rules.
 const GROUPS: [(&str, usize); 13] = [
     ("E", 18),
     ("C", 31),
@@ -25,7 +26,7 @@ const GROUPS: [(&str, usize); 13] = [
     ("D", 19),
 ];
 
-/// What a row says of the rule as a whole.
+/// What a row says about the whole rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Reproduced,
@@ -63,7 +64,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
     rows
 }
 
-/// The folders of sources of the host's crates. What `sandmill new` writes is a guest's.
+/// The source folders of the host's crates, without the templates of `sandmill new`, which are guests.
 fn host_sources() -> Vec<PathBuf> {
     let host = root().join("host");
     let crates = fs::read_dir(&host).unwrap().map(|entry| entry.unwrap().path().join("src"));
@@ -71,7 +72,7 @@ fn host_sources() -> Vec<PathBuf> {
     crates.chain([host.join("src")]).filter(is_host).collect()
 }
 
-/// Names of all functions in the Rust files below a folder.
+/// The names of all functions in the Rust files below a folder.
 fn functions(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -120,7 +121,7 @@ fn every_rule_has_a_row_and_a_test_that_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Only these may be anything but reproduced.
+/// Only these rules may have another verdict than reproduced.
 #[test]
 fn no_other_rule_differs() {
     let rows = rows(&document());
@@ -147,15 +148,15 @@ fn the_document_counts_its_rules_right() {
     assert!(text.contains(&sentence), "the document should say: {sentence}");
 }
 
-/// The file of end-to-end tests that has this name, in whichever folder it lies.
+/// The file of end-to-end tests with this name, in any folder.
 fn test_file(name: &str) -> Option<PathBuf> {
     let folders = fs::read_dir(root().join("tests/tests")).unwrap();
     let mut files = folders.map(|folder| folder.unwrap().path().join(format!("{name}.rs")));
     files.find(|file| file.is_file())
 }
 
-/// Whether a name in the table of attacks stands for tests: a file of end-to-end tests, a test of one, a module of the
-/// host, or a function.
+/// Whether a name in the table of attacks refers to tests: a file of end-to-end tests, one test in such a
+/// file, a module of the host, or a function.
 fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     let file = |path: String| root().join(path).is_file();
     let Some((first, last)) = name.rsplit_once("::") else {
@@ -163,7 +164,7 @@ fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     };
     let text = test_file(first).map(|file| fs::read_to_string(file).unwrap()).unwrap_or_default();
     let module = name.replace("::", "/");
-    // A module of a crate, by the crate's name, or of any crate.
+    // A module of any crate, or of the crate that the first part names.
     let of_crate =
         module.split_once('/').map(|(first, rest)| format!("host/{first}/src/{rest}.rs"));
     text.contains(&format!("fn {last}()"))
@@ -182,7 +183,7 @@ fn every_attack_names_tests_that_exist() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for section in attacks.split("\n### ").skip(1) {
-        // One that has the same test for all its attacks says so above them.
+        // A section with one test for all its attacks names it above them.
         let common = section.split_once("All in `").and_then(|(_, rest)| rest.split_once('`'));
         for line in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
             count += 1;

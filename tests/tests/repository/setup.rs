@@ -1,4 +1,4 @@
-//! `scripts/setup.sh` on machines that lack things: a copy of it runs with a `PATH` of fakes.
+//! Tests `scripts/setup.sh` on machines that lack programs: a copy of it runs with a `PATH` of fake commands.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -10,13 +10,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// Commands that are taken from the system; every other one is there only as a fake.
+/// The commands that are real; every other command exists only as a fake.
 const REAL: [&str; 16] = [
     "bash", "cut", "dirname", "env", "find", "grep", "head", "mkdir", "mv", "printf", "rm", "sed",
     "sort", "tail", "timeout", "touch",
 ];
 
-/// A machine without a wasm target, with what every case has.
+/// A machine without a wasm target, but with the commands that every case needs.
 struct Machine(TempDir);
 
 impl Machine {
@@ -55,7 +55,7 @@ impl Machine {
         self
     }
 
-    /// What the script says, and whether it succeeded.
+    /// The script's messages, and its exit status.
     fn setup(&self) -> String {
         let output = Command::new("bash")
             .arg(self.0.path().join("scripts/setup.sh"))
@@ -67,14 +67,14 @@ impl Machine {
         format!("{said}{}", output.status)
     }
 
-    /// How often the fakes were called with just this.
+    /// The number of calls of the fakes with exactly this command line.
     fn calls(&self, call: &str) -> usize {
         let calls = fs::read_to_string(self.0.path().join("calls")).unwrap();
         calls.lines().filter(|line| *line == call).count()
     }
 }
 
-/// A rustup that can add the target.
+/// A machine whose rustup can add the target.
 fn able_rustup(machine: Machine) -> Machine {
     let libraries = machine.0.path().join("libraries");
     let rustc =

@@ -1,11 +1,11 @@
-//! What scripts return, equal row by row to what they return in ordinary CPython.
+//! The rows of scripts in the science runtime must equal those in ordinary CPython.
 
 use crate::{cache, files, is_installed, make, native, table, text};
 use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::fmt::Write as _;
 
-/// Ten stores' sales, as in "many models": whole numbers, floats with nulls, text, dates and truth values.
+/// The sales of ten stores, as in "many models": whole numbers, floats with nulls, text, dates and booleans.
 fn sales() -> String {
     let mut csv = String::from("store,day,price,amount,note,open\n");
     for row in 0..60 {
@@ -128,7 +128,7 @@ open('in/d.txt', 'w', encoding='utf-8').write('ein größeres Wort')
     assert_eq!(ran.output(), native(ran.dir(), "files", &paths, None));
 }
 
-/// `examples/iris/python`, against what scikit-learn predicted.
+/// Compares `examples/iris/python` with scikit-learn's predictions.
 #[test]
 fn the_example_equals_scikit_learn() {
     if !is_installed() {

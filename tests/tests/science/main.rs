@@ -1,5 +1,5 @@
-//! Entry scripts in Python, in the science runtime. `make python-science` installs it; where it is not installed these tests
-//! are skipped, unless `SANDMILL_SCIENCE=required`.
+//! Python entry scripts in the science runtime. `make python-science` installs it. Without it, these tests
+//! are skipped, or fail with `SANDMILL_SCIENCE=required`.
 
 mod equal;
 mod rules;
@@ -15,7 +15,7 @@ fn cache() -> PathBuf {
     root().join("target/science-cache")
 }
 
-/// Whether the science runtime of this version is there; says so where it is not.
+/// Whether the science runtime of this version is installed. If not, prints that.
 fn is_installed() -> bool {
     let Err(error) = find(Runtime::Science, Path::new("sandmill"), Some(&cache())) else {
         return true;
@@ -30,7 +30,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A job over the files of `in`, for one worker. The script sees what lies in `source`.
+/// A job for one worker over the files of `in`. The script sees the files in `source`.
 fn files(script: &str) -> Job {
     Job::new(Path::new("score.py"))
         .yaml("source_directory: source\ninputs: {items: in}\nmini_batch_size: 2\nprocess_count_per_node: 1")
@@ -38,7 +38,7 @@ fn files(script: &str) -> Job {
         .env("SANDMILL_CACHE_DIR", &text(&cache()))
 }
 
-/// A job over `t.csv`, for two workers, 7 rows a mini-batch.
+/// A job for two workers over `t.csv`, with 7 rows per mini-batch.
 fn table(script: &str, csv: &str) -> Job {
     Job::new(Path::new("source/score.py"))
         .yaml("inputs: {t: {path: t.csv, format: csv}}\nmini_batch_size: 7 rows\nprocess_count_per_node: 2\nordered: true")
@@ -47,8 +47,8 @@ fn table(script: &str, csv: &str) -> Job {
         .env("SANDMILL_CACHE_DIR", &text(&cache()))
 }
 
-/// What the script of a job in a folder returns in ordinary CPython. `kind`, `paths`, `rows`:
-/// see `tests/src/native.py`.
+/// The output of a job's script in ordinary CPython. `tests/src/native.py` describes `kind`, `paths` and
+/// `rows`.
 fn native(folder: &Path, kind: &str, paths: &[&str], rows: Option<&str>) -> String {
     let ran = Command::new(python())
         .arg(root().join("tests/src/native.py"))
@@ -62,7 +62,7 @@ fn native(folder: &Path, kind: &str, paths: &[&str], rows: Option<&str>) -> Stri
     String::from_utf8(ran.stdout).expect("UTF-8")
 }
 
-/// Runs Python in the job's folder, to make files.
+/// Runs a Python program in the job's folder, to create files.
 fn make(job: &Job, program: &str) {
     let ran = Command::new(python())
         .args(["-c", program])

@@ -1,4 +1,4 @@
-//! What the science runtime keeps of ParallelRunStep's rules, and of Sandmill's.
+//! Rules of ParallelRunStep and of Sandmill in the science runtime.
 
 use crate::{cache, files, is_installed, make, table, text};
 use insta::assert_snapshot;
@@ -7,7 +7,8 @@ use std::path::Path;
 
 const TWO: &str = "a,b\n1,x\n2,y\n";
 
-/// E6, E7: a table is a DataFrame; rows are lists, arrays, Series or DataFrames; `init` and `shutdown` may be there.
+/// E6, E7: a table is a DataFrame. Rows may be lists, arrays, Series or DataFrames. `init` and `shutdown` are
+/// optional.
 #[test]
 fn results_are_what_parallel_run_step_takes() {
     if !is_installed() {
@@ -59,7 +60,8 @@ def shutdown():
     assert!(ran.log("user/stdout/0/process000.stdout.txt").ends_with("shutdown\n"));
 }
 
-/// The snapshot froze the state of both generators.
+/// The runtime is a snapshot, which contains the state of both random number generators, so each worker must
+/// seed them.
 #[test]
 fn workers_have_random_numbers_of_their_own() {
     if !is_installed() {
@@ -78,7 +80,7 @@ def run(mini_batch):
     assert!(numbers[0].0 != numbers[1].0 && numbers[0].1 != numbers[1].1, "{rows:?}");
 }
 
-/// Folders are those of the job, not those that were there when the snapshot was made.
+/// A script sees the job's folders, not those that existed when the snapshot was made.
 #[test]
 fn folders_of_the_job_are_seen() {
     if !is_installed() {
@@ -110,7 +112,7 @@ def run(mini_batch):
     assert!(!ran.has("job/work/process000/tmp/mine"));
 }
 
-/// `auto` takes what has the imports.
+/// `auto` chooses a runtime that has the script's imports.
 #[test]
 fn the_runtime_follows_from_the_imports() {
     if !is_installed() {
@@ -146,7 +148,7 @@ fn the_runtime_follows_from_the_imports() {
     "#);
 }
 
-/// The host computes, outside of the sandbox.
+/// The host runs the models, outside the sandbox.
 #[test]
 fn models_take_and_give_arrays() {
     if !is_installed() {

@@ -1,9 +1,9 @@
-//! Scripts that mean harm, or are wrong: each gets words, and nothing else is harmed.
+//! Hostile or wrong scripts: each fails with a clear message, and nothing else is harmed.
 
 use crate::{files, is_installed};
 use insta::assert_snapshot;
 
-/// Four files, one a mini-batch: what the first does must not touch the others.
+/// Three files, one per mini-batch: what the script does for the first must not affect the others.
 fn after(first: &str) -> String {
     let script = format!(
         "import os, sys

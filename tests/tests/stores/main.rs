@@ -1,4 +1,4 @@
-//! Inputs, side inputs, models and outputs that lie in stores.
+//! Inputs, side inputs, models and outputs in stores.
 
 mod stores;
 mod stores_identities;

@@ -1,4 +1,4 @@
-//! Inputs that lie in stores: S3 by moto's server, web servers with faults, Azure's blobs behind a service
+//! Inputs in stores: S3 on moto's server, web servers with faults, and Azure's blobs with a service
 //! principal.
 
 use insta::assert_snapshot;
@@ -8,10 +8,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What may stand nowhere.
+/// Text that must not appear in any file or message.
 const SECRET: &str = "hushhush";
 
-/// A job over files with the objects' folder in its own.
+/// A job over files, which caches objects in its own folder.
 fn job(inputs: &str) -> Job {
     let job = Job::new(&guest("echo_files")).yaml(&format!(
         "inputs: {inputs}\nmini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1"
@@ -24,7 +24,7 @@ fn datastores(job: Job, stores: &str) -> Job {
     job.datastores("1 MB", &format!("{x}{stores}"))
 }
 
-/// No file of the job and nothing that was said holds a secret.
+/// Checks that no file of the job and no message contains a secret.
 fn keeps_secrets(ran: &Ran) {
     assert!(!ran.stdout.contains(SECRET) && !ran.stderr.contains(SECRET), "{ran}");
     fn look(folder: &Path) {
@@ -57,7 +57,8 @@ fn a_folder_of_s3_is_an_input() {
     ran.says("4 objects, 7 bytes; 4 to fetch\n");
     keeps_secrets(&ran);
 
-    // Nothing is fetched again, and the result holds; until an object is another, of the same length.
+    // Nothing is fetched again, and the result stays valid, until an object changes, even to one of the same
+    // length.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("4 objects, 7 bytes; 0 to fetch\n").says("nothing has changed");
@@ -71,8 +72,9 @@ fn a_folder_of_s3_is_an_input() {
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
 }
 
-/// Empty objects that stand for folders are no items; where an object and a folder have one name, nothing
-/// vanishes. The environment's own bucket is not the job's.
+/// Empty objects that stand for folders are not items. If an object and a folder have the same name, nothing
+/// disappears silently: the objects in the folder fail. The bucket in the environment is not used for the
+/// job.
 #[test]
 fn folders_and_objects_of_one_name() {
     let moto = Server::moto();
@@ -87,7 +89,7 @@ fn folders_and_objects_of_one_name() {
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
     let failed = fs::read_to_string(ran.dir().join("job/logs/failed_items.csv")).unwrap();
     assert!(failed.contains("/inputs/texts/c/d.txt"), "{failed}");
-    // The same when it is there already.
+    // The same with objects that are already in the cache.
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c: 3"]);
@@ -124,7 +126,7 @@ fn globs_single_objects_and_tables_of_s3() {
     ran.exits_with(0);
 }
 
-/// Three times as much as the cache holds; nothing of it is there that no mini-batch needs.
+/// The input is three times as large as the cache, and the cached objects never exceed its size.
 #[test]
 fn an_input_may_be_larger_than_the_cache() {
     let moto = Server::moto();
@@ -145,12 +147,12 @@ fn an_input_may_be_larger_than_the_cache() {
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["x: 102400"; 30]);
     assert!((200 << 10..=1 << 20).contains(&most), "{most}");
-    // What is asked for again is the same, without having it here.
+    // A second run finds that nothing has changed, although most objects are no longer in the cache.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");
 
-    // One that cannot have room fails alone.
+    // An object that is larger than the cache fails alone.
     moto.put("/box/in/07/x", vec![b'x'; 2 << 20]);
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
@@ -159,7 +161,7 @@ fn an_input_may_be_larger_than_the_cache() {
     assert!(failed.contains("its mini-batch takes 2148 KB"), "{failed}");
 }
 
-/// The first mini-batch runs while the last object has not come, for files and for tables.
+/// The first mini-batch runs before the last object has arrived, for files and for tables.
 #[test]
 fn the_first_mini_batch_waits_for_its_own_objects() {
     let server = Server::objects(0);
@@ -236,7 +238,7 @@ fn faults_pass_or_fail_their_own_items() {
     let never = ["never.error.a-1", "never.short.b-9", "never.denied.c-1", "never.reset.d-1"];
     let ran = fetch(&[&["a-1", "gone"], &never[..]].concat());
     assert_eq!(ran.sorted_output(), ["a-1: 6"]);
-    // Each with its own reason, in whatever order they failed.
+    // Each item has its own reason, and they may fail in any order.
     let failed = ran.failed_items();
     assert_eq!(failed.lines().count(), 1 + 5, "{failed}");
     for (name, reason) in [
@@ -253,7 +255,7 @@ fn faults_pass_or_fail_their_own_items() {
     }
 }
 
-/// The store of Azure's kind that `tests/servers/objects.py` plays.
+/// The Azure store that `tests/servers/objects.py` imitates.
 fn blobs(server: &Server, secret: &str) -> String {
     let url = server.url();
     format!(
@@ -284,7 +286,7 @@ fn a_service_principal_leads_into_azure() {
 
 #[test]
 fn blobs_of_azurite_are_an_input() {
-    // A key is a number in letters; these are one, too.
+    // A key is base64; so is this text.
     let key = "hushhushhushhushhushhush";
     let azurite = Server::azurite(key);
     let endpoint = format!("{}/acc", azurite.url());
@@ -328,7 +330,7 @@ fn results_go_to_a_store() {
     ran.says("1 object, 18 bytes");
     assert_eq!(moto.get("/box/results/parallel_run_step.txt"), "a.txt: 1\nb.txt: 2\n");
     keeps_secrets(&ran);
-    // The job is not run again, and its results are put anew.
+    // The next run does not repeat the job, but writes its results again.
     moto.delete("/box/results/parallel_run_step.txt");
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
@@ -361,7 +363,7 @@ fn a_policy_allows_datastores_by_name() {
     ran.says("the operator's policy allows only the datastores blobs");
 }
 
-/// Where an object was on its way, earlier versions had a file of its length and time with nothing in it.
+/// While an object was being fetched, earlier versions kept an empty file with the object's length and time.
 #[test]
 fn what_an_earlier_version_left_is_no_object() {
     let moto = Server::moto();
@@ -376,7 +378,7 @@ fn what_an_earlier_version_left_is_no_object() {
     let slot = fs::read_dir(ran.dir().join("objects")).unwrap().next().unwrap().unwrap();
     let name = slot.file_name().into_string().unwrap();
     let old = slot.path().with_file_name(name.strip_prefix("2-").expect("it has a version"));
-    // As it was left: the lengths and the times are those of the objects.
+    // Restores that state: the length and time are those of the object, but the file has no content.
     for entry in fs::read_dir(slot.path().join("data")).unwrap() {
         let entry = entry.unwrap();
         let file = fs::File::options().write(true).open(entry.path()).unwrap();

@@ -1,5 +1,5 @@
-//! Ways into stores that are no keys of the job's owner: what a machine, a pod or a service account is, and whom TLS
-//! trusts. A server plays the clouds' side of them.
+//! Access to stores without keys of the job's owner: with the identity of a machine, a pod or a service
+//! account, and the certificates that TLS trusts. A server imitates the clouds.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, guest};
@@ -19,7 +19,7 @@ impl Clouds {
         Self { server: Server::clouds(folder.path(), is_secure), folder }
     }
 
-    /// With TLS, whose certificate is made out to that name.
+    /// The URL with TLS; the server's certificate is for that name.
     fn secure_url(&self) -> String {
         format!("https://localhost:{}", self.server.port)
     }
@@ -29,14 +29,14 @@ impl Clouds {
     }
 }
 
-/// A job over files of a datastore, or of an address.
+/// A job over files of a datastore, or of a URL.
 fn job(inputs: &str, stores: &str) -> Job {
     let job = Job::new(&guest("echo_files"))
         .yaml(&format!("inputs: {{t: {inputs}}}\nprocess_count_per_node: 1\nerror_threshold: -1"));
     job.datastores("1 MB", stores)
 }
 
-/// All came, and what leads into the store is nowhere.
+/// Checks that all objects arrived, and that no secret appears anywhere.
 fn has_all(ran: &Ran) {
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2"]);
@@ -73,7 +73,7 @@ fn a_certificate_must_be_trusted() {
     input 't': looking at https://localhost:[port]/web/in/
     error: input 't': reading a.txt of https://localhost:[port]/web/in/ failed: nobody who is trusted says that the server is the one that is meant; check the address, or name a file with the certificate of its authority by SSL_CERT_FILE (HTTP error: error sending request: client error (Connect): invalid peer certificate: UnknownIssuer)
     ");
-    // It is made out to another name.
+    // The certificate is for another name.
     let ran = web(&url.replace("localhost", "127.0.0.1"))
         .env("SSL_CERT_FILE", &clouds.path("ca.pem"))
         .run(&[]);
@@ -96,13 +96,13 @@ fn a_service_account_leads_into_google() {
     has_all(&ran);
     let rows = clouds.server.get("/put/out/parallel_run_step.txt");
     assert_eq!(rows.lines().count(), 2, "{rows}");
-    // As an address, with what stands in the environment.
+    // By URL, with the credentials of the environment.
     let ran = job("gs://gcs/in/*.txt", "")
         .env("GOOGLE_APPLICATION_CREDENTIALS", &clouds.path("account.json"))
         .env("GOOGLE_BASE_URL", &url)
         .run(&[]);
     has_all(&ran);
-    // The account of somebody else.
+    // With another account.
     let others = Clouds::new(false);
     let ran = job("{path: in/, datastore: g}", &stores(&others.path("account.json"))).run(&[]);
     ran.exits_with(2);
@@ -167,7 +167,7 @@ fn machines_pods_and_roles_of_amazon_are_known() {
             .run(&[]);
         has_all(&ran);
     }
-    // Roles are given over TLS alone.
+    // The STS server must have TLS.
     let clouds = Clouds::new(true);
     let url = clouds.secure_url();
     let role = |job: Job| {

@@ -1,4 +1,4 @@
-//! Side inputs and models that lie in stores, and what is odd in stores.
+//! Side inputs and models in stores, and unusual stores.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Server, cut_denials, guest};
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A job whose objects lie in its own folder.
+/// A job that caches objects in its own folder.
 fn job(script: &str, lines: &str, server: &Server) -> Job {
     server.opened_for(Job::new(&guest(script)).yaml(lines).datastores("1 MB", ""))
 }
@@ -22,7 +22,7 @@ fn reading(lines: &str, paths: &[&str], server: &Server) -> Job {
     job("reads_outside", &lines, server).file("in/a.txt", "1")
 }
 
-/// What it got of these paths.
+/// The guest's results for the paths below `below`.
 fn got(ran: &Ran, below: &str) -> String {
     ran.exits_with(0);
     let output = ran.output().replace('\n', " | ");
@@ -44,7 +44,7 @@ fn side_inputs_lie_in_stores() {
     host /side_inputs/words/a.txt=GOT IT: 2
     host /side_inputs/words/deep/b.txt=GOT IT: 3
     ");
-    // Whether the result still holds shows by the objects.
+    // Sandmill compares the objects to decide whether the result is still valid.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");
@@ -128,8 +128,8 @@ fn policies_hold_for_side_inputs_and_models() {
     "#);
 }
 
-/// An object with a key that no file can have fails alone, also where its folder is named or a glob is narrow, and so does
-/// one below another object.
+/// An object whose key cannot be a file's path fails alone, even if the input names its folder or a glob. So
+/// does an object below another object.
 #[test]
 fn odd_keys_fail_their_own_items() {
     let moto = Server::moto();
@@ -154,7 +154,7 @@ fn odd_keys_fail_their_own_items() {
             assert!(failed.contains(&format!("/inputs/t/{name}")), "{address}: {failed}");
         }
     }
-    // Of tables there are files, which have other names.
+    // For tables, Sandmill makes a file for each object, under an escaped name.
     let lines =
         "inputs: {t: {path: s3://box/in/, format: csv, header: false}}\nerror_threshold: -1";
     let ran = job("echo_table", lines, &moto).run(&[]);
@@ -174,19 +174,20 @@ fn servers_that_are_odd() {
         );
         job("echo_files", &lines, &server).run(&[])
     };
-    // One that refuses to tell what there is, one that sends on to itself, one that sends elsewhere.
+    // The server refuses HEAD for the first object, redirects to itself for the second, and redirects to another
+    // server for the third.
     let ran = run(&format!("{url}/in/headless.a-1, {url}/in/here.b-2, {url}/in/away.c-3"));
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["headless.a-1: 15", "here.b-2: 22"]);
     let failed = ran.failed_items();
     assert!(failed.contains("it sends on to another server, localhost"), "{failed}");
-    // One that is not there.
+    // A server that does not run.
     let ran = run("http://127.0.0.1:9/in/a");
     ran.exits_with(2);
     ran.says("reading a of http://127.0.0.1:9/in/ failed: the store cannot be reached");
 }
 
-/// What could not be had is had when the job is taken up, and nothing else is done again.
+/// A resumed job fetches the objects that had failed, and repeats nothing else.
 #[test]
 fn a_store_that_has_healed_is_asked_again() {
     for (script, how, rows) in [
@@ -214,11 +215,11 @@ fn a_store_that_has_healed_is_asked_again() {
     }
 }
 
-/// A file system that keeps whole seconds only, which goes with this.
+/// A file system that stores only whole seconds. Dropping it unmounts it.
 struct Rounding(PathBuf);
 
 impl Rounding {
-    /// `None` where this user cannot have one.
+    /// Returns `None` if this user cannot mount one.
     fn mount(at: &Path) -> Option<Self> {
         let image = at.with_extension("image");
         File::create(&image).and_then(|file| file.set_len(16 << 20)).ok()?;
@@ -234,13 +235,13 @@ impl Rounding {
 
 impl Drop for Rounding {
     fn drop(&mut self) {
-        // What cannot be unmounted stays.
+        // If it cannot be unmounted, it stays.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
 }
 
-/// Versions of an object look the same there: what an earlier job fetched is not trusted, and what a job saw of its
-/// objects is what the next one sees.
+/// On such a file system, two versions of an object look the same. So objects of an earlier job are fetched
+/// again, but an unchanged job is still recognized as unchanged.
 #[test]
 fn a_file_system_that_rounds_times_serves_no_old_versions() {
     let moto = Server::moto();
@@ -264,7 +265,7 @@ fn a_file_system_that_rounds_times_serves_no_old_versions() {
         if !format.is_empty() {
             assert_eq!(ran.sorted_output(), ["1", "3"]);
         }
-        // Before the folder goes that it is in.
+        // Unmount before the folder that contains it is removed.
         drop(rounding);
     }
 }

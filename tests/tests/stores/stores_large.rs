@@ -1,5 +1,5 @@
-//! Tables in stores that are larger than the cache: the planner asks for each object, and what nobody needs any
-//! more makes room for the next.
+//! Tables in stores that are larger than the cache: the planner requests each object, and objects that are no
+//! longer needed make room for the next ones.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -8,10 +8,10 @@ use sandmill_tests::{Job, Ran, Server, bytes_here, guest, python};
 use std::fs;
 use std::process::Command;
 
-/// Bytes that the cache has for objects: the least that there is.
+/// The size of the cache for objects, in bytes: the smallest allowed.
 const ROOM: u64 = 1 << 20;
 
-/// A job over tables whose objects have a folder of its own.
+/// A job over tables, which caches objects in its own folder.
 fn job(server: &Server, inputs: &str) -> Job {
     with_room(server, inputs, ROOM)
 }
@@ -24,25 +24,25 @@ fn with_room(server: &Server, inputs: &str, room: u64) -> Job {
     opened(job, server, room)
 }
 
-/// The same job, with the folder of its objects in its own.
+/// The same job, with an object cache in its own folder.
 fn opened(job: Job, server: &Server, room: u64) -> Job {
     server.opened_for(job.datastores(&room.to_string(), ""))
 }
 
-/// The same over files of this machine.
+/// The same input, over files of this machine.
 const CSV: &str = "{t: {path: in, format: csv}}";
 
-/// Rows of a table of which the cache holds two, and of one that it holds alone.
+/// Numbers of rows: the cache has room for two tables of `HALF` rows, but for only one of `MOST` rows.
 const HALF: usize = 4000;
 const MOST: usize = 5500;
 
-/// A table with rows of about 110 bytes.
+/// A table whose rows have about 110 bytes.
 fn csv(object: usize, rows: usize) -> String {
     let rows = (0..rows).map(|row| format!("{row},{:x>90} of {object:02} and {row:05}\n", ""));
     format!("n,x\n{}", rows.collect::<String>())
 }
 
-/// A store of tables, and a job over files like these.
+/// A store of tables, and a job over local copies of them.
 fn tables(objects: usize, rows: usize) -> (Server, Job) {
     let moto = Server::moto();
     moto.put("/box", "");
@@ -56,7 +56,7 @@ fn tables(objects: usize, rows: usize) -> (Server, Job) {
     (moto, here)
 }
 
-/// What a job gives.
+/// Runs a job, and returns its rows.
 fn rows_of(job: Job, count: usize) -> String {
     let ran = job.run(&[]);
     ran.exits_with(0);
@@ -67,7 +67,7 @@ fn rows_of(job: Job, count: usize) -> String {
 
 const STORED: &str = "{t: {path: s3://box/in/, format: csv}}";
 
-/// Runs a job, and holds what is here of its objects against the room that they have.
+/// Runs a job, and checks that its cached objects never exceed the room for them.
 fn bounded(job: Job, settings: &[&str]) -> Ran {
     let objects = job.path("objects");
     let settings: Vec<_> = settings.iter().flat_map(|setting| ["--set", setting]).collect();
@@ -90,16 +90,16 @@ fn text_comes_object_by_object() {
     let ran = bounded(job(&moto, STORED), &[]);
     assert_eq!(ran.output(), expected);
     ran.says("8 to fetch");
-    // What is asked for again is compared, object by object, and nothing is run.
+    // A second run compares the objects one by one, and runs nothing.
     let ran = ran.into_job().run(&[]);
     ran.exits_with(0);
     ran.says("nothing has changed");
 
-    // With types that all of them decide.
+    // With types that all objects decide together.
     let ran = bounded(job(&moto, STORED), &["schema_inference=full"]);
     assert_eq!(ran.output(), expected);
 
-    // With room for all of them nothing is asked for, and all of it stays.
+    // With room for all objects, everything is fetched at once and stays in the cache.
     let ran = with_room(&moto, STORED, 10 * ROOM).run(&[]);
     assert_eq!(ran.output(), expected);
     ran.into_job().run(&["--overwrite"]).exits_with(0).says("0 to fetch");
@@ -114,8 +114,8 @@ fn a_plan_is_that_of_the_same_files_here() {
     assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
 }
 
-/// Six tables of some hundred kilobytes each in a store, by a program that writes them below its argument, and a job over
-/// the same files here.
+/// Writes six tables of some hundred kilobytes each with this Python code, and puts them into a store.
+/// Returns the store, the inputs of a job over it, and the rows that a job over the local files gives.
 fn written(format: &str, code: &str, names: impl Fn(usize) -> String) -> (Server, String, String) {
     let moto = Server::moto();
     moto.put("/box", "");
@@ -153,7 +153,7 @@ fn parquet_comes_object_by_object() {
     }
 }
 
-/// What is unpacked is cut, and needs its object no more.
+/// The planner cuts the unpacked text into mini-batches, and then no longer needs the object.
 #[test]
 fn packed_lines_come_object_by_object_and_folders_make_columns() {
     let code = "for at in range(6):\n    \
@@ -166,8 +166,8 @@ fn packed_lines_come_object_by_object_and_folders_make_columns() {
     assert_eq!(ran.output(), expected);
 }
 
-/// Hundreds of mini-batches of one object fill all queues while the planner waits for the next one, which has no
-/// room before they are done.
+/// Hundreds of mini-batches of one object fill all queues while the planner waits for the next object. That
+/// object has no room until they are done.
 #[test]
 fn mini_batches_that_wait_do_not_keep_the_planner_from_its_object() {
     let (moto, here) = tables(4, MOST);
@@ -175,7 +175,7 @@ fn mini_batches_that_wait_do_not_keep_the_planner_from_its_object() {
     assert_eq!(ran.output(), rows_of(here, 4 * MOST));
 }
 
-/// Those that follow are on their way while the planner waits for one.
+/// The next objects are fetched while the planner waits for one.
 #[test]
 fn objects_are_fetched_in_advance() {
     let server = Server::objects(0);
@@ -189,7 +189,7 @@ fn objects_are_fetched_in_advance() {
     let mut running = job(&server, &inputs).start(&[]);
     let asked = |name: &str| server.get("/requests").contains(&format!("\"GET /in/{name}\""));
     running.until("the object behind the one that is held comes", |_| asked("c-10000"));
-    // And what is here is worked on.
+    // Meanwhile, the workers process the objects that have arrived.
     let rows = running.dir().join("job/output/parallel_run_step.txt");
     let first = "a-20000 19999\n";
     running.until("rows", |_| fs::read_to_string(&rows).is_ok_and(|rows| rows.contains(first)));
@@ -200,7 +200,7 @@ fn objects_are_fetched_in_advance() {
     assert!(asked("e-20000"));
 }
 
-/// W7: nothing is lost, and nothing there twice.
+/// W7: no row is lost, and no row appears twice.
 #[test]
 fn a_job_whose_leader_was_killed_goes_on() {
     let (moto, here) = tables(8, HALF);
@@ -222,7 +222,7 @@ fn a_job_whose_leader_was_killed_goes_on() {
     assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
 }
 
-/// Another planner asks for the same objects, and what is planned twice is there once.
+/// The new planner requests the same objects, and mini-batches that are planned twice run once.
 #[test]
 fn a_planner_that_was_killed_is_replaced() {
     let (moto, here) = tables(8, HALF);
@@ -241,7 +241,7 @@ fn a_planner_that_was_killed_is_replaced() {
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }
 
-/// Rows that are grouped are read more than once, and so are databases.
+/// Grouped rows are read more than once, and so are databases.
 #[test]
 fn what_must_be_here_at_once_is_refused_if_it_has_no_room() {
     let moto = Server::moto();
@@ -268,7 +268,8 @@ fn what_must_be_here_at_once_is_refused_if_it_has_no_room() {
     assert_eq!(refused("format: sqlite, query: select 1", ""), grouped);
 }
 
-/// Each fails alone: one that has no room, one that is not to be had, and one of which only a part comes.
+/// Three kinds of object fail alone: one that is too large, one that cannot be fetched, and one that always
+/// arrives incomplete.
 #[test]
 fn what_cannot_be_had_fails_alone() {
     let server = Server::objects(0);
@@ -304,7 +305,7 @@ fn what_cannot_be_had_fails_alone() {
             |line: &str| line.contains(&format!("/inputs/t/{name},")) && line.contains(reason);
         assert!(failed.lines().any(is_it), "{name}: {reason}\n{failed}");
     }
-    // The planner that only looks is told the same.
+    // The planner of `sandmill plan` reports the same.
     let ran = ran.into_job().command(&["plan", "job.yaml", "--all"]);
     ran.exits_with(0);
     assert_eq!(
@@ -313,8 +314,8 @@ fn what_cannot_be_had_fails_alone() {
     );
 }
 
-/// Empty objects need not be fetched, and those of this machine not either: whatever lies between two looks at an
-/// object, the second finds what the first found.
+/// Empty objects and local files need no fetch. However the other objects come and go, the second look at an
+/// object finds what the first found.
 #[test]
 fn objects_stand_beside_empty_ones_and_files_of_this_machine() {
     let moto = Server::moto();
@@ -333,8 +334,8 @@ fn objects_stand_beside_empty_ones_and_files_of_this_machine() {
     }
 }
 
-/// What could not be had has one place in the plan, and the rest of it comes behind all other files, with mini-batches
-/// enough to fill all queues.
+/// An object that could not be fetched has a fixed place in the plan. On a resume, its mini-batches come
+/// after those of all other files, and there are enough of them to fill all queues.
 #[test]
 fn what_had_failed_is_fetched_again_behind_all_others() {
     let server = Server::objects(0);
@@ -354,8 +355,8 @@ fn what_had_failed_is_fetched_again_behind_all_others() {
     assert!(bytes_here(&ran.dir().join("objects")) <= ROOM);
 }
 
-/// The planner still holds the last of them when their mini-batches come: those must not keep it from then on, as those
-/// before them have no room beside it.
+/// The planner still holds the last object when the mini-batches of the others come. These must not block the
+/// planner, because there is no room for both objects.
 #[test]
 fn several_that_had_failed_have_room_for_one() {
     let server = Server::objects(0);

@@ -1,4 +1,4 @@
-//! Files in stores, which a manifest tells of until they are wanted.
+//! Files in stores: a manifest lists them until a mini-batch needs them.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Running, Server, guest};
@@ -6,7 +6,7 @@ use std::fs;
 
 const LINES: &str = "mini_batch_size: 2\nprocess_count_per_node: 2\nerror_threshold: -1";
 
-/// A job over files of a store, with the folder of its objects in its own.
+/// A job over files of a store, which caches objects in its own folder.
 fn job(inputs: &str, server: &Server) -> Job {
     let job = Job::new(&guest("echo_files")).yaml(&format!("inputs: {inputs}\n{LINES}"));
     server.opened_for(job.datastores("1 MB", ""))
@@ -22,7 +22,7 @@ fn bucket(objects: &[(&str, &str)]) -> Server {
     moto
 }
 
-/// Nothing is made for what nobody wants yet.
+/// No file is created before it is needed.
 #[test]
 fn a_plan_makes_no_files() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/b/d", "333"), ("in/b.x", "4")]);
@@ -71,7 +71,7 @@ fn names_and_folders_are_found_in_the_list() {
     assert_eq!(ran.sorted_output(), ["b.txt: 2", "c.txt: 3", "e.txt: 1"]);
 }
 
-/// Whether the input is a folder by its address, or by what there is.
+/// The input may be a folder by its address (a final slash), or because objects are below it.
 #[test]
 fn a_mini_batch_sees_its_own_objects_alone() {
     let moto = bucket(&[("in/a.txt", "1"), ("in/b.txt", "22"), ("in/c.txt", "333")]);
@@ -86,7 +86,7 @@ fn a_mini_batch_sees_its_own_objects_alone() {
     }
 }
 
-/// Nothing of an earlier job is in the way, whatever it was.
+/// Files of an earlier job never get in the way.
 #[test]
 fn objects_become_folders_and_folders_objects() {
     let moto = bucket(&[("in/a", "1"), ("in/b/c", "22"), ("in/d", ""), ("in/d/e", "333")]);
@@ -102,7 +102,7 @@ fn objects_become_folders_and_folders_objects() {
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["b: 2", "d: 3", "x: 1"]);
-    // The same way back, for tables.
+    // The other way round, for tables.
     for name in ["a/x", "b", "d"] {
         moto.delete(&format!("/box/in/{name}"));
     }
@@ -118,7 +118,7 @@ fn objects_become_folders_and_folders_objects() {
     assert_eq!(ran.sorted_output(), ["1", "2"]);
 }
 
-/// Some stores have an object without content for each folder, of the same name, which they give to whoever asks.
+/// Some stores have an empty object for each folder, with the folder's name, and return it on request.
 #[test]
 fn an_empty_object_with_others_below_is_a_folder() {
     let moto =
@@ -147,7 +147,7 @@ fn an_empty_object_with_others_below_is_a_folder() {
     assert_eq!(beside.output().matches(".csv=GOT IT").count(), 4, "{beside}");
 }
 
-/// Both lie in the same place.
+/// Both use the same cache.
 #[test]
 fn jobs_over_files_and_over_tables_share_what_is_here() {
     let moto = bucket(&[("in/a.csv", "n\n1\n"), ("in/b.csv", "n\n2\n")]);
@@ -177,7 +177,7 @@ fn jobs_over_files_and_over_tables_share_what_is_here() {
     }
 }
 
-/// W7: what is done must be what it was, and what is not done may not have changed since the job began.
+/// W7: mini-batches that are done must not have changed, nor may the other objects since the job began.
 #[test]
 fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
     let moto = bucket(&[]);
@@ -206,7 +206,7 @@ fn fetcher(running: &Running) -> Option<u32> {
     running.children().into_iter().find(is_fetcher).map(|(process, _)| process)
 }
 
-/// Kills the process that fetches. Returns its number.
+/// Kills the process that fetches objects. Returns its id.
 fn kill_fetcher(running: &Running) -> u32 {
     let number = fetcher(running).expect("it fetches");
     let process = rustix::process::Pid::from_raw(number.cast_signed()).expect("it has a number");
@@ -214,8 +214,8 @@ fn kill_fetcher(running: &Running) -> u32 {
     number
 }
 
-/// As the kernel does where memory runs out: another one is asked for what it had not brought. The cache has room for a
-/// third of the objects, so that there is always something to fetch.
+/// Kills it as the kernel does when memory runs out. A new process fetches the objects that are missing. The
+/// cache has room for a third of the objects, so there is always something to fetch.
 #[test]
 fn a_process_that_fetches_and_is_killed_is_replaced() {
     let moto = bucket(&[]);
@@ -233,7 +233,7 @@ fn a_process_that_fetches_and_is_killed_is_replaced() {
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
 }
 
-/// The same where tables have room together, so that all of them come.
+/// The same with tables that all fit into the cache, so that all of them are fetched.
 #[test]
 fn a_process_that_fetches_all_and_is_killed_is_replaced() {
     let server = Server::objects(0);
@@ -256,12 +256,13 @@ fn a_process_that_fetches_all_and_is_killed_is_replaced() {
     ran.exits_with(0);
     assert_eq!(ran.output().lines().count(), 42 * 3, "{ran}");
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
-    // What came is fetched no more.
+    // Objects that arrived are not fetched again.
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0).says("; 0 to fetch");
 }
 
-/// A job that was killed while all of its objects came leaves what another one can use: those that came, and no half ones.
+/// A job that was killed while it fetched all objects leaves complete objects that the next job can use, and
+/// no partial ones.
 #[test]
 fn what_came_before_a_job_was_killed_is_there_for_the_next() {
     let server = Server::objects(0);

@@ -1,4 +1,4 @@
-//! Entry scripts that are none: nothing is run, and the message says what the file is instead.
+//! Invalid entry scripts: nothing is run, and the message says what the file really is.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -7,7 +7,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, guest};
 use std::fs;
 
-/// What is said about an entry script of this name and content.
+/// The message about an entry script with this name and content.
 fn refused(name: &str, content: &[u8]) -> String {
     let ran = Job::empty()
         .yaml(&format!("name: test\nentry_script: {name}\ninputs: {{ texts: input }}"))
@@ -52,7 +52,7 @@ fn a_damaged_component() {
         *byte ^= 0xff;
     }
     let told = refused("damaged.wasm", &bytes);
-    // Where the damage shows differs from compiler to compiler.
+    // The place where the damage is found depends on the compiler.
     assert!(told.starts_with("error: [DIR]/damaged.wasm: "), "{told}");
     assert!(told.contains("no valid component") || told.contains("damaged component"), "{told}");
 }

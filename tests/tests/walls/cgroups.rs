@@ -1,5 +1,5 @@
-//! Cgroups of workers. Most of it needs a machine where cgroups with limits can be made, as root in the
-//! root of version 2: `scripts/cgroup-tests.sh` has one.
+//! Cgroups of workers. Most of these tests need a machine on which cgroups with limits can be created, as
+//! root in the root of cgroup version 2: `scripts/cgroup-tests.sh` provides one.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -11,8 +11,9 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where a leader that is started as the tests are makes cgroups, for one test at a time: what one makes
-/// there is in the others' way. None, with the reason printed, if it makes none.
+/// The folder in which a leader creates cgroups, if it is started as the tests are. Only one test at a time
+/// may use it, because cgroups of other tests would interfere. `None`, with the reason printed, if a leader
+/// creates no cgroups.
 fn folder() -> Option<Folder> {
     let output = Command::new(sandmill()).args(["doctor", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -21,13 +22,13 @@ fn folder() -> Option<Folder> {
         return None;
     };
     let (_, at) = words.split_once(" below ").unwrap();
-    // Threads and processes alike wait for each other.
+    // The lock holds between threads as well as between processes.
     let lock = fs::File::create(root().join("target/cgroup-tests.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
     Some(Folder { path: at.split_once(", with ").unwrap().0.into(), _lock: lock })
 }
 
-/// The folder of cgroups, and the lock on it.
+/// The folder of cgroups, with a lock on it.
 struct Folder {
     path: PathBuf,
     _lock: fs::File,
@@ -41,29 +42,29 @@ impl Deref for Folder {
     }
 }
 
-/// The cgroups that leaders have made, by name.
+/// The names of the cgroups that leaders have created.
 fn made(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with("sandmill-")).collect()
 }
 
-/// A job with a guest of its own, whose `run` is this.
+/// A job with its own guest, whose `run` has this body.
 fn job_of(run: &str) -> Job {
     let guest = wat_module(&format!("(module COMMON GOOD (func RUN {run}))"));
     Job::empty().file("guest.wasm", guest).yaml("name: test\nentry_script: guest.wasm")
 }
 
-/// Gives one row.
+/// Returns one row.
 const GOOD: &str = "(call $good (local.get $id))";
-/// Does not return.
+/// Never returns.
 const ENDLESS: &str = "(loop $again (br $again)) unreachable";
 
 fn job() -> Job {
     job_of(GOOD).yaml("inputs: { texts: input }").file("input/a.txt", "two words")
 }
 
-/// What `job.json` says of the wall.
+/// The wall's state in `job.json`.
 fn wall(folder: &Path) -> Value {
     let text = fs::read_to_string(folder.join("job/job.json")).unwrap();
     serde_json::from_str::<Value>(&text).unwrap()["result"]["os_sandbox"].clone()
@@ -87,7 +88,7 @@ fn without_cgroups_a_job_runs_and_says_so() {
     assert!(off.exits_with(0).log("job_result.txt").contains("cgroup: os_sandbox is off"), "{off}");
 }
 
-/// The limits, whom they hold for, and what is left of them when the leader is killed.
+/// Checks the limits of a worker's cgroup, the processes in it, and its removal after the leader was killed.
 #[test]
 fn a_worker_has_a_cgroup_of_its_own() {
     let Some(folder) = folder() else { return };
@@ -125,7 +126,7 @@ fn a_worker_has_a_cgroup_of_its_own() {
     assert!(!made(&folder).iter().any(|name| name.starts_with(&mine)), "{:?}", made(&folder));
 }
 
-/// As below `systemd-run --scope -p Delegate=yes`: all controllers are there, and none is turned on.
+/// As under `systemd-run --scope -p Delegate=yes`: all controllers are available, but none is enabled.
 #[test]
 fn a_leader_makes_room_where_it_is_alone() {
     let Some(folder) = folder() else { return };
@@ -147,18 +148,18 @@ fn a_leader_makes_room_where_it_is_alone() {
     };
     let alone = run("exec \"$@\"");
     assert!(has_cgroup(&alone), "{alone}");
-    // The shell is not the leader's to move.
+    // The leader must not move the shell to another cgroup.
     let beside = run("\"$@\"; exit $?");
     assert!(!has_cgroup(&beside), "{beside}");
     assert!(beside["missing"].to_string().contains("other processes than this one are in"));
     fs::remove_dir(scope).unwrap();
 }
 
-/// W6: out of memory is told apart from other deaths, and by which limit.
+/// W6: running out of memory is reported differently from other deaths, and the report names the limit.
 #[test]
 fn a_worker_beyond_the_limit_of_its_cgroup_is_told() {
     let Some(folder) = folder() else { return };
-    // Should the leader look in just the moment in which the limit is reached, it is faster.
+    // The leader may notice the excess before the cgroup's limit ends the worker, so try several times.
     for _ in 0..5 {
         match outgrown(&folder) {
             Some(true) => return,
@@ -172,9 +173,10 @@ fn a_worker_beyond_the_limit_of_its_cgroup_is_told() {
     panic!("the limit has never ended a worker");
 }
 
-/// Whether the limit of its cgroup ended a worker that holds too much; none if it has no such limit.
+/// Whether the limit of its cgroup ended a worker that needs too much memory. `None` if the cgroup has no
+/// such limit.
 fn outgrown(folder: &Path) -> Option<bool> {
-    // One record is never cut, however large: reading and decoding it takes three times its size.
+    // One record is never split, however large: reading and decoding it takes three times its size.
     let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(192 << 20));
     let running = job_of(GOOD)
         .yaml("inputs: { rows: { path: input, format: csv } }\nmini_batch_size: 100KB")

@@ -1,4 +1,4 @@
-//! Child processes that are not workers: they end with whoever started them.
+//! Child processes other than workers: they end when their parent ends.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -8,8 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Starts a child on a thread, which the kernel takes for its parent, and ends the thread once
-/// `started` has seen that the child runs.
+/// Starts a child from a thread, which the kernel takes for the parent. The thread ends as soon as `started`
+/// has seen the child run.
 fn orphan(arguments: &'static [&str], started: fn(&mut Child)) -> Child {
     let start = move || {
         let mut child = Command::new(sandmill_tests::sandmill())
@@ -41,8 +41,9 @@ fn is_killed(mut child: Child) {
 #[test]
 fn the_planner_ends_with_its_leader() {
     is_killed(orphan(&["plan-worker"], |child| {
-        // The version, no sources, `Cut::Void` with as many mini-batches as a number can say; no keys, no
-        // folder for a shuffle, one process, no wall, no memory, nothing that is told or asked, no files that are bad, all mini-batches.
+        // The request: the version, no sources, `Cut::Void` with the largest possible number of mini-batches,
+        // no keys, no folder for a shuffle, one process, no wall, no memory, no messages or requests, no bad
+        // files, and all mini-batches.
         const VERSION: u8 = sandmill::protocol::PROTOCOL_VERSION.to_le_bytes()[0];
         let count = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01];
         let request =
@@ -50,7 +51,7 @@ fn the_planner_ends_with_its_leader() {
                 .concat();
         let frame = [&u32::try_from(request.len()).unwrap().to_le_bytes()[..], &request].concat();
         child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
-        // It plans, and goes on until the pipe is full.
+        // It plans until the pipe is full.
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
     }));
 }
@@ -58,7 +59,8 @@ fn the_planner_ends_with_its_leader() {
 #[test]
 fn a_process_that_groups_rows_ends_with_its_planner() {
     is_killed(orphan(&["shuffle-worker"], |child| {
-        // The length of a frame, and more of it than a pipe holds: when it is written, it is read.
+        // The length of a frame, and more of the frame than a pipe can hold: after the write, the child has
+        // begun to read.
         let mut frame = (8_u32 << 20).to_le_bytes().to_vec();
         frame.resize(4 << 20, 0);
         child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
@@ -68,12 +70,12 @@ fn a_process_that_groups_rows_ends_with_its_planner() {
 #[test]
 fn the_compiler_ends_with_its_leader() {
     is_killed(orphan(&["compile-component", "required", "compile", "digest"], |child| {
-        // More than a pipe holds: when it is written, the compiler reads.
+        // More than a pipe can hold: after the write, the compiler has begun to read.
         child.stdin.as_mut().unwrap().write_all(&vec![0; 4 << 20]).unwrap();
     }));
 }
 
-/// A program inherits that signals are ignored. Who ignores that of children's ends cannot wait for them.
+/// A program inherits ignored signals. If it ignores SIGCHLD, it cannot wait for its children.
 #[test]
 #[cfg(target_os = "linux")]
 fn whoever_ignores_ends_of_children_can_start_it() {

@@ -1,5 +1,5 @@
-//! Entry scripts that are made to hurt whoever looks into them: all of that happens in child processes
-//! with limits, so that the command ends with a clear message and leaves nothing behind.
+//! Entry scripts made to harm the process that parses them. Sandmill parses them in child processes with
+//! limits, so the command ends with a clear message and leaves nothing behind.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -11,7 +11,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// LEB128.
+/// Appends a number in LEB128.
 fn number(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
@@ -26,17 +26,17 @@ fn section(id: u8, content: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(content);
 }
 
-/// A component that exports this core module as `m`: its names are in order, and it must be compiled
-/// to find out that it has no `run`.
+/// A component that exports this core module as `m`. Its names are valid, so only compiling it shows that it
+/// has no `run`.
 fn component_of(module: &[u8]) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
     section(1, module, &mut bytes);
-    // One export: a name, `m`, a core module, number 0, of its own type.
+    // One export: the name `m`, of the kind core module, with index 0 and its own type.
     section(11, &[1, 0, 1, b'm', 0, 0x11, 0, 0], &mut bytes);
     bytes
 }
 
-/// A module with functions of these bodies, which take and give a number.
+/// A module of functions with these bodies, each from a number to a number.
 fn module_of(bodies: &[Vec<u8>], more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = b"\0asm\x01\0\0\0".to_vec();
     section(1, &[1, 0x60, 1, 0x7f, 1, 0x7f], &mut bytes);
@@ -60,17 +60,17 @@ fn module_of(bodies: &[Vec<u8>], more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     bytes
 }
 
-/// A body of so many additions, each of 7 bytes.
+/// A body with this number of additions, 7 bytes each.
 fn additions(count: usize) -> Vec<u8> {
     let mut body = [0x20, 0, 0x41, 3, 0x6a, 0x21, 0].repeat(count);
     body.extend([0x20, 0]);
     body
 }
 
-/// A module with a data segment of so many bytes.
+/// A module with a data segment of this size.
 fn with_data(bytes: usize) -> Vec<u8> {
     module_of(&[vec![0x20, 0]], |module| {
-        // At address 0 of memory 0.
+        // The segment starts at address 0 of memory 0.
         let mut data = vec![1, 0, 0x41, 0, 0x0b];
         number(bytes as u64, &mut data);
         data.resize(data.len() + bytes, 7);
@@ -78,7 +78,8 @@ fn with_data(bytes: usize) -> Vec<u8> {
     })
 }
 
-/// A component that exports a function `run` that takes this type, whose definitions come before.
+/// A component that exports a function `run` with a parameter of this type. `types` has the definitions
+/// before it.
 fn run_of(types: &str, parameter: &str) -> Vec<u8> {
     wat::parse_str(format!(
         r#"(component {types}
@@ -90,8 +91,8 @@ fn run_of(types: &str, parameter: &str) -> Vec<u8> {
     .unwrap()
 }
 
-/// What each of the commands that look into an entry script says of this one, and that it ends with
-/// this, soon, and leaves nothing behind.
+/// Checks that each command that parses an entry script refuses this one with the expected message, ends
+/// soon, and leaves nothing behind.
 fn all_refuse(script: &[u8], expected: &str) {
     let job = || {
         Job::empty()
@@ -125,14 +126,14 @@ fn entries(folder: &Path, prefix: &str) -> usize {
 
 #[test]
 fn a_function_of_seven_megabytes() {
-    // A number that is taken and dropped, again and again.
+    // Pushes a number and drops it, again and again.
     let mut body = [0x20, 0, 0x1a].repeat(7_000_000 / 3);
     body.extend([0x20, 0]);
     all_refuse(&component_of(&module_of(&[body], |_| {})), "does not export run");
-    // What takes the compiler longer.
+    // A body that takes longer to compile.
     let sum = additions(50_000);
     all_refuse(&component_of(&module_of(&[sum], |_| {})), "does not export run");
-    // Beyond what is a function at all.
+    // Larger than a function may be.
     let larger = component_of(&module_of(&[additions(1_200_000)], |_| {}));
     all_refuse(&larger, "function body size");
 }
@@ -153,13 +154,13 @@ fn types_that_are_nested_deeply() {
     let deep: String = (0..5000).map(|n| format!("(type $t{} (list $t{n}))", n + 1)).collect();
     let run = run_of(&format!("(type $t0 (list u8)) {deep}"), "$t5000");
     all_refuse(&run, "no valid component");
-    // Each twice as large as the one before.
+    // Each type is twice as large as the one before.
     let wide: String = (0..60).map(|n| format!("(type $t{} (tuple $t{n} $t{n}))", n + 1)).collect();
     let run = run_of(&format!("(type $t0 (tuple u8 u8)) {wide}"), "$t60");
     all_refuse(&run, "no valid component");
 }
 
-/// Types that are valid, and too long to be told.
+/// The types are valid, but too long to print.
 #[test]
 fn a_type_whose_words_have_no_end() {
     let wide: String =
@@ -200,7 +201,7 @@ fn build_looks_into_nothing_itself() {
     ] {
         let ran = Job::empty().file("script.wasm", module).command(&["build", "script.wasm"]);
         if expected.is_empty() {
-            // Only its names are looked at.
+            // Only its names are read.
             ran.exits_with(0);
         } else {
             ran.exits_with(2).says(expected);
@@ -211,16 +212,16 @@ fn build_looks_into_nothing_itself() {
     }
 }
 
-/// A script that takes long to compile.
+/// An entry script that takes long to compile.
 fn slow() -> Vec<u8> {
     let mut component = component_of(&module_of(&vec![additions(100_000); 30], |_| {}));
-    // A custom section, so that each test has a digest of its own: others compile at the same time.
+    // A custom section gives each test process its own digest, because other tests compile at the same time.
     let id = std::process::id().to_le_bytes();
     component.extend([&[0, 6, 1, b'p'][..], &id].concat());
     component
 }
 
-/// The processes that compile what has this digest.
+/// The processes that compile the component with this digest.
 fn compilers_of(digest: &str) -> Vec<u32> {
     let processes = fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let id = entry.file_name().to_str()?.parse().ok()?;
@@ -230,7 +231,7 @@ fn compilers_of(digest: &str) -> Vec<u32> {
     processes.collect()
 }
 
-/// The SHA-256 of a file, as the name of its entry in a cache says.
+/// The SHA-256 of a file, as in the name of its cache entry.
 fn digest_of(job: Job, script: &str) -> (String, Job) {
     let ran = job.command(&["build", script]);
     ran.exits_with(0);
@@ -238,11 +239,11 @@ fn digest_of(job: Job, script: &str) -> (String, Job) {
     (line.split(' ').next().unwrap().to_owned(), ran.into_job())
 }
 
-/// Whether a process has given up what its wall takes: it is about to look at the entry script, or does.
+/// Whether a process has entered its wall: it is about to parse the entry script, or does so.
 fn is_walled(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let has = |line: &str| status.lines().any(|found| found == line);
-    // A machine may lack the filter; no new privileges are given up anywhere.
+    // The machine may lack the filter, but `no_new_privs` is always set.
     has("Seccomp:\t2") || has("NoNewPrivs:\t1")
 }
 
@@ -291,7 +292,7 @@ fn ctrl_c_ends_a_compiler() {
     ends_well(&ran);
 }
 
-/// A compiler that is ended by a limit, or by whoever runs the machine, is told as such.
+/// If a limit or an operator ends the compiler, the message says so.
 #[test]
 fn how_a_compiler_died_is_told() {
     for (signal, told) in [
@@ -306,8 +307,8 @@ fn how_a_compiler_died_is_told() {
         let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
         let mut held = None;
         running.until("it is compiled", |_| {
-            // Held as soon as it is seen, so that it cannot end unseen; let go until it is behind its
-            // wall.
+            // Stop the compiler as soon as it appears, so that it cannot end unnoticed. Until it is inside
+            // its wall, let it continue.
             held = held.or_else(|| compilers_of(&digest).first().copied());
             let Some(id) = held else { return false };
             let process = Pid::from_raw(id.cast_signed()).unwrap();
@@ -327,7 +328,7 @@ fn how_a_compiler_died_is_told() {
     }
 }
 
-/// Two that compile the same at once both get it, and one entry stays.
+/// Several commands that compile the same component at once all succeed, and one cache entry stays.
 #[test]
 fn commands_that_compile_at_once_share_one_cache() {
     let folder = Job::empty();
@@ -341,7 +342,7 @@ fn commands_that_compile_at_once_share_one_cache() {
     assert_eq!((entries(Path::new(&cache), "tmp-"), entries(Path::new(&cache), "")), (0, 1));
 }
 
-/// What others could have put there, or what is not what it was, is made again.
+/// An entry that another user might have written, or that has changed, is compiled again.
 #[test]
 fn a_poisoned_entry_is_not_used() {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -395,7 +396,7 @@ fn a_poisoned_entry_is_not_used() {
     }
 }
 
-/// A job whose planner groups rows for a while.
+/// A job whose planner spends some time on grouping rows.
 fn grouping() -> Job {
     let rows: String =
         (0..400_000).map(|row| format!("{},{row} and more text\n", row % 50)).collect();
@@ -405,7 +406,7 @@ fn grouping() -> Job {
     )
 }
 
-/// The leader's children of this kind, and theirs: the helpers of a planner.
+/// The leader's children with this name, and the children of its children: the helpers of a planner.
 fn named(running: &Running, name: &str) -> Vec<Pid> {
     let mut found = Vec::new();
     for (id, command) in running.children() {
@@ -430,7 +431,7 @@ fn send(running: &mut Running, name: &str, count: usize, signal: Signal) {
     }
 }
 
-/// Waits for its helpers: until each is there, it may have the planner's name.
+/// Waits for the planner's helpers first: until a helper has its own name, it may have the planner's.
 fn send_planner(running: &mut Running, signal: Signal) {
     running.until("it plans", |running| named(running, "shuffle-worker").len() >= 4);
     send(running, "plan-worker", 1, signal);
@@ -450,7 +451,7 @@ fn how_a_planner_died_is_told() {
         let another = |running: &Running| {
             named(running, "plan-worker").into_iter().find(|id| !first.contains(id))
         };
-        // The one that takes its place dies over the only file, or before it has looked at that.
+        // The second planner is killed over the only file, or before it has read that file.
         running.until("another plans", |running| another(running).is_some());
         another(&running).into_iter().for_each(|id| kill_process(id, signal).unwrap());
         running.wait().says(told);

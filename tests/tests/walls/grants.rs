@@ -1,4 +1,4 @@
-//! What an entry script may import, and what a job says of one that imports something else.
+//! The imports that an entry script may have, and the messages about any other import.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -48,7 +48,7 @@ fn run(imports: &str) -> Ran {
         .run(&[])
 }
 
-/// What a job says of imports that it does not have.
+/// A job's message about imports that do not exist.
 fn refused(imports: &str) -> String {
     let ran = run(imports);
     ran.exits_with(2);
@@ -123,7 +123,7 @@ fn what_is_not_there_is_refused_by_name() {
     ");
 }
 
-/// An interface that is there, and a function of it that is not.
+/// The interface exists, but the function does not.
 #[test]
 fn a_function_that_is_not_there_is_refused() {
     let told = refused(
@@ -138,7 +138,7 @@ fn a_function_that_is_not_there_is_refused() {
     assert!(told.contains("get-random-u64"), "{told}");
 }
 
-/// What `sandmill inspect` says, with digests and sizes, which do not matter here, taken out.
+/// Runs `sandmill inspect` on components with these imports.
 fn inspect(files: &[(&str, &str)], arguments: &[&str]) -> Ran {
     let mut job = Job::empty();
     for (name, imports) in files {

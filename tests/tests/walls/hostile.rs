@@ -1,5 +1,4 @@
-//! Guests that misbehave in `run`: each costs its own mini-batch and nothing else, and the message
-//! says what it did.
+//! Guests that misbehave in `run`: each fails only its own mini-batch, and the message says what it did.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -8,7 +7,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, redact};
 use std::fs;
 
-/// The rows of the mini-batches that nobody harmed.
+/// The rows of the mini-batches that no act harmed.
 const GOOD: [&str; 4] = ["f0.txt: 0", "f1.txt: 1", "f4.txt: 4", "f5.txt: 5"];
 
 /// A job of three mini-batches of two files, whose guest misbehaves in the second.
@@ -26,8 +25,8 @@ fn job(what: &str) -> Job {
     job
 }
 
-/// Runs it with all failures allowed and more settings, and returns the message, having checked
-/// that it is told wherever people look, and that all other rows are there.
+/// Runs the job with all failures allowed and with more settings. Checks that every report has the message,
+/// and that all other rows are there. Returns the message.
 fn costs_its_mini_batch(what: &str, settings: &str) -> String {
     let ran = job(what).yaml("error_threshold: -1").yaml(settings).run(&[]);
     ran.exits_with(0).left_nothing();
@@ -52,14 +51,14 @@ fn costs_its_mini_batch(what: &str, settings: &str) -> String {
     redact(message, ran.dir())
 }
 
-/// The files of single failures, together.
+/// The files that describe single failures, joined.
 fn errors(ran: &Ran) -> String {
     let folder = ran.dir().join("job/logs/user/error/0");
     let files = fs::read_dir(folder).unwrap();
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// A line for each of several ways to misbehave: its name and the message.
+/// For each of several ways to misbehave, a line with its name and the message.
 fn messages(cases: &[(&str, &str)]) -> String {
     let line = |(what, settings): &(&str, &str)| {
         let message = costs_its_mini_batch(what, settings);
@@ -126,7 +125,7 @@ fn a_huge_error_is_cut() {
     assert!(size("job/logs/sys/events.jsonl") < 200_000, "{ran}");
 }
 
-/// E8, E9: a count that is not the number of items is no failed attempt.
+/// E8, E9: an attempt does not fail because its number of rows differs from its number of items.
 #[test]
 fn fewer_or_more_rows_than_items() {
     let ran = job("return-nothing").yaml("error_threshold: 2").run(&[]);
@@ -169,7 +168,7 @@ fn fewer_or_more_rows_than_items() {
 
 #[test]
 fn nothing_is_ignored_unasked() {
-    // One worker and the last mini-batch, so that all others are done before the job ends.
+    // One worker, and the last mini-batch, so that all others are done before the job ends.
     let last = |what| {
         let arguments = format!("arguments=[--do, {what}, --on-batch, '2']");
         job(what).run(&["--process-count", "1", "--set", &arguments])
@@ -190,11 +189,11 @@ fn nothing_is_ignored_unasked() {
       what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
       next command  sandmill explain job
     ");
-    // The same ends in a file, for whoever has no terminal.
+    // The same text is in a file, for users without a terminal.
     let result = ran.log("job_result.txt");
     let told = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
     let more = result.strip_prefix(told).and_then(|more| more.split_once("  os_sandbox    "));
-    // What follows is which layers of the process wall this machine has.
+    // The rest lists the layers of the process wall on this machine.
     let causes = more.map(|(causes, _)| causes);
     assert_eq!(
         causes,
@@ -238,7 +237,7 @@ fn a_second_attempt_may_succeed() {
 }
 
 /// W2, C16, T6, K1.
-/// One worker, so that those that are killed have to be replaced before the rest can be done.
+/// With one worker, killed workers must be replaced before the rest can be done.
 #[test]
 fn a_call_without_end_costs_its_worker() {
     for what in ["loop", "sleep"] {
@@ -253,7 +252,7 @@ fn a_call_without_end_costs_its_worker() {
         // W3: the next try comes before the third mini-batch.
         assert_eq!(ran.attempts("process001"), ["1, 2"], "{ran}");
         assert_eq!(ran.attempts("process002"), ["2, 1"], "{ran}");
-        // 1.10, 1.11: the processor time of a killed worker tells computing from waiting.
+        // 1.10, 1.11: the processor time of a killed worker shows whether it computed or waited.
         for row in ran.log("sys/job_report/processed_mini-batches.csv").lines() {
             let fields: Vec<&str> = row.split(',').collect();
             let seconds = |column: usize| fields[column].parse::<f64>().unwrap();

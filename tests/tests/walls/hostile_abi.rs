@@ -1,5 +1,5 @@
-//! Guests that hand over at the border what no binding generator would: addresses, texts, results and an
-//! allocator of their own making.
+//! Guests that pass values across the ABI that no binding generator would produce: their own addresses,
+//! texts, results and allocator.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-/// The component of a guest in text form, and the folder that it lies in.
+/// Writes a compiled guest to a file. Returns its temporary folder, and its path.
 fn written(bytes: &[u8]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.wasm");
@@ -21,7 +21,7 @@ fn written(bytes: &[u8]) -> (TempDir, PathBuf) {
 fn what_no_toolchain_would_hand_over() {
     let fails = Fate::Fails;
     let outside = || Fate::Fails("lies outside of the guest's memory");
-    // What the engine itself refuses, it says in its own words.
+    // The engine has its own messages for these.
     let refused = || Fate::Fails("the entry script failed in run: ");
     let memory = || Fate::Fails("ran out of memory in run: limits.memory allows 1100 MB");
     let acts = [
@@ -60,7 +60,7 @@ fn what_no_toolchain_would_hand_over() {
     assert!(!ran.output().contains("forged"), "{ran}");
 }
 
-/// `cabi_realloc`, which the host calls in the middle of its own work.
+/// The host calls `cabi_realloc` in the middle of its own work.
 #[test]
 fn a_hostile_allocator() {
     let acts = [
@@ -71,7 +71,7 @@ fn a_hostile_allocator() {
         Fate::Fails("the entry script's stack overflowed in run"),
         Fate::Fails("run took longer than run_invocation_timeout (1 s)"),
     ];
-    // Paths of 200 bytes and more choose the act.
+    // A path of 200 bytes or more chooses the act by its length.
     let name = |index: usize| "x".repeat(200 + index - "/inputs/texts/000-.txt".len());
     let names: Vec<String> = (0..acts.len()).map(name).collect();
     let acts: Vec<(&str, Fate)> = names.iter().map(String::as_str).zip(acts).collect();
@@ -80,7 +80,7 @@ fn a_hostile_allocator() {
     play(&guest, settings, &acts, |id, _| good_row(id));
 }
 
-/// A job whose every instance breaks before it has done anything.
+/// A job in which every instance fails before it has done anything.
 fn starts(definitions: &str, settings: &str) -> Ran {
     let text =
         format!("(module COMMON GOOD {definitions} (func RUN (call $good (local.get $id))))");
@@ -96,7 +96,7 @@ fn starts(definitions: &str, settings: &str) -> Ran {
     ran
 }
 
-/// All memories and tables of an instance are one budget, from its start on.
+/// All memories and tables of an instance share one budget, from the start.
 #[test]
 fn instances_that_want_too_much_to_start() {
     let memories: String = (0..90).map(|_| "(memory 16)".to_owned()).collect();
@@ -127,7 +127,7 @@ fn start_functions_that_never_end() {
     }
 }
 
-/// A start function has as long as `init`; who asks for the end of the job does not wait for it.
+/// A start function may take as long as `init`, but an interrupted job does not wait for it.
 #[test]
 fn a_start_function_that_loops_ends_with_its_job() {
     let text = "(module COMMON GOOD (func $start (loop $l (br $l))) (start $start)

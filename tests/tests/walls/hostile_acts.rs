@@ -1,4 +1,4 @@
-//! Guests that misuse what they were granted: results, messages, folders, calls of the host and time.
+//! Guests that misuse what they were granted: results, messages, folders, calls to the host, and time.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -25,7 +25,7 @@ fn forged_results_and_messages() {
         ("forge-then-trap", fails("trapped in run")),
         ("forge-then-exit", fails("ended itself in run, with exit code 0")),
         ("forge-then-error", fails("a failure after forged results")),
-        // Rows are data: what is in them is the job's own affair.
+        // Rows are data: Sandmill does not restrict their content.
         ("row-with-escapes", gives(&["\x1b[2J\x1b]0;owned\x07\u{9b}31mforged"])),
         ("row-with-line-end", fails("holds a line break")),
         ("error-with-escapes", fails("forged")),
@@ -38,8 +38,8 @@ fn forged_results_and_messages() {
     assert!(!ran.has("job/output/forged.csv") && !ran.has("job/output/made"), "{ran}");
 }
 
-/// The output folder is renamed, removed, linked and given names that are not the guest's to give;
-/// other folders are reached for in every way.
+/// The guest renames, removes and links the output folder, uses reserved names in it, and tries to reach
+/// other folders in every way.
 #[test]
 fn folders_that_are_not_the_guests() {
     let fails = Fate::Fails;
@@ -65,11 +65,11 @@ fn folders_that_are_not_the_guests() {
     }
 }
 
-/// Calls that the standard library would not make.
+/// Calls that the standard library would never make.
 #[test]
 fn calls_that_ask_for_too_much() {
     let fails = Fate::Fails;
-    // For each of six calls.
+    // Six calls fail with this code.
     const TOO_LONG: &str = "name-too-long name-too-long name-too-long name-too-long name-too-long \
                             name-too-long";
     let acts = [
@@ -96,7 +96,7 @@ fn calls_that_ask_for_too_much() {
     play(&guest("hostile_calls"), settings, &acts, named);
 }
 
-/// Whatever a call waits or works for, it ends with the time-out, and its worker is replaced.
+/// Whether a call waits or works, the timeout ends it, and the worker is replaced.
 #[test]
 fn calls_without_end() {
     let late = || Fate::Fails("run took longer than run_invocation_timeout (1 s)");
@@ -107,7 +107,7 @@ fn calls_without_end() {
     play(&guest("hostile_calls"), settings, &acts, named);
 }
 
-/// The memory of instances that broke goes back to the machine, while their worker lives on.
+/// The worker gives the memory of failed instances back to the machine while it continues to run.
 #[cfg(target_os = "linux")]
 #[test]
 fn broken_instances_give_their_memory_back() {
@@ -133,7 +133,7 @@ fn broken_instances_give_their_memory_back() {
     assert!(!held.is_empty() && held.iter().all(|held| *held < 200), "{held:?} MB\n{ran}");
 }
 
-/// The private memory of a process.
+/// The private memory of a process, in MB.
 #[cfg(target_os = "linux")]
 fn private_megabytes(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

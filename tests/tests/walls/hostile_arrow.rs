@@ -1,4 +1,4 @@
-//! Guests that return tables which are no tables, or tables that become far larger as text.
+//! Guests that return invalid tables, or tables that become far larger as text.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -15,7 +15,7 @@ use sandmill_tests::{Fate, Job, guest, play_with, python};
 use std::process::Command;
 use std::sync::Arc;
 
-/// The stream of one column.
+/// An Arrow stream with one column.
 fn stream(column: ArrayRef) -> Vec<u8> {
     let batch = RecordBatch::try_from_iter([("column", column)]).unwrap();
     let mut writer = StreamWriter::try_new(Vec::new(), &batch.schema()).unwrap();
@@ -27,7 +27,7 @@ fn texts() -> Vec<u8> {
     stream(Arc::new(StringArray::from(vec!["aaa", "bbb", "ccc"])))
 }
 
-/// Puts other bytes in the place of some that are there once.
+/// Replaces the only occurrence of `old` with `new`.
 fn with(mut stream: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
     let at: Vec<usize> = (0..stream.len()).filter(|at| stream[*at..].starts_with(old)).collect();
     assert_eq!(at.len(), 1, "{old:?} is not there just once");
@@ -39,12 +39,12 @@ fn words(numbers: &[i32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Three texts, with other offsets.
+/// A stream of three texts, with these offsets instead of the right ones.
 fn offsets(new: [i32; 4]) -> Vec<u8> {
     with(texts(), &words(&[0, 3, 6, 9]), &words(&new))
 }
 
-/// The messages of a stream, with their bodies, and what is behind them.
+/// The messages of a stream with their bodies, and the end-of-stream mark.
 fn messages(stream: &[u8]) -> Vec<&[u8]> {
     let mut all = Vec::new();
     let mut rest = stream;
@@ -65,14 +65,14 @@ fn messages(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-/// A dictionary of texts of so many bytes, and as many rows that all name the last of them.
+/// A dictionary with a text of this many bytes, and this many rows that all refer to that text.
 fn dictionary(bytes: usize, rows: usize) -> Vec<u8> {
     let values: ArrayRef = Arc::new(StringArray::from(vec!["short".to_owned(), "v".repeat(bytes)]));
     let keys = Int8Array::from(vec![1; rows]);
     stream(Arc::new(DictionaryArray::<Int8Type>::try_new(keys, values).unwrap()))
 }
 
-/// Dictionary keys that point far behind the dictionary.
+/// Dictionary keys that point far outside the dictionary.
 fn wild_keys() -> Vec<u8> {
     let values: ArrayRef = Arc::new(StringArray::from(vec!["aa", "bb", "cc", "dd"]));
     let keys = Int32Array::from(vec![3, 1, 2]);
@@ -80,7 +80,7 @@ fn wild_keys() -> Vec<u8> {
     with(stream, &words(&[3, 1, 2]), &words(&[i32::MAX, -5, 4]))
 }
 
-/// Lists in lists.
+/// Nested lists.
 fn nested(depth: usize) -> Vec<u8> {
     let inside = (0..depth).fold(DataType::Int32, |inside, _| {
         DataType::List(Arc::new(Field::new("item", inside, true)))
@@ -88,7 +88,7 @@ fn nested(depth: usize) -> Vec<u8> {
     stream(new_empty_array(&inside))
 }
 
-/// A list whose offsets lead outside of its values.
+/// A list whose offsets point outside its values.
 fn wild_list() -> Vec<u8> {
     let list = ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>([
         Some(vec![Some(11), Some(12), Some(13)]),
@@ -97,7 +97,7 @@ fn wild_list() -> Vec<u8> {
     with(stream(Arc::new(list)), &words(&[0, 3, 5]), &words(&[0, 3, i32::MAX]))
 }
 
-/// Rows of kinds that their union does not have.
+/// Rows whose kinds do not exist in their union.
 fn wild_union() -> Vec<u8> {
     let numbers = Arc::new(Int32Array::from(vec![1, 2, 3]));
     let texts = Arc::new(StringArray::from(vec!["a", "b", "c"]));
@@ -111,7 +111,7 @@ fn wild_union() -> Vec<u8> {
     with(stream(Arc::new(union)), &[71, 72, 71], &[99, 99, 99])
 }
 
-/// Bytes of a guest's table, by the name of its act.
+/// The table that a guest returns for this act.
 fn table(act: &str) -> Vec<u8> {
     let cut = |mut stream: Vec<u8>, length: usize| {
         stream.truncate(length);
@@ -188,7 +188,7 @@ fn tables_that_are_none_or_far_too_many() {
     play_with(&guest, SETTINGS, &acts(), |_, name| name.to_owned(), table);
 }
 
-/// The same where tables keep their types: each costs its mini-batch alone, and the output can be read.
+/// The same for outputs with types: each act fails only its own mini-batch, and the output remains readable.
 #[test]
 fn tables_that_are_none_in_outputs_with_types() {
     for (kind, read) in [("parquet", "pq.read_table"), ("arrow", "feather.read_table")] {

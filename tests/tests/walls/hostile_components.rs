@@ -1,5 +1,5 @@
-//! Components that are hostile before any of their code runs: to whoever reads them, makes components of
-//! them, compiles them or keeps what was compiled.
+//! Components that are hostile before any of their code runs: to the code that parses them, converts modules
+//! to components, compiles them, or caches the result.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// A job with this entry script, its own cache and two mini-batches.
+/// A job with this entry script, its own cache, and two mini-batches.
 fn job(entry_script: &[u8]) -> Job {
     Job::empty()
         .file("guest.wasm", entry_script)
@@ -22,7 +22,7 @@ fn job(entry_script: &[u8]) -> Job {
         .own_cache()
 }
 
-/// Runs it as a guest that is good in the end.
+/// Runs a job whose guest is valid after all.
 #[track_caller]
 fn is_good(job: Job) -> Ran {
     let ran = job.run(&[]);
@@ -31,7 +31,7 @@ fn is_good(job: Job) -> Ran {
     ran
 }
 
-/// Runs it as one that is refused before anything is made for it.
+/// Checks that an entry script is refused before Sandmill creates anything for it.
 #[track_caller]
 fn is_refused(entry_script: &[u8], words: &str) {
     let ran = job(entry_script).run(&[]);
@@ -44,7 +44,7 @@ fn is_refused(entry_script: &[u8], words: &str) {
     assert!([2, 42].contains(&checked.code), "{checked}");
 }
 
-/// A good guest with more definitions.
+/// A good guest with additional definitions.
 fn good_with(definitions: &str) -> Vec<u8> {
     wat_module(&format!(
         "(module COMMON GOOD {definitions} (func RUN (call $good (local.get $id))))"
@@ -93,7 +93,8 @@ fn bombs_for_the_compiler() {
     is_good(job(&good_with(&live)));
 }
 
-/// The collector's heap, in which exceptions lie, is memory of the guest's, and the walls let it grow.
+/// Exceptions are in the garbage collector's heap, which counts as memory of the guest. The wall lets it grow
+/// up to the limit.
 #[test]
 fn exceptions_behind_the_walls() {
     let throws = |count: &str| {
@@ -113,7 +114,7 @@ fn exceptions_behind_the_walls() {
         .left_nothing();
 }
 
-/// The end of a component that exports `run`, of no use, so that more is looked at than its names.
+/// The end of a component that exports a useless `run`, so that the component is checked beyond its names.
 const RUNS: &str = r#"
     (core module $module (func (export "run")))
     (core instance $instance (instantiate $module))
@@ -134,7 +135,7 @@ fn types_without_end() {
         deep += &format!("(type $t{n} (list $t{}))", n - 1);
     }
     is_refused(&wat_module(&(deep + RUNS)), "guest.wasm: ");
-    // Components in components.
+    // Nested components.
     let mut inside = b"\0asm\x0d\0\x01\0".to_vec();
     for _ in 0..5000 {
         let mut outside = b"\0asm\x0d\0\x01\0\x04".to_vec();
@@ -150,7 +151,7 @@ fn types_without_end() {
     is_refused(&inside, "guest.wasm");
 }
 
-/// Core modules whose metadata says other things than their code.
+/// Core modules whose metadata contradicts their code.
 #[test]
 fn modules_that_lie_about_their_world() {
     let wrong = "the core module cannot be made into a component";
@@ -158,18 +159,18 @@ fn modules_that_lie_about_their_world() {
     let run = "(func (export \"sandmill:entry/entry-run@0.1.0#run\")";
     let head = "(param i32 i32 i32 i64 i32 i32 i32 i32 i32) (result i32) unreachable";
     for (body, world) in [
-        // Nothing of its world, or with another type.
+        // The module exports nothing of its world, or exports it with another type.
         (memory.to_owned(), "run-only"),
         (format!("{memory} {run})"), "run-only"),
-        // No memory and no allocator, but its world needs both.
+        // The world needs a memory and an allocator, but the module has neither.
         (format!("{run} {head})"), "run-only"),
-        // It says that it has `init`, and has `run` alone.
+        // The metadata promises `init`, but the module has only `run`.
         (format!("{memory} {run} {head})"), "entry-script"),
     ] {
         let module = wat::parse_str(format!("(module {body})")).unwrap();
         is_refused(&with_world(module, world), wrong);
     }
-    // It imports what its world does not have, or has with another type.
+    // The module imports functions that its world lacks or gives another type.
     for import in [
         "(import \"evil\" \"launch\" (func))",
         "(import \"wasi_snapshot_preview1\" \"fd_write\" (func (param f64)))",
@@ -178,7 +179,7 @@ fn modules_that_lie_about_their_world() {
     ] {
         is_refused(&with_world(importing(import), "run-only"), wrong);
     }
-    // Metadata that are noise, or cut.
+    // The metadata is noise, or is cut.
     let mut noise = importing("");
     custom_section(&mut noise, "component-type:x", &[0xf7; 100]);
     is_refused(&noise, wrong);
@@ -186,7 +187,7 @@ fn modules_that_lie_about_their_world() {
     is_refused(&whole[..whole.len() - 30], "guest.wasm");
 }
 
-/// A module that exports what the world `run-only` asks for, and imports something more.
+/// A module that exports everything that the world `run-only` needs, with an additional import.
 fn importing(import: &str) -> Vec<u8> {
     let whole = format!(
         "(module {import} (memory (export \"memory\") 1)
@@ -218,7 +219,7 @@ fn entries(job: &Job) -> Vec<PathBuf> {
     folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
 }
 
-/// Spoils the one entry of a cache; the job then compiles again, and gives what it should.
+/// Damages the only entry of a cache. Checks that the job compiles again and gives the right rows.
 fn again_after(what: &str, job: Job, spoil: impl Fn(&Path)) -> Job {
     let all = entries(&job);
     assert_eq!(all.len(), 1, "{what}");
@@ -255,7 +256,7 @@ fn poisoned_cache_entries_are_not_run() {
         fs::write(&elsewhere, "not what it was").unwrap();
         std::os::unix::fs::symlink(&elsewhere, path).unwrap();
     });
-    // What is whole is taken, without compiling.
+    // An undamaged entry is used without compiling.
     let ran = job.run(&["--overwrite"]);
     ran.exits_with(0).left_nothing();
     assert!(!ran.stderr.contains("compiling "), "{ran}");
@@ -264,7 +265,7 @@ fn poisoned_cache_entries_are_not_run() {
 #[test]
 fn stale_cache_entries_are_left_alone_or_removed() {
     let job = is_good(job(&good_with(""))).into_job();
-    // Of another engine: nobody's name. Of a compiler that was killed, and of one that is at work.
+    // An entry of another engine, a temporary file of a killed compiler, and one of a compiler at work.
     let entry = entries(&job)[0].clone();
     let (name, _) = entry.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
     let other = entry.with_file_name(format!("{name}-{}", "0".repeat(32)));

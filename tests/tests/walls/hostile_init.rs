@@ -69,7 +69,7 @@ fn an_init_that_always_fails_ends_the_job() {
     ");
 }
 
-/// I3: without fuel, too. Takes its time, as the rule gives `init` at least 30 seconds.
+/// I3: also without a fuel limit. This test is slow, because the rule gives `init` at least 30 seconds.
 #[test]
 fn an_init_that_never_ends_ends_the_job() {
     let ran = job("--do, loop").yaml("run_invocation_timeout: 0.1").run(&[]);
@@ -119,7 +119,7 @@ fn one_worker_that_cannot_start_is_replaced() {
 }
 
 /// E3.
-/// All rows are committed by then: the job is completed, and what went wrong is told.
+/// By then, all rows are committed: the job completes, and a note reports the failure.
 #[test]
 fn a_shutdown_that_fails_is_told() {
     let mut told = String::new();

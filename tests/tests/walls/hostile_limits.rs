@@ -1,12 +1,12 @@
-//! Guests that fill the disk, the logs and the tables of the host: each runs into the limit that is named
-//! for it, and the other mini-batches do not notice.
+//! Guests that fill the disk, the logs and the tables of the host: each exceeds the limit named for it, and
+//! the other mini-batches are not affected.
 
 #![cfg(unix)]
 
 use sandmill_tests::{Fate, Ran, good_row, guest, play, wat_module};
 use std::fs;
 
-/// Acts of `hostile_acts`, all of which go beyond this limit.
+/// Plays acts of `hostile_acts` that all exceed this limit.
 fn beyond(limit: &str, words: &'static str, acts: &[&str]) -> Ran {
     let acts: Vec<(&str, Fate)> = acts.iter().map(|act| (*act, Fate::Fails(words))).collect();
     let settings = format!("limits: {{{limit}}}\nprocess_count_per_node: 2");
@@ -38,16 +38,16 @@ fn a_million_files() {
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
 }
 
-/// The row of an act that does nothing forbidden.
+/// The result of an act that exceeds no limit.
 fn done(index: usize, act: &str) -> Fate {
     Fate::Gives(vec![format!("{:03}-{act}.txt: 0", 2 * index + 1)])
 }
 
-/// Each within the limits of a call, and each leaves something in the log folder.
+/// Each act stays within the limits of a call, but leaves something in the log folder.
 #[test]
 fn a_log_folder_that_grows_call_by_call() {
     let full = || Fate::Fails("limits.files allows 4 files and folders for each worker in the log");
-    // A call that does not end costs its worker; the next one is not given more for that.
+    // A call that does not end costs its worker; the next worker does not get more room because of that.
     let end = || Fate::Fails("run took longer");
     let acts = [
         ("log-file", done(0, "log-file")),
@@ -73,7 +73,7 @@ fn a_log_folder_that_grows_call_by_call() {
     play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
 }
 
-/// What is written again and again, and clears up, is no more in the end.
+/// A file that is written again and again, but replaces the previous one, does not count more than once.
 #[test]
 fn a_status_file_is_no_flood() {
     let acts: Vec<_> = (0..20).map(|n| ("log-status", done(n, "log-status"))).collect();
@@ -98,7 +98,7 @@ fn more_handles_than_there_are() {
     play(&guest("hostile_calls"), settings, &acts, |_, name| name.to_owned());
 }
 
-/// Zeroes without end, which cost the guest nothing.
+/// An endless stream of zeroes, which costs the guest nothing.
 #[test]
 fn zeroes_without_end() {
     let acts = [("zeroes", Fate::Fails("limits.logs allows 1 MB"))];
@@ -134,7 +134,7 @@ fn one_row_and_one_call_that_are_too_large() {
     play(&guest, settings, &acts, |id, _| good_row(id));
 }
 
-/// What is within the limits stays as it is.
+/// Output within the limits is kept, but its middle is cut.
 #[test]
 fn floods_that_are_allowed_are_cut() {
     let acts: Vec<(&str, Fate)> = ["log-flood", "stdout-flood", "stderr-flood", "one-line"]
@@ -144,6 +144,6 @@ fn floods_that_are_allowed_are_cut() {
         .collect();
     let settings = "limits: {logs: 1 GB}\nprocess_count_per_node: 1";
     let ran = play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
-    // Of each of stdout, stderr and the log the first 16 MB, and the newest 16 to 32.
+    // For each of stdout, stderr and the log, the first 16 MB and the newest 16 to 32 MB stay.
     assert!(size_below(&ran.dir().join("job/logs/user")) < 150 << 20, "{ran}");
 }

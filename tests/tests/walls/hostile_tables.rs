@@ -1,11 +1,11 @@
-//! Guests that misbehave with tables: invalid Arrow above all.
+//! Guests that misbehave with tables, mostly by returning invalid Arrow.
 
 #![cfg(unix)]
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, guest};
 
-/// Two CSV files, which make two mini-batches.
+/// A job over two CSV files, which make two mini-batches.
 fn job(name: &str, arguments: &str) -> Job {
     Job::new(&guest(name))
         .watched()

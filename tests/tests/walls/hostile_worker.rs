@@ -1,9 +1,9 @@
-//! A worker process that its guest has taken over: native code with a worker's socket and files. It
-//! may cost its own mini-batch, never the leader or what others wrote, and not the job either but by rows that are
-//! not what it reported, which fail it.
+//! A worker process that its guest has taken over: native code with a worker's socket and files. It may cost its
+//! own mini-batch, but never the leader or the output of other workers. It can fail the job only with rows that
+//! differ from its report.
 //!
-//! The first worker is a shell script here; the others are real. A program that uses the library says
-//! which program its children are, so these tests are such programs.
+//! Here the first worker is a shell script, and the others are real. A program that uses the library chooses
+//! the executable of its child processes, so these tests are such programs.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -41,8 +41,9 @@ fn finished(report: AttemptReport) -> FromWorker {
     FromWorker::Finished(Box::new(report))
 }
 
-/// Runs a job of three mini-batches whose first worker is this script, which finds `first` and
-/// `second` in `$frames`. No workers are forked. Returns what became of attempts that failed.
+/// Runs a job of three mini-batches whose first worker is this script, which finds the messages `first` and
+/// `second` in `$frames`. The nursery fails, so no workers are forked. Returns the failures of attempts and
+/// of `init`.
 fn costs_no_more_than_its_own(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
     let mut job = Job::new(&guest("echo_files")).yaml(
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
@@ -95,7 +96,7 @@ fn costs_no_more_than_its_own(script: &str, first: &[FromWorker], second: &[u8])
     failed
 }
 
-/// The most memory that this process, which is the leader, has held, in MB.
+/// The peak memory of this process, which is the leader, in MB.
 fn peak() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
@@ -120,7 +121,7 @@ fn messages_without_end() {
     assert!(failed[0].contains("spoke out of turn again and again"), "{failed:?}");
 }
 
-/// Each as long as a message may be.
+/// Each message has the maximum length.
 #[test]
 fn the_longest_messages_without_end() {
     let item = FailedItem { item: "x".repeat(16_000), ..FailedItem::sample() };
@@ -146,7 +147,7 @@ fn what_is_no_message() {
     }
 }
 
-/// It says that it has succeeded, and its part file is none.
+/// The worker reports a success, but its part file is missing or invalid.
 #[test]
 fn rows_that_are_not_there() {
     for make in [
@@ -169,7 +170,7 @@ fn rows_that_are_not_there() {
     }
 }
 
-/// It says that it has returned more than `limits.results` allows, and its part file holds as much.
+/// The worker reports more output than `limits.results` allows, and its part file is that large.
 #[test]
 fn more_rows_than_are_allowed() {
     let script = "truncate -s 300M ../../parts/process000.part\ncat $frames/first >&0; sleep 1\n\
@@ -178,11 +179,11 @@ fn more_rows_than_are_allowed() {
     let outcome = Ok(Segment { length: (256 << 20) + 1, ..Segment::sample() });
     encode(&finished(AttemptReport { outcome, ..success() }), &mut second).unwrap();
     let failed = costs_no_more_than_its_own(script, &[ready()], &second);
-    // Not for what its part file holds, which would have to be read first.
+    // The leader kills it for the report alone, without reading the part file.
     assert!(failed[0].contains("exited with returncode -9"), "{failed:?}");
 }
 
-/// It says that it left files, and what lies there is none.
+/// The worker reports output files, but the entries there are not valid files.
 #[test]
 fn files_that_are_none() {
     for make in [

@@ -1,5 +1,5 @@
-//! Each limit on an instance of the entry script, and what is said to whoever goes beyond it. A call of
-//! `shutdown` that takes too long is in `hostile_init.rs`.
+//! The limits on an instance of the entry script, and the messages when it exceeds one. The timeout of
+//! `shutdown` is in `hostile_init.rs`.
 
 #![cfg(unix)]
 
@@ -17,7 +17,7 @@ fn job(what: &str, settings: &str) -> Job {
         .file("input/a.txt", "x".repeat(2 << 20))
 }
 
-/// The kind of the failure and its message.
+/// The kind of the failure, and its message.
 fn failure(what: &str, settings: &str) -> String {
     let ran = job(what, settings).run(&[]);
     ran.exits_with(42);
@@ -32,7 +32,7 @@ fn failure(what: &str, settings: &str) -> String {
     format!("{what} {kind}: {}\n", redact(&sizes(message), ran.dir()))
 }
 
-/// How much it came to depends on how the guest's libraries cut what they write.
+/// Cuts the number of bytes written, which depends on how the guest's libraries split their writes.
 fn sizes(message: &str) -> String {
     match message.split_once("the entry script wrote ") {
         Some((start, end)) => {
@@ -91,7 +91,7 @@ fn each_limit_has_its_failure() {
     ");
 }
 
-/// A row of a table is measured as it stands in the output.
+/// The length of a table's row is measured in the output format.
 #[test]
 fn a_long_row_of_a_table() {
     let job = |limit: &str| {
@@ -108,7 +108,7 @@ fn a_long_row_of_a_table() {
     assert_snapshot!(reason.unwrap_or_default(), @"limits.row allows 50 bytes for one row; row 1 (counted from 0) of what run returned has 103 bytes. Make its rows smaller, or raise the limit");
 }
 
-/// What a limit on fuel should be is in the reports.
+/// The reports show the fuel that was used, so that a user can choose a limit.
 #[test]
 fn the_fuel_that_was_used_is_told() {
     let ran = job("moderate", "limits: { fuel: 10000000000 }").run(&[]);
@@ -116,13 +116,13 @@ fn the_fuel_that_was_used_is_told() {
     let table = ran.log("sys/job_report/processed_mini-batches.csv");
     assert!(table.contains("\"\"fuel\"\":"), "{table}");
     assert!(ran.log("sys/events.jsonl").contains("\"init_fuel\":"), "{ran}");
-    // Nothing is measured unasked.
+    // Without a limit, fuel is not measured.
     let ran = job("moderate", "").run(&[]);
     let events = ran.log("sys/events.jsonl");
     assert!(!events.contains("\"init_fuel\":") && events.contains("\"fuel\":null"), "{events}");
 }
 
-/// Calls are counted one by one, and what comes to nothing is not counted.
+/// The limits count each call separately, and do not count operations without effect.
 #[test]
 fn a_moderate_guest_keeps_the_limits() {
     let limits = "limits: { logs: 700 KB, output: 700 KB, files: 6, handles: 40, stack: 256 KB }";

@@ -1,4 +1,4 @@
-//! Both walls around an entry script, against hostile components, guests, workers and users.
+//! Tests of both walls around an entry script, against hostile components, guests, workers and users.
 
 mod bad_component;
 mod cgroups;

@@ -1,4 +1,4 @@
-//! `os_sandbox`, and `sandmill doctor`: what is done where a layer of the process wall is missing.
+//! `os_sandbox` and `sandmill doctor`: the behaviour if a layer of the process wall is missing.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -6,7 +6,7 @@ use sandmill_tests::{Job, Ran, guest, root, sandmill};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Counts as missing, in a debug build.
+/// Makes a debug build treat this layer as missing.
 const MISSING: (&str, &str) = ("SANDMILL_MISSING_LAYER", "landlock");
 
 fn job(mode: &str) -> Job {
@@ -16,7 +16,7 @@ fn job(mode: &str) -> Job {
         .file("input/a.txt", "two words")
 }
 
-/// What `job.json` says of the wall.
+/// The wall's state in `job.json`.
 fn wall(ran: &Ran) -> Value {
     let state: Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
     state["result"]["os_sandbox"].clone()
@@ -63,7 +63,7 @@ fn what_is_missing_is_told_if_the_job_goes_on() {
     assert!(missing.contains("landlock: "), "{missing}");
 }
 
-/// As in many sandboxes of build servers. With a process group of its own, and without.
+/// As in many build servers' sandboxes. The job's process is tried with its own process group, and without.
 #[test]
 fn the_session_may_lie_outside_of_the_name_space() {
     let unshare = |flags: &[&str]| {
@@ -128,7 +128,7 @@ fn the_doctor_says_what_is_missing() {
     assert_eq!(found["required_works"], false);
 }
 
-/// A rule of the wall holds for what a path leads to.
+/// A rule of the wall applies to the target of a path.
 #[test]
 fn linked_folders_and_roundabout_paths_can_be_used() {
     let job = Job::new(&guest("run_only"))

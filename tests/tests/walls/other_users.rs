@@ -1,4 +1,4 @@
-//! What other users of the machine, and jobs of other tenants, see of a job and can do to it.
+//! What other users of the machine, and jobs of other tenants, can see of a job and do to it.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -30,7 +30,7 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Arguments given on the command line may be secrets. Outputs are as the umask says.
+/// Arguments on the command line may be secrets. Outputs have the permissions of the umask.
 #[test]
 fn what_tells_arguments_is_the_owners_alone() {
     let ran = texts()
@@ -52,7 +52,7 @@ fn what_tells_arguments_is_the_owners_alone() {
     assert_eq!(mode(&ran.dir().join("results/parallel_run_step.txt")), mode(&usual));
     let left: Vec<_> = files.iter().filter(|file| file.ends_with(".sandmill-lock")).collect();
     assert!(left.is_empty(), "{left:?}");
-    // A directory that an earlier version made is closed as well.
+    // A directory with the permissions of an earlier version is closed as well.
     let open = ran.dir().join("job");
     fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
     fs::set_permissions(open.join("journal.sqlite"), PermissionsExt::from_mode(0o644)).unwrap();
@@ -62,7 +62,7 @@ fn what_tells_arguments_is_the_owners_alone() {
     assert_eq!([mode(&job), mode(&job.join("journal.sqlite"))], [0o700, 0o600]);
 }
 
-/// Two jobs with the same name and parent: the copies of the first stay as they are.
+/// Two jobs have the same name and parent: the copies of the first job are not overwritten.
 #[test]
 fn what_a_job_copied_to_its_parent_is_its_own() {
     let parent = "parent: parent\ncopy_logs_to_parent: true\npush_metrics_to_parent: true";
@@ -86,7 +86,7 @@ fn what_a_job_copied_to_its_parent_is_its_own() {
     let named = second.into_job().command(&named);
     named.exits_with(0);
     assert!(named.has("parent/logs/second/job_result.txt"), "{named}");
-    // Refused for its parent, a job that is to be begun anew keeps its results.
+    // If a new run is refused because of its parent, the earlier results stay.
     let lone = ["run", "job.yaml", "--job-dir", "lone", "--set", "name=lone"];
     let lone = named.into_job().command(&lone);
     lone.exits_with(0);
@@ -97,14 +97,14 @@ fn what_a_job_copied_to_its_parent_is_its_own() {
     let named = lone.into_job().command(&elsewhere);
     named.exits_with(2);
     assert!(named.text("lone/job.json") == results && named.has("lone/output"), "{named}");
-    // The job itself may replace its own.
+    // The same job may replace its own copies.
     let again = named.into_job().run(&["--overwrite"]);
     again.exits_with(0);
     let pushed = again.text("parent/logs/test/metrics.jsonl");
     assert_eq!(pushed.matches("\"name\":\"rows\"").count(), 2, "{pushed}");
 }
 
-/// A fifo waits for a writer for ever, and no hash of 8 TB is ever done.
+/// Opening a fifo would block until a writer comes, and hashing 8 TB would take far too long.
 #[test]
 fn what_is_no_file_or_too_large_is_refused_at_once() {
     let job = || {
@@ -118,7 +118,7 @@ fn what_is_no_file_or_too_large_is_refused_at_once() {
         fs::File::create(job.path("models/large.onnx")).unwrap().set_len(8 << 40).unwrap();
         job
     };
-    // The entry script is built by now.
+    // Build the entry script before the clock starts.
     drop(job());
     let began = Instant::now();
     let mut told = String::new();
@@ -165,7 +165,7 @@ fn what_is_no_file_or_too_large_is_refused_at_once() {
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
-/// Another user who may read the folders locks them, and keeps no job from them.
+/// Another user who may read the folders locks them; the jobs run anyway.
 #[test]
 fn no_reader_of_a_folder_keeps_jobs_from_it() {
     if !rustix::process::geteuid().is_root() {

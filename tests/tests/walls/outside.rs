@@ -1,4 +1,4 @@
-//! Guests that reach for what was not granted.
+//! Guests that try to reach what was not granted.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -15,18 +15,18 @@ fn job(name: &str) -> Job {
         .watched()
 }
 
-/// What a guest that tries things got, a line for each.
+/// The guest's attempts and their results, one line each.
 fn tries(ran: &Ran) -> String {
     ran.exits_with(0).left_nothing();
     cut_denials(&ran.output().trim_end().replace(" | ", "\n").replace('\0', "\\0"))
 }
 
-/// `..`, absolute paths, /proc, devices, links and folders, each by the host's read and by WASI's.
+/// `..`, absolute paths, /proc, devices, links and folders, each read through the host and through WASI.
 #[test]
 fn nothing_is_read_or_written_outside() {
     let mut job = job("reads_outside");
     fs::create_dir(job.path("more")).unwrap();
-    // Links that the job's owner laid into a side input lead nowhere either.
+    // Links that the job's owner put into a side input do not lead outside either.
     std::os::unix::fs::symlink("../secret.txt", job.path("more/up")).unwrap();
     std::os::unix::fs::symlink("/proc/self/environ", job.path("more/proc")).unwrap();
     let paths = ["up", "proc", "../../secret.txt"].map(|p| format!("/side_inputs/m/{p}"));
@@ -106,7 +106,7 @@ fn sockets_are_denied() {
     ");
 }
 
-/// Names that hurt a terminal, links and the job's own output file, written as output files.
+/// Output files whose names are unsafe for a terminal, links, and the job's own output file.
 #[test]
 fn awkward_output_files() {
     let ran = job("forges_names").run(&[]);
@@ -123,12 +123,12 @@ fn awkward_output_files() {
       next command  sandmill explain job
     "#);
     assert!(!ran.stderr.contains('\u{1b}'), "{ran}");
-    // Whatever became of it, the rows are the job's own.
+    // In any case, the guest's file does not replace the rows of the job.
     assert!(!ran.output().contains("forged"), "{ran}");
     assert_snapshot!(published(&ran), @r#""parallel_run_step.txt""#);
 }
 
-/// What lies in the output folder, a line each, without the many empty files.
+/// The entries of the output folder, one line each, without the many empty files.
 fn published(ran: &Ran) -> String {
     let mut names: Vec<String> = fs::read_dir(ran.dir().join("job/output"))
         .unwrap()
@@ -145,7 +145,7 @@ fn published(ran: &Ran) -> String {
 fn what_a_guest_prints_is_cut() {
     let ran = job("prints_a_lot").run(&[]);
     ran.exits_with(0);
-    // The first, and the newest.
+    // The first file and the newest ones are kept.
     for file in ["stdout/0/process000.stdout.txt", "stderr/0/process000.stderr.txt"] {
         let size = ran.log(&format!("user/{file}")).len();
         assert!(size > 15 << 20 && size < 17 << 20, "{size} bytes\n{ran}");

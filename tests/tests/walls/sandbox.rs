@@ -1,9 +1,9 @@
-//! What hostile entry scripts do with the folders that they may write into.
+//! Hostile entry scripts and their writable folders.
 
 use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 
-/// Three mini-batches, one after the other in one worker.
+/// Runs three mini-batches one after the other, in one worker.
 fn misuses(what: &str, arguments: &[&str]) -> Ran {
     Job::new(&guest("misuses_folders"))
         .yaml(&format!("arguments: [--do, {what}, --target, ../../../../../victim.txt]"))
@@ -41,13 +41,13 @@ fn what_init_made_is_made_again_for_the_next() {
     for (what, word) in
         [("change", "run changed /output/labels"), ("remove", "run removed /output/made")]
     {
-        // The attempt fails, its repetition and the other mini-batches do not.
+        // The attempt fails, but its second try and the other mini-batches succeed.
         let ran = misuses(what, &[]);
         ran.exits_with(0).left_nothing();
         assert!(ran.log("user/error.txt").contains(word), "{ran}");
         assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "c.txt"]);
         assert_eq!(ran.text("job/output/made/0.txt"), "whole");
-        // What `init` wrote is published at the end, as `init` wrote it.
+        // The file of `init` is published at the end, with the content from `init`.
         assert_eq!(ran.text("job/output/labels"), "cat dog");
     }
 }
@@ -63,7 +63,7 @@ fn folders_without_end_cost_one_attempt() {
 
 #[test]
 fn a_file_without_end_is_an_error_of_the_script() {
-    // First by the job's limit, then by that of the process.
+    // First the job's limit stops it, then the limit of the process.
     for (settings, kind) in [
         (&[][..], "over_limit: limits.output allows 16 GB"),
         (&["--set", "limits.output=1000 GB"], "script_error"),

@@ -1,5 +1,5 @@
-//! The second wall by itself: what native code can still do behind it, should a guest break out of the
-//! component sandbox. `examples/attack.rs` is that code.
+//! The process wall alone: what native code can still do behind it after a guest has escaped from the
+//! WebAssembly sandbox. `examples/attack.rs` is that code.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -11,10 +11,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use tempfile::TempDir;
 
-/// What came of an attack.
+/// The result of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
-    /// It did what it wanted.
+    /// It succeeded.
     Done,
     /// It was refused with this error.
     Refused(i32),
@@ -22,24 +22,24 @@ enum Came {
     Killed(i32),
 }
 
-/// What must come of an attack behind the wall.
+/// The required result of an attack behind the wall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
     /// The filter ends the process.
     Killed,
-    /// An error, and the process goes on.
+    /// The call fails with one of [`REFUSALS`], and the process continues.
     Refused,
-    /// This error.
+    /// The call fails with this error.
     With(i32),
 }
 
-/// What must come of it without a wall, so that the test can fail.
+/// The required result without a wall, which shows that the test can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bare {
     /// It works.
     Works,
-    /// It depends on the kernel, its settings, and who runs the test; or the attack is made such that it
-    /// harms nobody. But the filter has no part in it.
+    /// The result depends on the kernel, its settings and the user, or the attack is made so that it harms no
+    /// process. But the filter must not end it.
     Otherwise,
     /// Not tried.
     Untried,
@@ -50,7 +50,7 @@ const EBADF: i32 = 9;
 const ENOMEM: i32 = 12;
 const EFBIG: i32 = 27;
 const EMFILE: i32 = 24;
-/// EPERM, EACCES, and EXDEV, which is how Landlock refuses a new name in a folder with more rights.
+/// EPERM, EACCES, and EXDEV, with which Landlock refuses a new name in a folder with more rights.
 const REFUSALS: [i32; 3] = [1, 13, 18];
 const SIGABRT: i32 = 6;
 const SIGSYS: i32 = 31;
@@ -166,7 +166,7 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("too many files", Stopped::With(EMFILE), Bare::Works),
 ];
 
-/// What a worker itself has to do behind the wall.
+/// What a worker itself must be able to do behind the wall.
 const ALLOWED: &[&str] = &[
     "read an input",
     "list an input",
@@ -180,7 +180,7 @@ const ALLOWED: &[&str] = &[
     "abort",
 ];
 
-/// Where attacks take place.
+/// The surroundings of an attack.
 struct Scene {
     folder: TempDir,
     sibling: Child,
@@ -208,7 +208,7 @@ impl Scene {
         Self { folder, sibling, inherited }
     }
 
-    /// None if this machine has no wall.
+    /// Makes an attack. `None` if this machine cannot build the wall.
     fn attack(name: &str, mode: &str) -> Option<Came> {
         let scene = Self::new();
         let output = Command::new(program())
@@ -232,7 +232,7 @@ impl Drop for Scene {
     }
 }
 
-/// Beside this test, as `cargo` lays it.
+/// The program is near this test, where `cargo` puts it.
 fn program() -> std::path::PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().and_then(Path::parent).unwrap().join("examples/attack");
@@ -252,7 +252,7 @@ fn came(name: &str, output: &Output) -> Option<Came> {
     if let Some(number) = said.strip_prefix("refused ") {
         return Some(Came::Refused(number.trim().parse().unwrap()));
     }
-    // Another program in its place prints nothing.
+    // Another program at this path would print nothing.
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Some(Came::Done)
 }
@@ -275,7 +275,7 @@ fn the_wall_stops_every_attack() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Or the test above would prove nothing.
+/// Otherwise the test above would prove nothing.
 #[test]
 fn without_the_wall_the_attacks_work() {
     let mut wrong = Vec::new();
@@ -295,7 +295,7 @@ fn without_the_wall_the_attacks_work() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Where the filter may be missing, Landlock keeps inputs from being emptied by itself.
+/// If the filter is missing, Landlock alone must keep inputs from being emptied.
 #[test]
 fn without_the_filter_no_input_is_emptied() {
     for (name, ..) in ATTACKS.iter().filter(|(name, ..)| name.starts_with("empty")) {
@@ -316,7 +316,7 @@ fn what_a_worker_does_is_allowed() {
     }
 }
 
-/// What the driver of a GPU needs, and a worker with one may do besides.
+/// What the driver of a GPU needs, so a worker with a GPU is allowed to do it as well.
 const ALLOWED_WITH_A_GPU: &[&str] = &[
     "open its environment",
     "open its memory",
@@ -327,7 +327,7 @@ const ALLOWED_WITH_A_GPU: &[&str] = &[
     "too much memory",
 ];
 
-/// What it tries, so that it must not be its end.
+/// What the driver tries without needing it: these must fail without ending the process.
 const REFUSED_WITH_A_GPU: &[&str] = &[
     "clone a process",
     "clone into a user namespace",
@@ -367,7 +367,7 @@ fn every_attack_is_in_a_table() {
     for name in ATTACKS.iter().map(|(name, ..)| name).chain(ALLOWED) {
         assert!(listed.remove(name), "the program does not know {name:?}");
     }
-    // Only some processors have them.
+    // Only some processor architectures have these calls.
     listed.retain(|name| !["fork", "vfork"].contains(name));
     assert!(listed.is_empty(), "{listed:?}");
 }

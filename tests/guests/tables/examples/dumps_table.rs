@@ -1,5 +1,5 @@
-//! Ordinary: writes each table that it gets as an Arrow stream into the output folder, at
-//! `DATASET/ID.arrow`, and gives a row of text per row.
+//! Ordinary: writes each of its tables as an Arrow stream into the output folder, at `DATASET/ID.arrow`, and
+//! gives a row of text per row.
 
 use arrow_ipc::writer::StreamWriter;
 use sandmill_guest::arrow_array::RecordBatch;

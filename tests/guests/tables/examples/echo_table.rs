@@ -1,6 +1,6 @@
-//! Ordinary: gives back the table it got; with `--rows`, a row of text per row instead: its values
-//! joined by commas, `-` for null; with `--types`, the columns' types in each row of text. With
-//! `--fail TEXT`, an outcome per row: rows that hold the text fail.
+//! Ordinary: returns its table unchanged. With `--rows`, it returns a row of text per row instead: the values
+//! joined by commas, `-` for null. With `--types`, each row of text has the types of the columns. With
+//! `--fail TEXT`, it returns an outcome per row, and rows that contain the text fail.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::{Float64Type, Int64Type};
@@ -60,7 +60,7 @@ fn value(column: &ArrayRef, row: usize) -> Result<String> {
         DataType::LargeUtf8 => column.as_string::<i64>().value(row).to_owned(),
         DataType::Utf8View => column.as_string_view().value(row).to_owned(),
         DataType::Boolean => column.as_boolean().value(row).to_string(),
-        // Others, such as dates, come as the column's type.
+        // Values of other types, such as dates, are shown as the name of their type.
         other => format!("<{other}>"),
     })
 }

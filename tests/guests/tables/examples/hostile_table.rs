@@ -1,4 +1,4 @@
-//! Hostile: as `hostile_files` for tables, and as `echo_table` where it behaves.
+//! Hostile: misbehaves as `hostile_files`, but takes tables. Otherwise it behaves as `echo_table`.
 
 use sandmill_guest::arrow_array::RecordBatch;
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Table};

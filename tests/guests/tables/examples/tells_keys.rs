@@ -1,5 +1,5 @@
-//! Ordinary: for each row of a table a row of text: the number of the mini-batch, its partition keys, and
-//! the row's values joined by commas, `-` for null.
+//! Ordinary: a row of text for each row of a table: the id of the mini-batch, its partition keys, and the
+//! row's values joined by commas, with `-` for null.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::Int64Type;

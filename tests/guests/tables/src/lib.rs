@@ -1,1 +1,1 @@
-//! Empty: the guests are the examples.
+//! Empty: the guests are in `examples`.
