@@ -123,7 +123,9 @@ fn misfit(wanted: InputKindValue, got: &Raw) -> Error {
             "remove `rank_mini_batch_count` from the job file and give it inputs, or set `type \
              Input = Void`"
         }
-        (InputKindValue::Table, _) => "give the job's inputs `format: csv`, or set `type Input = Files`",
+        (InputKindValue::Table, _) => {
+            "give the job's inputs `format: csv`, or set `type Input = Files`"
+        }
         (InputKindValue::Files, _) => "leave the inputs' `format` out, or set `type Input = Table`",
     };
     Error::new(format!("this entry script takes {takes}, but the mini-batch is {found}: {remedy}"))

@@ -5,7 +5,7 @@ use arrow::buffer::Buffer;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use sandmill::compile::{Instrumentation, engine_with_stack, testing};
 use sandmill::model::{Failure, Limits, Mount};
-use sandmill::sandbox::{RunContext, Grants, Instance, MiniBatchData, GuestProgram, ResultSink};
+use sandmill::sandbox::{Grants, GuestProgram, Instance, MiniBatchData, ResultSink, RunContext};
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::Path;

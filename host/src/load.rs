@@ -3,7 +3,9 @@
 use crate::gpu;
 use crate::model::Feature;
 use crate::node;
-use crate::spec::{self, JobSpec, MachineSize, NoRegistry, OperatorPolicy, SpecErrors, LoadContext};
+use crate::spec::{
+    self, JobSpec, LoadContext, MachineSize, NoRegistry, OperatorPolicy, SpecErrors,
+};
 use std::num::NonZero;
 use std::path::Path;
 use std::thread::available_parallelism;

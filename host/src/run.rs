@@ -2,12 +2,14 @@
 
 use crate::cancel::Cancel;
 use crate::engine::machine::Obeys;
-use crate::engine::{self, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle, PolicyUsed, RunningNode};
+use crate::engine::{
+    self, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle, PolicyUsed, RunningNode,
+};
 use crate::inference::NamedLibrary;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions};
 use crate::protocol::node::{InspectRequest, Looked, PlanOptions, Prepare};
-use crate::protocol::{Order, WorkersStanding, NodeReport};
+use crate::protocol::{NodeReport, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, OperatorPolicy};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};

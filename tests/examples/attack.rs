@@ -16,7 +16,7 @@
 
 use libc::{c_int, c_long};
 use sandmill::model::{GpuLease, OsSandbox};
-use sandmill::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall, gpu_folders};
+use sandmill::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole, gpu_folders};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;

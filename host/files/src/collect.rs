@@ -218,7 +218,9 @@ impl Collector<'_> {
         let from = self.folder.join(&self.relative);
         let metadata = fs::symlink_metadata(&from).map_err(OutputError::io("look at", &from))?;
         match self.kept.part(&self.relative, &metadata) {
-            KeptRelation::Changed => return Err(OutputError::Changed { path: self.relative.clone() }),
+            KeptRelation::Changed => {
+                return Err(OutputError::Changed { path: self.relative.clone() });
+            }
             KeptRelation::Folder => {
                 self.seen += 1;
                 return self.folder(depth + 1);

@@ -36,7 +36,7 @@ pub use columns::common_columns;
 pub use error::OutputError;
 pub use found::{FileVersion, content_stamp, short};
 pub use locks::lock_holders;
-pub use manifest::{ManifestRecord, Manifest, ManifestWriter, ManifestObject};
+pub use manifest::{Manifest, ManifestObject, ManifestRecord, ManifestWriter};
 pub use part::PartFile;
 pub use remove::{empty_folder, remove_tree};
 pub use root::OpenRoot;

@@ -98,7 +98,11 @@ pub fn check_files(
 ///
 /// Under [`OnConflict::Append`], files are copied instead, and `staged` stays until the caller knows that the
 /// copies are on the disk.
-pub fn publish_files(staged: &Path, output: &Path, rule: &PublishRule<'_>) -> Result<u64, OutputError> {
+pub fn publish_files(
+    staged: &Path,
+    output: &Path,
+    rule: &PublishRule<'_>,
+) -> Result<u64, OutputError> {
     check_files(staged, output, rule)?;
     let found = Publisher::new(output, rule, false).start(staged)?;
     if rule.on_conflict != OnConflict::Append {

@@ -89,7 +89,8 @@ fn the_name_of_the_rows_is_reserved_in_every_spelling() {
         let folders = folders();
         fs::write(folders.staged.join(name), "forged").unwrap();
         let reserved = [Some("parallel_run_step.txt"), None];
-        let rule = PublishRule { on_conflict: OnConflict::Overwrite, reserved, ..PublishRule::STRICT };
+        let rule =
+            PublishRule { on_conflict: OnConflict::Overwrite, reserved, ..PublishRule::STRICT };
         let error = publish_files(&folders.staged, &folders.output, &rule).unwrap_err();
         assert!(matches!(error, OutputError::Taken { .. }), "{error}");
     }

@@ -66,7 +66,8 @@ impl OpenRoot {
         let wanted = StatxFlags::TYPE | StatxFlags::SIZE | StatxFlags::MTIME;
         let stat = rustix::fs::statx(self.folder.as_ref()?, file, flags, wanted).ok()?;
         let time = stat.stx_mtime;
-        let found = FileVersion { length: stat.stx_size, seconds: time.tv_sec, nanos: time.tv_nsec };
+        let found =
+            FileVersion { length: stat.stx_size, seconds: time.tv_sec, nanos: time.tv_nsec };
         Some((found, FileType::from_raw_mode(stat.stx_mode.into())))
     }
 }

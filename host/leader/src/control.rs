@@ -8,7 +8,7 @@ use crate::cancel::Cancel;
 use crate::event::EventKind;
 use crate::model::{CONTROL_SOCKET, JobDir};
 use crate::protocol::control::{
-    Answer, Ask, VersionedQuestion, CONTROL_VERSION, LiveState, control_path, read_line, write_line,
+    Answer, Ask, CONTROL_VERSION, LiveState, VersionedQuestion, control_path, read_line, write_line,
 };
 use rustix::fs::{Mode, chmodat, unlinkat};
 use rustix::net::Shutdown;

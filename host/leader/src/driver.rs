@@ -299,10 +299,18 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             NodeReport::Fetched(number, failed) => return self.intake.arrived(number, failed),
             NodeReport::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
             NodeReport::Wall(wall) => self.note_wall(wall),
-            NodeReport::WorkerDone(worker) => self.committer.submit(CommitRequest::WorkerDone(worker)),
-            NodeReport::WorkerGone(worker) => self.committer.submit(CommitRequest::WorkerGone(worker)),
+            NodeReport::WorkerDone(worker) => {
+                self.committer.submit(CommitRequest::WorkerDone(worker))
+            }
+            NodeReport::WorkerGone(worker) => {
+                self.committer.submit(CommitRequest::WorkerGone(worker))
+            }
             // The state machine handles these.
-            NodeReport::News(_) | NodeReport::Changed | NodeReport::Notice(_) | NodeReport::Arrived | NodeReport::NoSpace(_) => {}
+            NodeReport::News(_)
+            | NodeReport::Changed
+            | NodeReport::Notice(_)
+            | NodeReport::Arrived
+            | NodeReport::NoSpace(_) => {}
         }
         Vec::new()
     }

@@ -61,7 +61,7 @@ pub use driver::run;
 pub use folder_lock::{JobHold, is_locked};
 pub use in_force::RUNS_AS_ROOT;
 pub use job::{PreparedJob, PreparedOnNode, Reused};
-pub use job_state::{JobFile, JobState, OutputSize, PolicyUsed, JobStanding, StartedBy};
+pub use job_state::{JobFile, JobStanding, JobState, OutputSize, PolicyUsed, StartedBy};
 pub use nodes::{JobOnNode, NodeHandle, RunningNode};
 pub use options::LeaderOptions;
 pub use prepare::prepare;

@@ -2,8 +2,8 @@
 
 use super::EngineError;
 use super::commit::{
-    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, WorkerFolders, Success,
-    worker_of,
+    CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success,
+    WorkerFolders, worker_of,
 };
 use super::job::{PreparedJob, TakenUp};
 use super::machine::SettledMiniBatch;

@@ -4,11 +4,11 @@ use super::claim::JobDirLock;
 use super::differences::differences;
 use super::identity::settings;
 use super::job::{PreparedJob, PreparedOnNode, Reused, TakenUp};
-use super::job_state::{JobFile, JobState, JobStanding, StartedBy};
+use super::job_state::{JobFile, JobStanding, JobState, StartedBy};
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
-use super::verify::{InputsChanged, Comparison, RecordedPlan};
+use super::verify::{Comparison, InputsChanged, RecordedPlan};
 use super::{Claim, ClaimError, parent};
 use crate::journal::{JobIdentity, Journal, JournalError};
 use crate::model::{JobDir, JobStatus};
@@ -180,7 +180,12 @@ impl<N: JobOnNode> ReadyToResume<N> {
     }
 
     /// Reuses the result of a completed run, if this run would have the same result (prs-semantics C25).
-    fn reuse(mut self, held: &JobDirLock, earlier: &JobState, options: &LeaderOptions) -> Outcome<N> {
+    fn reuse(
+        mut self,
+        held: &JobDirLock,
+        earlier: &JobState,
+        options: &LeaderOptions,
+    ) -> Outcome<N> {
         let dir = self.job_dir.root().to_owned();
         let name = earlier.name.clone();
         let (Some(result), Some(ended)) = (&earlier.result, earlier.ended) else {
@@ -212,7 +217,9 @@ impl<N: JobOnNode> ReadyToResume<N> {
                 JournalError::Missing(_)
                 | JournalError::Corrupt { .. }
                 | JournalError::Version { found: 0, .. },
-            ) if earlier.status == JobStanding::Running && !self.job_dir.parts().exists() => Ok(None),
+            ) if earlier.status == JobStanding::Running && !self.job_dir.parts().exists() => {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -1,6 +1,6 @@
 //! One sample value of each struct that tests build, for the fields that do not matter to a test.
 
-use super::commit::{CommitTarget, FinalFailure, WorkerFolders, Success};
+use super::commit::{CommitTarget, FinalFailure, Success, WorkerFolders};
 use super::journal::JobIdentity;
 use super::model::{
     Failure, FailureKind, ItemCounts, JobDir, MiniBatchId, OnConflict, Segment, WorkerId,

@@ -224,7 +224,9 @@ impl<'a> Comparison<'a> {
         } else {
             let was = counts.0.unwrap_or(0);
             let is = counts.1.unwrap_or(0);
-            Err(InputsChanged(format!("the inputs changed: there were {was} mini-batches, now {is}")))
+            Err(InputsChanged(format!(
+                "the inputs changed: there were {was} mini-batches, now {is}"
+            )))
         }
     }
 }

@@ -62,7 +62,7 @@ pub use input::{Input, InputKind};
 pub use machine_caps::{MachineCaps, ProcessLists};
 pub use memory_budget::MemoryBudget;
 pub use mini_batch::{
-    BadFile, MiniBatch, Mount, ItemLocation, Source, SpilledRows, TableSlice, TextSlice, Work,
+    BadFile, ItemLocation, MiniBatch, Mount, Source, SpilledRows, TableSlice, TextSlice, Work,
     is_plainly_below,
 };
 pub use names::Names;
@@ -77,12 +77,12 @@ pub use percent::{AllowedPercent, ParsePercentError};
 pub use policy::{ErrorThreshold, LoggingLevel, OutputAction, ParsePolicyError, Profiler};
 pub use python::{PythonRuntime, ScriptLanguage, package_name};
 pub use registered::{
-    RegisteredContent, Latest, ParseRegisteredNameError, REGISTERED_NAME_EXPECTED, Registered, RegisteredKind,
-    RegisteredName, is_registered_name,
+    Latest, ParseRegisteredNameError, REGISTERED_NAME_EXPECTED, Registered, RegisteredContent,
+    RegisteredKind, RegisteredName, is_registered_name,
 };
 pub use report::{
-    AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, OutputHeader, ItemCounts, JobResult,
-    JobStatus, Segment, UnknownKeys, add_bytes,
+    AttemptReport, CallStats, EndedBy, FailedItem, FirstFailure, ItemCounts, JobResult, JobStatus,
+    OutputHeader, Segment, UnknownKeys, add_bytes,
 };
 pub use restored::{MiniBatchSet, Restored};
 pub use sample::{ParseSampleError, Sample};

@@ -21,7 +21,10 @@ pub(super) struct FoundBackends {
 /// Finds ONNX Runtime's library for a job that may use it. If it cannot be used, this is an error only if a
 /// model of the job must run on it, or if the command line names it for this job. Otherwise tract is used
 /// instead, and a notice says so.
-pub(super) fn find_onnxruntime(spec: &JobSpec, options: &NodeOptions) -> Result<FoundBackends, NodeError> {
+pub(super) fn find_onnxruntime(
+    spec: &JobSpec,
+    options: &NodeOptions,
+) -> Result<FoundBackends, NodeError> {
     let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
     let may = by_name.is_some()
         || spec.inference.allow_guest_models

@@ -1,10 +1,10 @@
 //! The child process of `sandmill map`: it reads an Arrow IPC stream as it arrives, calls `run` with each
 //! record batch, and writes the results as another stream.
 
-use crate::dataset::{StreamBatches, IncomingRows};
+use crate::dataset::{IncomingRows, StreamBatches};
 use crate::model::Failure;
-use crate::sandbox::{RunContext, Instance, MiniBatchData};
-use sandmill_data::attempt::{LoadedMiniBatch, Outgoing, RowSink, AttemptTally};
+use crate::sandbox::{Instance, MiniBatchData, RunContext};
+use sandmill_data::attempt::{AttemptTally, LoadedMiniBatch, Outgoing, RowSink};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io;

@@ -148,7 +148,11 @@ fn give_folder(model: &ModelSpec, seen: &InspectedModel, folder: &Path) -> Resul
 }
 
 /// The models as workers find them. Those that are single files must have been [staged](stage).
-pub(super) fn placed(models: &[ModelSpec], seen: &[InspectedModel], job_dir: &JobDir) -> Vec<Model> {
+pub(super) fn placed(
+    models: &[ModelSpec],
+    seen: &[InspectedModel],
+    job_dir: &JobDir,
+) -> Vec<Model> {
     let placed = |(model, seen): (&ModelSpec, &InspectedModel)| {
         let host = seen.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
         let file = match &model.folder {

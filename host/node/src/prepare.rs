@@ -67,7 +67,8 @@ pub fn prepare(
     let mut inference = spec.inference.clone();
     inference.onnxruntime = found.onnxruntime.as_ref().map(|(library, _)| library.clone());
     let budget = setup::budget(&spec, &staged.models, &inference);
-    let turns = MachineSlots::open(&options.policy.machine(), budget.total(), &spec.settings.tenant)?;
+    let turns =
+        MachineSlots::open(&options.policy.machine(), budget.total(), &spec.settings.tenant)?;
     let job = NodeJob {
         spec,
         options,
@@ -186,7 +187,13 @@ impl FoundScript {
         refuse_cancelled(options)?;
         let component = component?;
         refuse_misfit(spec, &self.path, component.takes)?;
-        Ok(ReadyComponent { path: self.path, component, library: None, runtime: None, notices: Vec::new() })
+        Ok(ReadyComponent {
+            path: self.path,
+            component,
+            library: None,
+            runtime: None,
+            notices: Vec::new(),
+        })
     }
 }
 

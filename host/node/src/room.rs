@@ -4,7 +4,7 @@ use crate::model::{WorkerId, os_error};
 use crate::perf::Monitor;
 use crate::pool::Pool;
 use crate::protocol::Setup;
-use crate::turns::{SlotLease, MachineSlots};
+use crate::turns::{MachineSlots, SlotLease};
 use std::collections::HashMap;
 use std::io;
 

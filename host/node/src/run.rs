@@ -13,7 +13,7 @@ use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{
-    FromPlanner, FromWorker, News, Order, PlanRequest, Setup, WorkersStanding, ToWorker, NodeReport,
+    FromPlanner, FromWorker, News, NodeReport, Order, PlanRequest, Setup, ToWorker, WorkersStanding,
 };
 use crate::store::{Arrival, JobObjects};
 use std::collections::{HashSet, VecDeque};
@@ -238,7 +238,11 @@ impl Running {
 
     /// Does what was decided, and what follows from that. The machine receives a result only after all
     /// actions of its round are done.
-    fn follow_all(&mut self, outputs: Vec<NodeOutput>, mut told: Vec<NodeReport>) -> Vec<NodeReport> {
+    fn follow_all(
+        &mut self,
+        outputs: Vec<NodeOutput>,
+        mut told: Vec<NodeReport>,
+    ) -> Vec<NodeReport> {
         let mut inbox = VecDeque::new();
         self.room.begin_round();
         self.follow(outputs, &mut told, &mut inbox);

@@ -7,7 +7,7 @@ use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{ByteSize, Input, InputKind, Mount, Source};
 use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
-use crate::store::{Coming, KeptObjects, JobObjects, Stager, StoreError, Watch};
+use crate::store::{Coming, JobObjects, KeptObjects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@
 use super::mapping::{self, MapNews, Mapping};
 use super::trial_results::{FirstResult, Returned};
 use super::trial_steps::live;
-pub use super::trial_steps::{Came, Lived, TrialStep, StepData, TrialTableKind};
+pub use super::trial_steps::{Came, Lived, StepData, TrialStep, TrialTableKind};
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{LoadedModels, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
@@ -14,10 +14,10 @@ use crate::model::{
 use crate::model::{OsSandbox, printable};
 use crate::protocol::{encode, packets, read_frame, receive_packet, send_packet};
 use crate::sandbox::{
-    RunContext, Grants, Instance, SinkFile, LogFolder, MiniBatchData, guest_thread_stack,
+    Grants, Instance, LogFolder, MiniBatchData, RunContext, SinkFile, guest_thread_stack,
 };
 use crate::sandbox::{GuestProgram, Seed};
-use crate::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall, death};
+use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole, death};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -399,9 +399,10 @@ fn serve_wanted(
                 Err(failure) => say(MapNews::Failed(failure)),
             }
         }
-        (TrialRequest::Load | TrialRequest::Row | TrialRequest::Table | TrialRequest::Map(_), _) => {
-            say(socket, &TrialMessage::Returned(first(program, asked, models)))
-        }
+        (
+            TrialRequest::Load | TrialRequest::Row | TrialRequest::Table | TrialRequest::Map(_),
+            _,
+        ) => say(socket, &TrialMessage::Returned(first(program, asked, models))),
     }
 }
 
@@ -439,7 +440,12 @@ fn lock_down(asked: &TrialSetup) -> io::Result<()> {
 }
 
 /// Calls `init`, `run` on the items, and `shutdown`. Returns a text, and whether all calls succeeded.
-fn run(program: &GuestProgram, asked: &TrialSetup, models: Arc<LoadedModels>, items: &[String]) -> (String, bool) {
+fn run(
+    program: &GuestProgram,
+    asked: &TrialSetup,
+    models: Arc<LoadedModels>,
+    items: &[String],
+) -> (String, bool) {
     let mut text = String::new();
     let good = match program.instantiate(&grants(asked, models)) {
         Ok(mut instance) => call(&mut instance, items, &mut text),
@@ -449,7 +455,11 @@ fn run(program: &GuestProgram, asked: &TrialSetup, models: Arc<LoadedModels>, it
 }
 
 /// Calls `init` and `run`, and returns the first row, or the path of the table.
-fn first(program: &GuestProgram, asked: &TrialSetup, models: Arc<LoadedModels>) -> Result<String, String> {
+fn first(
+    program: &GuestProgram,
+    asked: &TrialSetup,
+    models: Arc<LoadedModels>,
+) -> Result<String, String> {
     let table = asked.scratch.join(TABLE);
     let mut first =
         FirstResult { row: None, table: matches!(asked.wanted, Wanted::Table).then_some(&table) };

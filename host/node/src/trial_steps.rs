@@ -2,7 +2,7 @@
 //! contract.
 
 use crate::model::{Failure, FailureKind};
-use crate::sandbox::{RunContext, Instance, MiniBatchData, ResultSink};
+use crate::sandbox::{Instance, MiniBatchData, ResultSink, RunContext};
 use sandmill_data::sample;
 use serde::{Deserialize, Serialize};
 

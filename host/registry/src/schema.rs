@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::types::Type;
 use rusqlite::{Error, Row};
-use sandmill_model::{RegisteredContent, Registered};
+use sandmill_model::{Registered, RegisteredContent};
 
 /// The format of this build, in SQLite's `user_version`. A new database has 0.
 pub(super) const VERSION: i64 = 1;

@@ -8,7 +8,7 @@ use super::{RegistryError, place, schema};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
 use sandmill_model::fail_point;
-use sandmill_model::{RegisteredContent, Registered, RegisteredKind, RegisteredName, near};
+use sandmill_model::{Registered, RegisteredContent, RegisteredKind, RegisteredName, near};
 use std::path::{Path, PathBuf};
 
 /// How many similar names are suggested for an unknown name.

@@ -3,7 +3,7 @@
 use super::*;
 use insta::assert_snapshot;
 use rusqlite::Connection;
-use sandmill_model::{RegisteredContent, Registered, RegisteredKind};
+use sandmill_model::{Registered, RegisteredContent, RegisteredKind};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -33,7 +33,11 @@ impl RegistryFolder {
         let new = NewVersion {
             name: name.to_owned(),
             paths: vec![path.to_owned()],
-            held: Some(RegisteredContent { files: 3, bytes: 4, newest: Some(jiff::Timestamp::UNIX_EPOCH) }),
+            held: Some(RegisteredContent {
+                files: 3,
+                bytes: 4,
+                newest: Some(jiff::Timestamp::UNIX_EPOCH),
+            }),
             ..NewVersion::default()
         };
         self.open()?.register(RegisteredKind::Dataset, new, may_be_there)

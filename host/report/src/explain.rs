@@ -1,7 +1,7 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
 use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_killed};
-use super::history::{Attempt, WorkerActivity, FailureGroup, History};
+use super::history::{Attempt, FailureGroup, History, WorkerActivity};
 use super::places::ReportPaths;
 use super::words::{count, counted, first_line, seconds, worker_id};
 use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};

@@ -262,8 +262,11 @@ impl History {
                 self.first_init_failure.get_or_insert((worker, failure));
             }
             EventKind::WorkerExited { worker, how, expected } => {
-                if let Some(WorkerHistory { doing: WorkerActivity::Running(id, attempt), since, .. }) =
-                    self.workers.remove(&worker)
+                if let Some(WorkerHistory {
+                    doing: WorkerActivity::Running(id, attempt),
+                    since,
+                    ..
+                }) = self.workers.remove(&worker)
                     && expected
                     && self.unfinished.len() < MOST_ITEMS
                 {

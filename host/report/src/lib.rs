@@ -59,7 +59,7 @@ pub use columns::earlier as earlier_columns;
 pub use explain::explain_text;
 pub use explain_json::explain_json;
 pub use follow::Follower;
-pub use history::{WorkerActivity, History};
+pub use history::{History, WorkerActivity};
 pub use logs::{LogFilter, logs_json, print_logs};
 pub use places::{ParentFolder, ReportPaths};
 pub use progress_line::Unit;

@@ -40,7 +40,13 @@ impl LineLog {
     /// Lines of the process `pid`; `thread` names the part of it that logs.
     pub(super) fn new(path: PathBuf, pid: u32, thread: impl Into<String>) -> Self {
         let thread = thread.into();
-        Self { file: LogFile::rotated(path), pid, thread, times: TimeWriter::log(), line: String::new() }
+        Self {
+            file: LogFile::rotated(path),
+            pid,
+            thread,
+            times: TimeWriter::log(),
+            line: String::new(),
+        }
     }
 
     /// Adds a line. Any text stays on one line.

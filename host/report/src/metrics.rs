@@ -149,8 +149,10 @@ mod tests {
     #[test]
     fn counts_mini_batches_and_not_attempts() {
         let folder = tempfile::tempdir().unwrap();
-        let places =
-            ReportPaths { metrics_name_prefix: "night_".to_owned(), ..samples::places(folder.path()) };
+        let places = ReportPaths {
+            metrics_name_prefix: "night_".to_owned(),
+            ..samples::places(folder.path())
+        };
         insta::assert_snapshot!(run(&places), @r#"
         {"name":"night_total_mini_batches","value":180.0,"time":"2026-11-21T10:00:00Z"}
         {"name":"night_processed_mini_batches","value":3.0,"time":"2026-11-21T10:00:00Z"}

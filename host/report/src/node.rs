@@ -71,7 +71,11 @@ impl Reporter for NodeMain {
             }
             EventKind::WorkerReady { worker, init_seconds, .. } => {
                 let took = seconds(*init_seconds);
-                self.log.log(at, LineLevel::Info, format_args!("{worker} is ready, init took {took}"))
+                self.log.log(
+                    at,
+                    LineLevel::Info,
+                    format_args!("{worker} is ready, init took {took}"),
+                )
             }
             EventKind::InitFailed { worker, failure } => {
                 let kind = failure.kind;
@@ -132,7 +136,13 @@ impl WorkerLogs {
         self.logs.of(worker, make).as_mut()
     }
 
-    fn note(&mut self, at: Timestamp, worker: &str, level: LineLevel, what: &str) -> io::Result<()> {
+    fn note(
+        &mut self,
+        at: Timestamp,
+        worker: &str,
+        level: LineLevel,
+        what: &str,
+    ) -> io::Result<()> {
         self.of(worker, 0).map_or(Ok(()), |log| log.lines.log(at, level, format_args!("{what}")))
     }
 

@@ -40,7 +40,8 @@ impl<T> PerWorker<T> {
     /// Removes and returns the values of the workers that ended a while ago, or of all workers, sorted by
     /// name.
     pub(super) fn sweep(&mut self, all: bool) -> Vec<(String, T)> {
-        let old = |slot: &mut WorkerSlot<T>| all || slot.gone.is_some_and(|at| at.elapsed() >= LINGER);
+        let old =
+            |slot: &mut WorkerSlot<T>| all || slot.gone.is_some_and(|at| at.elapsed() >= LINGER);
         let taken = self.0.extract_if(.., |_, slot| old(slot));
         let mut taken: Vec<_> = taken.map(|(name, slot)| (name, slot.value)).collect();
         taken.sort_by(|a, b| by_number(&a.0, &b.0));

@@ -90,7 +90,11 @@ impl Reporters {
 impl Sinks {
     /// The list, if the event is to be handled at once. `has_thread`: whether another thread could handle it
     /// later.
-    fn list_for(&self, event: &Event, has_thread: bool) -> Option<MutexGuard<'_, Vec<ReporterSlot>>> {
+    fn list_for(
+        &self,
+        event: &Event,
+        has_thread: bool,
+    ) -> Option<MutexGuard<'_, Vec<ReporterSlot>>> {
         let waiting = lock(&self.waiting).len();
         let is_last = matches!(event.kind, EventKind::JobFinished { .. });
         if is_last || waiting >= WAITING || !has_thread {

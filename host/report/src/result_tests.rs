@@ -5,7 +5,10 @@ use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts};
 use crate::samples;
 
 fn places() -> ReportPaths {
-    ReportPaths { shown_from: "/home/ada".into(), ..samples::places("/home/ada/jobs/digits".as_ref()) }
+    ReportPaths {
+        shown_from: "/home/ada".into(),
+        ..samples::places("/home/ada/jobs/digits".as_ref())
+    }
 }
 
 fn text(result: &JobResult) -> String {
@@ -228,8 +231,11 @@ fn every_end_has_advice() {
         EndedBy::MiniBatchLimit,
         EndedBy::JobTime,
     ];
-    let places =
-        ReportPaths { job_dir: JobDir::new("/here/jobs/a"), shown_from: "/here".into(), ..places() };
+    let places = ReportPaths {
+        job_dir: JobDir::new("/here/jobs/a"),
+        shown_from: "/here".into(),
+        ..places()
+    };
     let all = all.map(|by| {
         let result = JobResult { ended_by: Some(by), ..*samples::result(JobStatus::Failed) };
         let result = JobResult { first_failure: None, ..result };

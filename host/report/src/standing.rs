@@ -1,6 +1,6 @@
 //! The state of a job, for `sandmill status`.
 
-use super::history::{WorkerActivity, History};
+use super::history::{History, WorkerActivity};
 use super::words::{count, counted, first_line, seconds};
 use jiff::Timestamp;
 use std::fmt::Write;

@@ -3,7 +3,7 @@
 use super::arguments::{self, References};
 use super::defaults::Defaults;
 use super::dialect::Dialect;
-use super::error::{SettingOrigin, ErrorReport, missing};
+use super::error::{ErrorReport, SettingOrigin, missing};
 use super::job::{JobSpec, StoredMount};
 use super::machine::MachineSize;
 use super::place::JobFileLocation;
@@ -104,7 +104,12 @@ struct ScriptInputs {
     environment_variables: Vec<(String, String)>,
 }
 
-fn script(raw: &RawJob, dialect: Dialect, place: &JobFileLocation, report: &ErrorReport) -> ScriptInputs {
+fn script(
+    raw: &RawJob,
+    dialect: Dialect,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> ScriptInputs {
     let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
     let script_place = source_directory.as_deref().unwrap_or(&place.folder);
     let source_is_wrong = report.blames("source_directory");
@@ -125,7 +130,14 @@ fn script(raw: &RawJob, dialect: Dialect, place: &JobFileLocation, report: &Erro
     let arguments = arguments::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =
         arguments::variables(raw.environment_variables.as_ref(), &references, report);
-    ScriptInputs { entry_script, source_directory, side_inputs, stored, arguments, environment_variables }
+    ScriptInputs {
+        entry_script,
+        source_directory,
+        side_inputs,
+        stored,
+        arguments,
+        environment_variables,
+    }
 }
 
 /// The folder with the settings beside the entry script.
@@ -138,7 +150,11 @@ fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf
     }
 }
 
-fn source_directory(given: Option<&Located<String>>, place: &JobFileLocation, report: &ErrorReport) -> Option<PathBuf> {
+fn source_directory(
+    given: Option<&Located<String>>,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<PathBuf> {
     let given = given?;
     let path = place.resolve(given.value.trim());
     match path.metadata() {

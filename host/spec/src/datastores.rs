@@ -1,7 +1,7 @@
 //! The file of datastores: stores by name, with their credentials. It is separate from job files, and only
 //! its owner can read it.
 
-use super::error::{FileError, NoDatastore, SettingOrigin, ErrorReport, SpecErrors};
+use super::error::{ErrorReport, FileError, NoDatastore, SettingOrigin, SpecErrors};
 use super::raw::choice;
 use super::reading::read;
 use super::scope::{Located, Scope};

@@ -1,6 +1,6 @@
 //! The tables of keys in the docs, made from the table of keys.
 
-use super::keys::{self, KeyCeiling, Key, KeyKind, Prs, DecidesRows};
+use super::keys::{self, DecidesRows, Key, KeyCeiling, KeyKind, Prs};
 use crate::model::ByteSize;
 
 /// Names of ParallelRunStep that have no meaning here: in version 1, in version 2, and how they are treated.

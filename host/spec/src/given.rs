@@ -3,7 +3,7 @@
 //! that are composed of several keys are read by `raw`, and checked by `check` and the other modules.
 
 use super::error::SettingOrigin;
-use super::keys::{LIMIT_ROWS, DecidesRows};
+use super::keys::{DecidesRows, LIMIT_ROWS};
 use super::measured::{Amount, Measured};
 use super::scope::{Located, Scope};
 use crate::model::{

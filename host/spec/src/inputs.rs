@@ -3,7 +3,7 @@
 use super::csv;
 use super::defaults::Defaults;
 use super::dialect::Dialect;
-use super::error::{SettingOrigin, ErrorReport};
+use super::error::{ErrorReport, SettingOrigin};
 use super::keys::InputFormat;
 use super::partition;
 use super::place::JobFileLocation;
@@ -373,7 +373,12 @@ fn files_kind(
 }
 
 /// Explains why a size is refused for files.
-fn size_hint(size: &str, inputs: &[RawInput], defaults: &Defaults<'_>, report: &ErrorReport) -> String {
+fn size_hint(
+    size: &str,
+    inputs: &[RawInput],
+    defaults: &Defaults<'_>,
+    report: &ErrorReport,
+) -> String {
     let Some(size) = SliceSize::parse(size) else { return String::new() };
     if let Some(list) = inputs.iter().find(|input| report.is_file_list(&input.name.value)) {
         let name = &list.name.value;

@@ -73,7 +73,7 @@ mod tests;
 pub use datastores::{Datastore, Datastores};
 pub use docs::docs;
 pub use error::{ModelPathError, NoDatastore, SettingOrigin, SpecError, SpecErrors};
-pub use job::{JobSpec, LoadedScript, ModelSpec, Parent, RegisteredModel, StoredMount, StoredKind};
+pub use job::{JobSpec, LoadedScript, ModelSpec, Parent, RegisteredModel, StoredKind, StoredMount};
 #[cfg(any(test, feature = "testing"))]
 pub use keys::keys_that_decide_rows;
 #[cfg(any(test, feature = "testing"))]

@@ -2,7 +2,7 @@
 
 use super::azure::{self, DocumentKind};
 use super::dialect::Dialect;
-use super::error::{SettingOrigin, ErrorReport, SpecErrors};
+use super::error::{ErrorReport, SettingOrigin, SpecErrors};
 use super::job::JobSpec;
 use super::machine::MachineSize;
 use super::place::JobFileLocation;
@@ -116,8 +116,9 @@ fn make(
             }
         }
     };
-    let is_applied =
-        |key: &str| azure::is_own_key(kind, key) || (kind == DocumentKind::Job && key == azure::COMPONENT);
+    let is_applied = |key: &str| {
+        azure::is_own_key(kind, key) || (kind == DocumentKind::Job && key == azure::COMPONENT)
+    };
     apply(&mut root, overrides, report, |key| key != JOB && !is_applied(key));
     options::rename(&mut root, report);
     options::lift(&mut root, dialect, report);

@@ -1,7 +1,7 @@
 //! Side inputs: the folder or file of each, and the guest's path for it.
 
 use super::error::{ErrorReport, missing};
-use super::job::{StoredMount, StoredKind};
+use super::job::{StoredKind, StoredMount};
 use super::output::place_of;
 use super::place::JobFileLocation;
 use super::raw::RawSideInput;

@@ -2,7 +2,7 @@
 //! ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
 
 use super::dialect::Dialect;
-use super::error::{SettingOrigin, ErrorReport};
+use super::error::{ErrorReport, SettingOrigin};
 use super::keys::{self, Prs};
 use super::tree::{MapEntry, YamlNode, YamlValue};
 

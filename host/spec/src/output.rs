@@ -14,7 +14,11 @@ use crate::model::{
 use std::path::{Path, PathBuf};
 
 /// The folder for results.
-pub(super) fn folder(given: &Located<String>, place: &JobFileLocation, report: &ErrorReport) -> Option<PathBuf> {
+pub(super) fn folder(
+    given: &Located<String>,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<PathBuf> {
     let text = given.value.trim();
     if text.is_empty() {
         given.blame(report, "found an empty text; name a folder, or leave the key out");

@@ -1,7 +1,7 @@
 //! `--set key=value`: sets values in the tree before it is checked, so that they are checked like the file's
 //! own.
 
-use super::error::{SettingOrigin, ErrorReport, StepError};
+use super::error::{ErrorReport, SettingOrigin, StepError};
 use super::keys::{INPUT, KeyKind, MODEL, SIDE_INPUT};
 use super::tree::{self, MapEntry, YamlNode, YamlValue};
 

@@ -72,8 +72,9 @@ mod tests {
 
     #[test]
     fn job_names_are_made_to_fit() {
-        let place =
-            |file: &str| JobFileLocation::of(Path::new(file), &OperatorPolicy::default()).expect("a place");
+        let place = |file: &str| {
+            JobFileLocation::of(Path::new(file), &OperatorPolicy::default()).expect("a place")
+        };
         for (file, name) in [
             ("/a/digits.yaml", "digits"),
             ("/a/My Job (2).yaml", "my-job--2-"),

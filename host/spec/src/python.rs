@@ -51,7 +51,11 @@ pub(super) fn script(
 }
 
 /// The packages of a requirements file, and its name.
-fn asked(given: &Located<String>, place: &JobFileLocation, report: &ErrorReport) -> Option<(String, Vec<Requirement>)> {
+fn asked(
+    given: &Located<String>,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<(String, Vec<Requirement>)> {
     let path = place.resolve(given.value.trim());
     let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let is_yaml = ["yml", "yaml"].iter().any(|end| path.extension().is_some_and(|it| it == *end));

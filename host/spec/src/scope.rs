@@ -1,7 +1,7 @@
 //! Reads a map of the tree key by key, as the table of keys describes it. A wrong value is an error in the
 //! report, and counts as missing.
 
-use super::error::{SettingOrigin, ErrorReport};
+use super::error::{ErrorReport, SettingOrigin};
 use super::keys::{self, Key, KeyKind};
 use super::tree::{MapEntry, YamlNode, YamlValue, join};
 use crate::model::{ByteSize, Setting, nearest};
@@ -154,8 +154,9 @@ impl<'r> Scope<'r> {
 
     /// A list of scalars, unchanged. Or a single scalar, with `true`.
     pub(super) fn scalars_or_one(&mut self, name: &str) -> Option<Located<(Vec<String>, bool)>> {
-        let is_one =
-            |entry: &MapEntry| entry.key == name && matches!(entry.node.value, Value::Scalar { .. });
+        let is_one = |entry: &MapEntry| {
+            entry.key == name && matches!(entry.node.value, Value::Scalar { .. })
+        };
         if self.entries.iter().any(is_one) {
             return Some(self.text(name)?.map(|text| (vec![text], true)));
         }

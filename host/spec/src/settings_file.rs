@@ -1,7 +1,7 @@
 //! `parallel_run_step.settings.json` beside the entry script, which says how tables are written
 //! (prs-semantics A11).
 
-use super::error::{KeywordError, SettingOrigin, ErrorReport};
+use super::error::{ErrorReport, KeywordError, SettingOrigin};
 use super::{raw, small_file};
 use crate::model::Quoting;
 use serde_json::{Map, Value};
@@ -28,7 +28,8 @@ pub(super) struct TableSettings {
 pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings> {
     let path = folder.join(NAME);
     let file = path.display().to_string();
-    let fail = |message: String| report.error(&SettingOrigin::File, "", format!("{file}: {message}"));
+    let fail =
+        |message: String| report.error(&SettingOrigin::File, "", format!("{file}: {message}"));
     let bytes = match small_file::read(&path, MAX_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,

@@ -1,6 +1,6 @@
 //! Sample values, for fields that do not matter to a test.
 
-use super::{MachineSize, ModelSpec, NoRegistry, OperatorPolicy, LoadContext};
+use super::{LoadContext, MachineSize, ModelSpec, NoRegistry, OperatorPolicy};
 use crate::model::{Backend, DeviceChoice};
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! Parses YAML text into a small tree that knows its lines. It is built from parser events with an explicit
 //! stack, so that deep nesting and repeated aliases end in an error and not in a stack overflow.
 
-use super::error::{SettingOrigin, ErrorReport, SpecError};
+use super::error::{ErrorReport, SettingOrigin, SpecError};
 use super::lenient;
 use saphyr::{Scalar as Resolved, ScalarStyle, ScanError, Tag};
 use saphyr_parser::{Event, Parser};
@@ -145,7 +145,9 @@ pub(super) fn parse_value(text: &str) -> Result<YamlNode, SpecError> {
     let mut errors = report.into_errors("").errors;
     match node {
         Some(node) if errors.is_empty() => Ok(node),
-        _ if errors.is_empty() => Ok(YamlNode { origin: SettingOrigin::File, value: YamlValue::Null }),
+        _ if errors.is_empty() => {
+            Ok(YamlNode { origin: SettingOrigin::File, value: YamlValue::Null })
+        }
         _ => Err(errors.swap_remove(0)),
     }
 }
@@ -250,7 +252,10 @@ impl<'r> TreeBuilder<'r> {
                         OpenNode::List(items) => YamlValue::List(items),
                         OpenNode::Map { entries, .. } => YamlValue::Map(entries),
                     };
-                    self.finish(YamlNode { origin: SettingOrigin::Line(frame.line), value }, frame.anchor);
+                    self.finish(
+                        YamlNode { origin: SettingOrigin::Line(frame.line), value },
+                        frame.anchor,
+                    );
                 }
             }
         }
@@ -306,7 +311,8 @@ impl<'r> TreeBuilder<'r> {
         match &mut frame.value {
             OpenNode::List(items) => items.push(node),
             OpenNode::Map { key: key @ None, .. } => {
-                let line = if let SettingOrigin::Line(line) = node.origin { line } else { frame.line };
+                let line =
+                    if let SettingOrigin::Line(line) = node.origin { line } else { frame.line };
                 let text = match node.value {
                     YamlValue::Scalar { text, .. } => text,
                     _ => {

@@ -1,6 +1,6 @@
 //! The user's config file, with settings that a user would otherwise give as options each time.
 
-use super::error::{FileError, SettingOrigin, ErrorReport, SpecErrors};
+use super::error::{ErrorReport, FileError, SettingOrigin, SpecErrors};
 use super::reading::{read, unreadable};
 use super::scope::{Located, Scope};
 use super::tree::{self, YamlValue};

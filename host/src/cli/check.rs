@@ -20,7 +20,7 @@ use crate::model::{
 use crate::model::{
     InferenceSettings, JobDir, Limits, Model, Mount, OsSandbox, ScriptLanguage, printable,
 };
-use crate::node::trial::{TrialSetup, TrialChild as TrialProcess, TrialError, TrialRequest};
+use crate::node::trial::{TrialChild as TrialProcess, TrialError, TrialRequest, TrialSetup};
 use crate::node::{self, NotBuilt};
 use crate::opening::ScratchFolder;
 use crate::spec::{ModelSpec, OperatorPolicy};
@@ -190,7 +190,10 @@ impl<'a> CheckArguments<'a> {
 /// # Errors
 /// If the file cannot be read, is not WebAssembly, or does not build. Faults of the component itself are not
 /// errors but part of the verdict.
-pub(super) fn check(check: &CheckArguments<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<CheckedScript> {
+pub(super) fn check(
+    check: &CheckArguments<'_>,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<CheckedScript> {
     let path = check.component(say)?;
     let outline = check.compiler.outline(&path)?;
     let mut checked = CheckedScript::new(FileKind::Component, path);
@@ -357,7 +360,11 @@ fn side_inputs(trial: &TrialArguments) -> anyhow::Result<Vec<Mount>> {
 }
 
 /// The models. Single files are put into the scratch folder.
-fn models(check: &CheckArguments<'_>, limits: &Limits, scratch: &Path) -> anyhow::Result<Vec<Model>> {
+fn models(
+    check: &CheckArguments<'_>,
+    limits: &Limits,
+    scratch: &Path,
+) -> anyhow::Result<Vec<Model>> {
     let model = |(name, path): &(String, String)| ModelSpec::at(name, Path::new(path));
     let models: Result<Vec<_>, _> = check.trial.given.models.iter().map(model).collect();
     let models = models.map_err(|error| anyhow::anyhow!("--model: {error}"))?;
@@ -392,7 +399,10 @@ fn probe(check: &CheckArguments<'_>) -> Probe {
 }
 
 /// The backends for models besides tract, tested first, as for a job.
-fn inference(check: &CheckArguments<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<InferenceSettings> {
+fn inference(
+    check: &CheckArguments<'_>,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<InferenceSettings> {
     let mut settings = InferenceSettings::default();
     let named = check.onnxruntime.as_ref().filter(|_| !check.trial.given.models.is_empty());
     let Some(named) = named else { return Ok(settings) };

@@ -1,6 +1,6 @@
 //! The result of `sandmill check`, for people and for programs.
 
-use crate::compile::{ImportVerdict, ComponentNames, Takes, judge_import};
+use crate::compile::{ComponentNames, ImportVerdict, Takes, judge_import};
 use crate::model::ScriptLanguage;
 use serde::Serialize;
 use std::fmt::{self, Write as _};

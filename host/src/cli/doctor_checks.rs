@@ -113,7 +113,11 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
             Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
         },
     };
-    DoctorCheck::new("datastores", told, "mend the file, or name another one with --datastores FILE")
+    DoctorCheck::new(
+        "datastores",
+        told,
+        "mend the file, or name another one with --datastores FILE",
+    )
 }
 
 fn places(policy: &PolicyArgument) -> DoctorCheck {

@@ -3,7 +3,7 @@
 use super::config::Config;
 use super::exit::Problem;
 use super::policy::PolicyArgument;
-use crate::engine::{JobState, JobStanding, is_locked};
+use crate::engine::{JobStanding, JobState, is_locked};
 use crate::model::JobDir;
 use crate::report::History;
 use jiff::Timestamp;

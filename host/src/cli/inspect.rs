@@ -3,7 +3,7 @@
 
 use super::WallArgument;
 use super::policy::PolicyArgument;
-use crate::compile::{Compiler, ScriptDescription, Power};
+use crate::compile::{Compiler, Power, ScriptDescription};
 use crate::model::on_one_line;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -205,7 +205,9 @@ struct ListChanges {
 }
 
 fn changes(before: &ScriptDescription, now: &ScriptDescription) -> ListChanges {
-    let of = |list: &dyn Fn(&ScriptDescription) -> Vec<String>| ListChange::of(&list(before), &list(now));
+    let of = |list: &dyn Fn(&ScriptDescription) -> Vec<String>| {
+        ListChange::of(&list(before), &list(now))
+    };
     let imports = |refused: bool| {
         move |description: &ScriptDescription| -> Vec<String> {
             let imports = description.imports.iter();

@@ -59,9 +59,11 @@ impl LoggingArguments {
             LogFormat::Text => {
                 lines.with_writer(|| StderrLines(|line| terminal::say(&on_one_line(line)))).boxed()
             }
-            LogFormat::Json => {
-                lines.json().flatten_event(true).with_writer(|| StderrLines(terminal::say_json)).boxed()
-            }
+            LogFormat::Json => lines
+                .json()
+                .flatten_event(true)
+                .with_writer(|| StderrLines(terminal::say_json))
+                .boxed(),
         };
         tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
         Ok(())

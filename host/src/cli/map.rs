@@ -14,7 +14,7 @@ use crate::compile::{Cache, Compiled, Instrumentation};
 use crate::model::{LoggingLevel, PythonRuntime, counted, printable};
 use crate::node::mapping::{MapNews, Mapping, TakenRows};
 use crate::node::python::PythonError;
-use crate::node::trial::{TrialSetup, TrialChild, TrialError, TrialRequest};
+use crate::node::trial::{TrialChild, TrialError, TrialRequest, TrialSetup};
 use crate::opening::ScratchFolder;
 use anyhow::Context as _;
 use std::fs::File;

@@ -1,7 +1,7 @@
 //! `sandmill new`: creates the folder of a new entry script.
 
 use super::exit::{Exit, Problem};
-use super::template::{TemplateInput, Language};
+use super::template::{Language, TemplateInput};
 use super::{say, sdk};
 use anyhow::{Context, bail};
 use std::fs;

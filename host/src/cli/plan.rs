@@ -4,7 +4,7 @@ use super::child::PLAN_COMMAND;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::plan_shown::PlanTable;
-use super::run::{self, OptionSettings, JobArguments, LoadedJob, not_prepared, this_program};
+use super::run::{self, JobArguments, LoadedJob, OptionSettings, not_prepared, this_program};
 use super::schema_block::schema_block;
 use super::{print_json, refused, say, signals, terminal};
 use crate::model::{InputKind, JobDir, counted};
@@ -83,7 +83,8 @@ pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Res
     // As long as for a job that is resumed.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
-    let mut store = PlannerObjects { looks: node::PlannerReads::new(&sources), objects: &mut objects };
+    let mut store =
+        PlannerObjects { looks: node::PlannerReads::new(&sources), objects: &mut objects };
     let mut table = PlanTable::new(
         BufWriter::new(terminal::stdout()),
         &request.sources,

@@ -6,7 +6,7 @@ use super::policy::PolicyArgument;
 use super::{print, print_json, refused, say};
 use crate::dataset::{self, SourceListing};
 use crate::model::{
-    Address, RegisteredContent, Input, Latest, Registered, RegisteredKind, RegisteredName, counted,
+    Address, Input, Latest, Registered, RegisteredContent, RegisteredKind, RegisteredName, counted,
     is_registered_name, printable,
 };
 use crate::node;
@@ -229,7 +229,11 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             allowed(&text(&model.file)?)?;
             let digests = node::model_digests(&model).map_err(Problem::usage)?;
             let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
-            let held = Some(RegisteredContent { files: digests.files, bytes: digests.bytes, newest: None });
+            let held = Some(RegisteredContent {
+                files: digests.files,
+                bytes: digests.bytes,
+                newest: None,
+            });
             let digest = Some(digests.file);
             let folder_digest = digests.folder;
             let new_version =
@@ -243,7 +247,11 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
 }
 
 /// Registers a version and prints it: `NAME@VERSION` on standard output.
-fn register(kind: RegisteredKind, new: &VersionToAdd, version: NewVersion) -> Result<Exit, Problem> {
+fn register(
+    kind: RegisteredKind,
+    new: &VersionToAdd,
+    version: NewVersion,
+) -> Result<Exit, Problem> {
     let version =
         NewVersion { name: new.name.clone(), description: new.description.clone(), ..version };
     let mut registry =

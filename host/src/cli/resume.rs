@@ -6,7 +6,9 @@ use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
-use super::run::{BackendArguments, OptionSettings, Setting, prepare_and_run, setting, this_program};
+use super::run::{
+    BackendArguments, OptionSettings, Setting, prepare_and_run, setting, this_program,
+};
 use super::told::ToldArguments;
 use super::which::JobArgument;
 use crate::engine::{ClaimError, JobFile, JobState};
@@ -40,7 +42,10 @@ pub(super) struct ResumeArguments {
 }
 
 /// Resumes a job that was interrupted, failed or was cancelled.
-pub(super) fn resume(arguments: &ResumeArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
+pub(super) fn resume(
+    arguments: &ResumeArguments,
+    logging: &LoggingArguments,
+) -> Result<Exit, Problem> {
     let config = Config::load(&arguments.policy)?;
     let dir = arguments.job.dir_below(&config)?;
     let job_dir = JobDir::new(&dir);

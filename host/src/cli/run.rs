@@ -19,11 +19,11 @@ use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::{NodeError, PythonError};
 use crate::report::{
-    self, ParentFolder, ReportPaths, ReportBudget, Reporter, Reporters, Resume, Shown, Unit, log_tree,
-    reused_text,
+    self, ParentFolder, ReportBudget, ReportPaths, Reporter, Reporters, Resume, Shown, Unit,
+    log_tree, reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
-use crate::spec::{self, JobSpec, OperatorPolicy, LoadContext};
+use crate::spec::{self, JobSpec, LoadContext, OperatorPolicy};
 use anyhow::Context;
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};

@@ -184,7 +184,8 @@ mod tests {
     /// The README shows the new entry script without its comments and its test.
     #[test]
     fn the_readme_shows_what_new_makes() {
-        let (_, script) = TemplateInput::default().files().find(|(path, _)| *path == "src/lib.rs").unwrap();
+        let (_, script) =
+            TemplateInput::default().files().find(|(path, _)| *path == "src/lib.rs").unwrap();
         let (code, _) = script.split_once("\n#[cfg(test)]").unwrap();
         let is_code = |line: &&str| !line.trim_start().starts_with("//");
         let code: Vec<&str> = code.lines().filter(is_code).collect();

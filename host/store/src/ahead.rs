@@ -5,12 +5,12 @@
 //! An object counts as present if its file has the length and time that the list gives. Which objects cannot
 //! be fetched is kept in memory only.
 
-use super::all::{Lists, FetchProgress};
+use super::all::{FetchProgress, Lists};
 use super::error::StoreError;
 use super::events::{Arrival, StoreEvent};
-use super::place::{Lost, FetchQueue};
+use super::place::{FetchQueue, Lost};
 use super::process::{AT_ONCE, SILENCE, Said};
-use crate::dataset::{ManifestRecord, ManifestObject};
+use crate::dataset::{ManifestObject, ManifestRecord};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
@@ -353,7 +353,8 @@ impl Prefetcher {
         let Some(wanted) = self.wanted.get(&number) else { return };
         let mut failed = Vec::new();
         for (index, file) in (0..).zip(&wanted.files) {
-            if let Some(NeededObject { state: HeldState::Failed(reason), .. }) = self.held.get(file) {
+            if let Some(NeededObject { state: HeldState::Failed(reason), .. }) = self.held.get(file)
+            {
                 failed.push((index, reason.clone()));
             }
         }
@@ -480,7 +481,8 @@ impl Prefetcher {
 
     /// Removes an object that no request needs and that is not being fetched.
     fn let_go(&mut self, file: &Path) {
-        let is_needed = |held: &NeededObject| held.users > 0 || matches!(held.state, HeldState::Coming(_));
+        let is_needed =
+            |held: &NeededObject| held.users > 0 || matches!(held.state, HeldState::Coming(_));
         if self.held.get(file).is_none_or(is_needed) {
             return;
         }

@@ -252,7 +252,8 @@ fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
 /// If the process dies of every object, every object fails. A later request gets a new process.
 #[test]
 fn a_process_that_always_dies_is_given_up() {
-    let mut bench = PrefetchFixture::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
+    let mut bench =
+        PrefetchFixture::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
     for number in [1, 2] {
         bench.want(number, &["a", "b"]);
         let (told, failed) = bench.next();

@@ -3,7 +3,7 @@
 
 use super::error::StoreError;
 use super::place::FetchQueue;
-use crate::dataset::{ManifestRecord, Manifest};
+use crate::dataset::{Manifest, ManifestRecord};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,7 +1,7 @@
 //! The objects of a job: the folders that hold them, and the thread that fetches the missing ones.
 
 use super::ahead::{self, LOOKS, Lot};
-use super::all::{Lack, FetchProgress};
+use super::all::{FetchProgress, Lack};
 use super::events::{Arrival, StoreEvent};
 use super::slot::CacheDir;
 use crate::model::Source;

@@ -164,7 +164,8 @@ impl FetchQueue {
                 let index = self.index;
                 let number = self.number;
                 let events = self.events.clone();
-                let hear = move |said: Said| events.send(StoreEvent::Said(index, number, said)).is_ok();
+                let hear =
+                    move |said: Said| events.send(StoreEvent::Said(index, number, said)).is_ok();
                 none.insert(Fetcher::start(&self.program, &self.request, hear)?)
             }
         };

@@ -15,7 +15,7 @@
 //! The 2 is the version of the layout. Folders of the first layout, `DIGEST-N`, hold empty placeholder files
 //! with the length and time of objects that were not fetched. Nothing in them is used, and they are removed.
 
-use crate::dataset::{FileVersion, Manifest, ManifestWriter, ManifestObject};
+use crate::dataset::{FileVersion, Manifest, ManifestObject, ManifestWriter};
 use crate::model::hex;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
@@ -160,7 +160,8 @@ impl TimeResolution {
         let mut object = ManifestObject::from(given);
         if !self.are_kept {
             self.probe.set_modified(modified(&given))?;
-            object.found = FileVersion { length: given.length, ..FileVersion::from(&self.probe.metadata()?) };
+            object.found =
+                FileVersion { length: given.length, ..FileVersion::from(&self.probe.metadata()?) };
         }
         Ok(object)
     }
@@ -264,7 +265,8 @@ pub(super) fn prune(cache: &Path, most: u64) {
     for (_, folder) in old {
         remove(&folder);
     }
-    let with_size = |(used, folder): (SystemTime, PathBuf)| (used, CachedObjects::of(&folder).bytes, folder);
+    let with_size =
+        |(used, folder): (SystemTime, PathBuf)| (used, CachedObjects::of(&folder).bytes, folder);
     let mut idle: Vec<(SystemTime, u64, PathBuf)> = idle.into_iter().map(with_size).collect();
     idle.sort_unstable();
     let mut all: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();

@@ -221,7 +221,12 @@ impl Stager<'_> {
         Ok(paths)
     }
 
-    fn objects(&self, kept: KeptObjects, found: FoundObjects, coming: Coming) -> std::io::Result<JobObjects> {
+    fn objects(
+        &self,
+        kept: KeptObjects,
+        found: FoundObjects,
+        coming: Coming,
+    ) -> std::io::Result<JobObjects> {
         let FoundObjects { requests, bytes } = found;
         let slots = kept.slots;
         if requests.is_empty() {
@@ -258,7 +263,10 @@ impl Stager<'_> {
             };
             let same = parts.iter_mut().find(|part| part.store == store && part.prefix == prefix);
             match (same, &wanted) {
-                (Some(FolderFetch { wanted: WantedObjects::Named(names), paths, .. }), WantedObjects::Named(more)) => {
+                (
+                    Some(FolderFetch { wanted: WantedObjects::Named(names), paths, .. }),
+                    WantedObjects::Named(more),
+                ) => {
                     names.extend(more.iter().filter(|name| !paths.contains(name)).cloned());
                     paths.push(rest.to_owned());
                 }

@@ -3,7 +3,7 @@
 use super::error::{Built, WallError, WallLayer};
 use super::files::TruncateGuard;
 use super::hidden::unless_hidden;
-use super::occupant::{ResourceLimits, GrantedPath, WallRole};
+use super::occupant::{GrantedPath, ResourceLimits, WallRole};
 use super::{files, filter, leaf, limits, powers, start};
 use sandmill_model::{OsSandbox, WallState};
 use std::os::fd::RawFd;

@@ -2,7 +2,7 @@
 //! processes outside.
 
 use super::error::{Built, LayerError, WallLayer};
-use super::occupant::{GrantedPath, WallRole, Rights};
+use super::occupant::{GrantedPath, Rights, WallRole};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -97,7 +97,8 @@ fn restrict(
         // The other occupants do not open many small files.
         let may_hold_many = folder.rights == Rights::Read
             && matches!(occupant, Occupant::Worker | Occupant::Nursery);
-        let inner = (may_hold_many && cuts == TruncateGuard::Filtered).then(|| inner_folders(&opened));
+        let inner =
+            (may_hold_many && cuts == TruncateGuard::Filtered).then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {
             rules =
                 rules.add_rule(PathBeneath::new(inner, rights)).map_err(|e| no_rule(folder, e))?;

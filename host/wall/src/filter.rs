@@ -90,7 +90,13 @@ fn filter(occupant: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerE
 /// The syscalls that are allowed or refused by their arguments.
 fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     let only = |call: c_long, tests: &[Test]| {
-        (call, SyscallRule::by(tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(), REFUSED))
+        (
+            call,
+            SyscallRule::by(
+                tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(),
+                REFUSED,
+            ),
+        )
     };
     let mut rules = vec![
         // A program that finds clone3 missing falls back to clone, whose flags the filter can read.
@@ -173,7 +179,13 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
 /// The syscalls by which a process starts another one or changes itself.
 fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     let only = |call: c_long, tests: &[Test]| {
-        (call, SyscallRule::by(tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(), REFUSED))
+        (
+            call,
+            SyscallRule::by(
+                tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(),
+                REFUSED,
+            ),
+        )
     };
     if occupant == WallRole::Nursery {
         /// `PR_GET_TID_ADDRESS`.
@@ -214,7 +226,8 @@ fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
 /// append flag either, as both would allow truncating it.
 fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule)> {
     let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
-    let unless_log = |call: c_long| (call, SyscallRule::by(refused().collect(), SyscallAction::Allow));
+    let unless_log =
+        |call: c_long| (call, SyscallRule::by(refused().collect(), SyscallAction::Allow));
     let allowed = |commands: &[i32]| -> Vec<(Test, SyscallAction)> {
         commands.iter().map(|command| (number(1, *command), SyscallAction::Allow)).collect()
     };

@@ -76,7 +76,10 @@ pub(super) fn program(
 }
 
 /// Ranges of numbers that share a rule, each with its first number. They are in order and cover all numbers.
-fn ranges<'a>(rules: &'a BTreeMap<u32, SyscallRule>, otherwise: &'a SyscallRule) -> Vec<(u32, &'a SyscallRule)> {
+fn ranges<'a>(
+    rules: &'a BTreeMap<u32, SyscallRule>,
+    otherwise: &'a SyscallRule,
+) -> Vec<(u32, &'a SyscallRule)> {
     let mut ranges: Vec<(u32, &SyscallRule)> = Vec::new();
     let mut put = |number: u32, rule: &'a SyscallRule| {
         if ranges.last().is_none_or(|(_, last)| *last != rule) {

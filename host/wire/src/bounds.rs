@@ -3,7 +3,7 @@
 
 use super::{FrameError, FromPlanner, FromWorker};
 use sandmill_model::{
-    AttemptReport, ByteSize, CallStats, Failure, OutputHeader, MiniBatch, TableSlice, TextSlice,
+    AttemptReport, ByteSize, CallStats, Failure, MiniBatch, OutputHeader, TableSlice, TextSlice,
     WallState, Work, is_plainly_below,
 };
 use std::path::{Component, Path};
@@ -129,8 +129,9 @@ fn attempt(report: &AttemptReport, results: ByteSize) -> Checked {
     seconds(report.process_seconds)?;
     call(&report.run)?;
     let length = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
-    let all =
-        |header: &OutputHeader| header.text.len() + length(&header.bytes) + length(&header.open_columns);
+    let all = |header: &OutputHeader| {
+        header.text.len() + length(&header.bytes) + length(&header.open_columns)
+    };
     let header = report.header.as_ref().map_or(0, all);
     hold(header <= HEADER, "a long header line")?;
     let mut items = report.failed_items.iter();

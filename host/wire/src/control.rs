@@ -157,7 +157,8 @@ mod tests {
             text(Ask::Cancel { at_once: true }),
             r#"{"version":1,"ask":"cancel","at_once":true}"#
         );
-        let read: VersionedQuestion = serde_json::from_str(r#"{"version":1,"ask":"cancel"}"#).unwrap();
+        let read: VersionedQuestion =
+            serde_json::from_str(r#"{"version":1,"ask":"cancel"}"#).unwrap();
         assert_eq!(read.ask, Ask::Cancel { at_once: false });
     }
 

@@ -23,9 +23,11 @@ mod testing;
 pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
-    Asks, Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen,
-    PROTOCOL_VERSION, PlanRequest, Setup, NurseryLimits, ToNursery, ToWorker,
+    Asks, Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen, NurseryLimits,
+    PROTOCOL_VERSION, PlanRequest, Setup, ToNursery, ToWorker,
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};
-pub use running::{GrowingQueues, Company, WorkersEnd, Grant, News, Order, WorkersStanding, NodeReport};
+pub use running::{
+    Company, Grant, GrowingQueues, News, NodeReport, Order, WorkersEnd, WorkersStanding,
+};

@@ -170,8 +170,11 @@ mod tests {
     #[test]
     fn all_words_travel_whole() {
         let plan = PlanOptions { again: vec![(1, "bad.csv".to_owned())] };
-        let look =
-            InspectRequest { plan: plan.clone(), since: Timestamp::UNIX_EPOCH, patience: Duration::MAX };
+        let look = InspectRequest {
+            plan: plan.clone(),
+            since: Timestamp::UNIX_EPOCH,
+            patience: Duration::MAX,
+        };
         let prepare = Prepare { parent: Some("/parent".into()), ..Prepare::sample("/jobs/x") };
         for word in [
             ToNode::Prepare(prepare),

@@ -5,8 +5,8 @@ use super::report::host_fault;
 use super::stage::{StageFolder, checked};
 use crate::dataset::csv::read_slice;
 use crate::dataset::{
-    DatasetError, FileVersion, OpenRoot, RowError, RowPart, RowReader, RowRun, TablePart, TableReader,
-    content_stamp,
+    DatasetError, FileVersion, OpenRoot, RowError, RowPart, RowReader, RowRun, TablePart,
+    TableReader, content_stamp,
 };
 use crate::model::{
     AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Names, Source,
@@ -237,7 +237,11 @@ impl Loader {
         }
         let dataset = &self.input(mini_batch.source)?.source.dataset;
         let loaded = LoadedMiniBatch::new(MiniBatchData::Files(&self.paths), dataset, count as u64);
-        Ok(LoadedMiniBatch { rejected_count: mini_batch.unfetched.len() as u64, rejected, ..loaded })
+        Ok(LoadedMiniBatch {
+            rejected_count: mini_batch.unfetched.len() as u64,
+            rejected,
+            ..loaded
+        })
     }
 
     /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found` says

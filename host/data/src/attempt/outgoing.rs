@@ -1,6 +1,6 @@
 //! The results of mini-batches as one Arrow IPC stream, for a program that reads it while it is written.
 
-use crate::model::{Failure, FailureKind, OutputHeader, Limits, OutputFormat, OutputKind};
+use crate::model::{Failure, FailureKind, Limits, OutputFormat, OutputHeader, OutputKind};
 use crate::output::RowWriter;
 use arrow::array::{ArrayRef, RecordBatch, StringArray, new_null_array};
 use arrow::compute::concat_batches;

@@ -141,7 +141,10 @@ mod tests {
         }
     }
 
-    fn tally(loaded: LoadedMiniBatch<'_>, fill: impl FnOnce(&mut RowSink<'_>)) -> Result<AttemptTally, Failure> {
+    fn tally(
+        loaded: LoadedMiniBatch<'_>,
+        fill: impl FnOnce(&mut RowSink<'_>),
+    ) -> Result<AttemptTally, Failure> {
         judged(loaded, false, fill)
     }
 

@@ -1,7 +1,7 @@
 //! The outcome of an attempt.
 
 use super::loaded::LoadedMiniBatch;
-use crate::model::{FailedItem, OutputHeader, ItemCounts, UnknownKeys};
+use crate::model::{FailedItem, ItemCounts, OutputHeader, UnknownKeys};
 
 /// The outcome of a successful attempt, except its rows.
 #[derive(Debug, PartialEq)]

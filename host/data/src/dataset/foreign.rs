@@ -43,8 +43,16 @@ const MAGICS: &[(&[u8], &str, FileFormat)] = &[
     (b"ORC", "an ORC file", FileFormat::Other("save it as Parquet")),
     (b"\x89HDF\r\n\x1A\n", "an HDF5 file", FileFormat::Other("save its tables as Parquet")),
     (b"\x93NUMPY", "a NumPy file", FileFormat::Other("save it as Parquet, or use format: files")),
-    (b"%PDF-", "a PDF file", FileFormat::Other("use format: files, which gives entry scripts paths")),
-    (b"\x89PNG", "a PNG image", FileFormat::Other("use format: files, which gives entry scripts paths")),
+    (
+        b"%PDF-",
+        "a PDF file",
+        FileFormat::Other("use format: files, which gives entry scripts paths"),
+    ),
+    (
+        b"\x89PNG",
+        "a PNG image",
+        FileFormat::Other("use format: files, which gives entry scripts paths"),
+    ),
     (
         b"\xFF\xD8\xFF",
         "a JPEG image",

@@ -7,7 +7,7 @@ use super::{DatasetError, fail};
 use crate::model::{BadFile, LOCK_FILE, Source};
 use crate::opening::at_its_path;
 use rustix::fs::{Mode, OFlags};
-use sandmill_files::{ManifestRecord, Manifest};
+use sandmill_files::{Manifest, ManifestRecord};
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, FileType};
 use std::io::{self, ErrorKind};
@@ -284,7 +284,8 @@ impl SourceListing {
     fn next_listed(&mut self) -> Result<Option<String>, DatasetError> {
         loop {
             let next = self.manifest.as_mut().map_or(Ok(None), Manifest::next_object);
-            let Some(ManifestRecord { name, object }) = next.map_err(|error| self.unreadable(&error))?
+            let Some(ManifestRecord { name, object }) =
+                next.map_err(|error| self.unreadable(&error))?
             else {
                 return Ok(None);
             };
@@ -394,7 +395,8 @@ impl SourceListing {
             return None;
         }
         let path = [&self.prefix[..], &entry.name].concat();
-        let may_be_folder = entry.kind == EntryKind::Link && self.pattern.enters(&entry.name, depth);
+        let may_be_folder =
+            entry.kind == EntryKind::Link && self.pattern.enters(&entry.name, depth);
         if !may_be_folder && !self.pattern.takes(&path) {
             return None;
         }

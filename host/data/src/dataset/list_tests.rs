@@ -279,7 +279,8 @@ fn files_of_tables_with_a_log_are_refused() {
         "t/_delta_log/0.checkpoint.parquet",
         "t/day=1/x.parquet",
     ]);
-    let refusing = |source: &Source| SourceListing::of_rows(source).map(SourceListing::refusing_tables);
+    let refusing =
+        |source: &Source| SourceListing::of_rows(source).map(SourceListing::refusing_tables);
     let refused = |pattern: Option<&str>| {
         let error = tree.list_by(refusing, pattern).err()?.to_string();
         error.find(" is a").map(|end| error[..end].to_owned())

@@ -30,14 +30,15 @@ mod table_log;
 mod text;
 mod text_columns;
 
-pub use columnar::{StreamBatches, IncomingRows, LoadedRows, RowError, RowPart, RowReader, RowRun};
+pub use columnar::{IncomingRows, LoadedRows, RowError, RowPart, RowReader, RowRun, StreamBatches};
 pub use csv::{OpenError, Unpacker};
 pub use foreign::{foreign_file, foreign_start};
 pub use list::SourceListing;
 pub use pattern::Pattern;
 pub use resolve::{reaches, resolve, resolve_with};
 pub use sandmill_files::{
-    FileVersion, ManifestRecord, Manifest, ManifestWriter, ManifestObject, OpenRoot, content_stamp, short,
+    FileVersion, Manifest, ManifestObject, ManifestRecord, ManifestWriter, OpenRoot, content_stamp,
+    short,
 };
 pub use schema::{schema_bytes, schema_of};
 pub use stream::ArrowStream;

@@ -4,7 +4,7 @@
 use super::error::ChildError;
 use crate::model::{Compression, OsSandbox, OutputFormat, OutputKind};
 use crate::output::finish;
-use crate::wall::{self, ResourceLimits, WallRole, Wall};
+use crate::wall::{self, ResourceLimits, Wall, WallRole};
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::AsFd;

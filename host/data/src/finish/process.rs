@@ -1,6 +1,6 @@
 //! The parent's side: starts the process, watches its progress, and explains how it ended.
 
-use super::child::{CPU_SECONDS, FILE_BYTES, FINISH_COMMAND, MEMORY_BYTES, FinishTask};
+use super::child::{CPU_SECONDS, FILE_BYTES, FINISH_COMMAND, FinishTask, MEMORY_BYTES};
 use super::error::{FinishEnd, TypedOutputError};
 use crate::model::{ByteSize, Compression, OsSandbox, OutputFormat, OutputKind, printable};
 use crate::wall;

@@ -78,7 +78,8 @@ impl<S: Read + Seek> Messages<S> {
         let (mut outer, mut inner): (Option<StreamDecoder>, Option<StreamDecoder>) = (None, None);
         let mut decode = |decoder: &mut StreamDecoder, mut bytes: Buffer| -> Result<(), E> {
             while !bytes.is_empty() {
-                let Some(batch) = decoder.decode(&mut bytes).map_err(AppendedRowsError::Arrow)? else {
+                let Some(batch) = decoder.decode(&mut bytes).map_err(AppendedRowsError::Arrow)?
+                else {
                     continue;
                 };
                 if batch.schema_ref() == schema {

@@ -8,7 +8,7 @@ use super::finish::finish;
 use super::json;
 use super::sizes::size;
 use super::table_error::AttemptError;
-use crate::model::{OutputHeader, OutputFormat, OutputKind};
+use crate::model::{OutputFormat, OutputHeader, OutputKind};
 use arrow::array::{ArrayBuilder, ArrayRef, RecordBatch, StringArray, StringBuilder};
 use arrow::datatypes::SchemaRef;
 use arrow::error::ArrowError;

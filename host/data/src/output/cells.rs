@@ -100,7 +100,10 @@ impl<'a> CellColumn<'a> {
                 Some(times) => CellValues::Times(times),
                 None => {
                     let options = const { FormatOptions::new().with_display_error(false) };
-                    CellValues::Other(ArrayFormatter::try_new(array.as_ref(), &options)?, String::new())
+                    CellValues::Other(
+                        ArrayFormatter::try_new(array.as_ref(), &options)?,
+                        String::new(),
+                    )
                 }
             },
         };
@@ -295,7 +298,10 @@ impl<'a> CellValue<'a> {
             }
             DataType::FixedSizeList(_, length) => {
                 let length = usize::try_from(*length).unwrap_or(0);
-                CellShape::List(ListEnds::Fixed(length), child(array.as_fixed_size_list().values())?)
+                CellShape::List(
+                    ListEnds::Fixed(length),
+                    child(array.as_fixed_size_list().values())?,
+                )
             }
             DataType::ListView(_) => {
                 let lists = array.as_list_view::<i32>();
@@ -340,9 +346,9 @@ impl<'a> CellValue<'a> {
     pub(super) fn lost(&self) -> u64 {
         match &self.shape {
             CellShape::Plain(plain) => plain.lost,
-            CellShape::Dictionary(_, value) | CellShape::Runs(_, value) | CellShape::List(_, value) => {
-                value.lost()
-            }
+            CellShape::Dictionary(_, value)
+            | CellShape::Runs(_, value)
+            | CellShape::List(_, value) => value.lost(),
             CellShape::Union(variants) => variants.all().map(Self::lost).sum(),
             CellShape::Struct(object) => object.lost(),
             CellShape::Map(_, _, both) => both.iter().map(Self::lost).sum(),

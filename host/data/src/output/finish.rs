@@ -4,7 +4,7 @@
 use super::appended::Messages;
 use super::columns::values_schema;
 use super::dictionaries::Dictionaries;
-use super::table_error::{FinishError, AppendedRowsError};
+use super::table_error::{AppendedRowsError, FinishError};
 use crate::model::{Compression, OutputFormat, OutputKind};
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;

@@ -178,7 +178,7 @@ impl From<ArrowError> for Unjoined {
 
 #[cfg(test)]
 mod tests {
-    use crate::model::{OutputHeader, Join, OutputFormat, OutputKind};
+    use crate::model::{Join, OutputFormat, OutputHeader, OutputKind};
     use crate::output::RowWriter;
     use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, TimestampSecondArray};
     use arrow::compute::cast;
@@ -220,7 +220,8 @@ mod tests {
         if let Err(failure) = writer.seal() {
             return failure.message;
         }
-        let header = writer.take_header().map_or(String::new(), |OutputHeader { text, .. }| text + "\n");
+        let header =
+            writer.take_header().map_or(String::new(), |OutputHeader { text, .. }| text + "\n");
         assert_eq!(
             writer.segment().iter().filter(|byte| **byte == b'\n').count() as u64,
             writer.rows()

@@ -1,7 +1,7 @@
 //! Writes lines that consist only of numbers, many at once.
 
 use super::cells::CellColumn;
-use super::numbers::{NumberCell, LONGEST};
+use super::numbers::{LONGEST, NumberCell};
 use super::style::Style;
 
 /// The longest line, in bytes, that is made in this way.
@@ -28,7 +28,11 @@ pub(super) struct NumberLines<'a> {
 impl<'a> NumberLines<'a> {
     /// For lines of at most `row_limit` bytes. `None` if a field may need quotes or is not a plain number, or
     /// if a line may be longer.
-    pub(super) fn new(columns: &'a [CellColumn<'a>], style: &Style, row_limit: u64) -> Option<Self> {
+    pub(super) fn new(
+        columns: &'a [CellColumn<'a>],
+        style: &Style,
+        row_limit: u64,
+    ) -> Option<Self> {
         let longest = (columns.len() * LONGEST) as u64;
         let are_plain = style.bare_numbers && longest <= row_limit.min(LONGEST_LINE);
         if !are_plain || !columns.iter().all(CellColumn::is_plain_number) {

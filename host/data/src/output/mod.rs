@@ -41,7 +41,7 @@ pub use sandmill_files::{
     Appender, Checker, InitFiles, OutputError, PartFile, checksum, clear_files, clear_others,
     collect_files, common_columns, empty_folder, remove_tree, verify,
 };
-pub use table_error::{FinishError, AppendedRowsError, WriteError};
+pub use table_error::{AppendedRowsError, FinishError, WriteError};
 
 #[cfg(test)]
 mod types_tests;

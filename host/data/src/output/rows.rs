@@ -10,7 +10,7 @@ use super::refusal::{TableRefusal, Unfit, unprintable, unquotable};
 use super::style::{CellStyle, NeedsQuotes, Style};
 use super::table_error::JoinError;
 use crate::model::{
-    ByteSize, Compression, Failure, FailureKind, OutputHeader, Join, OutputFormat, OutputKind,
+    ByteSize, Compression, Failure, FailureKind, Join, OutputFormat, OutputHeader, OutputKind,
 };
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -297,7 +297,8 @@ impl RowWriter {
     }
 
     fn decode(&mut self, ipc: &[u8]) -> Result<(), TableRefusal> {
-        let invalid = |why| Err(TableRefusal::Invalid(format!("{why} (it has {} bytes)", ipc.len())));
+        let invalid =
+            |why| Err(TableRefusal::Invalid(format!("{why} (it has {} bytes)", ipc.len())));
         let mut bytes = Buffer::from(ipc);
         let mut decoder = StreamDecoder::new();
         while !bytes.is_empty() {
@@ -396,7 +397,12 @@ impl RowWriter {
 
     /// Appends the line of a row; `number` is its index among the attempt's rows.
     #[inline]
-    fn line(&mut self, columns: &mut [CellColumn<'_>], row: usize, number: u64) -> Result<(), Unfit> {
+    fn line(
+        &mut self,
+        columns: &mut [CellColumn<'_>],
+        row: usize,
+        number: u64,
+    ) -> Result<(), Unfit> {
         let out = &mut self.buffer;
         let style = &mut self.style;
         let line = out.len();

@@ -1,6 +1,6 @@
 //! Files that cannot be read, or that the planner must not open.
 
-use super::shuffle::{ShuffleLimits, ShuffleContext};
+use super::shuffle::{ShuffleContext, ShuffleLimits};
 use super::tests::{TreeFixture, mute, planned, planned_with};
 use super::*;
 use crate::dataset::{FileVersion, ManifestWriter};
@@ -30,7 +30,8 @@ fn deadly_files_are_not_looked_into() {
             ..PlanRequest::new(vec![tree.source("one", "in")], cut)
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
-        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+        let tools =
+            ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut opened = Vec::new();
         let mut works = Vec::new();
         plan_with(tools, &mute, &mut |message| {
@@ -96,7 +97,8 @@ fn objects_on_their_way_are_waited_for() {
             Ok(MayOpen { source, file, unfetched })
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
-        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+        let tools =
+            ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut cut = Vec::new();
         let mut told = Vec::new();
         plan_with(tools, &hear, &mut |message| {
@@ -147,7 +149,8 @@ fn a_database_waits_for_what_lies_beside_it() {
         Ok(MayOpen { source: 0, file, unfetched: Some("gone".to_owned()) })
     };
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+    let tools =
+        ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let mut bad = Vec::new();
     plan_with(tools, &hear, &mut |message| {
         match message {
@@ -194,7 +197,8 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
             Ok(MayOpen { source: 0, file: file.to_owned(), unfetched })
         };
         let start = || Err(io::Error::other("nothing is to be grouped"));
-        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+        let tools =
+            ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut said = Vec::new();
         plan_with(tools, &hear, &mut |message| {
             said.push(match message {
@@ -235,8 +239,10 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
 
 #[test]
 fn packed_files_and_bad_ones() {
-    let tree =
-        TreeFixture::new(&[("in/2.jsonl", "{\"a\": 1, \"b\": [true]}\n{\"b\": []}\n"), ("in/3.gz", "no")]);
+    let tree = TreeFixture::new(&[
+        ("in/2.jsonl", "{\"a\": 1, \"b\": [true]}\n{\"b\": []}\n"),
+        ("in/3.gz", "no"),
+    ]);
     let packed = zstd::encode_all(&b"{\"a\": 2}\n"[..], 1).unwrap();
     fs::write(tree.root().join("in/1.jsonl.zst"), packed).unwrap();
     let table = TableInput { kind: TableKind::Jsonl, ..TableInput::default() };
@@ -245,7 +251,8 @@ fn packed_files_and_bad_ones() {
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let spill = tree.root().join("spill");
     let request = PlanRequest { spill, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
-    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+    let tools =
+        ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let plan = planned_with(tools).unwrap();
     assert_snapshot!(tree.clean(&plan.columns.join("\n")), @"columns of input one: a int64, b list of boolean");
     let files = plan.mini_batches.iter().map(|batch| match &batch.work {
@@ -274,7 +281,8 @@ fn an_input_without_a_readable_file_fails_by_its_files() {
             spill: tree.root().join("spill"),
             ..PlanRequest::new(vec![tree.source("one", "in")], cut)
         };
-        let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+        let tools =
+            ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let plan = planned_with(tools).unwrap();
         let works: Vec<_> = plan.mini_batches.iter().map(|batch| &batch.work).collect();
         assert!(matches!(works[..], [Work::Unreadable(_)]), "{works:?}");
@@ -336,7 +344,8 @@ fn an_input_that_nobody_can_read_is_told() {
         Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let request = PlanRequest::new(vec![tree.source("one", "in")], cut);
-    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+    let tools =
+        ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let plan = planned_with(tools).unwrap();
     let told = [plan.notices, plan.columns].concat();
     let last = told.iter().find(|notice| notice.contains("none of")).unwrap();

@@ -9,7 +9,9 @@ use super::share;
 use super::stamp::MiniBatchDigest;
 use super::text::each_file;
 use super::{PlanError, refuse};
-use crate::dataset::columnar::{InputColumns, Resolution, TypedTableFile, check, from_message, to_message};
+use crate::dataset::columnar::{
+    InputColumns, Resolution, TypedTableFile, check, from_message, to_message,
+};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, FileVersion, foreign_file};
 use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
@@ -37,13 +39,14 @@ pub(super) fn format(
             }
             let path = source.root.join(&file);
             // The planner reports what is wrong with a file when it cuts the file.
-            let learned = TypedTableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
-                columns.learn(file.schema()?, &path.display().to_string())?;
-                // Unreadable values are reported when their rows are read.
-                let wanted = input.table.columns.as_deref();
-                let _ = file.look_at_times(&mut resolution, wanted, input.full);
-                Ok(file)
-            });
+            let learned =
+                TypedTableFile::open(kind, query.as_deref(), &path).and_then(|mut file| {
+                    columns.learn(file.schema()?, &path.display().to_string())?;
+                    // Unreadable values are reported when their rows are read.
+                    let wanted = input.table.columns.as_deref();
+                    let _ = file.look_at_times(&mut resolution, wanted, input.full);
+                    Ok(file)
+                });
             if let Ok(file) = learned
                 && !input.full
             {

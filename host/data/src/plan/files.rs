@@ -40,7 +40,11 @@ pub(super) fn plan_files(
             }
             if group.len() as u64 >= count || (ended && !group.is_empty()) {
                 // The stamp omits the files: the worker, which opens them anyway, adds them.
-                sender.add(index, Work::Files(std::mem::take(&mut group)), MiniBatchDigest::new())?;
+                sender.add(
+                    index,
+                    Work::Files(std::mem::take(&mut group)),
+                    MiniBatchDigest::new(),
+                )?;
             }
             if ended {
                 break;

@@ -4,7 +4,7 @@ use super::groups::format_of;
 use super::sender::Sender;
 use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TypedTableFile;
-use crate::dataset::{SourceListing, OpenRoot, foreign_file};
+use crate::dataset::{OpenRoot, SourceListing, foreign_file};
 use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, count_u32};
 use crate::protocol::{Asks, PlanRequest};
 use std::cell::{Cell, RefCell};

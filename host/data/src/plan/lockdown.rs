@@ -1,7 +1,7 @@
 //! The wall around the planner and its helper processes.
 
 use crate::model::OsSandbox;
-use crate::wall::{ResourceLimits, GrantedPath, WallRole, Rights, Wall};
+use crate::wall::{GrantedPath, ResourceLimits, Rights, Wall, WallRole};
 use std::io;
 use std::path::{Path, PathBuf};
 

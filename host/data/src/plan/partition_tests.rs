@@ -1,7 +1,7 @@
 //! Partition keys: files by path, tables by folder and by column, compared with groups made by hand.
 
 use super::groups::check_size;
-use super::shuffle::{ShuffleLimits, Hand, ShuffleContext, serve_on};
+use super::shuffle::{Hand, ShuffleContext, ShuffleLimits, serve_on};
 use super::tests::{PlanFixture, TreeFixture, joined, planned_with};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, TableReader};
@@ -40,7 +40,11 @@ fn request(tree: &TreeFixture, sources: Vec<Source>, cut: Cut, keys: &[&str]) ->
     }
 }
 
-fn files(tree: &TreeFixture, sources: Vec<Source>, keys: &[&str]) -> Result<PlanFixture, DatasetError> {
+fn files(
+    tree: &TreeFixture,
+    sources: Vec<Source>,
+    keys: &[&str],
+) -> Result<PlanFixture, DatasetError> {
     let request = request(tree, sources, Cut::Files { count: 10 }, keys);
     planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY })
         .map_err(|DatasetError(text)| DatasetError(tree.clean(&text)))
@@ -52,7 +56,11 @@ fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> Cut {
     Cut::Tables { size: SliceSize::Bytes(1 << 20), inputs, full_inference: false }
 }
 
-fn tables(tree: &TreeFixture, sources: Vec<Source>, keys: &[&str]) -> Result<PlanFixture, DatasetError> {
+fn tables(
+    tree: &TreeFixture,
+    sources: Vec<Source>,
+    keys: &[&str],
+) -> Result<PlanFixture, DatasetError> {
     let cut = csv_cut(&sources, None);
     let request = request(tree, sources, cut, keys);
     planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY })
@@ -473,7 +481,8 @@ fn by_size_tables_never_span_files() {
     let inputs = vec![TableInput::default(); 2];
     let cut = Cut::Tables { size: SliceSize::Bytes(4), inputs, full_inference: false };
     let request = PlanRequest::new(sources, cut);
-    let plan = planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY }).unwrap();
+    let plan =
+        planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY }).unwrap();
     let slices: Vec<(u64, &TextSlice)> = plan
         .mini_batches
         .iter()

@@ -156,7 +156,12 @@ impl<'a> Sender<'a> {
 
     /// Adds the next mini-batch. The first is sent at once, so that work can begin; later ones are sent in
     /// groups.
-    pub(super) fn add(&mut self, source: u32, work: Work, stamp: MiniBatchDigest) -> Result<(), PlanError> {
+    pub(super) fn add(
+        &mut self,
+        source: u32,
+        work: Work,
+        stamp: MiniBatchDigest,
+    ) -> Result<(), PlanError> {
         if let Some(count) = &mut self.of_file {
             *count += 1;
             if *count > 1 {

@@ -3,7 +3,7 @@
 use super::groups::{format_of, positions};
 use super::lockdown::lock_down;
 use super::plan_with;
-use super::shuffle::{self, ShuffleLimits, Hand, ShuffleContext};
+use super::shuffle::{self, Hand, ShuffleContext, ShuffleLimits};
 use crate::model::Source;
 use crate::protocol::{Cut, FrameError, MAX_FRAME, MayOpen, PlanRequest, encode, read_frame};
 use crate::wall::{self, WallRole};
@@ -39,7 +39,8 @@ pub fn serve() -> io::Result<()> {
         let next = helpers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         next.ok_or_else(|| io::Error::other("there is no other process left"))
     };
-    let tools = ShuffleContext { request: &request, start: &next, bounds: ShuffleLimits::default() };
+    let tools =
+        ShuffleContext { request: &request, start: &next, bounds: ShuffleLimits::default() };
     let hear = || {
         let answer = read_frame(&mut io::stdin().lock(), &mut Vec::new());
         let gone = || io::Error::new(ErrorKind::UnexpectedEof, "nobody answers any more");

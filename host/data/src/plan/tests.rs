@@ -56,7 +56,11 @@ pub(super) struct PlanFixture {
 pub(super) fn planned(sources: Vec<Source>, cut: Cut) -> Result<PlanFixture, DatasetError> {
     let request = PlanRequest::new(sources, cut);
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    planned_with(ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() })
+    planned_with(ShuffleContext {
+        request: &request,
+        start: &start,
+        bounds: ShuffleLimits::default(),
+    })
 }
 
 fn plan(
@@ -64,7 +68,11 @@ fn plan(
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    plan_with(ShuffleContext { request, start: &start, bounds: ShuffleLimits::default() }, &mute, emit)
+    plan_with(
+        ShuffleContext { request, start: &start, bounds: ShuffleLimits::default() },
+        &mute,
+        emit,
+    )
 }
 
 /// For planners that do not ask.
@@ -334,7 +342,8 @@ fn messages_are_framed() {
     let request = PlanRequest::new(sources, cut);
     let mut out = Vec::new();
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    let tools = ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
+    let tools =
+        ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     serve_request(tools, &mute, &mut out).unwrap();
     let mut seen = Vec::new();
     let mut rest = out.as_slice();
@@ -476,6 +485,10 @@ fn large_mini_batches_are_named() {
     };
     let request =
         PlanRequest { memory: 4, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
-    let plan = planned_with(ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() });
+    let plan = planned_with(ShuffleContext {
+        request: &request,
+        start: &start,
+        bounds: ShuffleLimits::default(),
+    });
     assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to take it; choose smaller mini-batches, or raise that limit");
 }

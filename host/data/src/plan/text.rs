@@ -24,7 +24,8 @@ pub(super) struct FoundSlice<'a> {
 }
 
 /// Receives each slice.
-pub(super) type Take<'t, 's> = dyn FnMut(&mut Sender<'s>, FoundSlice<'_>) -> Result<(), PlanError> + 't;
+pub(super) type Take<'t, 's> =
+    dyn FnMut(&mut Sender<'s>, FoundSlice<'_>) -> Result<(), PlanError> + 't;
 
 /// Passes all files of an input to `take`, in order, with the index of the source. A file outside of
 /// Hive-style folders like the first file's becomes a mini-batch that fails. Fails if a folder cannot be

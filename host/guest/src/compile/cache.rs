@@ -150,7 +150,8 @@ impl Cache {
         })?;
         let name = entry_name(&digest, with)?;
         say(&format!("compiling {path} (once; the result is kept)"));
-        let temporary = TemporaryFile::create(&self.dir).map_err(|error| self.write_error(&error))?;
+        let temporary =
+            TemporaryFile::create(&self.dir).map_err(|error| self.write_error(&error))?;
         self.compiler
             .compile(source, &temporary.file, &digest, with)
             .map_err(|error| CompileError(format!("{path}: {error}")))?;

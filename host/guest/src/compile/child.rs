@@ -4,13 +4,13 @@
 use super::description::describe;
 use super::hash::digest;
 use super::imports::FOR_TOOLS_OF_ASYNC;
-use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, MEMORY_BYTES, SCRIPT_BYTES, CompileTask};
+use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, CompileTask, MEMORY_BYTES, SCRIPT_BYTES};
 use super::{
     CompileError, Instrumentation, Outline, Takes, check_names, compiling_engine, componentize,
     find_entry, interpreter, read_names,
 };
 use crate::model::{ByteSize, OsSandbox};
-use crate::wall::{self, ResourceLimits, WallRole, Wall};
+use crate::wall::{self, ResourceLimits, Wall, WallRole};
 use serde::Serialize;
 use std::io::{self, Read, Write};
 use std::process::ExitCode;

@@ -1,8 +1,10 @@
 //! The parent's side of the compiler process: starts, limits and ends it. Its answers are untrusted and
 //! limited in length.
 
-use super::task::{ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, MEMORY_BYTES, CompileTask};
-use super::{CompileError, ScriptDescription, Instrumentation, ComponentNames, Outline};
+use super::task::{
+    ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, CompileTask, MEMORY_BYTES,
+};
+use super::{CompileError, ComponentNames, Instrumentation, Outline, ScriptDescription};
 use crate::model::{ByteSize, OsSandbox, on_one_line, printable};
 use crate::opening::regular;
 use crate::protocol::decode;

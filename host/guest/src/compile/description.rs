@@ -253,7 +253,9 @@ fn add(payload: &Payload<'_>, description: &mut ScriptDescription) -> wasmparser
         Payload::TableSection(section) => {
             for table in section.clone() {
                 let table = table?.ty;
-                description.tables.push(DeclaredTable { minimum: table.initial, maximum: table.maximum });
+                description
+                    .tables
+                    .push(DeclaredTable { minimum: table.initial, maximum: table.maximum });
             }
         }
         Payload::CustomSection(section) => {

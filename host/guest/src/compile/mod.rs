@@ -44,8 +44,10 @@ pub use cache::{Cache, Compiled};
 pub use child::compile_here;
 pub use child::{CheckImports, serve_compile};
 pub use compiler::Compiler;
-pub use contract::{EntryFunctions, ComponentNames, Outline, check_names, find_entry, read_names};
-pub use description::{ScriptDescription, Export, Import, DeclaredMemory, Power, Producer, DeclaredTable};
+pub use contract::{ComponentNames, EntryFunctions, Outline, check_names, find_entry, read_names};
+pub use description::{
+    DeclaredMemory, DeclaredTable, Export, Import, Power, Producer, ScriptDescription,
+};
 use engine::compiling_engine;
 pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
 pub use entry_file::EntryFile;

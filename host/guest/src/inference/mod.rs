@@ -24,8 +24,10 @@ mod probe;
 #[cfg(not(feature = "inference"))]
 mod without;
 
-pub use error::{NnErrorCode, InferenceError, NamedError, ProbeError};
-pub use facts::{ModelDimension, ModelElementType, ModelFacts, OwnedTensor, ModelPort, NnTensorType, TensorView};
+pub use error::{InferenceError, NamedError, NnErrorCode, ProbeError};
+pub use facts::{
+    ModelDimension, ModelElementType, ModelFacts, ModelPort, NnTensorType, OwnedTensor, TensorView,
+};
 pub use memory::{PROCESSORS, bytes_below, has_inference, inference_memory};
 #[cfg(feature = "cuda")]
 pub use models::{CompileKernelsError, serve_kernels};

@@ -2,7 +2,7 @@
 
 use super::Runtime;
 use super::sources::digest;
-use crate::compile::{Cache, Instrumentation, FileCount, below, clear_below};
+use crate::compile::{Cache, FileCount, Instrumentation, below, clear_below};
 use crate::model::shell_word;
 use std::fmt;
 use std::io;

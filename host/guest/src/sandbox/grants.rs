@@ -4,7 +4,7 @@ use super::files::OpenFolders;
 use super::log_folder::LogFolder;
 use super::quota::WriteQuota;
 use super::seed::Seed;
-use super::sink::{SinkFile, GuestSink};
+use super::sink::{GuestSink, SinkFile};
 use super::virtual_time::VirtualTime;
 use crate::inference::LoadedModels;
 use crate::model::{Failure, FailureKind, Limits, LoggingLevel, Mount};

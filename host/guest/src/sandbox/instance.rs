@@ -3,7 +3,7 @@
 use super::clock::Timers;
 use super::state::InstanceState;
 use super::traps::{self, Circumstances};
-use super::types::{self, Copied, ResultsValue, ErrorText};
+use super::types::{self, Copied, ErrorText, ResultsValue};
 use crate::dataset::FileVersion;
 use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits};
 use crate::output::{MiniBatchData, ResultSink};
@@ -45,7 +45,10 @@ pub struct RunContext<'a> {
 }
 
 /// The function `run`, with its types.
-type Run<'a> = TypedFunc<(types::MiniBatchValue<'a>, types::ContextValue<'a>), (Result<ResultsValue, ErrorText>,)>;
+type Run<'a> = TypedFunc<
+    (types::MiniBatchValue<'a>, types::ContextValue<'a>),
+    (Result<ResultsValue, ErrorText>,),
+>;
 
 /// What a call returned, unchecked.
 type Called<T> = (CallStats, Result<T, Failure>);
@@ -177,7 +180,11 @@ impl Instance {
 }
 
 /// Passes the results to `sink`, if they are within the limits and valid UTF-8.
-fn deliver(results: &ResultsValue, limits: &Limits, sink: &mut dyn ResultSink) -> Result<(), Failure> {
+fn deliver(
+    results: &ResultsValue,
+    limits: &Limits,
+    sink: &mut dyn ResultSink,
+) -> Result<(), Failure> {
     let (copied, what) = match results {
         ResultsValue::Rows(rows) => (&rows.0, "rows"),
         ResultsValue::Outcomes(outcomes) => (&outcomes.0, "outcomes"),

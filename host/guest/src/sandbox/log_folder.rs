@@ -154,7 +154,10 @@ mod tests {
         let limits = limits();
         let take = |workers| {
             let folder = LogFolder::new(root.path().to_owned(), workers);
-            (folder.take(CountedHandles::Files, 1, &limits), folder.take(CountedHandles::Output, 3, &limits))
+            (
+                folder.take(CountedHandles::Files, 1, &limits),
+                folder.take(CountedHandles::Output, 3, &limits),
+            )
         };
         assert!(matches!(take(1), (Err(_), Err(_))));
         assert_eq!(take(3), (Ok(()), Ok(())));

@@ -61,7 +61,7 @@ mod writing;
 
 pub use crate::output::{MiniBatchData, ResultSink};
 pub use grants::Grants;
-pub use instance::{RunContext, Instance};
+pub use instance::{Instance, RunContext};
 pub use log_folder::LogFolder;
 #[cfg(any(test, feature = "testing"))]
 pub use nn::no_models;

@@ -243,7 +243,7 @@ fn thread_cpu_time() -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{RunContext, Grants, MiniBatchData, GuestProgram, ResultSink};
+    use super::super::{Grants, GuestProgram, MiniBatchData, ResultSink, RunContext};
     use super::*;
     use crate::compile::testing::component;
     use crate::compile::{Instrumentation, compile_here};

@@ -182,7 +182,11 @@ pub fn check_imports(engine: &Engine, component: &Component) -> Result<(), Compi
     })
 }
 
-fn start_failure(error: &wasmtime::Error, store: &mut Store<InstanceState>, limits: &Limits) -> Failure {
+fn start_failure(
+    error: &wasmtime::Error,
+    store: &mut Store<InstanceState>,
+    limits: &Limits,
+) -> Failure {
     let state = store.data_mut();
     let circumstances = traps::Circumstances {
         function: "starting",

@@ -109,7 +109,8 @@ mod tests {
         let clone = quota.clone();
         assert_eq!(quota.take(Counted::Logs, 6), Ok(()));
         assert_eq!(clone.take(Counted::Logs, 4), Ok(()));
-        let over = OverLimit { counted: CountedHandles::Logs, allowed: 10, asked: 11, stays: false };
+        let over =
+            OverLimit { counted: CountedHandles::Logs, allowed: 10, asked: 11, stays: false };
         assert_eq!(quota.take(Counted::Logs, 1), Err(over));
         assert_eq!(quota.take(Counted::Files, 1), Ok(()), "counted apart");
         quota.give_back(CountedHandles::Files, 1, false);

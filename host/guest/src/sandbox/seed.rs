@@ -101,7 +101,10 @@ impl RandomStream {
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
-pub(super) fn link<T>(linker: &mut Linker<T>, numbers: fn(&mut T) -> &mut RandomSources) -> Result<()> {
+pub(super) fn link<T>(
+    linker: &mut Linker<T>,
+    numbers: fn(&mut T) -> &mut RandomSources,
+) -> Result<()> {
     random::add_to_linker::<T, Numbered>(linker, numbers)?;
     insecure::add_to_linker::<T, Numbered>(linker, numbers)?;
     insecure_seed::add_to_linker::<T, Numbered>(linker, numbers)
@@ -177,7 +180,8 @@ mod tests {
 
     #[test]
     fn it_does_not_matter_in_which_pieces_bytes_are_taken() {
-        let whole = RandomSources::new(Seed::of_mini_batch(7)).get_random_bytes(100).expect("bytes");
+        let whole =
+            RandomSources::new(Seed::of_mini_batch(7)).get_random_bytes(100).expect("bytes");
         let mut numbers = RandomSources::new(Seed::of_mini_batch(7));
         let pieces = [0, 1, 31, 1, 40, 27].map(|count| numbers.get_random_bytes(count));
         let pieces: Vec<u8> = pieces.into_iter().flatten().flatten().collect();

@@ -337,8 +337,8 @@ mod tests {
     fn a_flood_ends_the_call() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let quota = quota_of(&Limits { logs: ByteSize(10), ..Limits::default() });
-        let [mut out, err] =
-            ["out", "err"].map(|name| GuestSink::new(&SinkFile::open(&folder.path().join(name)), &quota));
+        let [mut out, err] = ["out", "err"]
+            .map(|name| GuestSink::new(&SinkFile::open(&folder.path().join(name)), &quota));
         assert_eq!(out.accept(b"12345"), Ok(()));
         assert_eq!(err.accept(b"67890"), Ok(()), "both together");
         let over = out.write(Bytes::from_static(b"!")).expect_err("too much");

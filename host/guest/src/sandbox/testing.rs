@@ -2,7 +2,7 @@
 
 #[cfg(test)]
 use super::traps::Circumstances;
-use super::{RunContext, Grants, SinkFile, LogFolder, Seed, no_models};
+use super::{Grants, LogFolder, RunContext, Seed, SinkFile, no_models};
 use crate::model::{Limits, LoggingLevel};
 use std::path::Path;
 

@@ -132,7 +132,8 @@ fn rows_outcomes_and_tables_come_back() {
         (data (i32.const 128) "okbad") {RETURN}
         RUN (call $return (i32.const 1) (i32.const 64) (i32.const 2)))"#
     );
-    let (_, result) = run(&mut GuestFixture::new("run-only", &outcomes).instance(), MiniBatchData::Void);
+    let (_, result) =
+        run(&mut GuestFixture::new("run-only", &outcomes).instance(), MiniBatchData::Void);
     let result = result.expect("succeeds");
     assert_eq!((result.rows, result.failed), (vec!["ok".into()], vec![(1, "bad".into())]));
 }

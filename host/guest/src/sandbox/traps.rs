@@ -227,7 +227,8 @@ mod tests {
             (failure.message.as_str(), failure.detail.as_str()),
             ("no model", "looked in /x")
         );
-        let failure = script_error("run", &ErrorText("no model (os error 44)\n[Errno 2] no".into()));
+        let failure =
+            script_error("run", &ErrorText("no model (os error 44)\n[Errno 2] no".into()));
         assert_eq!(
             (failure.message.as_str(), failure.detail.as_str()),
             (

@@ -72,7 +72,8 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
             if state.kept.holds(&folder) != state.kept.holds(&to) {
                 return Ok((Err(ErrorCode::CrossDevice),));
             }
-            let rename = |wasi: &mut InstanceState| wasi.filesystem().rename_at(folder, path, to, name);
+            let rename =
+                |wasi: &mut InstanceState| wasi.filesystem().rename_at(folder, path, to, name);
             state.count(CountedHandles::Output, 0, false, rename)
         },
     )
@@ -109,7 +110,9 @@ fn write(
     let state = cx.data_mut();
     let amount = state.hole(&file, offset).saturating_add(bytes.len() as u64);
     let stays = state.kept.holds(&file);
-    state.count(CountedHandles::Output, amount, stays, |wasi| wasi.filesystem().write(file, bytes, offset))
+    state.count(CountedHandles::Output, amount, stays, |wasi| {
+        wasi.filesystem().write(file, bytes, offset)
+    })
 }
 
 fn write_via_stream(
@@ -141,7 +144,8 @@ fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> A
     let state = cx.data_mut();
     let amount = state.hole(&file, size);
     let stays = state.kept.holds(&file);
-    state.count(CountedHandles::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
+    state
+        .count(CountedHandles::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
 }
 
 fn open_at(
@@ -168,8 +172,11 @@ fn open_at(
         wasi.noticed.opened(place, &path, opened.rep());
         Ok(opened)
     };
-    let answer =
-        if makes { state.make(stays, open) } else { state.count(CountedHandles::Output, 0, stays, open) };
+    let answer = if makes {
+        state.make(stays, open)
+    } else {
+        state.count(CountedHandles::Output, 0, stays, open)
+    };
     if let Ok((Ok(opened),)) = &answer {
         state.kept.note(opened, stays);
     }

@@ -2,7 +2,7 @@
 //! read back and compared with the workers' checksums. They were written a moment ago, so they are still in
 //! the page cache. If another program has written to the file since, all of it is read back once more.
 
-use super::error::{OutputChange, CommitError};
+use super::error::{CommitError, OutputChange};
 use crate::files::{Appender, Checker};
 use crate::model::{Segment, WorkerId};
 use std::fs::Metadata;

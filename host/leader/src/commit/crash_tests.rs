@@ -1,6 +1,6 @@
 //! Crashes between any two steps. The output of a job must not depend on how often it was interrupted.
 
-use super::crash_world::{CrashDamage, Layout, CrashWorld, commit, segment};
+use super::crash_world::{CrashDamage, CrashWorld, Layout, commit, segment};
 use super::*;
 use crate::commit::recover::recover;
 use crate::fail_point;

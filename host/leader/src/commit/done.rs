@@ -5,7 +5,7 @@ use super::files::{DONE, FilesState, rule};
 use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::publish::{GuestEntry, check_files, list_files, publish_files, same_file};
-use crate::journal::{JournalChanges, FileEntry, Journal};
+use crate::journal::{FileEntry, Journal, JournalChanges};
 use crate::model::{OnConflict, WorkerId};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Random crashes and damage, for fuzzing. The output of a job must not depend on them.
 
-use super::crash_world::{CrashDamage, Layout, CrashWorld};
+use super::crash_world::{CrashDamage, CrashWorld, Layout};
 use super::*;
 use crate::commit::recover::recover;
 use crate::fail_point::crash_at;

@@ -16,7 +16,7 @@ use super::whole::confirm_all;
 use crate::fail_point;
 use crate::files::publish::discard_files;
 use crate::files::{Appender, Checker, OutputError, checksum};
-use crate::journal::{JournalChanges, MiniBatchEnd, JournalEntry};
+use crate::journal::{JournalChanges, JournalEntry, MiniBatchEnd};
 use crate::model::{Failure, JobStatus, MiniBatchId, OnConflict, Segment, WorkerId, hex};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -133,8 +133,12 @@ impl CommitState {
         self.look_at_output()?;
         let mut notes = group.notes;
         notes.extend(group.done.iter().map(|w| (format!("{DONE}{}", w.0), Some(String::new()))));
-        let mut changes =
-            JournalChanges { entries: group.entries, files: group.files, notes, ..JournalChanges::default() };
+        let mut changes = JournalChanges {
+            entries: group.entries,
+            files: group.files,
+            notes,
+            ..JournalChanges::default()
+        };
         let replaced = self.put_header(group.header.as_ref(), &mut changes)?;
         let written = self.put_rows(&mut changes, group.copied, replaced);
         let journaled = written.and_then(|()| Ok(self.journal.commit(&changes)?));
@@ -309,7 +313,11 @@ impl CommitState {
     }
 
     /// The attempt's header, if it is the first one, or knows more column types than the first one.
-    fn check_header(&self, success: &Success, group: &CommitGroup) -> Result<Option<Top>, CommitRefusal> {
+    fn check_header(
+        &self,
+        success: &Success,
+        group: &CommitGroup,
+    ) -> Result<Option<Top>, CommitRefusal> {
         let wanted = self.target.header_wanted && self.target.output_file.is_some();
         let header = success.header.as_ref().filter(|_| wanted);
         let Some(top) = Top::of(header) else { return Ok(None) };
@@ -326,7 +334,11 @@ impl CommitState {
         }
     }
 
-    fn check_files(&mut self, success: &Success, group: &mut CommitGroup) -> Result<(), CommitRefusal> {
+    fn check_files(
+        &mut self,
+        success: &Success,
+        group: &mut CommitGroup,
+    ) -> Result<(), CommitRefusal> {
         let Success { worker, id, attempt, .. } = *success;
         let staged = self.target.places.staged(worker, id, attempt);
         let found = self.files.check(&self.target, &staged).map_err(|error| {

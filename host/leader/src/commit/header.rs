@@ -3,7 +3,7 @@
 use super::error::{CommitError, Difference, Rejection};
 use crate::files::common_columns;
 use crate::journal::Journal;
-use crate::model::{OutputHeader, MiniBatchId};
+use crate::model::{MiniBatchId, OutputHeader};
 
 /// The prefix, before a mini-batch's id, of the journal's notes on columns whose types are not all known.
 const OPEN_COLUMNS: &str = "store.columns.";

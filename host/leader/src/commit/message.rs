@@ -1,7 +1,7 @@
 //! Requests to the committer, and its replies.
 
 use super::error::CommitError;
-use crate::model::{Failure, OutputHeader, ItemCounts, MiniBatchId, Segment, WorkerId};
+use crate::model::{Failure, ItemCounts, MiniBatchId, OutputHeader, Segment, WorkerId};
 
 /// Something to commit.
 #[derive(Clone, Debug, PartialEq)]

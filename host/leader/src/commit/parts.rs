@@ -50,8 +50,9 @@ impl Parts {
     pub(super) fn check(&mut self, success: &Success) -> Result<(), CommitRefusal> {
         let Success { worker, segment, .. } = *success;
         let reject = |fault| CommitRefusal::Reject(Rejection::PartDamaged { worker, fault });
-        let fatal =
-            |action, path: &Path, error| CommitRefusal::Fatal(CommitError::disk(action, path, error));
+        let fatal = |action, path: &Path, error| {
+            CommitRefusal::Fatal(CommitError::disk(action, path, error))
+        };
         let path = || self.places.part_file(worker);
         let part = match self.open.entry(worker) {
             Entry::Occupied(open) => open.into_mut(),
@@ -190,8 +191,9 @@ impl Parts {
 
     /// What a power failure could lose.
     pub(super) fn unsynced(&self) -> Vec<Unsynced> {
-        let unsynced =
-            |(worker, part): (&WorkerId, &WorkerPart)| (self.places.part_file(*worker), part.synced);
+        let unsynced = |(worker, part): (&WorkerId, &WorkerPart)| {
+            (self.places.part_file(*worker), part.synced)
+        };
         self.open.iter().map(unsynced).collect()
     }
 }

@@ -25,7 +25,7 @@ use super::settling::Settling;
 use super::store::{CommitGroup, CommitState};
 use super::target::CommitTarget;
 use crate::files::Appender;
-use crate::journal::{JournalChanges, Committed, MiniBatchEnd, Journal, EntryOrder};
+use crate::journal::{Committed, EntryOrder, Journal, JournalChanges, MiniBatchEnd};
 use crate::model::{JobStatus, MiniBatchId, Restored, WorkerId};
 use std::collections::{BTreeSet, HashSet};
 
@@ -47,7 +47,15 @@ pub(super) fn recover(
         };
         let header = None;
         let files = FilesState::default();
-        let store = CommitState { target, journal, rows, header, parts, files, group: CommitGroup::default() };
+        let store = CommitState {
+            target,
+            journal,
+            rows,
+            header,
+            parts,
+            files,
+            group: CommitGroup::default(),
+        };
         return Ok((store, Restored::default()));
     }
     carry_out(&mut journal, &target.output)?;
@@ -73,7 +81,10 @@ pub(super) fn recover(
     if !is_made {
         reopen(&mut journal)?;
     }
-    Ok((CommitState { target, journal, rows, header, parts, files, group: CommitGroup::default() }, restored))
+    Ok((
+        CommitState { target, journal, rows, header, parts, files, group: CommitGroup::default() },
+        restored,
+    ))
 }
 
 /// Whether a worker has ended normally, for what that matters: its output is there or published, or the job

@@ -7,7 +7,7 @@ use super::places::worker_of;
 use super::replace::Replacement;
 use super::target::CommitTarget;
 use crate::fail_point;
-use crate::journal::{JournalChanges, FileEntry, Journal};
+use crate::journal::{FileEntry, Journal, JournalChanges};
 use crate::model::{MiniBatchId, OnConflict, WorkerId};
 use std::collections::{HashMap, HashSet};
 use std::fs::{self, File, OpenOptions};

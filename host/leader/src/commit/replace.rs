@@ -7,7 +7,7 @@ use super::disk::sync_around;
 use super::error::CommitError;
 use crate::fail_point;
 use crate::files::remove_tree;
-use crate::journal::{JournalChanges, Journal};
+use crate::journal::{Journal, JournalChanges};
 use std::fs;
 use std::path::{Path, PathBuf};
 

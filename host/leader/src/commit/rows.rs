@@ -108,7 +108,11 @@ impl RowsOutput {
     }
 
     /// Appends rows before their commit, and reads them back.
-    pub(super) fn copy(&mut self, entries: &[JournalEntry], parts: &mut Parts) -> Result<(), CommitError> {
+    pub(super) fn copy(
+        &mut self,
+        entries: &[JournalEntry],
+        parts: &mut Parts,
+    ) -> Result<(), CommitError> {
         self.append(entries, parts)?;
         self.note_time();
         self.appended.confirm(&self.appender)

@@ -14,7 +14,7 @@ use super::split;
 use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::{Appender, Checker};
-use crate::journal::{JournalChanges, Journal};
+use crate::journal::{Journal, JournalChanges};
 use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::collections::HashSet;
 use std::path::Path;
@@ -69,7 +69,8 @@ pub(super) fn settle(
     }
     let Some(name) = &target.output_file else {
         let gone: HashSet<_> = settling.failed().collect();
-        let changes = JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
+        let changes =
+            JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
         if !changes.is_empty() {
             journal.commit(&changes)?;
         }
@@ -82,7 +83,8 @@ pub(super) fn settle(
     let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
     let header_there = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));
     let whole = header_there && stay.iter().all(|rows| rows.there && rows.old == rows.new);
-    let mut changes = JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
+    let mut changes =
+        JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
     let mut replacement = Replacement::default();
     files::take_out(target, journal, &gone, &mut replacement, &mut changes)?;
     let anew = stay.iter().any(|rows| rows.there && rows.old != rows.new);

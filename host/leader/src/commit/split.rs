@@ -20,7 +20,7 @@ use super::store::CommitState;
 use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::{Appender, OutputError, remove_tree};
-use crate::journal::{JournalChanges, Committed, Journal, EntryOrder};
+use crate::journal::{Committed, EntryOrder, Journal, JournalChanges};
 use crate::model::{JobStatus, MiniBatchId, Segment, WorkerId, unfinished};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, File};

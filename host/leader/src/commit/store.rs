@@ -5,7 +5,7 @@ use super::header::Top;
 use super::parts::Parts;
 use super::rows::RowsOutput;
 use super::target::CommitTarget;
-use crate::journal::{JournalEntry, FileEntry, Journal};
+use crate::journal::{FileEntry, Journal, JournalEntry};
 use crate::model::WorkerId;
 use std::path::PathBuf;
 

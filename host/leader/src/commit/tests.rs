@@ -3,7 +3,7 @@ use super::*;
 use crate::commit::message::FinalFailure;
 use crate::commit::recover::recover;
 use crate::files::Appender;
-use crate::journal::{MiniBatchEnd, JobIdentity, EntryOrder};
+use crate::journal::{EntryOrder, JobIdentity, MiniBatchEnd};
 use crate::model::{FailureKind, ItemCounts, JobDir, MiniBatchId, Segment, WorkerId};
 use std::fs::{self, OpenOptions};
 use std::io::Write;

@@ -2,10 +2,10 @@
 
 use super::confirm::{changed, checker, hold};
 use super::disk::begins_with;
-use super::error::{OutputChange, CommitError};
+use super::error::{CommitError, OutputChange};
 use super::header::Top;
 use super::rows::RowsOutput;
-use crate::journal::{Committed, Journal, EntryOrder};
+use crate::journal::{Committed, EntryOrder, Journal};
 
 /// Reads back the header and all rows that the journal puts into the output. Fails if any of them differ, or
 /// cannot be read.

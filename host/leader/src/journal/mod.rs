@@ -11,7 +11,10 @@ mod store;
 mod tests;
 mod unreadable;
 
-pub use entry::{JournalChanges, Committed, CommittedCounts, MiniBatchEnd, JournalEntry, FileEntry, JobIdentity, EntryOrder};
+pub use entry::{
+    Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalEntry,
+    MiniBatchEnd,
+};
 pub use error::{JournalDamage, JournalError};
 pub use store::Journal;
 pub use unreadable::{Unreadable, unreadable_note};

@@ -1,6 +1,6 @@
 //! The tables, and how entries are stored in them.
 
-use super::{Committed, CommittedCounts, MiniBatchEnd, JournalEntry, FileEntry, EntryOrder};
+use super::{Committed, CommittedCounts, EntryOrder, FileEntry, JournalEntry, MiniBatchEnd};
 use crate::model::{FailureKind, ItemCounts, MiniBatchId, Segment, WorkerId};
 use rusqlite::{Row, Statement, params};
 

@@ -1,7 +1,8 @@
 //! Reads and writes the journal.
 
 use super::{
-    JournalChanges, Committed, CommittedCounts, JournalDamage, FileEntry, JobIdentity, JournalError, EntryOrder, schema,
+    Committed, CommittedCounts, EntryOrder, FileEntry, JobIdentity, JournalChanges, JournalDamage,
+    JournalError, schema,
 };
 use crate::model::{JobStatus, MiniBatchId};
 use jiff::Timestamp;
@@ -266,7 +267,9 @@ impl Journal {
     fn failed(&self, error: rusqlite::Error) -> JournalError {
         match error {
             rusqlite::Error::IntegralValueOutOfRange(..)
-            | rusqlite::Error::InvalidColumnType(..) => self.corrupt(JournalDamage::Database(error)),
+            | rusqlite::Error::InvalidColumnType(..) => {
+                self.corrupt(JournalDamage::Database(error))
+            }
             error => JournalError::of(&self.path, error),
         }
     }

@@ -17,8 +17,11 @@ fn identity() -> JobIdentity {
 
 fn succeeded(id: u64, length: u64) -> JournalEntry {
     let segment = Segment { offset: 1000 * id, length, checksum: u32::MAX - 1, rows: 2 };
-    let end =
-        MiniBatchEnd::Succeeded { segment, is_short: id.is_multiple_of(3), has_files: id.is_multiple_of(2) };
+    let end = MiniBatchEnd::Succeeded {
+        segment,
+        is_short: id.is_multiple_of(3),
+        has_files: id.is_multiple_of(2),
+    };
     let items = ItemCounts { total: 3, succeeded: 2, failed: 1 };
     let worker = Some(WorkerId(7));
     JournalEntry { stamp: u64::MAX - id, attempts: 1, worker, ..entry(id, items, end) }

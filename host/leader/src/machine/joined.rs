@@ -3,7 +3,7 @@
 
 use super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use crate::model::NodeId;
-use crate::protocol::{News, Order, WorkersStanding, NodeReport};
+use crate::protocol::{News, NodeReport, Order, WorkersStanding};
 use std::time::Duration;
 
 /// The only node.
@@ -62,7 +62,12 @@ impl<N: Obeys> LocalJob<N> {
     }
 
     /// Handles the node's messages. If the state machine has learned something from them, lets it decide.
-    pub fn hear(&mut self, told: Vec<NodeReport>, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
+    pub fn hear(
+        &mut self,
+        told: Vec<NodeReport>,
+        now: Duration,
+        out: &mut dyn FnMut(LocalOutcome),
+    ) {
         if self.take_in_told(told, now, out) {
             self.decide(now, out);
         }

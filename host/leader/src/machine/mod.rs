@@ -21,7 +21,7 @@ mod tests;
 mod types;
 
 pub use job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
-pub use joined::{LocalJob, Obeys, LocalOutcome};
+pub use joined::{LocalJob, LocalOutcome, Obeys};
 #[cfg(test)]
 use one::LocalMachine;
 pub use policy::RetryPolicy;

@@ -2,11 +2,11 @@
 //! it to a running node.
 
 use super::job::JobMachine;
-use super::joined::{LocalJob, Obeys, LocalOutcome};
+use super::joined::{LocalJob, LocalOutcome, Obeys};
 use super::types::Addressed;
 use super::{MachineAction, MachineMessage, RetryPolicy};
 use crate::model::{Restored, Source, WorkerId};
-use crate::protocol::{Order, WorkersStanding, NodeReport};
+use crate::protocol::{NodeReport, Order, WorkersStanding};
 use jiff::Timestamp;
 use sandmill_node::machine::{NodeMachine, NodeMessage, NodeOutput};
 use std::cell::RefCell;

@@ -130,7 +130,9 @@ impl From<MachineMessage> for Addressed {
             MachineMessage::NoRoom(id) => Self::Node(NodeMessage::NoRoom(id)),
             MachineMessage::Ready(id, stats) => Self::Node(NodeMessage::Ready(id, stats)),
             MachineMessage::Restarting(id) => Self::Node(NodeMessage::Restarting(id)),
-            MachineMessage::InitFailed(id, failure) => Self::Node(NodeMessage::InitFailed(id, failure)),
+            MachineMessage::InitFailed(id, failure) => {
+                Self::Node(NodeMessage::InitFailed(id, failure))
+            }
             MachineMessage::Started(id, batch) => Self::Node(NodeMessage::Started(id, batch)),
             MachineMessage::Finished(id, report) => Self::Node(NodeMessage::Finished(id, report)),
             MachineMessage::Overrun(id, failure) => Self::Node(NodeMessage::Overrun(id, failure)),

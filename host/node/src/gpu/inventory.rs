@@ -1,7 +1,7 @@
 //! The GPUs that a job may use.
 
 use super::Nvidia;
-use super::device::{ReportedGpu, Gpu};
+use super::device::{Gpu, ReportedGpu};
 use super::error::NvidiaError;
 use crate::model::NVIDIA_DEVICES;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The driver's own library (NVML). Any reading may be missing.
 
-use super::device::{ReportedGpu, GpuUse};
+use super::device::{GpuUse, ReportedGpu};
 use super::error::NvidiaError;
 use super::{Gpu, library_folders};
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;

@@ -97,7 +97,8 @@ impl NodeMachine {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         // A killed worker's report comes too late. A report about an attempt that the worker does not hold is
         // ignored.
-        let is_held = |first: &&HeldAttempt| first.id == report.id && first.attempt == report.attempt;
+        let is_held =
+            |first: &&HeldAttempt| first.id == report.id && first.attempt == report.attempt;
         let Some(first) = worker.held.front().filter(is_held) else { return self.stray(id) };
         if worker.is_doomed() {
             return;

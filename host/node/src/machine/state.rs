@@ -4,7 +4,7 @@ use super::leases::Leases;
 use super::types::{NodeAction, NodeMessage, NodeOutput};
 use super::worker::LiveWorker;
 use crate::model::{MiniBatchId, WorkerId};
-use crate::protocol::{WorkersEnd, News, NodePolicy, Order};
+use crate::protocol::{News, NodePolicy, Order, WorkersEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

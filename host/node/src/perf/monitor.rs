@@ -177,7 +177,9 @@ impl Watcher {
                     let watched = WatchedWorker::new(worker, pid);
                     self.workers.extend(watched.map(|w| (w, ProcessMeter::worker(worker))));
                 }
-                Ok(MonitorCommand::Exited(worker)) => self.workers.retain(|(w, _)| w.worker != worker),
+                Ok(MonitorCommand::Exited(worker)) => {
+                    self.workers.retain(|(w, _)| w.worker != worker)
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -286,7 +288,11 @@ impl Sampler {
         self.node.as_ref().is_some_and(NodeCounters::has_gpus)
     }
 
-    fn sample(&mut self, workers: &mut [(WatchedWorker, ProcessMeter)], lists: bool) -> io::Result<()> {
+    fn sample(
+        &mut self,
+        workers: &mut [(WatchedWorker, ProcessMeter)],
+        lists: bool,
+    ) -> io::Result<()> {
         let Some(node) = &mut self.node else {
             self.node = Some(NodeCounters::new());
             self.next = self.start + FIRST_SAMPLE;

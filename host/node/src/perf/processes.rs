@@ -128,8 +128,10 @@ impl ProcessList {
         let uptime = Uptime::current().map_or(0.0, |uptime| uptime.uptime);
         let users = users(&fs::read_to_string("/etc/passwd").unwrap_or_default());
         let Ok(all) = all_processes() else { return Self(Vec::new()) };
-        let mut list: Vec<_> =
-            all.flatten().filter_map(|process| ListedProcess::new(&process, uptime, &users)).collect();
+        let mut list: Vec<_> = all
+            .flatten()
+            .filter_map(|process| ListedProcess::new(&process, uptime, &users))
+            .collect();
         list.sort_by_key(|process| process.pid);
         Self(list)
     }
@@ -149,7 +151,10 @@ impl ProcessList {
         self.sorted(|a, b| b.resident.cmp(&a.resident))
     }
 
-    fn sorted(&self, order: impl Fn(&ListedProcess, &ListedProcess) -> std::cmp::Ordering) -> String {
+    fn sorted(
+        &self,
+        order: impl Fn(&ListedProcess, &ListedProcess) -> std::cmp::Ordering,
+    ) -> String {
         let mut sorted: Vec<&ListedProcess> = self.0.iter().collect();
         sorted.sort_by(|a, b| order(a, b));
         print(sorted.into_iter().take(SORTED))

@@ -3,7 +3,7 @@
 use super::error::NoCgroups;
 use crate::model::MemoryBudget;
 use crate::model::{Failure, JobDir, OsSandbox, WorkerId};
-use crate::wall::{Leaf, Leaves, LeafQuota};
+use crate::wall::{Leaf, LeafQuota, Leaves};
 use rustix::fs::statfs;
 use std::path::Path;
 use std::sync::Arc;

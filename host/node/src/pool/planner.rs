@@ -320,7 +320,9 @@ impl DeliveredPlan {
                 }
                 Ok((!batches.is_empty()).then_some(FromPlanner::MiniBatches(batches)))
             }
-            FromPlanner::Finished if self.heard.count < self.delivered.count => Err(ReadEnd::Changed),
+            FromPlanner::Finished if self.heard.count < self.delivered.count => {
+                Err(ReadEnd::Changed)
+            }
             FromPlanner::Columns(text) => {
                 Ok(self.is_new(&text).then_some(FromPlanner::Columns(text)))
             }
@@ -401,7 +403,9 @@ async fn read(
 fn describe(end: &ReadEnd, died: &str, status: &io::Result<ExitStatus>, stderr: &str) -> String {
     let how = match (end, status) {
         (ReadEnd::Malformed(error), _) => format!("sent something that is no message ({error})"),
-        (ReadEnd::Changed, _) => format!("{died}, and the one that took its place made another plan"),
+        (ReadEnd::Changed, _) => {
+            format!("{died}, and the one that took its place made another plan")
+        }
         (_, Err(e)) => format!("ended, and how cannot be found out ({e})"),
         (_, Ok(status)) => death(*status),
     };

@@ -2,12 +2,12 @@
 
 use super::PoolEvent;
 use super::child::Child;
-use super::confine::{WorkerCgroup, Confinement, CgroupRoot, room};
-use super::conversation::{self, WorkerEnds, WorkerLink, Remains};
+use super::confine::{CgroupRoot, Confinement, WorkerCgroup, room};
+use super::conversation::{self, Remains, WorkerEnds, WorkerLink};
 use super::launch::{Program, StderrLog, make_place};
 use super::nursery::Nursery;
 use super::pipes::Pipes;
-use super::planner::{RunningPlan, PlannerChild};
+use super::planner::{PlannerChild, RunningPlan};
 use super::standby::Standby;
 use crate::gpu::MemoryWatch;
 use crate::model::MemoryBudget;

@@ -161,7 +161,11 @@ impl Chooser<'_> {
     }
 }
 
-fn judged(chosen: Chosen, scan: &ScriptScan, script: ScriptToRun<'_>) -> Result<Chosen, PythonError> {
+fn judged(
+    chosen: Chosen,
+    scan: &ScriptScan,
+    script: ScriptToRun<'_>,
+) -> Result<Chosen, PythonError> {
     let mut notices = judge(scan, script.path, chosen.runtime)?;
     if let Some((file, requirements)) = script.requirements {
         notices.extend(differences(file, requirements, chosen.runtime));

@@ -1,6 +1,6 @@
 //! Prepares the science runtime's interpreter.
 
-use super::super::trial::{TrialSetup, TABLE, TrialRequest};
+use super::super::trial::{TABLE, TrialRequest, TrialSetup};
 use super::PythonError;
 use super::folder::library;
 use super::look::returned;

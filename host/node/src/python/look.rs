@@ -1,6 +1,6 @@
 //! The imports of a script, found by its runtime in the sandbox.
 
-use super::super::trial::{TrialSetup, TrialChild, TrialRequest};
+use super::super::trial::{TrialChild, TrialRequest, TrialSetup};
 use super::folder::{copy, library};
 use super::{PythonError, VARIABLE};
 use crate::compile::{Compiled, Instrumentation};
@@ -89,8 +89,8 @@ impl ScriptInspector<'_> {
         guest: &str,
         source: Option<&Path>,
     ) -> Result<ScriptScan, PythonError> {
-        let scratch =
-            ScratchFolder::create("python").map_err(|error| PythonError::Look(error.to_string()))?;
+        let scratch = ScratchFolder::create("python")
+            .map_err(|error| PythonError::Look(error.to_string()))?;
         let shown = match source {
             Some(folder) => folder.to_owned(),
             None => {

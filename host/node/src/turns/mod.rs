@@ -13,4 +13,4 @@ mod register;
 
 pub use devices::{Devices, TakenDevices, keep};
 pub use folder::TurnsError;
-pub use register::{SlotLease, MachineSlots, holders};
+pub use register::{MachineSlots, SlotLease, holders};

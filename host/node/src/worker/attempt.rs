@@ -4,14 +4,14 @@ use super::folder::{OutputFolder, TemporaryFolder};
 use super::guest::Guest;
 use super::link::LeaderLink;
 use crate::model::{
-    CallStats, Failure, FailureKind, OutputHeader, JobDir, MiniBatch, MiniBatchId, Segment, WorkerId,
-    printable,
+    CallStats, Failure, FailureKind, JobDir, MiniBatch, MiniBatchId, OutputHeader, Segment,
+    WorkerId, printable,
 };
 use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
 use crate::sandbox::RunContext;
 use sandmill_data::attempt::{
-    AttemptClock, Finished, Loader, CpuMeter, RowSink, AttemptTally, Used, not_stored, report,
+    AttemptClock, AttemptTally, CpuMeter, Finished, Loader, RowSink, Used, not_stored, report,
 };
 use std::io;
 

@@ -3,7 +3,7 @@
 use crate::dataset::FileVersion;
 use crate::model::{CallStats, Failure, FailureKind, InferenceStats, Limits, MiniBatchId};
 use crate::sandbox::{
-    RunContext, Grants, Instance, SinkFile, MiniBatchData, GuestProgram, ResultSink, Seed,
+    Grants, GuestProgram, Instance, MiniBatchData, ResultSink, RunContext, Seed, SinkFile,
 };
 use std::os::fd::RawFd;
 

@@ -7,8 +7,8 @@
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::MemoryBudget;
 use crate::model::{JobDir, OsSandbox, OutputLayout, WallState};
-use crate::protocol::{Setup, NurseryLimits};
-use crate::wall::{ResourceLimits, GrantedPath, WallRole, Rights, Wall, gpu_folders};
+use crate::protocol::{NurseryLimits, Setup};
+use crate::wall::{GrantedPath, ResourceLimits, Rights, Wall, WallRole, gpu_folders};
 use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,8 @@ fn read(setup: &Setup) -> Vec<GrantedPath> {
     }
     // The library's files for GPUs are beside it, and are opened with the first model on a GPU.
     let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
-    folders.extend(library.and_then(Path::parent).map(|place| GrantedPath::new(place, Rights::Read)));
+    folders
+        .extend(library.and_then(Path::parent).map(|place| GrantedPath::new(place, Rights::Read)));
     folders
 }
 

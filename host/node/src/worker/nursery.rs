@@ -7,7 +7,7 @@ use super::code::{self, Code};
 use super::link::LeaderLink;
 use super::{lockdown, process};
 use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
-use crate::wall::{self, GrantedPath, Rights, ForkedTwin};
+use crate::wall::{self, ForkedTwin, GrantedPath, Rights};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;

@@ -1,9 +1,9 @@
 //! From the start of a worker process to its exit code.
 
 use super::code::Code;
-use super::link::{SocketEvent, LeaderLink};
+use super::link::{LeaderLink, SocketEvent};
 use super::nursery::{self, ForkedRole};
-use super::session::{SessionEnd, Session};
+use super::session::{Session, SessionEnd};
 use super::{lockdown, process};
 use crate::inference;
 use crate::model::printable;

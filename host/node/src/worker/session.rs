@@ -1,10 +1,10 @@
 //! The conversation with the leader.
 
-use super::attempt::{AttemptRunner, AfterAttempt};
+use super::attempt::{AfterAttempt, AttemptRunner};
 use super::code::Code;
 use super::folder::{OutputFolder, TemporaryFolder};
 use super::guest::Guest;
-use super::link::{SocketEvent, LeaderLink};
+use super::link::{LeaderLink, SocketEvent};
 use crate::inference::{LoadedModels, NotePlace, has_inference};
 use crate::model::{
     Failure, GUEST_LOGS, GUEST_OUTPUT, GUEST_TEMPORARY, JobDir, Mount, NODE_ID, OutputAction,
@@ -13,8 +13,8 @@ use crate::model::{
 use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
 use crate::protocol::{FromWorker, Setup, ToWorker};
-use crate::sandbox::{Grants, SinkFile, LogFolder, GuestProfiler, Seed, guest_thread_stack};
-use sandmill_data::attempt::{Loader, CpuMeter, bounded, host_fault, not_stored};
+use crate::sandbox::{Grants, GuestProfiler, LogFolder, Seed, SinkFile, guest_thread_stack};
+use sandmill_data::attempt::{CpuMeter, Loader, bounded, host_fault, not_stored};
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -48,7 +48,11 @@ pub(super) struct Session {
 impl Session {
     /// Makes the worker's folders and files and loads the component. `None` if that failed; the leader has
     /// been notified then. An error is an error of the link.
-    pub(super) fn prepare(setup: Setup, mut link: LeaderLink, code: Code) -> io::Result<Option<Self>> {
+    pub(super) fn prepare(
+        setup: Setup,
+        mut link: LeaderLink,
+        code: Code,
+    ) -> io::Result<Option<Self>> {
         let profiler = setup.settings.profiling_module.is_some().then(|| {
             let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
             GuestProfiler::new(&setup.worker.to_string(), path)
@@ -104,7 +108,9 @@ impl Session {
         }
         loop {
             match self.next_message()? {
-                SocketEvent::Message(ToWorker::Run(assignment) | ToWorker::RunFirst(assignment)) => {
+                SocketEvent::Message(
+                    ToWorker::Run(assignment) | ToWorker::RunFirst(assignment),
+                ) => {
                     let next = self.bench.attempt(&assignment, &mut self.guest, &mut self.link)?;
                     if next == AfterAttempt::End {
                         self.link.flush()?;
@@ -245,7 +251,19 @@ fn bench(setup: &Setup) -> Result<AttemptRunner, Failure> {
     let heads = setup.output_format.layout == OutputLayout::Parts;
     let meter = CpuMeter::open();
     let used = None;
-    Ok(AttemptRunner { job_dir, worker, loader, rows, strict, part, heads, folder, temporary, meter, used })
+    Ok(AttemptRunner {
+        job_dir,
+        worker,
+        loader,
+        rows,
+        strict,
+        part,
+        heads,
+        folder,
+        temporary,
+        meter,
+        used,
+    })
 }
 
 fn make_folder(path: &Path) -> Result<(), Failure> {
@@ -267,7 +285,8 @@ fn grants(setup: Setup, bench: &AttemptRunner) -> Grants {
     // The libraries of backends are opened here, before the wall is built; models are read behind it.
     let lease = setup.gpu.map(|gpu| gpu.index);
     let note = has_inference(&setup.models, &setup.inference).then(|| note_place(job_dir, worker));
-    let models = LoadedModels::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
+    let models =
+        LoadedModels::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
     if let Some(place) = note.flatten() {
         models.note_in(place);
     }

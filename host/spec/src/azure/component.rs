@@ -3,7 +3,7 @@
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text, text_at};
 use super::text::is_remote;
 use super::values::Declared;
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::place::JobFileLocation;
 use crate::policy;
 use crate::reading;
@@ -20,7 +20,11 @@ const MERGED: [&str; 4] = ["environment_variables", "resources", "retry_settings
 
 /// Merges the settings of the job's component into the job. The job's own settings take precedence. `None`,
 /// with an error, if the component cannot be read here.
-pub(crate) fn unfold(mut job: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<YamlNode> {
+pub(crate) fn unfold(
+    mut job: YamlNode,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<YamlNode> {
     let YamlValue::Map(entries) = &mut job.value else { return Some(job) };
     let Some(named) = take(entries, KEY) else { return Some(job) };
     let origin = named.origin.clone();
@@ -107,7 +111,9 @@ fn rebase(entries: &mut [MapEntry], folder: &Path) {
     let task = entries.iter_mut().find(|entry| entry.key == "task");
     let Some(YamlValue::Map(task)) = task.map(|entry| &mut entry.node.value) else { return };
     let code = task.iter_mut().find(|entry| entry.key == "code");
-    let Some(YamlValue::Scalar { text, .. }) = code.map(|entry| &mut entry.node.value) else { return };
+    let Some(YamlValue::Scalar { text, .. }) = code.map(|entry| &mut entry.node.value) else {
+        return;
+    };
     if !is_remote(text)
         && let Some(path) = std::path::absolute(folder.join(text.trim())).ok()
         && let Some(path) = path.to_str()

@@ -7,7 +7,7 @@ use super::nodes::{
 use super::pipeline::{SOURCE, literal};
 use super::text::{is_remote, reference};
 use super::values::{GivenInput, given, strip};
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::place::{JobFileLocation, fit_name};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
@@ -50,7 +50,13 @@ impl JobData {
     }
 
     /// Adds the value of an input that is not data.
-    fn add_value(&mut self, name: &str, value: String, origin: &SettingOrigin, report: &ErrorReport) {
+    fn add_value(
+        &mut self,
+        name: &str,
+        value: String,
+        origin: &SettingOrigin,
+        report: &ErrorReport,
+    ) {
         let key = join("inputs", name);
         if value.len() > MAX_PARAMETER {
             let message = format!(
@@ -77,13 +83,20 @@ impl JobData {
             return false;
         };
         inputs.iter().any(|input| match &input.node.value {
-            YamlValue::Map(input) => text_at(input, "format").is_some_and(|format| format != "files"),
+            YamlValue::Map(input) => {
+                text_at(input, "format").is_some_and(|format| format != "files")
+            }
             _ => false,
         })
     }
 
     /// Adds the inputs of a call of an endpoint. Each of them is cut into mini-batches.
-    pub(super) fn add_called(&mut self, inputs: Option<YamlNode>, place: &JobFileLocation, report: &ErrorReport) {
+    pub(super) fn add_called(
+        &mut self,
+        inputs: Option<YamlNode>,
+        place: &JobFileLocation,
+        report: &ErrorReport,
+    ) {
         for MapEntry { key, node } in named(inputs, "inputs", report).unwrap_or_default() {
             self.add_main(&key, node, place, report);
         }
@@ -127,7 +140,13 @@ impl JobData {
         }
     }
 
-    fn add_main(&mut self, name: &str, node: YamlNode, place: &JobFileLocation, report: &ErrorReport) {
+    fn add_main(
+        &mut self,
+        name: &str,
+        node: YamlNode,
+        place: &JobFileLocation,
+        report: &ErrorReport,
+    ) {
         let fitted = fit_name(name);
         if name != fitted {
             report.conversion(format!("inputs.{name} is called {fitted} here"));
@@ -217,7 +236,12 @@ impl JobData {
     }
 
     /// Returns the text that replaces references to the output.
-    fn add_main_output(&mut self, output: &MapEntry, is_bound: bool, report: &ErrorReport) -> String {
+    fn add_main_output(
+        &mut self,
+        output: &MapEntry,
+        is_bound: bool,
+        report: &ErrorReport,
+    ) -> String {
         let folder = String::from("${{output}}");
         let (path, kind) = match &output.node.value {
             YamlValue::Map(entries) => (text_at(entries, "path"), text_at(entries, "type")),
@@ -264,7 +288,11 @@ fn named(group: Option<YamlNode>, key: &str, report: &ErrorReport) -> Option<Vec
 }
 
 /// The name of the input that `input_data` refers to.
-fn main_input(inputs: &[MapEntry], input_data: Option<&YamlNode>, report: &ErrorReport) -> Option<String> {
+fn main_input(
+    inputs: &[MapEntry],
+    input_data: Option<&YamlNode>,
+    report: &ErrorReport,
+) -> Option<String> {
     let Some(node) = input_data else {
         let message = "missing; name the one input that is cut into mini-batches, as in \
                        ${{inputs.x}}";

@@ -9,7 +9,7 @@ use super::nodes::{
 };
 use super::settings::{AzureSettings, group, unknown};
 use super::text::is_remote;
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
 use crate::place::JobFileLocation;
 use crate::policy;
@@ -36,7 +36,11 @@ const MODEL: &str = "model";
 const MODEL_VARIABLE: &str = "AZUREML_MODEL_DIR";
 
 /// Converts a deployment into a tree of our keys. Errors go to the report.
-pub(crate) fn convert(root: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<YamlNode> {
+pub(crate) fn convert(
+    root: YamlNode,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<YamlNode> {
     let origin = root.origin.clone();
     let YamlValue::Map(mut entries) = root.value else { return None };
     // A null value means that the setting was not set.
@@ -101,7 +105,11 @@ struct DeploymentModel {
     folder: String,
 }
 
-fn add_model(model: &YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<DeploymentModel> {
+fn add_model(
+    model: &YamlNode,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<DeploymentModel> {
     let origin = model.origin.clone();
     let (path, key) = match &model.value {
         YamlValue::Scalar { text, .. } => (scalar(text.trim(), &origin), "model"),

@@ -6,7 +6,7 @@ use super::names;
 use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text};
 use super::settings::{AzureSettings, group, unknown};
 use super::text::{expand_groups, replace, split};
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::SliceSize;
 use crate::place::JobFileLocation;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
@@ -15,7 +15,11 @@ use crate::tree::{MapEntry, YamlNode, YamlValue};
 const VOID: &str = "rank_mini_batch_count";
 
 /// Converts a parallel job into a tree of our keys. Errors go to the report.
-pub(crate) fn convert(job: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<YamlNode> {
+pub(crate) fn convert(
+    job: YamlNode,
+    place: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<YamlNode> {
     names::say(DocumentKind::Job, "", report);
     let origin = job.origin.clone();
     let YamlValue::Map(mut entries) = job.value else {
@@ -66,7 +70,11 @@ pub(crate) fn convert(job: YamlNode, place: &JobFileLocation, report: &ErrorRepo
 }
 
 /// The output for rows. Some components have this key beside their task.
-fn append_row_to(task: &mut Vec<MapEntry>, entries: &mut Vec<MapEntry>, report: &ErrorReport) -> Option<YamlNode> {
+fn append_row_to(
+    task: &mut Vec<MapEntry>,
+    entries: &mut Vec<MapEntry>,
+    report: &ErrorReport,
+) -> Option<YamlNode> {
     let in_task = take(task, "append_row_to");
     match (in_task, take(entries, "append_row_to")) {
         (Some(_), Some(beside)) => {
@@ -173,7 +181,12 @@ fn arguments(node: YamlNode, data: &JobData, report: &ErrorReport) -> Option<Yam
     Some(node)
 }
 
-fn split_line(line: &str, origin: &SettingOrigin, data: &JobData, report: &ErrorReport) -> Option<Vec<YamlNode>> {
+fn split_line(
+    line: &str,
+    origin: &SettingOrigin,
+    data: &JobData,
+    report: &ErrorReport,
+) -> Option<Vec<YamlNode>> {
     let words = expand_groups(line, |name| data.is_absent(name)).and_then(|line| split(&line));
     match words {
         Ok(words) => Some(words.into_iter().map(|word| scalar(word, origin)).collect()),

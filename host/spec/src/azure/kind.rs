@@ -1,7 +1,7 @@
 //! Determines what an Azure file describes, and whether it can run here.
 
 use super::nodes::{SCHEMA_KEY, entry_of, text, text_at};
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// What a file describes.
@@ -17,7 +17,11 @@ pub(crate) enum DocumentKind {
 
 /// Determines what the file describes. `None`, with an error, if it cannot run here. `has_script`: whether
 /// the command line names an entry script.
-pub(crate) fn kind_of(root: &YamlNode, has_script: bool, report: &ErrorReport) -> Option<DocumentKind> {
+pub(crate) fn kind_of(
+    root: &YamlNode,
+    has_script: bool,
+    report: &ErrorReport,
+) -> Option<DocumentKind> {
     let YamlValue::Map(entries) = &root.value else { return Some(DocumentKind::Other) };
     let schema = text_at(entries, SCHEMA_KEY).unwrap_or_default().to_ascii_lowercase();
     // Only the last part of the schema's path counts, because folders may have any name.
@@ -29,7 +33,8 @@ pub(crate) fn kind_of(root: &YamlNode, has_script: bool, report: &ErrorReport) -
             && ["code_configuration", "endpoint_name"].iter().any(|key| has(entries, key)));
     if is_deployment {
         let of_kind = if schema.contains("onlinedeployment") { "online" } else { word.as_str() };
-        return deployment(entries, of_kind, has_script, report).then_some(DocumentKind::Deployment);
+        return deployment(entries, of_kind, has_script, report)
+            .then_some(DocumentKind::Deployment);
     }
     match (word.as_str(), of_type) {
         ("parallel" | "pipeline", _) => Some(DocumentKind::Job),
@@ -45,7 +50,11 @@ pub(crate) fn kind_of(root: &YamlNode, has_script: bool, report: &ErrorReport) -
             let is_map = |key| {
                 entry_of(entries, key).is_some_and(|it| matches!(it.node.value, Value::Map(_)))
             };
-            Some(if is_map("task") || is_map("jobs") { DocumentKind::Job } else { DocumentKind::Other })
+            Some(if is_map("task") || is_map("jobs") {
+                DocumentKind::Job
+            } else {
+                DocumentKind::Other
+            })
         }
     }
 }
@@ -56,7 +65,8 @@ fn has(entries: &[MapEntry], key: &str) -> bool {
 
 /// Whether a deployment can run here. Adds an error if not.
 fn deployment(entries: &[MapEntry], kind: &str, has_script: bool, report: &ErrorReport) -> bool {
-    let origin = |key| entry_of(entries, key).map_or(SettingOrigin::File, |it| it.node.origin.clone());
+    let origin =
+        |key| entry_of(entries, key).map_or(SettingOrigin::File, |it| it.node.origin.clone());
     match kind {
         "online" => {
             let message = "is the deployment of an online endpoint, which answers single requests; of deployments \

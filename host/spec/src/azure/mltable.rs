@@ -3,7 +3,7 @@
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
 use super::text::is_remote;
 use super::transformations::{TableKeys, path_of};
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::Address;
 use crate::place::JobFileLocation;
 use crate::policy;
@@ -68,7 +68,13 @@ pub(super) fn expand(
 }
 
 /// Adds the settings that result from the steps of a table.
-fn add_table(name: &str, table: TableKeys, input: &mut Vec<MapEntry>, origin: &SettingOrigin, report: &ErrorReport) {
+fn add_table(
+    name: &str,
+    table: TableKeys,
+    input: &mut Vec<MapEntry>,
+    origin: &SettingOrigin,
+    report: &ErrorReport,
+) {
     let TableKeys { format, delimiter, header, quoted_newlines, types, keep, drop, take, streams } =
         table;
     let texts = [

@@ -32,7 +32,10 @@ pub(super) fn take(entries: &mut Vec<MapEntry>, key: &str) -> Option<YamlNode> {
 
 /// A text with that origin.
 pub(super) fn scalar(text: impl Into<String>, origin: &SettingOrigin) -> YamlNode {
-    YamlNode { origin: origin.clone(), value: YamlValue::Scalar { text: text.into(), is_text: true } }
+    YamlNode {
+        origin: origin.clone(),
+        value: YamlValue::Scalar { text: text.into(), is_text: true },
+    }
 }
 
 /// A map's entry.

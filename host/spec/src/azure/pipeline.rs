@@ -2,7 +2,7 @@
 
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::nearest;
 use crate::place::fit_name;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
@@ -160,7 +160,9 @@ fn name_sources(job: &mut YamlNode, imports: &[(String, YamlNode)]) {
 /// Replaces the job's references to the pipeline's inputs and outputs by their values.
 fn bind(job: &mut YamlNode, pipeline: &[MapEntry]) {
     let group = |key: &str| match pipeline.iter().find(|entry| entry.key == key) {
-        Some(MapEntry { node: YamlNode { value: YamlValue::Map(entries), .. }, .. }) => entries.as_slice(),
+        Some(MapEntry { node: YamlNode { value: YamlValue::Map(entries), .. }, .. }) => {
+            entries.as_slice()
+        }
         _ => &[],
     };
     let inputs = group("inputs");

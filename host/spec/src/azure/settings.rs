@@ -34,7 +34,11 @@ const IGNORED_RESOURCES: [(&str, &str); 6] = [
 ];
 
 /// Takes a map out of the entries, without the null values in it.
-pub(super) fn group(entries: &mut Vec<MapEntry>, key: &str, report: &ErrorReport) -> Option<Vec<MapEntry>> {
+pub(super) fn group(
+    entries: &mut Vec<MapEntry>,
+    key: &str,
+    report: &ErrorReport,
+) -> Option<Vec<MapEntry>> {
     let node = take(entries, key)?;
     match node.value {
         YamlValue::Map(mut inner) => {

@@ -27,7 +27,9 @@ impl Declared {
     pub(crate) fn restore(self, job: &mut YamlNode) {
         let YamlValue::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");
-        let Some(YamlValue::Map(inputs)) = inputs.map(|entry| &mut entry.node.value) else { return };
+        let Some(YamlValue::Map(inputs)) = inputs.map(|entry| &mut entry.node.value) else {
+            return;
+        };
         // Keep only the keys that describe the type. Keys that describe the file's own data do not apply to
         // other data.
         const DECLARED: [&str; 8] =
@@ -131,7 +133,9 @@ pub(super) fn given(name: &str, node: &YamlNode, report: &ErrorReport) -> GivenI
         let is_there = ["path", "paths", "dataset", "value", "default"]
             .iter()
             .any(|key| entry_of(entries, key).is_some());
-        let Some(kind) = text_at(entries, "type").filter(|_| !is_there) else { return GivenInput::Data };
+        let Some(kind) = text_at(entries, "type").filter(|_| !is_there) else {
+            return GivenInput::Data;
+        };
         if is_optional {
             return GivenInput::Absent;
         }

@@ -23,7 +23,13 @@ pub(crate) const DATASTORES: &[Key] = &[
 
 /// The keys below `cache`.
 const CACHE: &[Key] = &[
-    key("folder", KeyKind::Text, "an absolute path to a folder", "/var/cache/sandmill", "The folder."),
+    key(
+        "folder",
+        KeyKind::Text,
+        "an absolute path to a folder",
+        "/var/cache/sandmill",
+        "The folder.",
+    ),
     key(
         "size",
         KeyKind::Size { min: 1 << 20, max: u64::MAX },

@@ -3,8 +3,8 @@
 
 use super::groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use super::key::{
-    BOOL_EXPECTED, COUNT, KeyCeiling, Docs, Key, KeyKind, LIMIT_ROWS, MAX_INTERVAL, MAX_JOB_TIME,
-    MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, Prs, DecidesRows,
+    BOOL_EXPECTED, COUNT, DecidesRows, Docs, Key, KeyCeiling, KeyKind, LIMIT_ROWS, MAX_INTERVAL,
+    MAX_JOB_TIME, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, Prs,
 };
 use super::models::{INFERENCE, MODEL};
 use crate::model::{

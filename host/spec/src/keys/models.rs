@@ -1,6 +1,6 @@
 //! The keys below `models` and `inference`.
 
-use super::key::{BOOL_EXPECTED, KeyCeiling, Key, KeyKind, MODEL_NAME_EXPECTED, DecidesRows, key};
+use super::key::{BOOL_EXPECTED, DecidesRows, Key, KeyCeiling, KeyKind, MODEL_NAME_EXPECTED, key};
 use crate::model::{Backend, DeviceChoice};
 
 /// The keys of one model.

@@ -1,7 +1,7 @@
 //! The keys of the operator's policy file.
 
 use super::job::{JOB, LIMITS};
-use super::key::{BOOL_EXPECTED, KeyCeiling, Key, KeyKind, key};
+use super::key::{BOOL_EXPECTED, Key, KeyCeiling, KeyKind, key};
 use super::models::CEILINGS_OF_INFERENCE;
 use crate::model::{OsSandbox, ProcessLists};
 use std::sync::LazyLock;
@@ -151,5 +151,11 @@ pub(crate) const MACHINE: &[Key] = &[
 ];
 
 const fn folders(name: &'static str, description: &'static str) -> Key {
-    key(name, KeyKind::Texts, "a list of absolute paths to folders, [] for none", "[/]", description)
+    key(
+        name,
+        KeyKind::Texts,
+        "a list of absolute paths to folders, [] for none",
+        "[/]",
+        description,
+    )
 }

@@ -2,8 +2,8 @@
 
 use super::find::{FoundModel, find};
 use crate::defaults::Defaults;
-use crate::error::{ModelPathError, ErrorReport};
-use crate::job::{ModelSpec, StoredMount, StoredKind};
+use crate::error::{ErrorReport, ModelPathError};
+use crate::job::{ModelSpec, StoredKind, StoredMount};
 use crate::model::{
     Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount, RegisteredKind,
     is_registered_name,
@@ -127,7 +127,12 @@ fn device(model: &RawModel) -> DeviceChoice {
 }
 
 /// Refuses side inputs that overlap the guest's folder of a model.
-fn refuse_overlap(models: &[RawModel], sides: &[RawSideInput], mounts: &[Mount], report: &ErrorReport) {
+fn refuse_overlap(
+    models: &[RawModel],
+    sides: &[RawSideInput],
+    mounts: &[Mount],
+    report: &ErrorReport,
+) {
     let place = |model: &RawModel| format!("{GUEST_MODELS}/{}", model.name.value);
     for (side, mount) in sides.iter().zip(mounts) {
         let hidden = models.iter().find(|model| overlap(&mount.guest, &place(model)));
@@ -167,8 +172,9 @@ fn found(model: &RawModel, place: &JobFileLocation, report: &ErrorReport) -> Opt
     let host = place.resolve(text);
     // Check the policy before the path is inspected, and again for the file found, as a version may be a
     // link.
-    let allowed =
-        |file| place.policy.allows(policy::FolderUse::Models, &path.key, file, &path.origin, report);
+    let allowed = |file| {
+        place.policy.allows(policy::FolderUse::Models, &path.key, file, &path.origin, report)
+    };
     if !allowed(&host) {
         return None;
     }

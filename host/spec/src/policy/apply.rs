@@ -4,7 +4,7 @@ use super::amounts;
 use super::file::{OperatorPolicy, PolicySettings};
 use super::place::FolderUse;
 use super::places::fixed_part;
-use crate::error::{SettingOrigin, ErrorReport, SpecErrors};
+use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
 use crate::given::GivenLimits;
 use crate::measured::Amount;
 use crate::model::{JobDir, JobLimits, Limits, OsSandbox, RegisteredKind, Source};

@@ -3,7 +3,7 @@
 use super::amounts;
 use super::owner;
 use super::roots::Roots;
-use crate::error::{SettingOrigin, ErrorReport, SpecErrors};
+use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
 use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys;
 use crate::measured::Amount;
@@ -87,7 +87,8 @@ impl OperatorPolicy {
 
     /// Which processes the reports of a job list. With a policy that does not say so, only the job's own.
     pub fn process_lists(&self) -> ProcessLists {
-        let listed = |settings: &PolicySettings| settings.process_lists.unwrap_or(ProcessLists::Job);
+        let listed =
+            |settings: &PolicySettings| settings.process_lists.unwrap_or(ProcessLists::Job);
         self.0.as_ref().map_or(ProcessLists::Machine, listed)
     }
 
@@ -107,7 +108,9 @@ impl PolicySettings {
     pub(super) fn at(&self, origin: &SettingOrigin) -> String {
         match origin {
             SettingOrigin::Line(line) => format!("{}:{line}", self.file.display()),
-            SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => self.file.display().to_string(),
+            SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => {
+                self.file.display().to_string()
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::file::PolicySettings;
 use crate::ModelSpec;
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::InferenceSettings;
 use crate::raw::RawJob;
 

@@ -4,7 +4,7 @@
 //! or an output, it could read and change data that the policy reserves for Sandmill.
 
 use super::place::FolderUse;
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::scope::Located;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -3,7 +3,7 @@
 use super::file::PolicySettings;
 use super::place::FolderUse;
 use super::real::real_path;
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::{Address, Source};
 use crate::opening::regular;
 use crate::raw::{RawInput, RawJob, RawSideInput};
@@ -29,7 +29,13 @@ impl PolicySettings {
 
     /// The same for a path that the job later opens without following links: the path must itself be free of
     /// links.
-    pub(super) fn real_place(&self, place: FolderUse, key: &str, path: &Path, report: &ErrorReport) -> bool {
+    pub(super) fn real_place(
+        &self,
+        place: FolderUse,
+        key: &str,
+        path: &Path,
+        report: &ErrorReport,
+    ) -> bool {
         self.leads(place, key, path, &SettingOrigin::File, report, |real| real == path)
     }
 
@@ -154,12 +160,22 @@ impl PolicySettings {
     }
 
     /// Checks where the entry script is, and of which kind.
-    pub(super) fn entry_script(&self, path: &Path, origin: Option<&SettingOrigin>, report: &ErrorReport) {
+    pub(super) fn entry_script(
+        &self,
+        path: &Path,
+        origin: Option<&SettingOrigin>,
+        report: &ErrorReport,
+    ) {
         self.place(FolderUse::EntryScripts, "entry_script", path, origin, report);
         self.kind_of_entry_script(path, origin, report);
     }
 
-    fn kind_of_entry_script(&self, path: &Path, origin: Option<&SettingOrigin>, report: &ErrorReport) {
+    fn kind_of_entry_script(
+        &self,
+        path: &Path,
+        origin: Option<&SettingOrigin>,
+        report: &ErrorReport,
+    ) {
         let refused = |what: &str, why: &str, setting: &str, at: Option<&SettingOrigin>| {
             let message = format!(
                 "found {}, {what}; the operator's policy allows none{why} ({setting}, {})",

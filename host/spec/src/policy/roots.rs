@@ -2,7 +2,7 @@
 
 use super::overlap::{self, Named};
 use super::place::FolderUse;
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::scope::{Located, Scope};
 use crate::tree::join;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::file::PolicySettings;
 use crate::JobSpec;
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::StorePlace;
 use crate::raw::RawJob;
 

@@ -1,9 +1,9 @@
 //! A policy file, and jobs under it.
 
 use super::{OperatorPolicy, amounts};
-use crate::keys::{KeyCeiling, Key, KeyKind, policy};
+use crate::keys::{Key, KeyCeiling, KeyKind, policy};
 use crate::model::{ByteSize, JobDir, Source};
-use crate::{JobSpec, SpecErrors, LoadContext, load};
+use crate::{JobSpec, LoadContext, SpecErrors, load};
 use insta::assert_snapshot;
 use std::collections::BTreeSet;
 use std::fs;
@@ -94,7 +94,8 @@ fn a_job_beyond_a_ceiling_is_refused_with_all_that_is_beyond() {
 fn defaults_are_lowered_with_a_notice() {
     let policy = "limits: {memory: 256 MB, fuel: 1000, stack: 64 MB}\nprocess_count_per_node: 1\n\
                   progress_update_timeout: 60\nmachine: {workers: 1}\n";
-    let spec = PolicyFixture::new().job(policy, &format!("{JOB}limits: {{fuel: 10}}\n"), &[]).unwrap();
+    let spec =
+        PolicyFixture::new().job(policy, &format!("{JOB}limits: {{fuel: 10}}\n"), &[]).unwrap();
     assert_eq!((spec.limits.memory, spec.limits.fuel), (ByteSize(256 << 20), Some(10)));
     assert_eq!(spec.limits.stack, ByteSize(1 << 20));
     assert_eq!((spec.process_count, spec.progress_update_timeout), (1, Duration::from_secs(60)));

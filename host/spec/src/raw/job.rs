@@ -2,7 +2,7 @@
 
 use super::models::{self, RawInference, RawModel};
 use super::values::{choice, delimiter, digest, mark, mark_or_none};
-use crate::error::{SettingOrigin, ErrorReport};
+use crate::error::{ErrorReport, SettingOrigin};
 use crate::given::{self, GivenLimits, GivenSettings};
 use crate::keys::{self, InputFormat};
 use crate::model::{
@@ -320,7 +320,11 @@ fn side_inputs(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<
     }))
 }
 
-fn side_input(name: Located<String>, mut scope: Scope<'_>, report: &ErrorReport) -> Option<RawSideInput> {
+fn side_input(
+    name: Located<String>,
+    mut scope: Scope<'_>,
+    report: &ErrorReport,
+) -> Option<RawSideInput> {
     if !scope.has("path") {
         report.error(
             &scope.origin,

@@ -1,4 +1,4 @@
-use super::{SpecFixture, LEAST, errors, errors_with, job};
+use super::{LEAST, SpecFixture, errors, errors_with, job};
 use crate::load_plain;
 
 #[test]

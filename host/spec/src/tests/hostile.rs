@@ -1,5 +1,5 @@
 use super::version2::JOB;
-use super::{SpecFixture, LEAST};
+use super::{LEAST, SpecFixture};
 use proptest::prelude::*;
 use std::time::{Duration, Instant};
 

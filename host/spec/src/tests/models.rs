@@ -1,6 +1,6 @@
 //! Models, and settings of inference.
 
-use super::{SpecFixture, LEAST, errors, job, job_with};
+use super::{LEAST, SpecFixture, errors, job, job_with};
 use crate::ModelSpec;
 use crate::model::{Backend, ByteSize, DeviceChoice, InferenceSettings};
 use std::fs;

@@ -1,4 +1,4 @@
-use super::{SpecFixture, LEAST, errors, job, job_with};
+use super::{LEAST, SpecFixture, errors, job, job_with};
 use crate::model::{
     Compression, Join, OnConflict, OutputFormat, OutputKind, OutputLayout, Quoting,
 };

@@ -1,9 +1,9 @@
 //! Registered datasets and models in a job file.
 
-use super::{SpecFixture, LEAST, told};
-use crate::model::{RegisteredContent, Latest, Registered, RegisteredKind, RegisteredName};
+use super::{LEAST, SpecFixture, told};
+use crate::model::{Latest, Registered, RegisteredContent, RegisteredKind, RegisteredName};
 use crate::registered::{NotRegistered, Registrations};
-use crate::{JobSpec, OperatorPolicy, SpecErrors, LoadContext, load};
+use crate::{JobSpec, LoadContext, OperatorPolicy, SpecErrors, load};
 use std::fs;
 use std::path::Path;
 

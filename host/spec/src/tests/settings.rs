@@ -1,6 +1,6 @@
 //! Single settings: their valid and invalid values.
 
-use super::{SpecFixture, LEAST, errors, job, job_with, told};
+use super::{LEAST, SpecFixture, errors, job, job_with, told};
 use crate::model::ErrorThreshold;
 use std::time::Duration;
 

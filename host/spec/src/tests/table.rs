@@ -1,6 +1,6 @@
 //! The table of keys, the schema, the docs and the loader agree.
 
-use super::{SpecFixture, LEAST, errors, job};
+use super::{LEAST, SpecFixture, errors, job};
 use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use crate::{docs, schema};
 use std::fs;

@@ -2,7 +2,9 @@
 //!
 //! `tests/kit/README.md` explains the commands.
 
-use super::plan::{KitData, FOLDER, KitPlan, PlanResult, Turn, Verdict, Why, command, equal, holds, wrong};
+use super::plan::{
+    FOLDER, KitData, KitPlan, PlanResult, Turn, Verdict, Why, command, equal, holds, wrong,
+};
 use crate::model::FailureKind;
 use crate::node::trial::TrialTableKind;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -111,9 +113,12 @@ pub(super) const CHECKS: &[CheckSpec] = &[
         let expected = [Ok("a".to_owned()), Err("Grüße".to_owned()), Ok("c".to_owned())];
         equal("the outcomes", seen[0].outcomes(0)?, &expected[..])
     }),
-    check("table", "types.mini-batch.table, types.results.table", || table(TrialTableKind::Types), {
-        |seen| same_table(&seen[0], TrialTableKind::Types)
-    }),
+    check(
+        "table",
+        "types.mini-batch.table, types.results.table",
+        || table(TrialTableKind::Types),
+        { |seen| same_table(&seen[0], TrialTableKind::Types) },
+    ),
     check(
         "table-empty",
         "types.mini-batch.table, types.results.table",

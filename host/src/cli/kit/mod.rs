@@ -16,11 +16,13 @@ use super::script::Tried;
 use crate::compile::{Cache, Compiled};
 use crate::model::{ByteSize, LoggingLevel, PythonRuntime};
 use crate::node::python::Chosen;
-use crate::node::trial::{TrialSetup, TrialStep, StepData, TrialChild as Process, TrialError, TrialRequest};
+use crate::node::trial::{
+    StepData, TrialChild as Process, TrialError, TrialRequest, TrialSetup, TrialStep,
+};
 use crate::opening::ScratchFolder;
 use anyhow::Context as _;
 use checks::{CHECKS, SCRIPT};
-use plan::{KitData, InstanceEnding, KitPlan, PlanResult, Turn, Verdict, Why};
+use plan::{InstanceEnding, KitData, KitPlan, PlanResult, Turn, Verdict, Why};
 pub(super) use report::KitReport;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,7 +40,10 @@ enum Subject {
 ///
 /// # Errors
 /// As for [`check::check`].
-pub(super) fn kit(check: &CheckArguments<'_>, say: &mut dyn FnMut(&str)) -> anyhow::Result<KitReport> {
+pub(super) fn kit(
+    check: &CheckArguments<'_>,
+    say: &mut dyn FnMut(&str),
+) -> anyhow::Result<KitReport> {
     let is_script = check.is_script();
     let checked = match is_script {
         true => check_script(check, say)?,
@@ -165,7 +170,12 @@ fn ask<'a>(
     Ok((compiled, asked))
 }
 
-fn step(folder: &Path, index: usize, turn: Turn, files: &mut Vec<PathBuf>) -> anyhow::Result<TrialStep> {
+fn step(
+    folder: &Path,
+    index: usize,
+    turn: Turn,
+    files: &mut Vec<PathBuf>,
+) -> anyhow::Result<TrialStep> {
     let Turn { data, id, dataset, attempt, keys, times } = turn;
     let data = match data {
         KitData::Void => StepData::Void,

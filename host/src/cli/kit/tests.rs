@@ -45,8 +45,10 @@ fn a_script_that_answers_everything_alike_passes_no_check() {
 fn a_script_that_dies_or_hangs_passes_the_endless_loop_alone() {
     let with = |ending: InstanceEnding| {
         let lived = seen(Lived::default());
-        let passed =
-            verdicts(&[PlanResult { ending: ending.clone(), ..lived.clone() }, PlanResult { ending, ..lived }]);
+        let passed = verdicts(&[
+            PlanResult { ending: ending.clone(), ..lived.clone() },
+            PlanResult { ending, ..lived },
+        ]);
         let passed = passed.into_iter().filter(|(_, why)| why.is_none());
         passed.map(|(name, _)| name).collect::<Vec<_>>()
     };

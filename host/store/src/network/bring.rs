@@ -5,7 +5,7 @@ use super::list::TELL;
 use super::look::key;
 use super::open::OpenStore;
 use super::process::AT_ONCE;
-use super::words::{StoreAction, FetchError};
+use super::words::{FetchError, StoreAction};
 use crate::dataset::ManifestObject;
 use crate::protocol::FrameBuffer;
 use crate::protocol::store::StoreErrorKind;

@@ -2,7 +2,7 @@
 
 use super::open::OpenStore;
 use super::slot::modified;
-use super::words::{StoreAction, FetchError};
+use super::words::{FetchError, StoreAction};
 use crate::dataset::{FileVersion, ManifestObject};
 use crate::model::{ByteSize, hex};
 use crate::protocol::store::StoreConfig;
@@ -245,7 +245,10 @@ mod tests {
         }
         // The answer against the list's record: the times may differ, and versions may be missing. A file
         // system may not keep the time that stands for the version.
-        for known in [was.into(), ManifestObject { found: FileVersion { nanos: 0, ..was }, version: was.nanos }] {
+        for known in [
+            was.into(),
+            ManifestObject { found: FileVersion { nanos: 0, ..was }, version: was.nanos },
+        ] {
             let is_other = |other: ObjectMeta| differs(&known, &file_of(&other).into());
             assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
             assert!(!is_other(object(None, 3, 5_000_000_007)));

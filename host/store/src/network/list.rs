@@ -1,14 +1,14 @@
 //! Finds the wanted objects and writes a manifest of them. It works page by page, so that a list of any
 //! length takes little memory.
 
-use super::fetch::{MISSING, FetchTarget, fetch, file_name, file_of, place};
+use super::fetch::{FetchTarget, MISSING, fetch, file_name, file_of, place};
 use super::look::{is_missing, key, look};
-use super::open::{PageRange, OpenStore};
+use super::open::{OpenStore, PageRange};
 use super::process::AT_ONCE;
 use super::slot::{TimeResolution, begin_manifest, manifest_path, remove_others};
 use super::tables::Tables;
-use super::words::{StoreAction, FetchError};
-use crate::dataset::{FileVersion, ManifestWriter, ManifestObject, Pattern};
+use super::words::{FetchError, StoreAction};
+use crate::dataset::{FileVersion, ManifestObject, ManifestWriter, Pattern};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, WantedObjects};
 use object_store::path::Path as Key;
@@ -53,7 +53,8 @@ pub(super) async fn list(
 ) -> Result<Fetched, FetchError> {
     let config = Arc::new(request.store.clone());
     let asked = || StoreAction::Open(request.shown.clone());
-    let store = OpenStore::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
+    let store =
+        OpenStore::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
     let data = request.folder.join("data");
     let times = TimeResolution::of(&request.folder).map_err(FetchError::List)?;
     if !times.are_kept() {
@@ -324,7 +325,11 @@ impl Round<'_> {
 
     /// Handles an empty object, once all others are known: if there are objects below its name, it is the
     /// marker of a folder.
-    async fn look_at_empty(&mut self, name: String, known: ManifestObject) -> Result<(), FetchError> {
+    async fn look_at_empty(
+        &mut self,
+        name: String,
+        known: ManifestObject,
+    ) -> Result<(), FetchError> {
         let own = self.hasher.hash_one(&name);
         let file = self.data.join(&name);
         if self.folders.contains(&own) || self.others.contains(&own) {

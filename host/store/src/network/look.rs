@@ -28,7 +28,11 @@ pub(super) async fn look(
 }
 
 /// The key of an object of this name.
-pub(super) fn key(store: &OpenStore, request: &FetchRequest, name: &str) -> Result<Key, FetchError> {
+pub(super) fn key(
+    store: &OpenStore,
+    request: &FetchRequest,
+    name: &str,
+) -> Result<Key, FetchError> {
     let text = format!("{}{name}", request.prefix);
     let key = match store {
         // URLs are percent-encoded.

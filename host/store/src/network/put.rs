@@ -2,7 +2,7 @@
 
 use super::list::Tell;
 use super::open::OpenStore;
-use super::words::{StoreAction, FetchError};
+use super::words::{FetchError, StoreAction};
 use crate::model::LOCK_FILE;
 use crate::protocol::store::{FetchRequest, Fetched};
 use object_store::path::Path as Key;
@@ -46,8 +46,8 @@ pub(super) async fn put_all(
     let config = &request.store;
     let shown = &request.shown;
     let opened = OpenStore::open(config);
-    let store =
-        opened.map_err(|error| FetchError::store(error, StoreAction::Open(shown.clone()), config))?;
+    let store = opened
+        .map_err(|error| FetchError::store(error, StoreAction::Open(shown.clone()), config))?;
     if matches!(store, Store::Http(_)) {
         return Err(FetchError::NoResults(shown.clone()));
     }

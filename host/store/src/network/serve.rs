@@ -7,7 +7,7 @@ use super::slot::OPEN;
 use super::words::FetchError;
 use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
-use crate::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall};
+use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::ToSocketAddrs;

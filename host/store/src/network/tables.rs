@@ -1,7 +1,7 @@
 //! Recognizes tables with a log among the objects of a store. The data files alone do not say which rows such
 //! a table has.
 
-use super::open::{PageRange, OpenStore};
+use super::open::{OpenStore, PageRange};
 use super::words::FetchError;
 use crate::dataset::TableLog;
 use crate::protocol::store::{FetchRequest, WantedObjects};

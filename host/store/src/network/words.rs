@@ -76,7 +76,8 @@ impl fmt::Display for StoreFailure {
                  ({detail}){proxy}"
             ),
             StoreErrorKind::Denied => {
-                let may = if let StoreAction::Write(..) = asked { "write" } else { "list and read" };
+                let may =
+                    if let StoreAction::Write(..) = asked { "write" } else { "list and read" };
                 write!(
                     f,
                     "{asked} was refused, asked for with {with}: see that it may {may} there ({detail}){proxy}"
@@ -380,7 +381,8 @@ mod tests {
         insta::assert_snapshot!(of(StoreAction::ReadIt, "500 Oh"), @"Other: reading it failed, asked for with a key (500 Oh)");
         let source = "Missing SecretAccessKey".into();
         let missing = Error::Generic { store: "S3", source };
-        let missing = FetchError::store(missing, StoreAction::Open("s3://b".to_owned()), &store(&[]));
+        let missing =
+            FetchError::store(missing, StoreAction::Open("s3://b".to_owned()), &store(&[]));
         insta::assert_snapshot!(missing, @"s3://b failed, asked for with a key (AWS_SECRET_ACCESS_KEY is missing or empty: set it, or secret_access_key in the file of datastores)");
         let source = "another version".into();
         let changed = Error::Precondition { path: "a".to_owned(), source };

@@ -50,7 +50,11 @@ fn counted(at: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: i64) -> Opt
 }
 
 /// Whether all pages of a column state their rows, and these add up to those of the row group.
-pub(super) fn has_all_rows(at: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: usize) -> bool {
+pub(super) fn has_all_rows(
+    at: &Arc<FileReader>,
+    column: &ColumnChunkMetaData,
+    rows: usize,
+) -> bool {
     let Ok(mut pages) = SerializedPageReader::new(Arc::clone(at), column, rows, None) else {
         return false;
     };

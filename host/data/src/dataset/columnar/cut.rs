@@ -149,8 +149,10 @@ mod tests {
     use proptest::prelude::*;
 
     fn cut(parts: &[(u64, u64)], size: SliceSize) -> Vec<(u64, u64, u64, u64)> {
-        let parts =
-            parts.iter().map(|&(rows, bytes)| SourcePart { rows, bytes, ..SourcePart::default() }).collect();
+        let parts = parts
+            .iter()
+            .map(|&(rows, bytes)| SourcePart { rows, bytes, ..SourcePart::default() })
+            .collect();
         let cuts = FileSlices::new("f".to_owned(), parts, size);
         cuts.map(|slice| (slice.part, slice.skip, slice.rows, slice.bytes)).collect()
     }
@@ -186,7 +188,11 @@ mod tests {
 
     #[test]
     fn values_of_dictionaries_count_for_each_slice() {
-        let part = |rows, all, each| SourcePart { rows, bytes: 400, values: DictionaryValues { all, each } };
+        let part = |rows, all, each| SourcePart {
+            rows,
+            bytes: 400,
+            values: DictionaryValues { all, each },
+        };
         let bytes = |part, rows| {
             let cuts = FileSlices::new("f".to_owned(), vec![part], SliceSize::Rows(rows));
             cuts.map(|slice| slice.bytes).collect::<Vec<_>>()

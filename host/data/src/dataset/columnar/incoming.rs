@@ -6,7 +6,7 @@ use super::guard::caught;
 use super::ipc::check_bodies;
 use super::messages::{MAX_METADATA, columns, message, rows};
 use crate::dataset::csv::MAX_SLICE;
-use crate::dataset::{DatasetError, ArrowStream, fail};
+use crate::dataset::{ArrowStream, DatasetError, fail};
 use crate::model::to_usize;
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;

@@ -1,8 +1,8 @@
 //! Arrow IPC: files with a footer, and streams.
 
 use super::at::FileReader;
-use super::cut::{SourcePart, DictionaryValues};
-use super::messages::{Head, DataMessage, contents, head, message, prefix, record_batch, rows};
+use super::cut::{DictionaryValues, SourcePart};
+use super::messages::{DataMessage, Head, contents, head, message, prefix, record_batch, rows};
 use super::width::least;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
@@ -73,7 +73,8 @@ impl ArrowFile {
                     let share = u128::from(place.body) * columns.len() as u128 / all;
                     let fields = columns.iter().map(|&at| least(self.schema.field(at), rows));
                     let bytes = fields.fold(0, u64::saturating_add).max(saturated(share));
-                    let values = DictionaryValues { all: part_of(sum.all), each: part_of(sum.each) };
+                    let values =
+                        DictionaryValues { all: part_of(sum.all), each: part_of(sum.each) };
                     parts.push(SourcePart { rows, bytes, values });
                 }
             }
@@ -152,7 +153,11 @@ impl ArrowFile {
         }
     }
 
-    fn read_batch(&self, place: DataMessage, columns: &[usize]) -> Result<RecordBatch, DatasetError> {
+    fn read_batch(
+        &self,
+        place: DataMessage,
+        columns: &[usize],
+    ) -> Result<RecordBatch, DatasetError> {
         let (metadata, body) = self.load(place)?;
         let message = message(&metadata)?;
         let batch = record_batch(&message, &place)?;

@@ -60,7 +60,7 @@ mod width;
 pub use columns::{InputColumns, check};
 pub use cut::FileSlices;
 pub use file::TypedTableFile;
-pub use incoming::{StreamBatches, IncomingRows};
+pub use incoming::{IncomingRows, StreamBatches};
 pub use reader::{LoadedRows, RowError, RowPart, RowReader, RowRun};
 pub use resolution::Resolution;
 pub use schema::{from_message, to_message};

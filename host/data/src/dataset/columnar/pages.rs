@@ -5,7 +5,7 @@
 use super::at::FileReader;
 use super::counts::has_all_rows;
 use super::decoder::Decoder;
-use super::numbers::{NumberStorage, NumberPool, PageNumbers};
+use super::numbers::{NumberPool, NumberStorage, PageNumbers};
 use arrow::array::ArrayRef;
 use arrow::buffer::Buffer;
 use parquet::arrow::arrow_reader::{ArrowReaderMetadata, RowGroups};
@@ -80,7 +80,8 @@ impl Chunks {
             let dictionary = None;
             let page = None;
             let before = 0;
-            let chunk = ChunkReader { reader, dictionary, page, before, has_lists, names_rows, starts };
+            let chunk =
+                ChunkReader { reader, dictionary, page, before, has_lists, names_rows, starts };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
         let chunks = leaves.iter().map(chunk).collect::<Result<_>>()?;
@@ -388,10 +389,13 @@ impl Pages {
                         PageMetadata { num_rows: None, num_levels: None, is_dict: true };
                     (PageStage::Behind, chunk.dictionary.is_some().then_some(dictionary))
                 }
-                PageStage::Behind => (PageStage::Kept, (chunk.before > 0).then(|| rows(chunk.before))),
-                PageStage::Kept => {
-                    (PageStage::Rest, chunk.page.as_ref().map(|page| rows(page.num_values() as usize)))
+                PageStage::Behind => {
+                    (PageStage::Kept, (chunk.before > 0).then(|| rows(chunk.before)))
                 }
+                PageStage::Kept => (
+                    PageStage::Rest,
+                    chunk.page.as_ref().map(|page| rows(page.num_values() as usize)),
+                ),
                 PageStage::Rest => return (PageStage::Rest, None),
             };
             if found.is_some() {

@@ -3,7 +3,7 @@
 use super::at::FileReader;
 use super::counts::check_pages;
 use super::cut::SourcePart;
-use super::numbers::{NumberStorage, NumberPool};
+use super::numbers::{NumberPool, NumberStorage};
 use super::opened::{OpenedFile, open, words};
 use super::page_flags;
 use super::pages::{Chunks, is_index_right};
@@ -228,7 +228,11 @@ impl ParquetFile {
 
     /// Counts the values of leaf columns of row groups, before the first of their rows are passed on. Fails
     /// if a column has more or fewer than the footer says.
-    fn count_pages(&mut self, at: &FileReader, new: Vec<(usize, usize)>) -> Result<(), DatasetError> {
+    fn count_pages(
+        &mut self,
+        at: &FileReader,
+        new: Vec<(usize, usize)>,
+    ) -> Result<(), DatasetError> {
         for (group, leaf) in new {
             check_pages(at, self.footer.metadata(), group, leaf)?;
             self.counted.insert((group, leaf));
@@ -282,13 +286,19 @@ impl ParquetFile {
     }
 
     /// The columns of numbers among the given leaf columns: for each column, the leaf column and its kind.
-    fn numbers(&self, group: usize, leaves: &[(usize, usize)]) -> HashMap<usize, (usize, NumberStorage)> {
+    fn numbers(
+        &self,
+        group: usize,
+        leaves: &[(usize, usize)],
+    ) -> HashMap<usize, (usize, NumberStorage)> {
         let group = self.footer.metadata().row_group(group);
         let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
             |&(leaf, root)| {
-                let kind =
-                    NumberStorage::of(group.column(leaf), self.stored_schema().field(root).data_type())?;
+                let kind = NumberStorage::of(
+                    group.column(leaf),
+                    self.stored_schema().field(root).data_type(),
+                )?;
                 Some((root, (leaf, kind)))
             },
         );

@@ -5,7 +5,7 @@ use super::compact::compact;
 use super::file::TypedTableFile;
 use super::fitted::Misfits;
 use super::schema::from_message;
-use crate::dataset::{DatasetError, ArrowStream, fail};
+use crate::dataset::{ArrowStream, DatasetError, fail};
 use crate::model::{
     AttemptReport, FailedItem, FailureKind, PartitionFormat, TableFormat, TableKind, TableSlice,
 };

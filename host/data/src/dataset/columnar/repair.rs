@@ -2,7 +2,7 @@
 //! stricter than the readers that most files are made for. It does not guess: each change gives the bytes the
 //! meaning that those other readers give them.
 
-use super::footer::{ChunkMetadata, SchemaNode, Footer};
+use super::footer::{ChunkMetadata, Footer, SchemaNode};
 use std::ops::Range;
 
 /// Numbers of physical types in footers.

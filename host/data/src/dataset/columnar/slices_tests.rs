@@ -89,7 +89,8 @@ fn gaps_between_slices_are_passed_over() {
         let expected = StringArray::from_iter_values((skip..skip + rows).map(text));
         assert_eq!(found.as_string::<i32>(), &expected, "{skip}");
     }
-    let mut again = ParquetFile::open(FileReader::open(&folder.path().join("t")).unwrap().0).unwrap();
+    let mut again =
+        ParquetFile::open(FileReader::open(&folder.path().join("t")).unwrap().0).unwrap();
     for slice in 0..20 {
         read(&mut again, slice * 100, 50);
     }

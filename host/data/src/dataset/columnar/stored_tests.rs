@@ -153,7 +153,8 @@ fn times_in_lists_and_structures_are_found_by_their_row() {
 
 /// The columns of the table as the planner determines them, and the rows.
 fn planned(folder: &TempDir, all: bool) -> Read {
-    let mut file = TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
+    let mut file =
+        TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
     file.look_at_times(&mut resolution, None, all).unwrap();
     let table = resolution.of(file.schema().unwrap());
@@ -177,7 +178,8 @@ fn far_times_of_later_row_groups_are_seen() {
         group.close().unwrap();
     }
     writer.close().unwrap();
-    let mut file = TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
+    let mut file =
+        TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
     file.look_at_times(&mut resolution, None, false).unwrap();
     let table = resolution.of(file.schema().unwrap());

@@ -89,7 +89,10 @@ fn put<T: Copy + Default>(
 }
 
 /// The table of these columns. `None` if they do not match the schema.
-pub(in crate::dataset) fn table(columns: Vec<CsvColumn>, schema: &SchemaRef) -> Option<RecordBatch> {
+pub(in crate::dataset) fn table(
+    columns: Vec<CsvColumn>,
+    schema: &SchemaRef,
+) -> Option<RecordBatch> {
     let arrays = columns.into_iter().zip(schema.fields());
     let arrays = arrays.map(|(column, field)| {
         let array = column.finish()?;

@@ -3,7 +3,7 @@
 use super::header::read_names;
 use super::joined::JoinedLines;
 use super::records::RecordWalk;
-use super::scan::{LONGEST, Passed, CsvScan};
+use super::scan::{CsvScan, LONGEST, Passed};
 use super::window::Window;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice, to_usize};
@@ -154,7 +154,8 @@ impl CutFile<'_> {
     pub fn has_stray_header(&self) -> bool {
         let csv = self.cutter.csv.as_ref();
         csv.is_some_and(|csv| {
-            let record = RecordWalk::new(&self.header, csv).next_record().map(|it| it.stray.is_some());
+            let record =
+                RecordWalk::new(&self.header, csv).next_record().map(|it| it.stray.is_some());
             record == Some(true)
         })
     }

@@ -7,7 +7,7 @@ use super::records::RecordWalk;
 use super::slice::read_slice;
 use super::tally::count_lines;
 use super::types::{accepts, guess, is_exact_float, is_null, join, may_be_code};
-use crate::dataset::{DatasetError, SourceListing, MayLook, Unpacker};
+use crate::dataset::{DatasetError, MayLook, SourceListing, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
 /// How many bytes of an input are sampled.
@@ -44,7 +44,8 @@ pub fn infer_format<E: From<DatasetError>>(
     unpacker: &Unpacker,
     may_open: &mut MayLook<'_, E>,
 ) -> Result<Inferred, E> {
-    let mut inference = TypeInference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
+    let mut inference =
+        TypeInference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
     let mut left = SAMPLE;
     let mut files = 0;
     'sources: for (index, source) in (0..).zip(sources) {
@@ -176,7 +177,8 @@ impl TypeInference<'_> {
                 return Ok(0);
             }
             if self.columns.is_empty() {
-                self.columns = names.into_iter().map(|name| (name, ColumnEvidence::default())).collect();
+                self.columns =
+                    names.into_iter().map(|name| (name, ColumnEvidence::default())).collect();
                 self.first_file = cut.path().display().to_string();
             } else {
                 let expected = self.columns.iter().map(|(name, _)| name.as_str());

@@ -6,7 +6,7 @@
 //! a scan sometimes has to go back to just after the stray quote.
 
 pub(super) use super::quotes::Passed;
-use super::quotes::{OpeningQuote, QuoteRules, Span, QuoteState, Stray};
+use super::quotes::{OpeningQuote, QuoteRules, QuoteState, Span, Stray};
 use super::tally::{
     BLOCK, begins_a_line, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
 };
@@ -229,7 +229,9 @@ impl CsvScan {
                     let passed = self.pass_stray(bytes).unwrap_or(bytes.len());
                     &bytes[passed..]
                 }
-                QuoteState::Comment | QuoteState::Escaped { .. } => return self.advance_marked(bytes),
+                QuoteState::Comment | QuoteState::Escaped { .. } => {
+                    return self.advance_marked(bytes);
+                }
                 QuoteState::Quoted | QuoteState::QuoteSeen | QuoteState::Closed => {
                     match self.advance_quoted(bytes) {
                         Ok(rest) => rest,

@@ -1,7 +1,7 @@
 //! Decodes lines to Arrow tables.
 
 use super::commas;
-use super::decoders::{UnknownKeyCount, Decoders};
+use super::decoders::{Decoders, UnknownKeyCount};
 use super::lines::FilledLines;
 use super::misfit::reason;
 use super::parts::PartTarget;

@@ -90,7 +90,9 @@ fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<Foreign> {
             _ => None,
         },
         FirstToken::Cut if is_long => Some(Foreign::List { on_lines: false, of_objects }),
-        FirstToken::Cut if is_on_lines(text, rest) => Some(Foreign::List { on_lines: true, of_objects }),
+        FirstToken::Cut if is_on_lines(text, rest) => {
+            Some(Foreign::List { on_lines: true, of_objects })
+        }
         _ => None,
     }
 }

@@ -185,8 +185,9 @@ fn values_after_the_sample_are_not_rounded() {
     "#);
     // If the job file says float64, values are rounded to the nearest float.
     let columns = vec![Field::new("f", DataType::Float64, true)];
-    let file =
-        JsonFixture::new("{\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":1e400}\n");
+    let file = JsonFixture::new(
+        "{\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":1e400}\n",
+    );
     assert_snapshot!(file.told_as(&format_of(&Schema::new(columns))), @r#"
     {"f":9.007199254740992e15}
     {"f":0.12345678901234568}
@@ -257,7 +258,8 @@ fn keys_without_a_column_are_counted() {
     assert_eq!(found("{\"a\":1}\n", "{\"a\":[],\"c\":1}\n{\"a\":2}\n"), "");
     // If the job file names the columns, other keys are not counted.
     let (schema, _) = JsonFixture::new("{\"a\":1}\n").infer();
-    let (_, _, unknown) = JsonFixture::new("{\"a\":1,\"b\":1}\n").read_as(&format_of(&schema), WHOLE);
+    let (_, _, unknown) =
+        JsonFixture::new("{\"a\":1,\"b\":1}\n").read_as(&format_of(&schema), WHOLE);
     assert!(unknown.is_empty());
     // Keys that the job drops are known: in lines that are all alike, and in others.
     let format = TableFormat { dropped: vec!["b".to_owned()], ..inferred(&schema) };

@@ -5,7 +5,7 @@ use super::kinds::{ObjectFields, ValueKind};
 use super::lines::FilledLines;
 use super::walk::{Members, ValueShape, shape};
 use crate::dataset::csv::{Cutter, read_slice};
-use crate::dataset::{DatasetError, SourceListing, MayLook, Unpacker};
+use crate::dataset::{DatasetError, MayLook, SourceListing, Unpacker};
 use crate::model::{SliceSize, Source};
 use arrow::datatypes::Schema;
 use serde::de::IgnoredAny;

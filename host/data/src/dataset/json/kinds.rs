@@ -194,7 +194,11 @@ impl ObjectFields {
     }
 
     /// The kind of a field. A new field is added if `may_grow` allows it.
-    pub(super) fn get(&mut self, name: &str, may_grow: impl FnOnce() -> bool) -> Option<&mut ValueKind> {
+    pub(super) fn get(
+        &mut self,
+        name: &str,
+        may_grow: impl FnOnce() -> bool,
+    ) -> Option<&mut ValueKind> {
         let place = match self.places.get(name) {
             Some(&place) => place,
             None if !may_grow() => return None,

@@ -6,7 +6,9 @@
 //! end, and a loop for each column fills it. All other texts are left to arrow-json.
 
 use super::field::is_json;
-use crate::dataset::csv::{FieldEnds, FoundEnds, FieldedRecords, FixedValues, short_float, short_integer};
+use crate::dataset::csv::{
+    FieldEnds, FieldedRecords, FixedValues, FoundEnds, short_float, short_integer,
+};
 use crate::dataset::exact::{WrittenNumber, exact_float, float, integer, unsigned};
 use arrow::array::{ArrayRef, RecordBatch, StringBuilder, new_null_array};
 use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt64Type};
@@ -77,7 +79,12 @@ impl PlainLines {
             let more = walk.more(&mut self.found);
             let records = FieldedRecords::new(text, &self.found, keys.len(), b',');
             for (index, (column, key)) in columns.iter_mut().zip(&keys).enumerate() {
-                column.take(&ColumnFields { records: &records, index, key, last: keys.len() - 1 })?;
+                column.take(&ColumnFields {
+                    records: &records,
+                    index,
+                    key,
+                    last: keys.len() - 1,
+                })?;
             }
             let count = records.count;
             passed += count;

@@ -144,7 +144,8 @@ fn columns_are_inferred() {
 
 #[test]
 fn what_no_type_holds_is_json() {
-    let file = JsonFixture::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
+    let file =
+        JsonFixture::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
     let (schema, doubts) = file.infer();
     assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it holds a plain value here, and something else before: t.jsonl, about line 2");
     assert_snapshot!(file.told(&schema), @r#"

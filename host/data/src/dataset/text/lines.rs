@@ -2,7 +2,7 @@
 
 use crate::dataset::csv::records::RecordWalk;
 use crate::dataset::csv::{Origins, count_lines, read_slice, reason};
-use crate::dataset::json::{JsonDecoder, FilledLines};
+use crate::dataset::json::{FilledLines, JsonDecoder};
 use crate::model::{SpilledRows, TableFormat, TextSlice};
 use arrow::datatypes::SchemaRef;
 use std::path::PathBuf;

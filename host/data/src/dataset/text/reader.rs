@@ -2,10 +2,11 @@
 
 use super::lines::{LineOrigin, LineSlice, RowLines};
 use crate::dataset::csv::{
-    Misfits, Origins, RecordOrigins, PlainDecoder, arrow_type, count_lines, read_slice, sort_out, table,
+    Misfits, Origins, PlainDecoder, RecordOrigins, arrow_type, count_lines, read_slice, sort_out,
+    table,
 };
-use crate::dataset::json::{JsonDecoder, FilledLines, Unknown};
-use crate::dataset::{DatasetError, ArrowStream, fail, schema_of};
+use crate::dataset::json::{FilledLines, JsonDecoder, Unknown};
+use crate::dataset::{ArrowStream, DatasetError, fail, schema_of};
 use crate::model::{
     ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
     UnknownKeys,

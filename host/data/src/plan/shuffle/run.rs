@@ -3,7 +3,9 @@
 use super::codec::values;
 use super::crew::{Crew, Hand, Idle, at_once};
 use super::index::Groups;
-use super::message::{BUCKETS, ShuffleLimits, NAMES, ShuffleSetup, Slice, ShuffleTask, origins_name, text_name};
+use super::message::{
+    BUCKETS, NAMES, ShuffleLimits, ShuffleSetup, ShuffleTask, Slice, origins_name, text_name,
+};
 use super::runs::spill_error;
 use crate::dataset::csv::OriginNames;
 use crate::dataset::{DatasetError, Unpacker};

@@ -1,6 +1,6 @@
 //! The interface of a backend.
 
-use super::{ModelFacts, InferenceError, OwnedTensor, TensorView};
+use super::{InferenceError, ModelFacts, OwnedTensor, TensorView};
 use crate::model::{ByteSize, Device};
 use std::path::Path;
 

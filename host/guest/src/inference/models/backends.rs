@@ -3,7 +3,9 @@
 use super::error::{BackendNoGpu, LibraryError, NoGpu};
 use super::onnxruntime::Library;
 use super::vet::Vetted;
-use super::{NnErrorCode, InferenceError, BackendModel, ModelSource, LoadSettings, tract, tract_cuda};
+use super::{
+    BackendModel, InferenceError, LoadSettings, ModelSource, NnErrorCode, tract, tract_cuda,
+};
 use crate::model::{Backend, DeviceChoice};
 use std::path::Path;
 

@@ -1,7 +1,10 @@
 //! Checks tensors against a model's inputs. The error messages are the same for every backend.
 
 use super::error::short;
-use super::{ModelDimension, ModelElementType, NnErrorCode, ModelFacts, InferenceError, ModelPort, ModelShape, TensorView};
+use super::{
+    InferenceError, ModelDimension, ModelElementType, ModelFacts, ModelPort, ModelShape,
+    NnErrorCode, TensorView,
+};
 use std::collections::HashMap;
 
 /// Returns the inputs in the order of the facts, scalars without dimensions.

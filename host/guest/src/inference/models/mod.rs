@@ -38,13 +38,14 @@ mod trial;
 mod vet;
 mod weights;
 
-use super::error::{NnErrorCode, InferenceError};
+use super::error::{InferenceError, NnErrorCode};
 use super::facts::{
-    ModelDimension, ModelElementType, ModelFacts, OwnedTensor, ModelPort, ModelShape, NnTensorType, TensorView,
+    ModelDimension, ModelElementType, ModelFacts, ModelPort, ModelShape, NnTensorType, OwnedTensor,
+    TensorView,
 };
 use super::named_library::NO_TELEMETRY;
 use super::note::NotePlace;
-use backend::{BackendModel, ModelSource, LoadSettings};
+use backend::{BackendModel, LoadSettings, ModelSource};
 
 pub use guard::quiet_panics;
 #[cfg(feature = "cuda")]

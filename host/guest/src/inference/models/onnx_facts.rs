@@ -1,6 +1,8 @@
 //! Reads an ONNX file: the inputs and outputs of its model, and its parts.
 
-use super::{ModelDimension, ModelElementType, NnErrorCode, InferenceError, ModelPort, NnTensorType};
+use super::{
+    InferenceError, ModelDimension, ModelElementType, ModelPort, NnErrorCode, NnTensorType,
+};
 use std::collections::HashSet;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::tensor_shape_proto::dimension::Value;
@@ -82,7 +84,11 @@ fn port(info: &ValueInfoProto) -> Result<ModelPort, InferenceError> {
     let name = info.name.clone();
     let Some(tensor) = tensor(info) else {
         // Types of sequences and maps are not read.
-        return Ok(ModelPort { name, ty: ModelElementType::Other("no tensor".to_owned()), shape: None });
+        return Ok(ModelPort {
+            name,
+            ty: ModelElementType::Other("no tensor".to_owned()),
+            shape: None,
+        });
     };
     let ty = element_type(tensor.elem_type);
     let Some(shape) = &tensor.shape else { return Ok(ModelPort { name, ty, shape: None }) };

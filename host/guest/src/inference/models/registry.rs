@@ -4,8 +4,8 @@ use super::backends::{Backends, Purpose};
 use super::error::short;
 use super::vet;
 use super::{
-    NnErrorCode, ModelFacts, InferenceError, BackendModel, ModelSource, NotePlace, OwnedTensor, TensorView,
-    LoadSettings, inputs,
+    BackendModel, InferenceError, LoadSettings, ModelFacts, ModelSource, NnErrorCode, NotePlace,
+    OwnedTensor, TensorView, inputs,
 };
 use crate::model::{
     Backend, ByteSize, DeviceChoice, FailureKind, FileStamp, InferenceNote, InferenceSettings,
@@ -185,7 +185,13 @@ impl LoadedModels {
         let facts = loaded.facts().clone();
         *lock(&self.shared.used) += bytes;
         let shared = Arc::clone(&self.shared);
-        Ok(LoadedModel(Arc::new(LoadedInner { facts, loaded: Mutex::new(loaded), bytes, index, shared })))
+        Ok(LoadedModel(Arc::new(LoadedInner {
+            facts,
+            loaded: Mutex::new(loaded),
+            bytes,
+            index,
+            shared,
+        })))
     }
 
     fn hiding_libraries(&self, error: InferenceError) -> InferenceError {

@@ -6,7 +6,7 @@ mod learned;
 mod running;
 
 use super::samples::bytes;
-use super::{InferenceError, LoadedModel, LoadedModels, OwnedTensor, NnTensorType, TensorView};
+use super::{InferenceError, LoadedModel, LoadedModels, NnTensorType, OwnedTensor, TensorView};
 use crate::model::{Backend, DeviceChoice, InferenceSettings, Limits, Model};
 use std::fs;
 use tempfile::TempDir;

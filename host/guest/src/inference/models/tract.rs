@@ -6,8 +6,8 @@
 use super::guard::caught;
 use super::vet::Vetted;
 use super::{
-    NnErrorCode, ModelFacts, InferenceError, BackendModel, ModelSource, OwnedTensor, NnTensorType, TensorView,
-    LoadSettings, ml, onnx_facts, tract_cuda,
+    BackendModel, InferenceError, LoadSettings, ModelFacts, ModelSource, NnErrorCode, NnTensorType,
+    OwnedTensor, TensorView, ml, onnx_facts, tract_cuda,
     tract_vet::{self, ELSEWHERE},
 };
 use crate::inference::memory::{LARGE, PLANS};

@@ -3,7 +3,7 @@
 
 use super::ml::{self, OPERATORS, OperatorRefusal};
 use super::onnx_facts::{self, attribute};
-use super::{NnErrorCode, InferenceError};
+use super::{InferenceError, NnErrorCode};
 use std::collections::BTreeSet;
 use tract_onnx::pb::{ModelProto, NodeProto};
 

@@ -4,14 +4,15 @@ use super::error::{BackendTrialError, short};
 use super::onnxruntime::Library;
 use super::vet::{self, Vetted};
 use super::{
-    ModelElementType, NnErrorCode, InferenceError, ModelSource, ModelPort, NnTensorType, TensorView, LoadSettings,
-    tract, tract_cuda,
+    InferenceError, LoadSettings, ModelElementType, ModelPort, ModelSource, NnErrorCode,
+    NnTensorType, TensorView, tract, tract_cuda,
 };
 use crate::inference::probe::{
-    JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, SAID_BYTES, ProbeAnswer, TRACT_GPU, problem,
+    JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, ProbeAnswer, SAID_BYTES, TRACT_GPU,
+    problem,
 };
 use crate::model::OsSandbox;
-use crate::wall::{self, ResourceLimits, GrantedPath, WallRole, Rights, Wall};
+use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole};
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -37,7 +38,10 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
         [ONNXRUNTIME, mode, library] => onnxruntime(mode, Path::new(library)),
         [MODEL, mode, folder, file] => {
             let bytes = model_bytes(mode, Path::new(folder), Path::new(file));
-            bytes.map_or_else(problem, |bytes| ProbeAnswer { model_bytes: Some(bytes), ..ProbeAnswer::default() })
+            bytes.map_or_else(problem, |bytes| ProbeAnswer {
+                model_bytes: Some(bytes),
+                ..ProbeAnswer::default()
+            })
         }
         [JUDGE, mode, limit] => said_of(judge_input(mode, limit)),
         [JUDGE, mode, limit, folder, file] => {
@@ -81,11 +85,19 @@ fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, BackendTri
 }
 
 fn said_of(judged: Result<Judged, BackendTrialError>) -> ProbeAnswer {
-    judged.map_or_else(problem, |judged| ProbeAnswer { judged: Some(judged), ..ProbeAnswer::default() })
+    judged.map_or_else(problem, |judged| ProbeAnswer {
+        judged: Some(judged),
+        ..ProbeAnswer::default()
+    })
 }
 
 /// Judges a model in a folder.
-fn judge_file(mode: &str, limit: &str, folder: &Path, file: &Path) -> Result<Judged, BackendTrialError> {
+fn judge_file(
+    mode: &str,
+    limit: &str,
+    folder: &Path,
+    file: &Path,
+) -> Result<Judged, BackendTrialError> {
     let limit = limit.parse().map_err(|_| BackendTrialError::ByHand)?;
     enter()?;
     lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;

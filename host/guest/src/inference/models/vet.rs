@@ -1,7 +1,7 @@
 //! Checks a model before a backend loads it, because backends trust models too much.
 
 use super::weights::Weights;
-use super::{NnErrorCode, InferenceError, ModelSource, ModelPort, ml, onnx_facts};
+use super::{InferenceError, ModelPort, ModelSource, NnErrorCode, ml, onnx_facts};
 use crate::model::{ByteSize, count};
 use std::collections::HashSet;
 use std::fs;

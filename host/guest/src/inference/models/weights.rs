@@ -1,6 +1,6 @@
 //! Checks that the weights of a model match their description, and counts their bytes.
 
-use super::{NnErrorCode, InferenceError, ModelShape, onnx_facts};
+use super::{InferenceError, ModelShape, NnErrorCode, onnx_facts};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Component, Path};

@@ -5,7 +5,7 @@ use super::bindings::wasi::nn::inference::{self, HostGraphExecutionContext};
 use super::errors::Told;
 use super::resources::{Execution, Graph, GuestTensor};
 use super::view::View;
-use crate::inference::{NnErrorCode, InferenceError, LoadedModel, OwnedTensor};
+use crate::inference::{InferenceError, LoadedModel, NnErrorCode, OwnedTensor};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 

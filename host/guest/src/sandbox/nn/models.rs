@@ -3,7 +3,7 @@
 use super::bindings::sandmill::entry::models::{self, Description, Host};
 use super::ended::ended;
 use super::view::View;
-use crate::inference::{ModelDimension, ModelElementType, InferenceError, ModelPort};
+use crate::inference::{InferenceError, ModelDimension, ModelElementType, ModelPort};
 use wasmtime::Result;
 
 impl Host for View<'_> {

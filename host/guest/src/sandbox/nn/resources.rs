@@ -3,7 +3,7 @@
 use super::allowance::Allowance;
 use super::ended::CallEnd;
 use crate::inference::{
-    self, NnErrorCode, InferenceError, LoadedModel, OwnedTensor, NnTensorType, TensorView,
+    self, InferenceError, LoadedModel, NnErrorCode, NnTensorType, OwnedTensor, TensorView,
 };
 use crate::model::FailureKind;
 use crate::sandbox::error::TensorsFull;

@@ -6,7 +6,7 @@ use super::bindings::wasi::nn::graph::{ExecutionTarget, GraphEncoding, Host as _
 use super::bindings::wasi::nn::inference::HostGraphExecutionContext as _;
 use super::bindings::wasi::nn::tensor::{HostTensor, TensorType};
 use super::errors::Told;
-use super::resources::{Execution, Graph, NnError, GuestTensor};
+use super::resources::{Execution, Graph, GuestTensor, NnError};
 use super::view::View;
 use super::{CallEnd, InferenceState};
 use crate::inference::{InferenceError, LoadedModels};

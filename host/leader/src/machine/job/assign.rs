@@ -6,7 +6,7 @@ use super::performer::Performer;
 use super::queue::Pending;
 use crate::machine::RetryPolicy;
 use crate::model::NodeId;
-use crate::protocol::{GrowingQueues, Assignment, Grant, Order};
+use crate::protocol::{Assignment, Grant, GrowingQueues, Order};
 use std::collections::BTreeMap;
 
 impl JobMachine {
@@ -84,7 +84,9 @@ impl JobMachine {
     fn grant_ahead(&mut self) {
         let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let ahead = open.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
-        let Some((id, GrowingQueues { depth, takers })) = ahead.min_by_key(|(_, ahead)| ahead.depth) else {
+        let Some((id, GrowingQueues { depth, takers })) =
+            ahead.min_by_key(|(_, ahead)| ahead.depth)
+        else {
             return;
         };
         if self.queue.first_attempts() <= depth as usize * self.workers() as usize {

@@ -8,7 +8,7 @@ use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
-    MiniBatch, MiniBatchId, ItemLocation, Work, WorkerId, counted,
+    ItemLocation, MiniBatch, MiniBatchId, Work, WorkerId, counted,
 };
 use crate::protocol::Assignment;
 use std::time::Duration;

@@ -14,7 +14,7 @@
 
 use super::JobMachine;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure};
-use crate::protocol::{WorkersEnd, NodePolicy, WorkersStanding};
+use crate::protocol::{NodePolicy, WorkersEnd, WorkersStanding};
 use std::time::Duration;
 
 impl JobMachine {

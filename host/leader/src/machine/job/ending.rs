@@ -6,7 +6,7 @@ use super::{JobAction, JobMachine};
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{EndedBy, JobResult, JobStatus, OutputAction};
-use crate::protocol::{WorkersEnd, Order};
+use crate::protocol::{Order, WorkersEnd};
 
 impl JobMachine {
     /// Fails the job. Running mini-batches are killed, and what is committed stays.

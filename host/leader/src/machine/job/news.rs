@@ -116,8 +116,9 @@ impl JobMachine {
     /// Other jobs use the machine. The node tries again soon. Meanwhile, the job continues with the workers
     /// that it has, or waits.
     fn on_no_room(&mut self, id: NodeId, company: Company) {
-        let works =
-            |(other, node): (&NodeId, &super::node::JobNode)| *other != id && node.standing.live() > 0;
+        let works = |(other, node): (&NodeId, &super::node::JobNode)| {
+            *other != id && node.standing.live() > 0
+        };
         if company == Company::Working || self.nodes.iter().any(works) {
             if !std::mem::replace(&mut self.told_no_room, true) {
                 self.notice(format!(

@@ -6,7 +6,7 @@ use super::queue::Pending;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, count_u32};
-use crate::protocol::{WorkersEnd, Order};
+use crate::protocol::{Order, WorkersEnd};
 
 impl JobMachine {
     pub(super) fn on_node_joined(&mut self, node: NodeId) {

@@ -50,7 +50,9 @@ impl Pending {
     /// The next attempt, after the failure of this one.
     pub(super) fn retry(self, by: Performer, failure: &Failure, turns: QueueTurns) -> Self {
         let pause = match failure.kind {
-            FailureKind::LoadFailed | FailureKind::HostFault => RetryPolicy::retry_pause(self.attempt),
+            FailureKind::LoadFailed | FailureKind::HostFault => {
+                RetryPolicy::retry_pause(self.attempt)
+            }
             _ => Duration::ZERO,
         };
         Self {

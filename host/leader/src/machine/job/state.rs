@@ -1,15 +1,15 @@
 //! The state machine of a job: its state and its interface.
 
 use super::node::{GrantedAttempt, JobNode};
-use super::queue::{Pending, MiniBatchQueue, QueueTurns};
-use super::types::{Committing, JobEnding, JobAction, JobMessage, JobOutput};
+use super::queue::{MiniBatchQueue, Pending, QueueTurns};
+use super::types::{Committing, JobAction, JobEnding, JobMessage, JobOutput};
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{
     EndedBy, FirstFailure, InferenceStats, ItemCounts, MiniBatch, MiniBatchId, MiniBatchSet,
     NodeId, Restored, Source, UnknownKeys,
 };
-use crate::protocol::{WorkersEnd, Order};
+use crate::protocol::{Order, WorkersEnd};
 use jiff::{SignedDuration, Timestamp};
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -92,7 +92,12 @@ impl JobMachine {
     /// A job before its first message. `began` is the time at which `now` is zero.
     ///
     /// `restored` is what an earlier run of the job completed: it counts, and is not done again.
-    pub fn new(policy: RetryPolicy, sources: Vec<Source>, began: Timestamp, restored: Restored) -> Self {
+    pub fn new(
+        policy: RetryPolicy,
+        sources: Vec<Source>,
+        began: Timestamp,
+        restored: Restored,
+    ) -> Self {
         Self {
             policy,
             sources,

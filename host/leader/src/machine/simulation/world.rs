@@ -1,7 +1,7 @@
 //! The environment of the state machine: processes, a committer, a plan, and a journal that outlives the
 //! leader.
 
-use super::super::{MachineAction, LocalMachine, MachineMessage, RetryPolicy, SettledMiniBatch};
+use super::super::{LocalMachine, MachineAction, MachineMessage, RetryPolicy, SettledMiniBatch};
 use super::dice::Dice;
 use crate::event::EventKind;
 use crate::model::WorkerExit;
@@ -299,14 +299,18 @@ impl SimulatedWorld {
                 }
                 self.committer.push_back(settled);
             }
-            MachineAction::Emit(EventKind::WindingDown { reason }) => self.begin_to_wind_down(&reason),
+            MachineAction::Emit(EventKind::WindingDown { reason }) => {
+                self.begin_to_wind_down(&reason)
+            }
             MachineAction::Emit(EventKind::Notice { message }) => {
                 self.commits_given_up |= message.contains("could not be written within");
             }
             MachineAction::Emit(EventKind::AttemptDiscarded { worker, id, attempt, .. }) => {
                 self.discard(&worker, (id, attempt));
             }
-            MachineAction::Emit(EventKind::AttemptFinished { report, will_retry: true, .. }) => {
+            MachineAction::Emit(EventKind::AttemptFinished {
+                report, will_retry: true, ..
+            }) => {
                 self.retry_waits(report.id);
                 let failure = report.outcome.err();
                 let kind = failure.as_ref().map(|failure| failure.kind);
@@ -445,7 +449,9 @@ impl SimulatedWorld {
         for settled in written.iter().filter(|settled| settled.report.outcome.is_ok()) {
             self.counted.add(settled);
         }
-        self.tell(MachineMessage::Committed(written.iter().map(|settled| settled.report.id).collect()));
+        self.tell(MachineMessage::Committed(
+            written.iter().map(|settled| settled.report.id).collect(),
+        ));
     }
 
     pub(super) fn reject(&mut self) {

@@ -88,7 +88,8 @@ fn late_results_are_discarded_and_counted() {
     let actions = machine.handle(finished(1, 2), secs(124));
     assert!(matches!(&actions[..], [Action::Emit(EventKind::AttemptDiscarded { .. })]));
     let actions = machine.handle(finished(2, 3), secs(125));
-    let [MachineAction::Commit(settled), MachineAction::Shutdown(WorkerId(2))] = &actions[..] else {
+    let [MachineAction::Commit(settled), MachineAction::Shutdown(WorkerId(2))] = &actions[..]
+    else {
         panic!("{actions:#?}")
     };
     assert_eq!(settled.report.attempt, 3);
@@ -382,7 +383,9 @@ fn keys_without_a_column_are_told_and_counted() {
         (3, 1, segment(), 1, "d"),
     ] {
         let keys = keys(records, name, 10 + id);
-        let MachineMessage::Finished(_, mut report) = report(id, attempt, 2, outcome) else { panic!() };
+        let MachineMessage::Finished(_, mut report) = report(id, attempt, 2, outcome) else {
+            panic!()
+        };
         report.unknown_keys = (records > 0).then_some(keys);
         told.extend(notices(&machine.handle(MachineMessage::Finished(W0, report), secs(1))));
         told.extend(notices(&machine.handle(committed(id), secs(1))));

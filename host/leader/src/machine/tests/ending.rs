@@ -65,7 +65,8 @@ fn each_end_is_named() {
 
     let mut machine = new(policy());
     machine.handle(MachineMessage::Planned(batches(1)), secs(0));
-    let actions = machine.handle(MachineMessage::SpawnFailed(W0, "no processes left".into()), secs(0));
+    let actions =
+        machine.handle(MachineMessage::SpawnFailed(W0, "no processes left".into()), secs(0));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::Spawn));
     assert_eq!(
         result(&actions).reason,

@@ -9,7 +9,8 @@ fn init_failures_in_a_row_end_the_job() {
     machine.handle(MachineMessage::Planned(batches(1)), secs(0));
     for worker in 0..3 {
         let failure = Failure::new(FailureKind::ScriptError, "no weights");
-        let actions = machine.handle(MachineMessage::InitFailed(WorkerId(worker), failure), secs(1));
+        let actions =
+            machine.handle(MachineMessage::InitFailed(WorkerId(worker), failure), secs(1));
         let spawns = actions.iter().any(|action| matches!(action, Action::Spawn(..)));
         assert_eq!(spawns, worker < 2, "3 x process_count_per_node");
         let exit = WorkerExit { code: Some(3), ..WorkerExit::default() };
@@ -50,7 +51,8 @@ fn two_workers() -> LocalMachine {
 fn i1_ends_at_three_times_the_count() {
     for workers in 1..=5 {
         let mut machine = new(RetryPolicy { workers, ..policy() });
-        let mut started = spawned(&machine.handle(MachineMessage::Planned(batches(9)), secs(0))).len();
+        let mut started =
+            spawned(&machine.handle(MachineMessage::Planned(batches(9)), secs(0))).len();
         for worker in 0..3 * workers {
             let actions = fails_init(&mut machine, worker, secs(1));
             let is_last = worker + 1 == 3 * workers;

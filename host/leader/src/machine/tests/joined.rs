@@ -1,10 +1,10 @@
 //! A job's state machine connected to a node that answers orders at once.
 
 use super::super::job::{JobAction, JobMachine, JobMessage};
-use super::super::joined::{LocalJob, Obeys, LocalOutcome};
+use super::super::joined::{LocalJob, LocalOutcome, Obeys};
 use super::*;
 use crate::model::EndedBy;
-use crate::protocol::{WorkersEnd, News, Order, WorkersStanding, NodeReport};
+use crate::protocol::{News, NodeReport, Order, WorkersEnd, WorkersStanding};
 
 /// A node that cannot start any worker.
 #[derive(Debug, Default)]

@@ -13,7 +13,7 @@ mod room;
 mod thresholds;
 mod time_outs;
 
-use super::{MachineAction, LocalMachine, MachineMessage, RetryPolicy};
+use super::{LocalMachine, MachineAction, MachineMessage, RetryPolicy};
 use crate::event::EventKind;
 use crate::model::WorkerExit;
 use crate::model::{
@@ -83,7 +83,12 @@ fn committed(id: u64) -> MachineMessage {
     MachineMessage::Committed(vec![MiniBatchId(id)])
 }
 
-fn report(id: u64, attempt: u32, succeeded: u64, outcome: Result<Segment, Failure>) -> MachineMessage {
+fn report(
+    id: u64,
+    attempt: u32,
+    succeeded: u64,
+    outcome: Result<Segment, Failure>,
+) -> MachineMessage {
     MachineMessage::Finished(
         W0,
         Box::new(AttemptReport {
@@ -128,7 +133,9 @@ fn fails_init(machine: &mut LocalMachine, worker: u32, at: Duration) -> Vec<Mach
 
 fn assigned(actions: &[MachineAction]) -> Vec<(u64, u32)> {
     let pick = |action: &MachineAction| match action {
-        MachineAction::Assign(_, a) | MachineAction::AssignFirst(_, a) => Some((a.mini_batch.id.0, a.attempt)),
+        MachineAction::Assign(_, a) | MachineAction::AssignFirst(_, a) => {
+            Some((a.mini_batch.id.0, a.attempt))
+        }
         _ => None,
     };
     actions.iter().filter_map(pick).collect()

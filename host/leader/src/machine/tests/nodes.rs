@@ -4,7 +4,7 @@
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
 use crate::model::{EndedBy, NodeId};
-use crate::protocol::{WorkersEnd, News, Order, WorkersStanding};
+use crate::protocol::{News, Order, WorkersEnd, WorkersStanding};
 
 const A: NodeId = NodeId(0);
 const B: NodeId = NodeId(1);
@@ -97,8 +97,8 @@ fn a_mini_batch_that_nodes_are_lost_with_fails() {
         assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
         starts(&mut job, node, 0);
         let outputs = tell(&mut job, JobMessage::NodeLost(node), 2);
-        let told =
-            (loss == RetryPolicy::NODE_LOSSES).then(|| "5 nodes were lost while they ran it".to_owned());
+        let told = (loss == RetryPolicy::NODE_LOSSES)
+            .then(|| "5 nodes were lost while they ran it".to_owned());
         assert_eq!(failed(&outputs), told, "after {loss}");
     }
 }
@@ -126,12 +126,19 @@ fn a_standing_from_before_a_grant_gives_no_room() {
 
 #[test]
 fn a_retry_goes_to_another_node() {
-    let mut job = on_two_nodes(RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() }, 1);
+    let mut job =
+        on_two_nodes(RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() }, 1);
     assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
     stands(
         &mut job,
         A,
-        WorkersStanding { loading: 1, idle: 1, has_good: true, grants: 1, ..WorkersStanding::default() },
+        WorkersStanding {
+            loading: 1,
+            idle: 1,
+            has_good: true,
+            grants: 1,
+            ..WorkersStanding::default()
+        },
     );
     stands(&mut job, B, idle(0));
     starts(&mut job, A, 0);
@@ -171,7 +178,11 @@ fn i3_a_node_learns_that_others_are_past_init() {
     let outputs = stands(&mut job, A, idle(0));
     let told = |node, is_past| move |output: &JobOutput| matches!(output, JobOutput::Order(to, Order::PastInitElsewhere(past)) if *to == node && *past == is_past);
     assert!(outputs.iter().any(told(B, true)) && !outputs.iter().any(told(A, true)));
-    let outputs = stands(&mut job, A, WorkersStanding { starting: 1, grants: 1, ..WorkersStanding::default() });
+    let outputs = stands(
+        &mut job,
+        A,
+        WorkersStanding { starting: 1, grants: 1, ..WorkersStanding::default() },
+    );
     assert!(outputs.iter().any(told(B, false)));
 }
 

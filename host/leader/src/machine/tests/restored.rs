@@ -3,7 +3,11 @@
 use super::*;
 use crate::model::{EndedBy, JobStatus};
 
-fn taken_up(policy: RetryPolicy, restored: Restored, planned: u64) -> (LocalMachine, Vec<MachineAction>) {
+fn taken_up(
+    policy: RetryPolicy,
+    restored: Restored,
+    planned: u64,
+) -> (LocalMachine, Vec<MachineAction>) {
     let mut machine = LocalMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
     let mut actions = machine.handle(MachineMessage::Planned(batches(planned)), secs(0));
     actions.extend(machine.handle(MachineMessage::PlanFinished, secs(0)));

@@ -9,7 +9,9 @@ fn failed(worker: u32, id: u64, attempt: u32, kind: FailureKind) -> MachineMessa
 }
 
 fn failed_with(worker: u32, id: u64, attempt: u32, failure: Failure) -> MachineMessage {
-    let MachineMessage::Finished(_, report) = report(id, attempt, 0, Err(failure)) else { panic!() };
+    let MachineMessage::Finished(_, report) = report(id, attempt, 0, Err(failure)) else {
+        panic!()
+    };
     MachineMessage::Finished(WorkerId(worker), report)
 }
 
@@ -64,7 +66,9 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
                             .push_front((a.mini_batch.id.0, a.attempt));
                     }
                     MachineAction::Commit(settled) => messages.push(committed(settled.report.id.0)),
-                    MachineAction::Emit(EventKind::WindingDown { .. }) => return calls.expect("failures"),
+                    MachineAction::Emit(EventKind::WindingDown { .. }) => {
+                        return calls.expect("failures");
+                    }
                     _ => {}
                 }
             }

@@ -6,7 +6,8 @@ use crate::model::{EndedBy, FailedItem, JobStatus};
 /// C9.
 #[test]
 fn the_threshold_counts_items_and_names_itself() {
-    let mut machine = running(RetryPolicy { error_threshold: ErrorThreshold::AtMost(1), ..policy() }, 2);
+    let mut machine =
+        running(RetryPolicy { error_threshold: ErrorThreshold::AtMost(1), ..policy() }, 2);
     machine.handle(report(0, 1, 1, segment()), secs(1));
     machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(1));
     machine.handle(report(1, 1, 1, segment()), secs(2));

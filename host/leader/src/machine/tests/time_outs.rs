@@ -160,7 +160,8 @@ fn two_deadlines_at_one_moment_are_both_kept() {
 #[test]
 fn a_disk_that_does_not_answer_gets_no_more_results_and_ends_the_job() {
     let count = RetryPolicy::UNWRITTEN as u64 + 10;
-    let patience = RetryPolicy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
+    let patience =
+        RetryPolicy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
     let mut machine = running(patience, count);
     let mut last = Vec::new();
     for id in 0..RetryPolicy::UNWRITTEN as u64 {
@@ -169,7 +170,8 @@ fn a_disk_that_does_not_answer_gets_no_more_results_and_ends_the_job() {
     assert_eq!(assigned(&last), []);
     // The worker already holds one, which it was granted before the disk fell behind.
     assert_eq!(assigned(&machine.handle(report(4096, 1, 2, segment()), secs(1))), []);
-    let actions = machine.handle(MachineMessage::Committed((0..3).map(MiniBatchId).collect()), secs(2));
+    let actions =
+        machine.handle(MachineMessage::Committed((0..3).map(MiniBatchId).collect()), secs(2));
     assert_eq!(assigned(&actions), [(4097, 1), (4098, 1)]);
     let actions = machine.handle(MachineMessage::Tick, secs(902));
     assert!(notices(&actions).iter().any(|text| text.contains("could not be written")));

@@ -83,8 +83,9 @@ impl Trees {
                 places.push(TreeNode::Leaf { from, to });
                 continue;
             };
-            let feature = u32::try_from(features[row])
-                .map_err(|_| OperatorRefusal::Broken(format!("asks for the column {}", features[row])))?;
+            let feature = u32::try_from(features[row]).map_err(|_| {
+                OperatorRefusal::Broken(format!("asks for the column {}", features[row]))
+            })?;
             columns = columns.max(feature as usize + 1);
             places.push(TreeNode::Branch {
                 mode,
@@ -154,7 +155,11 @@ fn branch(mode: &[u8]) -> Result<Option<Mode>, OperatorRefusal> {
         b"BRANCH_GT" => Mode::Gt,
         b"BRANCH_EQ" => Mode::Eq,
         b"BRANCH_NEQ" => Mode::Neq,
-        _ => return Err(OperatorRefusal::Broken("has a node of a mode that is not known".to_owned())),
+        _ => {
+            return Err(OperatorRefusal::Broken(
+                "has a node of a mode that is not known".to_owned(),
+            ));
+        }
     }))
 }
 

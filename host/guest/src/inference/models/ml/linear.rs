@@ -24,7 +24,9 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
     }
     if intercepts.len() == 1 && labels.len() == 2 {
         if transform != Transform::Logistic {
-            return Err(OperatorRefusal::Unsupported("of two classes without post_transform LOGISTIC"));
+            return Err(OperatorRefusal::Unsupported(
+                "of two classes without post_transform LOGISTIC",
+            ));
         }
     } else {
         long("intercepts", intercepts.len(), labels.len())?;

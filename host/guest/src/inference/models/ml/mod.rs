@@ -23,7 +23,7 @@ mod svm;
 mod zipmap;
 
 use super::onnx_facts::attribute;
-use super::{NnErrorCode, InferenceError, trees};
+use super::{InferenceError, NnErrorCode, trees};
 use std::fmt;
 use tract_onnx::pb::NodeProto;
 

@@ -35,7 +35,9 @@ fn build(
     node: &NodeProto,
 ) -> TractResult<(Box<dyn InferenceOp>, Vec<String>)> {
     let computation = read(node).map_err(|refusal| match refusal {
-        OperatorRefusal::Unsupported(variant) => format_err!("{} {variant} is not supported", node.op_type),
+        OperatorRefusal::Unsupported(variant) => {
+            format_err!("{} {variant} is not supported", node.op_type)
+        }
         OperatorRefusal::Broken(what) => format_err!("{} {what}", node.op_type),
     })?;
     let name = OPERATORS.into_iter().find(|name| *name == node.op_type).unwrap_or("Operator");

@@ -24,8 +24,9 @@ impl Labels {
             ([], strings) => {
                 let strings = strings.iter().map(|text| String::from_utf8(text.clone()));
                 let strings: Result<Vec<String>, _> = strings.collect();
-                let strings = strings
-                    .map_err(|_| OperatorRefusal::Broken("has a label that is not UTF-8".to_owned()))?;
+                let strings = strings.map_err(|_| {
+                    OperatorRefusal::Broken("has a label that is not UTF-8".to_owned())
+                })?;
                 Ok(Self::Texts(strings))
             }
             _ => Err(OperatorRefusal::Broken(

@@ -1,7 +1,7 @@
 //! Translates the library's errors.
 
 use crate::inference::models::guard::caught;
-use crate::inference::models::{NnErrorCode, InferenceError};
+use crate::inference::models::{InferenceError, NnErrorCode};
 use crate::model::FailureKind;
 use ort::ErrorCode as Theirs;
 use std::path::Path;
@@ -39,7 +39,9 @@ impl LibraryAction<'_> {
         match caught(act) {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(OnnxRuntimeFailure::Ours(error))) => Err(error),
-            Ok(Err(OnnxRuntimeFailure::Theirs(error))) => Err(self.explain(error.code(), &error.to_string())),
+            Ok(Err(OnnxRuntimeFailure::Theirs(error))) => {
+                Err(self.explain(error.code(), &error.to_string()))
+            }
             Err(panic) => Err(self.explain(Theirs::GenericFailure, &panic.0)),
         }
     }

@@ -4,7 +4,9 @@ use super::cuda;
 use super::session::OnnxRuntimeModel;
 use crate::inference::models::error::LibraryError;
 use crate::inference::models::vet::Vetted;
-use crate::inference::models::{InferenceError, BackendModel, ModelSource, NO_TELEMETRY, LoadSettings};
+use crate::inference::models::{
+    BackendModel, InferenceError, LoadSettings, ModelSource, NO_TELEMETRY,
+};
 use libloading::Symbol;
 use ort::environment::Environment;
 use ort::logging::LogLevel;

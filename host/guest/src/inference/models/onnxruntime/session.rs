@@ -5,7 +5,8 @@ use super::explain::{LibraryAction, OnnxRuntimeFailure};
 use super::tensor::{input, output, unusable};
 use crate::inference::models::vet::Vetted;
 use crate::inference::models::{
-    ModelElementType, ModelFacts, InferenceError, BackendModel, ModelSource, OwnedTensor, ModelPort, TensorView, LoadSettings,
+    BackendModel, InferenceError, LoadSettings, ModelElementType, ModelFacts, ModelPort,
+    ModelSource, OwnedTensor, TensorView,
 };
 use crate::model::{Backend, Device};
 use ort::environment::Environment;
@@ -71,7 +72,10 @@ impl OnnxRuntimeModel {
         Ok(Self { session, facts, types })
     }
 
-    fn compute(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, OnnxRuntimeFailure> {
+    fn compute(
+        &mut self,
+        inputs: &[TensorView<'_>],
+    ) -> Result<Vec<OwnedTensor>, OnnxRuntimeFailure> {
         let outputs = &self.facts.outputs;
         let wanted: Vec<_> =
             outputs.iter().map(|port| matches!(port.ty, ElementType::Standard(_))).collect();

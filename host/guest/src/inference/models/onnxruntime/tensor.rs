@@ -1,7 +1,9 @@
 //! Converts tensors to the library's types, and back.
 
 use super::explain::OnnxRuntimeFailure;
-use crate::inference::models::{NnErrorCode, InferenceError, OwnedTensor, NnTensorType, TensorView};
+use crate::inference::models::{
+    InferenceError, NnErrorCode, NnTensorType, OwnedTensor, TensorView,
+};
 use half::{bf16, f16};
 use ort::session::SessionInputValue;
 use ort::value::{

@@ -5,8 +5,8 @@ use crate::inference::NamedLibrary;
 use crate::inference::models::samples::is_alone;
 use crate::inference::models::vet;
 use crate::inference::models::{
-    ModelDimension, ModelElementType, NnErrorCode, InferenceError, BackendModel, ModelSource, OwnedTensor, ModelPort,
-    NnTensorType, TensorView, LoadSettings,
+    BackendModel, InferenceError, LoadSettings, ModelDimension, ModelElementType, ModelPort,
+    ModelSource, NnErrorCode, NnTensorType, OwnedTensor, TensorView,
 };
 use crate::model::{Backend, Device};
 use std::fs;
@@ -22,7 +22,14 @@ fn library() -> Library {
 }
 
 fn wanted(threads: u32) -> LoadSettings {
-    LoadSettings { threads, gpu: None, gpu_memory: None, fell_back: false, limit: 1 << 30, others: 0 }
+    LoadSettings {
+        threads,
+        gpu: None,
+        gpu_memory: None,
+        fell_back: false,
+        limit: 1 << 30,
+        others: 0,
+    }
 }
 
 fn load(model: &[u8]) -> Result<Box<dyn BackendModel>, InferenceError> {
@@ -30,7 +37,10 @@ fn load(model: &[u8]) -> Result<Box<dyn BackendModel>, InferenceError> {
 }
 
 /// Loads a model as a worker does.
-fn load_from(source: ModelSource<'_>, threads: u32) -> Result<Box<dyn BackendModel>, InferenceError> {
+fn load_from(
+    source: ModelSource<'_>,
+    threads: u32,
+) -> Result<Box<dyn BackendModel>, InferenceError> {
     let wanted = wanted(threads);
     library().load(source, vet::read(source, wanted.limit)?, &wanted)
 }

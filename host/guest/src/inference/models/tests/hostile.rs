@@ -174,7 +174,8 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
     let stamp = |path: &std::path::Path| FileStamp::of(&path.metadata().expect("it is there"));
     let load = |beside: Option<Vec<(String, FileStamp)>>| {
         let all = vec![Model { beside, ..model.clone() }];
-        let models = LoadedModels::open(all, &InferenceSettings::default(), None, 1, &Limits::default());
+        let models =
+            LoadedModels::open(all, &InferenceSettings::default(), None, 1, &Limits::default());
         told(models.load("m").map(drop))
     };
     let known = Some(vec![("w.bin".to_owned(), stamp(&path))]);
@@ -202,8 +203,13 @@ fn weights_in_other_files_are_those_of_the_folder() {
             .collect();
         fs::write(&inside, weights).expect("weights");
         std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).expect("a link");
-        let models =
-            LoadedModels::open(vec![model], &InferenceSettings::default(), None, 1, &Limits::default());
+        let models = LoadedModels::open(
+            vec![model],
+            &InferenceSettings::default(),
+            None,
+            1,
+            &Limits::default(),
+        );
         models.load("m").and_then(|model| run_x(&model, &[1, 2], &[1.0, 1.0]))
     };
     let outputs = load(&beside("w.bin", &[("offset", "4"), ("length", "24")])).expect("it runs");

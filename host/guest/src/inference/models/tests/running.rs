@@ -206,7 +206,10 @@ fn inputs_come_in_any_order() {
     let a = raw!([1.0_f32; 4]);
     let b = raw!([2.0_f32; 4]);
     let outputs = model
-        .run(&[view("b", NnTensorType::F32, &[1, 4], &b), view("a", NnTensorType::F32, &[1, 4], &a)])
+        .run(&[
+            view("b", NnTensorType::F32, &[1, 4], &b),
+            view("a", NnTensorType::F32, &[1, 4], &a),
+        ])
         .expect("it runs");
     assert_eq!((f32s(&outputs[0]), f32s(&outputs[1])), (vec![3.0; 4], vec![6.0; 4]));
 }
