@@ -145,7 +145,7 @@ macro_rules! elements {
                 const TYPE: TensorType = TensorType::$variant;
             }
 
-            impl sealed::Stored for $element {
+            impl sealed::PlainNumber for $element {
                 fn store(values: Vec<Self>) -> Values {
                     Values::$variant(values)
                 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 type Compute = dyn Fn(&Tensors) -> Result<Vec<(String, Tensor)>, Error> + Send + Sync;
 
 thread_local! {
-    static MODELS: RefCell<Models> = const { RefCell::new(Models(BTreeMap::new())) };
+    static MODELS: RefCell<TestModels> = const { RefCell::new(TestModels(BTreeMap::new())) };
 }
 
 /// The models of a test, by name.

@@ -166,7 +166,7 @@ impl Tensor {
 /// `f32 [20, 64]`.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.ty(), Shape(&self.shape))
+        write!(f, "{} {}", self.ty(), ShownShape(&self.shape))
     }
 }
 

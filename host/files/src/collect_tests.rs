@@ -40,7 +40,7 @@ fn what_a_guest_holds_open_is_not_what_is_staged() {
     let held_folder = File::open(&inner).unwrap();
     let mut held = File::create(inner.join("held")).unwrap();
     held.write_all(b"first").unwrap();
-    assert!(folders.collect(&Kept::default()).unwrap());
+    assert!(folders.collect(&InitFiles::default()).unwrap());
     held.write_all(b", and more").unwrap();
     let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
     let late = rustix::fs::openat(&held_folder, "late", flags, rustix::fs::Mode::RWXU);
@@ -110,7 +110,7 @@ fn the_number_of_files_is_limited() {
         File::create(folders.folder.join(number.to_string())).unwrap();
     }
     insta::assert_snapshot!(folders.refused(), @"more than 100000 files and folders are in the output folder: write fewer, larger files, or make mini_batch_size smaller");
-    assert!(matches!(Kept::of(&folders.folder), Err(OutputError::TooMany { .. })));
-    assert!(clear_files(&folders.folder, &Kept::default()).unwrap());
+    assert!(matches!(InitFiles::of(&folders.folder), Err(OutputError::TooMany { .. })));
+    assert!(clear_files(&folders.folder, &InitFiles::default()).unwrap());
     assert_eq!(fs::read_dir(&folders.folder).unwrap().count(), 0);
 }

@@ -33,15 +33,15 @@ fn files_move_and_folders_merge() {
     let PublishFixture { _root, staged, output } = folders();
     fs::create_dir(output.join("a")).unwrap();
     fs::write(output.join("a/old.txt"), "0").unwrap();
-    assert_eq!(check_files(&staged, &output, &Rule::STRICT).unwrap().len(), 4);
+    assert_eq!(check_files(&staged, &output, &PublishRule::STRICT).unwrap().len(), 4);
     assert!(!output.join("one.txt").exists());
-    assert_eq!(publish_files(&staged, &output, &Rule::STRICT).unwrap(), 2);
+    assert_eq!(publish_files(&staged, &output, &PublishRule::STRICT).unwrap(), 2);
     assert_eq!(fs::read_to_string(output.join("one.txt")).unwrap(), "1");
     assert_eq!(fs::read_to_string(output.join("a/b/two.txt")).unwrap(), "2");
     assert_eq!(fs::read_to_string(output.join("a/old.txt")).unwrap(), "0");
     assert!(!staged.exists());
     assert_eq!(
-        publish_files(&staged, &output, &Rule::STRICT).unwrap(),
+        publish_files(&staged, &output, &PublishRule::STRICT).unwrap(),
         0,
         "a repetition does no harm"
     );
@@ -133,7 +133,7 @@ fn another_file_system_is_no_trouble() {
     if fs::metadata(other.path()).unwrap().dev() == fs::metadata(&folders.staged).unwrap().dev() {
         return;
     }
-    assert_eq!(publish_files(&folders.staged, other.path(), &Rule::STRICT).unwrap(), 2);
+    assert_eq!(publish_files(&folders.staged, other.path(), &PublishRule::STRICT).unwrap(), 2);
     assert_eq!(fs::read_to_string(other.path().join("a/b/two.txt")).unwrap(), "2");
 }
 

@@ -116,6 +116,6 @@ mod tests {
         // For a file that is not in the list, the file itself counts.
         assert_eq!((root.is_here("linked"), root.lists("linked")), (true, false));
         assert_eq!(root.look_at("linked"), Some(of("sub/linked")));
-        assert!(Root::open(&source.root).is_here("none"));
+        assert!(OpenRoot::open(&source.root).is_here("none"));
     }
 }

@@ -70,11 +70,11 @@ fn a_new_directory_is_made_and_says_how_it_stands() {
     assert_eq!(claimed.output(), resolve(&place.job.default_output()).unwrap());
     assert!(claimed.output().is_dir());
     let state = place.state();
-    assert_eq!((state.status, state.ended, state.taken_up), (Standing::Running, None, 0));
+    assert_eq!((state.status, state.ended, state.taken_up), (JobStanding::Running, None, 0));
     assert_eq!((state.id.as_str(), state.pid), (claimed.id(), std::process::id()));
     assert_eq!((state.started, state.output.as_path()), (claimed.started(), Path::new("output")));
     claimed.end(&result(JobStatus::Cancelled)).unwrap();
-    assert_eq!(place.state().status, Standing::Cancelled);
+    assert_eq!(place.state().status, JobStanding::Cancelled);
     assert!(place.state().ended.is_some());
 }
 
@@ -123,12 +123,12 @@ fn a_job_is_taken_up_with_all_that_it_has() {
     let claimed = place.hold(Some(&out)).unwrap().take_up(Some(file.clone())).unwrap();
     assert!(claimed.has_earlier_run() && kept.iter().all(|path| path.exists()));
     let state = place.state();
-    assert_eq!((state.status, state.taken_up, state.begun), (Standing::Running, 1, begun));
+    assert_eq!((state.status, state.taken_up, state.begun), (JobStanding::Running, 1, begun));
     assert_ne!(state.id, id);
     assert_eq!(state.job_file, Some(file));
     claimed.undo().unwrap();
     assert!(kept.iter().all(|path| path.exists()), "what was there stays");
-    assert_eq!((place.state().status, place.state().taken_up), (Standing::Failed, 0));
+    assert_eq!((place.state().status, place.state().taken_up), (JobStanding::Failed, 0));
     drop(claimed);
     drop(place.hold(Some(&out)).unwrap().take_up(None).unwrap());
     assert_eq!(place.state().taken_up, 1);
@@ -199,7 +199,7 @@ fn a_job_directory_is_its_owners_alone() {
     assert!(!mark.is_empty() && claimed.state.mark == mark, "it is the same job");
     drop(claimed);
     assert_eq!(place.claim_with_output().unwrap().state.mark, mark, "also when it is begun anew");
-    assert_ne!(Place::new().claim().unwrap().state.mark, mark);
+    assert_ne!(ClaimFixture::new().claim().unwrap().state.mark, mark);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
     insta::assert_snapshot!(place.text(place.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only those can be replaced: remove its files yourself, or name an empty or new folder for `output`");
     // The refusal has changed nothing.
     assert!(rows.exists());
-    assert_eq!(place.state().status, Standing::Completed);
+    assert_eq!(place.state().status, JobStanding::Completed);
     fs::remove_file(&more).unwrap();
     place.claim_with_output().unwrap();
     assert!(!rows.exists());

@@ -124,8 +124,8 @@ impl Running {
             PerfEvent::Overrun(worker, failure) => {
                 self.handle(NodeMessage::Overrun(worker, failure), Vec::new())
             }
-            PerfEvent::Notice(text) => vec![Told::Notice(text)],
-            PerfEvent::GpuUse(percent) => vec![Told::GpuUse(percent)],
+            PerfEvent::Notice(text) => vec![NodeReport::Notice(text)],
+            PerfEvent::GpuUse(percent) => vec![NodeReport::GpuUse(percent)],
         }
     }
 
@@ -161,7 +161,7 @@ impl Running {
                 NodeMessage::Exited(worker, exit)
             }
             PoolEvent::GpuFree(worker) => NodeMessage::GpuFree(worker),
-            PoolEvent::Notice(text) => return vec![Told::Notice(text)],
+            PoolEvent::Notice(text) => return vec![NodeReport::Notice(text)],
         };
         self.handle(message, told)
     }
@@ -177,9 +177,11 @@ impl Running {
             self.pool.answer(answer);
         }
         match arrival {
-            Arrival::NoSpace(text) => vec![Told::NoSpace(text)],
-            Arrival::Ready(number, failed) => vec![Told::Arrived, Told::Fetched(number, failed)],
-            Arrival::Progress => vec![Told::Arrived],
+            Arrival::NoSpace(text) => vec![NodeReport::NoSpace(text)],
+            Arrival::Ready(number, failed) => {
+                vec![NodeReport::Arrived, NodeReport::Fetched(number, failed)]
+            }
+            Arrival::Progress => vec![NodeReport::Arrived],
         }
     }
 
@@ -199,13 +201,13 @@ impl Running {
             }
             FromPlanner::Finished => {
                 self.looks.close(&self.objects);
-                vec![Told::Planned(FromPlanner::Finished)]
+                vec![NodeReport::Planned(FromPlanner::Finished)]
             }
             FromPlanner::Tables(tables) => {
                 self.tables.get_or_insert_with(|| tables.clone());
-                vec![Told::Planned(FromPlanner::Tables(tables))]
+                vec![NodeReport::Planned(FromPlanner::Tables(tables))]
             }
-            said => vec![Told::Planned(said)],
+            said => vec![NodeReport::Planned(said)],
         }
     }
 

@@ -362,7 +362,7 @@ pub fn serve() -> io::Result<()> {
     };
     let functions = program.functions().into_iter().map(str::to_owned).collect();
     say(&mut socket, &TrialMessage::Loaded(Ok(functions)))?;
-    if matches!(asked.wanted, Wanted::Load) {
+    if matches!(asked.wanted, TrialRequest::Load) {
         return Ok(());
     }
     let has_inference = has_inference(&asked.models, &asked.inference);
@@ -461,8 +461,10 @@ fn first(
     models: Arc<LoadedModels>,
 ) -> Result<String, String> {
     let table = asked.scratch.join(TABLE);
-    let mut first =
-        FirstResult { row: None, table: matches!(asked.wanted, Wanted::Table).then_some(&table) };
+    let mut first = FirstResult {
+        row: None,
+        table: matches!(asked.wanted, TrialRequest::Table).then_some(&table),
+    };
     let mut instance = program.instantiate(&grants(asked, models)).map_err(in_words)?;
     instance.init().1.map_err(in_words)?;
     let context = RunContext { id: 0, dataset: "", attempt: 1, partition_key_value: &[] };

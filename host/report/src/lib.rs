@@ -78,7 +78,7 @@ pub fn log_tree(places: &ReportPaths) -> Vec<Box<dyn Reporter>> {
     let pid = std::process::id();
     let mut all: Vec<Box<dyn Reporter>> = vec![
         // Those that are read first come first: at the end, the disk may have room for a few only.
-        Box::new(room::Room::new(dir)),
+        Box::new(room::DiskReserveRelease::new(dir)),
         Box::new(errors::Errors::new(dir, budget)),
         Box::new(system_errors::SystemErrors::new(dir, budget)),
         Box::new(result::ResultFile::new(places.clone())),
@@ -93,7 +93,7 @@ pub fn log_tree(places: &ReportPaths) -> Vec<Box<dyn Reporter>> {
         Box::new(node::NodeMain::new(dir, pid)),
         Box::new(node::WorkerLogs::new(dir)),
         Box::new(columns::ColumnsFile::new(dir)),
-        Box::new(events::Events::new(dir, budget)),
+        Box::new(events::EventWriter::new(dir, budget)),
     ];
     if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
         all.push(Box::new(parent::ParentCopy::new(dir, folder)));
@@ -121,7 +121,7 @@ pub fn terminal(
     let result = result::ResultLines::new(places.clone(), shown != Shown::Failures, out());
     let mut all: Vec<Box<dyn Reporter>> = match shown {
         Shown::Bar => vec![Box::new(progress::Bar::new(places, out()))],
-        Shown::Lines => vec![Box::new(progress::Lines::new(places, out()))],
+        Shown::Lines => vec![Box::new(progress::ProgressLines::new(places, out()))],
         Shown::Failures => Vec::new(),
     };
     all.push(Box::new(result));

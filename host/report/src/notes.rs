@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn tells_what_was_done_before() {
         assert_eq!(
-            Notes::default().line(&samples::taken_up()).as_deref(),
+            NoteLines::default().line(&samples::taken_up()).as_deref(),
             Some(
                 "job digits: 1 worker; taken up where it was: 50 mini-batches done, 1 of them failed"
             )

@@ -297,7 +297,7 @@ mod tests {
             (Arc::default(), Arc::default(), Arc::default());
         let reporters = Reporters::new(vec![
             Box::new(Crowded(Arc::clone(&count))),
-            Box::new(Counting(seen, Arc::clone(&said))),
+            Box::new(CountingReporter(seen, Arc::clone(&said))),
         ]);
         for event in samples::job() {
             reporters.on_event(&event);
@@ -315,7 +315,7 @@ mod tests {
         let said = Arc::default();
         let reporters = Reporters::new(vec![
             Box::new(Full),
-            Box::new(Counting(Arc::clone(&count), Arc::clone(&said))),
+            Box::new(CountingReporter(Arc::clone(&count), Arc::clone(&said))),
         ]);
         for event in samples::job() {
             reporters.on_event(&event);

@@ -67,8 +67,8 @@ macro_rules! given {
         #[derive(Clone, Debug, Default, PartialEq)]
         pub(crate) struct $Given {
             $(
-                $(pub(crate) $job: Option<At<$job_type>>,)?
-                $(pub(crate) $worker: Option<At<$worker_type>>,)?
+                $(pub(crate) $job: Option<Located<$job_type>>,)?
+                $(pub(crate) $worker: Option<Located<$worker_type>>,)?
             )*
         }
 
@@ -99,7 +99,7 @@ macro_rules! given {
             }
 
             /// The given settings that have ceilings: the key, the amount, and its place.
-            pub(crate) fn amounts(&self) -> Vec<(&'static str, Amount, Origin)> {
+            pub(crate) fn amounts(&self) -> Vec<(&'static str, Amount, SettingOrigin)> {
                 let given = self;
                 let mut amounts = Vec::new();
                 $(given_amount!(

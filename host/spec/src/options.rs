@@ -85,7 +85,7 @@ pub(super) fn lift(root: &mut YamlNode, dialect: Dialect, report: &ErrorReport) 
 /// Whether the command line sets a key.
 fn is_typed(entries: &[MapEntry], key: &str) -> bool {
     let set = entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node.origin);
-    matches!(set, Some(Origin::Set(_)))
+    matches!(set, Some(SettingOrigin::Set(_)))
 }
 
 /// The setting that an argument sets, its spelling there, and its value, if it has one.

@@ -11,7 +11,9 @@ pub(super) fn apply(root: &mut YamlNode, key: &str, value: &str, report: &ErrorR
     let origin = SettingOrigin::Set(key.into());
     let mut value = match (tree::parse_value(value), is_text(key)) {
         (Ok(value), false) => value,
-        (Ok(value), true) if matches!(value.value, Value::Scalar { .. } | Value::Null) => value,
+        (Ok(value), true) if matches!(value.value, YamlValue::Scalar { .. } | YamlValue::Null) => {
+            value
+        }
         // A text such as a template of paths may start like a map, but is not meant as one.
         (_, true) => tree::plain(value),
         (Err(error), false) => {
@@ -47,7 +49,7 @@ fn is_text(key: &str) -> bool {
         (Some("models"), Some(name)) => (MODEL, name),
         _ => return false,
     };
-    keys.iter().any(|key| key.name == name && matches!(key.kind, Kind::Text))
+    keys.iter().any(|key| key.name == name && matches!(key.kind, KeyKind::Text))
 }
 
 /// One step of a path: `.name`, or `[0]`, which is only for lists.
@@ -115,11 +117,11 @@ fn put(
         (YamlValue::Scalar { .. }, Some(key)) => {
             let value = std::mem::replace(&mut node.value, YamlValue::Null);
             let value = YamlNode { origin: node.origin.clone(), value };
-            node.value = YamlValue::Map(vec![Entry { key: key.to_owned(), node: value }]);
+            node.value = YamlValue::Map(vec![MapEntry { key: key.to_owned(), node: value }]);
         }
         _ => {}
     }
-    let is_index = matches!(step, Step::Index(_));
+    let is_index = matches!(step, PathStep::Index(_));
     let step = step.name();
     match &mut node.value {
         YamlValue::Map(_) if is_index => {

@@ -13,7 +13,7 @@ pub(super) fn of_pipeline(root: &mut YamlNode, pipeline: &str, report: &ErrorRep
     let YamlValue::Map(entries) = &mut root.value else { return };
     let is_wanted = entries.iter().find(|MapEntry { key, node }| {
         matches!(key.as_str(), "copy_logs_to_parent" | "push_metrics_to_parent")
-            && matches!(&node.value, Value::Scalar { text, .. } if text.eq_ignore_ascii_case("true"))
+            && matches!(&node.value, YamlValue::Scalar { text, .. } if text.eq_ignore_ascii_case("true"))
     });
     let Some(origin) = is_wanted.map(|entry| entry.node.origin.clone()) else { return };
     if entries.iter().any(|entry| entry.key == "parent") {

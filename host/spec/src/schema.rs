@@ -168,7 +168,7 @@ fn size(min: u64) -> Json {
 }
 
 fn named(keys: &[Key]) -> Json {
-    let of_model = keys.iter().any(|key| matches!(key.kind, Kind::ModelName));
+    let of_model = keys.iter().any(|key| matches!(key.kind, KeyKind::ModelName));
     let mut item = object(keys, &[]);
     item["required"] = json!(["name"]);
     json!({ "anyOf": [

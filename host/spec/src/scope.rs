@@ -155,7 +155,7 @@ impl<'r> Scope<'r> {
     /// A list of scalars, unchanged. Or a single scalar, with `true`.
     pub(super) fn scalars_or_one(&mut self, name: &str) -> Option<Located<(Vec<String>, bool)>> {
         let is_one = |entry: &MapEntry| {
-            entry.key == name && matches!(entry.node.value, Value::Scalar { .. })
+            entry.key == name && matches!(entry.node.value, YamlValue::Scalar { .. })
         };
         if self.entries.iter().any(is_one) {
             return Some(self.text(name)?.map(|text| (vec![text], true)));
@@ -229,7 +229,7 @@ impl<'r> Scope<'r> {
         let (key, mut found) = self.take(name)?;
         if let (Some(short), YamlValue::Scalar { .. }) = (short, &found.value) {
             let node = YamlNode { origin: found.origin.clone(), value: found.value };
-            found.value = YamlValue::Map(vec![Entry { key: short.to_owned(), node }]);
+            found.value = YamlValue::Map(vec![MapEntry { key: short.to_owned(), node }]);
         }
         match (key.kind, found.value) {
             (KeyKind::Group(keys), YamlValue::Map(entries)) => {
@@ -281,7 +281,7 @@ impl<'r> Scope<'r> {
             YamlValue::Scalar { .. } => {
                 let key = String::from("path");
                 let value = YamlNode { origin: node.origin.clone(), value: node.value };
-                vec![Entry { key, node: value }]
+                vec![MapEntry { key, node: value }]
             }
             _ => {
                 let message = format!("found {node}; expected a path, or a map with path");

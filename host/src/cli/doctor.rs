@@ -391,7 +391,7 @@ mod tests {
     fn what_is_missing_is_told_with_what_to_do() {
         let mut findings = Findings::now(&PolicyArgument::default(), &Config::default());
         findings.layers =
-            vec![Checked::new("landlock", Err("there is none".to_owned()), "a newer kernel")];
+            vec![DoctorCheck::new("landlock", Err("there is none".to_owned()), "a newer kernel")];
         findings.required_works = false;
         let text = findings.text();
         assert!(text.contains("  MISSING   landlock: there is none\n"), "{text}");

@@ -30,7 +30,7 @@ pub(super) fn print(text: &str) -> Result<(), Problem> {
     let text = printable(text);
     let lines = text.split_inclusive('\n').map(|line| {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        format!("{}{end}", palette::dressed(line, Stream::Out))
+        format!("{}{end}", palette::dressed(line, OutputStream::Out))
     });
     write(&lines.collect::<String>())
 }

@@ -382,7 +382,7 @@ mod tests {
         assert_ne!(one.folder(), other.folder());
         let was = one.folder().to_owned();
         drop(one);
-        assert_eq!(Slot::take(&cache, "s3://b/x").unwrap().folder(), was);
+        assert_eq!(CacheDir::take(&cache, "s3://b/x").unwrap().folder(), was);
     }
 
     #[test]
@@ -422,7 +422,7 @@ mod tests {
     fn what_no_job_uses_can_be_removed() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
-        assert_eq!(held(&cache).unwrap(), Held::default());
+        assert_eq!(held(&cache).unwrap(), CachedObjects::default());
         assert_eq!(clear(&cache).unwrap(), Default::default());
         let fill = |place: &str| {
             let slot = CacheDir::take(&cache, place).unwrap();
@@ -439,12 +439,12 @@ mod tests {
         fs::create_dir_all(cache.join("photos/data")).unwrap();
         fs::write(cache.join("photos/data/one"), "mine").unwrap();
         let one = CachedObjects { objects: 1, bytes: 100 };
-        assert_eq!(held(&cache).unwrap(), Held { objects: 2, bytes: 200 });
+        assert_eq!(held(&cache).unwrap(), CachedObjects { objects: 2, bytes: 200 });
         assert_eq!(clear(&cache).unwrap(), (one, one));
         assert!(busy.data().join("a/object").exists() && cache.join("photos/data/one").exists());
         assert!(!idle.exists() && !old.exists());
         drop(busy);
-        assert_eq!(clear(&cache).unwrap(), (one, Held::default()));
+        assert_eq!(clear(&cache).unwrap(), (one, CachedObjects::default()));
     }
 
     /// A file of the first layout may have an object's length and time, but no content.

@@ -422,8 +422,8 @@ mod tests {
     #[test]
     fn only_who_has_files_opens_any() {
         let opens = |occupant| opening(occupant).contains(&(SYS_openat, 2));
-        assert!(opens(Occupant::Worker) && opens(Occupant::Planner) && opens(Occupant::Shuffler));
-        assert!(!opens(Occupant::Compiler) && !opens(Occupant::Finisher));
-        assert!(!allowed(Occupant::Worker).contains(&SYS_ioctl));
+        assert!(opens(WallRole::Worker) && opens(WallRole::Planner) && opens(WallRole::Shuffler));
+        assert!(!opens(WallRole::Compiler) && !opens(WallRole::Finisher));
+        assert!(!allowed(WallRole::Worker).contains(&SYS_ioctl));
     }
 }

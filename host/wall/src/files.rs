@@ -96,7 +96,7 @@ fn restrict(
             rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| no_rule(folder, e))?;
         // The other occupants do not open many small files.
         let may_hold_many = folder.rights == Rights::Read
-            && matches!(occupant, Occupant::Worker | Occupant::Nursery);
+            && matches!(occupant, WallRole::Worker | WallRole::Nursery);
         let inner =
             (may_hold_many && cuts == TruncateGuard::Filtered).then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {

@@ -100,7 +100,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     };
     let mut rules = vec![
         // A program that finds clone3 missing falls back to clone, whose flags the filter can read.
-        (libc::SYS_clone3, Rule::always(HIDDEN)),
+        (libc::SYS_clone3, SyscallRule::always(HIDDEN)),
         // RWF_NOAPPEND would write into the middle of a file that is open for appending.
         only(libc::SYS_pwritev2, &[flags(5, NO_APPEND, 0)]),
     ];
@@ -113,7 +113,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
     if matches!(
         occupant,
-        Occupant::GpuWorker | Occupant::Worker | Occupant::Nursery | Occupant::Fetcher
+        WallRole::GpuWorker | WallRole::Worker | WallRole::Nursery | WallRole::Fetcher
     ) {
         // Refuses two flags for which Landlock has no rule: RENAME_EXCHANGE swaps two names, and
         // RENAME_WHITEOUT leaves a device file.
@@ -141,7 +141,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         // Sockets of this machine only, and of a kind that cannot send without a connection.
         let tests = vec![
             (Test::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
-            (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), Action::Allow),
+            (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), SyscallAction::Allow),
         ];
         rules.push((libc::SYS_socket, SyscallRule::by(tests, REFUSED)));
         // No BPF programs, which the kernel would run on packets.
@@ -209,10 +209,10 @@ fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     let process = if occupant == WallRole::GpuWorker { REFUSED } else { SyscallAction::Kill };
     let clone = vec![
         (flags(0, libc::CLONE_THREAD, 0), process),
-        (flags(0, THREAD | NO_THREAD, THREAD), Action::Allow),
+        (flags(0, THREAD | NO_THREAD, THREAD), SyscallAction::Allow),
     ];
     vec![
-        (libc::SYS_clone, Rule::by(clone, REFUSED)),
+        (libc::SYS_clone, SyscallRule::by(clone, REFUSED)),
         // Sets the name of a thread. Every other option is a setting of the process.
         only(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
         // Reads a limit. With a non-null argument it would set one.
@@ -235,7 +235,7 @@ fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule
     fcntl.extend(refused());
     fcntl.extend(allowed(&[libc::F_SETFL, libc::F_DUPFD_CLOEXEC]));
     let mut rules =
-        vec![(libc::SYS_fcntl, Rule::by(fcntl, REFUSED)), unless_log(libc::SYS_ftruncate)];
+        vec![(libc::SYS_fcntl, SyscallRule::by(fcntl, REFUSED)), unless_log(libc::SYS_ftruncate)];
     if occupant == WallRole::GpuWorker {
         let duplicating = calls::DUPLICATING.iter().chain(calls::DUPLICATING_OLD);
         rules.extend(duplicating.map(|call| unless_log(*call)));
@@ -400,7 +400,7 @@ mod tests {
             }
         }
         #[cfg(target_arch = "x86_64")]
-        assert!(calls::opening(Occupant::Worker).contains(&(libc::SYS_open, 1)), "by its path");
+        assert!(calls::opening(WallRole::Worker).contains(&(libc::SYS_open, 1)), "by its path");
     }
 
     #[test]

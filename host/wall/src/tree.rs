@@ -68,7 +68,7 @@ pub(super) fn program(
     let mut program = vec![
         step(LOAD, PROCESSOR),
         branch(IF_EQUAL, processor, 1, 0),
-        give(Action::Kill),
+        give(SyscallAction::Kill),
         step(LOAD, NUMBER),
     ];
     program.extend(tree(&ranges(rules, &SyscallRule::always(otherwise))));
@@ -241,9 +241,9 @@ mod tests {
     fn the_first_test_that_holds_decides() {
         let bits = |mask, set| Test::Bits { argument: 1, mask, set };
         let tests = vec![
-            (bits(0xf0, 0x10), Action::Kill),
-            (bits(u32::MAX, 5), Action::Refuse(9)),
-            (Test::Null { argument: 3 }, Action::Allow),
+            (bits(0xf0, 0x10), SyscallAction::Kill),
+            (bits(u32::MAX, 5), SyscallAction::Refuse(9)),
+            (Test::Null { argument: 3 }, SyscallAction::Allow),
         ];
         let rules = BTreeMap::from([(4, SyscallRule::by(tests, SyscallAction::Refuse(1)))]);
         let program = program(7, &rules, SyscallAction::Kill);

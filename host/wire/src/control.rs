@@ -166,7 +166,7 @@ mod tests {
     fn a_line_has_a_bound_and_a_deadline() {
         let (mut one, mut other) = UnixStream::pair().unwrap();
         write_line(&mut one, &VersionedQuestion::new(Ask::State)).unwrap();
-        assert_eq!(read_line::<Asked>(&mut other).unwrap().ask, Ask::State);
+        assert_eq!(read_line::<VersionedQuestion>(&mut other).unwrap().ask, Ask::State);
         one.write_all(&vec![b'x'; LONGEST + 1024]).unwrap();
         let error = read_line::<VersionedQuestion>(&mut other).unwrap_err().to_string();
         assert_eq!(error, "a line of more than 16384 bytes");

@@ -84,7 +84,7 @@ mod tests {
         std::fs::read(&path).unwrap();
         // Other tests in this process may read files at the same time.
         assert!(meter.used().since(before).bytes_read.unwrap() >= 1 << 20);
-        assert_eq!(Meter { counters: None }.used().bytes_read, None);
+        assert_eq!(CpuMeter { counters: None }.used().bytes_read, None);
         assert_eq!(bytes_read(b"wchar: 1\nrchar: x\n"), None);
     }
 }

@@ -96,15 +96,15 @@ mod tests {
             for mode in OsSandbox::ALL {
                 let words = FinishTask { mode, kind, compression, rows: 7 }.words();
                 let task = FinishTask { mode, kind, compression, rows: 7 };
-                assert_eq!(Task::parse(&words), Some(task));
-                assert_eq!(Task::parse(&words[..3]), None);
+                assert_eq!(FinishTask::parse(&words), Some(task));
+                assert_eq!(FinishTask::parse(&words[..3]), None);
             }
         }
         for wrong in
             ["off parquet zip 1", "off odt none 1", "none arrow none 1", "off arrow none -1"]
         {
             let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
-            assert_eq!(Task::parse(&words), None, "{wrong}");
+            assert_eq!(FinishTask::parse(&words), None, "{wrong}");
         }
     }
 }

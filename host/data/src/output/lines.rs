@@ -39,7 +39,7 @@ impl<'a> NumberLines<'a> {
             return None;
         }
         let height = BLOCK.checked_div(columns.len())?.clamp(1, ROWS);
-        let cells = vec![Cell::EMPTY; height * columns.len()];
+        let cells = vec![NumberCell::EMPTY; height * columns.len()];
         Some(Self { columns, delimiter: style.delimiter, cells, height })
     }
 

@@ -27,9 +27,9 @@ pub(super) trait NumberText: Copy {
 
 macro_rules! integers {
     ($($integer:ty)*) => {$(
-        impl Number for $integer {
+        impl NumberText for $integer {
             #[inline]
-            fn text(self, room: &mut Room) -> &str {
+            fn text(self, room: &mut NumberBuffers) -> &str {
                 room.integer.format(self)
             }
         }
@@ -41,9 +41,9 @@ integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 /// Below the given limit, Python and zmij print numbers alike.
 macro_rules! floats {
     ($($float:ty: $end:literal)*) => {$(
-        impl Number for $float {
+        impl NumberText for $float {
             #[inline]
-            fn text(self, room: &mut Room) -> &str {
+            fn text(self, room: &mut NumberBuffers) -> &str {
                 let size = self.abs();
                 if size == 0.0 || (1e-4..$end).contains(&size) {
                     room.float.format_finite(self)

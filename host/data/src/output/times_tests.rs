@@ -91,7 +91,7 @@ fn zones_are_offsets_or_utc() {
     );
     for wrong in ["+24:00", "+1", "-aa:00", "+01:60", "+é1:0"] {
         let times = TimestampSecondArray::from(vec![0]).with_timezone(wrong);
-        assert!(Times::of(&times).is_err(), "{wrong}");
+        assert!(TimeColumn::of(&times).is_err(), "{wrong}");
     }
 }
 

@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn stamps_are_the_same_everywhere() {
-        assert_eq!(Stamp::new().finish(0, &Work::Void, &[]), 3_157_052_287_693_219_209);
+        assert_eq!(MiniBatchDigest::new().finish(0, &Work::Void, &[]), 3_157_052_287_693_219_209);
     }
 
     #[test]

@@ -158,8 +158,8 @@ mod tests {
     fn a_build_keeps_its_folder() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path();
-        assert_eq!(built_guests(cache).unwrap(), Kept::default());
-        assert_eq!(clear_built_guests(cache).unwrap(), (Kept::default(), false));
+        assert_eq!(built_guests(cache).unwrap(), FileCount::default());
+        assert_eq!(clear_built_guests(cache).unwrap(), (FileCount::default(), false));
         let profile = cache.join(GUESTS).join("wasm32-wasip2/release");
         std::fs::create_dir_all(profile.join("deps")).unwrap();
         let lock = profile.join(".cargo-lock");
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(built_guests(cache).unwrap(), there);
         let build = File::open(&lock).unwrap();
         build.lock().unwrap();
-        assert_eq!(clear_built_guests(cache).unwrap(), (Kept::default(), true));
+        assert_eq!(clear_built_guests(cache).unwrap(), (FileCount::default(), true));
         drop(build);
         assert_eq!(clear_built_guests(cache).unwrap(), (there, false));
         assert!(cache.is_dir() && !cache.join(GUESTS).exists());

@@ -257,7 +257,7 @@ mod tests {
                 (realloc (core func $i "realloc"))))"#;
         let root = format!(r#"(component {types} (export "run" (func $run)))"#);
         let found = entry(&wat::parse_str(root).expect("valid")).expect("accepted");
-        assert_eq!(found, Entry { instance: None, init: false, shutdown: false });
+        assert_eq!(found, EntryFunctions { instance: None, init: false, shutdown: false });
     }
 
     #[test]

@@ -99,20 +99,23 @@ mod tests {
         let all = Instrumentation { fuel: true, profile: true, deterministic: true };
         for with in [NONE, all] {
             let task = CompileTask::Compile { digest: "0a".into(), with };
-            assert_eq!(Task::parse(&task.words(OsSandbox::Off)), Some((task, OsSandbox::Off)));
+            assert_eq!(
+                CompileTask::parse(&task.words(OsSandbox::Off)),
+                Some((task, OsSandbox::Off))
+            );
         }
         for mode in OsSandbox::ALL {
             let interpreters = [CompileTask::Prepare("import a".into()), CompileTask::Snapshot(7)];
             let others = [CompileTask::Componentize, CompileTask::Outline, CompileTask::Describe];
             for task in others.into_iter().chain(interpreters) {
-                assert_eq!(Task::parse(&task.words(mode)), Some((task, mode)));
+                assert_eq!(CompileTask::parse(&task.words(mode)), Some((task, mode)));
             }
         }
         for wrong in
             ["", "required", "required compile", "none outline", "off outline x", "off snapshot x"]
         {
             let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
-            assert_eq!(Task::parse(&words), None, "{wrong}");
+            assert_eq!(CompileTask::parse(&words), None, "{wrong}");
         }
     }
 }

@@ -169,9 +169,13 @@ mod tests {
         }
         fs::create_dir(folder.join(entry.replace('a', "b"))).unwrap();
         std::os::unix::fs::symlink("thesis.txt", folder.join(entry.replace('a', "c"))).unwrap();
-        assert_eq!(compiled(folder).unwrap(), Kept { files: 3, bytes: 120 });
-        assert_eq!(clear_compiled(folder).unwrap(), Kept { files: 2, bytes: 110 });
-        assert_eq!(compiled(folder).unwrap(), Kept { files: 1, bytes: 10 }, "it is written to");
+        assert_eq!(compiled(folder).unwrap(), FileCount { files: 3, bytes: 120 });
+        assert_eq!(clear_compiled(folder).unwrap(), FileCount { files: 2, bytes: 110 });
+        assert_eq!(
+            compiled(folder).unwrap(),
+            FileCount { files: 1, bytes: 10 },
+            "it is written to"
+        );
         assert!(folder.join("tmp-1-1").exists());
         assert_eq!(mapped.metadata().unwrap().len(), 100, "a job still has it");
         assert_eq!(fs::read_dir(folder).unwrap().count(), 7);
@@ -180,7 +184,7 @@ mod tests {
     #[test]
     fn a_cache_that_is_not_there_is_empty() {
         let folder = Path::new("/nonexistent/cache");
-        assert_eq!(compiled(folder).unwrap(), Kept::default());
-        assert_eq!(clear_compiled(folder).unwrap(), Kept::default());
+        assert_eq!(compiled(folder).unwrap(), FileCount::default());
+        assert_eq!(clear_compiled(folder).unwrap(), FileCount::default());
     }
 }

@@ -105,7 +105,7 @@ pub struct ModelPort {
 impl fmt::Display for ModelPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.shape {
-            Some(shape) => write!(f, "{} {}", self.ty, Shape(shape)),
+            Some(shape) => write!(f, "{} {}", self.ty, ModelShape(shape)),
             None => write!(f, "{} of any shape", self.ty),
         }
     }

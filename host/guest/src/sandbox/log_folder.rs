@@ -126,23 +126,35 @@ mod tests {
         let folder = LogFolder::new(root.path().to_owned(), 1);
         let limits = limits();
         for _ in 0..9 {
-            assert_eq!(folder.take(Counted::Files, 1, &limits), Ok(()));
-            assert_eq!(folder.take(Counted::Output, 7, &limits), Ok(()), "nothing stays");
+            assert_eq!(folder.take(CountedHandles::Files, 1, &limits), Ok(()));
+            assert_eq!(folder.take(CountedHandles::Output, 7, &limits), Ok(()), "nothing stays");
         }
         fs::write(at("a"), "1234567").unwrap();
         fs::create_dir(at("b")).unwrap();
         let over =
             |counted, allowed, asked| Err(OverLimit { counted, allowed, asked, stays: true });
         let again = LogFolder::new(root.path().to_owned(), 1);
-        assert_eq!(again.take(Counted::Files, 1, &limits), over(Counted::Files, 2, 3));
-        assert_eq!(again.take(Counted::Output, 4, &limits), over(Counted::Output, 10, 11));
-        assert_eq!(folder.take(Counted::Files, 3, &limits), over(Counted::Files, 2, 5));
-        assert_eq!(folder.take(Counted::Output, 4, &limits), over(Counted::Output, 10, 11));
-        assert_eq!(folder.take(Counted::Output, 3, &limits), Ok(()));
+        assert_eq!(
+            again.take(CountedHandles::Files, 1, &limits),
+            over(CountedHandles::Files, 2, 3)
+        );
+        assert_eq!(
+            again.take(CountedHandles::Output, 4, &limits),
+            over(CountedHandles::Output, 10, 11)
+        );
+        assert_eq!(
+            folder.take(CountedHandles::Files, 3, &limits),
+            over(CountedHandles::Files, 2, 5)
+        );
+        assert_eq!(
+            folder.take(CountedHandles::Output, 4, &limits),
+            over(CountedHandles::Output, 10, 11)
+        );
+        assert_eq!(folder.take(CountedHandles::Output, 3, &limits), Ok(()));
         folder.give_back(CountedHandles::Output, 3);
         fs::remove_dir(at("b")).unwrap();
-        assert_eq!(folder.take(Counted::Files, 1, &limits), Ok(()));
-        assert_eq!(folder.take(Counted::Logs, u64::MAX, &limits), Ok(()), "not kept here");
+        assert_eq!(folder.take(CountedHandles::Files, 1, &limits), Ok(()));
+        assert_eq!(folder.take(CountedHandles::Logs, u64::MAX, &limits), Ok(()), "not kept here");
     }
 
     #[test]
@@ -162,7 +174,7 @@ mod tests {
         assert!(matches!(take(1), (Err(_), Err(_))));
         assert_eq!(take(3), (Ok(()), Ok(())));
         let nowhere = LogFolder::new(root.path().join("nowhere"), 1);
-        assert_eq!(nowhere.take(Counted::Files, 2, &limits), Ok(()));
+        assert_eq!(nowhere.take(CountedHandles::Files, 2, &limits), Ok(()));
     }
 
     /// Paths that are too long for the system must not hide anything.

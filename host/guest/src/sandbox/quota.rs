@@ -107,22 +107,22 @@ mod tests {
         let folder = LogFolder::new(root.path().to_owned(), 1);
         let quota = WriteQuota::new(&limits, &folder);
         let clone = quota.clone();
-        assert_eq!(quota.take(Counted::Logs, 6), Ok(()));
-        assert_eq!(clone.take(Counted::Logs, 4), Ok(()));
+        assert_eq!(quota.take(CountedHandles::Logs, 6), Ok(()));
+        assert_eq!(clone.take(CountedHandles::Logs, 4), Ok(()));
         let over =
             OverLimit { counted: CountedHandles::Logs, allowed: 10, asked: 11, stays: false };
-        assert_eq!(quota.take(Counted::Logs, 1), Err(over));
-        assert_eq!(quota.take(Counted::Files, 1), Ok(()), "counted apart");
+        assert_eq!(quota.take(CountedHandles::Logs, 1), Err(over));
+        assert_eq!(quota.take(CountedHandles::Files, 1), Ok(()), "counted apart");
         quota.give_back(CountedHandles::Files, 1, false);
-        assert_eq!(quota.take(Counted::Files, 1), Ok(()));
-        assert!(quota.take(Counted::Files, u64::MAX).is_err(), "no overflow");
+        assert_eq!(quota.take(CountedHandles::Files, 1), Ok(()));
+        assert!(quota.take(CountedHandles::Files, u64::MAX).is_err(), "no overflow");
         clone.restart();
-        assert_eq!(quota.take(Counted::Logs, 10), Ok(()));
-        assert_eq!(quota.write(Counted::Files, 1, true), Ok(()));
+        assert_eq!(quota.take(CountedHandles::Logs, 10), Ok(()));
+        assert_eq!(quota.write(CountedHandles::Files, 1, true), Ok(()));
         std::fs::write(root.path().join("a"), "").unwrap();
         clone.restart();
-        assert!(quota.write(Counted::Files, 1, true).is_err(), "it stayed");
+        assert!(quota.write(CountedHandles::Files, 1, true).is_err(), "it stayed");
         clone.restart();
-        assert_eq!(quota.write(Counted::Files, 1, false), Ok(()));
+        assert_eq!(quota.write(CountedHandles::Files, 1, false), Ok(()));
     }
 }

@@ -185,7 +185,7 @@ impl SinkInner {
     fn write(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         let Some(files) = self.files.0.clone() else { return Ok(()) };
         while !bytes.is_empty() {
-            if matches!(self.target, Target::Unopened) {
+            if matches!(self.target, SinkTarget::Unopened) {
                 self.target = continued(&files)?;
             }
             let (mut file, written) = match &mut self.target {
@@ -210,7 +210,7 @@ impl SinkInner {
     /// Continues in a new file.
     fn rotate(&mut self, files: &SinkFiles) -> io::Result<()> {
         let name = &files.name;
-        if matches!(self.target, Target::Newest(_)) {
+        if matches!(self.target, SinkTarget::Newest(_)) {
             files.age()?;
         } else {
             let mark = format!(

@@ -207,11 +207,11 @@ mod tests {
     fn the_first_goes_at_once_and_later_ones_in_groups() {
         let queue = CommitQueue::new(100);
         queue.submit(request(0));
-        assert_eq!(queue.next(Instant::now()), Some(Task::Commit(vec![request(0)])));
+        assert_eq!(queue.next(Instant::now()), Some(CommitTask::Commit(vec![request(0)])));
         let earliest = Instant::now() + Duration::from_millis(50);
         queue.submit(request(1));
         queue.submit(request(2));
-        assert_eq!(queue.next(earliest), Some(Task::Commit(vec![request(1), request(2)])));
+        assert_eq!(queue.next(earliest), Some(CommitTask::Commit(vec![request(1), request(2)])));
         assert!(Instant::now() >= earliest);
     }
 
@@ -221,12 +221,12 @@ mod tests {
         let queue = CommitQueue::new(100);
         (0..GROUP as u32 + 1).for_each(|number| queue.submit(request(number)));
         queue.flush();
-        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == GROUP));
-        assert!(matches!(queue.next(far), Some(Task::Commit(group)) if group.len() == 1));
+        assert!(matches!(queue.next(far), Some(CommitTask::Commit(group)) if group.len() == GROUP));
+        assert!(matches!(queue.next(far), Some(CommitTask::Commit(group)) if group.len() == 1));
         queue.submit(request(1));
         queue.finish(JobStatus::Failed);
-        assert!(matches!(queue.next(far), Some(Task::Commit(_))));
-        assert_eq!(queue.next(far), Some(Task::Finish(JobStatus::Failed)));
+        assert!(matches!(queue.next(far), Some(CommitTask::Commit(_))));
+        assert_eq!(queue.next(far), Some(CommitTask::Finish(JobStatus::Failed)));
         queue.submit(request(1));
         queue.close();
         assert_eq!(sizes(&queue, far), [1]);
@@ -239,12 +239,12 @@ mod tests {
             queue.submit(success(length, true));
         }
         let later = Instant::now() + 2 * EARLIER;
-        assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 3));
+        assert!(matches!(queue.next(later), Some(CommitTask::Commit(group)) if group.len() == 3));
         assert!(Instant::now() >= later - EARLIER);
         // Requests that were handed out no longer count.
         queue.submit(success(99, true));
         let soon = Instant::now() + Duration::from_millis(50);
-        assert!(matches!(queue.next(soon), Some(Task::Commit(group)) if group.len() == 1));
+        assert!(matches!(queue.next(soon), Some(CommitTask::Commit(group)) if group.len() == 1));
         assert!(Instant::now() >= soon);
     }
 
@@ -255,9 +255,9 @@ mod tests {
         [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
         queue.submit(success(60, true));
         // Up to the first request with files.
-        assert!(matches!(queue.next(later), Some(Task::Copy(group)) if group.len() == 3));
+        assert!(matches!(queue.next(later), Some(CommitTask::Copy(group)) if group.len() == 3));
         queue.submit(success(13, false));
-        assert!(matches!(queue.next(later), Some(Task::Commit(group)) if group.len() == 2));
+        assert!(matches!(queue.next(later), Some(CommitTask::Commit(group)) if group.len() == 2));
         assert!(Instant::now() >= later, "too little for a full group");
     }
 
@@ -266,16 +266,16 @@ mod tests {
         let queue = CommitQueue::new(100);
         let far = Instant::now() + 2 * EARLIER;
         queue.submit(success(50, false));
-        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
         queue.submit(success(50, false));
-        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
-        assert_eq!(queue.next(far), Some(Task::Commit(Vec::new())));
+        assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
+        assert_eq!(queue.next(far), Some(CommitTask::Commit(Vec::new())));
         assert!((far - EARLIER..far).contains(&Instant::now()));
         queue.submit(success(50, false));
-        assert!(matches!(queue.next(far), Some(Task::Copy(group)) if group.len() == 1));
+        assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
         queue.finish(JobStatus::Completed);
-        assert_eq!(queue.next(far), Some(Task::Commit(Vec::new())));
-        assert_eq!(queue.next(far), Some(Task::Finish(JobStatus::Completed)));
+        assert_eq!(queue.next(far), Some(CommitTask::Commit(Vec::new())));
+        assert_eq!(queue.next(far), Some(CommitTask::Finish(JobStatus::Completed)));
     }
 
     #[test]

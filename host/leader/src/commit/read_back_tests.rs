@@ -163,7 +163,7 @@ fn rows_that_are_changed_after_they_were_copied_are_not_committed() {
         std::os::unix::fs::FileExt::write_all_at(&file, b"X", 12 + at).unwrap();
         let error = store.commit(Vec::new()).unwrap_err();
         assert!(
-            matches!(error, CommitError::OutputChanged { change: Change::Bytes { .. }, .. }),
+            matches!(error, CommitError::OutputChanged { change: OutputChange::Bytes { .. }, .. }),
             "{error}"
         );
         store.give_up();

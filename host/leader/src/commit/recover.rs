@@ -123,8 +123,8 @@ fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, CommitError> {
                 MiniBatchEnd::Failed { .. } => 0,
             },
             items: entry.items,
-            is_short: matches!(entry.end, End::Succeeded { is_short: true, .. }),
-            failed: matches!(entry.end, End::Failed { .. }),
+            is_short: matches!(entry.end, MiniBatchEnd::Succeeded { is_short: true, .. }),
+            failed: matches!(entry.end, MiniBatchEnd::Failed { .. }),
             has_files: entry.end.has_files(),
         });
     };

@@ -75,7 +75,10 @@ fn what_is_committed_is_there_after_reopening() {
     assert_eq!(journal.finished().unwrap(), None);
     assert_eq!(journal.counts(), counts);
     let items = ItemCounts { total: 12, succeeded: 6, failed: 6 };
-    assert_eq!(counts, Counts { succeeded: 3, failed: 1, items, rows: 6, output_length: 150 });
+    assert_eq!(
+        counts,
+        CommittedCounts { succeeded: 3, failed: 1, items, rows: 6, output_length: 150 }
+    );
     let offsets: Vec<_> = entries(&journal)
         .iter()
         .map(|committed| (committed.entry.id.0, committed.output_offset))
@@ -116,8 +119,8 @@ fn entries_taken_out_can_come_again_and_move_what_follows() {
         journal.for_each(order, |c| places.push((c.entry.id.0, c.output_offset))).unwrap();
         places
     };
-    assert_eq!(places(Order::Commit), [(2, 0), (0, 10), (7, 11)]);
-    assert_eq!(places(Order::Id), [(0, 0), (2, 1), (7, 11)]);
+    assert_eq!(places(EntryOrder::Commit), [(2, 0), (0, 10), (7, 11)]);
+    assert_eq!(places(EntryOrder::Id), [(0, 0), (2, 1), (7, 11)]);
     let stamps: Vec<_> = [0, 2, 7].map(|id| (MiniBatchId(id), u64::MAX - id)).into();
     assert_eq!(journal.stamps().unwrap(), stamps);
 }

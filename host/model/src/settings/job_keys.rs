@@ -16,37 +16,37 @@ macro_rules! job_keys {
             given GivenSettings below "";
 
             composed name => {
-                kind: Kind::Name,
+                kind: KeyKind::Name,
                 unless_given: "the job file's name, made to fit",
                 expected: NAME_EXPECTED,
                 example: "nightly-digits",
                 description: "The job's name. Names the job directory unless the command line does.",
                 docs: "The job's name. A name is 1 to 64 of `a`-`z`, `0`-`9`, `_` and `-` and starts with a letter or a digit. Example: `nightly-digits`",
                 prs: Prs::Unknown,
-                rows: Rows::Not("but it must stay: a job directory holds one job, by its name"),
+                rows: DecidesRows::Not("but it must stay: a job directory holds one job, by its name"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             job description: String => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 expected: "a text",
                 example: "Digits of the night shift",
                 description: "For people. Its first line stands in `logs/job_result.txt`.",
                 prs: Prs::Key("`description`", "`description`"),
-                rows: Rows::Not("it is for people"),
+                rows: DecidesRows::Not("it is for people"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             job tenant: String => {
-                kind: Kind::Name,
+                kind: KeyKind::Name,
                 default: "default",
                 expected: NAME_EXPECTED,
                 example: "radiology",
                 description: "On whose behalf the job runs.",
                 prs: Prs::Unknown,
-                rows: Rows::Not("it is for whom the same rows are made"),
+                rows: DecidesRows::Not("it is for whom the same rows are made"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             composed entry_script => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 values: "path",
                 unless_given: "required",
                 expected: "a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)",
@@ -54,33 +54,33 @@ macro_rules! job_keys {
                 description: "The entry script: a WebAssembly component, a core module made for it, a folder of a guest crate or of C sources, which is then built first, or a Python script (.py). Relative to source_directory if that is given.",
                 docs: "A component (`.wasm`), a core module (`.wasm`), a folder of a guest crate or of [C sources](entry-scripts.md#c-and-c), which is then built first, or a [Python script](entry-scripts.md#python) (`.py`). Relative to `source_directory` if that is given.",
                 prs: Prs::Key("`entry_script`", "`task.entry_script`"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed entry_script_digest => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 values: "`sha256:` and 64 hexadecimal digits, or the digits alone",
                 expected: "sha256: and 64 hexadecimal digits",
                 example: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                 description: "The SHA-256 that the component must have. The job does not start with another one.",
                 docs: "The SHA-256 that the entry script's file must have: of the component, or of the core module as it is named here, or of what a guest crate was built to. `sandmill check` prints it. Looked at before the file is compiled.",
                 prs: Prs::Unknown,
-                rows: Rows::Not("the entry script itself is compared"),
+                rows: DecidesRows::Not("the entry script itself is compared"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             composed source_directory => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 values: "path of a folder",
                 expected: "a path to a folder",
                 example: "source",
                 description: "A folder that the entry script sees, read-only, at /source.",
                 docs: "The entry script sees it, read-only, at `/source`.",
                 prs: Prs::Key("`source_directory`", "`task.code`"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed python => {
-                kind: Kind::Group(PYTHON),
+                kind: KeyKind::Group(PYTHON),
                 values: "[python](#python)",
                 unless_given: "see there",
                 expected: "a map with runtime",
@@ -88,11 +88,11 @@ macro_rules! job_keys {
                 description: "How a Python script is run.",
                 docs: "How an entry script in Python (`.py`) is run.",
                 prs: Prs::Unknown,
-                rows: Rows::Not("the component of the runtime is compared"),
+                rows: DecidesRows::Not("the component of the runtime is compared"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             composed inputs => {
-                kind: Kind::Named(INPUT),
+                kind: KeyKind::Named(INPUT),
                 values: "[inputs](#inputs)",
                 unless_given: "required, unless `rank_mini_batch_count` is above 0",
                 expected: "a map of names to paths (e.g. images: data/*.png)",
@@ -100,44 +100,44 @@ macro_rules! job_keys {
                 description: "What is cut into mini-batches. One or more, all of one format.",
                 docs: "What is cut into mini-batches.",
                 prs: Prs::Key("`inputs` of the step", "`input_data` and the input it names"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed side_inputs => {
-                kind: Kind::Named(SIDE_INPUT),
+                kind: KeyKind::Named(SIDE_INPUT),
                 values: "[side inputs](#side-inputs)",
                 expected: "a map of names to folders (e.g. model: weights)",
                 example: "{model: weights}",
                 description: "Folders that every worker sees whole, read-only, at /side_inputs/<name> or at a path of your choice. Their files are never split.",
                 docs: "Folders that every worker sees whole.",
                 prs: Prs::Key("`side_inputs` of the step", "the other `inputs`"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed models => {
-                kind: Kind::Named(MODEL),
+                kind: KeyKind::Named(MODEL),
                 values: "[models](#models)",
                 expected: "a map of names to paths (e.g. digits: models/digits.onnx)",
                 example: "{digits: digits.onnx}",
                 description: "ONNX models that the entry script can load by name and compute with. It also sees each, read-only, in the folder /models/<name>.",
                 docs: "ONNX models that the entry script computes with, by name.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed inference => {
-                kind: Kind::Group(INFERENCE),
+                kind: KeyKind::Group(INFERENCE),
                 values: "[inference](#inference)",
                 unless_given: "see there",
                 expected: "a map with allow_guest_models, threads or gpu_memory",
                 example: "{threads: 2}",
                 description: "What computing with models may use.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "its amounts have ceilings of their own",
             }
             composed output => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 values: "path of a folder",
                 unless_given: "`output` in the job directory",
                 expected: "a path to a folder",
@@ -145,11 +145,11 @@ macro_rules! job_keys {
                 description: "The folder for results. Made if it is not there. By default the folder output in the job directory.",
                 docs: "Where results go. Made if it is not there. Job directories are for their owner alone: name a folder elsewhere for results that other users are to read.",
                 prs: Prs::Setting("`output` of the step", "`outputs`"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed arguments => {
-                kind: Kind::Scalars,
+                kind: KeyKind::Scalars,
                 values: "list of texts and numbers",
                 unless_given: "`[]`",
                 expected: "a list of texts and numbers (e.g. [--model, digits.bin])",
@@ -157,11 +157,11 @@ macro_rules! job_keys {
                 description: "The entry script's arguments. ${{inputs.x}}, ${{side_inputs.x}}, ${{models.x}}, ${{output}} and ${{source}} stand for the paths that the entry script sees.",
                 docs: "The entry script's [arguments](#arguments-and-environment).",
                 prs: Prs::Key("`arguments` of the step", "`task.program_arguments`, split as a shell does"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             job pass_settings: bool => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 default: "false",
                 unless_given: "`false`; `true` for files of Azure's",
                 expected: BOOL_EXPECTED,
@@ -169,11 +169,11 @@ macro_rules! job_keys {
                 description: "Whether ParallelRunStep's own options, such as --mini_batch_size, stand behind the arguments, with the job's settings. false unless given; true for files of Azure's.",
                 docs: "Whether ParallelRunStep's own options stand [behind the arguments](#settings-behind-the-arguments).",
                 prs: Prs::Unknown,
-                rows: Rows::Not("settings that are passed on may change as ever"), // E11
+                rows: DecidesRows::Not("settings that are passed on may change as ever"), // E11
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             composed environment_variables => {
-                kind: Kind::Variables,
+                kind: KeyKind::Variables,
                 values: "map of names to texts, numbers, truth values",
                 unless_given: "`{}`",
                 expected: "a map of names to texts (e.g. MODE: fast)",
@@ -181,11 +181,11 @@ macro_rules! job_keys {
                 description: "The entry script's whole environment. References work as in arguments.",
                 docs: "The entry script's whole [environment](#arguments-and-environment). Nothing of Sandmill's own environment is passed on.",
                 prs: Prs::Key("`environment_variables`", "`environment_variables`"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             composed mini_batch_size => {
-                kind: Kind::BatchSize,
+                kind: KeyKind::BatchSize,
                 values: "number of files; for tables a size, or a number of rows",
                 unless_given: "`10` files; `1 MB` for tables",
                 expected: "a whole number of files of at least 1 (e.g. 10); for CSV inputs a size (e.g. 1 MB) or rows (e.g. 1000 rows)",
@@ -193,43 +193,43 @@ macro_rules! job_keys {
                 description: "How much one call of run gets: a number of files, about so many bytes of a CSV file, or exactly so many rows of it. 10 files or 1 MB unless given.",
                 docs: "How much one call of `run` gets: so many files; about so many bytes of a file of rows; or, as in `10000 rows`, exactly so many rows, fewer at a file's end. Rows that would take more than 1 GB fail with what follows them in the file, and how many would fit is told. No size may be above `limits.memory`, and a mini-batch that is comes with a note while it is planned.",
                 prs: Prs::Setting("`mini_batch_size`", "`mini_batch_size`, which knows no rows"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed partition_keys => {
-                kind: Kind::Texts,
+                kind: KeyKind::Texts,
                 expected: "a list of texts (e.g. [store, brand])",
                 example: "[store]",
                 description: "Makes one mini-batch of all that has the same values of these keys, instead of cutting by size. For files, keys are those of each input's partition_format; for tables, those or columns.",
                 docs: "By which [keys](#partition-keys) mini-batches are made, instead of by size. Not together with `mini_batch_size`.",
                 prs: Prs::Setting("`partition_keys`", "`partition_keys`, a list or its JSON text"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed process_count_per_node => {
-                kind: Kind::Integer { min: 1, max: MAX_PROCESSES },
+                kind: KeyKind::Integer { min: 1, max: MAX_PROCESSES },
                 unless_given: "`1` where there are GPUs, else the number of processor cores",
                 expected: "a whole number of workers from 1 to 1000 (e.g. 4)",
                 example: "4",
                 description: "Workers, each a process of its own. By default 1 where there are GPUs, else the number of processor cores.",
                 docs: "Workers, each a process of its own. For one worker per GPU, set it to the number of GPUs.",
                 prs: Prs::Setting("`process_count_per_node`", "`max_concurrency_per_instance`"),
-                rows: Rows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { "a whole number from 1 to 1000", "4", "The most workers of one job." },
             }
             composed gpus => {
-                kind: Kind::Integer { min: 0, max: MAX_PROCESSES },
+                kind: KeyKind::Integer { min: 0, max: MAX_PROCESSES },
                 unless_given: "`AZ_BATCHAI_GPU_COUNT_FOUND` of Sandmill's own environment, else what [NVIDIA's driver tells](operators.md#gpus)",
                 expected: "a whole number of GPUs from 0 to 1000 (e.g. 2)",
                 example: "2",
                 description: "GPUs that workers get, one each, the lowest free one first. By default the number in the variable AZ_BATCHAI_GPU_COUNT_FOUND of Sandmill's own environment, else what NVIDIA's driver tells.",
                 docs: "GPUs (`sandmill run --gpus N` for short) that workers get, one each: the lowest free one, in `CUDA_VISIBLE_DEVICES`. Workers beyond the number get none, and no such variable. No other job of the machine has them meanwhile; a job that finds fewer free says so and goes on with those.",
                 prs: Prs::Unknown,
-                rows: Rows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { "a whole number from 0 to 1000", "0", "The most GPUs of one job." },
             }
             composed node_count => {
-                kind: Kind::Integer { min: 1, max: COUNT },
+                kind: KeyKind::Integer { min: 1, max: COUNT },
                 values: "`1`",
                 default: "1",
                 expected: "1",
@@ -237,21 +237,21 @@ macro_rules! job_keys {
                 description: "Machines. Only 1: the cluster is this machine.",
                 docs: "Machines: the cluster is this one.",
                 prs: Prs::Key("`node_count`", "`resources.instance_count`"),
-                rows: Rows::Not("there is one node"),
+                rows: DecidesRows::Not("there is one node"),
                 ceiling: no "it is 1",
             }
             worker output_action: OutputAction => {
-                kind: Kind::Choice(|| OutputAction::ALL.map(OutputAction::name).to_vec()),
+                kind: KeyKind::Choice(|| OutputAction::ALL.map(OutputAction::name).to_vec()),
                 default: "append_row",
                 expected: "append_row or summary_only",
                 example: "append_row",
                 description: "`append_row`: all rows go to one file. `summary_only`: rows are counted and dropped; the entry script writes files of its own.",
                 prs: Prs::Setting("`output_action`", "`append_row` if `task.append_row_to` is set, else `summary_only`"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed append_row_file_name => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 values: "file name",
                 default: "parallel_run_step.txt",
                 expected: "a file name (e.g. digits.txt)",
@@ -259,11 +259,11 @@ macro_rules! job_keys {
                 description: "The output file's name; with output_layout: parts, the folder's. No folders in it. Unless given, parallel_run_step with the ending of output_format.",
                 docs: "The one output file; with `output_layout: parts` the folder of the parts, `parallel_run_step` unless given. None of `~ \" # % & * : < > ? / \\ { \\| }`. Not looked at with `summary_only`.",
                 prs: Prs::Setting("`append_row_file_name`", "`task.append_row_to`, or the file name of the output's path"),
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             composed output_format => {
-                kind: Kind::Group(OUTPUT_FORMAT),
+                kind: KeyKind::Group(OUTPUT_FORMAT),
                 values: "[output format](#output-format)",
                 unless_given: "as ParallelRunStep: text, a space between fields, no header",
                 expected: "text, csv, jsonl, parquet or arrow, or a map with type, compression, delimiter, header, quoting or null_value",
@@ -271,305 +271,305 @@ macro_rules! job_keys {
                 description: "How rows are written to the output file; a word is its type. As ParallelRunStep does unless given: a space between the fields of a table, no header.",
                 docs: "How rows are written to the output file. A word is short for its `type`: `output_format: csv`.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed append_row_dataframe_header => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "ParallelRunStep's name for output_format.header.",
                 docs: "ParallelRunStep's name for `output_format.header`. Both may be given if they say the same.",
                 prs: Prs::Option,
-                rows: Rows::Not("it is `output_format.header`, which does"),
+                rows: DecidesRows::Not("it is `output_format.header`, which does"),
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed output_layout => {
-                kind: Kind::Choice(|| OutputLayout::ALL.map(OutputLayout::name).to_vec()),
+                kind: KeyKind::Choice(|| OutputLayout::ALL.map(OutputLayout::name).to_vec()),
                 default: "file",
                 expected: "file or parts",
                 example: "parts",
                 description: "file: all rows stand in one file. parts: the output is a folder of files, one for each worker, part-process000 and so on, which appears when the job ends: for very large outputs, as no row is copied.",
                 docs: "`file`: all rows stand in one file. `parts`: in a [folder of files](#parts), one for each worker.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             job sample: Sample => {
-                kind: Kind::Percent,
+                kind: KeyKind::Percent,
                 default: "100",
                 expected: "a number above 0 and up to 100, in percent (e.g. 1)",
                 example: "1",
                 description: "Which share of the mini-batches is run, in percent: chosen by their place, the same in each run, the first always. For a first try.",
                 docs: "Which share of the mini-batches is run, in percent: for a first try. They are chosen by their place in the input, so that each run has the same ones. The first one always belongs to them. `run --sample 1%` sets it.",
                 prs: Prs::Unknown,
-                rows: Rows::DecideUnlessDefault,
+                rows: DecidesRows::DecideUnlessDefault,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             job ordered: bool => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 default: "false",
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether the rows of the output file stand in the order of the input. false unless given: in the order in which mini-batches end.",
                 docs: "Whether rows stand in the order of the input. Otherwise they stand in the order in which mini-batches end.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed join => {
-                kind: Kind::ScalarsOrOne,
+                kind: KeyKind::ScalarsOrOne,
                 values: "`input`, or a list of the input's columns",
                 expected: "input, or a list of columns of the input (e.g. [id])",
                 example: "input",
                 description: "Puts the input's columns, or those that are named, in front of each row's own: of tables their columns, of files a column file. Every item must have a row, or an outcome.",
                 docs: "Puts the input's columns, or those that are named, in front of each row's own; of files a column `file`, the path as the entry script sees it. Rows of text become a column `value`. Every item must have its row in the order of the mini-batch, or an outcome: items that failed are left out.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             job output_files: OnConflict => {
-                kind: Kind::Choice(|| OnConflict::ALL.map(OnConflict::name).to_vec()),
+                kind: KeyKind::Choice(|| OnConflict::ALL.map(OnConflict::name).to_vec()),
                 default: "error",
                 expected: "error, append or overwrite",
                 example: "append",
                 description: "What happens when two mini-batches write files of the same name: error fails the later attempt, append puts what it wrote behind what is there, overwrite replaces that.",
                 docs: "What happens when two mini-batches write files of the same name to the output folder: the later attempt fails; what it wrote is put behind what is there; it takes the place of what is there.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             job allow_reuse: bool => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 default: "true",
                 expected: BOOL_EXPECTED,
                 example: "false",
                 description: "Whether the result of an earlier run in the same job directory is taken at once where nothing has changed. true unless given.",
                 docs: "Whether the result of an earlier run in the same job directory is taken at once where nothing has changed.",
                 prs: Prs::Key("`allow_reuse` of the step", "`is_deterministic`"),
-                rows: Rows::Not("whether an earlier result is looked for at all"),
+                rows: DecidesRows::Not("whether an earlier result is looked for at all"),
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             job error_threshold: ErrorThreshold => {
-                kind: Kind::Integer { min: -1, max: i64::MAX },
+                kind: KeyKind::Integer { min: -1, max: i64::MAX },
                 default: "0",
                 expected: "a whole number of items from 0 up, or -1 to ignore all failures",
                 example: "10",
                 description: "How many failed items the job bears over the whole input. -1: any number.",
                 docs: "How many failed items the job bears over its whole input. `-1`: any number.",
                 prs: Prs::Setting("`error_threshold`, no default (here `0`)", "`error_threshold`, `-1`"),
-                rows: Rows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
+                rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
                 ceiling: no "when a job ends early, within the time-outs",
             }
             job allowed_failed_count: ErrorThreshold => {
-                kind: Kind::Integer { min: -1, max: i64::MAX },
+                kind: KeyKind::Integer { min: -1, max: i64::MAX },
                 default: "-1",
                 expected: "a whole number of mini-batches from 0 up, or -1 to ignore all failures",
                 example: "5",
                 description: "How many failed mini-batches the job bears over the whole input. -1: any number.",
                 docs: "How many failed mini-batches the job bears over its whole input. `-1`: any number.",
                 prs: Prs::Setting("`allowed_failed_count`", "`mini_batch_error_threshold`"),
-                rows: Rows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
+                rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
                 ceiling: no "when a job ends early, within the time-outs",
             }
             job allowed_failed_percent: AllowedPercent => {
-                kind: Kind::Percent,
+                kind: KeyKind::Percent,
                 default: "100",
                 expected: "a number from 0 to 100",
                 example: "12.5",
                 description: "Which share of failed mini-batches the job bears, in percent. Looked at once all mini-batches are known. 100: any.",
                 docs: "Which share of failed mini-batches the job bears, in percent. Looked at once all mini-batches are known, and at the end. `100`: any.",
                 prs: Prs::Setting("`allowed_failed_percent`", "`--allowed_failed_percent`"),
-                rows: Rows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
+                rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
                 ceiling: no "when a job ends early, within the time-outs",
             }
             worker strict_cardinality: bool => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 default: "false",
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether an attempt fails that returns fewer or more rows than it got items.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             job run_max_try: u32 => {
-                kind: Kind::Integer { min: 1, max: COUNT },
+                kind: KeyKind::Integer { min: 1, max: COUNT },
                 default: "3",
                 expected: "a whole number of attempts of at least 1 (e.g. 3)",
                 example: "3",
                 description: "Attempts at each mini-batch.",
                 prs: Prs::Setting("`run_max_try`", "`retry_settings.max_retries`, one less"),
-                rows: Rows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { "a whole number of at least 1", "3", "The most attempts at one mini-batch." },
             }
             job run_invocation_timeout: Duration => {
-                kind: Kind::Seconds { max: MAX_TIMEOUT },
+                kind: KeyKind::Seconds { max: MAX_TIMEOUT },
                 default: "60",
                 expected: "seconds, more than 0 and at most 259200 (e.g. 60)",
                 example: "120",
                 description: "The longest that one call of run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that one call of `run` may take; `0.5` is allowed.",
                 prs: Prs::Setting("`run_invocation_timeout`", "`retry_settings.timeout`"),
-                rows: Rows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a call of run." },
             }
             job task_overhead_timeout: Duration => {
-                kind: Kind::Seconds { max: MAX_TIMEOUT },
+                kind: KeyKind::Seconds { max: MAX_TIMEOUT },
                 default: "600",
                 expected: TIMEOUT_EXPECTED,
                 example: "600",
                 description: "The longest that loading a mini-batch and handing it to run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that loading a mini-batch and handing it to `run` may take.",
                 prs: Prs::Option,
-                rows: Rows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for loading a mini-batch." },
             }
             composed progress_update_timeout => {
-                kind: Kind::Seconds { max: MAX_TIMEOUT },
+                kind: KeyKind::Seconds { max: MAX_TIMEOUT },
                 unless_given: "`run_max_try` x (`task_overhead_timeout` + `run_invocation_timeout`) + 60, at least 600",
                 expected: TIMEOUT_EXPECTED,
                 example: "3600",
                 description: "The longest that no mini-batch may end, in seconds. Then the job fails. By default run_max_try times (task_overhead_timeout + run_invocation_timeout) + 60 seconds, and at least 600.",
                 docs: "The longest that nothing may move. Then the job fails.",
                 prs: Prs::Option,
-                rows: Rows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a job that does not move." },
             }
             job first_task_creation_timeout: Duration => {
-                kind: Kind::Seconds { max: MAX_TIMEOUT },
+                kind: KeyKind::Seconds { max: MAX_TIMEOUT },
                 default: "600",
                 expected: TIMEOUT_EXPECTED,
                 example: "600",
                 description: "The longest until the first mini-batch is made, in seconds. Then the job fails.",
                 docs: "The longest until the first mini-batch is made. Then the job fails.",
                 prs: Prs::Option,
-                rows: Rows::Not("who computes, how often and how long"), // C25
+                rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for the first mini-batch." },
             }
             worker logging_level: LoggingLevel => {
-                kind: Kind::Choice(|| LoggingLevel::ALL.map(LoggingLevel::name).to_vec()),
+                kind: KeyKind::Choice(|| LoggingLevel::ALL.map(LoggingLevel::name).to_vec()),
                 default: "INFO",
                 expected: "WARNING, INFO or DEBUG",
                 example: "INFO",
                 description: "The least important level that is still logged.",
                 prs: Prs::Setting("`logging_level`", "`logging_level`"),
-                rows: Rows::Not("it is what is seen of the job while it runs"),
+                rows: DecidesRows::Not("it is what is seen of the job while it runs"),
                 ceiling: no "what is written down of the job, within the limits",
             }
             job resource_monitor_interval: Option<Duration> => {
-                kind: Kind::Interval { max: MAX_INTERVAL },
+                kind: KeyKind::Interval { max: MAX_INTERVAL },
                 default: "600",
                 expected: "seconds from 0 (never) to 2147483647 (e.g. 600)",
                 example: "60",
                 description: "Seconds between looks at what the machine and the workers use, for logs/perf. 0: never.",
                 docs: "Seconds between two looks at what the machine and the workers use, for `logs/perf`; `0.5` is allowed. `0`: never.",
                 prs: Prs::Option,
-                rows: Rows::Not("it is what is seen of the job while it runs"),
+                rows: DecidesRows::Not("it is what is seen of the job while it runs"),
                 ceiling: no "what is written down of the job, within the limits",
             }
             worker profiling_module: Option<Profiler> => {
-                kind: Kind::Choice(|| Profiler::ALL.map(Profiler::name).to_vec()),
+                kind: KeyKind::Choice(|| Profiler::ALL.map(Profiler::name).to_vec()),
                 expected: "cProfile, profile or guest",
                 example: "guest",
                 description: "Makes each worker write a profile of the entry script. All words mean the same: the first two are those of Azure.",
                 docs: "Makes each worker write a profile of the entry script. All words mean the same; the first two are Azure's.",
                 prs: Prs::Option,
-                rows: Rows::Not("it is what is seen of the job while it runs"),
+                rows: DecidesRows::Not("it is what is seen of the job while it runs"),
                 ceiling: no "what is written down of the job, within the limits",
             }
             composed parent => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 values: "path of a folder",
                 expected: "a path to a folder",
                 example: "jobs/nightly",
                 description: "The folder of the job that this one is a part of.",
                 docs: "The folder of the job that this one is a part of. What it gets goes to `logs/<job name>` in it, which is this job's alone: a job that finds another job's copies there is refused. A job that an earlier version of Sandmill began, whose copies have no mark, leaves them as they are and goes on in `logs/<job name>.<8 letters>` beside them, with a notice. A job whose job directory was removed is another job: move its old copies away first.",
                 prs: Prs::Unknown,
-                rows: Rows::Not("it is where files are copied when they are there"),
+                rows: DecidesRows::Not("it is where files are copied when they are there"),
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
             composed copy_logs_to_parent => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 default: "false",
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether `parent` gets a copy of this job's overview, progress and logs.",
                 prs: Prs::Option,
-                rows: Rows::Not("as for `parent`"),
+                rows: DecidesRows::Not("as for `parent`"),
                 ceiling: no "what is written down of the job, within the limits",
             }
             composed push_metrics_to_parent => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 default: "false",
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether `parent` gets this job's metrics too.",
                 prs: Prs::Option,
-                rows: Rows::Not("as for `parent`"),
+                rows: DecidesRows::Not("as for `parent`"),
                 ceiling: no "what is written down of the job, within the limits",
             }
             job metrics_name_prefix: String => {
-                kind: Kind::Text,
+                kind: KeyKind::Text,
                 expected: "a text",
                 example: "digits_",
                 description: "Stands before the names of this job's metrics.",
                 prs: Prs::Option,
-                rows: Rows::Not("it is what is seen of the job while it runs"),
+                rows: DecidesRows::Not("it is what is seen of the job while it runs"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
             composed limits => {
-                kind: Kind::Group(LIMITS),
+                kind: KeyKind::Group(LIMITS),
                 values: "[limits](#limits)",
                 unless_given: "see there",
                 expected: "a map with memory, stack, fuel and others",
                 example: "{memory: 512 MB}",
                 description: "What one instance of the entry script may use.",
                 prs: Prs::Unknown,
-                rows: Rows::Not("what goes beyond a limit fails, and gives no rows"),
+                rows: DecidesRows::Not("what goes beyond a limit fails, and gives no rows"),
                 ceiling: no "each limit has one of its own",
             }
             worker os_sandbox: OsSandbox => {
-                kind: Kind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
+                kind: KeyKind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
                 default: "required",
                 expected: "required, best-effort or off",
                 example: "best-effort",
                 description: "The wall that the operating system builds around workers: required stops the job where a layer is missing, best-effort takes what the machine has.",
                 docs: "The wall that the operating system builds around workers. `required`: where a layer is missing, the job does not start. `best-effort`: what the machine has.",
                 prs: Prs::Unknown,
-                rows: Rows::Not("what goes beyond a wall fails, and gives no rows"), // C25
+                rows: DecidesRows::Not("what goes beyond a wall fails, and gives no rows"), // C25
                 ceiling: no "the policy says the least, not the highest",
             }
             worker deterministic: bool => {
-                kind: Kind::Bool,
+                kind: KeyKind::Bool,
                 default: "false",
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether each attempt gets a fresh instance, and clocks and random numbers that follow from its mini-batch, so that the same mini-batch gives the same bytes.",
                 prs: Prs::Unknown,
-                rows: Rows::DecideUnlessDefault,
+                rows: DecidesRows::DecideUnlessDefault,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed schema_inference => {
-                kind: Kind::Choice(|| vec!["first", "full"]),
+                kind: KeyKind::Choice(|| vec!["first", "full"]),
                 default: "first",
                 expected: "first or full",
                 example: "full",
                 description: "Whether columns of tables are inferred from the first part of the input or from all of it.",
                 docs: "Whether the columns of text formats get their types from the first part of the input (a megabyte of rows, in at most 100 files) or from all of it, and whether the columns of [Parquet and Arrow](#parquet-and-arrow) are those of the first file or of all. For tables only.",
                 prs: Prs::Unknown,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
             composed rank_mini_batch_count => {
-                kind: Kind::Integer { min: i64::MIN, max: COUNT },
+                kind: KeyKind::Integer { min: i64::MIN, max: COUNT },
                 default: "0",
                 expected: "a whole number (e.g. 8)",
                 example: "8",
                 description: "Above 0: run is called so many times without any data, and inputs are ignored.",
                 docs: "Above 0: `run` is called so many times without data, and `inputs` are ignored, with a notice.",
                 prs: Prs::Option,
-                rows: Rows::Decide,
+                rows: DecidesRows::Decide,
                 ceiling: no "`limits.mini_batches` bounds it",
             }
         }

@@ -20,7 +20,7 @@ macro_rules! limit_keys {
             given GivenLimits below "limits.";
 
             worker memory: ByteSize => {
-                kind: Kind::Size { min: 64 << 10, max: u64::MAX },
+                kind: KeyKind::Size { min: 64 << 10, max: u64::MAX },
                 default: "1 GB",
                 expected: "a size of at least 64 KB (e.g. 512 MB)",
                 example: "512 MB",
@@ -30,7 +30,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/limits.rs", by "each_limit_has_its_failure",
             }
             worker stack: ByteSize => {
-                kind: Kind::Size { min: 64 << 10, max: 64 << 20 },
+                kind: KeyKind::Size { min: 64 << 10, max: 64 << 20 },
                 default: "1 MB",
                 expected: "a size from 64 KB to 64 MB (e.g. 1 MB)",
                 example: "1 MB",
@@ -40,7 +40,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/program.rs", by "the_stack_is_as_large_as_the_job_says",
             }
             worker fuel: Option<u64> => {
-                kind: Kind::Integer { min: 1, max: i64::MAX },
+                kind: KeyKind::Integer { min: 1, max: i64::MAX },
                 unless_given: "not measured",
                 expected: "a whole number of at least 1 (e.g. 10000000000)",
                 example: "10000000000",
@@ -51,7 +51,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/program.rs", by "each_limit_has_its_failure",
             }
             worker read: ByteSize => {
-                kind: Kind::Size { min: 1, max: u64::MAX },
+                kind: KeyKind::Size { min: 1, max: u64::MAX },
                 default: "512 MB",
                 expected: "a size of at least 1 byte (e.g. 512 MB)",
                 example: "512 MB",
@@ -61,7 +61,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/whole_file.rs", by "each_limit_has_its_failure",
             }
             worker results: ByteSize => {
-                kind: Kind::Size { min: 1, max: u64::MAX },
+                kind: KeyKind::Size { min: 1, max: u64::MAX },
                 default: "256 MB",
                 expected: "a size of at least 1 byte (e.g. 256 MB)",
                 example: "256 MB",
@@ -71,7 +71,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
             }
             worker row: ByteSize => {
-                kind: Kind::Size { min: 1, max: u64::MAX },
+                kind: KeyKind::Size { min: 1, max: u64::MAX },
                 default: "64 MB",
                 expected: "a size of at least 1 byte (e.g. 64 MB)",
                 example: "64 MB",
@@ -81,7 +81,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
             }
             worker logs: ByteSize => {
-                kind: Kind::Size { min: 1, max: u64::MAX },
+                kind: KeyKind::Size { min: 1, max: u64::MAX },
                 default: "256 MB",
                 expected: "a size of at least 1 byte (e.g. 256 MB)",
                 example: "256 MB",
@@ -91,7 +91,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/sink.rs", by "floods_of_logs",
             }
             worker output: ByteSize => {
-                kind: Kind::Size { min: 1, max: u64::MAX },
+                kind: KeyKind::Size { min: 1, max: u64::MAX },
                 default: "16 GB",
                 expected: "a size of at least 1 byte (e.g. 16 GB)",
                 example: "16 GB",
@@ -102,7 +102,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/quota.rs", by "one_file_that_fills_the_disk",
             }
             worker files: u64 => {
-                kind: Kind::Integer { min: 0, max: i64::MAX },
+                kind: KeyKind::Integer { min: 0, max: i64::MAX },
                 default: "10000",
                 expected: "a whole number of files from 0 up (e.g. 10000)",
                 example: "10000",
@@ -113,7 +113,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/quota.rs", by "a_million_files",
             }
             worker handles: u64 => {
-                kind: Kind::Integer { min: 16, max: 1_000_000 },
+                kind: KeyKind::Integer { min: 16, max: 1_000_000 },
                 default: "10000",
                 expected: "a whole number from 16 to 1000000 (e.g. 10000)",
                 example: "10000",
@@ -123,7 +123,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/program.rs", by "more_handles_than_there_are",
             }
             worker transfer: ByteSize => {
-                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },
                 default: "128 MB",
                 expected: "a size of at least 1 MB (e.g. 128 MB)",
                 example: "128 MB",
@@ -133,7 +133,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/program.rs", by "a_call_hands_over_no_more_than_allowed",
             }
             worker models: ByteSize => {
-                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },
                 default: "1 GB",
                 expected: "a size of at least 1 MB (e.g. 1 GB)",
                 example: "1 GB",
@@ -144,7 +144,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/inference/models/registry.rs", by "models_are_held_to_their_limit_together",
             }
             worker tensors: ByteSize => {
-                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },
                 default: "256 MB",
                 expected: "a size of at least 1 MB (e.g. 256 MB)",
                 example: "256 MB",
@@ -154,7 +154,7 @@ macro_rules! limit_keys {
                 enforced: "host/guest/src/sandbox/nn/allowance.rs", by "what_a_guest_does_wrong_is_told_and_harms_nobody",
             }
             job mini_batches: u64 => {
-                kind: Kind::Integer { min: 1, max: i64::MAX },
+                kind: KeyKind::Integer { min: 1, max: i64::MAX },
                 default: "1000000000",
                 expected: "a whole number of at least 1 (e.g. 1000000)",
                 example: "1000000000",
@@ -165,7 +165,7 @@ macro_rules! limit_keys {
                 enforced: "host/leader/src/machine/job/limits.rs", by "a_job_with_more_mini_batches_than_it_may_have_fails",
             }
             job reports: ByteSize => {
-                kind: Kind::Size { min: 1 << 20, max: u64::MAX },
+                kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },
                 default: "10 GB",
                 expected: "a size of at least 1 MB (e.g. 10 GB)",
                 example: "10 GB",
@@ -176,7 +176,7 @@ macro_rules! limit_keys {
                 enforced: "host/report/src/budget.rs", by "what_the_leader_writes_of_failures_is_bounded",
             }
             job failures: u64 => {
-                kind: Kind::Integer { min: 0, max: i64::MAX },
+                kind: KeyKind::Integer { min: 0, max: i64::MAX },
                 default: "10000",
                 expected: "a whole number of failures from 0 up (e.g. 10000)",
                 example: "10000",
@@ -186,7 +186,7 @@ macro_rules! limit_keys {
                 enforced: "host/leader/src/machine/job/limits.rs", by "what_the_leader_writes_of_failures_is_bounded",
             }
             job copies: ByteSize => {
-                kind: Kind::Size { min: 0, max: u64::MAX },
+                kind: KeyKind::Size { min: 0, max: u64::MAX },
                 default: "16 GB",
                 expected: "a size (e.g. 16 GB)",
                 example: "16 GB",
@@ -197,7 +197,7 @@ macro_rules! limit_keys {
                 enforced: "host/node/src/single_file.rs", by "copies_are_bounded_together",
             }
             job job_time: Option<Duration> => {
-                kind: Kind::Seconds { max: MAX_JOB_TIME },
+                kind: KeyKind::Seconds { max: MAX_JOB_TIME },
                 unless_given: "no limit",
                 expected: "seconds, more than 0 and at most 31536000 (e.g. 86400)",
                 example: "86400",

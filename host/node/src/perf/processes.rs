@@ -315,6 +315,6 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = Process::new(i32::try_from(child.id()).unwrap()).unwrap();
         child.wait().unwrap();
-        assert_eq!(Meter::worker(WorkerId(1)).line(&process, "T"), None);
+        assert_eq!(ProcessMeter::worker(WorkerId(1)).line(&process, "T"), None);
     }
 }

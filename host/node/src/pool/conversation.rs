@@ -152,7 +152,7 @@ impl Listener {
             () = link.outbox.run() => Err(ListenEnd::Closed),
             status = &mut wait => Ok(status),
         };
-        let nonsense = matches!(ended, Err(End::Malformed(_)));
+        let nonsense = matches!(ended, Err(ListenEnd::Malformed(_)));
         let status = match ended {
             Ok(status) => status,
             Err(ListenEnd::Closed) => match tokio::time::timeout(GRACE, &mut wait).await {
@@ -342,7 +342,7 @@ mod tests {
                 let PoolEvent::Worker(_, FromWorker::Started { id }) = event else { panic!() };
                 ids.push(id.0);
             }
-            assert!(matches!(listening.await.unwrap(), End::Closed));
+            assert!(matches!(listening.await.unwrap(), ListenEnd::Closed));
             ids
         });
         assert_eq!(heard, (0..MESSAGES).collect::<Vec<_>>());

@@ -55,7 +55,7 @@ impl PlannerChild {
     /// Stores the process as the current one. Returns false if no planner is wanted.
     fn put(&self, process: &Arc<ChildProcess>) -> bool {
         let mut slot = self.slot();
-        if matches!(*slot, Slot::Closed) {
+        if matches!(*slot, PlannerSlot::Closed) {
             return false;
         }
         *slot = PlannerSlot::Running(Arc::clone(process));
@@ -168,7 +168,7 @@ impl RunningPlan {
             end = read(stdout, question, &mut self.told, events) => end,
             () = aside => ReadEnd::Closed,
         };
-        if matches!(end, End::Malformed(_) | End::Changed | End::Unheard) {
+        if matches!(end, ReadEnd::Malformed(_) | ReadEnd::Changed | ReadEnd::Unheard) {
             process.kill();
         }
         let status = match tokio::time::timeout(GRACE, child.wait()).await {
@@ -186,7 +186,7 @@ impl RunningPlan {
         let _ = tokio::time::timeout(GRACE, stderr.collect()).await;
         let text = describe(&end, &self.died, &status, &printable(&stderr.bytes));
         let status = status.ok().filter(|status| status.signal().is_some());
-        let by_signal = status.filter(|_| matches!(end, End::Closed)).map(death);
+        let by_signal = status.filter(|_| matches!(end, ReadEnd::Closed)).map(death);
         Some(Death { text, by_signal })
     }
 
@@ -195,7 +195,7 @@ impl RunningPlan {
     fn next(&mut self, death: &Death) -> Option<((Child, Pipes), Vec<u8>)> {
         let how = death.by_signal.as_ref()?;
         // Another planner would rewrite the files that workers are reading.
-        if matches!(*self.planner.slot(), Slot::Closed) || self.told.has_spilled {
+        if matches!(*self.planner.slot(), PlannerSlot::Closed) || self.told.has_spilled {
             return None;
         }
         if self.told.is_later {

@@ -250,7 +250,9 @@ mod tests {
         let error =
             MachineSlots::open(&caps, ByteSize(101 * MB), "default").unwrap_err().to_string();
         insta::assert_snapshot!(error, @"each worker of this job may hold 101 MB of memory (limits.memory, and what results, reading and decoding take), and all jobs on this machine together 100 MB (machine.memory of the operator's policy): lower limits.memory, limits.results or limits.read, or make mini_batch_size smaller");
-        assert!(Turns::open(&MachineCaps::default(), ByteSize(MB), "default").unwrap().is_none());
+        assert!(
+            MachineSlots::open(&MachineCaps::default(), ByteSize(MB), "default").unwrap().is_none()
+        );
     }
 
     #[test]

@@ -102,23 +102,23 @@ mod tests {
         let (mut reports, theirs) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&reports, true).unwrap();
         let mut link = LeaderLink::new(worker, OwnedFd::from(theirs).into()).unwrap();
-        assert_eq!(link.poll().unwrap(), Incoming::None);
+        assert_eq!(link.poll().unwrap(), SocketEvent::None);
         let mut wire = Vec::new();
         encode(&ToWorker::Shutdown, &mut wire).unwrap();
         encode(&ToWorker::Shutdown, &mut wire).unwrap();
         leader.write_all(&wire[..wire.len() - 1]).unwrap();
-        assert_eq!(link.poll().unwrap(), Incoming::Message(ToWorker::Shutdown));
-        assert_eq!(link.poll().unwrap(), Incoming::None);
+        assert_eq!(link.poll().unwrap(), SocketEvent::Message(ToWorker::Shutdown));
+        assert_eq!(link.poll().unwrap(), SocketEvent::None);
 
         let started = FromWorker::Started { id: MiniBatchId(1) };
         link.queue(&started).unwrap();
         let mut scratch = Vec::new();
         assert!(read_frame::<FromWorker>(&mut reports, &mut scratch).is_err());
         leader.write_all(&wire[wire.len() - 1..]).unwrap();
-        assert_eq!(link.wait().unwrap(), Incoming::Message(ToWorker::Shutdown));
+        assert_eq!(link.wait().unwrap(), SocketEvent::Message(ToWorker::Shutdown));
         assert_eq!(read_frame(&mut reports, &mut scratch).unwrap(), Some(started));
         drop((leader, reports));
-        assert_eq!(link.poll().unwrap(), Incoming::Closed);
+        assert_eq!(link.poll().unwrap(), SocketEvent::Closed);
         link.queue(&FromWorker::Restarting).unwrap();
         assert!(link.wait().is_err(), "nobody reads it");
     }
@@ -128,6 +128,6 @@ mod tests {
         let (mut leader, worker) = UnixStream::pair().unwrap();
         leader.write_all(&[1, 0, 0, 0, 250]).unwrap();
         let reports = OwnedFd::from(worker.try_clone().unwrap()).into();
-        assert!(Link::new(worker, reports).unwrap().wait().is_err());
+        assert!(LeaderLink::new(worker, reports).unwrap().wait().is_err());
     }
 }

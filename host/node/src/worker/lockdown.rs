@@ -47,14 +47,14 @@ pub(super) fn wall(setup: &Setup) -> Wall {
 pub(super) fn around_all_workers(surroundings: &NurseryLimits) -> Wall {
     let dir = JobDir::new(&surroundings.job_dir);
     let mut folders = vec![
-        Folder::real(dir.root(), Rights::Read),
-        Folder::real(dir.work(), Rights::Write),
-        Folder::real(dir.parts(), Rights::Write),
-        Folder::real(dir.user_logs(), Rights::Write),
-        Folder::real(dir.links(), Rights::Stage),
+        GrantedPath::real(dir.root(), Rights::Read),
+        GrantedPath::real(dir.work(), Rights::Write),
+        GrantedPath::real(dir.parts(), Rights::Write),
+        GrantedPath::real(dir.user_logs(), Rights::Write),
+        GrantedPath::real(dir.links(), Rights::Stage),
         // A worker reads its own threads and its cgroup.
-        Folder::new(PROCESSES, Rights::Read),
-        Folder::new(PROCESSORS, Rights::Read),
+        GrantedPath::new(PROCESSES, Rights::Read),
+        GrantedPath::new(PROCESSORS, Rights::Read),
     ];
     folders.extend(surroundings.sources.iter().map(|source| {
         let is_linked = source.pattern.is_some();

@@ -48,7 +48,7 @@ pub(crate) fn kind_of(
         }
         _ => {
             let is_map = |key| {
-                entry_of(entries, key).is_some_and(|it| matches!(it.node.value, Value::Map(_)))
+                entry_of(entries, key).is_some_and(|it| matches!(it.node.value, YamlValue::Map(_)))
             };
             Some(if is_map("task") || is_map("jobs") {
                 DocumentKind::Job

@@ -160,7 +160,7 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTa
     let mut is_one_file = false;
     match take(&mut entries, "paths") {
         Some(YamlNode { value: YamlValue::List(items), .. }) => {
-            is_one_file = matches!(&items[..], [Node { value: Value::Map(one), .. }]
+            is_one_file = matches!(&items[..], [YamlNode { value: YamlValue::Map(one), .. }]
                 if entry_of(one, "file").is_some());
             for item in &items {
                 match path_of(item).and_then(|path| place_of(path, folder)) {

@@ -147,7 +147,7 @@ fn name_sources(job: &mut YamlNode, imports: &[(String, YamlNode)]) {
         else {
             continue;
         };
-        if matches!(node.value, Value::Scalar { .. }) {
+        if matches!(node.value, YamlValue::Scalar { .. }) {
             let path = entry("path", node.clone());
             node.value = YamlValue::Map(vec![path]);
         }
@@ -185,7 +185,7 @@ fn bind(job: &mut YamlNode, pipeline: &[MapEntry]) {
                     text(literal(found).unwrap_or(found)).map(str::to_owned)
                 };
                 let text = replace(written, known);
-                let is_text = matches!(node.value, Value::Scalar { is_text: true, .. });
+                let is_text = matches!(node.value, YamlValue::Scalar { is_text: true, .. });
                 YamlValue::Scalar { text, is_text }
             }
         };

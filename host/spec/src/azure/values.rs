@@ -52,7 +52,7 @@ impl Declared {
             };
             let YamlValue::Map(declaration) = declared.node.value else { continue };
             let is_value = Type::of(&declaration).is_some();
-            if matches!(own.node.value, Value::Scalar { .. }) {
+            if matches!(own.node.value, YamlValue::Scalar { .. }) {
                 let key = if is_value { "value" } else { "path" };
                 let value = std::mem::replace(&mut own.node.value, YamlValue::Null);
                 let node = YamlNode { origin: own.node.origin.clone(), value };

@@ -64,13 +64,13 @@ macro_rules! keys {
 
 macro_rules! ceiling {
     (most same) => {
-        Ceiling::Same
+        KeyCeiling::Same
     };
     (most { $expected:expr, $example:literal, $description:literal }) => {
-        Ceiling::Key($expected, $example, $description)
+        KeyCeiling::Key($expected, $example, $description)
     };
     (no $reason:literal) => {
-        Ceiling::No($reason)
+        KeyCeiling::No($reason)
     };
 }
 

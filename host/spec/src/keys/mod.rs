@@ -33,5 +33,5 @@ pub(super) use user_config::USER_CONFIG;
 /// The keys at the top level of a job file that affect the job's rows.
 #[cfg(any(test, feature = "testing"))]
 pub fn keys_that_decide_rows() -> impl Iterator<Item = &'static str> {
-    JOB.iter().filter(|key| !matches!(key.rows, Rows::Not(_))).map(|key| key.name)
+    JOB.iter().filter(|key| !matches!(key.rows, DecidesRows::Not(_))).map(|key| key.name)
 }

@@ -235,7 +235,8 @@ impl PolicySettings {
             };
             // Azure's files count retries, without the first try.
             let is_of_retries = |origin: &SettingOrigin| {
-                !matches!(origin, Origin::Set(_)) && report.word(key).ends_with("max_retries")
+                !matches!(origin, SettingOrigin::Set(_))
+                    && report.word(key).ends_with("max_retries")
             };
             let shown = |amount: Amount| match (amount, asked) {
                 (Amount::Count(count), Some(origin)) if is_of_retries(origin) => {
@@ -288,7 +289,7 @@ impl PolicySettings {
     /// If workers are counted by tenant, the job file may not choose the tenant.
     fn tenant(&self, raw: &RawJob, report: &ErrorReport) {
         if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.settings.tenant)
-            && !matches!(given.origin, Origin::Set(_))
+            && !matches!(given.origin, SettingOrigin::Set(_))
         {
             given.blame(
                 report,

@@ -43,7 +43,7 @@ impl PolicySettings {
             let message = format!(
                 "found true; the operator's policy allows no models of the entry script's own \
                  (guest_models, {})",
-                self.at(guest.map_or(&Origin::File, |at| &at.origin))
+                self.at(guest.map_or(&SettingOrigin::File, |at| &at.origin))
             );
             let origin = given.map_or(&SettingOrigin::File, |at| &at.origin);
             report.error(origin, "inference.allow_guest_models", message);

@@ -180,7 +180,7 @@ impl PolicySettings {
             let message = format!(
                 "found {}, {what}; the operator's policy allows none{why} ({setting}, {})",
                 path.display(),
-                self.at(at.unwrap_or(&Origin::File))
+                self.at(at.unwrap_or(&SettingOrigin::File))
             );
             report.error(origin.unwrap_or(&SettingOrigin::File), "entry_script", message);
         };

@@ -354,7 +354,7 @@ fn every_ceiling_is_one_that_jobs_are_held_against() {
     // The table of keys and the settings that are held to a ceiling must agree.
     let limits = crate::keys::LIMITS.iter().map(|key| (format!("limits.{}", key.name), key));
     let all = crate::keys::JOB.iter().map(|key| (key.name.to_owned(), key)).chain(limits);
-    let capped = all.filter(|(_, key)| !matches!(key.ceiling, Ceiling::No(_)));
+    let capped = all.filter(|(_, key)| !matches!(key.ceiling, KeyCeiling::No(_)));
     let capped = capped.map(|(name, _)| name);
     let of_inference = ["inference.threads", "inference.gpu_memory"].map(str::to_owned);
     let said: BTreeSet<String> = capped.chain(of_inference).collect();

@@ -63,7 +63,7 @@ fn many_errors_are_cut() {
 
 thread_local! {
     /// One folder for all cases of a test.
-    static FIXTURE: Fixture = Fixture::new();
+    static FIXTURE: SpecFixture = SpecFixture::new();
 }
 
 /// Damages a job file: each cut replaces a part of the text. Loading the result must neither panic nor hang.

@@ -202,7 +202,7 @@ pub(super) const CHECKS: &[CheckSpec] = &[
         equal("the rows of the next mini-batch", &seen[0].rows(1)?, &["after"])
     }),
     check("endless", "entry.run", endless, |seen| match seen[0].lived() {
-        Err(_) if matches!(seen[0].ending, super::plan::Ending::TimedOut) => Ok(()),
+        Err(_) if matches!(seen[0].ending, super::plan::InstanceEnding::TimedOut) => Ok(()),
         Err(why) => Err(why),
         Ok(_) => seen[0].failure(0).and(Err(wrong("it did not loop"))),
     }),
@@ -265,18 +265,18 @@ fn arguments() -> Vec<KitPlan> {
 fn environment() -> Vec<KitPlan> {
     let variables = [("KIT_B", "ä=b "), ("KIT_A", "1")];
     let environment = variables.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-    vec![Plan { environment, ..plan([&["environment"]]) }]
+    vec![KitPlan { environment, ..plan([&["environment"]]) }]
 }
 
 fn files() -> Vec<KitPlan> {
     let turn = Turn::command(&["items"]).and("z.txt", "z");
-    vec![Plan::of([turn.and("Grüße 世界.txt", "ä").and("empty.bin", "")])]
+    vec![KitPlan::of([turn.and("Grüße 世界.txt", "ä").and("empty.bin", "")])]
 }
 
 /// A large file that contains almost all byte values.
 fn large(verb: &str) -> Vec<KitPlan> {
     let path = format!("{FOLDER}/large.bin");
-    vec![Plan::of([Turn::command(&[verb, &path]).and("large.bin", large_file())])]
+    vec![KitPlan::of([Turn::command(&[verb, &path]).and("large.bin", large_file())])]
 }
 
 fn large_file() -> Vec<u8> {
@@ -297,13 +297,13 @@ fn read_errors() -> Vec<KitPlan> {
     let empty = format!("{FOLDER}/nothing.bin");
     let read = |path: &str| Turn::command(&["read", path]);
     let turns = [read(&missing), read("/etc/passwd"), read(FOLDER)];
-    vec![Plan::of(turns.into_iter().chain([read(&empty).and("nothing.bin", "")]))]
+    vec![KitPlan::of(turns.into_iter().chain([read(&empty).and("nothing.bin", "")]))]
 }
 
 fn read_limit() -> Vec<KitPlan> {
     let path = format!("{FOLDER}/large.bin");
     let turn = Turn::command(&["read", &path]).and("large.bin", vec![1; 2 << 20]);
-    vec![Plan { read: Some(1 << 20), ..Plan::of([turn]) }]
+    vec![KitPlan { read: Some(1 << 20), ..KitPlan::of([turn]) }]
 }
 
 fn read_only() -> Vec<KitPlan> {
@@ -332,21 +332,21 @@ fn many() -> Vec<KitPlan> {
 
 fn outcomes() -> Vec<KitPlan> {
     let turn = Turn::command(&["outcomes", "+a", "-Grüße", "+c"]);
-    vec![Plan::of([turn.and("b.txt", "").and("c.txt", "")])]
+    vec![KitPlan::of([turn.and("b.txt", "").and("c.txt", "")])]
 }
 
 fn table(kind: TrialTableKind) -> Vec<KitPlan> {
-    vec![Plan::of([Turn::of(Data::Table(kind))]).with_arguments(&["table"])]
+    vec![KitPlan::of([Turn::of(KitData::Table(kind))]).with_arguments(&["table"])]
 }
 
 fn void() -> Vec<KitPlan> {
     let turn = Turn::of(KitData::Void);
-    vec![Plan::of([turn]).with_arguments(&[&command(&["rows", "one", "two"])])]
+    vec![KitPlan::of([turn]).with_arguments(&[&command(&["rows", "one", "two"])])]
 }
 
 fn context() -> Vec<KitPlan> {
     let keys = [("store", "10"), ("a key", "Grüße")];
-    vec![Plan::of([Turn {
+    vec![KitPlan::of([Turn {
         id: (1 << 53) + 1,
         dataset: "kit Grüße".to_owned(),
         attempt: 3,
@@ -363,22 +363,22 @@ fn log() -> Vec<KitPlan> {
     let levels = ["error", "warning", "info", "debug"];
     let says = levels.map(|level| Turn::command(&["log", level, &format!("kit says {level}")]));
     let lines = Turn::command(&["log", "info", "two\nlines Grüße"]);
-    vec![Plan::of(says.into_iter().chain([lines]))]
+    vec![KitPlan::of(says.into_iter().chain([lines]))]
 }
 
 fn memory() -> Vec<KitPlan> {
     let plan = plan([&["allocate"][..], &["rows", "after"]]);
-    vec![Plan { memory: Some(LITTLE_MEMORY), ..plan }]
+    vec![KitPlan { memory: Some(LITTLE_MEMORY), ..plan }]
 }
 
 fn endless() -> Vec<KitPlan> {
-    vec![Plan { seconds: 2, ..plan([&["loop"]]) }]
+    vec![KitPlan { seconds: 2, ..plan([&["loop"]]) }]
 }
 
 fn flat() -> Vec<KitPlan> {
     let text = "y".repeat(4096);
     let turn = || Turn::command(&["rows", &text]);
-    vec![Plan::of([turn().times(1000), turn().times(9000)])]
+    vec![KitPlan::of([turn().times(1000), turn().times(9000)])]
 }
 
 fn init_error(seen: &[PlanResult]) -> Verdict {

@@ -52,8 +52,8 @@ fn a_script_that_dies_or_hangs_passes_the_endless_loop_alone() {
         let passed = passed.into_iter().filter(|(_, why)| why.is_none());
         passed.map(|(name, _)| name).collect::<Vec<_>>()
     };
-    assert_eq!(with(Ending::TimedOut), ["endless"]);
-    assert_eq!(with(Ending::Died("was killed".to_owned())), [""; 0]);
+    assert_eq!(with(InstanceEnding::TimedOut), ["endless"]);
+    assert_eq!(with(InstanceEnding::Died("was killed".to_owned())), [""; 0]);
 }
 
 #[test]

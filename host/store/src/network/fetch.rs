@@ -107,13 +107,13 @@ pub(super) async fn fetch(
         };
         // A partial file is useless.
         let _ = fs::remove_file(&target.part);
-        if matches!(trouble, Trouble::Refused(Error::NotFound { .. }))
+        if matches!(trouble, FetchFailure::Refused(Error::NotFound { .. }))
             && known.is_some_and(|known| known.found.length == 0 && known != MISSING)
         {
             return Err(FetchError::Gone);
         }
         // The library has already retried temporary refusals.
-        let broke_off = matches!(trouble, Trouble::Broken(_) | Trouble::Short(..));
+        let broke_off = matches!(trouble, FetchFailure::Broken(_) | FetchFailure::Short(..));
         if !broke_off || attempt == ATTEMPTS {
             return Err(trouble.told(config, target));
         }

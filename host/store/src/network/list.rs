@@ -267,7 +267,7 @@ impl Round<'_> {
 
     /// Handles all objects of the folder of this name. Returns whether there is one.
     async fn list_folder(&mut self, name: &str) -> Result<bool, FetchError> {
-        if matches!(*self.store, Store::Http(_)) {
+        if matches!(*self.store, OpenStore::Http(_)) {
             return Ok(false);
         }
         let before = self.so_far.objects;

@@ -53,7 +53,7 @@ async fn look_for(store: &OpenStore, key: &Key) -> Looked {
     let is_closed = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
     if is_closed
         || is_out_of_reach(&error)
-        || !matches!(store, Store::Http(_)) && is_missing(&error, store)
+        || !matches!(store, OpenStore::Http(_)) && is_missing(&error, store)
     {
         return Err(error);
     }
@@ -73,7 +73,7 @@ pub(super) fn is_missing(error: &Error, store: &OpenStore) -> bool {
     match error {
         Error::NotFound { .. } => true,
         Error::PermissionDenied { .. } | Error::Unauthenticated { .. } => {
-            matches!(store, Store::Http(_))
+            matches!(store, OpenStore::Http(_))
         }
         _ => false,
     }

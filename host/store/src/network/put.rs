@@ -48,7 +48,7 @@ pub(super) async fn put_all(
     let opened = OpenStore::open(config);
     let store = opened
         .map_err(|error| FetchError::store(error, StoreAction::Open(shown.clone()), config))?;
-    if matches!(store, Store::Http(_)) {
+    if matches!(store, OpenStore::Http(_)) {
         return Err(FetchError::NoResults(shown.clone()));
     }
     let mut so_far = Fetched::default();

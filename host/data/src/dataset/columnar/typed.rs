@@ -159,7 +159,7 @@ impl TypedFile for Queried {
 
     fn parts(&mut self, _needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         let &mut Survey { rows, bytes, .. } = self.survey()?;
-        Ok(vec![Part { rows, bytes, ..Part::default() }])
+        Ok(vec![SourcePart { rows, bytes, ..SourcePart::default() }])
     }
 
     fn read(

@@ -144,7 +144,7 @@ impl CsvScan {
         if self.state == QuoteState::Quoted {
             return Some(self.go_back(false));
         }
-        if matches!(self.state, State::QuoteSeen | State::Closed) {
+        if matches!(self.state, QuoteState::QuoteSeen | QuoteState::Closed) {
             self.add_span();
         }
         if !self.at_record_start() {
@@ -196,7 +196,7 @@ impl CsvScan {
 
     /// Whether the next bytes have escapes, or what may be a comment.
     fn is_marked(&self, bytes: &[u8]) -> bool {
-        matches!(self.state, State::Comment | State::Escaped { .. })
+        matches!(self.state, QuoteState::Comment | QuoteState::Escaped { .. })
             || self.escape.is_some_and(|escape| memchr(escape, bytes).is_some())
             || self.comment.is_some_and(|comment| begins_a_line(bytes, comment, self.before))
     }

@@ -203,10 +203,10 @@ fn fields_with_line_ends_are_collected() {
 fn long_runs_do_not_overflow_the_counters() {
     let text = "x\n".repeat(LANES * ROUNDS * 3 + 7);
     let rows = text.len() as u64 / 2;
-    assert_eq!(by_pieces(Scan::new(b',', true), text.as_bytes(), text.len()), (rows, rows, 0));
+    assert_eq!(by_pieces(CsvScan::new(b',', true), text.as_bytes(), text.len()), (rows, rows, 0));
     let text = "xy\r\n".repeat(LANES * ROUNDS + 5);
     let rows = text.len() as u64 / 4;
-    assert_eq!(by_pieces(Scan::new(b',', true), text.as_bytes(), text.len()), (rows, rows, 0));
+    assert_eq!(by_pieces(CsvScan::new(b',', true), text.as_bytes(), text.len()), (rows, rows, 0));
 }
 
 /// A scan that went back from the end of the text for each quote would practically never finish.

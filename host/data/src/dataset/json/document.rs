@@ -62,7 +62,7 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
             FirstToken::Whole(after) => {
                 let second = second_line(rest);
                 let is_damaged =
-                    matches!(first_value(second), First::Whole("")) && second.starts_with('{');
+                    matches!(first_value(second), FirstToken::Whole("")) && second.starts_with('{');
                 match after.as_bytes().first() {
                     Some(b'{') if !is_damaged => Some(Foreign::Joined),
                     Some(b',') if !is_damaged => Some(Foreign::Commas),
@@ -136,7 +136,7 @@ fn first_value(text: &str) -> FirstToken<'_> {
 
 /// Whether the value that begins on the first line and does not end there continues in the `rest`.
 fn is_on_lines(text: &str, rest: &str) -> bool {
-    !rest.is_empty() && !matches!(first_value(text), First::Wrong)
+    !rest.is_empty() && !matches!(first_value(text), FirstToken::Wrong)
 }
 
 impl Foreign {

@@ -193,7 +193,7 @@ impl InferenceNotes {
             ValueShape::Text => kind.take(ValueKind::String),
             ValueShape::Number => kind.take_number(value),
             ValueShape::List(_) | ValueShape::Object(_) if level >= LEVELS => {
-                let is_new = !matches!(kind, Kind::Json);
+                let is_new = !matches!(kind, ValueKind::Json);
                 *kind = ValueKind::Json;
                 is_new.then_some(
                     "is json, which keeps each value's own text, as it has more than 16 levels",

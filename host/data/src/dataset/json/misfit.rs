@@ -97,14 +97,14 @@ impl Misfit {
             (DataType::Float64, ValueShape::Number) => (float(value).is_some(), "float64"),
             (DataType::Float64, _) => (false, "float64"),
             (DataType::Int64, shape) => {
-                (matches!(shape, Shape::Number) && integer(value).is_some(), "int64")
+                (matches!(shape, ValueShape::Number) && integer(value).is_some(), "int64")
             }
             (DataType::UInt64, shape) => {
-                (matches!(shape, Shape::Number) && unsigned(value).is_some(), "uint64")
+                (matches!(shape, ValueShape::Number) && unsigned(value).is_some(), "uint64")
             }
-            (DataType::Boolean, shape) => (matches!(shape, Shape::Boolean), "boolean"),
+            (DataType::Boolean, shape) => (matches!(shape, ValueShape::Boolean), "boolean"),
             (DataType::Utf8, shape) => {
-                let is_plain = !matches!(shape, Shape::List(_) | Shape::Object(_));
+                let is_plain = !matches!(shape, ValueShape::List(_) | ValueShape::Object(_));
                 (is_plain || is_json(field), "string")
             }
             (DataType::Date32, shape) => (moment(value, &shape, day, days), "date"),

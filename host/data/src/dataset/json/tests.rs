@@ -156,7 +156,7 @@ fn what_no_type_holds_is_json() {
     "#);
     let deep =
         |levels: usize| format!("{{\"a\": {}1{}}}\n", "[".repeat(levels), "]".repeat(levels));
-    assert_eq!(File::new(deep(16)).infer().0.fields().len(), 1);
+    assert_eq!(JsonFixture::new(deep(16)).infer().0.fields().len(), 1);
     let (schema, doubts) = JsonFixture::new(deep(17)).infer();
     assert!(is_json(schema.field(0)), "{schema}");
     assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it has more than 16 levels: t.jsonl, about line 1");

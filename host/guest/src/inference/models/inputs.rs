@@ -16,7 +16,7 @@ pub(super) fn checked<'a>(
     facts: &ModelFacts,
     given: &[TensorView<'a>],
 ) -> Result<Vec<TensorView<'a>>, InferenceError> {
-    if !facts.outputs.iter().any(|port| matches!(port.ty, ElementType::Standard(_))) {
+    if !facts.outputs.iter().any(|port| matches!(port.ty, ModelElementType::Standard(_))) {
         let outputs = listed(&facts.outputs);
         return Err(InferenceError::refused(
             NnErrorCode::UnsupportedOperation,
@@ -62,7 +62,7 @@ fn fitting<'a, 'f>(
             format!("input {name:?} is of type {ty}, which tensors of wasi:nn cannot have"),
         ));
     };
-    let got = format!("got {} {}", view.ty, Shape(view.dims));
+    let got = format!("got {} {}", view.ty, ModelShape(view.dims));
     let wrong = || invalid(format!("input {name:?}: expected {port}, {got}"));
     if *ty != view.ty {
         return Err(wrong());
@@ -71,7 +71,7 @@ fn fitting<'a, 'f>(
         if shape.is_empty() && view.dims == [1] {
             view.dims = &[];
         }
-        let fits = |(dimension, size): (&ModelDimension, &u32)| !matches!(dimension, Dimension::Fixed(expected) if expected != size);
+        let fits = |(dimension, size): (&ModelDimension, &u32)| !matches!(dimension, ModelDimension::Fixed(expected) if expected != size);
         if shape.len() != view.dims.len() || !shape.iter().zip(view.dims).all(fits) {
             return Err(wrong());
         }

@@ -64,7 +64,7 @@ fn run_x(model: &LoadedModel, dims: &[u32], x: &[f32]) -> Result<Vec<OwnedTensor
 
 /// An output's numbers.
 fn f32s(tensor: &OwnedTensor) -> Vec<f32> {
-    assert_eq!(tensor.ty, TensorType::F32, "{}", tensor.name);
+    assert_eq!(tensor.ty, NnTensorType::F32, "{}", tensor.name);
     let (numbers, rest) = tensor.bytes.as_chunks::<4>();
     assert!(rest.is_empty());
     numbers.iter().map(|number| f32::from_le_bytes(*number)).collect()
@@ -72,7 +72,7 @@ fn f32s(tensor: &OwnedTensor) -> Vec<f32> {
 
 /// An output's numbers.
 fn i64s(tensor: &OwnedTensor) -> Vec<i64> {
-    assert_eq!(tensor.ty, TensorType::I64, "{}", tensor.name);
+    assert_eq!(tensor.ty, NnTensorType::I64, "{}", tensor.name);
     let (numbers, rest) = tensor.bytes.as_chunks::<8>();
     assert!(rest.is_empty());
     numbers.iter().map(|number| i64::from_le_bytes(*number)).collect()

@@ -80,7 +80,7 @@ fn onnxruntime(mode: &str, path: &Path) -> ProbeAnswer {
 /// Reads a model with the checks of a worker, and returns its size.
 fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, BackendTrialError> {
     enter()?;
-    lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
+    lock_down(mode, vec![GrantedPath::new(folder, Rights::Read)])?;
     Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
 }
 
@@ -100,7 +100,7 @@ fn judge_file(
 ) -> Result<Judged, BackendTrialError> {
     let limit = limit.parse().map_err(|_| BackendTrialError::ByHand)?;
     enter()?;
-    lock_down(mode, vec![Folder::new(folder, Rights::Read)])?;
+    lock_down(mode, vec![GrantedPath::new(folder, Rights::Read)])?;
     Ok(judged(vet::read(ModelSource::File(file), limit)?))
 }
 
@@ -120,7 +120,7 @@ fn judged(mut vetted: Vetted) -> Judged {
     // A model that contradicts itself is not judged: the worker that needs it reports it, as it does for
     // files that are not models.
     let lacks = |error: &InferenceError| {
-        matches!(error, InferenceError::Refused { code: ErrorCode::UnsupportedOperation, .. })
+        matches!(error, InferenceError::Refused { code: NnErrorCode::UnsupportedOperation, .. })
     };
     let refused = tract::refusal(&mut vetted.proto).filter(lacks);
     Judged { not_by_tract: refused.map(|error| error.to_string()), left_out }

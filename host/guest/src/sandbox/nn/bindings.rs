@@ -5,7 +5,7 @@ wasmtime::component::bindgen!({
     world: "inference",
     imports: { default: trappable },
     with: {
-        "wasi:nn/tensor.tensor": super::resources::Tensor,
+        "wasi:nn/tensor.tensor": super::resources::GuestTensor,
         "wasi:nn/graph.graph": super::resources::Graph,
         "wasi:nn/inference.graph-execution-context": super::resources::Execution,
         "wasi:nn/errors.error": super::resources::NnError,

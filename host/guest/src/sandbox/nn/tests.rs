@@ -349,7 +349,7 @@ fn a_full_gpu_ends_the_call() {
     let kind = FailureKind::DeviceOutOfMemory;
     let full = InferenceError::ends(kind, "the memory of gpu 0 is full");
     let error = bench.view().refuse::<()>(full).expect_err("it ends");
-    assert!(error.downcast_ref::<Ended>().is_some());
+    assert!(error.downcast_ref::<CallEnd>().is_some());
     let limits = Limits::default();
     let failure = failure(&error, &Circumstances::sample(&limits));
     assert_eq!(failure.kind, FailureKind::DeviceOutOfMemory);

@@ -30,7 +30,8 @@ impl JobMachine {
             granted.pending.losses += u32::from(granted.runs_on.is_some());
             match granted.runs_on {
                 Some(worker) if granted.pending.losses >= RetryPolicy::NODE_LOSSES => {
-                    let text = format!("{} nodes were lost while they ran it", Policy::NODE_LOSSES);
+                    let text =
+                        format!("{} nodes were lost while they ran it", RetryPolicy::NODE_LOSSES);
                     let failure = Failure::new(FailureKind::WorkerDied, text);
                     let by = Performer { node, worker };
                     self.attempt_lost(by, granted.pending, Spent::default(), failure);

@@ -209,7 +209,7 @@ impl SimulatedWorld {
     /// done.
     pub(super) fn tell(&mut self, message: MachineMessage) {
         self.now += Duration::from_millis(1);
-        let mut ticked = matches!(message, Message::Tick);
+        let mut ticked = matches!(message, MachineMessage::Tick);
         self.full = false;
         let mut inbox = VecDeque::from([message]);
         while let Some(message) = inbox.pop_front() {

@@ -13,10 +13,15 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     assert_eq!(assigned(&actions), [(0, 2)]);
     let actions = machine.handle(report(0, 2, 2, segment()), secs(2));
     // No work is left for the worker, so it ends while its rows are being written.
-    let both = matches!(actions.as_slice(), [Action::Commit(_), Action::Shutdown(_)]);
+    let both = matches!(actions.as_slice(), [MachineAction::Commit(_), MachineAction::Shutdown(_)]);
     assert!(both, "{actions:#?}");
     assert!(machine.job().awaits_commits_only());
-    assert!(machine.handle(committed(0), secs(3)).iter().all(|a| !matches!(a, Action::Finish(_))));
+    assert!(
+        machine
+            .handle(committed(0), secs(3))
+            .iter()
+            .all(|a| !matches!(a, MachineAction::Finish(_)))
+    );
     let actions = machine.handle(exit(Some(0), None), secs(4));
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert_eq!(result(&actions).rows, 2);
@@ -53,7 +58,10 @@ fn what_cannot_be_decoded_is_not_tried_again() {
     machine.handle(ready(0), secs(1));
     let broken = Err(Failure::new(FailureKind::BadInput, "cannot be decoded"));
     let actions = machine.handle(report(0, 1, 0, broken), secs(2));
-    assert!(actions.iter().any(|action| matches!(action, Action::Commit(_))), "{actions:#?}");
+    assert!(
+        actions.iter().any(|action| matches!(action, MachineAction::Commit(_))),
+        "{actions:#?}"
+    );
     let items = actions.iter().find_map(|action| match action {
         MachineAction::Emit(EventKind::AttemptFinished { report, will_retry: false, .. }) => {
             Some(report.failed_items.clone())
@@ -86,7 +94,7 @@ fn late_results_are_discarded_and_counted() {
     // attempt.
     assert!(machine.handle(finished(1, 3), secs(124)).is_empty());
     let actions = machine.handle(finished(1, 2), secs(124));
-    assert!(matches!(&actions[..], [Action::Emit(EventKind::AttemptDiscarded { .. })]));
+    assert!(matches!(&actions[..], [MachineAction::Emit(EventKind::AttemptDiscarded { .. })]));
     let actions = machine.handle(finished(2, 3), secs(125));
     let [MachineAction::Commit(settled), MachineAction::Shutdown(WorkerId(2))] = &actions[..]
     else {
@@ -109,9 +117,12 @@ fn work_begins_before_the_plan_is_finished() {
     assert_eq!(assigned(&machine.handle(ready(0), secs(1))), [(0, 1)]);
     machine.handle(report(0, 1, 2, segment()), secs(2));
     let actions = machine.handle(committed(0), secs(2));
-    assert!(!actions.iter().any(|action| matches!(action, Action::Shutdown(_))), "more may come");
+    assert!(
+        !actions.iter().any(|action| matches!(action, MachineAction::Shutdown(_))),
+        "more may come"
+    );
     let second = batches(2).pop().expect("a mini-batch");
-    assert_eq!(assigned(&machine.handle(Message::Planned(vec![second]), secs(3))), [(1, 1)]);
+    assert_eq!(assigned(&machine.handle(MachineMessage::Planned(vec![second]), secs(3))), [(1, 1)]);
 }
 
 #[test]
@@ -120,7 +131,7 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let actions = machine.handle(exit(None, Some(9)), secs(2));
     assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
-    let returned = |action: &MachineAction| matches!(action, Action::Emit(EventKind::MiniBatchReturned { id }) if id.0 == 1);
+    let returned = |action: &MachineAction| matches!(action, MachineAction::Emit(EventKind::MiniBatchReturned { id }) if id.0 == 1);
     assert!(actions.iter().any(returned), "{actions:#?}");
     let actions = machine.handle(MachineMessage::Ready(WorkerId(1), CallStats::default()), secs(3));
     let expected = [(0, 2), (1, 1)];
@@ -174,7 +185,10 @@ fn a_worker_whose_gpu_was_full_is_replaced() {
     assert_eq!(lost_kind(&actions), Some(FailureKind::DeviceOutOfMemory));
     assert!(
         actions.iter().any(|action| {
-            matches!(action, Action::Emit(EventKind::MiniBatchReturned { id: MiniBatchId(1) }))
+            matches!(
+                action,
+                MachineAction::Emit(EventKind::MiniBatchReturned { id: MiniBatchId(1) })
+            )
         }),
         "{actions:#?}"
     );
@@ -234,7 +248,7 @@ fn a_report_that_cannot_be_costs_the_worker() {
     let MachineMessage::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
     lie.items.total = u64::MAX;
     let actions = machine.handle(MachineMessage::Finished(W0, lie), secs(1));
-    assert!(matches!(actions[0], Action::Kill(W0)), "{actions:#?}");
+    assert!(matches!(actions[0], MachineAction::Kill(W0)), "{actions:#?}");
     assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
 }
 
@@ -243,7 +257,7 @@ fn a_report_that_cannot_be_costs_the_worker() {
 fn the_start_of_an_attempt_is_told_once() {
     let mut machine = running(policy(), 1);
     let told = |actions: &[MachineAction]| {
-        let is = |action: &&MachineAction| matches!(action, Action::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
+        let is = |action: &&MachineAction| matches!(action, MachineAction::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
         actions.iter().filter(is).count()
     };
     assert_eq!(told(&machine.handle(started(0, 1), secs(1))), 0, "it does not hold that one");
@@ -399,5 +413,5 @@ fn keys_without_a_column_are_told_and_counted() {
     let mut machine = running(patient(), 1);
     let MachineMessage::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
     lie.unknown_keys = Some(keys(3, "b", 1));
-    assert_eq!(killed(&machine.handle(Message::Finished(W0, lie), secs(1))), [0]);
+    assert_eq!(killed(&machine.handle(MachineMessage::Finished(W0, lie), secs(1))), [0]);
 }

@@ -18,7 +18,7 @@ fn a_process_that_cannot_be_killed_does_not_hold_up_the_end() {
     machine.handle(MachineMessage::Tick, secs(60));
     machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(60));
     assert_eq!(machine.next_deadline(), Some(secs(90)));
-    assert_eq!(result(&machine.handle(Message::Tick, secs(90))).status, JobStatus::Failed);
+    assert_eq!(result(&machine.handle(MachineMessage::Tick, secs(90))).status, JobStatus::Failed);
 }
 
 #[test]
@@ -27,10 +27,13 @@ fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };
     let actions = machine.handle(cancel, secs(2));
-    assert!(matches!(actions.as_slice(), [Action::Emit(EventKind::WindingDown { .. })]));
+    assert!(matches!(actions.as_slice(), [MachineAction::Emit(EventKind::WindingDown { .. })]));
     let actions = machine.handle(report(0, 1, 2, segment()), secs(3));
     // The worker has a second mini-batch that must not run, so it is killed instead of asked to end.
-    assert!(matches!(actions.as_slice(), [Action::Kill(W0), Action::Commit(_)]), "{actions:#?}");
+    assert!(
+        matches!(actions.as_slice(), [MachineAction::Kill(W0), MachineAction::Commit(_)]),
+        "{actions:#?}"
+    );
     machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(3));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
     assert_eq!(result(&actions).status, JobStatus::Cancelled);
@@ -60,8 +63,8 @@ fn each_end_is_named() {
     };
     let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: true };
     assert_eq!(ended_by(cancel), Some(EndedBy::Cancelled));
-    assert_eq!(ended_by(Message::PlanFailed("no such folder".into())), Some(EndedBy::Plan));
-    assert_eq!(ended_by(Message::CommitFailed("disk full".into())), Some(EndedBy::Commit));
+    assert_eq!(ended_by(MachineMessage::PlanFailed("no such folder".into())), Some(EndedBy::Plan));
+    assert_eq!(ended_by(MachineMessage::CommitFailed("disk full".into())), Some(EndedBy::Commit));
 
     let mut machine = new(policy());
     machine.handle(MachineMessage::Planned(batches(1)), secs(0));
@@ -89,7 +92,10 @@ fn a_full_disk_ends_the_job_and_fails_no_item() {
     ];
     for (mut machine, message) in cases {
         let actions = machine.handle(message, secs(1));
-        assert!(!actions.iter().any(|action| matches!(action, Action::Commit(_))), "{actions:#?}");
+        assert!(
+            !actions.iter().any(|action| matches!(action, MachineAction::Commit(_))),
+            "{actions:#?}"
+        );
         let actions = machine.handle(exit(None, Some(9)), secs(2));
         let result = result(&actions);
         assert_eq!(result.ended_by, Some(EndedBy::Commit));
@@ -105,8 +111,14 @@ fn a_full_disk_loses_nothing_that_is_being_committed() {
     machine.handle(report(0, 1, 2, segment()), secs(1));
     let full = "no room; free some space there";
     let actions = machine.handle(MachineMessage::NoSpace(full.to_owned()), secs(2));
-    assert!(matches!(actions.as_slice(), [Action::Emit(_), Action::Kill(W0)]), "{actions:#?}");
-    assert!(matches!(actions.as_slice(), [Action::Emit(_), Action::Kill(W0)]), "{actions:#?}");
+    assert!(
+        matches!(actions.as_slice(), [MachineAction::Emit(_), MachineAction::Kill(W0)]),
+        "{actions:#?}"
+    );
+    assert!(
+        matches!(actions.as_slice(), [MachineAction::Emit(_), MachineAction::Kill(W0)]),
+        "{actions:#?}"
+    );
     machine.handle(committed(0), secs(2));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
     let result = result(&actions);
@@ -129,7 +141,7 @@ fn a_worker_that_cannot_be_started_is_tried_again_later() {
     assert!(spawned(&actions).is_empty());
     assert_eq!(machine.next_deadline(), Some(secs(10)));
     assert!(spawned(&machine.handle(ready(0), secs(9))).is_empty());
-    assert_eq!(spawned(&machine.handle(Message::Tick, secs(10))), [(2, None)]);
+    assert_eq!(spawned(&machine.handle(MachineMessage::Tick, secs(10))), [(2, None)]);
 }
 
 /// Memory: the cost depends on what the worker is doing.
@@ -150,7 +162,7 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     // Inside `init`: this counts as a failure of `init`.
     let actions = machine.handle(overrun(1), secs(3));
     assert_eq!(killed(&actions), [1]);
-    let told = |action: &MachineAction| matches!(action, Action::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
+    let told = |action: &MachineAction| matches!(action, MachineAction::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
     assert!(actions.iter().any(told), "{actions:#?}");
     assert_eq!(spawned(&actions), [(2, None)]);
 

@@ -11,7 +11,7 @@ fn init_failures_in_a_row_end_the_job() {
         let failure = Failure::new(FailureKind::ScriptError, "no weights");
         let actions =
             machine.handle(MachineMessage::InitFailed(WorkerId(worker), failure), secs(1));
-        let spawns = actions.iter().any(|action| matches!(action, Action::Spawn(..)));
+        let spawns = actions.iter().any(|action| matches!(action, MachineAction::Spawn(..)));
         assert_eq!(spawns, worker < 2, "3 x process_count_per_node");
         let exit = WorkerExit { code: Some(3), ..WorkerExit::default() };
         let actions = machine.handle(MachineMessage::Exited(WorkerId(worker), exit), secs(1));
@@ -34,7 +34,7 @@ fn a_job_whose_workers_all_hang_in_init_fails() {
     machine.handle(MachineMessage::Planned(batches(1)), secs(5));
     assert_eq!(machine.next_deadline(), Some(secs(5 + 3 * 60 + 30)));
     let actions = machine.handle(MachineMessage::Tick, secs(215));
-    assert!(actions.iter().any(|action| matches!(action, Action::Kill(W0))));
+    assert!(actions.iter().any(|action| matches!(action, MachineAction::Kill(W0))));
     let actions = machine.handle(exit(None, Some(9)), secs(216));
     assert!(result(&actions).reason.starts_with("no progress"));
 }
@@ -140,8 +140,10 @@ fn i2_ends_a_job_when_it_becomes_old() {
     }
     let due = machine.next_deadline().expect("a deadline");
     assert_eq!(due, secs(120) + Duration::from_millis(1));
-    assert_eq!(winding_down(&machine.handle(Message::Tick, secs(120))), "");
-    assert!(winding_down(&machine.handle(Message::Tick, due)).starts_with("init failed 5 times"));
+    assert_eq!(winding_down(&machine.handle(MachineMessage::Tick, secs(120))), "");
+    assert!(
+        winding_down(&machine.handle(MachineMessage::Tick, due)).starts_with("init failed 5 times")
+    );
 }
 
 /// I2: the rule requires that all workers fail, and one works here.
@@ -161,7 +163,7 @@ fn i3_needs_all_workers_to_be_stuck() {
     machine.handle(exit_of(1, Some(1), None), secs(5));
     // Worker 0 has been inside since 0 s, and worker 2 since 5 s.
     assert_eq!(machine.next_deadline(), Some(secs(5 + 210)));
-    assert_eq!(winding_down(&machine.handle(Message::Tick, secs(214))), "");
+    assert_eq!(winding_down(&machine.handle(MachineMessage::Tick, secs(214))), "");
     let actions = machine.handle(MachineMessage::Tick, secs(215));
     insta::assert_snapshot!(
         winding_down(&actions),
@@ -174,7 +176,7 @@ fn i3_needs_all_workers_to_be_stuck() {
     // A worker that is past `init` keeps the job going.
     let mut machine = two_workers();
     machine.handle(ready(0), secs(0));
-    assert_eq!(winding_down(&machine.handle(Message::Tick, secs(210))), "");
+    assert_eq!(winding_down(&machine.handle(MachineMessage::Tick, secs(210))), "");
 }
 
 /// I1, I3: a time-out inside `init` is a failure of `init`, and so is a kill from outside. Row 16: the worker

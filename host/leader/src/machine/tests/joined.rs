@@ -20,7 +20,7 @@ impl Obeys for Unable {
             Order::Want(_) => {
                 let worker = W0;
                 let reason = "no memory".to_owned();
-                vec![Told::News(News::SpawnFailed { worker, reason, is_alone: true })]
+                vec![NodeReport::News(News::SpawnFailed { worker, reason, is_alone: true })]
             }
             Order::End(end) => {
                 self.ended.push(end);
@@ -60,7 +60,7 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
         }
     });
     assert_eq!(ended_by, Some(EndedBy::Spawn));
-    assert_eq!(job.node.ended, [End::AtOnce]);
+    assert_eq!(job.node.ended, [WorkersEnd::AtOnce]);
     assert_eq!(job.next_deadline(), None);
 }
 
@@ -69,7 +69,7 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
 fn the_deadline_of_a_node_counts_while_its_job_ends() {
     let standing = WorkersStanding { doomed: 1, ..WorkersStanding::default() };
     let mut job = joined(Unable { standing, deadline: Some(secs(31)), ended: Vec::new() });
-    job.hear(vec![Told::Changed], secs(1), &mut |_| {});
+    job.hear(vec![NodeReport::Changed], secs(1), &mut |_| {});
     let cancel = JobMessage::Cancel { reason: "asked".to_owned(), at_once: true };
     job.tell(cancel, secs(1), &mut |_| {});
     assert_eq!(job.next_deadline(), Some(secs(31)));
@@ -81,8 +81,8 @@ fn nothing_is_decided_on_words_that_are_for_others() {
     let mut job = joined(Unable::default());
     job.tell(JobMessage::PlanFinished, secs(0), &mut |_| {});
     let mut others = 0;
-    job.hear(vec![Told::GpuUse(3)], secs(1), &mut |outcome| {
-        others += usize::from(matches!(outcome, Outcome::Told(Told::GpuUse(3))));
+    job.hear(vec![NodeReport::GpuUse(3)], secs(1), &mut |outcome| {
+        others += usize::from(matches!(outcome, LocalOutcome::Told(NodeReport::GpuUse(3))));
     });
     assert_eq!(others, 1);
 }

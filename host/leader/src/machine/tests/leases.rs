@@ -89,7 +89,7 @@ fn g1_a_lease_ends_when_the_gpu_is_free() {
 fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
     let (mut machine, _) = one_that_waits(&[0]);
     assert_eq!(machine.next_deadline(), Some(secs(61)));
-    assert_eq!(spawned(&machine.handle(Message::Tick, secs(60))), []);
+    assert_eq!(spawned(&machine.handle(MachineMessage::Tick, secs(60))), []);
     let actions = machine.handle(MachineMessage::Tick, secs(61));
     assert_eq!(spawned(&actions), [(1, None)]);
     assert_eq!(
@@ -114,7 +114,7 @@ fn g2_the_index_is_told() {
     for (worker, gpu) in [(1, Some(1)), (2, None)] {
         let actions = machine.handle(MachineMessage::Spawned(WorkerId(worker), 17), secs(0));
         assert!(
-            matches!(&actions[..], [Action::Emit(EventKind::WorkerStarted { gpu_index, .. })] if *gpu_index == gpu),
+            matches!(&actions[..], [MachineAction::Emit(EventKind::WorkerStarted { gpu_index, .. })] if *gpu_index == gpu),
             "{actions:#?}"
         );
     }

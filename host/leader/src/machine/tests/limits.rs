@@ -11,7 +11,7 @@ fn limited(limits: JobLimits) -> RetryPolicy {
 fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
     let limits = JobLimits { mini_batches: 3, ..JobLimits::default() };
     let mut machine = new(limited(limits));
-    assert!(winding_down(&machine.handle(Message::Planned(batches(3)), secs(0))).is_empty());
+    assert!(winding_down(&machine.handle(MachineMessage::Planned(batches(3)), secs(0))).is_empty());
     let more = vec![MiniBatch::new(MiniBatchId(3), 0, Work::Void)];
     let actions = machine.handle(MachineMessage::Planned(more), secs(0));
     insta::assert_snapshot!(winding_down(&actions), @"the job has more than 3 mini-batches, which limits.mini_batches does not allow: make mini-batches larger (mini_batch_size), or raise it where the operator's policy allows that");
@@ -25,7 +25,7 @@ fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
     let mut machine = new(limited(limits));
     machine.handle(MachineMessage::Planned(batches(3)), secs(0));
     machine.handle(MachineMessage::NoRoom(W0), secs(1));
-    assert!(winding_down(&machine.handle(Message::Tick, secs(200))).is_empty(), "it waits");
+    assert!(winding_down(&machine.handle(MachineMessage::Tick, secs(200))).is_empty(), "it waits");
     machine.handle(MachineMessage::Spawned(W0, 7), secs(201));
     machine.handle(ready(0), secs(201));
     machine.handle(started(0, 0), secs(201));

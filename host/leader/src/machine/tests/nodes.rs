@@ -162,7 +162,7 @@ fn i1_holds_for_each_node() {
         .collect();
     assert_eq!(wants, [(B, 1)]);
     let is_end =
-        |output: &JobOutput| matches!(output, JobOutput::Order(_, Order::End(End::AtOnce)));
+        |output: &JobOutput| matches!(output, JobOutput::Order(_, Order::End(WorkersEnd::AtOnce)));
     assert!(!outputs.iter().any(is_end));
     let outputs = stands(&mut job, B, hopeless);
     assert_eq!(outputs.iter().filter(|output| is_end(output)).count(), 2);
@@ -218,7 +218,7 @@ fn a_node_without_room_is_not_waited_for() {
     // B has one worker, which is enough.
     let starting = WorkersStanding { starting: 1, ..WorkersStanding::default() };
     assert_eq!(wants(&stands(&mut job, B, starting)), []);
-    assert_eq!(wants(&stands(&mut job, A, Standing::default())), []);
+    assert_eq!(wants(&stands(&mut job, A, WorkersStanding::default())), []);
 }
 
 /// The files that `shutdown` makes are made again on another node.

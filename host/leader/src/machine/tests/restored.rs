@@ -60,7 +60,7 @@ fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
     let (mut machine, actions) = taken_up(RetryPolicy { workers: 4, ..patient() }, restored(), 3);
     assert_eq!(spawned(&actions), [(7, None)]);
     let actions = machine.handle(ready(7), secs(1));
-    assert!(matches!(actions.last(), Some(Action::Shutdown(WorkerId(7)))), "{actions:#?}");
+    assert!(matches!(actions.last(), Some(MachineAction::Shutdown(WorkerId(7)))), "{actions:#?}");
     let actions = machine.handle(exit_of(7, Some(0), None), secs(2));
     assert_eq!(result(&actions).status, JobStatus::Completed);
     // The usual rules apply to its `init`.
@@ -69,7 +69,7 @@ fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
     for worker in 7.. {
         actions = machine.handle(init_failed(worker), secs(1));
         actions.extend(machine.handle(exit_of(worker, Some(3), None), secs(1)));
-        if matches!(actions.last(), Some(Action::Finish(_))) {
+        if matches!(actions.last(), Some(MachineAction::Finish(_))) {
             break;
         }
         assert_eq!(spawned(&actions), [(worker + 1, None)]);
@@ -89,7 +89,7 @@ fn a_worker_that_is_killed_at_the_end_is_replaced_to_end_in_order() {
     let actions = machine.handle(committed(1), secs(2));
     assert_eq!(spawned(&actions), [(1, None)]);
     let actions = machine.handle(ready(1), secs(3));
-    assert!(matches!(actions.last(), Some(Action::Shutdown(WorkerId(1)))), "{actions:#?}");
+    assert!(matches!(actions.last(), Some(MachineAction::Shutdown(WorkerId(1)))), "{actions:#?}");
 }
 
 /// W10 across both runs.
@@ -124,7 +124,7 @@ fn thresholds_hold_over_both_runs() {
             continue;
         }
         assert!(winding_down(&actions).ends_with("earlier runs of this job is counted too"));
-        if !matches!(actions.last(), Some(Action::Finish(_))) {
+        if !matches!(actions.last(), Some(MachineAction::Finish(_))) {
             actions = machine.handle(exit_of(7, None, Some(9)), secs(1));
         }
         assert_eq!(result(&actions).ended_by, ended_by);

@@ -159,7 +159,7 @@ fn told_of(failures: &[Failure]) -> (String, bool) {
     let (message, will_retry) = told.expect("each attempt is told");
     let again = format!("0: !0.{}", failures.len() + 1);
     assert_eq!(given(&last).contains(&again), will_retry);
-    let committed = last.iter().any(|action| matches!(action, Action::Commit(_)));
+    let committed = last.iter().any(|action| matches!(action, MachineAction::Commit(_)));
     assert_eq!(committed, !will_retry, "it ends exactly when it is not tried again");
     (message, will_retry)
 }
@@ -277,11 +277,11 @@ fn a_store_that_fails_is_given_a_moment() {
     assert_eq!(given(&actions), ["0: goes on"]);
     let due = secs(1) + RetryPolicy::retry_pause(1);
     assert_eq!(machine.next_deadline(), Some(due));
-    assert_eq!(given(&machine.handle(Message::Tick, due)), ["0: 0.2"]);
+    assert_eq!(given(&machine.handle(MachineMessage::Tick, due)), ["0: 0.2"]);
     let actions = machine.handle(failed(0, 0, 2, FailureKind::LoadFailed), due);
     assert_eq!(given(&actions), ["0: goes on"]);
-    assert_eq!(machine.next_deadline(), Some(due + Policy::retry_pause(2)));
-    assert!(Policy::retry_pause(2) > Policy::retry_pause(1));
+    assert_eq!(machine.next_deadline(), Some(due + RetryPolicy::retry_pause(2)));
+    assert!(RetryPolicy::retry_pause(2) > RetryPolicy::retry_pause(1));
     // If there is other work, the retry comes after one other mini-batch.
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 9);
     let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));

@@ -52,5 +52,5 @@ fn the_place_of_a_worker_that_ends_is_taken_at_once() {
     assert!(machine.handle(no_room(1), secs(2)).is_empty(), "nothing to tell");
     let actions = machine.handle(exit(None, Some(9)), secs(2));
     assert_eq!(spawned(&actions), [(1, None)]);
-    assert!(notices(&machine.handle(Message::Spawned(WorkerId(1), 18), secs(2))).is_empty());
+    assert!(notices(&machine.handle(MachineMessage::Spawned(WorkerId(1), 18), secs(2))).is_empty());
 }

@@ -12,7 +12,7 @@ fn the_threshold_counts_items_and_names_itself() {
     machine.handle(MachineMessage::Committed(vec![MiniBatchId(0)]), secs(1));
     machine.handle(report(1, 1, 1, segment()), secs(2));
     let actions = machine.handle(MachineMessage::Committed(vec![MiniBatchId(1)]), secs(2));
-    assert!(actions.iter().any(|action| matches!(action, Action::Kill(W0))));
+    assert!(actions.iter().any(|action| matches!(action, MachineAction::Kill(W0))));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
     let result = result(&actions);
     assert_eq!(result.status, JobStatus::Failed);
@@ -69,7 +69,9 @@ fn run(policy: RetryPolicy, returned: &[Option<u64>]) -> JobResult {
         if let Some(MachineAction::Finish(result)) = actions.last() {
             done = Some(result.as_ref().clone());
         }
-        actions.iter().any(|action| matches!(action, Action::Kill(_) | Action::Shutdown(_)))
+        actions
+            .iter()
+            .any(|action| matches!(action, MachineAction::Kill(_) | MachineAction::Shutdown(_)))
     };
     for (id, returned) in (0..).zip(returned) {
         let outcome = if returned.is_some() { segment() } else { trap() };

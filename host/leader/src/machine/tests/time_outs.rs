@@ -10,11 +10,11 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
     assert_eq!(machine.next_deadline(), Some(secs(600)));
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(10));
     assert_eq!(machine.next_deadline(), Some(secs(70)));
-    assert!(machine.handle(Message::Tick, secs(69)).is_empty());
+    assert!(machine.handle(MachineMessage::Tick, secs(69)).is_empty());
     let actions = machine.handle(MachineMessage::Tick, secs(70));
-    assert!(matches!(actions[0], Action::Kill(W0)));
+    assert!(matches!(actions[0], MachineAction::Kill(W0)));
     assert_eq!(lost_kind(&actions), Some(FailureKind::Timeout));
-    assert!(actions.iter().any(|action| matches!(action, Action::Spawn(WorkerId(1), _))));
+    assert!(actions.iter().any(|action| matches!(action, MachineAction::Spawn(WorkerId(1), _))));
     // What the killed worker still reports is too late, and is counted once.
     let actions = machine.handle(report(0, 1, 2, segment()), secs(70));
     let late = |worker: &str, attempt| EventKind::AttemptDiscarded {
@@ -23,7 +23,7 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
         attempt,
         succeeded: true,
     };
-    assert!(matches!(&actions[..], [Action::Emit(kind)] if *kind == late("process000", 1)));
+    assert!(matches!(&actions[..], [MachineAction::Emit(kind)] if *kind == late("process000", 1)));
     assert!(machine.handle(report(0, 1, 2, segment()), secs(70)).is_empty());
 }
 
@@ -48,7 +48,7 @@ fn a_time_out_says_which_model_computed() {
     machine.handle(started(0, 0), secs(0));
     let words = "computing with the model \"digits\" for the last 59.9 s";
     machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(59));
-    assert!(machine.handle(Message::Tick, secs(59)).is_empty());
+    assert!(machine.handle(MachineMessage::Tick, secs(59)).is_empty());
     assert_eq!(machine.inside_guests(secs(60)).collect::<Vec<_>>(), [(W0, secs(60))]);
     machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(60));
     let failure = lost(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
@@ -65,7 +65,7 @@ fn a_time_out_says_which_model_computed() {
 #[test]
 fn a_time_out_of_loading_has_its_own_status_word() {
     let mut machine = running(patient(), 1);
-    assert!(machine.handle(Message::Tick, secs(599)).is_empty());
+    assert!(machine.handle(MachineMessage::Tick, secs(599)).is_empty());
     let actions = machine.handle(MachineMessage::Tick, secs(600));
     assert_eq!(killed(&actions), [0]);
     let failure = lost(&actions).expect("a failed attempt");
@@ -110,7 +110,7 @@ fn a_job_without_a_first_mini_batch_fails_in_time() {
     // One mini-batch is enough.
     let mut machine = new(RetryPolicy { first_task_timeout: secs(5), ..policy() });
     machine.handle(MachineMessage::Planned(batches(1)), secs(4));
-    assert!(machine.handle(Message::Tick, secs(5)).is_empty());
+    assert!(machine.handle(MachineMessage::Tick, secs(5)).is_empty());
 }
 
 /// A2, T7: any progress postpones the end. A planner that hangs makes no progress.
@@ -131,7 +131,7 @@ fn a_job_in_which_nothing_moves_fails() {
     }
     machine.handle(MachineMessage::Planned(Vec::new()), secs(200));
     machine.handle(MachineMessage::Notice("still here".into()), secs(210));
-    assert!(machine.handle(Message::Tick, secs(219)).is_empty());
+    assert!(machine.handle(MachineMessage::Tick, secs(219)).is_empty());
     let actions = machine.handle(MachineMessage::Tick, secs(221));
     insta::assert_snapshot!(
         winding_down(&actions),
@@ -148,7 +148,7 @@ fn two_deadlines_at_one_moment_are_both_kept() {
     machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(20));
     machine.handle(started(0, 0), secs(20));
-    assert_eq!(killed(&machine.handle(Message::Tick, secs(30))), [0]);
+    assert_eq!(killed(&machine.handle(MachineMessage::Tick, secs(30))), [0]);
     // The leader was held up. Worker 0 should have been gone at 60 s. Worker 1, and the worker that replaced
     // worker 0, have exceeded the time for `init`.
     let actions = machine.handle(MachineMessage::Tick, secs(90));

@@ -78,7 +78,7 @@ impl OnnxRuntimeModel {
     ) -> Result<Vec<OwnedTensor>, OnnxRuntimeFailure> {
         let outputs = &self.facts.outputs;
         let wanted: Vec<_> =
-            outputs.iter().map(|port| matches!(port.ty, ElementType::Standard(_))).collect();
+            outputs.iter().map(|port| matches!(port.ty, ModelElementType::Standard(_))).collect();
         if let (false, Some(ModelPort { name, ty: ModelElementType::Other(ty), .. })) =
             (wanted.contains(&true), outputs.first())
         {

@@ -127,7 +127,7 @@ fn a_model_is_described_and_computes() {
     let port = |name: &str| ModelPort {
         name: name.to_owned(),
         ty: ModelElementType::Standard(NnTensorType::F32),
-        shape: Some(vec![Dimension::Named("n".to_owned()), Dimension::Fixed(2)]),
+        shape: Some(vec![ModelDimension::Named("n".to_owned()), ModelDimension::Fixed(2)]),
     };
     let facts = model.facts();
     assert_eq!((&facts.inputs, &facts.outputs), (&vec![port("x")], &vec![port("y")]));
@@ -139,16 +139,16 @@ fn a_model_is_described_and_computes() {
         bytes: floats(&[2.0, -4.0, 6.0, 0.5]),
     };
     let bytes = floats(&[1.0, -2.0, 3.0, 0.25]);
-    assert_eq!(model.run(&[view(TensorType::F32, &[2, 2], &bytes)]), Ok(vec![y.clone()]));
+    assert_eq!(model.run(&[view(NnTensorType::F32, &[2, 2], &bytes)]), Ok(vec![y.clone()]));
     // Unaligned bytes work too.
     let shifted = [&[0][..], &bytes].concat();
-    assert_eq!(model.run(&[view(TensorType::F32, &[2, 2], &shifted[1..])]), Ok(vec![y]));
+    assert_eq!(model.run(&[view(NnTensorType::F32, &[2, 2], &shifted[1..])]), Ok(vec![y]));
     // An empty tensor works too.
     let none = model.run(&[view(NnTensorType::F32, &[0, 2], &[])]).unwrap();
     assert_eq!((&none[0].dims[..], &none[0].bytes[..]), (&[0, 2][..], &[][..]));
     let bytes = floats(&[1.0; 3]);
     let (code, text) = refused(model.run(&[view(NnTensorType::F32, &[1, 3], &bytes)]));
-    assert_eq!(code, ErrorCode::InvalidArgument);
+    assert_eq!(code, NnErrorCode::InvalidArgument);
     assert!(text.starts_with("onnxruntime cannot run it: ") && text.contains("Got: 3"), "{text}");
 }
 
@@ -161,7 +161,7 @@ fn numbers_of_all_types_go_through() {
         let x = port("x", number, &["n"]);
         let y = port("y", number, &["n"]);
         let mut same = load(&model(&node("Identity", &["x"]), &[], &x, &y)).unwrap();
-        assert_eq!(same.facts().inputs[0].ty, ElementType::Standard(ty));
+        assert_eq!(same.facts().inputs[0].ty, ModelElementType::Standard(ty));
         let bytes: Vec<u8> = (1..=3 * ty.size()).map(|n| n.to_le_bytes()[0]).collect();
         let outputs = same.run(&[view(ty, &[3], &bytes)]).unwrap();
         assert_eq!((outputs[0].ty, &outputs[0].bytes), (ty, &bytes));
@@ -192,18 +192,18 @@ fn what_cannot_be_used_is_refused_with_a_reason() {
     let x = port("x", FLOAT, &["n"]);
     let y = port("y", STRING, &["n"]);
     let mut strings = load(&model(&cast, &[], &x, &y)).unwrap();
-    assert_eq!(strings.facts().outputs[0].ty, ElementType::Other("string".to_owned()));
+    assert_eq!(strings.facts().outputs[0].ty, ModelElementType::Other("string".to_owned()));
     let (code, text) = refused(strings.run(&[view(NnTensorType::F32, &[1], &floats(&[2.0]))]));
-    assert_eq!(code, ErrorCode::UnsupportedOperation);
+    assert_eq!(code, NnErrorCode::UnsupportedOperation);
     assert!(text.contains("output \"y\" is string"), "{text}");
 
     let y = port("y", FLOAT, &["n"]);
     let (code, text) = refused(load(&model(&node("Frobnicate", &["x"]), &[], &x, &y)));
-    assert_eq!(code, ErrorCode::UnsupportedOperation, "{text}");
+    assert_eq!(code, NnErrorCode::UnsupportedOperation, "{text}");
     assert!(text.contains("Frobnicate"), "{text}");
-    assert_eq!(refused(load(b"no model at all")).0, ErrorCode::InvalidEncoding);
+    assert_eq!(refused(load(b"no model at all")).0, NnErrorCode::InvalidEncoding);
     let cut = doubling();
-    assert_eq!(refused(load(&cut[..cut.len() / 2])).0, ErrorCode::InvalidEncoding);
+    assert_eq!(refused(load(&cut[..cut.len() / 2])).0, NnErrorCode::InvalidEncoding);
 }
 
 fn threads() -> usize {

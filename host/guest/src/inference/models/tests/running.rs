@@ -36,10 +36,10 @@ fn a_model_says_what_it_is() {
     let named = |name: &str| ModelDimension::Named(name.to_owned());
     assert_eq!(
         facts.inputs,
-        [Port {
+        [ModelPort {
             name: "x".to_owned(),
-            ty: ElementType::Standard(TensorType::F32),
-            shape: Some(vec![named("N"), Dimension::Fixed(2)]),
+            ty: ModelElementType::Standard(NnTensorType::F32),
+            shape: Some(vec![named("N"), ModelDimension::Fixed(2)]),
         }]
     );
     assert_eq!(facts.outputs.len(), 1);
@@ -104,7 +104,7 @@ fn numbers_of_all_types_are_taken_and_given() {
 fn booleans_are_bytes() {
     let model = load(&one("Not", DataType::Bool, DataType::Bool, "N")).expect("it loads");
     let outputs = model.run(&[view("x", NnTensorType::U8, &[3], &[0, 1, 77])]).expect("it runs");
-    assert_eq!((outputs[0].ty, outputs[0].bytes.as_slice()), (TensorType::U8, &[1, 0, 0][..]));
+    assert_eq!((outputs[0].ty, outputs[0].bytes.as_slice()), (NnTensorType::U8, &[1, 0, 0][..]));
 }
 
 #[test]
