@@ -158,7 +158,8 @@ macro_rules! export {
 
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            // This scope has nothing but the alias, so that the script may have the same name as an item below.
+            // This scope has nothing but the alias, so that the script may have the same name as an item
+            // below.
             type __SandmillScript = $script;
 
             const _: () = {

@@ -109,8 +109,8 @@ fn listed(ports: &[Port]) -> String {
     ports.join(", ")
 }
 
-/// Checks that a tensor fits an input. `sizes` has the size of each named dimension and the input that set it:
-/// all inputs must agree.
+/// Checks that a tensor fits an input. `sizes` has the size of each named dimension and the input that set
+/// it: all inputs must agree.
 fn fits<'a>(
     port: &'a Port,
     tensor: &Tensor,
