@@ -2,10 +2,10 @@
 # Runs the tests and measurements that need an NVIDIA GPU, with one command (`make gpu`).
 #
 #   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.gz, for a machine that cannot build
-#   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: shows the hardware, runs the tests
-#                          that need a GPU, and measures throughput. With cargo it builds first, else it unpacks
-#                          target/gpu.tar.gz. Needs python3 with numpy, onnx and onnxruntime. Continues after a failure,
-#                          and lists the failures at the end.
+#   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: shows the hardware,
+#                          runs the tests that need a GPU, and measures throughput. With cargo it builds
+#                          first, else it unpacks target/gpu.tar.gz. Needs python3 with numpy, onnx and onnxruntime.
+#                          Continues after a failure, and lists the failures at the end.
 #
 # SANDMILL_CUDA_LIBRARIES and CUDA_HOME name the folders of CUDA's libraries, as for any job. Libraries in
 # python3's packages are found without them.
