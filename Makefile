@@ -1,31 +1,33 @@
-# The commands of this repository; `make help` lists them. Each brings what it needs.
+# The commands of this repository; `make help` lists them. Each command installs what it needs.
 
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help demo quick test test-frameworks test-science without wheel bench gpu fuzz lint fmt setup javascript python-env node-env python-guest python-light python-science test-guests clean
 
-# Guests share one folder of build outputs, wherever they lie and whoever builds them.
+# All guests share one folder of build outputs.
 guest_target := $(CURDIR)/target/guests
 python_guest := target/guests/python.wasm
 nextest := $(shell command -v cargo-nextest)
-# Tests wait for processes a good part of their time: half as many again as there are processors keep these busy.
+# Tests wait for processes much of their time, so 1.5 tests per processor keep the processors busy.
 test_threads := $(shell echo $$(($$(nproc) * 3 / 2)))
-# The program without its features. Of these packages alone the code differs: no other is compiled anew.
+# Options to build the program without its features. The features change the code of only these packages, so
+# cargo does not compile the others again.
 without := --locked --no-default-features --features sandmill-without/alone $(addprefix --package ,\
 	sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without)
 
 help: ## List the commands.
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1	/p' Makefile | expand -t 16
 
-# As the tests build it: what the one has compiled, the other uses. The second package has the features of libraries.
+# Builds the program as the tests do, so that both share compiled code. `sandmill-without` selects the same
+# features of libraries.
 demo: setup ## Run two examples on real data and compare them with scikit-learn.
 	@cargo build --locked --package sandmill --package sandmill-without --bin sandmill
 	@scripts/demo.sh target/debug/sandmill
 
-quick: ## Run the unit tests of crates, as in `make quick CRATE=data`; unless named, of those with changes.
+quick: ## Run the unit tests of a crate, as in `make quick CRATE=data`, or of all crates with changes.
 	@scripts/quick.sh $(CRATE)
 
-# The workspace is built once, in the shape in which the tests want it, binary included.
+# Builds the workspace once, with all targets that the tests need, including the binary.
 test: setup ## Run all tests.
 	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory without test-guests python-env node-env python-guest python-light javascript
@@ -41,20 +43,20 @@ endif
 	cargo test --locked --doc --workspace
 	scripts/examples.sh examples test --quiet
 
-# End-to-end tests run it, too.
+# The end-to-end tests also run this binary.
 without:
 	cargo build $(without) --lib --tests --bin sandmill-without
 
-# What the end-to-end tests run; they find it in target/guests.
+# Builds the guests that the end-to-end tests run, in target/guests.
 test-guests:
 	CARGO_TARGET_DIR=$(guest_target) target/debug/sandmill build tests/guests --examples
 	CARGO_TARGET_DIR=$(guest_target) target/debug/sandmill build tests/guests/tables --examples
 
-# ONNX Runtime, which tests compute with.
+# Installs ONNX Runtime and the other Python packages of the tests.
 python-env:
 	@scripts/python-env.sh
 
-# Azurite, a store of Azure's kind.
+# Installs Azurite, a server that emulates Azure Blob Storage.
 node-env:
 	@scripts/node-env.sh
 
@@ -66,27 +68,30 @@ $(python_guest): $(shell find tests/guests/python wit -type f -not -path '*/__py
 	target/venv/bin/componentize-py -d wit -w entry-script componentize app -p tests/guests/python -o $@.part
 	@mv $@.part $@
 
-# The runtime of scripts in JavaScript, in the cache that tests use, by the npm that runs Azurite.
+# Installs the runtime of JavaScript scripts in the cache of the tests. It uses the npm that also installs
+# Azurite.
 javascript: node-env
 	@SANDMILL_CACHE_DIR=$(CURDIR)/target/test-cache target/debug/sandmill javascript install
 
-# The runtime of scripts in Python, in the cache that tests use. Does nothing where this version of it is installed.
+# Installs the light runtime of Python scripts in the cache of the tests. Does nothing if this version is
+# installed.
 python-light: python-env
 	@SANDMILL_CACHE_DIR=$(CURDIR)/target/test-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install light
 
-# Both runtimes, in a cache of their own: compiling numpy, pandas and the others takes minutes and 2.2 GB of memory.
+# Installs both runtimes in a separate cache: compiling numpy, pandas and the others takes minutes and 2.2 GB
+# of memory.
 python-science: python-light
 	@mkdir -p -m 700 target/science-cache
 	@SANDMILL_CACHE_DIR=$(CURDIR)/target/science-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install light --from target/test-cache/runtimes
 	@SANDMILL_CACHE_DIR=$(CURDIR)/target/science-cache VIRTUAL_ENV=$(CURDIR)/target/venv target/debug/sandmill python install science
 
-# What needs the science runtime; `make test` leaves it out where that is not installed.
+# Runs the tests that need the science runtime. `make test` skips them if it is not installed.
 test-science:
 	cargo build --locked --workspace --all-targets
 	@$(MAKE) --no-print-directory python-science
 	SANDMILL_SCIENCE=required cargo test --locked --workspace --test science -- --test-threads 1
 
-test-frameworks: ## Run entry scripts from Ray Data and Spark; fetches both, some 600 MB. After `make test`.
+test-frameworks: ## Run entry scripts from Ray Data and Spark; downloads both (600 MB). After `make test`.
 	@scripts/frameworks.sh
 
 wheel: ## Make the package for pip, with the program for glibc 2.28 and later, in target/wheel.
@@ -96,7 +101,7 @@ bench: setup ## Measure against native code; needs python3.
 	cargo build --profile dist --locked --package sandmill
 	python3 benches/run.py
 
-gpu: ## Test and measure what needs a GPU; scripts/gpu.sh says how without cargo.
+gpu: ## Test and measure what needs a GPU; for a machine without cargo see scripts/gpu.sh.
 	@scripts/gpu.sh
 
 fuzz: ## Fuzz each target for a few seconds; needs cargo-fuzz and a nightly toolchain.
@@ -114,5 +119,5 @@ lint: ## Check formatting, clippy, documentation, scripts and dependencies.
 setup:
 	@scripts/setup.sh
 
-clean: ## Delete all that was built.
+clean: ## Delete all build outputs.
 	rm -rf target

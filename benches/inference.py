@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What the inference benchmark compares Sandmill with, in Python, and what makes its models and images.
+"""The Python side of the inference benchmark, with which Sandmill is compared. Also makes its models and
+images.
 
     inference.py models FOLDER                       mlp.onnx, cnn.onnx and resnet.onnx
     inference.py layers FILE                         the perceptron of benches/kernels as a model
@@ -7,7 +8,7 @@
     inference.py loop MODEL IMAGES BATCH,BATCH..     seconds of one computation, for each batch size
     inference.py digits FOLDER MODEL OUTPUT WORKERS  tells digits apart, a row for each PNG file
 
-`benches/run.py` runs it in an environment of its own, with onnx, onnxruntime, numpy and pillow.
+`benches/run.py` runs it in a separate virtual environment, with onnx, onnxruntime, numpy and pillow.
 """
 
 import itertools
@@ -19,7 +20,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-# Files that are read, decoded and computed at once; the job's mini-batches are as large.
+# The number of files that are read, decoded and computed at once. The job's mini-batches have the same size.
 AT_ONCE = 250
 
 
@@ -42,7 +43,7 @@ def loop(model, images, batches):
         shape = [batch, *port.shape[1:]]
         pixels = (np.arange(np.prod(shape)) % 17 / 16).astype("f").reshape(shape)
         calls = max(int(images) // batch, 1)
-        # The first one only warms up.
+        # The first call only warms up.
         computes.run(None, {port.name: pixels})
         start = time.perf_counter()
         for _ in range(calls):
@@ -80,7 +81,7 @@ def digits(folder, model, output, workers):
 
 
 def images(folder, count, source):
-    """Files of their own, in folders of a thousand, as they come from a camera and not from a link."""
+    """Writes copies, not links, so that each file has its own data, in folders of a thousand files."""
     contents = [path.read_bytes() for path in sorted(Path(source).glob("*.png"))]
     for number, content in zip(range(int(count)), itertools.cycle(contents)):
         path = Path(folder) / f"d{number // 1000:03}" / f"img_{number:06}.png"
@@ -102,7 +103,8 @@ def models(folder):
 
 
 def layers(path):
-    """Two hidden layers of 128, with the same weights as `benches/kernels/perceptron.rs`."""
+    """Makes a perceptron with two hidden layers of 128, and the same weights as
+    `benches/kernels/perceptron.rs`."""
     from onnx.helper import make_node as node
 
     state = 0x5EED_0003
@@ -143,7 +145,7 @@ def save(path, shape, classes, nodes, initializers):
 
 
 def perceptron(weights):
-    """A network 64-32-10, as scikit-learn's for digits."""
+    """A network 64-32-10, like the one that scikit-learn trains on digits."""
     from onnx.helper import make_node as node
 
     nodes = [
@@ -157,7 +159,7 @@ def perceptron(weights):
 
 
 def convolutions(weights):
-    """Two convolutions and a layer over 28 x 28 pixels, as for handwritten digits of that size."""
+    """Two convolutions and a layer over 28 x 28 pixels, as used for handwritten digits."""
     from onnx.helper import make_node as node
 
     nodes = [
@@ -174,7 +176,8 @@ def convolutions(weights):
 
 
 def residual(weights):
-    """As large as ResNet-18: 11.7 million weights, 1.8 billion multiplications an image."""
+    """A network of the size of ResNet-18: 11.7 million weights, and 1.8 billion multiplications for each
+    image."""
     from onnx.helper import make_node as node
 
     nodes, values = [], {}

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Plans a job over a million files, and prints how long that takes and what memory it takes: the peak of
-the process that prints the plan, as the leader reads it, and of the planner that it starts.
+"""Plans a job over a million files, and prints the time and the peak memory that this takes. It measures the
+memory of the process that prints the plan, which reads it as the leader does, and of the planner that this
+process starts.
 
-The files are empty and lie in folders of 1,000; they are made once, below target/bench. With --objects they are
-objects of a store, which a server of the tests lists a thousand at a time, each time anew. The release
-binary is measured unless another is named.
+The files are empty, and are in folders of 1,000. They are made once, below target/bench. With --objects they
+are objects of a store. A server of the tests lists them, a thousand at a time, in every round. By default the
+release binary is measured.
 
     benches/many_files.py [--files N] [--objects] [--program PATH] [--rounds N] [--mini-batch-size N]
 """
@@ -21,9 +22,9 @@ from pathlib import Path
 import run
 
 FOLDER = 1_000
-# What the issue of a million files asks for.
+# The goals of the issue about a million files.
 MOST_SECONDS, MOST_MEGABYTES = 10, 60
-# What is known of objects.
+# The caches with what Sandmill knows of objects.
 CACHE = run.WORK / "many-cache"
 
 
@@ -51,15 +52,15 @@ def main():
 
 
 def measure(command, round, **watch):
-    """Nothing is known of objects. Folders of earlier rounds stay until the end: ext4 is slow to make files where
-    many were removed just before."""
+    """Measures with an empty cache. The caches of earlier rounds stay until the end, because ext4 is slow to
+    create files after many were removed."""
     os.environ["SANDMILL_CACHE_DIR"] = str(CACHE / str(round))
     return run.measure(command, **watch)
 
 
 @contextlib.contextmanager
 def listed(count):
-    """A server that lists so many objects, to which the environment leads."""
+    """Starts a server that lists `count` objects, and points the environment to it."""
     script = run.ROOT / "tests/servers/objects.py"
     with subprocess.Popen([sys.executable, script, str(count)], stdout=subprocess.PIPE, text=True) as server:
         os.environ |= {
@@ -75,7 +76,7 @@ def listed(count):
 
 
 def made(count):
-    """The folder with so many files, which is made if it is not there."""
+    """The folder with `count` files. Makes it if it does not exist."""
     folder = run.WORK / f"many-{count}"
     mark = folder.with_suffix(".complete")
     if not mark.exists():
@@ -89,7 +90,7 @@ def made(count):
 
 
 def job_file(place, size):
-    """A job over the place. Its entry script is not looked at by `sandmill plan`."""
+    """Writes a job file over the place. `sandmill plan` does not read the entry script, so it is empty."""
     script = run.WORK / "many.wasm"
     script.touch()
     path = run.WORK / "many.yaml"

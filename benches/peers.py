@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Measures Sandmill beside what people run such jobs with in Python, in turns, each from its start to its exit: a pool
-of processes with pyarrow (or pandas) and numpy, cut as the job is cut; DuckDB with a function in Python; Ray Data; PySpark,
-where there is Java. The perceptron is computed by ONNX Runtime in Sandmill, and by numpy elsewhere. Extism and arrow-udf,
-which run WebAssembly in a Rust program, are there, too: `wasm_peers.py`.
+"""Measures Sandmill beside other tools that run the same jobs.
+
+All take turns, and each is measured from its start to its exit. The tools are: a pool of Python processes
+with pyarrow (or pandas) and numpy, which cuts the data as the job does; DuckDB with a function in Python; Ray
+Data; PySpark, if Java is installed; and Extism and arrow-udf, which run WebAssembly in a Rust program
+(`wasm_peers.py`). ONNX Runtime computes the perceptron in Sandmill, and numpy computes it in the others.
 
     benches/peers.py [--rounds N] [--engines A,B] [JOB...]
-                    jobs: csv, parquet, perceptron, files; all unless named, beside all engines unless named
+                    jobs: csv, parquet, perceptron, files. By default all jobs, beside all engines
 
-The release binary must be there (`make bench`). The packages come from PyPI, into target/bench/peers. Data, work and
-rows are those of `benches/run.py`; rows are held against Sandmill's, floats to nine digits.
+The release binary must exist (`make bench`). The packages are installed from PyPI into target/bench/peers.
+Data, work and rows are those of `benches/run.py`. The rows of each engine are compared with Sandmill's,
+floats to nine digits.
 """
 
 import argparse
@@ -33,7 +36,7 @@ FILES_AT_ONCE = 10
 COLUMNS = [f"f{n}" for n in range(10)]
 
 
-# --- the side that measures ---------------------------------------------------------------------
+# --- measuring ----------------------------------------------------------------------------------
 
 
 def main():
@@ -51,7 +54,7 @@ def main():
     os.environ["SANDMILL_CACHE_DIR"] = str(run.WORK / "cache")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     python = installed(run)
-    # Where Extism has its compiled code.
+    # Extism keeps its compiled code there.
     os.environ["XDG_CACHE_HOME"] = str(run.WORK / "peers-cache")
     run.build_native()
     lines = []
@@ -75,7 +78,7 @@ def installed(run):
 
 
 def beside(run, python, job, engines, rounds):
-    """One job by Sandmill and by each of the others."""
+    """Measures one job in Sandmill and in each of the other engines."""
     name, data, here = ours(run, job)
     outputs = {}
     sides = {"sandmill": here}
@@ -94,7 +97,8 @@ def beside(run, python, job, engines, rounds):
 
 
 def command_of(python, engine, job):
-    """What runs an engine, but for data and output; None, with a line that says so, where it cannot run here."""
+    """The command of an engine, without data and output. None, after a message, if the engine cannot run
+    here."""
     import wasm_peers
 
     if engine in wasm_peers.NAMES:
@@ -112,7 +116,7 @@ def has_java():
 
 
 def ours(run, job):
-    """The name, the data and the run of Sandmill's side, as `run.py` has them."""
+    """The name, the data and the run of Sandmill's job, as in `run.py`."""
     if job == "files":
         data = run.files_data("files", run.FILES)
         arguments = '["--via", "sdk"]'
@@ -137,7 +141,7 @@ def theirs(run, command):
     return run.measure(command)
 
 
-# --- the other side, with its packages ----------------------------------------------------------
+# --- the other engines, in the environment with their packages ----------------------------------
 
 
 def logistic(columns):
@@ -151,7 +155,7 @@ def logistic(columns):
 
 
 def layers(made=[]):
-    """The network's weights, made once in each process."""
+    """The network's weights. Makes them once in each process."""
     import numpy as np
 
     if made:
@@ -183,7 +187,7 @@ def model(job):
 
 
 def lines_of(ids, scores):
-    """Rows as text, by the fastest way there is in Python."""
+    """Writes rows as text, in the fastest way that Python has."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -256,7 +260,7 @@ def by_duckdb(job, data, output):
     import duckdb
     import pyarrow as pa
 
-    # It looks at how many parameters there are.
+    # DuckDB checks the number of parameters, so they are listed.
     def scored(f0, f1, f2, f3, f4, f5, f6, f7, f8, f9):
         columns = [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9]
         return pa.array(logistic([column.to_numpy() for column in columns]))
@@ -311,8 +315,8 @@ def run_peer(engine, job, data, output):
 
 
 def compare(here, there):
-    """Fails unless both hold the same rows, floats to nine digits; to four where single precision is added up in
-    another order."""
+    """Fails unless both outputs have the same rows. Floats must agree to nine digits; for the perceptron,
+    which adds single-precision numbers in another order, to four."""
     import numpy as np
     import pandas
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Measures entry scripts in Python against the same scripts in ordinary CPython, and prints the ratios.
 
-The native side is a pool of two processes that are forked once pandas is imported, with the columns' types given; of three
-sizes of chunks the best counts. Both sides take turns in random order; figures are medians. Rows are compared. Data and jobs lie in
-target/bench/python. `make python-science` installs the runtimes, and makes the Python that the native side runs in.
+The native side is a pool of two processes, which are forked after the import of pandas, and know the types of
+the columns. It runs with three sizes of chunks, of which the best counts. Both sides take turns in random
+order, and figures are medians. The rows of both are compared. Data and jobs are in target/bench/python. `make
+python-science` installs the runtimes and the Python of the native side.
 
     benches/python.py                     all, with the program of target/dist
     benches/python.py --program PATH --rounds 3 frames
@@ -73,7 +74,7 @@ LIGHT = """def run(table):
     return [f"{id} {a + b:.3f}" for id, a, b in zip(table["id"], table["a"], table["b"])]
 """
 
-# Run by the native side: SCRIPT KIND DATA CHUNK OUTPUT.
+# The program of the native side. Its arguments: SCRIPT KIND DATA CHUNK OUTPUT.
 POOL = """import importlib.util, multiprocessing, os, sys
 script, kind, data, chunk, output = sys.argv[1:]
 if kind == "digits":
@@ -133,7 +134,7 @@ def main():
 
 
 def light(options):
-    """Rows a second of one worker, overhead of a mini-batch, and the time to a ready worker."""
+    """The rows per second of one worker, and the time until the worker is ready."""
     data = table("light.csv", LIGHT_ROWS)
     job = job_file("light", LIGHT, f"inputs: {{t: {{path: {data}, format: csv}}}}\nmini_batch_size: 10000 rows\n"
                    "process_count_per_node: 1\npython: {runtime: light}\n")  # fmt: skip
@@ -145,7 +146,7 @@ def light(options):
 
 
 def text(options):
-    """Rows a second of one worker: a DataFrame in, rows of text out."""
+    """The rows per second of one worker that takes a DataFrame and returns rows of text."""
     data = table("frames.csv", ROWS)
     job = job_file("text", TEXT, f"inputs: {{t: {{path: {data}, format: csv}}}}\nmini_batch_size: 50000 rows\n"
                    "process_count_per_node: 1\n")  # fmt: skip
@@ -154,9 +155,9 @@ def text(options):
 
 
 def frames(options):
-    """A logistic regression over a table: DataFrames in and out."""
+    """A logistic regression over a table, which takes and returns DataFrames."""
     data = table("frames.csv", ROWS)
-    # As many bytes a mini-batch as the best chunk of the pool has.
+    # A mini-batch has as many rows as the best chunk of the pool.
     job = job_file("frames", FRAMES, f"inputs: {{t: {{path: {data}, format: csv}}}}\nmini_batch_size: 50000 rows\n"
                    "process_count_per_node: 2\n")  # fmt: skip
     compare(options, "frames", job, "frames", data, near=True)
@@ -166,7 +167,7 @@ def frames(options):
 
 
 def files(options):
-    """Words of files, counted in Python alone."""
+    """Counts the words of files, in pure Python."""
     folder = WORK / "words"
     if not folder.is_dir():
         words = [f"word{number}" for number in range(500)]
@@ -179,7 +180,7 @@ def files(options):
 
 
 def digits(options):
-    """Images read by Pillow, and a model that the host computes."""
+    """Reads images with Pillow, and runs a model that the host computes."""
     job = job_file("digits", DIGITS, f"inputs: {{t: {EXAMPLE / 'images'}}}\nmodels: {{digits: {EXAMPLE / 'models/digits.onnx'}}}\n"
                    "mini_batch_size: 200\nprocess_count_per_node: 2\n")  # fmt: skip
     compare(options, "digits", job, "digits", EXAMPLE / "images")

@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
 """Measures Sandmill against native code that does the same work, and prints the ratios.
 
-Native and Sandmill rounds take turns, so that a slow minute of the machine hits both; figures are
-medians. Outputs of both are compared. Data, jobs and results lie in target/bench; the data is made
+Native and Sandmill rounds take turns, so that a slow minute of the machine affects both. Figures are
+medians. The outputs of both are compared. Data, jobs and results are in target/bench. The data is made
 once, from a fixed seed. `make bench` builds the binary with the profile `dist` and runs this.
 
     benches/run.py              everything, with the table of ten times the size (2 GB)
     benches/run.py --quick      three rounds and no table of ten times the size
-    benches/run.py --large memory    a table of 10 GB, too; it and the job's output take 13 GB
+    benches/run.py --large memory    also a table of 10 GB; it and the job's output take 13 GB
     benches/run.py tiny table   only these of: tiny, start, files, table, parquet, jsonl, perceptron, fuel,
                                 memory, books, noise, inference, digits, gpu
 
-On a machine that cannot build anything, SANDMILL_PACKED names the folder that `scripts/gpu.sh pack` has made.
+On a machine that cannot build, SANDMILL_PACKED names the folder that `scripts/gpu.sh pack` has made.
 """
 
 import argparse
@@ -37,20 +37,20 @@ NATIVE = (PACKED or BUILDS / "release") / "bench-native"
 WORKERS = 2
 FILES = 20_000
 ROWS = 2_000_000
-# Of the job that computes much for each row.
+# The rows of the job that computes much for each row.
 HEAVY_ROWS = 1_000_000
 TINY_FILES = 8
 MANY = 100_000
-# Mini-batches that are left to do when the leader is killed, at most.
+# The most mini-batches that are left to do when the leader is killed.
 REST = 2_000
-# Images that are computed at once, and how many in all, for each model.
+# The numbers of images that are computed at once, and the number of all images for each model.
 BATCHES = (64, 256, 1024)
 IMAGES = {"mlp": 4_000_000, "cnn": 80_000}
 RESNET_BATCH, RESNET_IMAGES = 64, 25_600
 DIGITS = 50_000
 PACKAGES = ["numpy==2.4.6", "onnx==1.23.2", "onnxruntime==1.31.1", "pillow==12.3.0"]
-# What neighbours do, and how much of a job's throughput must be left beside them, in percent. Memory
-# bandwidth is shared by all that run on a machine: what that costs is measured, not promised.
+# What neighbours do, and the share of a job's throughput that must remain beside them, in percent. All
+# programs on a machine share its memory bandwidth, so that loss is measured, but has no goal.
 NEIGHBOURS = {"cpu": 90, "faults": 90, "disk": 90, "logs": 90, "bandwidth": None}
 
 
@@ -68,7 +68,7 @@ def main():
     options.rounds = options.rounds or (3 if options.quick else 5)
 
     os.environ["SANDMILL_CACHE_DIR"] = str(WORK / "cache")
-    # A developer's setting that makes errors slower.
+    # A developer may have set it. It makes errors slower.
     os.environ.pop("RUST_BACKTRACE", None)
     WORK.mkdir(parents=True, exist_ok=True)
     build_native()
@@ -78,11 +78,11 @@ def main():
     show(lines, options.rounds)
 
 
-# --- what is measured -------------------------------------------------------------------------
+# --- the benchmarks ---------------------------------------------------------------------------
 
 
 def tiny(options):
-    """A job so small that only starting and ending counts."""
+    """A job so small that it measures only start and end."""
     data = files_data("tiny-files", TINY_FILES)
     component = build_guest("tally")
     inputs = f"  files: {data}"
@@ -104,11 +104,12 @@ def tiny(options):
 
 
 def start(options):
-    """A worker with a component of 2 MB that is compiled already: how soon it is ready, and what it holds."""
+    """A worker with a component of 2 MB that is already compiled: the time until it is ready, and its
+    memory."""
     component = build_guest("logistic")
     data = table_data("table-small.csv", 1000)
     one, two = table_job("start", component, data), table_job("start-two", component, data, size="10 KB")
-    # From before its process is started, folders and logs of the worker included.
+    # The time begins before the worker's process starts, and includes making its folders and logs.
     first, second = [], []
     for number in range(options.rounds * 3 + 1):
         one()
@@ -124,14 +125,15 @@ def start(options):
 
 
 def spawn_to_ready(folder):
-    """Seconds from before each worker's start to its being ready, in the order in which they were."""
+    """The seconds from before each worker's start until it is ready, in the order in which the workers became
+    ready."""
     events = (folder / "logs" / "sys" / "events.jsonl").read_text().splitlines()
     kinds = [json.loads(text)["kind"] for text in events]
     return [kind["start_seconds"] for kind in kinds if kind["event"] == "worker_ready"]
 
 
 def idle_memory():
-    """What a worker holds in MB that nobody shares, while its guest, which has hardly any memory, sleeps."""
+    """The private memory of a worker in MB, while its guest, which has hardly any memory, sleeps."""
     leader = subprocess.Popen(hostile("idle")(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         time.sleep(2)
@@ -146,7 +148,7 @@ def idle_memory():
 
 
 def files(options):
-    """20,000 small files, read in one host call or through std::fs."""
+    """20,000 small files, each read in one host call or through std::fs."""
     data = files_data("files", FILES)
     component = build_guest("tally")
     output = WORK / "tally-native.txt"
@@ -170,17 +172,17 @@ def table(options):
 
 
 def parquet(options):
-    """The same over the same rows in Parquet."""
+    """The same regression over the same rows in Parquet."""
     return scored(options, "logistic", "parquet", ROWS, 1.1)
 
 
 def jsonl(options):
-    """The same over the same rows as JSON lines."""
+    """The same regression over the same rows as JSON lines."""
     return scored(options, "logistic", "jsonl", ROWS, 1.1)
 
 
 def perceptron(options):
-    """Heavy arithmetic: in the guest, and by the host's ONNX Runtime."""
+    """Heavy arithmetic, in the guest and in the host's ONNX Runtime."""
     lines = scored(options, "perceptron", "parquet", HEAVY_ROWS, 2.6)
     data, output = WORK / f"table-{HEAVY_ROWS}.parquet", WORK / "perceptron-parquet-native.txt"
     native = natively(output, "perceptron", data, output, WORKERS, "arrow")
@@ -191,7 +193,7 @@ def perceptron(options):
 
 
 def perceptron_by_model(name, data):
-    """The job that has the host compute."""
+    """The job in which the host computes the perceptron."""
     python, _, script = python_side()
     model = made("perceptron.onnx", lambda path: [script, "layers", path], python)
     more = f"models: {{ perceptron: {{ path: {model}, backend: onnxruntime }} }}\ninference: {{ threads: 1 }}"
@@ -229,7 +231,7 @@ def scored(options, guest, form, rows, goal):
 
 
 def fuel(options):
-    """What counting instructions costs, where it is asked for."""
+    """The cost of counting instructions, which a job may ask for."""
     component, data = build_guest("logistic"), table_data("table.csv", ROWS)
     taken = rounds_of(
         {
@@ -245,7 +247,7 @@ def fuel(options):
 
 
 def memory(options):
-    """What more rows take: processor time in proportion, and no more memory."""
+    """The cost of more rows: they should take processor time in proportion, and no more memory."""
     component = build_guest("logistic")
     sizes = [1] if options.quick else [1, 10, 50] if options.large else [1, 10]
     lines, single = [], None
@@ -271,7 +273,7 @@ def memory(options):
 
 
 def books(options):
-    """What bookkeeping costs: very many tiny mini-batches, and taking such a job up again."""
+    """The cost of bookkeeping: very many tiny mini-batches, and resuming such a job."""
     data = files_data("many-files", MANY + REST)
     component = build_guest("tally")
     run = job("books", component, f"  files: {data}", '["--via", "sdk"]', 1, WORKERS)
@@ -291,7 +293,7 @@ def books(options):
 
 
 def noise(options):
-    """What a job gets done beside a neighbour, idle or hostile, when each has half of the processors."""
+    """The throughput of a job beside an idle or hostile neighbour, when each has half of the processors."""
     data = files_data("files", FILES)
     run = job("quiet", build_guest("tally"), f"  files: {data}", '["--via", "sdk"]', 10, 1)
     loop = ["sh", "-c", "while :; do :; done"]
@@ -300,7 +302,7 @@ def noise(options):
     idle, busy = taken["idle"].wall, taken["loop"].wall
     lines = [
         line("Noise: the job beside an idle neighbour", idle * 1000, "ms"),
-        # What the processors themselves share: cores, caches, clock.
+        # Shows the effect of what processors share: cores, caches, clock.
         line("   throughput kept beside a native loop", idle / busy * 100, "%"),
     ]
     for name, goal in NEIGHBOURS.items():
@@ -311,8 +313,8 @@ def noise(options):
 
 
 def inference(options):
-    """Computing with a model: what crossing into Sandmill costs, and how its backends compare with Python.
-    Everything computes on one thread in each of its processes."""
+    """Computing with a model: the cost of the calls into Sandmill, and its backends compared with Python.
+    Every process computes on one thread."""
     python, library, script = python_side()
     models = made("models", lambda path: [script, "models", path], python)
     component = build_guest("infer")
@@ -327,7 +329,7 @@ def inference(options):
         for backend in ("onnxruntime", "tract"):
             sides[backend] = infer_job(f"infer-{model}-{backend}", component, words, f"backend: {backend}")
         taken = loops_of(sides, options.rounds)
-        # The perceptron computes 64 images in some microseconds, so that it shows what a call costs.
+        # The perceptron computes 64 images in some microseconds, so it shows the cost of a call.
         goals = (0.9, 0.95) if model == "cnn" else (None, None)
         for batch in BATCHES:
             native, in_python, here, tract = (side[batch] for side in taken.values())
@@ -345,7 +347,7 @@ def inference(options):
 
 
 def digits(options):
-    """A job over PNG files against a pool of Python processes."""
+    """A job over PNG files, compared with a pool of Python processes."""
     python, _, script = python_side()
     count = DIGITS // (5 if options.quick else 1)
     example = ROOT / "examples" / "digit-identification"
@@ -372,7 +374,8 @@ def digits(options):
 
 
 def gpu(options):
-    """A network as large as ResNet-18 on a GPU, where there is one, by each backend that can use it."""
+    """A network of the size of ResNet-18 on a GPU, if the machine has one, with each backend that can use
+    it."""
     python, library, script = python_side()
     said = subprocess.run([SANDMILL, "doctor", "--json"], stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(said)
@@ -382,7 +385,7 @@ def gpu(options):
     models = made("models", lambda path: [script, "models", path], python)
     component = build_guest("infer")
     words = [models / "resnet.onnx", RESNET_IMAGES, RESNET_BATCH]
-    # What Sandmill compiles for tract, the other side finds.
+    # The native side uses the kernels that Sandmill has compiled for tract.
     os.environ |= {"XDG_CACHE_HOME": str(WORK / "cache" / "cuda"), "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     natively = {
         "onnxruntime": [NATIVE, "infer", library, *words, "gpu"],
@@ -398,7 +401,7 @@ def gpu(options):
             build_native("--features", "tract")
         job_name = f"infer-resnet-{name}"
         here = infer_job(job_name, component, words, f"backend: {name}, device: gpu", "gpus: 1")
-        # The first time its kernels are compiled.
+        # The first run compiles the kernels.
         here()
         taken = loops_of({"native": lambda: printed(natively[name]), "sandmill": here}, options.rounds)
         native, here = (side[RESNET_BATCH] for side in taken.values())
@@ -415,14 +418,14 @@ def gpu(options):
 
 
 def gpu_percent(name):
-    """The highest use of a GPU among the samples of a job."""
+    """The highest GPU utilization among the samples of a job."""
     samples = job_dir(name) / "logs" / "perf" / "0" / "node_resource_usage.csv"
     rows = list(csv.DictReader(samples.read_text().splitlines()))
     return max((float(row["GPU 0 %"]) for row in rows if row.get("GPU 0 %")), default=0)
 
 
 def infer_job(name, component, words, more, besides=""):
-    """A job that computes in a loop; gives a function that runs it and says what it measured."""
+    """Writes a job that computes in a loop. Returns a function that runs it and returns what it measured."""
     model, images, batches = words
     run = job(
         name,
@@ -442,19 +445,19 @@ def infer_job(name, component, words, more, besides=""):
 
 
 def printed(command):
-    """Runs a command that prints what it measured."""
+    """Runs a command that prints what it measured, and returns that."""
     measure(command)
     return seconds_each(WORK / "last-run.txt")
 
 
 def seconds_each(path):
-    """Seconds of one computation, for each size of batch: `64 1e-4;256 4e-4`."""
+    """Parses the seconds of one computation for each batch size: `64 1e-4;256 4e-4`."""
     pairs = (pair.split() for pair in path.read_text().strip().split(";"))
     return {int(batch): float(seconds) for batch, seconds in pairs}
 
 
 def loops_of(sides, rounds):
-    """Runs all sides in turns and gives, for each one and each batch, the seconds of each round."""
+    """Runs all sides in turns. Returns, for each side and each batch size, the seconds of each round."""
     taken = in_turns(sides, rounds)
     return {
         name: {batch: [each[batch] for each in results] for batch in results[0]}
@@ -463,13 +466,13 @@ def loops_of(sides, rounds):
 
 
 def ratio(these, those):
-    """The median of the rounds' ratios: the speed of a machine that others use, too, changes from round to round by
-    more than what is to be told apart."""
+    """The median of the rounds' ratios, because on a shared machine the speed varies more from round to round
+    than the two sides differ."""
     return statistics.median(this / that for this, that in zip(these, those))
 
 
 def hostile(name):
-    """Gives a function that gives the command of a job which never ends by itself."""
+    """Returns a function that returns the command of a job that never ends by itself."""
     component = build_guest("neighbour")
     path = WORK / f"neighbour-{name}.yaml"
     path.write_text(
@@ -486,7 +489,7 @@ def beside(command, run):
     def together():
         everything = sorted(os.sched_getaffinity(0))
         half = len(everything) // 2
-        # Children have the processors of who starts them.
+        # Child processes inherit the set of processors.
         os.sched_setaffinity(0, everything[half:])
         neighbour = subprocess.Popen(
             command(),
@@ -509,7 +512,7 @@ def beside(command, run):
 
 
 def kill_near_end(name):
-    """Runs the job of that name again, and kills the leader when little is left to do."""
+    """Runs the job of that name again, and kills the leader when few mini-batches are left."""
     leader = subprocess.Popen(
         run_command(WORK / f"{name}.yaml"),
         stdin=subprocess.DEVNULL,
@@ -535,19 +538,20 @@ def count_lines(path):
 
 
 def job(name, component, inputs, arguments, mini_batch_size, workers, more=""):
-    """Writes a job file; gives a function that runs it and measures."""
+    """Writes a job file. Returns a function that runs the job and measures it."""
     path = WORK / f"{name}.yaml"
     path.write_text(
         f"name: {name}\nentry_script: {component}\ninputs:\n{inputs}\narguments: {arguments}\n"
         f"mini_batch_size: {mini_batch_size}\nprocess_count_per_node: {workers}\n"
         f"append_row_file_name: rows.txt\n{more}\n"
     )
-    # Removing what the last round left is no part of the job.
+    # `run_command` removes the last round's files before the measurement begins.
     return lambda watch_memory=False: measure(run_command(path), watch_memory)
 
 
 def run_command(path):
-    """The command that runs the job of that file, in a job directory of its own, in place of the last round's."""
+    """The command that runs the job of that file in a new job directory. Removes the job directory of the
+    last round."""
     name = path.stem
     for last in jobs().glob(f"{name}.*"):
         shutil.rmtree(last)
@@ -556,13 +560,16 @@ def run_command(path):
 
 @functools.cache
 def jobs():
-    """The folder of job directories. Without a journal, ext4 makes no file in the place of one that was removed in
-    the last minutes, and looks at each such place for each new file: a tiny job then takes up to four times as long,
-    because of the rounds before. Below a folder marked as a top one, each new folder goes elsewhere on the disk."""
+    """The folder of job directories.
+
+    An ext4 file system without a journal does not reuse the inode of a file that was removed in the last
+    minutes, but inspects each such inode for every new file. After some rounds a tiny job would take up to
+    four times as long. If a folder is marked as a top folder (`chattr +T`), ext4 places each new folder in it
+    elsewhere on the disk."""
     folder = WORK / "jobs"
     folder.mkdir(parents=True, exist_ok=True)
     if marking := shutil.which("chattr"):
-        # Other file systems know no such mark, and need none.
+        # Other file systems do not have this mark, and do not need it.
         subprocess.run([marking, "+T", folder], stderr=subprocess.DEVNULL)
     return folder
 
@@ -573,8 +580,8 @@ def job_dir(name):
 
 
 def natively(output, *words):
-    """Gives a function that runs the native program and measures. What the last round left is removed before, as it
-    is with jobs."""
+    """Returns a function that runs the native program and measures it. It removes the last round's output
+    before, as for jobs."""
 
     def run():
         output.unlink(missing_ok=True)
@@ -601,7 +608,7 @@ def table_data(name, rows):
 
 
 def made(name, command, program=NATIVE):
-    """Data under that name, made if it is not there."""
+    """The data of that name. Makes it if it does not exist."""
     path = WORK / name
     if not path.exists():
         print(f"making {path.relative_to(ROOT)} ...", file=sys.stderr)
@@ -609,7 +616,7 @@ def made(name, command, program=NATIVE):
         shutil.rmtree(part, ignore_errors=True)
         subprocess.run([program, *map(str, command(part))], check=True)
         part.rename(path)
-        # Ten gigabytes that are still on their way to the disk slow down whoever reads them.
+        # While ten gigabytes are still being written to the disk, a job that reads them would be slower.
         os.sync()
     return path
 
@@ -626,14 +633,14 @@ def build_native(*options):
 
 
 def python_side():
-    """What compares with models: the interpreter, ONNX Runtime's library, and the script."""
+    """The Python side of benchmarks with models: the interpreter, ONNX Runtime's library, and the script."""
     python, library = python_env()
     os.environ |= {"SANDMILL_ONNXRUNTIME": str(library), "ORT_DISABLE_TELEMETRY": "1", "OMP_NUM_THREADS": "1"}
     return python, library, ROOT / "benches" / "inference.py"
 
 
 def python_env():
-    """An environment with what the Python side needs: its interpreter, and ONNX Runtime's library in it."""
+    """Makes an environment for the Python side. Returns its interpreter, and ONNX Runtime's library in it."""
     if PACKED:
         import onnxruntime
 
@@ -652,7 +659,7 @@ def python_env():
 
 
 def build_guest(name, where=ROOT / "benches" / "guests"):
-    """Builds the guest crate of that name with the product's own command; gives its component."""
+    """Builds the guest crate of that name with `sandmill build`. Returns its component."""
     if PACKED:
         return PACKED / "guests" / f"{name.replace('-', '_')}.wasm"
     built = subprocess.run(
@@ -669,8 +676,8 @@ def build_guest(name, where=ROOT / "benches" / "guests"):
 
 
 class Taken:
-    """What one run took: seconds of wall time and of CPU, and peak memory in MB: the leader's, and that of
-    the largest of the processes that it started."""
+    """The measurements of one run: the seconds of wall time and of CPU time, and the peak memory in MB of the
+    leader and of the largest process that it started."""
 
     def __init__(self, wall, cpu, peak, children=None):
         self.wall, self.cpu, self.peak, self.children = wall, cpu, peak, children
@@ -685,7 +692,8 @@ def measure(command, watch_memory=False):
             [str(word) for word in command], stdin=subprocess.DEVNULL, stdout=sink, stderr=sink
         )
         watcher = Watcher(process.pid) if watch_memory else None
-        # Not process.wait: this gives the use of resources of the process and all that it awaited.
+        # Unlike process.wait, wait4 returns the resource usage of the process and of all children that it
+        # waited for.
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - begun
     process.returncode = os.waitstatus_to_exitcode(status)
@@ -698,8 +706,8 @@ def measure(command, watch_memory=False):
 
 
 class Watcher:
-    """Reads the peak memory of a process, and the largest one of its children, until it ends. Looking
-    takes time, which the watched processes' CPU does not have in it, but their wall time."""
+    """Reads the peak memory of a process, and the largest one of its children, until it ends. Reading takes
+    time, which increases the wall time of the watched processes, but not their CPU time."""
 
     def __init__(self, pid):
         self.process = Path(f"/proc/{pid}")
@@ -726,7 +734,7 @@ class Watcher:
 
 
 def peak_of(process):
-    """A process' peak memory in MB, 0 if it is gone."""
+    """The peak memory of a process in MB. 0 if the process has ended."""
     try:
         lines = (process / "status").read_text().splitlines()
     except OSError:
@@ -735,7 +743,8 @@ def peak_of(process):
 
 
 def in_turns(sides, rounds):
-    """The results of each side. All run in turns; the first round only warms up."""
+    """Runs all sides in turns. Returns the results of each side, without the first round, which only warms
+    up."""
     taken = {name: [] for name in sides}
     for number in range(rounds + 1):
         for name, run in sides.items():
@@ -746,7 +755,7 @@ def in_turns(sides, rounds):
 
 
 def rounds_of(sides, rounds):
-    """Runs all sides in turns and gives each one's median."""
+    """Runs all sides in turns. Returns the medians of each side."""
     taken = in_turns(sides, rounds)
     return {
         name: Taken(
@@ -759,13 +768,13 @@ def rounds_of(sides, rounds):
 
 
 def numbers(row):
-    """An id and a float as they are, not as they are printed: 1e-5 is 0.00001."""
+    """Parses a row to an id and a float, because floats may be printed differently: 1e-5 is 0.00001."""
     number, float_text = row.split()
     return int(number), float(float_text)
 
 
 def same_rows(expected, actual, read=bytes):
-    """Fails unless both files hold the same lines, each as `read` sees it, in whatever order."""
+    """Fails unless both files have the same lines, each parsed by `read`, in any order."""
     expected_rows = sorted(map(read, expected.read_bytes().splitlines()))
     actual_rows = sorted(map(read, actual.read_bytes().splitlines()))
     if expected_rows == actual_rows:
@@ -780,7 +789,8 @@ def same_rows(expected, actual, read=bytes):
 
 
 def near_rows(expected, actual):
-    """Fails unless both files hold the same ids, with numbers of single precision that were added up in any order."""
+    """Fails unless both files have the same ids and about the same numbers, which are sums of
+    single-precision numbers in any order."""
     sides = [sorted(map(numbers, path.read_bytes().splitlines())) for path in (expected, actual)]
     near = (a[0] == b[0] and abs(a[1] - b[1]) < 1e-4 for a, b in zip(*sides))
     if len(sides[0]) != len(sides[1]) or not all(near):

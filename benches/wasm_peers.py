@@ -1,5 +1,5 @@
-"""The peers of `peers.py` that run WebAssembly in a Rust program, Extism and arrow-udf: builds them, from
-`benches/peers`. That takes some minutes the first time, as each has a wasmtime of its own."""
+"""Builds the peers of `peers.py` that run WebAssembly in a Rust program, Extism and arrow-udf, from
+`benches/peers`. The first build takes some minutes, because each peer has its own wasmtime."""
 
 import functools
 import os
@@ -16,7 +16,8 @@ TARGET = "wasm32-wasip1"
 
 @functools.cache
 def command(engine):
-    """The program with its guest and its threads; None, with a line that says so, where it cannot be built."""
+    """The command: the program, its guest and the number of threads. None, after a message, if it cannot be
+    built."""
     print(f"building {engine} ...", file=sys.stderr)
     options, more = guest_toolchain()
     try:
@@ -30,7 +31,7 @@ def command(engine):
 
 
 def cargo_build(package, *options, **more):
-    # Flags for this machine's own programs would hide those of guests.
+    # RUSTFLAGS for native programs would override the flags of guests.
     env = {name: value for name, value in os.environ.items() if name != "RUSTFLAGS"}
     env |= {"CARGO_TARGET_DIR": str(run.BUILDS), **more}
     build = ["cargo", "build", "--release", "--locked", "--quiet", "--package", package, *options]
@@ -39,7 +40,8 @@ def cargo_build(package, *options, **more):
 
 @functools.cache
 def guest_toolchain():
-    """How cargo builds guests: for rustup's target, or as `sandmill build` does where rustup cannot bring one."""
+    """The options and environment with which cargo builds guests: for rustup's target, or, if rustup cannot
+    add it, as `sandmill build` does."""
     libraries = subprocess.run(
         ["rustc", "--print", "target-libdir", "--target", TARGET], stdout=subprocess.PIPE, text=True
     ).stdout.strip()

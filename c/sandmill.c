@@ -1,4 +1,4 @@
-/* Joins an entry script to the bindings that wit-bindgen makes. */
+/* Connects an entry script to the bindings that wit-bindgen generates. */
 #include "sandmill_internal.h"
 
 #include "entry_script.h"
@@ -58,7 +58,7 @@ void sandmill_append(sandmill_buffer *buffer, const void *bytes, size_t length) 
     buffer->length += length;
 }
 
-/* What lasts as long as the instance, and what lasts as long as a call. */
+/* Memory that lives as long as the instance, and memory that lives as long as a call. */
 static sandmill_arena of_instance, of_call;
 
 sandmill_arena *sandmill_call(void) { return &of_call; }
@@ -85,7 +85,7 @@ const char *sandmill_error(const char *format, ...) {
     size_t length;
     va_list values;
     va_start(values, format);
-    /* The text before may be one of the values. */
+    /* The previous text may be one of the values, so it is freed only afterwards. */
     char *text = formatted(format, values, &length);
     va_end(values);
     free(last);
@@ -141,7 +141,7 @@ static const char *lasting(entry_script_string_t *text) {
     return copy;
 }
 
-/* A text that the host tells, asked for once. */
+/* Defines a function that returns a text of the host. It asks the host once, and keeps the text. */
 #define TOLD(function, ask)                            \
     const char *function(void) {                       \
         static const char *told;                       \
@@ -170,7 +170,7 @@ int sandmill_gpu_index(void) {
     return sandmill_entry_host_gpu_index(&index) ? (int)index : -1;
 }
 
-/* A reactor has no `main` that would get them. */
+/* A reactor has no `main` that would receive the arguments. */
 static char **arguments;
 static size_t argument_count;
 
@@ -182,7 +182,7 @@ static void read_arguments(void) {
     uint8_t **all = sandmill_take(&of_instance, (size_t)count + 1, sizeof(*all));
     uint8_t *texts = sandmill_take(&of_instance, bytes, 1);
     if (__wasi_args_get(all, texts) != 0 || count == 0) return;
-    /* The first is a program's name. */
+    /* The first argument is the program's name. */
     arguments = (char **)all + 1;
     argument_count = count - 1;
 }
@@ -238,7 +238,7 @@ static bool fail(const char *text, entry_script_string_t *error) {
     return false;
 }
 
-/* What was printed is to be in the worker's files, whatever becomes of it. */
+/* Writes the printed text to the worker's files now, because the worker may be killed at any time. */
 static void flush(void) {
     fflush(stdout);
     fflush(stderr);
@@ -294,14 +294,15 @@ static void take_context(const exports_sandmill_entry_entry_mini_batch_context_t
     batch->key_values = values;
 }
 
-/* A text or a list for the host. The bindings free what has a length; what has none is freed here. */
+/* Prepares a text or a list for the host. The bindings free only memory of a length above 0, so this function
+ * frees the rest. */
 static void *handed(void *memory, size_t length) {
     if (length > 0) return memory;
     free(memory);
     return NULL;
 }
 
-/* The texts go over to the host's results; what remains is freed by `forget`. */
+/* Moves the texts to the host's results. `forget` frees the rest. */
 static void hand_over(sandmill_results *results, exports_sandmill_entry_entry_results_t *to) {
     size_t count = results->outcome_count;
     if (results->column_count > 0) {

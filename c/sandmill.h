@@ -1,9 +1,11 @@
 /* Write Sandmill entry scripts in C or C++.
  *
- * An entry script defines `sandmill_run`, and `sandmill_init` and `sandmill_shutdown` if it needs them. `sandmill build FOLDER`
- * compiles the folder's sources together with `sandmill.c`, which speaks to the host.
+ * An entry script defines `sandmill_run`. If it needs them, it also defines `sandmill_init` and
+ * `sandmill_shutdown`. `sandmill build FOLDER` compiles the folder's sources together with `sandmill.c`,
+ * which connects them to the host.
  *
- * Functions that can fail return a text that says why, or NULL. What a mini-batch points to is there until `sandmill_run` returns.
+ * A function that can fail returns NULL on success, or a text that says why it failed. The pointers in a
+ * mini-batch are valid until `sandmill_run` returns.
  */
 #ifndef SANDMILL_H
 #define SANDMILL_H
@@ -16,23 +18,23 @@
 extern "C" {
 #endif
 
-/* What a column holds. */
+/* The type of a column's values. */
 typedef enum {
     SANDMILL_INT64,     /* `int64`: integers of all widths */
     SANDMILL_FLOAT64,   /* `float64`: floats of 32 and 64 bits */
     SANDMILL_BOOL,      /* `boolean`: 0 or 1 */
-    SANDMILL_TEXT,      /* `text`: ends with a zero byte; categories are texts, too */
+    SANDMILL_TEXT,      /* `text`: ends with a zero byte; categories of texts are texts */
     SANDMILL_DATE,      /* `int64`: days since 1970-01-01 */
     SANDMILL_TIMESTAMP, /* `int64`: microseconds since 1970-01-01; parts below a microsecond are dropped */
-    SANDMILL_UNREAD     /* any other type: there are no values */
+    SANDMILL_UNREAD     /* any other type, or integers of 2^63 or more: the column has no values */
 } sandmill_type;
 
-/* A column of a table. Of the values only those of its type are there, one for each row; a null is 0 or an empty text. */
+/* A column of a table. It has only the values of its type, one for each row. A null is 0 or an empty text. */
 typedef struct {
     const char *name;
     sandmill_type type;
-    bool has_time_zone;     /* of timestamps: they are in UTC */
-    const uint8_t *is_null; /* 1 where a row has no value; NULL where all rows have one */
+    bool has_time_zone;     /* for timestamps: true if they have a time zone; they are in UTC */
+    const uint8_t *is_null; /* for each row 1 if it is null, else 0; NULL if no row is null */
     const int64_t *int64;
     const double *float64;
     const uint8_t *boolean;
@@ -48,33 +50,33 @@ typedef struct {
 
 typedef enum { SANDMILL_FILES, SANDMILL_ROWS, SANDMILL_VOID } sandmill_kind;
 
-/* What one call of `sandmill_run` works on. */
+/* The data that one call of `sandmill_run` works on. */
 typedef struct {
     sandmill_kind kind;
-    size_t count;                /* of files, or of rows */
-    const char *const *files;    /* absolute paths, with SANDMILL_FILES */
-    const sandmill_table *table; /* with SANDMILL_ROWS */
-    uint64_t id;                 /* counts from 0 within the job; the same in every attempt */
+    size_t count;                /* the number of files or rows */
+    const char *const *files;    /* absolute paths, for SANDMILL_FILES */
+    const sandmill_table *table; /* for SANDMILL_ROWS */
+    uint64_t id;                 /* counted from 0 within the job; the same in every attempt */
     const char *dataset;         /* the name of the input */
-    uint32_t attempt;            /* 1 for the first */
-    size_t key_count;            /* partition keys, in the order of the job file, and their values */
+    uint32_t attempt;            /* 1 for the first attempt */
+    size_t key_count;            /* the number of partition keys, which are in the order of the job file */
     const char *const *keys;
     const char *const *key_values;
 } sandmill_mini_batch;
 
-/* What `sandmill_run` gives back: rows, or columns of a table. */
+/* The results of `sandmill_run`: rows, or columns of a table. */
 typedef struct sandmill_results sandmill_results;
 
 /* ---- What you write ---- */
 
-/* Called once per instance, before the first run. An error ends the worker's start. */
+/* Called once per instance, before the first run. If it returns an error, the worker does not start. */
 const char *sandmill_init(void);
-/* Called once per mini-batch. An error fails the attempt; the job tries again. */
+/* Called once per mini-batch. An error fails the attempt, and the job retries the mini-batch. */
 const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *results);
 /* Called once after the last run. */
 void sandmill_shutdown(void);
 
-/* Once, outside of functions: a job with another kind of input does not start. */
+/* Use one of these once, outside of functions. A job with another kind of input then does not start. */
 #define SANDMILL_TAKES_FILES SANDMILL_TAKES("files")
 #define SANDMILL_TAKES_TABLE SANDMILL_TAKES("table")
 #define SANDMILL_TAKES_VOID SANDMILL_TAKES("void")
@@ -85,22 +87,24 @@ void sandmill_shutdown(void);
 
 #define SANDMILL_FORMAT(at) __attribute__((format(printf, at, at + 1)))
 
-/* A text for an error, as `printf` makes it. It is there until the next one. */
+/* Formats the text of an error, as `printf` does. The text is valid until the next call. */
 const char *sandmill_error(const char *format, ...) SANDMILL_FORMAT(1);
 
 typedef enum { SANDMILL_ERROR, SANDMILL_WARNING, SANDMILL_INFO, SANDMILL_DEBUG } sandmill_level;
 
-/* A line in the entry script's log. */
+/* Writes a line to the entry script's log. */
 void sandmill_log(sandmill_level level, const char *format, ...) SANDMILL_FORMAT(2);
 
 /* ---- Results ---- */
 
-/* A row of text. A line break in it fails the attempt. */
+/* Adds a row of text. A line break in it fails the attempt. */
 void sandmill_row(sandmill_results *results, const char *format, ...) SANDMILL_FORMAT(2);
-/* The next item failed, and why. There is one row or failure for each item then, in the order of the mini-batch. */
+/* Reports that the next item failed, and why. If you use it, add one row or failure for each item, in the
+ * order of the mini-batch. */
 void sandmill_item_failed(sandmill_results *results, const char *format, ...) SANDMILL_FORMAT(2);
 
-/* Columns of a table, one value for each of `rows` rows. `is_null` as in a column, or NULL. The values are copied. */
+/* Add a column to a table, with one value for each of `rows` rows. `is_null` is as in a column, or NULL. The
+ * values are copied. */
 void sandmill_return_int64(sandmill_results *results, const char *name, const int64_t *values, const uint8_t *is_null,
                            size_t rows);
 void sandmill_return_float64(sandmill_results *results, const char *name, const double *values, const uint8_t *is_null,
@@ -109,42 +113,45 @@ void sandmill_return_bool(sandmill_results *results, const char *name, const uin
                           size_t rows);
 void sandmill_return_text(sandmill_results *results, const char *name, const char *const *values,
                           const uint8_t *is_null, size_t rows);
-/* A column as it came. */
+/* Adds a column of the mini-batch, unchanged. */
 void sandmill_return_column(sandmill_results *results, const sandmill_column *column, size_t rows);
 
 /* ---- Tables ---- */
 
-/* The column of this name; NULL where there is none. */
+/* Returns the column of this name. NULL if there is no such column. */
 const sandmill_column *sandmill_find(const sandmill_table *table, const char *name);
-/* Numbers without nulls: floats, or integers as floats. What comes to `values` is there until `sandmill_run` returns. */
+/* Reads a column of floats, or of integers as floats, without nulls. `values` is valid until `sandmill_run`
+ * returns. */
 const char *sandmill_float64(const sandmill_table *table, const char *name, const double **values);
-/* Integers without nulls. */
+/* Reads a column of integers without nulls. */
 const char *sandmill_int64(const sandmill_table *table, const char *name, const int64_t **values);
-/* Texts without nulls. */
+/* Reads a column of texts without nulls. */
 const char *sandmill_text(const sandmill_table *table, const char *name, const char *const **values);
 
 /* ---- The job ---- */
 
-/* The value of an argument: of `--word mill`, or of `--word=mill`. NULL where it is not given. */
+/* Returns the value of an argument, given as `--word mill` or as `--word=mill`. NULL if the job does not give
+ * it. If the job gives it several times, the first one counts. */
 const char *sandmill_argument(const char *name);
-/* Whether an argument is given that has no value. */
+/* Returns whether the job gives an argument that needs no value. */
 bool sandmill_flag(const char *name);
-/* The job's arguments, one by one. */
+/* The number of the job's arguments, and the argument with an index. */
 size_t sandmill_argument_count(void);
 const char *sandmill_argument_at(size_t index);
 
-/* A whole file, much faster than by `fopen`. The bytes are yours: `free` them. A zero byte follows them. */
+/* Reads a whole file, much faster than with `fopen`. A zero byte follows the bytes. The caller must `free`
+ * them. */
 const char *sandmill_read(const char *path, char **bytes, size_t *length);
 
-/* The worker's name; put it into names of files that `sandmill_init` or `sandmill_shutdown` writes. */
+/* The worker's name. Put it into the names of files that `sandmill_init` or `sandmill_shutdown` writes. */
 const char *sandmill_agent_name(void);
 const char *sandmill_node_id(void);
 /* The folder for result files, and the one for log files. */
 const char *sandmill_output_dir(void);
 const char *sandmill_log_dir(void);
-/* The job's source folder; NULL where the job names none. */
+/* The job's source folder. NULL if the job has none. */
 const char *sandmill_source_dir(void);
-/* The index of the worker's own GPU; -1 where it has none. */
+/* The index of the GPU that is leased to this worker. -1 if it has no GPU. */
 int sandmill_gpu_index(void);
 
 /* The last part of a path. */

@@ -1,22 +1,22 @@
-/* What `sandmill.c` and `sandmill_table.c` share. */
+/* Declarations that the C files of this folder share. */
 #ifndef SANDMILL_INTERNAL_H
 #define SANDMILL_INTERNAL_H
 
 #include "sandmill.h"
 
-/* Memory that is given back all at once, when a call ends. */
+/* Memory that is freed all at once, when a call or the instance ends. */
 typedef struct sandmill_block sandmill_block;
 typedef struct {
     sandmill_block *blocks;
 } sandmill_arena;
 
-/* Zeroed memory. */
+/* Allocates zeroed memory. */
 void *sandmill_take(sandmill_arena *arena, size_t count, size_t size);
 void sandmill_give_back(sandmill_arena *arena);
-/* A copy that ends with a zero byte. */
+/* Makes a copy that ends with a zero byte. */
 char *sandmill_copy(sandmill_arena *arena, const void *bytes, size_t length);
 
-/* Bytes that grow. */
+/* A growing buffer of bytes. */
 typedef struct {
     uint8_t *bytes;
     size_t length;
@@ -24,7 +24,7 @@ typedef struct {
 } sandmill_buffer;
 
 void sandmill_append(sandmill_buffer *buffer, const void *bytes, size_t length);
-/* `malloc` or `realloc` that ends the instance where there is no memory. */
+/* As `realloc`, but ends the instance if there is no memory. */
 void *sandmill_memory(void *before, size_t bytes);
 
 struct sandmill_results {
@@ -36,21 +36,21 @@ struct sandmill_results {
     } *outcomes;
     size_t outcome_count, outcome_room;
     bool has_failures;
-    /* Columns, already as Arrow has them. */
+    /* Columns, already in Arrow's format. */
     struct sandmill_made_column *columns;
     size_t column_count, column_room;
     size_t rows;
-    /* The first fault of a column. */
+    /* The first error of a column. */
     const char *fault;
 };
 
-/* Reads an Arrow IPC stream. What is read points into `arena`. */
+/* Reads an Arrow IPC stream. The table points into `arena`. */
 const char *sandmill_read_table(sandmill_arena *arena, const uint8_t *bytes, size_t length, sandmill_table *table);
-/* The Arrow IPC stream of the columns; its memory is of `malloc`. */
+/* Returns the Arrow IPC stream of the columns. The caller frees it with `free`. */
 sandmill_buffer sandmill_write_table(const sandmill_results *results);
 void sandmill_free_columns(sandmill_results *results);
 
-/* Of the running call. */
+/* The memory of the running call. */
 sandmill_arena *sandmill_call(void);
 
 #endif

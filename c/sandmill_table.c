@@ -1,11 +1,12 @@
-/* Arrow IPC streams: read into columns, and written from columns. Buffers are never compressed (see the contract). */
+/* Reads Arrow IPC streams into columns, and looks up columns. Buffers are never compressed (see the
+ * contract). */
 #include "sandmill_internal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of Arrow's types in its schema. */
+/* The numbers of Arrow's types in a schema. */
 enum {
     ARROW_NULL = 1, ARROW_INT, ARROW_FLOAT, ARROW_BINARY, ARROW_UTF8, ARROW_BOOL, ARROW_DECIMAL, ARROW_DATE,
     ARROW_TIME, ARROW_TIMESTAMP, ARROW_INTERVAL, ARROW_LIST, ARROW_STRUCT, ARROW_UNION, ARROW_FIXED_BINARY,
@@ -16,7 +17,7 @@ enum {
 /* ---- Flatbuffers, read ---- */
 
 typedef struct {
-    const uint8_t *at; /* NULL where there is no such table */
+    const uint8_t *at; /* NULL if the table does not exist */
 } flat;
 
 #define NUMBER(type, name)                                            \
@@ -61,7 +62,7 @@ static int64_t scalar(flat table, int number, int bytes, int64_t otherwise) {
     }
 }
 
-/* The elements of a vector, and how many there are. */
+/* Returns the elements of a vector, and sets their number. */
 static const uint8_t *vector(flat table, int number, size_t *count) {
     const uint8_t *at = target(table, number);
     *count = at == NULL ? 0 : get_u32(at);
@@ -101,7 +102,7 @@ static bool next(messages *stream) {
 
 /* ---- Columns, read ---- */
 
-/* Values of a column, or of a dictionary, as they are filled in. */
+/* The values of a column or of a dictionary, while they are read. */
 typedef struct {
     sandmill_type type;
     uint8_t *is_null;
@@ -126,7 +127,7 @@ typedef struct {
     values column;
 } reader;
 
-/* The buffers of a batch, taken one after the other. */
+/* A batch. Its nodes and buffers are taken one after the other. */
 typedef struct {
     const uint8_t *nodes, *buffers, *variadic, *body;
     size_t variadic_count;
@@ -194,7 +195,7 @@ static int64_t integer(const uint8_t *at, int bytes, bool is_signed) {
     }
 }
 
-/* Copies of texts, each with a zero byte behind it. */
+/* Copies texts, each with a zero byte after it. */
 static void read_texts(sandmill_arena *arena, const reader *of, part offsets, part data, const char **to, size_t count) {
     bool is_large = of->kind == ARROW_LARGE_UTF8;
     char *copy = sandmill_take(arena, data.length + count, 1);
@@ -221,7 +222,7 @@ static void read_integers(const reader *of, part from, values *to, size_t at, si
     bool is_signed = scalar(of->type, 1, 1, 0) != 0;
     for (size_t row = 0; row < count; row++) {
         int64_t value = integer(from.at + (size_t)bytes * row, bytes, is_signed);
-        /* A number above 2^63 has no place. */
+        /* A number of 2^63 or more does not fit, so the column is not read. */
         if (!is_signed && bytes == 8 && value < 0) to->type = SANDMILL_UNREAD;
         to->int64[at + row] = value;
     }
@@ -255,7 +256,7 @@ static void read_nulls(const uint8_t *validity, values *to, size_t at, size_t co
     }
 }
 
-/* Goes past a column that is not read, and past what lies in it. */
+/* Skips a column that is not read, and its child columns. */
 static void skip(batch *from, int kind, flat type, flat field) {
     int parts = 2;
     switch (kind) {
@@ -276,7 +277,7 @@ static void skip(batch *from, int kind, flat type, flat field) {
     const uint8_t *children = vector(field, 5, &count);
     for (size_t index = 0; index < count; index++) {
         flat inner = element(children, index);
-        /* Of a dictionary's column the indices lie here. */
+        /* A column with a dictionary has its indices here. */
         int inner_kind = child(inner, 4).at != NULL ? ARROW_INT : (int)scalar(inner, 2, 1, 0);
         skip(from, inner_kind, child(inner, 3), inner);
     }
@@ -323,7 +324,7 @@ static void read_values(sandmill_arena *arena, const reader *of, batch *from, va
     if (has_nulls) read_nulls(validity.at, to, at, count);
 }
 
-/* Values by their indices in the dictionary. */
+/* Reads indices into the dictionary, and stores its values. */
 static void read_indices(const reader *of, batch *from, values *to, size_t at) {
     size_t count = (size_t)get_i64(from->nodes);
     bool has_nulls = get_i64(from->nodes + 8) != 0;

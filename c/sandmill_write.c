@@ -1,4 +1,4 @@
-/* Arrow IPC streams, written from the columns that an entry script returns. */
+/* Writes the columns that an entry script returns to an Arrow IPC stream. */
 #include "sandmill_internal.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@ struct sandmill_made_column {
     int kind;
     bool has_time_zone;
     int64_t nulls;
-    /* Of nulls, of values or offsets, and of texts. */
+    /* The buffers: validity bits, values or offsets, and texts. */
     sandmill_buffer parts[3];
     int part_count;
 };
@@ -122,7 +122,7 @@ void sandmill_free_columns(sandmill_results *results) {
     free(results->columns);
 }
 
-/* ---- Flatbuffers, written from the front: what a table refers to lies behind it ---- */
+/* ---- Flatbuffers, written front to back: a table comes before the objects that it refers to ---- */
 
 static void align(sandmill_buffer *to, size_t size) {
     static const uint8_t zeros[8];
@@ -131,7 +131,7 @@ static void align(sandmill_buffer *to, size_t size) {
 
 static void put(sandmill_buffer *to, size_t at, uint32_t value) { memcpy(to->bytes + at, &value, sizeof(value)); }
 
-/* What lies at `at` refers to what is written next. */
+/* Makes the reference at `at` point to the object that is written next. */
 static void refer(sandmill_buffer *to, size_t at) { put(to, at, (uint32_t)(to->length - at)); }
 
 typedef struct {
@@ -152,7 +152,7 @@ static flat_table begin_table(sandmill_buffer *to, uint16_t fields) {
     return table;
 }
 
-/* Its place. */
+/* Writes a field, and returns its position. */
 static size_t field(sandmill_buffer *to, flat_table table, int number, const void *value, size_t size) {
     align(to, size);
     size_t at = to->length;
@@ -276,7 +276,7 @@ static void write_batch(sandmill_buffer *to, size_t at, const sandmill_results *
 
 typedef void write_header(sandmill_buffer *to, size_t at, const sandmill_results *results);
 
-/* A message without its body. */
+/* Writes a message without its body. */
 static void message(sandmill_buffer *stream, uint8_t kind, write_header *header, const sandmill_results *results,
                     int64_t body) {
     sandmill_buffer to = {0};
@@ -284,7 +284,7 @@ static void message(sandmill_buffer *stream, uint8_t kind, write_header *header,
     sandmill_append(&to, &root, sizeof(root));
     flat_table made = begin_table(&to, 4);
     put(&to, 0, (uint32_t)made.start);
-    /* What Arrow calls V5. */
+    /* Arrow calls this version V5. */
     int16_t version = 4;
     field(&to, made, 0, &version, sizeof(version));
     field(&to, made, 1, &kind, 1);

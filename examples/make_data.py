@@ -3,8 +3,8 @@
     pip install scikit-learn pillow numpy skl2onnx onnxruntime
     python make_data.py
 
-Everything comes from data sets that scikit-learn ships. What is expected is what scikit-learn's own
-models predict; the files that this writes are committed, and the tests hold Sandmill to them.
+The data sets come with scikit-learn. The expected results are the predictions of scikit-learn's own models.
+The files that this script writes are in the repository, and the tests compare Sandmill's results with them.
 """
 
 import json
@@ -23,13 +23,13 @@ HERE = Path(__file__).parent
 
 
 def make_digits():
-    """1,797 handwritten digits as 8 x 8 grey PNG files, and a perceptron 64-32-10."""
+    """Makes 1,797 handwritten digits as 8 x 8 grey PNG files, and a perceptron 64-32-10."""
     folder = HERE / "digit-identification"
     images, weights, models = (folder / "data" / name for name in ["images", "weights", "models"])
     for place in [images, weights, models]:
         place.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
-    # The data set's 17 shades, 0 to 16, become 0 to 240: exact both ways.
+    # The data set's 17 shades, 0 to 16, become 0 to 240. The conversion is exact in both directions.
     shades = digits.images.astype(np.uint8) * 15
     names = [f"img_{number:04}.png" for number in range(len(shades))]
     for name, shade in zip(names, shades):
@@ -38,7 +38,7 @@ def make_digits():
     x = digits.data / 16.0
     model = MLPClassifier(hidden_layer_sizes=(32,), random_state=0, max_iter=400).fit(x[:1200], digits.target[:1200])
     layers = [
-        # One row per neuron, so that its inputs lie side by side.
+        # One row for each neuron, so that the weights of its inputs are adjacent.
         {"weights": coefs.T.tolist(), "biases": intercepts.tolist()}
         for coefs, intercepts in zip(model.coefs_, model.intercepts_)
     ]
@@ -47,16 +47,16 @@ def make_digits():
     onnx = convert_sklearn(
         model,
         initial_types=[("pixels", FloatTensorType([None, x.shape[1]]))],
-        # One tensor of probabilities in the place of a list of dictionaries.
+        # Return one tensor of probabilities instead of a list of dictionaries.
         options={"zipmap": False},
         target_opset={"": 18, "ai.onnx.ml": 3},
     )
-    # Else a number that is made anew each time.
+    # By default the name is a random number, so the file would differ each time.
     onnx.graph.name = "digits"
     (models / "digits.onnx").write_bytes(onnx.SerializeToString())
     session = onnxruntime.InferenceSession(models / "digits.onnx")
     labels, in_single = session.run(None, {"pixels": x.astype(np.float32)})
-    # 32-bit floats must not change a prediction, whether one takes the labels or the probabilities.
+    # 32-bit floats must not change a prediction, neither in the labels nor in the probabilities.
     assert (labels == model.predict(x)).all() and (in_single.argmax(axis=1) == labels).all()
 
     probabilities = model.predict_proba(x)
@@ -66,7 +66,7 @@ def make_digits():
 
 
 def make_iris():
-    """150 flowers as a CSV file, and a logistic regression."""
+    """Makes 150 flowers as a CSV file, and a logistic regression."""
     folder = HERE / "iris"
     iris = load_iris()
     fields = [name.removesuffix(" (cm)").replace(" ", "_") for name in iris.feature_names]
@@ -98,7 +98,7 @@ def make_iris():
 
 
 def dump(path, value):
-    """JSON with every digit that a float has."""
+    """Writes JSON, in which floats have all their digits."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, separators=(",", ":")) + "\n")
 
@@ -109,7 +109,8 @@ def write(path, lines):
 
 
 def report(name, probabilities, predictions, truth):
-    """The smallest lead of a first class over the second says whether rounding could change one."""
+    """Prints the smallest lead of a first class over the second, which shows whether rounding could change a
+    prediction."""
     ordered = np.sort(probabilities, axis=1)
     lead = (ordered[:, -1] - ordered[:, -2]).min()
     print(f"{name}: {len(truth)} items, {(predictions == truth).sum()} right, smallest lead {lead:.2e}")

@@ -1,27 +1,28 @@
-// What scripts import from "sandmill".
+// The types of what scripts import from "sandmill".
 
 declare module "sandmill" {
-    /** A value of a column. Integers beyond 2^53 are bigint. */
+    /** A value of a column. If a column has integers beyond 2^53, its integers are bigint. */
     export type Value = number | bigint | string | boolean | Date | Uint8Array | null;
 
-    /** Columns of one length. `run` of a table job gets one, and may return one. */
+    /** Columns of one length. `run` of a table job receives one, and may return one. */
     export class Table implements Iterable<Record<string, Value>> {
         constructor(columns: Record<string, ArrayLike<Value | undefined>>);
         readonly columns: Record<string, Value[]>;
         readonly names: string[];
         /** The number of rows. */
         readonly length: number;
-        /** The values of a column; throws where there is none of this name. */
+        /** The values of a column. Throws if there is no column of this name. */
         get(name: string): Value[];
+        /** A new table with only these columns. */
         select(...names: string[]): Table;
-        /** With these columns added, or in place of those of the same name. */
+        /** A new table with these columns added. A column replaces one of the same name. */
         with(columns: Record<string, ArrayLike<Value | undefined>>): Table;
         [Symbol.iterator](): Iterator<Record<string, Value>>;
     }
 
     /** The second argument of `run`. */
     export interface Context {
-        /** Counts from 0 within the job. */
+        /** The number of the mini-batch within the job, counted from 0. */
         id: number;
         /** The name of the input. */
         dataset: string;
@@ -30,19 +31,20 @@ declare module "sandmill" {
         partitionKeyValue: Record<string, string>;
     }
 
-    /** In what `run` returns: the item at this place failed. */
+    /** An element of the array that `run` returns: the item at this position failed. */
     export class Failed {
         constructor(reason: string);
         readonly reason: string;
     }
+    /** Makes a Failed. */
     export function failed(reason: string): Failed;
 
-    /** Whole numbers for a Table: they are written as such, and not as floats. */
+    /** A column of integers for a Table. Without it, numbers are written as floats. */
     export function int64(values: Iterable<number | bigint | null>): Value[];
 
     /** The job's arguments. */
     export function args(): string[];
-    /** The environment of the job file. */
+    /** The environment variables of the job file. */
     export function env(): Record<string, string>;
     export function agentName(): string;
     export function nodeId(): string;
@@ -50,34 +52,37 @@ declare module "sandmill" {
     export function outputDir(): string;
     export function sourceDir(): string | undefined;
 
-    /** Writes a text to the worker's standard output, or standard error, without a line end. */
+    /** Writes a text to the worker's standard output, without a line end. */
     export function print(text: string): void;
+    /** Writes a text to the worker's standard error, without a line end. */
     export function printError(text: string): void;
 
-    /** Lines of the entry script's log. */
+    /** Writes lines to the entry script's log. */
     export const log: Record<"error" | "warning" | "info" | "debug", (...values: unknown[]) => void>;
 
-    /** A whole file; throws an Error that says why it cannot be read. */
+    /** Reads a whole file. Throws an Error that says why the file cannot be read. */
     export function read(path: string): Uint8Array;
+    /** Reads a whole file as UTF-8 text. Throws like `read`. */
     export function readText(path: string): string;
     /** Writes a file below outputDir(), logDir() or /tmp. */
     export function writeFile(path: string, data: string | Uint8Array): void;
 
-    /** The job's models, computed by the host. */
+    /** The job's models, which the host computes. */
     export namespace models {
         type Numbers = number | bigint | ArrayLike<number | bigint> | readonly Numbers[];
         type NumberArray = Float32Array | Float64Array | Uint8Array | Int32Array | BigInt64Array;
 
-        /** Numbers in a shape; the last dimension is the fastest in `values`. */
+        /** Numbers in a shape. `values` is in row-major order. */
         class Tensor {
             constructor(shape: number[], values: ArrayLike<number | bigint>);
             readonly shape: number[];
             readonly values: NumberArray;
-            /** Arrays in arrays, one level for each dimension. */
+            /** The values as nested arrays, one level for each dimension. */
             toArray(): any;
         }
 
-        /** An input or an output. A size that may vary is null; the shape is null where the model does not say it. */
+        /** An input or an output. A size that may vary is null. The shape is null if the model does not state
+         * it. */
         interface Port {
             name: string;
             type: string;
@@ -88,11 +93,12 @@ declare module "sandmill" {
             readonly name: string;
             readonly inputs: Port[];
             readonly outputs: Port[];
-            /** Takes a tensor for each input by its name, or one alone where the model has one input. */
+            /** Runs the model. Takes an object with a tensor for each input. For a model with one input,
+             * takes also the tensor itself. */
             run(inputs: Tensor | Numbers | Record<string, Tensor | Numbers>): Record<string, Tensor>;
         }
 
-        /** In the host's words. */
+        /** A model cannot be loaded or run. The message is the host's. */
         class ModelError extends Error {}
 
         /** The names of the job's models. */

@@ -1,5 +1,6 @@
-"""Wheels without content, for the packages that a runtime has: pip takes them for installed. Their build number puts
-them before PyPI's. Run by `sandmill python vendor`."""
+"""Makes empty wheels for the packages that a runtime already has, so that pip does not download these
+packages. pip prefers the empty wheels to those of PyPI because of their build number. `sandmill python
+vendor` runs this."""
 
 import sys
 import zipfile

@@ -1,4 +1,5 @@
-"""pip without what runs code of packages: it installs wheels alone, whatever a package asks for. Run by `sandmill python vendor`."""
+"""Runs pip so that it cannot execute code of packages: it installs only wheels, even if a package asks for a
+source. `sandmill python vendor` runs this."""
 
 import sys
 
@@ -16,7 +17,7 @@ def refuse_link(link, *_, **__):
     raise InstallationError(f"No matching distribution found for {link}")
 
 
-# Packages may name sources, which pip builds even where it is told to take wheels alone.
+# A package may depend on a source by its address. pip builds such a source even if it must use only wheels.
 for owner, name, guard in [(SourceDistribution, "prepare_distribution_metadata", refuse), (prepare, "unpack_vcs_link", refuse_link)]:
     getattr(owner, name)
     setattr(owner, name, guard)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the tests of cgroups (tests/tests/walls/cgroups.rs) in a virtual machine with a kernel of Debian's, for
-# where the own machine has no cgroups with limits. Wants Debian or Ubuntu with qemu-system-x86,
-# busybox-static and e2fsprogs, and `cargo build --workspace --all-targets` before. Takes some minutes.
+# Runs the tests of cgroups (tests/tests/walls/cgroups.rs) in a virtual machine with a Debian kernel. Use it
+# on a machine that has no cgroups with limits. Needs Debian or Ubuntu with qemu-system-x86, busybox-static
+# and e2fsprogs. Run `cargo build --workspace --all-targets` first. Takes some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -11,12 +11,12 @@ mkdir -p "$work/start/bin" "$work/start/disk" "$work/disk"/{bin,dev,proc,sys,tmp
 # shellcheck disable=SC2012
 tests=$root/$(ls -t target/debug/deps/walls-* | grep -v '\.d$' | head -n 1)
 
-# The kernel, and the modules without which there is no disk.
+# The kernel, and the modules for the disk.
 kernel=$(apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" { print $2; exit }')
 (cd "$work" && apt-get download "$kernel" && dpkg-deb -x "$kernel"_*.deb kernel)
 find "$work/kernel" -name 'virtio*.ko' -exec cp -t "$work/start" {} +
 
-# What starts first, which mounts the disk.
+# The first program, which mounts the disk.
 cp /bin/busybox "$work/start/bin"
 cat >"$work/start/init" <<'END'
 #!/bin/busybox sh
@@ -34,7 +34,7 @@ END
 chmod +x "$work/start/init"
 (cd "$work/start" && find . | busybox cpio -o -H newc 2>/dev/null) | gzip >"$work/start.gz"
 
-# The disk: the tests and what they run, where they look for it.
+# The disk: the tests and the files that they need, at their usual paths.
 for file in "$tests" "$root/target/debug/sandmill"; do
     for needed in "$file" $(ldd "$file" | grep -o '/[^ ]*'); do
         install -D "$needed" "$work/disk$needed"

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# How many rows of a job's output are the expected ones, in whatever order. Fails unless all are.
-# $1: the output file; $2: the expected rows, made with scikit-learn: lines, or CSV with a header.
-# Numbers count as equal when six digits after the point are.
+# Prints how many rows of a job's output are equal to the expected rows, in any order. Fails unless all are.
+# $1: the output file. $2: the expected rows, made with scikit-learn: lines, or CSV with a header.
+# Numbers are equal if their first six decimal places are.
 set -euo pipefail
 export LC_ALL=C
 
-# The rows of a file in the form of an output file, sorted. $2: what stands between fields, if anything.
+# Prints the rows of a file in the format of an output file, sorted. $2: the separator of fields. $3: the
+# number of header lines.
 rows() {
     awk -F "$2" -v header="$3" 'NR > header {
         for (i = 1; i <= NF; i++) if ($i ~ /^-?[0-9]+\.[0-9]+(e-?[0-9]+)?$/) $i = sprintf("%.6f", $i)

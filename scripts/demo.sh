@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs two examples as anyone would and holds what comes out against what scikit-learn predicted.
+# Runs two examples as a user would, and compares their outputs with scikit-learn's predictions.
 # $1: the sandmill binary.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -10,7 +10,7 @@ for example in digit-identification iris; do
     job_dir=target/demo/$example
     printf '\n== examples/%s\n' "$example"
     "$sandmill" run "examples/$example/job.yaml" --job-dir "$job_dir" --overwrite
-    # One file of output, and one of expected rows.
+    # Each folder has only one file: the output, and the expected rows.
     actual=$(echo "$job_dir"/output/*)
     printf '\nThe first lines of %s:\n' "$actual"
     head -n 5 "$actual"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs a cargo command in each crate that is no member of the workspace: the examples and the guests
-# of the tests and benchmarks. They share one folder of build outputs.
-# $1: which: `examples` or `all`; then the cargo command, e.g. `test --quiet`.
+# Runs a cargo command in each crate outside of the workspace: the examples, and with `all` also the guests of
+# the tests and benchmarks. These crates share one folder of build outputs. $1: `examples` or `all`. The other
+# arguments: the cargo command, e.g. `test --quiet`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=$PWD/target/outside
@@ -14,7 +14,7 @@ if [ "$which" = all ]; then
 fi
 for manifest in "${crates[@]}"; do
     [ -e "$manifest" ] || continue
-    # A member of the workspace.
+    # It is a member of the workspace.
     [ "$manifest" != examples/embed/Cargo.toml ] || continue
     printf '   %s: cargo %s\n' "${manifest%/Cargo.toml}" "$*"
     (cd "${manifest%/Cargo.toml}" && cargo "$@")

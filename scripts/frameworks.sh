@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs entry scripts from Ray Data and Spark, as users of these do. Brings both from PyPI into a virtual environment of
-# their own below target/, as they are large; Spark needs Java as well. No part of `make test`.
+# Runs entry scripts from Ray Data and Spark, as users of these do. Installs both from PyPI into a separate
+# virtual environment below target/, because they are large. Spark also needs Java. `make test` does not run
+# this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh

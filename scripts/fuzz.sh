@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# Fuzzing. `smoke`: a minute for all targets together, by the fuzzer where cargo-fuzz and a nightly
-# toolchain are there, else by the tests that replay the corpora. `run TARGET [RUNS]`: one target, for
-# so many executions or without end; what it finds lies in fuzz/artifacts.
+# Fuzzes. `smoke` fuzzes all targets for about a minute together. Without cargo-fuzz or a nightly toolchain,
+# it runs the tests that replay the corpora instead. `run TARGET [RUNS]` fuzzes one target, for RUNS
+# executions or without end. Findings are in fuzz/artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
 targets=(frames jobs tables rows columns results stores streams recovery)
 
-# What is fuzzed is safe code but for little, so a sanitizer would find nothing for its cost. Overflows and broken
-# assertions are panics here, and too much time or memory is a finding, too.
+# No sanitizer: nearly all of the fuzzed code is safe Rust, so a sanitizer would not be worth its cost.
+# Overflows and failed assertions panic, and too much time or memory is also a finding.
 fuzz() {
     local target=$1
     shift
-    # Found inputs go to a folder of their own: what is checked in stays small.
+    # New inputs go to another folder, so that the corpus in the repository stays small.
     mkdir -p "target/corpus/$target"
     local length=4096
     # Longer inputs only take longer.

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# What only a machine with a GPU of NVIDIA's can show, by one command (`make gpu`).
+# Runs the tests and measurements that need an NVIDIA GPU, with one command (`make gpu`).
 #
-#   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.gz, for a machine that can build nothing
-#   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: what there is, the tests that
-#                          need a GPU, and its throughput; builds first where cargo is, else unpacks target/gpu.tar.gz. Wants
-#                          python3 with numpy, onnx and onnxruntime; goes on after a failure, and ends with a list.
+#   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.gz, for a machine that cannot build
+#   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: shows the hardware,
+#                          runs the tests that need a GPU, and measures throughput. With cargo it builds
+#                          first, else it unpacks target/gpu.tar.gz. Needs python3 with numpy, onnx and onnxruntime.
+#                          Continues after a failure, and lists the failures at the end.
 #
-# Where CUDA's libraries lie: SANDMILL_CUDA_LIBRARIES and CUDA_HOME, as for any job; python3's own are found.
+# SANDMILL_CUDA_LIBRARIES and CUDA_HOME name the folders of CUDA's libraries, as for any job. Libraries in
+# python3's packages are found without them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packed=target/gpu
@@ -39,7 +41,7 @@ step() {
     printf '#### %s s\n' "$((SECONDS - begun))"
 }
 
-# The folders of the libraries that python3 has as packages: one each, with CUDA's toolkit before them.
+# Prints the folders of CUDA's toolkit, then those of the libraries in python3's packages.
 libraries() {
     local packages folder
     packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
@@ -48,7 +50,7 @@ libraries() {
     done | sed 's/:$//'
 }
 
-# Built here where it can be, else unpacked.
+# Builds if cargo is installed, else unpacks.
 prepare() {
     if command -v cargo >/dev/null; then
         pack
@@ -57,7 +59,8 @@ prepare() {
     fi
 }
 
-# The same with the wall and, if that fails, without, which tells whether the wall stands in CUDA's way.
+# Runs a job with the wall. If it fails, runs it again without the wall, which shows whether the wall blocks
+# CUDA.
 first_job() {
     local job=target/gpu/first data=$PWD/examples/digit-identification/data mode
     for mode in required off; do
@@ -92,7 +95,7 @@ SANDMILL_CACHE_DIR=$PWD/target/test-cache
 export SANDMILL_CUDA_LIBRARIES SANDMILL_ONNXRUNTIME SANDMILL_CACHE_DIR
 export SANDMILL_PACKED=$PWD/$packed SANDMILL_REQUIRE_GPU=1
 mkdir -p target/test-cache
-# Made when CUDA is first used, by a program that no worker may start.
+# A program that workers may not start creates this device when CUDA is first used, so create it now.
 [ -e /dev/nvidia-uvm ] || nvidia-modprobe -u -c=0 || true
 step nvidia-smi
 step sh -c 'uname -a; ls -l /dev/nvidia* /proc/driver/nvidia; id'
@@ -100,7 +103,7 @@ step "$packed/sandmill" doctor
 step first_job
 step rust_test gpu_real::
 step rust_test models_on_a_gpu
-# What computes natively asks the loader.
+# The native programs find the libraries through the loader's path.
 step env LD_LIBRARY_PATH="$SANDMILL_CUDA_LIBRARIES" python3 benches/run.py --rounds 3 gpu
 if [ ${#failed[@]} = 0 ]; then
     printf '\n#### all passed\n'

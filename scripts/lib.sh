@@ -1,15 +1,15 @@
-# What the scripts share. Sourced, not run.
+# Functions that the scripts share. Source this file; do not run it.
 
-# Says what is being done.
+# Prints a message.
 say() { printf 'setup: %s\n' "$*" >&2; }
 
-# One clear line, then the end.
+# Prints an error and exits.
 fail() {
     printf 'setup: error: %s\n' "$*" >&2
     exit 1
 }
 
-# Whether a command is there.
+# Whether a command exists.
 have() { command -v "$1" >/dev/null 2>&1; }
 
 # Installs packages of Debian or Ubuntu. Fails with the reason in $apt_why.
@@ -20,7 +20,7 @@ apt_install() {
     if [ "$(id -u)" != 0 ]; then
         have sudo || { apt_why="apt-get needs root and there is no sudo"; return 1; }
         as_root=(sudo)
-        # Without a terminal nobody can answer the question for a password.
+        # Without a terminal, the user cannot enter a password.
         [ -t 0 ] || as_root+=(-n)
     fi
     local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=120)
@@ -29,7 +29,7 @@ apt_install() {
     say "installing the packages $* (apt-get)"
     local package
     for package in "$@"; do
-        # Without lists of packages, or with old ones, apt-get knows no such package.
+        # If the lists of packages are missing or old, apt-get may not know the package.
         if ! apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [0-9]'; then
             say "fetching the lists of packages (apt-get update)"
             "${as_root[@]}" "${apt[@]}" update >"$log" 2>&1 </dev/null || true

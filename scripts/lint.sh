@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that is checked without running it. $1: only this step.
+# Runs all static checks. $1: run only this step.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -27,11 +27,13 @@ shell() {
 
 code() {
     cargo clippy --locked --workspace --all-targets -- --deny warnings
-    # Beside the tests, the crates below have their feature `testing`. The program must do without.
+    # With the tests, cargo builds the other crates with their feature `testing`. The program must compile
+    # without it.
     cargo check --locked --package sandmill --bin sandmill
 }
 
-# All sets of features but that of all, which `code` has. Beside `tests/without` no other crate is compiled anew.
+# Checks every set of features except the full one, which `code` checks. `tests/without` keeps cargo from
+# compiling the other crates again.
 features() {
     local name set packages=()
     for name in sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without; do
@@ -52,12 +54,13 @@ documents() {
         cargo doc --locked --workspace --no-deps --document-private-items
 }
 
-# Licences, sources and bans need the crates alone; advisories need a database of the network's.
+# Checks licences, sources and bans, which need only the crates, and advisories, which need a database from
+# the network.
 dependencies() {
     local deny
     if ! deny=$(command -v cargo-deny); then
         deny=$PWD/target/tools/bin/cargo-deny
-        # Built without optimisation, in a minute and a half of CPU.
+        # Without optimisation the build takes a minute and a half of CPU.
         [ -x "$deny" ] || CARGO_TARGET_DIR=$PWD/target/tools/target CARGO_PROFILE_DEV_DEBUG=0 \
             cargo install --debug --locked --quiet --root target/tools --version "$deny_version" cargo-deny
     fi

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Brings Azurite, a server that speaks Azure's Blob Storage, from npm into target/node, for the tests. Does
-# nothing where it is there.
+# Installs Azurite, a server that emulates Azure Blob Storage, from npm into target/node, for the tests. Does
+# nothing if it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 package="azurite@3.37.0"
 env=target/node
 stamp=$env/$package
-# A server of scripts breaks when the node that runs it goes away.
+# Azurite is a set of scripts, so it also needs node.
 if [ -e "$stamp" ] && have node; then
     exit 0
 fi

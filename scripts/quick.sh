@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The unit tests of single crates: those that are named (`data`, `leader`, ...), or those with changes that are not
-# committed. Seconds, once they are built.
+# Runs the unit tests of single crates: of those that are named (`data`, `leader`, ...), or of all crates with
+# uncommitted changes. Takes seconds after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +26,7 @@ for crate in "${crates[@]}"; do
     esac
     case $crate in
         sandmill) packages+=(--package sandmill) ;;
-        # The shorter name is that of the SDK.
+        # `sandmill-guest` is the SDK.
         guest) packages+=(--package sandmill-guest-host) ;;
         *) packages+=(--package "sandmill-$crate") ;;
     esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Brings what compiles entry scripts: a Rust toolchain that can build for WebAssembly. It tries
-# `rustup target add wasm32-wasip2` first and Debian's packages second, says what it does, and does
-# nothing where all is there. Run it again after changing toolchains; `make` runs it by itself.
+# Installs the compiler for entry scripts: a Rust toolchain that can build for WebAssembly. It first tries
+# `rustup target add wasm32-wasip2`, then Debian's packages. It does nothing if the toolchain is installed.
+# `make` runs it. Run it again after a change of toolchains.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 
 target=wasm32-wasip2
 packages="rustc-web rust-web-src wasi-libc lld"
-# rustup is not asked again for a day after it failed: the attempt takes up to $rustup_seconds.
+# After a failure, rustup is not tried again for a day, because an attempt takes up to $rustup_seconds.
 rustup_failed=target/setup/rustup-cannot-add-$target
 rustup_seconds=120
 
@@ -35,7 +35,8 @@ add_rustup_target() {
     fi
     say "adding Rust's $target target (rustup target add $target)"
     mkdir -p target/setup
-    # Removed again on success, so that an interrupted attempt does not count as a failed one.
+    # The log gets its name only after a failure, so that an interrupted attempt does not count as a failed
+    # one.
     if timeout "$rustup_seconds" rustup target add "$target" >"$rustup_failed.part" 2>&1 &&
         rustup_target_is_there; then
         rm -f "$rustup_failed.part" "$rustup_failed"

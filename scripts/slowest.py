@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the slowest tests of a JUnit report, with seconds; the report is that of the last `make test`."""
+"""Prints the slowest tests of the last `make test`, with seconds, from its JUnit report."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -11,7 +11,7 @@ SHOWN = 10
 
 def main():
     if not REPORT.exists():
-        # The tests did not run, which cargo has told.
+        # The tests did not run. cargo has reported why.
         return
     cases = list(ElementTree.parse(REPORT).iter("testcase"))
     cases.sort(key=lambda case: float(case.get("time", 0)), reverse=True)

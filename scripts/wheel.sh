@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the package that `pip install` takes, in target/wheel: the program, linked by zig against glibc 2.28, so that it
-# runs on each Linux of 2018 and later, and the Python library. Writes SHA256SUMS beside it. PROFILE names a profile of
-# cargo; dist, the one that is given to others, takes many minutes.
+# Makes the package for `pip install` in target/wheel: the program and the Python library. zig links the
+# program against glibc 2.28, so that it runs on every Linux of 2018 and later. Also writes SHA256SUMS.
+# PROFILE names a profile of cargo. The default, dist, is that of releases, and takes many minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -23,7 +23,8 @@ if [ ! -e "$env/bin/maturin" ]; then
         fail "pip could not install $packages; $out/pip.log says more"
 fi
 
-# What the package shares with the runtime of entry scripts are links in the repository, and files in a wheel.
+# The modules that the package shares with the runtime of entry scripts are symbolic links in the repository,
+# but must be files in a wheel.
 rm -rf "$stage" "$out"/*.whl
 mkdir -p "$stage"
 cp -rL python/package/. "$stage"
@@ -31,7 +32,7 @@ find "$stage" -name __pycache__ -prune -exec rm -r {} +
 cp LICENSE "$stage"
 sed -i "s|^manifest-path = .*|manifest-path = \"$PWD/host/Cargo.toml\"|" "$stage/pyproject.toml"
 
-# Relocations in the packed form are for glibc 2.36 and later.
+# The build must not use packed relocations, which need glibc 2.36 or later.
 export SANDMILL_PORTABLE=1
 (cd "$stage" && PATH=$env/bin:$PATH "$env/bin/maturin" build --profile "$profile" --zig --target x86_64-unknown-linux-gnu \
     --compatibility "manylinux_${floor/./_}" --target-dir "$out/build" --out "$out")

@@ -1,12 +1,12 @@
-// Shared by the guest and the native program, so that both do the same arithmetic.
+// The guest and the native program share this file, so that both do the same arithmetic.
 
 /// The model: one weight for each column after the id.
 pub const WEIGHTS: [f64; 10] = [0.31, -1.27, 0.08, 0.94, -0.55, 1.71, -0.02, 0.66, -1.13, 0.49];
 
-/// Its constant.
+/// The model's constant term.
 pub const BIAS: f64 = -0.125;
 
-/// Probabilities from columns, one after the other, as a vector unit likes it. `out` is reused.
+/// Computes probabilities. Adds one column after the other, which vectorizes well. `out` is reused.
 pub fn logistic<'a>(columns: impl Iterator<Item = &'a [f64]>, rows: usize, out: &mut Vec<f64>) {
     out.clear();
     out.resize(rows, BIAS);
@@ -28,11 +28,11 @@ pub fn probability(sum: f64) -> f64 {
 /// The exponential function for moderate arguments. The standard library's differs in the last bit
 /// between systems, which would make outputs differ that should be equal.
 fn exp(x: f64) -> f64 {
-    // Adding and taking away 1.5 * 2^52 rounds to a whole number.
+    // Adding and subtracting 1.5 * 2^52 rounds to an integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // Constants, as not every compiler unrolls a loop that divides by its counter.
+    // Constants, because not every compiler unrolls a loop that divides by its counter.
     const INVERSES: [f64; 13] = {
         let mut inverses = [0.0; 13];
         let mut n = 0;
@@ -50,6 +50,6 @@ fn exp(x: f64) -> f64 {
     for inverse in INVERSES {
         sum = 1.0 + sum * rest * inverse;
     }
-    // The low bits of `shifted` are the whole number; the exponent of a float starts at bit 52.
+    // The low bits of `shifted` are that integer. The exponent of a float starts at bit 52.
     sum * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
 }

@@ -1,11 +1,11 @@
-// Shared by the guest and the native program, so that both do the same arithmetic.
+// The guest and the native program share this file, so that both do the same arithmetic.
 
 use std::sync::LazyLock;
 
 const INPUTS: usize = 10;
 const HIDDEN: usize = 128;
 
-/// The model. Arrays of known length, at the start of a cache line: both make a difference.
+/// The model. The arrays have a fixed length and start at a cache line, because both make the code faster.
 #[repr(align(64))]
 struct Weights {
     first: [[f32; HIDDEN]; INPUTS],
@@ -26,7 +26,7 @@ static WEIGHTS: LazyLock<Box<Weights>> = LazyLock::new(|| {
     })
 });
 
-/// What a perceptron of two hidden layers of 128 makes of each row. `out` is reused.
+/// Computes a perceptron with two hidden layers of 128 for each row. `out` is reused.
 pub fn perceptron(columns: &[&[f64]], rows: usize, out: &mut Vec<f64>) {
     out.clear();
     let weights = &**WEIGHTS;
@@ -40,7 +40,7 @@ pub fn perceptron(columns: &[&[f64]], rows: usize, out: &mut Vec<f64>) {
             add(&mut second, x.max(0.0), weights);
         }
         let products = second.iter().zip(&weights.last).map(|(x, weight)| x.max(0.0) * weight);
-        // In one order everywhere, so that the last digits agree.
+        // Always adds in the same order, so that the last digits agree.
         out.push(f64::from(products.fold(0.0, |sum, product| sum + product)));
     }
 }

@@ -1,6 +1,6 @@
 #![no_main]
 
-// The decoder's own panics are caught where it is called; the fuzzer's hook would end it all.
+// The callers catch panics of the decoder. The fuzzer's panic hook would end the run, so replace it.
 libfuzzer_sys::fuzz_target!(
     init: std::panic::set_hook(Box::new(|_| ())),
     |data: &[u8]| sandmill_fuzzing::results(data)

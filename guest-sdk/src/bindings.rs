@@ -1,4 +1,4 @@
-//! What wit-bindgen makes of the contract.
+//! The bindings that wit-bindgen generates from the contract.
 
 wit_bindgen::generate!({
     path: "wit",

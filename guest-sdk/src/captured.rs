@@ -6,9 +6,9 @@ use std::cell::RefCell;
 /// A line that the entry script wrote to its log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLine {
-    /// How important it is.
+    /// The level of the line.
     pub level: Level,
-    /// The line.
+    /// The text of the line.
     pub message: String,
 }
 
@@ -16,17 +16,17 @@ thread_local! {
     static LOGS: RefCell<Vec<LogLine>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps a line of the log for the test on this thread.
+/// Keeps a log line for the test on this thread.
 pub(crate) fn capture(level: Level, message: &str) {
     LOGS.with_borrow_mut(|logs| logs.push(LogLine { level, message: message.to_owned() }));
 }
 
-/// What was kept since the last [`clear`].
+/// The lines that were kept since the last [`clear`].
 pub(crate) fn lines() -> Vec<LogLine> {
     LOGS.with_borrow(Clone::clone)
 }
 
-/// Forgets what was kept.
+/// Deletes the lines that were kept.
 pub(crate) fn clear() {
     LOGS.take();
 }

@@ -1,4 +1,4 @@
-//! Columns of a table as Rust values, and Rust values as columns.
+//! Converts columns of a table to Rust values, and Rust values to columns.
 
 use crate::{Error, Result};
 use arrow_array::cast::AsArray;
@@ -13,10 +13,11 @@ use arrow_array::{
 use arrow_schema::{DataType, Schema};
 use std::sync::Arc;
 
-/// Reads a table's columns by name, whatever their Arrow type is, dictionaries and views among them.
+/// Reads a table's columns by name. Each method accepts all Arrow types of its kind, including dictionaries
+/// and views.
 ///
-/// Each method fails if the column is missing or of another kind. The methods without `or_null`
-/// fail at a null as well. The error names the column, and the row or the columns that there are.
+/// Each method fails if the column is missing or of another kind. The methods without `or_null` also fail at
+/// a null. The error names the column, and the row or the existing columns.
 ///
 /// ```
 /// use sandmill_guest::arrow_array::{Int64Array, RecordBatch};
@@ -41,7 +42,7 @@ pub trait Columns {
     /// As [`f64`](Columns::f64), with `None` for a null.
     fn f64_or_null(&self, column: &str) -> Result<Vec<Option<f64>>>;
 
-    /// A column of integers. Floats are refused, and so are integers beyond the range of `i64`.
+    /// A column of integers. It fails for floats, and for integers beyond the range of `i64`.
     fn i64(&self, column: &str) -> Result<Vec<i64>>;
 
     /// As [`i64`](Columns::i64), with `None` for a null.
@@ -53,14 +54,14 @@ pub trait Columns {
     /// As [`bool`](Columns::bool), with `None` for a null.
     fn bool_or_null(&self, column: &str) -> Result<Vec<Option<bool>>>;
 
-    /// A column of text. Nothing is copied.
+    /// A column of text. The text is not copied.
     fn text(&self, column: &str) -> Result<Vec<&str>>;
 
     /// As [`text`](Columns::text), with `None` for a null.
     fn text_or_null(&self, column: &str) -> Result<Vec<Option<&str>>>;
 
-    /// Columns of integers or floats, row by row, as a model's input takes them: the values of the
-    /// tensor `[rows, columns]`.
+    /// The values of several columns of integers or floats, row by row: those of the tensor
+    /// `[rows, columns]`, which a model takes as an input.
     fn f32_matrix(&self, columns: &[&str]) -> Result<Vec<f32>>;
 }
 
@@ -81,7 +82,7 @@ impl Columns for RecordBatch {
     fn i64_or_null(&self, column: &str) -> Result<Vec<Option<i64>>> {
         let column = ColumnParts::find(self, column)?;
         let values = column.values_or_null("whole numbers", integers)?.into_iter();
-        // A null fits; a value that does not fit is `Some(None)`.
+        // A null fits. A value that does not fit is `Some(None)`.
         let fit = column.fitting(values.clone().map(|value| value.unwrap_or(Some(0))))?;
         Ok(values.zip(fit).map(|(value, fit)| value.map(|_| fit)).collect())
     }
@@ -113,13 +114,13 @@ impl Columns for RecordBatch {
     }
 }
 
-/// A column, with a dictionary's values and keys apart.
+/// A column. A dictionary is split into its values and its keys.
 struct ColumnParts<'a> {
     table: &'a RecordBatch,
     name: &'a str,
     array: &'a dyn Array,
     values: &'a dyn Array,
-    /// The place of each row's value, in a dictionary.
+    /// For a dictionary: the index of each row's value.
     keys: Option<Vec<usize>>,
 }
 
@@ -135,7 +136,7 @@ impl<'a> ColumnParts<'a> {
         let array = table.column(index).as_ref();
         let (values, keys) = match array.as_any_dictionary_opt() {
             None => (array, None),
-            // All rows are null then, and no key is looked up.
+            // All rows are null, so no key is used.
             Some(it) if it.values().is_empty() => (it.values().as_ref(), Some(vec![0; it.len()])),
             Some(it) => (it.values().as_ref(), Some(it.normalized_keys())),
         };
@@ -150,7 +151,7 @@ impl<'a> ColumnParts<'a> {
     ) -> Result<Vec<T>> {
         if let Some(nulls) = self.array.logical_nulls()
             && let Some(row) = nulls.iter().position(|valid| !valid)
-            // A column of another kind is the first fault to mend.
+            // A wrong kind is reported before a null.
             && self.read(expected, &read).is_ok()
         {
             let place = self.place(row);
@@ -193,7 +194,7 @@ impl<'a> ColumnParts<'a> {
         })
     }
 
-    /// The integers, of which `None` lies outside the range of `i64`.
+    /// Unwraps the integers. `None` stands for one that is outside the range of `i64`: an error.
     fn fitting(&self, values: impl Iterator<Item = Option<i64>>) -> Result<Vec<i64>> {
         let fit = |(row, value): (usize, Option<i64>)| {
             value.ok_or_else(|| {
@@ -263,7 +264,7 @@ fn booleans(array: &dyn Array) -> Option<Vec<bool>> {
 }
 
 fn texts(array: &dyn Array) -> Option<Vec<&str>> {
-    // What lies under a null need not be text.
+    // The bytes of a null need not be text.
     match array.data_type() {
         DataType::Utf8 => {
             Some(array.as_string::<i32>().iter().map(Option::unwrap_or_default).collect())
@@ -278,7 +279,7 @@ fn texts(array: &dyn Array) -> Option<Vec<&str>> {
     }
 }
 
-/// The kind of values in words.
+/// The kind of the values, in words.
 fn word(kind: &DataType) -> &'static str {
     match kind {
         DataType::Dictionary(_, values) => word(values),
@@ -300,10 +301,10 @@ fn described(schema: &Schema) -> String {
     if fields.is_empty() { "no columns".to_owned() } else { fields.join(", ") }
 }
 
-/// Becomes a column of a table: a `Vec` of values, or of `Option`s where there are nulls, or an
-/// Arrow array as `ArrayRef`.
+/// Values that can become a column of a table: a `Vec` of values, a `Vec` of `Option`s if there are nulls,
+/// or an Arrow array as `ArrayRef`.
 pub trait IntoColumn {
-    /// The column.
+    /// Converts the values to a column.
     fn into_column(self) -> ArrayRef;
 }
 

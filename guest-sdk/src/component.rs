@@ -1,5 +1,5 @@
-//! The glue between the exported functions and an [`EntryScript`]. For [`export!`](crate::export)
-//! alone.
+//! The glue between the exported functions and an [`EntryScript`]. Only [`export!`](crate::export)
+//! uses it.
 
 use crate::input::Raw;
 use crate::{EntryScript, Input, Job, logging};
@@ -14,13 +14,13 @@ pub use crate::bindings::exports::sandmill::entry::entry::Guest;
 pub use crate::bindings::sandmill::entry::host;
 pub use crate::bindings::sandmill::entry::types::{MiniBatch, MiniBatchContext, Results};
 
-/// The instance, between the calls.
+/// Keeps the instance between calls.
 type Slot<S> = LocalKey<RefCell<Option<S>>>;
 
 /// `entry.init`.
 ///
 /// # Errors
-/// What the entry script's `init` says.
+/// Returns the error of the entry script's `init`.
 pub fn init<S: EntryScript>(slot: &'static Slot<S>) -> Result<(), String> {
     logging::install();
     report_panics();
@@ -33,7 +33,7 @@ pub fn init<S: EntryScript>(slot: &'static Slot<S>) -> Result<(), String> {
 /// `entry.run`.
 ///
 /// # Errors
-/// What the entry script's `run` says, or that the mini-batch is not of its kind.
+/// Returns the error of the entry script's `run`, or says that the mini-batch is of another kind.
 pub fn run<S: EntryScript>(
     slot: &'static Slot<S>,
     batch: MiniBatch,
@@ -69,9 +69,10 @@ pub fn shutdown<S: EntryScript>(slot: &'static Slot<S>) {
     flush();
 }
 
-/// The standard library keeps the start of a line until its end comes; the host may take no other call.
+/// Writes an incomplete line of standard output, which the standard library buffers: the host may make no
+/// further call.
 fn flush() {
-    // What cannot be written is no concern of the results.
+    // A failure to write does not affect the results.
     let _ = std::io::stdout().flush();
 }
 
@@ -97,7 +98,7 @@ fn job() -> Job {
     }
 }
 
-/// Sends a panic's message and place to the log too; the hook before it writes them to stderr.
+/// Makes panics write their message and location to the log, too. The previous hook writes them to stderr.
 fn report_panics() {
     let before = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,14 +1,14 @@
-//! One error type for entry scripts: anything that is an error or a text becomes it by `?`.
+//! One error type for entry scripts: `?` converts every error and every text to it.
 
 use std::error::Error as StdError;
 use std::fmt;
 
-/// What `init` and `run` give back.
+/// The result of `init` and of `run`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something failed, with what was being done in front of the cause.
+/// Why something failed: the contexts, which say what was being done, and the cause.
 ///
-/// Made by `?` from every `std::error::Error` and from texts. It is displayed with all its causes:
+/// `?` converts every `std::error::Error` and every text to it. It is displayed with all its causes:
 ///
 /// ```
 /// use sandmill_guest::{Context, Result};
@@ -34,12 +34,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error that says this.
+    /// An error with this message.
     pub fn new(message: impl Into<String>) -> Self {
         Error { cause: message.into().into(), contexts: Vec::new() }
     }
 
-    /// Puts what was being done in front.
+    /// Adds a context, which says what was being done. It is displayed before the rest of the error.
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.contexts.push(context.into());
@@ -63,7 +63,7 @@ impl fmt::Display for Error {
         f.write_str(&said)?;
         let mut cause = self.cause.source();
         while let Some(next) = cause {
-            // Many errors print their source themselves: say nothing twice.
+            // Many errors print their source themselves: do not repeat it.
             let text = next.to_string();
             if !said.contains(&text) {
                 write!(f, ": {text}")?;
@@ -81,12 +81,12 @@ impl fmt::Debug for Error {
     }
 }
 
-/// Puts what was being done in front of an error, or makes one of a missing value.
+/// Adds a context to an error, or turns a missing value into an error.
 pub trait Context<T> {
-    /// With a fixed text.
+    /// Adds a fixed text.
     fn context(self, context: impl Into<String>) -> Result<T>;
 
-    /// With a text that is made only when there is an error.
+    /// Adds a text that is made only if there is an error.
     fn with_context<C: Into<String>>(self, context: impl FnOnce() -> C) -> Result<T>;
 }
 

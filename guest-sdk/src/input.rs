@@ -3,25 +3,25 @@
 use crate::{Error, Result};
 use std::path::PathBuf;
 
-/// A mini-batch of files: `run` gets `&[PathBuf]`.
+/// A mini-batch of files: `run` receives `&[PathBuf]`.
 #[derive(Debug)]
 pub enum Files {}
 
-/// A mini-batch of rows: `run` gets a `RecordBatch`.
+/// A mini-batch of rows: `run` receives a `RecordBatch`.
 #[cfg(feature = "table")]
 #[derive(Debug)]
 pub enum Table {}
 
-/// No data: the job runs the entry script a set number of times, and `run` gets `()`.
+/// No data: the job runs the entry script a set number of times, and `run` receives `()`.
 #[derive(Debug)]
 pub enum Void {}
 
-/// A kind of mini-batch: [`Files`], [`Table`] or [`Void`], and no other.
+/// A kind of mini-batch. Only [`Files`], [`Table`] and [`Void`] implement it.
 pub trait Input: sealed::Receive {
-    /// What `run` gets.
+    /// The mini-batch that `run` receives.
     type MiniBatch<'a>;
 
-    /// Its name for the host, filled up with blanks.
+    /// The name that the host reads, padded with spaces.
     #[doc(hidden)]
     const TAKES: [u8; 5];
 
@@ -37,14 +37,14 @@ mod sealed {
     impl Receive for super::Void {}
 }
 
-/// A mini-batch as it arrives.
+/// A mini-batch as it arrives, before it is decoded.
 #[doc(hidden)]
 #[derive(Debug)]
 pub enum Raw {
     Files(Vec<PathBuf>),
     /// An Arrow IPC stream.
     Ipc(Vec<u8>),
-    /// As a native test gives it.
+    /// The table of a native test.
     #[cfg(feature = "table")]
     Table(arrow_array::RecordBatch),
     Void,
@@ -58,7 +58,7 @@ impl Raw {
             Raw::Files(files) => files.len(),
             #[cfg(feature = "table")]
             Raw::Table(table) => table.num_rows(),
-            // A native test gives no streams.
+            // Native tests have no streams.
             Raw::Ipc(_) | Raw::Void => 0,
         }
     }
@@ -131,7 +131,7 @@ fn misfit(wanted: InputKindValue, got: &Raw) -> Error {
     Error::new(format!("this entry script takes {takes}, but the mini-batch is {found}: {remedy}"))
 }
 
-/// The kinds, as values.
+/// The kinds of mini-batches as values.
 #[derive(Clone, Copy)]
 enum InputKindValue {
     Files,

@@ -1,8 +1,8 @@
-//! What an entry script is told about its job and its mini-batch.
+//! What an entry script learns about its job and its mini-batch.
 
 use std::path::{Path, PathBuf};
 
-/// What `init` is told. Keep what `run` needs in the instance, or the whole: it is `Clone`.
+/// The job, as `init` receives it. Keep what `run` needs in the instance, or all of it: `Job` is `Clone`.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub(crate) arguments: Vec<String>,
@@ -21,9 +21,11 @@ impl Job {
         &self.arguments
     }
 
-    /// The value of an argument: the next one for `--weights x`, the rest of it for `--weights=x`.
-    /// The last one counts. None where it is not given or has no value: a next one that starts with
-    /// `--` is no value, but `--weights=--x` gives one that does.
+    /// The value of an argument, given as `--weights x` or as `--weights=x`. If the job gives the argument
+    /// several times, the last one counts.
+    ///
+    /// `None` if the job does not give the argument, or gives it without a value. After a space, a text that
+    /// starts with `--` is the next argument, not a value. Write such a value as `--weights=--x`.
     ///
     /// ```
     /// use sandmill_guest::test::TestHost;
@@ -37,8 +39,7 @@ impl Job {
         self.last(name).flatten()
     }
 
-    /// Whether an argument is given, for one that needs no value. `--fast=false` takes a `--fast`
-    /// before it back.
+    /// Whether the job gives an argument that needs no value. A later `--fast=false` revokes `--fast`.
     ///
     /// ```
     /// use sandmill_guest::test::TestHost;
@@ -51,7 +52,7 @@ impl Job {
         self.last(name).is_some_and(|value| value != Some("false"))
     }
 
-    /// The last time that an argument is given, with its value if it has one.
+    /// The last occurrence of an argument: its value, or `Some(None)` if it has none.
     fn last(&self, name: &str) -> Option<Option<&str>> {
         let mut found = None;
         for (index, argument) in self.arguments.iter().enumerate() {
@@ -67,7 +68,7 @@ impl Job {
         found
     }
 
-    /// One of the job file's `environment_variables`. The same as `std::env::var`, but a test can
+    /// A variable of the job file's `environment_variables`. The same as `std::env::var`, but a test can
     /// set it.
     ///
     /// ```
@@ -93,25 +94,24 @@ impl Job {
         &self.node_id
     }
 
-    /// A folder for the entry script's own log files. All workers of a node share it: put
+    /// A folder for the entry script's own log files. All workers of a node share it, so put
     /// [`Job::agent_name`] into file names.
     pub fn log_dir(&self) -> &Path {
         &self.log_dir
     }
 
-    /// The folder for result files. A file appears in the job's output when the mini-batch that
-    /// wrote it succeeded, and not at all otherwise; one of `init` or `shutdown`, when the job
-    /// completes.
+    /// The folder for result files. A file that `run` writes appears in the job's output only if its
+    /// mini-batch succeeds. A file that `init` or `shutdown` writes appears when the job completes.
     pub fn output_dir(&self) -> &Path {
         &self.output_dir
     }
 
-    /// The job's source folder, read-only; none where the job names none.
+    /// The job's source folder, which is read-only. `None` if the job has none.
     pub fn source_dir(&self) -> Option<&Path> {
         self.source_dir.as_deref()
     }
 
-    /// The index of the GPU leased to this worker; none where it has none.
+    /// The index of the GPU that is leased to this worker. `None` if it has no GPU.
     pub fn gpu_index(&self) -> Option<u32> {
         self.gpu_index
     }
@@ -120,7 +120,7 @@ impl Job {
 /// Where a mini-batch comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MiniBatchContext {
-    /// Counts from 0 within the job; the same in every attempt.
+    /// The number of the mini-batch within the job, counted from 0. The same in every attempt.
     pub id: u64,
     /// The name of the input that the mini-batch was cut from; empty for void mini-batches.
     pub dataset: String,

@@ -26,17 +26,17 @@
 //! sandmill_guest::export!(CountBytes);
 //! ```
 //!
-//! The crate that holds it is a `cdylib`:
+//! Its crate is a `cdylib`:
 //!
 //! ```toml
 //! [lib]
 //! crate-type = ["cdylib", "rlib"]
 //! ```
 //!
-//! `sandmill build` makes a component of it, `sandmill run` runs it. Compiled natively, the same
-//! crate is tested with `cargo test`: see `test::TestHost`.
+//! `sandmill build` compiles it to a component, and `sandmill run` runs it. `cargo test` compiles the same
+//! crate natively and tests it: see `test::TestHost`.
 //!
-//! A table comes as a [`RecordBatch`](arrow_array::RecordBatch), and may go back as one. [`Columns`]
+//! `run` receives a table as a [`RecordBatch`](arrow_array::RecordBatch), and may return one. [`Columns`]
 //! reads its columns by name:
 //!
 //! ```
@@ -62,16 +62,16 @@
 //! ```
 //!
 //! # What the entry script may do
-//! It reads the files it was given, below the paths in its mini-batch and its arguments, through
-//! [`read()`] or `std::fs`; it writes files below [`Job::output_dir`] and [`Job::log_dir`]. There is
-//! no network. Environment variables of the job are in [`Job::env`] and `std::env`.
+//! It reads the files that the job grants it, at the paths in its mini-batch and its arguments, with
+//! [`read()`] or `std::fs`. It writes files below [`Job::output_dir`] and [`Job::log_dir`]. It has no
+//! network access. The job's environment variables are in [`Job::env`] and `std::env`.
 //!
 //! # Models
-//! [`nn`] has the job's models computed by the host, on the CPU or on a GPU.
+//! [`nn`] runs the job's models. The host computes them, on the CPU or on a GPU.
 //!
 //! # Logging and panics
 //! The macros of the [`log`] crate and the functions of [`logging`] write to the entry script's
-//! log. A panic's message and place go to stderr and to that log, and the attempt fails.
+//! log. A panic writes its message and location to stderr and to that log, and fails the attempt.
 
 #[cfg(not(target_arch = "wasm32"))]
 mod captured;
@@ -96,7 +96,7 @@ pub mod component;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod test;
 
-/// The guide's code, compiled with the documentation's tests.
+/// Compiles the code examples of the guide as doctests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/entry-scripts.md")]
 struct Guide;
@@ -116,25 +116,25 @@ pub use log;
 pub use read::read;
 pub use results::Results;
 
-/// What a job runs: made once per instance by `init`, then given one mini-batch after another.
+/// What a job runs. `init` makes an instance, which then receives one mini-batch after another.
 ///
-/// Several workers run instances of the same entry script at the same time, each in a process of
-/// its own: an instance's state is its own, and no call runs beside another in it.
+/// Several workers run instances of the same entry script at the same time, each in its own process.
+/// Instances share no state, and an instance serves one call at a time.
 pub trait EntryScript: Sized + 'static {
-    /// What a mini-batch is: [`Files`], [`Table`] or [`Void`].
+    /// The kind of mini-batch: [`Files`], [`Table`] or [`Void`].
     type Input: Input;
 
-    /// Makes the instance: reads arguments, loads models. An error ends this worker's start; a job
-    /// whose workers keep failing here ends.
+    /// Makes the instance: reads arguments, loads models. If it returns an error, this worker does not
+    /// start. A job whose workers keep failing here ends.
     fn init(job: &Job) -> Result<Self>;
 
     /// Works on one mini-batch: `&[PathBuf]` for files, `RecordBatch` for a table, `()` for void.
     ///
-    /// Give one row back for each item that succeeded, in any order, so a row should carry its key.
-    /// A row of text must not hold a line break, or the attempt fails.
+    /// Return one row for each item that succeeded. The rows may be in any order, so a row should contain
+    /// its key. A line break inside a row of text fails the attempt.
     ///
-    /// An error fails this attempt as a whole, and the job tries the mini-batch again as often as
-    /// its `run_max_try` allows; to fail single items, see [`Results::each`].
+    /// An error fails the whole attempt, and the job retries the mini-batch as often as its `run_max_try`
+    /// allows. To fail single items, see [`Results::each`].
     fn run(
         &mut self,
         mini_batch: <Self::Input as Input>::MiniBatch<'_>,
@@ -145,9 +145,9 @@ pub trait EntryScript: Sized + 'static {
     fn shutdown(&mut self) {}
 }
 
-/// Makes the given [`EntryScript`] the one that this crate's component exports. Once per crate.
+/// Exports the given [`EntryScript`] from this crate's component. Call it once per crate.
 ///
-/// Compiled natively, it exports nothing.
+/// In a native build it exports nothing.
 #[macro_export]
 macro_rules! export {
     ($script:ty) => {
@@ -158,7 +158,8 @@ macro_rules! export {
 
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            // Named where nothing else is, so that a script may be called as the items below are.
+            // This scope has nothing but the alias, so that the script may have the same name as an item
+            // below.
             type __SandmillScript = $script;
 
             const _: () = {
@@ -168,14 +169,15 @@ macro_rules! export {
                     > = const { ::std::cell::RefCell::new(::std::option::Option::None) };
                 }
 
-                // Read by the host, which refuses a job with another kind of input before it starts.
+                // The host reads it, and refuses a job with another kind of input before it starts.
                 #[unsafe(link_section = "sandmill:takes")]
                 static TAKES: [u8; 5] =
                     <<__SandmillScript as $crate::EntryScript>::Input as $crate::Input>::TAKES;
 
                 struct __SandmillComponent;
 
-                // Never inlined: the host finds the crate of a panic's caller by these functions' names.
+                // Never inlined: when code of another crate panics, the host finds the entry script's own
+                // crate in the backtrace by the names of these functions.
                 impl $crate::component::Guest for __SandmillComponent {
                     #[inline(never)]
                     fn init() -> ::std::result::Result<(), ::std::string::String> {

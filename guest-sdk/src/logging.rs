@@ -1,4 +1,4 @@
-//! The entry script's log: as functions, and as the sink of the [`log`] crate.
+//! The entry script's log: functions that write to it, and the logger for the [`log`] crate.
 //!
 //! A line is dropped if the job's `logging_level` is less verbose. `log::trace!` writes nothing.
 
@@ -60,7 +60,7 @@ impl log::Log for LogSink {
     fn flush(&self) {}
 }
 
-/// Makes the log the sink of the `log` crate, unless the entry script has chosen another.
+/// Makes the log the logger of the `log` crate, unless the entry script has set another logger.
 pub(crate) fn install() {
     if log::set_logger(&LogSink).is_ok() {
         log::set_max_level(LevelFilter::Debug);

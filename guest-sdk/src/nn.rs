@@ -1,4 +1,4 @@
-//! The job's models: the host computes, on the CPU or on the worker's own GPU, as the job file says.
+//! The job's models. The host computes them, on the CPU or on the worker's GPU, as the job file says.
 //!
 //! ```
 //! use sandmill_guest::nn::{Model, Tensor};
@@ -31,11 +31,11 @@
 //! }
 //! ```
 //!
-//! With the feature `ndarray`, arrays of that crate become tensors, and tensors arrays.
+//! The feature `ndarray` converts between arrays of that crate and tensors.
 //!
 //! # In a native test
-//! There is no model there: [`TestHost::model`](crate::test::TestHost::model) takes a function in its
-//! place.
+//! A native test has no host to compute a model: give
+//! [`TestHost::model`](crate::test::TestHost::model) a function instead.
 
 #[cfg(target_arch = "wasm32")]
 mod component;
@@ -64,8 +64,8 @@ pub fn names() -> Vec<String> {
     host::names()
 }
 
-/// A model of the job, loaded. A worker loads each once, however often it is asked for: keep it from
-/// `init` on.
+/// A loaded model of the job. A worker loads each model once, however often [`Model::load`] is called. Load
+/// it in `init`, and keep it in the instance.
 #[derive(Debug)]
 pub struct Model {
     description: Description,
@@ -73,17 +73,17 @@ pub struct Model {
 }
 
 impl Model {
-    /// Loads the model that the job file calls so (`models`).
+    /// Loads the model that has this name in the job file (`models`).
     ///
     /// # Errors
-    /// There is none of that name, or it cannot be loaded: the text says why, and [`Error::code`] what
-    /// kind of failure it is.
+    /// There is no model of that name, or it cannot be loaded. The text says why, and [`Error::code`] is the
+    /// kind of failure.
     pub fn load(name: &str) -> Result<Self, Error> {
         let (description, loaded) = host::TestModel::load(name)?;
         Ok(Model { description, loaded })
     }
 
-    /// What it is, and how it is run.
+    /// Describes the model, and how it is run.
     pub fn description(&self) -> &Description {
         &self.description
     }
@@ -93,33 +93,34 @@ impl Model {
         &self.description.name
     }
 
-    /// What computes it: `tract` or `onnxruntime`.
+    /// The backend that computes it: `tract` or `onnxruntime`.
     pub fn backend(&self) -> &str {
         &self.description.backend
     }
 
-    /// Where it is computed: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
+    /// The device that computes it: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
     pub fn device(&self) -> &str {
         &self.description.device
     }
 
-    /// What it takes, in its order.
+    /// The inputs, in the model's order.
     pub fn inputs(&self) -> &[Port] {
         &self.description.inputs
     }
 
-    /// What it gives, in its order.
+    /// The outputs, in the model's order.
     pub fn outputs(&self) -> &[Port] {
         &self.description.outputs
     }
 
-    /// Computes. The inputs are named, and may be tensors or references to them.
+    /// Runs the model. Each input is a name with a tensor or a reference to one.
     ///
-    /// Make one call for a whole mini-batch where the model's first dimension is open
-    /// ([`Tensor::stack`], [`Tensor::rows`]): that is much faster than one for each item.
+    /// If the model's first dimension may have any size, make one call for a whole mini-batch
+    /// ([`Tensor::stack`], [`Tensor::rows`]). This is much faster than a call for each item.
     ///
     /// # Errors
-    /// What the host says: the text names the input, what was expected and what came.
+    /// Returns the host's error. For a wrong input, the text says which one, what was expected and what was
+    /// found.
     pub fn run<T: Borrow<Tensor>>(&self, inputs: &[(&str, T)]) -> Result<Tensors, Error> {
         let inputs: Vec<(&str, &Tensor)> =
             inputs.iter().map(|(name, tensor)| (*name, tensor.borrow())).collect();

@@ -3,17 +3,18 @@
 use std::io;
 use std::path::Path;
 
-/// Reads a whole file, much faster than `std::fs::read` in a component: the host reads it in one
-/// call. It sees the files that `std::fs` sees, and no others; natively it is `std::fs::read`.
+/// Reads a whole file. In a component this is much faster than `std::fs::read`, because the host reads the
+/// file in one call. It sees the same files as `std::fs`. In a native build it is `std::fs::read`.
 ///
 /// # Errors
-/// The error names the file and says why it cannot be read: not there, outside what was granted,
-/// no regular file, or larger than the job's limits allow. Its kind is the one that `std::fs` gives.
+/// The error names the file and says why it cannot be read: it does not exist, is outside of the granted
+/// folders, is not a regular file, or is larger than the job's limits allow. Its kind is the one that
+/// `std::fs` gives.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
     #[cfg(target_arch = "wasm32")]
     {
-        // A guest's paths come from texts, so this holds for every path that it was given.
+        // The host passes paths as texts, so every path that the guest received is UTF-8.
         let text = path.to_str().ok_or_else(|| {
             io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -30,8 +31,8 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// Why a file could not be read, as a kind: the host says it in words alone. Opens regular files only,
-/// since opening a fifo may wait.
+/// The kind of the error, which the host only reports in words. Opens only regular files, because opening a
+/// FIFO may block.
 #[cfg(target_arch = "wasm32")]
 fn kind_of_failure(path: &Path) -> io::ErrorKind {
     match std::fs::metadata(path) {

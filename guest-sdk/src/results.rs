@@ -1,4 +1,4 @@
-//! What `run` gives back.
+//! The results of `run`.
 
 #[cfg(feature = "table")]
 use crate::IntoColumn;
@@ -8,20 +8,21 @@ use std::fmt::Display;
 #[cfg(feature = "table")]
 use arrow_array::{Array, ArrayRef, RecordBatch};
 
-/// What `run` gives back when the call as a whole succeeded.
+/// What `run` returns when the call as a whole succeeded.
 ///
-/// A mini-batch of ten items should give ten: an item without a row counts as failed. More rows than
-/// items are kept, with a notice. In a job with `strict_cardinality` both fail the attempt. A void mini-batch has no items, and may give any number of rows.
+/// Return as many rows as the mini-batch has items: each missing row counts as a failed item. The job keeps
+/// surplus rows, with a notice. In a job with `strict_cardinality` both fail the attempt. A void mini-batch
+/// has no items, and may return any number of rows.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Results {
     /// One row of text for each item that succeeded. A line break inside a row fails the attempt.
     Rows(Vec<String>),
-    /// One entry for each item, in the order of the mini-batch: its row, or why it failed. Another
-    /// number of entries fails the attempt; a void mini-batch takes rows instead.
+    /// One entry for each item, in the order of the mini-batch: its row, or why it failed. A wrong number of
+    /// entries fails the attempt. For a void mini-batch, return rows.
     Outcomes(Vec<Result<String, String>>),
-    /// A table with one row for each item that succeeded. It cannot say which items failed and why;
-    /// [`Results::Outcomes`] can.
+    /// A table with one row for each item that succeeded. Use [`Results::Outcomes`] to report which items
+    /// failed and why.
     #[cfg(feature = "table")]
     Table(RecordBatch),
 }
@@ -45,7 +46,7 @@ impl Results {
         Results::Outcomes(outcomes.into_iter().map(text).collect())
     }
 
-    /// Works on the items one by one. An error fails that item alone, and the job reports why.
+    /// Calls `work` for each item. An error fails only that item, and the job reports why.
     ///
     /// ```
     /// use sandmill_guest::Results;
@@ -67,8 +68,8 @@ impl Results {
         Results::Table(table)
     }
 
-    /// A table of columns that have names and the same length. The columns may be of one array
-    /// type, or of several as `ArrayRef`.
+    /// A table from named columns of the same length. The columns have one array type, or several types as
+    /// `ArrayRef`.
     #[cfg(feature = "table")]
     pub fn columns<N: Into<String>, A: Array + 'static>(
         columns: impl IntoIterator<Item = (N, A)>,
@@ -79,10 +80,10 @@ impl Results {
         RecordBatch::try_from_iter(columns).map(Results::Table)
     }
 
-    /// The table with new columns behind its own. A new column with the name of one that is there
-    /// takes its place. For columns of several types call [`IntoColumn::into_column`] on each.
+    /// The table with new columns after its own. A new column replaces an existing one of the same name. For
+    /// columns of several types, call [`IntoColumn::into_column`] on each.
     ///
-    /// It fails if a column has another number of values than the table has rows.
+    /// It fails if the number of values in a column differs from the number of rows in the table.
     #[cfg(feature = "table")]
     pub fn with_columns<N: Into<String>, C: IntoColumn>(
         table: &RecordBatch,

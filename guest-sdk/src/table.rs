@@ -1,4 +1,4 @@
-//! Tables to and from Arrow IPC streams.
+//! Decodes tables from Arrow IPC streams, and encodes them.
 
 // The component and the tests use these; a native library build has no stream to decode.
 #![cfg_attr(
@@ -11,7 +11,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 
-/// Decodes a stream. The arrays lie in `bytes`: nothing is copied where the stream has one batch.
+/// Decodes a stream. The arrays refer to `bytes`: a stream of one batch is not copied.
 pub(crate) fn decode(bytes: Vec<u8>) -> Result<RecordBatch> {
     let mut decoder = StreamDecoder::new();
     let mut stream = bytes.into();
@@ -38,7 +38,7 @@ pub(crate) fn encode(table: &RecordBatch) -> Result<Vec<u8>> {
     writer.into_inner().context("encode the result table")
 }
 
-/// About the bytes that the stream needs: growing by doubling would copy what is written already.
+/// An estimate of the stream's size in bytes. A buffer of that size need not grow, which would copy it.
 fn size(table: &RecordBatch) -> usize {
     let fixed = 1024;
     // Per column: padding of up to three buffers, its name and its metadata.

@@ -32,7 +32,7 @@
 //! # Ok::<(), sandmill_guest::Error>(())
 //! ```
 //!
-//! What the job would refuse, such as a row with a line break in it, is an error here too.
+//! Results that a job would refuse, such as a row with a line break, are errors in a test, too.
 
 mod checked;
 
@@ -48,10 +48,10 @@ use std::process;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Stands in for the host: what it is told by its methods is what the entry script sees.
+/// Replaces the host in a test. Its methods set what the entry script sees.
 ///
-/// Log and output folders are fresh ones below the system's folder for temporary files, and go
-/// when the test ends, unless the test names its own.
+/// The log and output folders are new folders below the system's folder for temporary files, and are deleted
+/// when the test ends. A test may set its own folders instead.
 #[derive(Debug)]
 pub struct TestHost {
     job: Job,
@@ -100,8 +100,8 @@ impl TestHost {
         self
     }
 
-    /// Sets an environment variable, as [`Job::env`] tells it. The process's own environment stays
-    /// as it is.
+    /// Sets an environment variable that [`Job::env`] returns. It does not change the environment of the
+    /// test's process.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.job.environment.push((name.into(), value.into()));
@@ -122,14 +122,14 @@ impl TestHost {
         self
     }
 
-    /// Sets the log folder, which `init` makes if it is not there.
+    /// Sets the log folder. `init` creates it if it does not exist.
     #[must_use]
     pub fn log_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.job.log_dir = dir.into();
         self
     }
 
-    /// Sets the output folder, which `init` makes if it is not there.
+    /// Sets the output folder. `init` creates it if it does not exist.
     #[must_use]
     pub fn output_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.job.output_dir = dir.into();
@@ -150,27 +150,26 @@ impl TestHost {
         self
     }
 
-    /// Appends a partition key and its value, for the mini-batches whose context the test does not
-    /// give itself.
+    /// Appends a partition key and its value. They apply to all mini-batches for which the test passes no
+    /// context.
     #[must_use]
     pub fn partition_key(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.partition_key_value.push((key.into(), value.into()));
         self
     }
 
-    /// Refuses results that have not one row for each item, as a job does that sets
-    /// `strict_cardinality`.
+    /// Refuses results that do not have one row for each item, as a job with `strict_cardinality` does.
     #[must_use]
     pub fn strict_cardinality(mut self) -> Self {
         self.strict = true;
         self
     }
 
-    /// Gives the job a model: `compute` takes the place of what a host would compute. Another of the
-    /// same name takes the place of the first.
+    /// Gives the job a model, which `compute` computes instead of a host. A second model of the same name
+    /// replaces the first.
     ///
-    /// Where a [`Description`] stands in the place of the name, and has inputs, what goes in is held to
-    /// it, as a host does.
+    /// Instead of a name, you can pass a [`Description`]. If it has inputs, each call checks the inputs
+    /// against it, as a host does.
     ///
     /// ```
     /// use sandmill_guest::nn::{Description, Tensor};
@@ -196,7 +195,7 @@ impl TestHost {
         self
     }
 
-    /// What `init` would be told.
+    /// The job that `init` would receive.
     pub fn job(&self) -> &Job {
         &self.job
     }
@@ -204,7 +203,7 @@ impl TestHost {
     /// Calls the entry script's `init`.
     ///
     /// # Errors
-    /// What `init` says, or that a folder cannot be made.
+    /// Returns the error of `init`, or says that a folder cannot be created.
     pub fn init<S: EntryScript>(self) -> Result<TestScript<S>> {
         crate::logging::install();
         captured::clear();
@@ -219,8 +218,8 @@ impl TestHost {
     }
 }
 
-/// An instance of an entry script in a test. It can be used as the entry script itself, to look
-/// at its state.
+/// An instance of an entry script in a test. It dereferences to the entry script, so that a test can inspect
+/// its state.
 #[derive(Debug)]
 pub struct TestScript<S> {
     script: S,
@@ -235,16 +234,16 @@ impl<S: EntryScript<Input = Files>> TestScript<S> {
     /// Runs a mini-batch of files.
     ///
     /// # Errors
-    /// What `run` says, or why the job would not take its results.
+    /// Returns the error of `run`, or says why the job would refuse the results.
     pub fn run_files<P: AsRef<Path>>(&mut self, files: &[P]) -> Result<Results> {
         let context = self.next_context();
         self.run_files_with(files, &context)
     }
 
-    /// Runs a mini-batch of files in a context of the test's own.
+    /// Runs a mini-batch of files in the given context.
     ///
     /// # Errors
-    /// What `run` says, or why the job would not take its results.
+    /// Returns the error of `run`, or says why the job would refuse the results.
     pub fn run_files_with<P: AsRef<Path>>(
         &mut self,
         files: &[P],
@@ -260,16 +259,16 @@ impl<S: EntryScript<Input = crate::Table>> TestScript<S> {
     /// Runs a mini-batch of rows.
     ///
     /// # Errors
-    /// What `run` says, or why the job would not take its results.
+    /// Returns the error of `run`, or says why the job would refuse the results.
     pub fn run_table(&mut self, table: arrow_array::RecordBatch) -> Result<Results> {
         let context = self.next_context();
         self.run_table_with(table, &context)
     }
 
-    /// Runs a mini-batch of rows in a context of the test's own.
+    /// Runs a mini-batch of rows in the given context.
     ///
     /// # Errors
-    /// What `run` says, or why the job would not take its results.
+    /// Returns the error of `run`, or says why the job would refuse the results.
     pub fn run_table_with(
         &mut self,
         table: arrow_array::RecordBatch,
@@ -283,7 +282,7 @@ impl<S: EntryScript<Input = Void>> TestScript<S> {
     /// Runs a mini-batch without data.
     ///
     /// # Errors
-    /// What `run` says, or why the job would not take its results.
+    /// Returns the error of `run`, or says why the job would refuse the results.
     pub fn run_void(&mut self) -> Result<Results> {
         let context = MiniBatchContext { dataset: String::new(), ..self.next_context() };
         self.receive(Raw::Void, &context)
@@ -299,7 +298,7 @@ impl<S: EntryScript> TestScript<S> {
         context
     }
 
-    /// Fails as the job would, where the results cannot be right.
+    /// Calls `run`. Fails, as the job would, if the results are invalid.
     fn receive(&mut self, raw: Raw, context: &MiniBatchContext) -> Result<Results> {
         let items = raw.items();
         let is_void = matches!(raw, Raw::Void);
@@ -311,13 +310,13 @@ impl<S: EntryScript> TestScript<S> {
         Ok(results)
     }
 
-    /// What `init` was told.
+    /// The job that `init` received.
     pub fn job(&self) -> &Job {
         &self.job
     }
 
-    /// The lines that were written to the log on this thread since `init` began. Empty if the test
-    /// installed another logger for the `log` crate, save for what [`logging`](crate::logging) wrote.
+    /// The lines that were written to the log on this thread since `init` began. If the test installed
+    /// another logger for the `log` crate, these are only the lines that [`logging`](crate::logging) wrote.
     pub fn logs(&self) -> Vec<LogLine> {
         captured::lines()
     }
@@ -342,7 +341,7 @@ impl<S> DerefMut for TestScript<S> {
     }
 }
 
-/// A folder that goes with the test.
+/// A folder that is deleted when the test ends.
 #[derive(Debug)]
 struct TestFolder(PathBuf);
 
@@ -356,7 +355,7 @@ impl Default for TestFolder {
 
 impl Drop for TestFolder {
     fn drop(&mut self) {
-        // Not there if the test failed before `init`, or named both folders itself.
+        // The folder does not exist if the test failed before `init`, or set both folders itself.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

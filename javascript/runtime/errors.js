@@ -1,8 +1,9 @@
-// What the host is told of an error.
+// Turns an error into the text that the host receives.
 
 import { settings } from "./sandmill.js";
 
-/** A text: the reason on its first line, then the stack with the script's own lines. */
+/** Returns a text: the reason on the first line, then the stack, of which only the script's own lines are
+ * kept. */
 export function described(error) {
     if (!(error instanceof Error)) {
         try {

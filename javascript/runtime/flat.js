@@ -1,4 +1,4 @@
-// FlatBuffers, as far as Arrow's messages need them.
+// Reads and writes FlatBuffers, as far as Arrow's messages need them.
 
 import { decode, encode } from "./utf8.js";
 
@@ -16,14 +16,14 @@ export class Flat {
         return new Flat(bytes, new DataView(bytes.buffer, bytes.byteOffset).getUint32(0, true));
     }
 
-    /** Where a field is; 0 where it is not there. */
+    /** The position of a field. 0 if the table does not have it. */
     place(field) {
         const entry = 4 + 2 * field;
         const offset = entry < this.size ? this.view.getUint16(this.fields + entry, true) : 0;
         return offset && this.at + offset;
     }
 
-    /** A number: `method` of a DataView, as "Int32". */
+    /** Reads a number. `method`: the type in the names of DataView's methods, such as "Int32". */
     number(field, method, otherwise = 0) {
         const at = this.place(field);
         return at ? this.view[`get${method}`](at, true) : otherwise;
@@ -58,7 +58,7 @@ export class Flat {
         });
     }
 
-    /** Pairs of 64-bit numbers. */
+    /** Reads pairs of 64-bit numbers. */
     pairs(field) {
         const at = this.#target(field);
         const count = at ? this.view.getUint32(at, true) : 0;
@@ -67,7 +67,8 @@ export class Flat {
     }
 }
 
-// To write: a node is a function that puts a thing behind what was written, and returns where it begins.
+// Writing: a node is a function that appends an object to a Writer, and returns the position at which it
+// begins.
 
 class Writer {
     bytes = new Uint8Array(1024);
@@ -89,7 +90,7 @@ class Writer {
 
 const SIZES = { Uint8: 1, Int16: 2, Int32: 4, BigInt64: 8 };
 
-/** A table of fields: number to [method of a DataView, value], or to a node. */
+/** A node for a table. `fields`: the number of each field to [method of DataView, value], or to a node. */
 export const table = (fields) => (out) => {
     const numbers = Object.keys(fields).map(Number);
     const count = numbers.length ? Math.max(...numbers) + 1 : 0;
@@ -145,10 +146,10 @@ export const tables = (nodes) => (out) => {
     return at;
 };
 
-/** Pairs of 64-bit numbers. */
+/** A node for pairs of 64-bit numbers. */
 export const pairs = (values) => (out) => {
     out.room(16 * values.length + 16);
-    // The pairs begin at a multiple of 8, their number before them.
+    // The pairs begin at a multiple of 8, after the 4 bytes of their number.
     out.length += (4 - out.length) & 7;
     const at = out.length;
     out.view.setUint32(at, values.length, true);
@@ -157,7 +158,7 @@ export const pairs = (values) => (out) => {
     return at;
 };
 
-/** A message with this root. */
+/** The bytes of a message with this root. */
 export function flatbuffer(root) {
     const out = new Writer();
     out.room(16);

@@ -1,11 +1,11 @@
-// What scripts expect of a JavaScript engine and QuickJS does not have.
+// Defines what scripts expect of a JavaScript engine, and QuickJS does not have.
 
 import { getStderr } from "wasi:cli/stderr@0.2.12";
 import { getStdout } from "wasi:cli/stdout@0.2.12";
 import { getRandomBytes } from "wasi:random/random@0.2.12";
 import { decode, encode } from "./utf8.js";
 
-// The most that WASI takes in one call.
+// The most bytes that WASI accepts in one call.
 const MOST = 4096;
 
 function put(stream, text) {
@@ -13,13 +13,13 @@ function put(stream, text) {
     for (let at = 0; at < bytes.length; at += MOST) stream.blockingWriteAndFlush(bytes.subarray(at, at + MOST));
 }
 
-// Each call of WASI gives another handle, of which there are not many.
+// Each call of WASI opens another handle, and the number of handles is limited.
 let stdout;
 let stderr;
 
-/** Writes a text to standard output, as it is. */
+/** Writes a text to standard output, without a line end. */
 export const print = (text) => put((stdout ??= getStdout()), String(text));
-/** The same for standard error. */
+/** Writes a text to standard error, without a line end. */
 export const printError = (text) => put((stderr ??= getStderr()), String(text));
 
 const writer = (print) => (...values) => print(values.map(shown).join(" ") + "\n");
@@ -56,10 +56,11 @@ globalThis.TextEncoder ??= class TextEncoder {
     }
 };
 
-// The engine's own random numbers begin anew from the same state in each worker, as it is kept with the runtime.
+// The runtime is a snapshot, so the engine's own random numbers would start from the same state in each
+// worker.
 const state = new Uint32Array(4);
 
-/** Makes `Math.random` this worker's own. */
+/** Seeds `Math.random` for this worker. */
 export function seed() {
     state.set(new Uint32Array(getRandomBytes(16).slice().buffer));
 }
@@ -78,5 +79,5 @@ function next() {
     return result;
 }
 
-// 53 bits, as JavaScript's numbers have.
+// 53 bits, the precision of JavaScript's numbers.
 Math.random = () => ((next() >>> 5) * 67_108_864 + (next() >>> 6)) / 9_007_199_254_740_992;

@@ -1,5 +1,5 @@
-// The runtime of JavaScript and TypeScript scripts. It is made into a component once; in `init` it loads the script from the
-// source folder, so that a changed script needs no build.
+// The runtime of JavaScript and TypeScript scripts. It is compiled to a component once. `init` loads the
+// script from the source folder, so that a changed script needs no build.
 
 import { seed } from "./globals.js";
 import { getArguments, getEnvironment } from "wasi:cli/environment@0.2.12";
@@ -13,13 +13,13 @@ import { settings } from "./sandmill.js";
 let script;
 let scanned;
 
-/** The script's own function, or undefined. */
+/** The function of the script with this name, or undefined. */
 function part(name) {
     const found = script[name] ?? script.default?.[name];
     return typeof found === "function" ? found : undefined;
 }
 
-/** Calls a function of the script. What it throws becomes a text, as the contract wants it. */
+/** Calls a function of the script. Turns an error into a text, as the contract requires. */
 function guarded(call) {
     try {
         return call();
@@ -28,7 +28,7 @@ function guarded(call) {
     }
 }
 
-/** Nothing waits for promises here. */
+/** Refuses a promise, because the runtime does not wait for promises. */
 function awaited(name, result) {
     if (typeof result?.then === "function") throw new TypeError(`${name} returned a promise; write function ${name}, without async`);
 }
@@ -37,7 +37,7 @@ export const entry = {
     init() {
         seed();
         const environment = Object.fromEntries(getEnvironment());
-        // The host's own word to this runtime; no concern of the script's.
+        // The host's settings for this runtime, which the script does not see.
         const word = JSON.parse(environment.SANDMILL_PYTHON ?? "{}");
         delete environment.SANDMILL_PYTHON;
         const [path = "", ...args] = getArguments();

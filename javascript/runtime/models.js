@@ -1,18 +1,19 @@
-// The job's models, computed by the host: on the CPU or a GPU, outside of the sandbox. `models` of "sandmill".
+// `models` of "sandmill": the job's models, which the host computes on the CPU or a GPU, outside of the
+// sandbox.
 
 import { describe, names as hostNames } from "sandmill:entry/models@0.1.0";
 import { loadByName } from "wasi:nn/graph@0.2.0-rc-2024-10-28";
 import { Tensor as HostTensor } from "wasi:nn/tensor@0.2.0-rc-2024-10-28";
 
-// Typed arrays hold numbers as tensors do: little-endian, the last dimension fastest.
+// Typed arrays store numbers as tensors do: little-endian.
 const ARRAYS = { FP32: Float32Array, FP64: Float64Array, U8: Uint8Array, I32: Int32Array, I64: BigInt64Array };
 
-/** A model cannot be loaded, or cannot compute; in the host's words. */
+/** A model cannot be loaded or run. The message is the host's. */
 export class ModelError extends Error {
     name = "ModelError";
 }
 
-/** Numbers in a shape: `values` is a typed array of all of them, the last dimension fastest. */
+/** Numbers in a shape. `values` is a typed array of them in row-major order. */
 export class Tensor {
     constructor(shape, values) {
         const count = shape.reduce((product, size) => product * size, 1);
@@ -20,7 +21,7 @@ export class Tensor {
         Object.assign(this, { shape, values });
     }
 
-    /** The values as arrays of arrays, one level for each dimension. */
+    /** The values as nested arrays, one level for each dimension. */
     toArray() {
         let values = numbersOf(this.values);
         for (const size of this.shape.slice(1).reverse()) {
@@ -32,7 +33,8 @@ export class Tensor {
     }
 }
 
-/** 64-bit integers are numbers, unless one of them is beyond 2^53; the same rule as for the columns of tables. */
+/** Converts 64-bit integers to numbers, unless one of them is beyond 2^53. Columns of tables have the same
+ * rule. */
 function numbersOf(values) {
     const plain = [...values];
     if (!(values instanceof BigInt64Array)) return plain;
@@ -52,7 +54,8 @@ class Model {
         this.#types = new Map(described.inputs.map((port) => [port.name, port.ty.val]));
     }
 
-    /** Computes; takes an object with a tensor for each input, or one tensor alone where the model has one input. */
+    /** Runs the model. Takes an object with a tensor for each input. For a model with one input, takes also
+     * the tensor itself. */
     run(inputs) {
         const named = isNumbers(inputs) ? this.#alone(inputs) : inputs;
         const given = Object.entries(named).map(([name, value]) => {
@@ -94,7 +97,7 @@ function tensorOf(name, value, type, port) {
         shape.push(size);
         values = values.flat();
     }
-    // No rows: the other dimensions are those of the model.
+    // An empty array does not show its other dimensions: take those of the model.
     if (!values.length && port.shape) shape.push(...port.shape.slice(shape.length).map((size) => size ?? 0));
     return new Tensor(shape, converted(name, values, Typed, type));
 }
@@ -105,7 +108,7 @@ function arrayOf(type) {
     return found;
 }
 
-/** Numbers as the typed array that a tensor holds. What would become another number is refused. */
+/** Converts numbers to the typed array of a tensor. Refuses a number that would change its value. */
 function converted(name, values, Typed, type) {
     if (values instanceof Typed) return values;
     const isWhole = !type.startsWith("FP");
@@ -114,7 +117,7 @@ function converted(name, values, Typed, type) {
         const isNumber = typeof value === "number" || typeof value === "bigint";
         if (isNumber && (!isWhole || typeof value === "bigint" || Number.isInteger(value))) {
             result[at] = type === "I64" ? BigInt(value) : Number(value);
-            // Whole numbers that do not fit would wrap around.
+            // An integer that does not fit wraps around, so it differs now.
             if (!isWhole || result[at] == value) return;
         }
         throw new TypeError(`input "${name}" takes ${type.toLowerCase()}, not ${typeof value === "string" ? JSON.stringify(value) : value}`);
@@ -140,5 +143,5 @@ function inWords(call) {
 /** The names of the job's models. */
 export const names = () => [...hostNames()];
 
-/** Loads a model by its name in the job file; in `init`, so that it happens once for each worker. */
+/** Loads a model by its name in the job file. Call it in `init`, so that each worker loads the model once. */
 export const load = (name) => inWords(() => new Model(name, describe(name), loadByName(name).initExecutionContext()));

@@ -1,4 +1,4 @@
-// Modules of the script's folder: ES modules, TypeScript and CommonJS, loaded while the script runs.
+// Loads modules of the script's folder while the script runs: ES modules, TypeScript and CommonJS.
 
 import { read as readBytes } from "sandmill:entry/host@0.1.0";
 import { transform } from "sucrase";
@@ -35,7 +35,7 @@ export function found(name, from) {
 
 function firstOf(path) {
     const paths = ENDINGS.map((ending) => path + ending);
-    // TypeScript names the file that it would be compiled to.
+    // An import in TypeScript may name the .js file that the .ts file would be compiled to.
     if (/\.m?js$/.test(path)) paths.push(path.replace(/js$/, "ts"));
     return paths.find((path) => textOf(path) !== undefined);
 }
@@ -49,11 +49,12 @@ function normal(path) {
     return `/${parts.join("/")}`;
 }
 
-/** A file as code that a function can have for its body. Raises SyntaxError with the file and the line. */
+/** Compiles a file to code that can be the body of a function. Throws a SyntaxError with the file and the
+ * line. */
 export function compiled(path, text) {
     const isTyped = /\.m?ts$/.test(path);
     try {
-        // Lines stay where they are.
+        // The line numbers do not change.
         return transform(text, { transforms: isTyped ? ["imports", "typescript"] : ["imports"], filePath: path }).code;
     } catch (error) {
         const { line, column } = error.loc ?? {};
@@ -62,12 +63,12 @@ export function compiled(path, text) {
     }
 }
 
-/** A path as people know it: below the source folder. */
+/** The path as the user knows it: relative to the source folder. */
 export function shortened(path) {
     return path.replace(/^\/source\//, "");
 }
 
-/** What the module at a path exports. */
+/** Loads the module at a path. Returns its exports. */
 export function load(path) {
     const known = modules.get(path);
     if (known) return known.exports;

@@ -1,15 +1,15 @@
-// What `run` returned, as the host takes it.
+// Converts what `run` returned to the results that the host accepts.
 
 import { Failed } from "./sandmill.js";
 import { Table, write } from "./table.js";
 
-/** The results of a mini-batch. Raises TypeError in words. */
+/** The results of a mini-batch. Throws a TypeError that says what is wrong. */
 export function resultsOf(result) {
     if (result instanceof Table) return { tag: "table", val: write(result) };
     if (!Array.isArray(result)) {
         throw new TypeError(`run returned ${named(result)}; it must return an array with one row for each item, or a Table`);
     }
-    // Holes become undefined, which is refused.
+    // Holes in the array become undefined, which `rowOf` refuses.
     result = Array.from(result);
     if (result.some((row) => row instanceof Failed)) {
         const val = result.map((row, at) =>
@@ -20,7 +20,7 @@ export function resultsOf(result) {
     return { tag: "rows", val: result.map(rowOf) };
 }
 
-/** A row as text: objects and arrays as JSON. */
+/** A row as text. Objects and arrays become JSON. */
 function rowOf(row, at) {
     if (typeof row === "string") {
         if (row.isWellFormed()) return row;
@@ -40,7 +40,7 @@ function rowOf(row, at) {
     return String(row);
 }
 
-/** A whole number as JSON has it: a text where a number would lose digits. */
+/** An integer for JSON. It becomes a text if a number would lose digits. */
 function exact(value) {
     return Number.isSafeInteger(Number(value)) ? Number(value) : String(value);
 }

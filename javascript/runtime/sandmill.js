@@ -8,12 +8,12 @@ export { print, printError } from "./globals.js";
 export { Table, int64 } from "./table.js";
 export * as models from "./models.js";
 
-/** What `init` found; the runtime fills it in. */
+/** The script's path, arguments and environment. The runtime sets them in `init`. */
 export const settings = { path: "", args: [], environment: {} };
 
 /** The job's arguments. */
 export const args = () => [...settings.args];
-/** The environment of the job file. */
+/** The environment variables of the job file. */
 export const env = () => ({ ...settings.environment });
 
 export const agentName = host.agentName;
@@ -22,12 +22,12 @@ export const logDir = host.logDir;
 export const outputDir = host.outputDir;
 export const sourceDir = host.sourceDir;
 
-/** Lines of the entry script's log. */
+/** Writes lines to the entry script's log. */
 export const log = Object.fromEntries(
     ["error", "warning", "info", "debug"].map((level) => [level, (...values) => host.log(level, values.join(" ").toWellFormed())]),
 );
 
-/** The bytes of a file, a Uint8Array. */
+/** Reads a file as a Uint8Array. */
 export function read(path) {
     try {
         return host.read(path);
@@ -36,10 +36,10 @@ export function read(path) {
     }
 }
 
-/** The text of a file. */
+/** Reads a file as UTF-8 text. */
 export const readText = (path) => decode(read(path));
 
-// Each call of WASI gives other handles, of which there are not many.
+// Each call of WASI opens other handles, and the number of handles is limited.
 let directories;
 
 /** Writes a file below `outputDir()`, `logDir()` or `/tmp`. `data`: a text or a Uint8Array. */
@@ -60,12 +60,12 @@ export function writeFile(path, data) {
     }
 }
 
-/** In what `run` returns: the item at this place failed, for this reason. */
+/** An element of the array that `run` returns: the item at this position failed, for this reason. */
 export class Failed {
     constructor(reason) {
         this.reason = String(reason);
     }
 }
 
-/** See Failed. */
+/** Makes a Failed. */
 export const failed = (reason) => new Failed(reason);

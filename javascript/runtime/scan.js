@@ -1,4 +1,4 @@
-// What a script imports, and whether it can be parsed, found without running it.
+// Finds what a script imports, and whether it can be parsed, without running it.
 
 import { compiled, found, shortened, textOf } from "./modules.js";
 
@@ -6,10 +6,12 @@ const NODE = new Set(
     "assert buffer child_process cluster crypto dns events fs http https net os path process readline stream timers tls url util v8 vm worker_threads zlib".split(" "),
 );
 
-// What stands before the `require` that an `import` becomes, or that is a statement of its own: others a script may do without.
+// Matches the text before the `require` of a plain import: one that sucrase made from an `import`, or a
+// statement by itself. The script may be able to do without any other `require`.
 const IMPORT = /(^|[;}])\s*((var|let|const)\s+[\w$\s{},:]+=\s*)?$/;
 
-/** See Python's `_scan.py`: `error`, `run` and `missing` of the script at `path` and of the modules that it imports. */
+/** Scans the script at `path` and the modules that it imports. Returns `error`, `run` and `missing`, as in
+ * Python's `_scan.py`. */
 export function scan(path) {
     const result = { error: null, run: null, missing: [] };
     const waiting = [path];
@@ -21,7 +23,7 @@ export function scan(path) {
         let code;
         try {
             code = compiled(file, textOf(file) ?? "");
-            // Parsed, and not run.
+            // This parses the code, but does not run it.
             new Function("exports", "module", "require", "__filename", "__dirname", `"use strict";${code}`);
         } catch (error) {
             result.error ??= error.message.startsWith(shortened(file)) ? `${error.name}: ${error.message}` : `${shortened(file)}: ${error.name}: ${error.message}`;

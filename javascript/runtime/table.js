@@ -1,11 +1,12 @@
-// Tables: Arrow IPC streams to columns of JavaScript values, and back. Buffers are never compressed (see the contract).
+// Tables: reads Arrow IPC streams to columns of JavaScript values, and writes them. Buffers are never
+// compressed (see the contract).
 
 import { Flat, flatbuffer, pairs, table, tables, text } from "./flat.js";
 import { decode, encode } from "./utf8.js";
 
-/** The values of a column: an array, with null for nulls. `kind`: the type with which it is written. */
+/** The values of a column: an array, with null for nulls. `kind`: the type as which the column is written. */
 export class Column extends Array {
-    // What `map` and others make is the script's own.
+    // `map` and other methods return a plain array, which has no `kind`.
     static get [Symbol.species]() {
         return Array;
     }
@@ -17,12 +18,13 @@ function column(values, kind) {
     return made;
 }
 
-/** Whole numbers: they are written as such, and not as floats. */
+/** A column of integers. Without it, numbers are written as floats. */
 export const int64 = (values) => column(values, "int64");
 
-/** Columns of one length. `run` of a table job gets one, and may return one. */
+/** Columns of one length. `run` of a table job receives one, and may return one. */
 export class Table {
-    /** `columns`: names to arrays. `names`: their order; an object puts names that are whole numbers first. */
+    /** `columns`: an object of names to arrays. `names`: their order, because an object puts names that are
+     * integers first. */
     constructor(columns, names = Object.keys(columns)) {
         this.columns = columns;
         this.names = names;
@@ -58,7 +60,7 @@ export class Table {
         return new Table(Object.fromEntries(names.map((name) => [name, this.get(name)])), names);
     }
 
-    /** With these columns added, or in place of those of the same name. */
+    /** A new table with these columns added. A column replaces one of the same name. */
     with(columns) {
         return new Table({ ...this.columns, ...columns }, [...new Set([...this.names, ...Object.keys(columns)])]);
     }
@@ -70,7 +72,8 @@ const PER_SECOND = [1n, 1_000n, 1_000_000n, 1_000_000_000n];
 const DAY = 86_400_000;
 const NAMES = { 7: "a decimal", 11: "an interval", 12: "a list", 13: "a structure", 14: "a union", 16: "a list", 17: "a map" };
 
-/** The table of an Arrow IPC stream. Raises TypeError, naming the column, for a type that is not read. */
+/** Reads a table from an Arrow IPC stream. Throws a TypeError that names the column if its type cannot be
+ * read. */
 export function read(stream) {
     let fields = [];
     const parts = [];
@@ -106,7 +109,7 @@ function* messages(stream) {
     }
 }
 
-/** The values of each field of a record batch. */
+/** Reads the values of each field of a record batch. */
 function batch(fields, header, body) {
     const nodes = header.pairs(1);
     const buffers = header.pairs(2).map(([offset, length]) => body.subarray(offset, offset + length));
@@ -123,7 +126,7 @@ function batch(fields, header, body) {
     });
 }
 
-/** A column of a schema: `read` makes values of its buffers, the one of nulls first. */
+/** A column of a schema. `read` makes values from its buffers, the first of which has the nulls. */
 class Field {
     constructor(field) {
         this.name = field.text(0) ?? "";
@@ -178,7 +181,7 @@ function reader(name, number, type) {
     throw new TypeError(`column ${name} is ${what}, which this runtime does not read; leave it out with \`columns:\` of the input`);
 }
 
-/** A Date; what is below a millisecond is in `microseconds`. */
+/** A Date. Its property `microseconds` has the microseconds beyond the last millisecond. */
 function moment(value, perSecond) {
     const all = perSecond > 1_000_000n ? floored(value, perSecond / 1_000_000n) : value * (1_000_000n / perSecond);
     const date = new Date(Number(floored(all, 1_000n)));
@@ -192,14 +195,14 @@ function floored(value, by) {
     return value < 0n && whole * by !== value ? whole - 1n : whole;
 }
 
-/** A view of a buffer; of a copy where it does not begin at a multiple of its numbers' size. */
+/** A typed array over a buffer. Copies the buffer if it does not begin at a multiple of the numbers' size. */
 function typed(Numbers, part, count) {
     const size = Numbers.BYTES_PER_ELEMENT;
     const bytes = part.byteOffset % size === 0 ? part : part.slice();
     return new Numbers(bytes.buffer, bytes.byteOffset, Math.min(count, Math.floor(bytes.length / size)));
 }
 
-/** Whole numbers; beyond 2^53 the column's are BigInts. */
+/** A reader of integers. If one of them is beyond 2^53, all values of the column are BigInts. */
 function integers(bits, isSigned) {
     const Numbers = (isSigned ? INTEGERS : NATURALS)[bits];
     if (bits < 64) return (parts, count) => Array.from(typed(Numbers, parts[1], count));
@@ -219,7 +222,8 @@ function slices(isShort, make) {
     };
 }
 
-/** An Arrow IPC stream, with one record batch, of a table. Raises TypeError, naming the column. */
+/** Writes a table as an Arrow IPC stream with one record batch. Throws a TypeError that names the column if a
+ * value cannot be written. */
 export function write({ columns, names }) {
     if (names.length === 0) throw new TypeError("the table has no columns; a result has one at least");
     const rows = columns[names[0]].length;
@@ -249,7 +253,7 @@ export function write({ columns, names }) {
     return joined([...message(1, schema, 0), ...message(3, records, length), ...body, END]);
 }
 
-/** An array whose holes are undefined, which is written as null. */
+/** The array with undefined for its holes, which is written as null. */
 function whole(values) {
     return ArrayBuffer.isView(values) ? values : column(Array.from(values), values.kind);
 }
@@ -257,7 +261,7 @@ function whole(values) {
 const END = new Uint8Array([255, 255, 255, 255, 0, 0, 0, 0]);
 
 function message(kind, header, length) {
-    // Version 4 is what Arrow's files call V5.
+    // Arrow calls version 4 V5.
     const root = table({ 0: ["Int16", 4], 1: ["Uint8", kind], 2: header, 3: ["BigInt64", BigInt(length)] });
     const metadata = flatbuffer(root);
     const prefix = new Uint8Array(8);
@@ -285,7 +289,8 @@ function bits(values, isSet) {
     return packed;
 }
 
-/** What the values are: the kind of a column that was read, else by the values themselves. */
+/** The kind as which the values are written: that of the column if it fits the values, else one that fits
+ * them. */
 function kindOf(name, values) {
     const found = new Set();
     for (const value of values) {

@@ -1,11 +1,11 @@
-// UTF-8: QuickJS has no TextDecoder.
+// Converts between UTF-8 and text, because QuickJS has no TextDecoder.
 
-/** The text that bytes are; what is not valid becomes U+FFFD. */
+/** Decodes bytes to a text. Invalid bytes become U+FFFD. */
 export function decode(bytes, start = 0, end = bytes.length) {
     let text = "";
     let at = start;
     while (at < end) {
-        // ASCII at once, in pieces that fit the engine's stack.
+        // Decodes a run of ASCII at once, in pieces that fit the engine's stack.
         let stop = at;
         const most = Math.min(end, at + 4096);
         while (stop < most && bytes[stop] < 0x80) stop++;
@@ -30,7 +30,7 @@ export function decode(bytes, start = 0, end = bytes.length) {
     return text;
 }
 
-/** The bytes of a text; lone surrogates become U+FFFD. */
+/** Encodes a text to bytes. Lone surrogates become U+FFFD. */
 export function encode(text) {
     const bytes = new Uint8Array(text.length * 3);
     let length = 0;

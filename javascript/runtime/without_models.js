@@ -1,6 +1,6 @@
-// Takes the place of models.js in a build of Sandmill without inference.
+// Replaces models.js in a build of Sandmill without inference.
 
-/** Such a job has no models. */
+/** A job has no models in such a build. */
 export const names = () => [];
 
 export const load = () => {

@@ -1,7 +1,7 @@
-"""The light runtime: CPython and its standard library. componentize-py makes a component of this module.
+"""The light runtime: CPython and its standard library. componentize-py compiles this module to a component.
 
-All that a script may import is imported here, before the snapshot is made: what was not cannot be
-imported later.
+This module imports all modules that a script may import, before componentize-py makes the snapshot. A module
+that is not imported here cannot be imported later.
 """
 
 import contextlib
@@ -30,14 +30,15 @@ from wit_world.imports.types import (
     Results_Table,
 )
 
-# Programs, tests, toys and windows: no part of a script, and large.
+# Programs, tests, toys and graphical interfaces: scripts do not use them, and they are large.
 _LEFT_OUT = {
     "antigravity", "ensurepip", "idlelib", "pydoc_data", "test", "this", "tkinter", "turtle", "turtledemo", "venv",
 }  # fmt: skip
 
 
 def _import_all():
-    """Imports the standard library as far as it is there. Returns the names of the modules."""
+    """Imports all modules of the standard library that exist here. Returns the names of all imported
+    modules."""
     for name in sorted(sys.stdlib_module_names - _LEFT_OUT):
         if name.startswith("__"):
             continue
@@ -57,7 +58,7 @@ def _is_here(module, name):
 def _imported(name):
     try:
         return importlib.import_module(name)
-    except BaseException:  # whatever a module does that has no place here
+    except BaseException:  # a module may fail in any way in this sandbox
         return None
 
 
@@ -117,7 +118,7 @@ def _tensor(tensor):
 
 
 def _port(port):
-    # A type that tensors do not have is named as the model's file does.
+    # A type that tensors do not have keeps its name in the model's file.
     kind = port.ty.value
     shape = port.shape
     if shape is not None:
@@ -126,7 +127,7 @@ def _port(port):
 
 
 def _reason(error):
-    """The host's words: the error of wasi:nn is an object that holds them."""
+    """The host's message. An error of wasi:nn is an object that has it."""
     return error.value if isinstance(error.value, str) else error.value.data()
 
 
@@ -134,7 +135,7 @@ class Entry(exports.Entry):
     script = _entry.Entry()
 
     def init(self):
-        # The host's own word to this runtime; no concern of the script's.
+        # The host's settings for this runtime, which the script does not see.
         settings = os.environ.pop("SANDMILL_PYTHON", "{}")
         _door.door = _Door()
         with _words():

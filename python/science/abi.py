@@ -1,7 +1,8 @@
-"""The host, by addresses: how values of the contract lie in this interpreter's memory (the component model's canonical ABI).
+"""Calls the host by addresses: converts values of the contract to and from their form in memory (the
+canonical ABI of the component model).
 
-Under the interpreter is a module that knows addresses alone. `_host.call` hands it bytes: a number that says what is
-wanted, then numbers or bytes; it hands bytes back.
+The module `_host` below the interpreter knows only addresses. `_host.call` takes bytes: the number of an
+operation or function, then numbers or bytes. It returns bytes.
 """
 
 import struct
@@ -20,17 +21,17 @@ def _number(answer):
 
 
 def peek(address, form):
-    """The numbers at an address. `form`: as of `struct`, without padding of its own."""
+    """The numbers at an address. `form`: a format of `struct`, without implicit padding."""
     return struct.unpack("<" + form, _host.call(_pack(_COPY, address, struct.calcsize("<" + form))))
 
 
 def take(address, length):
-    """The bytes at an address. The memory there is freed."""
+    """Returns the bytes at an address, and frees the memory there."""
     return _host.call(_pack(_TAKE, address, length))
 
 
 def put(data):
-    """The address of a copy of the bytes, which is the caller's to free."""
+    """Copies the bytes. Returns the address of the copy, which the caller must free."""
     return _number(_host.call(_pack(_PUT) + data))
 
 
@@ -39,43 +40,45 @@ def free(address):
 
 
 def parameters():
-    """The address of what `run` was called with."""
+    """The address of the parameters of `run`."""
     return _number(_host.call(_pack(_PARAMETERS)))
 
 
 def give(address):
-    """What the function that runs returns."""
+    """Sets the address of the running function's return value."""
     _host.call(_pack(_RETURN, address))
 
 
 def text(address, length):
-    """A string that is ours: it is freed."""
+    """Reads a string that this side owns, and frees it."""
     return take(address, length).decode()
 
 
 def texts(address, count):
-    """A list of strings that is ours."""
+    """Reads a list of strings that this side owns, and frees it."""
     return [text(*pair) for pair in pairs(address, count)]
 
 
 def pairs(address, count, form="II"):
-    """The elements of a list, as tuples of numbers. The list is freed, and not what lies at the numbers."""
+    """The elements of a list, as tuples of numbers. Frees the list, but not the memory to which the numbers
+    refer."""
     return list(struct.iter_unpack("<" + form, take(address, count * struct.calcsize("<" + form))))
 
 
 def take_list(returned, form):
-    """The elements of a list that was returned: see `pairs`."""
+    """The elements of a returned list: see `pairs`."""
     return pairs(*struct.unpack("<II", returned), form)
 
 
 class Host:
-    """The functions of the host, by their numbers."""
+    """Calls the functions of the host by their numbers."""
 
     def __init__(self, lines):
         self._numbers = {line: _FIRST + number for number, line in enumerate(lines)}
 
     def call(self, function, *numbers):
-        """Calls a function of core WebAssembly. `function`: interface, without version, and name, as "host log"."""
+        """Calls a core WebAssembly function. `function`: its interface (without version) and name, such as
+        "host log"."""
         answer = _host.call(_pack(self._numbers[function], *numbers))
         return _number(answer) if answer else None
 
@@ -83,17 +86,18 @@ class Host:
         return function in self._numbers
 
     def returned(self, size, function, *numbers):
-        """Calls a function that writes what it returns to an address. Returns the bytes."""
+        """Calls a function that writes its return value to an address. Returns the bytes of that value."""
         at = put(bytes(size))
         self.call(function, *numbers, at)
         return take(at, size)
 
     def text(self, function):
-        """What a function without parameters returns, a string."""
+        """Calls a function that has no parameters and returns a string."""
         return text(*struct.unpack("<II", self.returned(8, function)))
 
     def given(self, function, *values):
-        """Calls with strings and numbers: see `returned`. `values` end with the size of what is returned."""
+        """Calls a function with strings and numbers: see `returned`. The last of `values` is the size of the
+        return value."""
         *values, size = values
         numbers, lent = [], []
         for value in values:
@@ -111,7 +115,8 @@ class Host:
 
 
 class Kept:
-    """What a function returned: the host reads it after the interpreter stopped, so that it is freed later."""
+    """The memory of a return value. The host reads it after the interpreter has stopped, so it is freed
+    later."""
 
     def __init__(self):
         self._addresses = []
@@ -125,7 +130,7 @@ class Kept:
             free(self._addresses.pop())
 
     def strings(self, values):
-        """The address of a list of strings."""
+        """Stores a list of strings. Returns its address."""
         data = [value.encode() for value in values]
         at = self.put(b"".join(data))
         numbers = []
@@ -135,7 +140,7 @@ class Kept:
         return self.put(_pack(*numbers))
 
     def failure(self, words):
-        """The address of `result::err(string)`, as `init` and `run` return it."""
+        """Stores `result::err(string)`, as `init` and `run` return it. Returns its address."""
         data = words.encode("utf-8", "backslashreplace")
         return self.put(_pack(1, self.put(data), len(data), 0, 0))
 

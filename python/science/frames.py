@@ -1,4 +1,5 @@
-"""Arrow IPC streams to pandas DataFrames, and back: numbers as whole buffers, the rest as Python values."""
+"""Converts Arrow IPC streams to pandas DataFrames, and back: numbers as whole buffers, other types as Python
+values."""
 
 import numpy
 import pandas
@@ -7,12 +8,13 @@ from sandmill._flat import text
 
 _UNITS = ["s", "ms", "us", "ns"]
 _FLOATS = ["f2", "f4", "f8"]
-# The arrays that `_arrow.column` writes first, by the number of the Arrow type.
+# The numpy type of the first buffer that `_arrow.column` returns, by the number of the Arrow type.
 _FORMS = {2: "i8", 3: "f8", 4: "i4", 5: "i4", 6: "u1", 7: "u1", 8: "i4", 9: "i8", 10: "i8", 18: "i8"}
 
 
 def plain(result):
-    """A result of numpy or pandas as a list of rows; anything else as it is."""
+    """Converts a result of numpy or pandas to a list of rows. Returns other results, and DataFrames with
+    columns, unchanged."""
     if isinstance(result, pandas.DataFrame) and len(result.columns) == 0:
         return []
     if isinstance(result, (pandas.Series, pandas.Index)):
@@ -23,9 +25,9 @@ def plain(result):
 
 
 def read(stream):
-    """The DataFrame of an Arrow IPC stream, with the types that pyarrow's `to_pandas` gives.
+    """Reads a DataFrame from an Arrow IPC stream, with the types that pyarrow's `to_pandas` gives.
 
-    Raises TypeError, naming the column, where a type is not read.
+    Raises a TypeError that names the column if its type cannot be read.
     """
     columns = []
     for kind, header, body in _arrow.messages(memoryview(stream)):
@@ -57,7 +59,7 @@ def _add(columns, header, body):
 
 
 class _Column:
-    """A column that is being read: its values, and which of them are there, batch by batch."""
+    """A column that is being read: its values and their validity, batch by batch."""
 
     def __init__(self, field):
         self.field = _arrow.Field(field)
@@ -72,12 +74,12 @@ class _Column:
             self._form = f"{'i' if is_signed else 'u'}{(index.number(0, 'i') if index else 32) // 8}"
             self._is_ordered = encoding.number(2, "?", False)
             self.buffers = 2
-            # Of all dictionaries, one after another; `_base`: where the last one begins.
+            # The values of all dictionaries, one after the other. The last dictionary begins at `_base`.
             self._categories, self._base = [], 0
         self._values, self._valid = [], []
 
     def _number_form(self):
-        """The numpy type of the column's buffer of numbers; None if there is none."""
+        """The numpy type of the column's buffer of numbers. None if its values are not numbers."""
         match self._kind:
             case 2:
                 is_signed = self._type.number(1, "?", False)
@@ -91,7 +93,8 @@ class _Column:
         return None
 
     def add_categories(self, values, is_delta):
-        """A dictionary for the batches that follow, or, `is_delta`, more of the last one."""
+        """Adds a dictionary for the batches that follow, or with `is_delta` more values of the last
+        dictionary."""
         if not is_delta:
             self._base = len(self._categories)
         self._categories += values
@@ -127,13 +130,13 @@ class _Column:
             return values
         if self._kind == 6:
             return _objects([value if there else None for value, there in zip(values.tolist(), valid)])
-        # As pyarrow does: whole numbers with nulls become floats.
+        # Integers with nulls become floats, as in pyarrow.
         values = values.astype("f8") if self._kind == 2 else values.copy()
         values[~valid] = numpy.nan
         return values
 
     def _all_valid(self):
-        """Which values are there; None if all are."""
+        """Which values are valid. None if all are."""
         if all(valid is None for valid in self._valid):
             return None
         parts = zip(self._values, self._valid)
@@ -143,7 +146,8 @@ class _Column:
         codes = numpy.concatenate(self._values) if self._values else numpy.empty(0, "i8")
         if valid is not None:
             codes[~valid] = len(self._categories)
-        # Dictionaries may name a value twice, or hold a null; categories may not. The last code is that of nulls.
+        # A dictionary may have a value twice, or a null, but categories may not. The last code is that of
+        # nulls.
         values = pandas.Index(self._categories, dtype="str" if self._kind in (5, 20) else None)
         unique, categories = pandas.factorize(values)
         codes = numpy.append(unique, -1)[codes]
@@ -168,10 +172,10 @@ def _bits(part, count):
 
 
 def write(frame):
-    """An Arrow IPC stream, with one record batch, of a DataFrame's columns, without its index.
+    """Writes a DataFrame's columns, without its index, as an Arrow IPC stream with one record batch.
 
-    NaN, NaT and NA are nulls. Categories are written as their values. Objects are written with the type that their
-    values have in common, else as `str` shows them.
+    NaN, NaT and NA become nulls. Categories are written as their values. Objects are written with the common
+    type of their values; without a common type, as their `str`.
     """
     body, nodes, buffers, fields = [], [], [], []
     at = 0
@@ -191,7 +195,8 @@ def write(frame):
 
 
 def column(series):
-    """The number of a column's Arrow type, its fields, which values are there, and the buffers after the one of nulls.
+    """The number of a column's Arrow type, the fields of the type, which values are valid, and the buffers
+    after that of the nulls.
 
     Numbers and offsets are arrays.
     """
@@ -216,7 +221,7 @@ def column(series):
     if kind in "iu":
         return 2, {0: ("i", dtype.itemsize * 8), 1: ("?", kind == "i")}, valid, [_whole(series, f"<{kind}{dtype.itemsize}")]
     if kind == "f":
-        # Halves and what is longer than a double have no type of their own here.
+        # Half floats become floats, and types longer than a double become doubles.
         size = 4 if dtype.itemsize <= 4 else 8
         return 3, {0: ("h", 1 if size == 4 else 2)}, valid, [_whole(series, f"<f{size}")]
     if kind == "b":
@@ -237,9 +242,9 @@ def _column_name(name):
 
 
 def _zone(series):
-    """The name of a column's time zone as Arrow has it: that of a place, or an offset."""
+    """The name of a column's time zone in Arrow: the name of a region, or an offset."""
     zone = series.dtype.tz
-    # Of zoneinfo, of pytz, and of dateutil, which knows the file alone.
+    # zoneinfo has `key`, and pytz has `zone`. dateutil has only the path of a file: see below.
     for name in (getattr(zone, "key", None), getattr(zone, "zone", None)):
         if name:
             return name
@@ -257,12 +262,12 @@ def _zone(series):
 
 
 def _category_values(series):
-    """Categories, as a column of their values."""
+    """A column of categories, as a column of their values."""
     codes, categories = series.cat.codes.to_numpy(), series.cat.categories
     if len(categories) == 0:
         return column(pandas.Series([None] * len(series), dtype="str", name=series.name))
     is_there = codes >= 0
-    # Where no category is named, any value will do.
+    # A row without a category is null, so any value will do.
     kind, type_, valid, parts = column(pandas.Series(categories.take(numpy.maximum(codes, 0)), name=series.name))
     if valid is not None:
         is_there = is_there & valid
@@ -270,7 +275,7 @@ def _category_values(series):
 
 
 def _whole(series, form):
-    """The numbers in this form, whatever their byte order."""
+    """The numbers as this numpy type, in its byte order."""
     return numpy.ascontiguousarray(series.to_numpy(), form)
 
 
@@ -318,7 +323,7 @@ def _values(series, is_there):
 
 
 def _plain_value(value):
-    """A value of numpy or pandas as Python has it."""
+    """Converts a value of numpy or pandas to a Python value."""
     if isinstance(value, numpy.generic):
         return value.item()
     if isinstance(value, pandas.Timestamp):

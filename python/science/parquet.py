@@ -1,6 +1,7 @@
-"""Parquet files of DataFrames, written without pyarrow, which has no build for this interpreter.
+"""Writes DataFrames to Parquet files without pyarrow, which has no build for this interpreter.
 
-One row group, one page a column, values as they are (PLAIN), uncompressed or by gzip. See the format's `parquet.thrift`.
+A file has one row group, and one page for each column. Values are PLAIN, and uncompressed or compressed by
+gzip. See the format's `parquet.thrift`.
 """
 
 import gzip
@@ -19,10 +20,10 @@ _CODECS = {None: 0, "snappy": 0, "gzip": 2}
 
 
 def write(frame, path=None, *, compression="snappy", index=None):
-    """Writes a DataFrame. `path`: a path or a file that is open for bytes; None to get the bytes.
+    """Writes a DataFrame. `path`: a path, or a file that is open for bytes. With None, returns the bytes.
 
-    `compression`: "gzip" or None; "snappy", which is what pandas asks for where nothing is said, is written uncompressed.
-    `index`: whether the index becomes columns; unless given, only one that is no range of numbers. Raises ValueError.
+    `compression`: "gzip" or None. "snappy", the default of pandas, is written uncompressed. `index`: whether
+    the index becomes columns. By default, it does unless it is a range of numbers. Raises ValueError.
     """
     if compression not in _CODECS:
         raise ValueError(f"compression {compression!r} is not there in this sandbox; write gzip or None")
@@ -73,7 +74,8 @@ def _file(frame, compression):
 
 
 def _column(series):
-    """The physical type of a column, what more the schema says of it, which values are there, and those values."""
+    """The physical type of a column, further fields of its schema element, which values are valid, and the
+    valid values."""
     kind, type_, valid, parts = frames.column(series)
     there = slice(None) if valid is None else valid
     if kind == 2:
@@ -102,10 +104,10 @@ def _column(series):
 
 
 def _exact(type_, valid, there, data):
-    """Decimals: the whole numbers of Arrow, the most significant byte first."""
+    """Decimals: Arrow's integers, with the most significant byte first."""
     precision, scale, bits = (type_[at][1] for at in range(3))
     values = data.reshape(-1, bits // 8)[there, ::-1].tobytes()
-    # The length stands before the name, the others after it.
+    # In the schema element the length comes before the name, and the other fields after it.
     return _FIXED, [(2, 5, bits // 8), (6, 5, 5), (7, 5, scale), (8, 5, precision)], valid, values
 
 
@@ -127,7 +129,7 @@ def _slices(parts, valid):
 
 
 def _levels(valid, rows):
-    """Which values are there, as definition levels: a run of ones, or bits."""
+    """Which values are valid, as definition levels: a run of ones, or bits."""
     if valid is None or valid.all():
         runs = _varint(rows << 1) + b"\1" if rows else b""
     else:
@@ -137,7 +139,7 @@ def _levels(valid, rows):
 
 
 def _element(name, physical=None, more=(), children=None):
-    """A column of the schema, or with `children` its root."""
+    """A column of the schema. With `children`, the root of the schema."""
     if children is not None:
         return _struct((4, 8, name), (5, 5, children))
     return _struct(*sorted([(1, 5, physical), (3, 5, 1), (4, 8, name), *more], key=lambda field: field[0]))
@@ -202,6 +204,6 @@ def _read_parquet(*_, **__):
 
 
 def install():
-    """Gives pandas what it has of pyarrow elsewhere."""
+    """Replaces the functions of pandas that need pyarrow."""
     pandas.DataFrame.to_parquet = _to_parquet
     pandas.read_parquet = _read_parquet

@@ -1,7 +1,8 @@
-"""The science runtime: CPython with numpy, pandas, scikit-learn and more, in one component with `python/science/abi.py`.
+"""The science runtime: CPython with numpy, pandas, scikit-learn and more, in one component with
+`python/science/abi.py`.
 
-This module is imported once, when the runtime is installed: the interpreter's memory is kept after that, and each worker
-begins with it. The host then runs the texts `_init()`, `_run()` and `_stop()`.
+The installation of the runtime imports this module once, and keeps a snapshot of the interpreter's memory.
+Each worker starts from the snapshot. The host then runs the Python code `_init()`, `_run()` and `_stop()`.
 """
 
 import builtins
@@ -143,7 +144,7 @@ def _array(handle):
 
 
 def _is_here(module, name):
-    """Whether a module, or a name of it, can be imported; as far as that is seen without running the module."""
+    """Whether a module, or a name from it, can be imported. Finds the module without running it."""
     places, spec = None, None
     for part in module.split("."):
         whole = part if spec is None else f"{spec.name}.{part}"
@@ -153,7 +154,7 @@ def _is_here(module, name):
         places = spec.submodule_search_locations
     if name is None:
         return True
-    # Of these packages the runtime brings a part alone.
+    # A name is given only for packages of which the runtime has a part. Importing those is safe.
     return hasattr(importlib.import_module(module), name) or _found(f"{module}.{name}", places) is not None
 
 
@@ -167,13 +168,13 @@ def _found(module, places):
 
 def _init():
     with _Answer():
-        # What the interpreter began with is not this worker's.
+        # The snapshot has the environment of the installation, not that of this worker.
         os.environ.clear()
         os.environ.update(_environment())
         sys.argv = abi.texts(*struct.unpack("<II", _host.returned(8, "environment get-arguments")))
         numpy.random.seed(int.from_bytes(os.urandom(4)))
         _door.door = _Door()
-        # The host's own word to this runtime; no concern of the script's.
+        # The host's settings for this runtime, which the script does not see.
         settings = os.environ.pop("SANDMILL_PYTHON", "{}")
         _entry_script.init(sys.argv[0], settings, _is_here)
         abi.give(_kept.put(bytes(16)))
@@ -209,7 +210,7 @@ def _stop():
 
 
 def _results_of(result):
-    """The address of `result::ok(results)`."""
+    """Stores `result::ok(results)`. Returns its address."""
     result = frames.plain(result)
     columns = _results.table_of(result)
     if columns is not None or isinstance(result, pandas.DataFrame):
@@ -227,7 +228,8 @@ def _results_of(result):
 
 
 class _Answer:
-    """A function of the contract: it returns what was given to `abi.give`, else what was raised."""
+    """The frame of a function of the contract: it returns what `abi.give` received, or the exception as an
+    error."""
 
     def __enter__(self):
         _kept.free()
@@ -242,5 +244,5 @@ class _Answer:
 
 parquet.install()
 
-# The host runs its texts in a namespace of the interpreter's own.
+# The host runs its code in another namespace, which sees only builtins.
 builtins._init, builtins._run, builtins._stop = _init, _run, _stop

@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGE = str(Path(__file__).resolve().parents[1] / "package/src")
 sys.path.insert(0, PACKAGE)
-# Workers of both are processes of their own.
+# Workers of Ray and of Spark are separate processes.
 os.environ["PYTHONPATH"] = PACKAGE
 os.environ["PYSPARK_PYTHON"] = sys.executable
 

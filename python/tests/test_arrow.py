@@ -1,4 +1,4 @@
-"""The Arrow reader and writer, held equal to pyarrow. Run by `make test`."""
+"""Compares the Arrow reader and writer with pyarrow. Run by `make test`."""
 
 import datetime
 import decimal

@@ -1,4 +1,4 @@
-"""The DataFrames of the science runtime, held equal to pyarrow's. Run by `make test`."""
+"""Compares the DataFrames of the science runtime with pyarrow's. Run by `make test`."""
 
 import datetime
 import io
@@ -39,7 +39,7 @@ class Reading(unittest.TestCase):
     def test_a_table_without_rows_keeps_its_types(self):
         for name, column in READ.items():
             if name == "category":
-                # Without rows pyarrow writes no categories.
+                # pyarrow writes no categories if there are no rows.
                 continue
             table = pa.table({name: column.slice(0, 0)})
             with self.subTest(name):
@@ -186,7 +186,7 @@ class Parquet(unittest.TestCase):
     def test_what_is_written_is_read_by_pyarrow(self):
         for name, values in WRITTEN.items():
             if name == "duration":
-                # Parquet has none: they are whole numbers.
+                # Parquet has no durations: they are integers.
                 continue
             for rows in (2, 0):
                 frame = pd.DataFrame({"first": np.arange(rows), name: values[:rows]})
@@ -198,7 +198,7 @@ class Parquet(unittest.TestCase):
                         self.assertEqual(read.schema.names, expected.schema.names)
 
     def test_types_are_kept(self):
-        # Parquet knows no durations, no seconds, and of zones UTC alone.
+        # Parquet has no durations, no seconds, and no time zone but UTC.
         names = WRITTEN.keys() - {"duration", "seconds", "zoned", "an offset"}
         frame = pd.DataFrame({name: WRITTEN[name] for name in WRITTEN if name in names})
         self.assertEqual(parquet_of(frame).schema, back(frames.write(frame)).schema)

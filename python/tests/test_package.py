@@ -1,4 +1,5 @@
-"""The package `sandmill` on the user's own Python, with the built program: `SANDMILL_BIN`. Run by `make test`."""
+"""Tests the package `sandmill` with the built program (`SANDMILL_BIN`), outside of a sandbox. Run by `make
+test`."""
 
 import os
 import pickle
@@ -115,7 +116,7 @@ class Udfs(InFolder):
             batches = list(twice.map_in_arrow(self.table.to_batches(max_chunksize=2)))
             self.assertEqual([batch["twice"].to_pylist() for batch in batches], [[2, 4], [6]])
             self.assertEqual(twice(self.table.slice(0, 0)).num_rows, 0)
-            # Other columns: another stream.
+            # Other columns need another stream.
             wide = self.table.append_column("name", pa.array(["a", "b", "c"]))
             self.assertEqual(twice(wide).column_names, ["id", "name", "twice"])
 

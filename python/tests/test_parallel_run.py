@@ -1,4 +1,5 @@
-"""Jobs built as the documentation of ParallelRunStep builds them, with the built program: `SANDMILL_BIN`."""
+"""Tests jobs that are built as in ParallelRunStep's documentation, with the built program
+(`SANDMILL_BIN`)."""
 
 import json
 import os

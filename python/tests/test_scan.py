@@ -1,4 +1,4 @@
-"""What a script imports, found without running it. Run by `make test`."""
+"""Tests the scan of a script's imports. Run by `make test`."""
 
 import sys
 import tempfile
@@ -29,7 +29,7 @@ def scanned(script, **files):
 
 
 def missing(script, **files):
-    """(package, file, line, whether the script may do without it) of each."""
+    """For each missing import: (package, file, line, whether the script may work without it)."""
     found = scanned(script, **files)
     assert found["error"] is None, found
     return [(each["package"], each["file"], each["line"], each["guarded"]) for each in found["missing"]]
@@ -133,7 +133,7 @@ def run(frame):
         found = [(each["line"], each["what"]) for each in scanned(script)["changed"]]
         expected = [(3, "chained"), (4, "chained"), (5, "inplace"), (6, "object"), (7, "object")]
         self.assertEqual(found, expected)
-        # A dict of dicts is none of pandas.
+        # A dict of dicts is not a DataFrame.
         self.assertEqual(scanned("def run(x):\n    x['a']['b'] = 1\n")["changed"], [])
 
 

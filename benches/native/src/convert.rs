@@ -1,4 +1,4 @@
-//! The same table in other formats.
+//! Converts the table to other formats.
 
 use crate::table::schema;
 use arrow::csv::ReaderBuilder;
@@ -14,7 +14,7 @@ use std::path::Path;
 /// Rows in a row group: about 1 MB of numbers.
 const ROW_GROUP: usize = 12 * 1024;
 
-/// Writes the CSV file `from` as what the name of `to` ends in.
+/// Converts the CSV file `from` to the format in which the name of `to` ends.
 pub(crate) fn convert(from: &Path, to: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
     let tables = ReaderBuilder::new(schema())
         .with_header(true)

@@ -1,4 +1,4 @@
-//! The data, the same in every run.
+//! Makes the data, which is the same in every run.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -26,7 +26,7 @@ const WORDS: [&str; 16] = [
     "unmistakable",
 ];
 
-/// Text files of 1 to 4 KB.
+/// Writes text files of 1 to 4 KB.
 pub(crate) fn files(folder: &Path, count: usize) -> io::Result<()> {
     let mut random = Random(0x5eed_0001);
     for number in 0..count {
@@ -46,7 +46,7 @@ pub(crate) fn files(folder: &Path, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// A CSV file of an id and ten floats between -2 and 2 with six digits after the point.
+/// Writes a CSV file of an id and ten floats between -2 and 2 with six decimal places.
 pub(crate) fn table(path: &Path, rows: usize) -> io::Result<()> {
     let mut random = Random(0x5eed_0002);
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
@@ -77,7 +77,7 @@ pub(crate) fn table(path: &Path, rows: usize) -> io::Result<()> {
     file.flush()
 }
 
-/// xorshift64*.
+/// The random number generator xorshift64*.
 struct Random(u64);
 
 impl Random {

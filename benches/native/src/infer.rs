@@ -1,4 +1,4 @@
-//! Computes with a model over and over, by onnxruntime and nothing else.
+//! Runs a model in a loop with only onnxruntime.
 
 use ort::session::Session;
 use ort::session::builder::GraphOptimizationLevel;
@@ -6,7 +6,7 @@ use ort::value::{TensorRef, ValueType};
 use std::error::Error;
 use std::time::Instant;
 
-/// `images` of them for each batch size, on the GPU if there is one to use. Prints what
+/// Computes `images` images for each batch size, on the CPU, or with `gpu` on a GPU. Prints the same as
 /// `benches/guests/infer` returns.
 pub fn run(
     library: &str,
@@ -40,7 +40,7 @@ pub fn run(
         let pixels: Vec<f32> = (0..numbers).map(|n| (n % 17) as f32 / 16.0).collect();
         let calls = (images / dimensions[0]).max(1);
         let mut start = Instant::now();
-        // The first one only warms up.
+        // The first call only warms up.
         for call in 0..=calls {
             if call == 1 {
                 start = Instant::now();

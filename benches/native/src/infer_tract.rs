@@ -1,4 +1,4 @@
-//! Computes with a model over and over on a GPU, by tract and nothing else.
+//! Runs a model in a loop on a GPU with only tract.
 
 use std::error::Error;
 use std::time::Instant;
@@ -9,7 +9,7 @@ use tract_onnx::prelude::{
 use tract_onnx::tract_core::runtime::runtime_for_name;
 use tract_onnx::tract_hir::infer::{Factoid, GenericFactoid};
 
-/// `images` of them for each batch size. Prints what `benches/guests/infer` returns.
+/// Computes `images` images for each batch size. Prints the same as `benches/guests/infer` returns.
 pub fn run(model: &str, images: usize, batches: &str) -> Result<(), Box<dyn Error>> {
     let rows = batches.split(',').map(|batch| Ok(row(model, images, batch.parse()?)?));
     let rows = rows.collect::<Result<Vec<String>, Box<dyn Error>>>()?;
@@ -32,7 +32,7 @@ fn row(model: &str, images: usize, batch: usize) -> TractResult<String> {
     let pixels: Vec<f32> = (0..numbers).map(|n| (n % 17) as f32 / 16.0).collect();
     let calls = (images / batch).max(1);
     let mut start = Instant::now();
-    // The first one only warms up.
+    // The first call only warms up.
     for call in 0..=calls {
         if call == 1 {
             start = Instant::now();

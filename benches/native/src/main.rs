@@ -1,4 +1,4 @@
-//! What the benchmarks compare Sandmill with: the same libraries, arithmetic and mini-batches on
+//! The native side of the benchmarks: the same libraries, arithmetic and mini-batches as Sandmill, on
 //! threads of one process, without a sandbox. It also makes the data.
 //!
 //!     bench-native make-files FOLDER COUNT
@@ -9,7 +9,7 @@
 //!     bench-native infer LIBRARY MODEL IMAGES BATCH,BATCH.. cpu|gpu
 //!     bench-native infer-tract MODEL IMAGES BATCH,BATCH..
 //!
-//! The last one, on a GPU, needs the feature `tract`.
+//! The last command needs a GPU and the feature `tract`.
 
 mod convert;
 mod generate;
@@ -90,7 +90,7 @@ where
     Ok(table::run(Path::new(file), &output, threads.parse()?, printer, score)?)
 }
 
-/// Hands the columns after the id to a kernel.
+/// Passes the columns after the id to a kernel.
 fn on_columns(
     kernel: impl Fn(&[&[f64]], usize, &mut Vec<f64>),
 ) -> impl FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()> {

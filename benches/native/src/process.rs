@@ -1,13 +1,13 @@
-//! What each of these programs needs, those of `benches/peers` as well.
+//! Functions that this program and those of `benches/peers` share.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-/// Makes the allocator keep memory. Otherwise native code faults the same pages in again for every
-/// mini-batch, which costs it a fifth of the table job and would flatter Sandmill.
+/// Makes the allocator keep memory. Otherwise native code page-faults the same memory again for every
+/// mini-batch. That costs a fifth of the time of the table job, and would flatter Sandmill.
 pub(crate) fn keep_memory() {
-    // SAFETY: mallopt only sets numbers of the allocator, and no other thread runs yet.
+    // SAFETY: mallopt only sets parameters of the allocator, and no other thread runs yet.
     unsafe {
         libc::mallopt(libc::M_MMAP_THRESHOLD, 1 << 30);
         libc::mallopt(libc::M_TRIM_THRESHOLD, i32::MAX);
@@ -28,7 +28,7 @@ impl Output {
     }
 }
 
-/// The error that stands for a thread that panicked, which has said so itself.
+/// The error for a thread that panicked. The panic has already printed its message.
 pub(crate) fn panicked() -> io::Error {
     io::Error::other("a thread panicked")
 }

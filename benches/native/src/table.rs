@@ -1,5 +1,5 @@
-//! The table jobs: text or Parquet in, one line of an id and a number a row out. The programs of
-//! `benches/peers` have this file, too, and only compute the numbers elsewhere.
+//! The table jobs: read text or Parquet, and write a line with an id and a number for each row. The programs
+//! of `benches/peers` include this file, too; only their scoring functions differ.
 
 use crate::process::{Output, panicked};
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
@@ -21,24 +21,24 @@ use std::thread;
 /// Bytes in a mini-batch.
 const MINI_BATCH: u64 = 1 << 20;
 
-/// Rows decoded at once: those of one mini-batch of the benchmark's lines, or a little more.
+/// The number of rows that are decoded at once: a little more than a mini-batch of the benchmark has.
 const ROWS: usize = 12 * 1024;
 
 /// More bytes than any line has.
 const LONGEST_LINE: usize = 4096;
 
-/// What makes lines of ids and numbers; both give the same bytes.
+/// How lines of ids and numbers are printed. Both ways print the same bytes.
 #[derive(Clone, Copy)]
 #[allow(dead_code, reason = "peers have one of them")]
 pub(crate) enum Printer {
-    /// arrow-rs, as in all else: its CSV writer.
+    /// The CSV writer of arrow-rs, whose readers we use, too.
     Arrow,
     /// A loop with itoa and ryu, which takes half of the time.
     Loop,
 }
 
-/// Scores all rows of `file`, whose name ends in `csv`, `jsonl` or `parquet`. Each thread starts a
-/// scoring function of its own, which replaces numbers by those of a batch.
+/// Scores all rows of `file`, whose name ends in `csv`, `jsonl` or `parquet`. Each thread calls `start` for
+/// its own scoring function, which takes a batch and replaces the numbers by its scores.
 pub(crate) fn run<F>(
     file: &Path,
     output: &Output,
@@ -55,7 +55,7 @@ where
         let metadata = ArrowReaderMetadata::load(&opened, ArrowReaderOptions::new())?;
         let groups = metadata.metadata().num_row_groups();
         return on_threads(threads, groups, printer, start, |group, scorer| {
-            // Threads must not share a place in the file.
+            // Each thread opens the file, because threads must not share a file position.
             let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 File::open(file)?,
                 metadata.clone(),
@@ -84,14 +84,14 @@ where
     })
 }
 
-/// An id and ten floats.
+/// The schema of the table: an id and ten floats.
 pub(crate) fn schema() -> SchemaRef {
     let mut fields = vec![Field::new("id", DataType::Int64, true)];
     fields.extend((0..10).map(|n| Field::new(format!("f{n}"), DataType::Float64, true)));
     Arc::new(Schema::new(fields))
 }
 
-/// Has threads do mini-batches 0 to `count`, each as soon as it has done one.
+/// Runs the mini-batches 0 to `count` on threads. Each thread takes the next mini-batch when it has done one.
 fn on_threads<F>(
     threads: usize,
     count: usize,
@@ -116,7 +116,7 @@ fn on_threads<F>(
     })
 }
 
-/// A thread's function and its buffers.
+/// The scoring function of a thread, and its buffers.
 struct Scorer<F> {
     compute: F,
     printer: Printer,
@@ -162,7 +162,7 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
         let builder = json::ReaderBuilder::new(Arc::clone(schema)).with_batch_size(ROWS);
         let mut decoder = builder.build_decoder()?;
         while !bytes.is_empty() {
-            // Less than all where a batch is full.
+            // The decoder uses less than all bytes if a batch is full.
             let used = decoder.decode(bytes)?;
             bytes = &bytes[used..];
             if let Some(table) = decoder.flush()? {
@@ -172,7 +172,7 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
         Ok(())
     }
 
-    /// Adds lines of id and number to the rows.
+    /// Scores a batch, and appends a line of id and number to `rows` for each row.
     fn score(&mut self, table: &RecordBatch) -> io::Result<()> {
         (self.compute)(table, &mut self.numbers)?;
         match self.printer {
@@ -202,7 +202,7 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     }
 }
 
-/// Ranges of whole lines near multiples of the mini-batch size.
+/// Cuts the file into ranges of whole lines of about the mini-batch size.
 fn cut(file: &File) -> io::Result<Vec<Range<u64>>> {
     let size = file.metadata()?.len();
     let mut ranges = Vec::new();

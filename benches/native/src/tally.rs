@@ -1,4 +1,4 @@
-//! The file job.
+//! The job over files.
 
 use crate::process::{Output, panicked};
 use crate::tally_kernel;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Files in a mini-batch.
+/// The number of files in a mini-batch.
 const MINI_BATCH: usize = 10;
 
 /// Tallies all files two folders deep below `folder`.

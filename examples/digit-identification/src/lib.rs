@@ -1,7 +1,7 @@
-//! Tells handwritten digits apart: one row `NAME: DIGIT` for each image.
+//! Identifies handwritten digits: returns a row `NAME: DIGIT` for each image.
 //!
-//! The job's model `digits` is asked, all images of a mini-batch in one call. With `--weights FILE`, a
-//! trained network that comes in as a side input, the entry script computes by itself.
+//! One call of the job's model `digits` computes all images of a mini-batch. With `--weights FILE`, which
+//! names a trained network in a side input, the entry script computes the network instead.
 
 mod mlp;
 
@@ -17,7 +17,7 @@ const PIXELS: usize = 64;
 enum DigitIdentification {
     /// The host computes.
     Model(Model),
-    /// The entry script does.
+    /// The entry script computes.
     Network(Mlp),
 }
 
@@ -64,7 +64,7 @@ impl DigitIdentification {
             }
             Self::Model(model) => {
                 let pixels = Tensor::stack([PIXELS], images.map(Image::in_single))?;
-                // Where no image could be read: models need not know how to compute nothing.
+                // If no image could be read, do not call the model: it may not support empty inputs.
                 if pixels.is_empty() {
                     return Ok(Vec::new());
                 }
@@ -97,7 +97,7 @@ impl Image {
         Ok(Image { name, shades })
     }
 
-    /// As the model takes them. Each shade is a multiple of a sixteenth, so nothing is lost.
+    /// The shades as the model takes them. Each is a multiple of a sixteenth, so the conversion is exact.
     fn in_single(&self) -> Vec<f32> {
         self.shades.iter().map(|shade| *shade as f32).collect()
     }
@@ -107,7 +107,7 @@ impl Image {
 /// scikit-learn's data set.
 fn grey_image(png: &[u8]) -> Result<Vec<f64>> {
     let mut decoder = png::Decoder::new(Cursor::new(png));
-    // Grey values of 1, 2 and 4 bits come as 8 bits.
+    // Expand grey values of 1, 2 and 4 bits to 8 bits.
     decoder.set_transformations(png::Transformations::EXPAND);
     let mut image = decoder.read_info()?;
     let mut pixels = vec![0; image.output_buffer_size().context("a picture far too large")?];
@@ -136,7 +136,7 @@ mod tests {
         TestHost::new().arguments(["--weights", WEIGHTS]).init().unwrap()
     }
 
-    /// The same network in the place of the model, which only a job can load.
+    /// The same network replaces the model, which only a job can load.
     fn by_model() -> TestScript<DigitIdentification> {
         let network = Mlp::load(WEIGHTS).unwrap();
         let digits = Description::new("digits").input::<f32>("pixels", &["?", "64"]);

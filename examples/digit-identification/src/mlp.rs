@@ -28,7 +28,7 @@ impl Mlp {
         Ok(mlp)
     }
 
-    /// How many numbers the first layer takes.
+    /// The number of values that the first layer takes.
     pub fn inputs(&self) -> usize {
         self.layers.first().and_then(|layer| layer.weights.first()).map_or(0, Vec::len)
     }

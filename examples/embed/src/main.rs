@@ -1,5 +1,5 @@
-//! Runs a job of Sandmill from a program of its own: prints a line for each attempt that ends, and the result. It ends the
-//! job early on Ctrl-C, or after a given time.
+//! Runs a Sandmill job from another program. Prints a line for each attempt that ends, and the result. Ends
+//! the job early on Ctrl-C, or after a given time.
 
 use clap::Parser;
 use sandmill::model::printable;
@@ -85,7 +85,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
     })
 }
 
-/// Prints an attempt that ended. Its texts come from inputs and entry scripts, so that they are escaped.
+/// Prints an attempt that ended. Escapes its texts, because they come from inputs and entry scripts.
 fn on_event(event: &Event) {
     let EventKind::AttemptFinished { report, location, will_retry, .. } = &event.kind else {
         return;
@@ -112,7 +112,8 @@ fn program(given: Option<&Path>) -> io::Result<PathBuf> {
     }
 }
 
-/// Ends the job in order on the first Ctrl-C, and kills running mini-batches on the second. Both keep what is committed.
+/// On the first Ctrl-C, lets running mini-batches finish and ends the job. On the second, kills them. Both
+/// keep committed results.
 fn cancel_on_signal(cancel: Cancel) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let guard = runtime.enter();

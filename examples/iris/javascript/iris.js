@@ -1,4 +1,4 @@
-// Tells three kinds of iris apart: a table with `id`, `species` and `probability` for each flower.
+// Classifies three kinds of iris: returns a table with `id`, `species` and `probability` for each flower.
 
 import { Table, args, readText } from "sandmill";
 

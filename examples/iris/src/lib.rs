@@ -1,6 +1,6 @@
-//! Tells three kinds of iris apart: a table with `id`, `species` and `probability` for each flower.
+//! Classifies three kinds of iris: returns a table with `id`, `species` and `probability` for each flower.
 //!
-//! `--model FILE` names the coefficients, which come in as a side input.
+//! `--model FILE` names the file with the coefficients, which is in a side input.
 
 mod model;
 
@@ -43,7 +43,7 @@ impl EntryScript for Iris {
 
 sandmill_guest::export!(Iris);
 
-/// The values of a column that holds floats and has no gaps.
+/// The values of a column of floats without nulls.
 fn floats<'a>(table: &'a RecordBatch, name: &str) -> Result<&'a [f64]> {
     let column =
         table.column_by_name(name).with_context(|| format!("the table has no column `{name}`"))?;
@@ -67,7 +67,7 @@ mod tests {
         TestHost::new().arguments(["--model", "data/model/logistic.json"]).init().unwrap()
     }
 
-    /// The whole of `data/iris.csv`.
+    /// All rows of `data/iris.csv`.
     fn flowers() -> RecordBatch {
         let mut lines = include_str!("../data/iris.csv").lines();
         let names: Vec<&str> = lines.next().unwrap().split(',').collect();

@@ -12,7 +12,7 @@ pub struct Model {
     /// A row for each class.
     coefficients: Vec<Vec<f64>>,
     intercepts: Vec<f64>,
-    /// What the classes are called.
+    /// The names of the classes.
     pub classes: Vec<String>,
 }
 
@@ -35,8 +35,8 @@ impl Model {
         Ok(model)
     }
 
-    /// The index of the most likely class of each row, and its probability. `columns` are as long
-    /// as one another, in the order of `features`.
+    /// The index of the most likely class of each row, and its probability. `columns` have the same length,
+    /// and are in the order of `features`.
     pub fn predict(&self, columns: &[&[f64]], rows: usize) -> Vec<(usize, f64)> {
         let score = |class: usize, row: usize| {
             let products = columns.iter().zip(&self.coefficients[class]);

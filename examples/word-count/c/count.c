@@ -1,4 +1,4 @@
-/* Counts the lines, words and bytes of text files: one row `NAME: LINES WORDS BYTES` for each. */
+/* Counts the lines, words and bytes of text files: returns a row `NAME: LINES WORDS BYTES` for each. */
 #include "sandmill.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@ const char *sandmill_init(void) {
     return NULL;
 }
 
-/* The row of one file. */
+/* Adds the row of one file. */
 static void count(const char *name, const char *text, size_t length, sandmill_results *results) {
     size_t lines = 0, words = 0;
     for (size_t at = 0; at < length; at++) {

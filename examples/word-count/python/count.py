@@ -1,4 +1,4 @@
-"""Counts the lines, words and bytes of text files: one row `NAME: LINES WORDS BYTES` for each."""
+"""Counts the lines, words and bytes of text files: returns a row `NAME: LINES WORDS BYTES` for each."""
 
 from pathlib import Path
 

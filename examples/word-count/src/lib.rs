@@ -1,4 +1,4 @@
-//! Counts the lines, words and bytes of text files: one row `NAME: LINES WORDS BYTES` for each.
+//! Counts the lines, words and bytes of text files: returns a row `NAME: LINES WORDS BYTES` for each.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ impl EntryScript for WordCount {
 
 sandmill_guest::export!(WordCount);
 
-/// The row of one file. An error fails this file alone, and the job's report says why.
+/// The row of one file. An error fails only this file, and the job's report says why.
 fn count(file: &Path) -> Result<String> {
     let bytes = sandmill_guest::read(file)?;
     let name = file.file_name().context("a file without a name")?.display();
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
     use sandmill_guest::test::TestHost;
 
-    /// What `wc` says about the files in `data/texts`.
+    /// The rows are what `wc` prints for the files in `data/texts`.
     #[test]
     fn counts_like_wc() {
         let mut script = TestHost::new().init::<WordCount>().unwrap();

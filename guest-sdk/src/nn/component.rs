@@ -1,4 +1,4 @@
-//! Models as the host has them.
+//! Models that the host computes.
 
 use super::element::Values;
 use super::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, TensorType};
@@ -7,7 +7,8 @@ use bindings::wasi::nn::graph::{Error as Raised, load_by_name};
 use bindings::wasi::nn::inference::GraphExecutionContext;
 use bindings::wasi::nn::{errors, tensor};
 
-/// What wit-bindgen makes of the contract. A component that does not use it does not import it.
+/// The bindings that wit-bindgen generates from the contract. A component that does not use models does not
+/// import these interfaces.
 mod bindings {
     wit_bindgen::generate!({ path: "wit", world: "inference", generate_all });
 }
@@ -22,7 +23,7 @@ pub(super) struct Loaded(GraphExecutionContext);
 
 impl Loaded {
     pub(super) fn load(name: &str) -> Result<(Description, Self), Error> {
-        // Before it is described, because this says by a code what kind of failure it is.
+        // Load before `describe`: only an error of `load_by_name` has a code for the kind of failure.
         let graph = load_by_name(name).map_err(|error| lift_error(&error))?;
         let context = graph.init_execution_context().map_err(|error| lift_error(&error))?;
         let described =

@@ -1,4 +1,4 @@
-//! What a model is.
+//! Describes models, and their inputs and outputs.
 
 use super::{Element, TensorType};
 use std::fmt;
@@ -9,11 +9,11 @@ use std::fmt;
 pub struct Description {
     /// Its name in the job file.
     pub name: String,
-    /// What computes it: `tract` or `onnxruntime`; in a native test, `test`.
+    /// The backend that computes it: `tract` or `onnxruntime`; in a native test, `test`.
     pub backend: String,
-    /// Where: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
+    /// The device that computes it: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
     pub device: String,
-    /// Whether it runs on the CPU though it was meant for a GPU, because the job allows that.
+    /// Whether it runs on the CPU instead of a GPU, because the job allows this fallback.
     pub fell_back: bool,
     /// Inputs, in the model's order.
     pub inputs: Vec<Port>,
@@ -23,7 +23,7 @@ pub struct Description {
 
 /// For models of native tests.
 impl Description {
-    /// A model on the CPU, whose inputs and outputs are not known.
+    /// A model on the CPU with unknown inputs and outputs.
     pub fn new(name: impl Into<String>) -> Self {
         Description {
             name: name.into(),
@@ -35,7 +35,7 @@ impl Description {
         }
     }
 
-    /// Appends an input. Its dimensions are texts, as they are displayed: `["N", "64"]`, `["?"]`.
+    /// Appends an input. Its dimensions are texts in the displayed form: `["N", "64"]`, `["?"]`.
     #[must_use]
     pub fn input<T: Element>(mut self, name: &str, shape: &[&str]) -> Self {
         self.inputs.push(Port::new(name, T::TYPE, shape));
@@ -50,7 +50,7 @@ impl Description {
     }
 }
 
-/// A model of which nothing but the name is known.
+/// A model of which only the name is known.
 impl From<&str> for Description {
     fn from(name: &str) -> Self {
         Description::new(name)
@@ -63,9 +63,9 @@ impl From<&str> for Description {
 pub struct Port {
     /// Its name.
     pub name: String,
-    /// What it is made of.
+    /// The type of its elements.
     pub ty: ElementType,
-    /// Its dimensions, the outermost first; none where even their number is not known.
+    /// Its dimensions, the outermost first. `None` if even their number is unknown.
     pub shape: Option<Vec<Dimension>>,
 }
 
@@ -85,12 +85,12 @@ impl fmt::Display for Port {
     }
 }
 
-/// What an input or output is made of.
+/// The element type of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElementType {
-    /// A type that tensors have.
+    /// A type that a tensor can have.
     Standard(TensorType),
-    /// Another, by its name in ONNX: it can be seen and not used.
+    /// Another type, by its name in ONNX. Such an input or output is listed, but cannot be used.
     Other(String),
 }
 
@@ -106,15 +106,15 @@ impl fmt::Display for ElementType {
 /// One dimension of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Dimension {
-    /// Always so many.
+    /// A fixed size.
     Fixed(u32),
-    /// As many as you like, and as many as in other dimensions of this name.
+    /// Any size, which is the same in all dimensions of this name.
     Named(String),
-    /// As many as you like.
+    /// Any size.
     Unknown,
 }
 
-/// As it is displayed: a number, `?`, or a name.
+/// Parses the displayed form: a number, `?`, or a name.
 impl From<&str> for Dimension {
     fn from(text: &str) -> Self {
         match text.parse() {

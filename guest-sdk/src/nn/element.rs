@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a tensor's elements are: the seven types that `wasi:nn` has.
+/// The type of a tensor's elements: one of the seven types of `wasi:nn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorType {
     /// [`F16`].
@@ -13,7 +13,7 @@ pub enum TensorType {
     F64,
     /// [`Bf16`].
     Bf16,
-    /// `u8`; also booleans, as 0 and 1.
+    /// `u8`. Booleans are 0 and 1 of this type.
     U8,
     /// `i32`.
     I32,
@@ -47,19 +47,19 @@ pub struct F16(pub u16);
 pub struct Bf16(pub u16);
 
 impl F16 {
-    /// The nearest number of 16 bits; of two equally near, the even one. Too large ones become infinite.
+    /// The nearest number of 16 bits, with ties to even. Numbers that are too large become infinite.
     #[expect(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         let sign = bits >> 16 & 0x8000;
         let magnitude = bits & 0x7FFF_FFFF;
         let half = if magnitude > 0x7F80_0000 {
-            // Stays a NaN, whatever is cut off.
+            // Stays a NaN, whichever bits are cut off.
             0x7E00 | magnitude >> 13 & 0x3FF
         } else if magnitude >= 0x4780_0000 {
             0x7C00
         } else if magnitude >= 0x3880_0000 {
-            // The exponents begin at 2^-14 in the place of 2^-126.
+            // The smallest exponent is 2^-14 instead of 2^-126.
             round_off(magnitude - 0x3800_0000, 13)
         } else if magnitude >= 0x3300_0000 {
             let shift = 126 - (magnitude >> 23);
@@ -77,7 +77,7 @@ impl F16 {
         let exponent = bits >> 10 & 0x1F;
         let fraction = bits & 0x3FF;
         let magnitude = match exponent {
-            // Multiples of 2^-24, of which an `f32` holds each.
+            // A multiple of 2^-24, which an `f32` represents exactly.
             0 => (f32::from(self.0 & 0x3FF) / 16_777_216.0).to_bits(),
             0x1F => 0x7F80_0000 | fraction << 13,
             _ => (exponent + 112) << 23 | fraction << 13,
@@ -87,7 +87,7 @@ impl F16 {
 }
 
 impl Bf16 {
-    /// The nearest number of 16 bits; of two equally near, the even one.
+    /// The nearest number of 16 bits, with ties to even.
     #[expect(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
@@ -100,7 +100,7 @@ impl Bf16 {
     }
 }
 
-/// Divides by a power of two and rounds to the nearest, or to the even one of two.
+/// Divides by a power of two and rounds to nearest, with ties to even.
 fn round_off(bits: u32, shift: u32) -> u32 {
     let kept = bits >> shift;
     let rest = bits & ((1 << shift) - 1);
@@ -108,9 +108,10 @@ fn round_off(bits: u32, shift: u32) -> u32 {
     kept + u32::from(rest > half || rest == half && kept & 1 == 1)
 }
 
-/// What a tensor can be made of: [`F16`], `f32`, `f64`, [`Bf16`], `u8`, `i32`, `i64`, and no other.
+/// A type that a tensor's elements can have. Only [`F16`], `f32`, `f64`, [`Bf16`], `u8`, `i32` and `i64`
+/// implement it.
 pub trait Element: sealed::PlainNumber {
-    /// Its name among the types.
+    /// The type as a value.
     const TYPE: TensorType;
 }
 
@@ -130,7 +131,7 @@ pub enum Values {
 mod sealed {
     use super::Values;
 
-    /// Plain numbers: without padding, and with a meaning for all bits.
+    /// Plain numbers: they have no padding, and every bit pattern is valid.
     pub trait PlainNumber: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static {
         fn store(values: Vec<Self>) -> Values;
         fn view(values: &Values) -> Option<&[Self]>;
@@ -180,7 +181,7 @@ elements!(
     F16 => F16, f32 => F32, f64 => F64, Bf16 => Bf16, u8 => U8, i32 => I32, i64 => I64
 );
 
-/// As `wasi:nn` takes and gives them: little-endian, as everything is in WebAssembly.
+/// The bytes that `wasi:nn` takes and returns. They are little-endian, as all numbers in WebAssembly are.
 #[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
 impl Values {
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -195,7 +196,7 @@ impl Values {
         }
     }
 
-    /// Bytes that make no whole element at the end are left out.
+    /// Ignores bytes at the end that are less than a whole element.
     pub(crate) fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Self {
         match ty {
             TensorType::F16 => Values::F16(each(&bytes, |b| F16(u16::from_le_bytes(b)))),
@@ -209,11 +210,11 @@ impl Values {
     }
 }
 
-/// The memory of a batch, not a copy of it.
+/// The elements as bytes, without a copy.
 #[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
 fn bytes<T: sealed::PlainNumber>(values: &[T]) -> &[u8] {
-    // SAFETY: the types that are `Stored` are plain numbers, all bytes of which are there to be read,
-    // and the length is that of the very slice.
+    // SAFETY: types that are `PlainNumber` are plain numbers without padding, so all their bytes are initialized.
+    // The length is that of the slice.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
@@ -245,7 +246,7 @@ mod tests {
     fn sixteen_bits_are_rounded() {
         let f16 = |value: f32| F16::from_f32(value).0;
         assert_eq!([f16(1.0), f16(-2.0), f16(65504.0)], [0x3C00, 0xC000, 0x7BFF]);
-        // Half way between two: to the even one; beyond the largest: infinite.
+        // Ties go to the even number. A number beyond the largest becomes infinite.
         assert_eq!(
             [f16(2049.0), f16(2051.0), f16(65519.0), f16(65520.0)],
             [0x6800, 0x6802, 0x7BFF, 0x7C00]

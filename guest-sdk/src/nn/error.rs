@@ -1,28 +1,28 @@
-//! What goes wrong with models and tensors.
+//! Errors of models and tensors.
 
 use std::fmt;
 
-/// The kinds of errors, as `wasi:nn` has them.
+/// The kinds of errors, which are those of `wasi:nn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorCode {
     /// A tensor's name, type, shape or number of elements is wrong.
     InvalidArgument,
-    /// The model is no ONNX model.
+    /// The file is not an ONNX model.
     InvalidEncoding,
-    /// It took too long.
+    /// The computation took too long.
     Timeout,
     /// The computation failed.
     RuntimeError,
-    /// The model, or what it is asked for, needs something that is not there.
+    /// The model or the call needs something that is not available.
     UnsupportedOperation,
-    /// Beyond a limit of the job.
+    /// A limit of the job is exceeded.
     TooLarge,
     /// There is no model of that name.
     NotFound,
-    /// The job does not allow it, or the worker has no GPU for it.
+    /// The job does not allow the model, or the worker has no GPU for it.
     Security,
-    /// Without a known kind.
+    /// The kind is unknown.
     Unknown,
 }
 
@@ -43,10 +43,10 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Why a model could not be loaded or run, or why a tensor is not what it was taken for.
+/// Why a model could not be loaded or run, or why a tensor does not have the expected type or shape.
 ///
-/// It is displayed as its text, which says what was expected and what came; `?` makes a
-/// [`sandmill_guest::Error`](crate::Error) of it.
+/// It is displayed as its text, which says what was expected and what was found. `?` converts it to a
+/// [`sandmill_guest::Error`](crate::Error).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
     code: ErrorCode,
@@ -68,7 +68,7 @@ impl Error {
         self.code
     }
 
-    /// What was expected and what came, in words.
+    /// The reason in words: what was expected and what was found.
     pub fn text(&self) -> &str {
         &self.text
     }
@@ -76,7 +76,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Hosts owe no text.
+        // A host may leave the text empty.
         if self.text.is_empty() { write!(f, "{}", self.code) } else { f.write_str(&self.text) }
     }
 }

@@ -1,4 +1,4 @@
-//! Models of a native test: functions in the place of what a host would compute.
+//! Models of a native test: functions that compute instead of a host.
 
 use crate::nn::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, Tensors};
 use std::cell::RefCell;
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a test gives for a model.
+/// The function that a test passes for a model.
 type Compute = dyn Fn(&Tensors) -> Result<Vec<(String, Tensor)>, Error> + Send + Sync;
 
 thread_local! {
@@ -23,7 +23,7 @@ impl TestModels {
         self.0.insert(name, TestModel(Arc::new(Fake { description, compute })));
     }
 
-    /// Makes them those that an entry script finds on this thread.
+    /// Makes these models available to the entry script on this thread.
     pub(crate) fn install(&self) {
         MODELS.set(self.clone());
     }
@@ -70,7 +70,8 @@ impl TestModel {
         (self.0.compute)(&Tensors::new("input", owned.collect()))
     }
 
-    /// Holds inputs to the description, if it has any, in the order and words of a host.
+    /// Checks the inputs against the description, if it has any, in the same order and with the same messages
+    /// as a host.
     fn check(&self, inputs: &[(&str, &Tensor)]) -> Result<(), Error> {
         let ports = &self.0.description.inputs;
         if ports.is_empty() {
@@ -108,8 +109,8 @@ fn listed(ports: &[Port]) -> String {
     ports.join(", ")
 }
 
-/// Whether a tensor may go in there. `sizes` are those of named dimensions, and the input that brought
-/// them: they must be alike.
+/// Checks that a tensor fits an input. `sizes` has the size of each named dimension and the input that set
+/// it: all inputs must agree.
 fn fits<'a>(
     port: &'a Port,
     tensor: &Tensor,
@@ -123,7 +124,7 @@ fn fits<'a>(
         return Err(wrong(""));
     }
     let Some(shape) = shape else { return Ok(()) };
-    // A single number may come as a tensor of one.
+    // An input without dimensions also accepts the shape `[1]`.
     let found = if shape.is_empty() && tensor.shape() == [1] { &[] } else { tensor.shape() };
     if shape.len() != found.len() {
         return Err(wrong(""));
@@ -230,7 +231,7 @@ mod tests {
             said(&[("x", y(3)), ("y", y(3))]),
             r#"input "x": expected f32 [N, 2], got i64 [3, 1]"#
         );
-        // One N for both.
+        // Both inputs must have the same N.
         assert_eq!(
             said(&[("x", x(3, 2)), ("y", y(4))]),
             r#"input "y": expected i64 [N, ?] with N = 3 as in input "x", got i64 [4, 1]"#

@@ -1,15 +1,15 @@
-//! Arrays of the `ndarray` crate.
+//! Conversions between tensors and arrays of the `ndarray` crate.
 
 use super::{Element, Error, Tensor};
 use ndarray::{Array, ArrayD, ArrayViewD, Dimension, IxDyn, ShapeError};
 
-/// Without a copy, if the array lies row-major and is all of its memory.
+/// Does not copy if the array is row-major and fills its memory.
 impl<T: Element, D: Dimension> From<Array<T, D>> for Tensor {
     fn from(array: Array<T, D>) -> Self {
         let shape = array.shape().to_vec();
         let count = array.len();
         let values = if array.is_standard_layout() {
-            // A part of an array still has all of its memory.
+            // A slice of an array keeps the memory of the whole array.
             let (mut values, offset) = array.into_raw_vec_and_offset();
             values.drain(..offset.unwrap_or(0));
             values.truncate(count);
@@ -36,14 +36,14 @@ impl Tensor {
     /// The elements as an array, without a copy.
     ///
     /// # Errors
-    /// They are of another type.
+    /// The elements are of another type.
     pub fn view<T: Element>(&self) -> Result<ArrayViewD<'_, T>, Error> {
         ArrayViewD::from_shape(IxDyn(self.shape()), self.values::<T>()?)
             .map_err(|error| misshapen(&error))
     }
 }
 
-/// For shapes that a tensor may have and an array not: the sizes of an empty one.
+/// The error for an empty tensor with dimensions that are too large for an array.
 fn misshapen(error: &ShapeError) -> Error {
     Error::argument(format!("ndarray does not take the tensor's shape: {error}"))
 }
@@ -62,7 +62,7 @@ mod tests {
         assert_eq!(tensor.view::<f32>().unwrap(), array.view().into_dyn());
         let back: ArrayD<f32> = tensor.try_into().unwrap();
         assert_eq!(back, array.clone().into_dyn());
-        // The same memory: nothing was copied.
+        // The memory is the same: the elements were not copied.
         assert_eq!(Tensor::from(array).values::<f32>().unwrap().as_ptr(), there);
     }
 

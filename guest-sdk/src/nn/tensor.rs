@@ -4,7 +4,7 @@ use super::element::Values;
 use super::{Element, Error, TensorType};
 use std::fmt;
 
-/// Numbers of one type in a shape, the last dimension lying closest together.
+/// Numbers of one type in a shape, in row-major order.
 ///
 /// ```
 /// use sandmill_guest::nn::Tensor;
@@ -25,10 +25,10 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// A tensor of this shape; `[]` is that of a single number.
+    /// A tensor of this shape. `[]` is the shape of a single number.
     ///
     /// # Errors
-    /// There are not as many values as the shape has places.
+    /// The number of values does not fit the shape.
     pub fn new<T: Element>(
         shape: impl Into<Vec<usize>>,
         values: impl Into<Vec<T>>,
@@ -49,14 +49,14 @@ impl Tensor {
         }))
     }
 
-    /// For a shape that has as many places as there are values.
+    /// A tensor whose shape is known to fit the number of values.
     #[cfg(feature = "ndarray")]
     pub(super) fn of_array<T: Element>(shape: Vec<usize>, values: Vec<T>) -> Self {
         Tensor { shape, values: T::store(values) }
     }
 
-    /// Lays items of one shape behind one another, so that a whole mini-batch is computed in one call:
-    /// the first dimension is their number.
+    /// Joins items of one shape to one tensor, so that one call computes a whole mini-batch. The first
+    /// dimension is the number of items.
     ///
     /// ```
     /// # use sandmill_guest::nn::Tensor;
@@ -66,7 +66,7 @@ impl Tensor {
     /// ```
     ///
     /// # Errors
-    /// The first item that has another number of values.
+    /// The number of values in an item does not fit the shape. The error names the first such item.
     pub fn stack<T: Element, I: AsRef<[T]>>(
         item: impl Into<Vec<usize>>,
         items: impl IntoIterator<Item = I>,
@@ -90,7 +90,7 @@ impl Tensor {
         Self::new(shape, values)
     }
 
-    /// How many there are in each dimension, the outermost first.
+    /// The size of each dimension, the outermost first.
     pub fn shape(&self) -> &[usize] {
         &self.shape
     }
@@ -105,7 +105,7 @@ impl Tensor {
         self.values.len()
     }
 
-    /// Whether it has none.
+    /// Whether it has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -113,21 +113,22 @@ impl Tensor {
     /// The elements, row-major.
     ///
     /// # Errors
-    /// They are of another type.
+    /// The elements are of another type.
     pub fn values<T: Element>(&self) -> Result<&[T], Error> {
         T::view(&self.values).ok_or_else(|| self.misfit::<T>())
     }
 
-    /// The elements, row-major, out of the tensor.
+    /// Moves the elements, row-major, out of the tensor.
     ///
     /// # Errors
-    /// They are of another type.
+    /// The elements are of another type.
     pub fn into_values<T: Element>(self) -> Result<Vec<T>, Error> {
         let misfit = self.misfit::<T>();
         T::take(self.values).ok_or(misfit)
     }
 
-    /// What each item of a mini-batch has, if the first dimension is their number: a slice for each.
+    /// A slice for each index of the first dimension. If that is the number of items in a mini-batch, each
+    /// slice has the values of one item.
     ///
     /// ```
     /// # use sandmill_guest::nn::Tensor;
@@ -149,7 +150,7 @@ impl Tensor {
             Some((first, rest)) => (*first, rest.iter().product()),
             None => (1, 1),
         };
-        // By numbers: rows may be of no width, and are as many all the same.
+        // Counts rows instead of cutting the values into chunks: rows may have width 0.
         Ok((0..number).map(move |row| &values[row * width..(row + 1) * width]))
     }
 
@@ -170,9 +171,9 @@ impl fmt::Display for Tensor {
     }
 }
 
-/// None if there are more than a `usize` counts.
+/// The number of elements. `None` if it does not fit in a `usize`.
 fn count(shape: &[usize]) -> Option<usize> {
-    // A zero anywhere makes it none, however large the others are.
+    // With a zero in the shape there are no elements, however large the other dimensions are.
     if shape.contains(&0) {
         return Some(0);
     }
@@ -188,7 +189,7 @@ impl fmt::Display for ShownShape<'_> {
     }
 }
 
-/// Tensors by name and in order: what goes into a model or comes out of it.
+/// Named tensors in order: the inputs or the outputs of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensors {
     /// `output` or `input`.
@@ -201,10 +202,10 @@ impl Tensors {
         Tensors { what, named }
     }
 
-    /// The one of this name.
+    /// The tensor of this name.
     ///
     /// # Errors
-    /// There is none; the error names those there are.
+    /// There is no tensor of this name. The error lists the names that exist.
     pub fn get(&self, name: &str) -> Result<&Tensor, Error> {
         match self.named.iter().find(|(other, _)| other == name) {
             Some((_, tensor)) => Ok(tensor),
@@ -212,10 +213,10 @@ impl Tensors {
         }
     }
 
-    /// The one in this place, counted from 0.
+    /// The tensor with this index, counted from 0.
     ///
     /// # Errors
-    /// There are not so many.
+    /// There are fewer tensors.
     pub fn at(&self, index: usize) -> Result<&Tensor, Error> {
         match self.named.get(index) {
             Some((_, tensor)) => Ok(tensor),
@@ -223,10 +224,10 @@ impl Tensors {
         }
     }
 
-    /// Takes out the one of this name.
+    /// Removes and returns the tensor of this name.
     ///
     /// # Errors
-    /// There is none; the error names those there are.
+    /// There is no tensor of this name. The error lists the names that exist.
     pub fn take(&mut self, name: &str) -> Result<Tensor, Error> {
         match self.named.iter().position(|(other, _)| other == name) {
             Some(index) => Ok(self.named.remove(index).1),

@@ -1,9 +1,10 @@
-//! What a job refuses of the results of a call, in the words in which it says so. The end-to-end tests
-//! hold these sentences and the job's own together.
+//! The checks that a job makes on the results of a call, with the same error messages. The end-to-end tests
+//! check that the messages are the same.
 
 use crate::{Error, Result, Results};
 
-/// Fails where the job would. Too few rows are failed items and too many a note, so neither fails.
+/// Fails where the job would. A wrong number of rows does not fail: each missing row is a failed item, and
+/// surplus rows are a notice.
 pub(super) fn check(results: &Results, items: usize) -> Result<()> {
     match results {
         Results::Rows(rows) => lines(rows.iter()),
@@ -27,7 +28,8 @@ pub(super) fn check(results: &Results, items: usize) -> Result<()> {
     }
 }
 
-/// Fails where a job with `strict_cardinality` would. Outcomes say of each item what became of it.
+/// Fails where a job with `strict_cardinality` would. Outcomes always pass, since they have one entry for
+/// each item.
 pub(super) fn check_count(results: &Results, items: usize) -> Result<()> {
     let rows = results.succeeded();
     if matches!(results, Results::Outcomes(_)) || rows == items {
@@ -41,7 +43,8 @@ pub(super) fn check_count(results: &Results, items: usize) -> Result<()> {
     )))
 }
 
-/// Each row is one line of the output. One line end at its end is dropped.
+/// Fails if a row has a line break, because each row is one line of the output. The job drops one line end at
+/// the end of a row.
 fn lines<'a>(rows: impl Iterator<Item = &'a String>) -> Result<()> {
     for (number, row) in rows.enumerate() {
         let row = row.strip_suffix('\n').unwrap_or(row);
@@ -64,7 +67,7 @@ mod tests {
     use crate::{EntryScript, Files, Job, MiniBatchContext};
     use std::path::PathBuf;
 
-    /// Returns what its arguments are.
+    /// Returns its arguments as results.
     struct Returns(Results);
 
     impl EntryScript for Returns {

@@ -1,4 +1,4 @@
-/* A Sandmill entry script: how many words each text file has. */
+/* A Sandmill entry script: counts the words of each text file. */
 #include "sandmill.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -15,13 +15,14 @@ static size_t count_words(const char *text, size_t length) {
     return words;
 }
 
-/* Called once per worker: read arguments here, by sandmill_argument("--name"). */
+/* Called once per worker. Read arguments here, with sandmill_argument("--name"). */
 const char *sandmill_init(void) {
     sandmill_log(SANDMILL_INFO, "worker %s begins", sandmill_agent_name());
     return NULL;
 }
 
-/* Called once per mini-batch, with the paths of its files. A row for each; a file that cannot be read fails alone. */
+/* Called once per mini-batch, with the paths of its files. Returns a row for each file. A file that cannot be
+ * read fails alone. */
 const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *results) {
     for (size_t index = 0; index < batch->count; index++) {
         const char *path = batch->files[index];

@@ -1,11 +1,11 @@
-/* A Sandmill entry script: a table of people with their body mass index. */
+/* A Sandmill entry script: adds the body mass index to a table of people. */
 #include "sandmill.h"
 #include <stdlib.h>
 
 /* A job with another kind of input does not start. */
 SANDMILL_TAKES_TABLE
 
-/* Called once per mini-batch: the columns that came, and one more. */
+/* Called once per mini-batch. Returns the columns of the mini-batch and a new one. */
 const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *results) {
     const double *height, *weight;
     const char *error;

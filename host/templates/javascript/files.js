@@ -1,8 +1,8 @@
-// A Sandmill entry script: how many words each text file has.
+// A Sandmill entry script: counts the words of each text file.
 
 import { agentName, log, readText } from "sandmill";
 
-// Called once per worker. Arguments of the job file are in args().
+// Called once per worker. args() returns the arguments of the job file.
 export function init() {
     log.info(`${agentName()} begins`);
 }

@@ -1,11 +1,11 @@
-"""A Sandmill entry script: how many words each text file has."""
+"""A Sandmill entry script: counts the words of each text file."""
 
 import os
 
 from azureml_user.parallel_run import EntryScript
 
 
-# Called once per worker. Arguments of the job file are in sys.argv.
+# Called once per worker. sys.argv has the arguments of the job file.
 def init():
     global logger
     logger = EntryScript().logger

@@ -1,17 +1,17 @@
-"""A Sandmill entry script: what the model says of the numbers in each text file."""
+"""A Sandmill entry script: runs a model on the numbers in each text file."""
 
 import os
 
 from sandmill import models
 
 
-# Called once per worker. The job file says which file the model is.
+# Called once per worker. The job file names the model's file.
 def init():
     global model
     model = models.load("model")
 
 
-# Called once per mini-batch: one call of the model for all files.
+# Called once per mini-batch. Calls the model once for all files.
 def run(mini_batch):
     outputs = model.run([numbers(path) for path in mini_batch])
     rows = outputs[model.outputs[0].name].tolist()

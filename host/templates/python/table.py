@@ -1,4 +1,4 @@
-"""A Sandmill entry script: a table of people with their body mass index."""
+"""A Sandmill entry script: adds the body mass index to a table of people."""
 
 
 # Called once per mini-batch, with a sandmill.Table. The table that it returns becomes rows.

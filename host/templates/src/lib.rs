@@ -1,4 +1,4 @@
-//! A Sandmill entry script: one row `NAME: WORDS` for each text file.
+//! A Sandmill entry script: returns a row `NAME: WORDS` for each text file.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ struct Script;
 impl EntryScript for Script {
     type Input = Files;
 
-    // Called once per worker: read arguments and load models here.
+    // Called once per worker. Read arguments and load models here.
     fn init(_job: &Job) -> Result<Self> {
         Ok(Script)
     }
 
-    // Called once per mini-batch: one row for each file. An error fails that file alone.
+    // Called once per mini-batch. Returns a row for each file. An error fails only its file.
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
         Ok(Results::each(files, |file| count(file)))
     }

@@ -1,4 +1,4 @@
-"""What Sandmill gives an entry script in Python, beside `azureml_user.parallel_run`."""
+"""What a Python entry script can import from Sandmill, in addition to `azureml_user.parallel_run`."""
 
 from . import models
 from ._door import read

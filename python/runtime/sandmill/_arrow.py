@@ -1,4 +1,5 @@
-"""Arrow IPC streams to columns of Python values, and back. Buffers are never compressed (see the contract)."""
+"""Converts Arrow IPC streams to columns of Python values, and back. Buffers are never compressed (see the
+contract)."""
 
 import struct
 from datetime import date, datetime, time, timedelta, timezone
@@ -11,7 +12,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _INTEGERS = {8: "b", 16: "h", 32: "i", 64: "q"}
 _FLOATS = {0: "e", 1: "f", 2: "d"}
-# Ticks of a unit (seconds, milliseconds, microseconds, nanoseconds) in a microsecond, as a fraction.
+# The microseconds of one tick of a unit (seconds, milliseconds, microseconds, nanoseconds), as a fraction.
 _MICROSECONDS = {0: (1_000_000, 1), 1: (1_000, 1), 2: (1, 1), 3: (1, 1_000)}
 _BITS = [[bool(byte >> bit & 1) for bit in range(8)] for byte in range(256)]
 _NAMES = {
@@ -23,7 +24,7 @@ _NAMES = {
 def read(stream):
     """The columns of an Arrow IPC stream: names to lists of Python values, None for nulls.
 
-    Raises TypeError, naming the column, where a type has no Python values here.
+    Raises a TypeError that names the column if its type cannot be read.
     """
     schema, columns, dictionaries = [], {}, {}
     for kind, header, body in messages(memoryview(stream)):
@@ -57,7 +58,8 @@ def messages(stream):
 
 
 class Field:
-    """A column of a schema: its name, how many buffers it has, and how values are made of them."""
+    """A column of a schema: its name, the number of its buffers, and the function that makes values from
+    them."""
 
     def __init__(self, field):
         self.name = field.text(0) or ""
@@ -72,7 +74,8 @@ class Field:
 
 
 def batch(schema, header, body, dictionaries):
-    """The values of each field of a record batch. Without `dictionaries` it is the batch of one."""
+    """The values of each field of a record batch. Without `dictionaries`, the batch is that of a
+    dictionary."""
     nodes, buffers = header.pairs(1), iter(header.pairs(2))
     columns = []
     for field, (count, nulls) in zip(schema, nodes):
@@ -102,7 +105,7 @@ def _buffer_count(kind):
 
 
 def _reader(name, kind, type_):
-    """How values of an Arrow type are made of its buffers, the one of nulls first."""
+    """The function that makes values of an Arrow type from its buffers, the first of which has the nulls."""
     match kind:
         case 1:
             return lambda parts, count: [None] * count
@@ -167,7 +170,7 @@ def _texts(offset):
         data = bytes(parts[2])
         if not data.isascii():
             return slices(parts, count)
-        # One decoding for all, as offsets of bytes are offsets of characters.
+        # In ASCII, offsets of bytes are offsets of characters, so all texts are decoded at once.
         whole = data.decode("ascii")
         offsets = _cast(parts[1], offset, count + 1) if count else []
         return [whole[start:end] for start, end in pairwise(offsets)]
@@ -236,7 +239,7 @@ def _span(ticks, unit):
 
 
 def _within(make):
-    """A value of `datetime`, or None where it is of a year that `datetime` does not have."""
+    """A value of `datetime`, or None if `datetime` does not have its year."""
     try:
         return make()
     except (OverflowError, ValueError):
@@ -252,11 +255,11 @@ def _bits(part, count):
 
 
 def write(columns):
-    """An Arrow IPC stream, with one record batch, of columns: names to sequences of one length.
+    """Writes columns (names to sequences of one length) as an Arrow IPC stream with one record batch.
 
-    The type is that of a column's values: bool, int (64 bits), float (int among them too), str, bytes,
-    date, datetime (microseconds, UTC where it has a time zone), time, timedelta (microseconds), Decimal. None is a
-    null. Raises TypeError or ValueError, naming the column, for anything else.
+    The type follows from the column's values: bool, int (64 bits), float (also mixed with int), str, bytes,
+    date, datetime (microseconds, in UTC if it has a time zone), time, timedelta (microseconds), Decimal. None
+    is a null. Raises a TypeError or ValueError that names the column for other values.
     """
     if not columns:
         raise ValueError("the table has no columns; a result has one at least")
@@ -279,15 +282,15 @@ def write(columns):
 
 
 def stream(rows, fields, nodes, buffers, body):
-    """An Arrow IPC stream with one record batch. `fields`: see `field`; `nodes`: for each the rows and the nulls; `buffers`:
-    for each offset and length in `body`."""
+    """An Arrow IPC stream with one record batch. `fields`: see `field`. `nodes`: the number of rows and of
+    nulls of each field. `buffers`: the offset and length of each buffer in `body`."""
     records = table({0: ("q", rows), 1: (None, pairs(nodes)), 2: (None, pairs(buffers))})
     schema = table({0: ("h", 0), 1: (None, tables(fields))})
     return _message(1, schema, b"") + _message(3, records, body) + b"\xff\xff\xff\xff\0\0\0\0"
 
 
 def _message(kind, header, body):
-    # Version 4 is what Arrow's files call V5.
+    # Arrow calls version 4 V5.
     fields = {0: ("h", 4), 1: ("B", kind), 2: (None, header), 3: ("q", len(body))}
     metadata = flatbuffer(table(fields))
     metadata += bytes(-len(metadata) % 8)
@@ -295,18 +298,19 @@ def _message(kind, header, body):
 
 
 def field(name, kind, type_):
-    """A column of a schema. `kind`: the number of its Arrow type; `type_`: the fields of that."""
+    """A column of a schema. `kind`: the number of its Arrow type. `type_`: the fields of that type."""
     return table({
         0: (None, text(name)), 1: ("?", True), 2: ("B", kind), 3: (None, table(type_)), 5: (None, tables([])),
     })  # fmt: skip
 
 
 def column(name, values):
-    """The number of a column's Arrow type, its fields, and the buffers after the one of nulls."""
+    """The number of a column's Arrow type, the fields of the type, and the buffers after that of the
+    nulls."""
     kinds = {type(value) for value in values} - {type(None)}
     try:
         if kinds <= {bool}:
-            # A column of nulls alone is text, which every format can hold.
+            # A column of only nulls is text, which every format supports.
             return (6, {}, [_packed(map(bool, values))]) if kinds else (5, {}, _joined(values))
         if kinds <= {int, bool}:
             return 2, {0: ("i", 64), 1: ("?", True)}, [_numbers("q", values, 0)]
@@ -361,13 +365,13 @@ def _moments(values):
 
 
 def _ticks(spans):
-    """Spans of time in microseconds."""
+    """The buffer of spans of time, in microseconds."""
     microsecond = timedelta(microseconds=1)
     return _numbers("q", [None if span is None else span // microsecond for span in spans], 0)
 
 
 def _exact(values):
-    """Decimals, with as many digits as the values need."""
+    """A column of Decimals, with as many digits as the values need."""
     parts = [value.as_tuple() for value in values if value is not None]
     if not all(isinstance(exponent, int) for _, _, exponent in parts):
         raise OverflowError("NaN and infinity are no decimals of Arrow")

@@ -1,10 +1,11 @@
-"""What the runtime asks of its host. The runtime puts its own door here before the script is loaded."""
+"""The connection to the host. The runtime sets `door` before it loads the script."""
 
 import logging
 
 
 class Door:
-    """The host, as a runtime reaches it: the interface `host` of the contract."""
+    """The functions of the host that a runtime provides: the interfaces `host` and `models` of the
+    contract."""
 
     def agent_name(self):
         raise NotImplementedError
@@ -22,7 +23,7 @@ class Door:
         raise NotImplementedError
 
     def log(self, level, text):
-        """Writes a line to the entry script's log. `level`: a number of the module `logging`."""
+        """Writes a line to the entry script's log. `level`: a level of the module `logging`."""
         raise NotImplementedError
 
     def read(self, path):
@@ -33,7 +34,7 @@ class Door:
         raise NotImplementedError
 
     def load_model(self, name):
-        """The inputs, the outputs, and a function that computes: see `sandmill.models`."""
+        """Returns the inputs, the outputs, and a function that computes: see `sandmill.models`."""
         raise NotImplementedError
 
 
@@ -41,7 +42,7 @@ door = Door()
 
 
 def level_of(number):
-    """The place of a level of the module `logging` among the host's: error, warning, info, debug."""
+    """The index of a level of the module `logging` in the host's levels: error, warning, info, debug."""
     if number >= logging.ERROR:
         return 0
     if number >= logging.WARNING:
@@ -50,8 +51,8 @@ def level_of(number):
 
 
 def read(path):
-    """The bytes of a whole file, in one call of the host: faster than `open` for large files.
+    """Reads the bytes of a whole file in one call of the host, which is faster than `open` for large files.
 
-    Raises OSError, with the reason in words, where the file cannot be read.
+    Raises OSError, with the reason in words, if the file cannot be read.
     """
     return door.read(path)

@@ -1,4 +1,4 @@
-"""The entry script as each runtime keeps it: its parts `init`, `run` and `shutdown`, with the user's script."""
+"""The entry script of every runtime: `init`, `run` and `shutdown`, which call the user's script."""
 
 import json
 import logging
@@ -7,18 +7,19 @@ from . import _door, _profile, _results, _scan, _script
 
 
 class Refused(Exception):
-    """What the host gets instead of a result, in words."""
+    """The reason, in words, that the host receives instead of a result."""
 
 
 class Entry:
-    """One script, or what a script imports."""
+    """Runs one script, or scans its imports."""
 
     def __init__(self):
         self._script = None
         self._scanned = None
 
     def init(self, path, settings, is_here):
-        """Loads the script at `path`, or looks at its imports. `settings`: the host's own word to the runtime, JSON.
+        """Loads the script at `path`, or scans its imports. `settings`: the host's settings for the runtime,
+        as JSON.
 
         `is_here(module, name)`: whether the runtime can import it. Raises Refused.
         """
@@ -26,7 +27,7 @@ class Entry:
         if settings.get("scan"):
             try:
                 self._scanned = _scan.scan(path, is_here)
-            except BaseException as error:  # whatever a stranger's script does to a parser
+            except BaseException as error:  # an untrusted script may fail the parser in any way
                 raise Refused(f"{type(error).__name__}: {error}") from None
             return
         try:
@@ -37,7 +38,7 @@ class Entry:
             raise Refused(str(error)) from None
 
     def run(self, read, context, answer):
-        """What `answer` makes of the script's result. `read`: makes the mini-batch. Raises Refused."""
+        """Runs the script. `read` makes the mini-batch, and `answer` converts the result. Raises Refused."""
         if self._scanned is not None:
             return answer([json.dumps(self._scanned)])
         try:

@@ -1,10 +1,10 @@
-"""Flatbuffers, as far as the messages of an Arrow IPC stream need them: tables read and written by hand."""
+"""Reads and writes Flatbuffers, as far as the messages of an Arrow IPC stream need them."""
 
 import struct
 
 
 class FlatTable:
-    """A table inside a flatbuffer. Fields are asked for by their number in Arrow's schema files."""
+    """A table inside a flatbuffer. Fields have their numbers in Arrow's schema files."""
 
     __slots__ = ("buffer", "position", "_vtable", "_vtable_bytes")
 
@@ -30,7 +30,7 @@ class FlatTable:
         return at + struct.unpack_from("<I", self.buffer, at)[0] if at else 0
 
     def number(self, number, code, default=0):
-        """A scalar, by its `struct` code."""
+        """Reads a scalar. `code`: its `struct` code."""
         at = self._field(number)
         return struct.unpack_from("<" + code, self.buffer, at)[0] if at else default
 

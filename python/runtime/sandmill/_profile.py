@@ -1,4 +1,4 @@
-"""A profile of the script, as `cProfile` makes it: for `pstats`."""
+"""Profiles the script with `cProfile`, for `pstats`."""
 
 import cProfile
 import os
@@ -6,7 +6,7 @@ import time
 
 from . import _door
 
-# A worker may be killed: what was measured is written now and then.
+# The profile is written every few seconds, because the worker may be killed at any time.
 _SECONDS = 5
 
 
@@ -29,6 +29,6 @@ class Profile:
         """Writes `process000.profile` into the log folder."""
         self._written = time.monotonic()
         path = os.path.join(_door.door.log_dir(), f"{_door.door.agent_name()}.profile")
-        # Written anew and renamed: who reads it sees all of it.
+        # Write a new file and rename it, so that a reader always sees a complete profile.
         self._profile.dump_stats(path + ".part")
         os.replace(path + ".part", path)

@@ -1,4 +1,5 @@
-"""What `run` returned, as the host takes it: ParallelRunStep's rules, and a table of the runtime's own."""
+"""Converts what `run` returned to the host's results: by ParallelRunStep's rules, and for
+`sandmill.Table`."""
 
 import inspect
 
@@ -6,7 +7,7 @@ from ._table import Table
 
 
 class Failed:
-    """In a list that `run` returns: the item at this place failed, for this reason."""
+    """An element of a list that `run` returns: the item at this position failed, for this reason."""
 
     __slots__ = ("reason",)
 
@@ -18,11 +19,11 @@ class Failed:
 
 
 class BadResult(TypeError):
-    """`run` returned what no row can be made of."""
+    """`run` returned something that cannot become rows."""
 
 
 def rows_of(result):
-    """The rows of a list or a tuple: each element as `str` shows it, or a `Failed` as it is."""
+    """The rows of a list or a tuple: the `str` of each element. A `Failed` stays unchanged."""
     if isinstance(result, (list, tuple)):
         rows = [element if isinstance(element, (str, Failed)) else str(element) for element in result]
         _refuse_invalid(rows)
@@ -31,12 +32,12 @@ def rows_of(result):
 
 
 def table_of(result):
-    """The columns of a table; None where `run` returned no table."""
+    """The columns of a table. None if `run` did not return a `sandmill.Table`."""
     return result.columns if isinstance(result, Table) else None
 
 
 def valid(text):
-    """The text, with what is not valid Unicode (lone surrogates) as escapes."""
+    """The text, with escapes for invalid Unicode (lone surrogates)."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

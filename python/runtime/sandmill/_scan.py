@@ -1,11 +1,11 @@
-"""What a script imports, found without running it: `ast` alone, in the sandbox."""
+"""Finds what a script imports without running it: parses it with `ast`, in the sandbox."""
 
 import ast
 import json
 import os
 import sys
 
-# Of these the runtime brings a part, and names that are not there are looked for one by one.
+# The runtime has only a part of these packages, so each name that is imported from them is checked.
 _IN_PART = {"azureml", "azureml_user", "sandmill"}
 _LARGEST = 4 << 20
 # Where `sandmill python vendor` puts packages.
@@ -13,14 +13,16 @@ _PACKAGES = "python_packages"
 
 
 def scan(path, is_here):
-    """What the script at `path`, and the modules beside it that it imports, import.
+    """Scans the imports of the script at `path`, and of the modules in its folder that it imports.
 
-    `is_here(module, name)`: whether the runtime can import a module, and where a name is given, that name from
-    it. Returns a dict:
-    `error`: why the script cannot be read or parsed, or None; `missing`: a list of dicts with
-    `package`, `file`, `line`, `standard` (whether it is of the standard library), and `guarded`:
-    whether the script may do without it; `run`: what is wrong with its `run`, or None; `changed`: a list of dicts with
-    `file`, `line` and `what`, for what pandas 3 may do otherwise: see `_changed`.
+    `is_here(module, name)`: whether the runtime can import the module, and from it the name, if a name is
+    given. Returns a dict:
+    - `error`: why the script cannot be read or parsed, or None;
+    - `missing`: a list of dicts with `package`, `file`, `line`, `standard` (whether it is in the standard
+      library), and `guarded` (whether the script may work without it);
+    - `run`: what is wrong with its `run`, or None;
+    - `changed`: a list of dicts with `file`, `line` and `what`, for code that may behave differently in
+      pandas 3: see `_changed`.
     """
     folder = os.path.dirname(path)
     found = {"error": None, "missing": [], "run": None, "changed": []}
@@ -59,7 +61,7 @@ def scan(path, is_here):
             named.add((package, guarded))
             standard = package in sys.stdlib_module_names
             if package not in _IN_PART and is_here(package, None):
-                # The package is there, and has no such module.
+                # The package exists, but does not have this module.
                 package = module
             found["missing"].append(
                 {"package": package, "file": shown, "line": line, "guarded": guarded, "standard": standard}
@@ -87,7 +89,7 @@ def _described(error, shown):
 
 
 def _wrong_run(tree):
-    """What is wrong with the script's `run`, as far as it can be seen without running it. None if it is right."""
+    """What is wrong with the script's `run`, as far as its syntax shows. None if nothing is."""
     for node in tree.body:
         names = []
         match node:
@@ -102,7 +104,7 @@ def _wrong_run(tree):
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 names = [alias.asname or alias.name for alias in imported]
             case ast.If() | ast.Try() | ast.With() | ast.Match() | ast.For() | ast.While():
-                # It may be defined there; the worker will see.
+                # `run` may be defined inside; the worker will check it.
                 return None
         if "run" in names or "*" in names:
             return None
@@ -110,7 +112,7 @@ def _wrong_run(tree):
 
 
 def _needed(folder, is_here):
-    """What the packages in the folder need of the runtime, and what is not there."""
+    """The modules that the packages in the folder need from the runtime, but that it does not have."""
     try:
         with open(os.path.join(folder, "sandmill.json")) as file:
             needs = json.load(file)["needs"]
@@ -127,8 +129,9 @@ def _needed(folder, is_here):
 
 
 def _changed(tree):
-    """Lines that do something else in pandas 3 than before, if what they work on is a DataFrame: `chained` (an assignment to
-    a part of a part, which changes a copy), `inplace` (the same by a method), `object` (text columns are of type `str`)."""
+    """Lines that behave differently in pandas 3 than before, if they work on a DataFrame: `chained` (an
+    assignment to a part of a part, which changes a copy), `inplace` (the same by a method), `object` (text
+    columns have the type `str`)."""
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     if "pandas" not in imported:
@@ -165,13 +168,13 @@ def _is_object(kind):
 
 
 def _package(file, folder):
-    """The package that a file's relative imports begin at, as a list of names."""
+    """The package at which a file's relative imports begin, as a list of names."""
     return os.path.relpath(os.path.dirname(file), folder).replace(".", "", 1).strip("/").split("/")
 
 
 def _imports(tree, package):
-    """Each import: the module, the name that is imported from it, the line, and whether the script may do without it:
-    None for what matters only where it lies beside the script."""
+    """Each import: the module, the name that is imported from it, the line, and whether the script may work
+    without it. The last one is None for an import that matters only if its file is in the script's folder."""
     waiting = [(tree, False)]
     while waiting:
         node, guarded = waiting.pop()
@@ -193,7 +196,7 @@ def _imports(tree, package):
             case ast.Try(body=body, handlers=handlers) if any(map(_catches_import_errors, handlers)):
                 waiting += [(child, True) for child in body]
                 rest = [*handlers, *node.orelse, *node.finalbody]
-                # What comes in its place is as good as the other.
+                # The alternatives count as guarded, too.
                 waiting += [(child, True) for child in rest]
             case ast.If(test=test) if _is_type_checking(test):
                 waiting += [(child, guarded) for child in node.orelse]
@@ -221,7 +224,8 @@ def _is_type_checking(test):
 
 
 def _beside(module, folder):
-    """The files of a module that lies below the source folder: its packages' own, and it itself."""
+    """The files of a module in the source folder: the `__init__.py` of its packages, and the module's own
+    file."""
     files = []
     path = folder
     for part in module.split("."):

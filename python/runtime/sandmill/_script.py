@@ -1,4 +1,4 @@
-"""The user's script: loaded from its source folder, and called as ParallelRunStep calls it."""
+"""Loads the user's script from its source folder, and calls it as ParallelRunStep does."""
 
 import contextlib
 import importlib.util
@@ -11,13 +11,13 @@ import traceback
 
 from ._results import valid
 
-# Frames of files in these places are the runtime's own.
+# Stack frames of files in this folder are the runtime's own.
 _OWN = os.path.dirname(os.path.abspath(__file__))
 _FORMAT = "%(asctime)s|%(levelname)s|%(name)s|%(message)s"
 
 
 class Context:
-    """The second argument of `run`, where it takes one."""
+    """The second argument of `run`, if `run` takes one."""
 
     def __init__(self, number, dataset, attempt, partition_key_value):
         self.mini_batch_id = number
@@ -32,7 +32,7 @@ class Context:
 
 
 class ScriptError(Exception):
-    """An error of the script, as the host gets it: the reason on the first line, then the traceback."""
+    """An error of the script, as the host receives it: the reason on the first line, then the traceback."""
 
 
 class Script:
@@ -47,16 +47,17 @@ class Script:
         self._takes_context = _takes_two(self._run)
 
     def _prepare(self, logging_level):
-        # A snapshot would give all workers the same numbers.
+        # The runtime is a snapshot, so without a seed all workers would get the same numbers.
         random.seed()
         for stream in (sys.stdout, sys.stderr):
-            # What was printed is there although the process may be killed.
+            # Each line is written at once, because the process may be killed.
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
         logging.basicConfig(stream=sys.stdout, level=logging_level, format=_FORMAT, force=True)
         logging.captureWarnings(True)
         folder = os.path.dirname(self.path)
         sys.path.insert(0, folder)
-        # What `sandmill python vendor` put there. What the runtime has itself comes first.
+        # The packages of `sandmill python vendor`. They are last, so that the runtime's own packages come
+        # first.
         sys.path.append(os.path.join(folder, "python_packages"))
         os.chdir(folder)
 
@@ -98,13 +99,13 @@ class Script:
             self._profile.write()
 
     def _guarded(self, function):
-        """Calls a function of the script. Raises ScriptError for whatever it raises."""
+        """Calls a function of the script. Raises ScriptError for every exception."""
         try:
             with self._profile or contextlib.nullcontext():
                 return function()
         except ScriptError:
             raise
-        except BaseException as error:  # SystemExit too: a script must not end its worker
+        except BaseException as error:  # includes SystemExit: a script must not end its worker
             raise ScriptError(described(error, os.path.dirname(self.path))) from None
         finally:
             _flush()
@@ -115,7 +116,7 @@ def _flush():
         try:
             stream.flush()
         except (AttributeError, OSError, ValueError):
-            # The script closed or replaced it.
+            # The script closed or replaced the stream.
             pass
 
 
@@ -132,7 +133,8 @@ def _takes_two(run):
 
 
 def described(error, folder):
-    """An exception for the host: what and where in the script on the first line, then its traceback."""
+    """An exception for the host: the error and its line in the script on the first line, then the
+    traceback."""
     text = str(error)
     if isinstance(error, SyntaxError) and error.filename:
         place = f"{_short(error.filename, folder)}, line {error.lineno}"

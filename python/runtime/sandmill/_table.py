@@ -2,9 +2,9 @@
 
 
 class Table:
-    """Columns of Python values, all of one length, None for nulls.
+    """Columns of Python values, all of the same length, with None for nulls.
 
-    `run` of a table job in the light runtime gets one, and may return one:
+    In the light runtime, `run` of a table job receives one, and may return one:
 
         table["age"]                    # a list
         for row in table:               # each row is a dict
@@ -62,7 +62,7 @@ class Table:
         return Table({name: self[name] for name in names})
 
     def with_columns(self, **columns):
-        """A table with these columns added, or put in place of those of the same name."""
+        """A table with these columns added. A column replaces one of the same name."""
         return Table({**self._columns, **columns})
 
     def __repr__(self):

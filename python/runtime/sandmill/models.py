@@ -1,4 +1,4 @@
-"""The job's models, computed by the host: on the CPU or a GPU, outside of the sandbox.
+"""The job's models. The host computes them on the CPU or a GPU, outside of the sandbox.
 
     from sandmill import models
 
@@ -17,16 +17,17 @@ from math import prod
 
 from . import _door
 
-# The `array` code of each type of tensors that Python has numbers of.
+# The `array` code of each tensor type for which Python has numbers.
 _CODES = {"fp32": "f", "fp64": "d", "u8": "B", "i32": "i", "i64": "q"}
 
 
 class ModelError(Exception):
-    """A model cannot be loaded, or cannot compute; in the host's words."""
+    """A model cannot be loaded or run. The text is the host's message."""
 
 
 class Tensor:
-    """Numbers in a shape: `shape` is a tuple, `values` an `array` of all of them, the last dimension fastest."""
+    """Numbers in a shape. `shape` is a tuple, and `values` is an `array` of the numbers in row-major
+    order."""
 
     __slots__ = ("shape", "values")
 
@@ -40,7 +41,7 @@ class Tensor:
         return self.shape[0] if self.shape else 0
 
     def tolist(self):
-        """The values as lists of lists, one level for each dimension."""
+        """The values as nested lists, one level for each dimension."""
         values = self.values.tolist()
         for size in reversed(self.shape[1:]):
             values = [values[at : at + size] for at in range(0, len(values), size)] if size else []
@@ -51,7 +52,8 @@ class Tensor:
 
 
 class Port:
-    """An input or an output: `name`, `type` (as "fp32"), and `shape`, with None for a size that may vary. The whole `shape` is None where the model does not say it."""
+    """An input or an output: `name`, `type` (such as "fp32"), and `shape`. A size that may vary is None.
+    `shape` itself is None if the model does not state it."""
 
     __slots__ = ("name", "type", "shape")
 
@@ -70,10 +72,12 @@ class Model:
         self._compute = compute
 
     def run(self, inputs):
-        """Computes. `inputs`: a dict of names to tensors, arrays of numpy, or lists of lists of numbers; or one such alone,
-        where the model has one input. Returns a dict of names to tensors; in the science runtime, to arrays of numpy.
+        """Runs the model. `inputs`: a dict of names to tensors, numpy arrays, or nested lists of numbers. For
+        a model with one input, its value alone is enough. Returns a dict of names to tensors; in the science
+        runtime, to numpy arrays.
 
-        Raises ModelError, in the host's words, and ValueError or TypeError for what is no tensor.
+        Raises ModelError with the host's message, and ValueError or TypeError for a value that cannot become
+        a tensor.
         """
         if not isinstance(inputs, dict):
             if len(self.inputs) != 1:
@@ -98,7 +102,7 @@ def names():
 
 
 def load(name):
-    """Loads a model by its name in the job file; in `init`, so that it happens once for each worker.
+    """Loads a model by its name in the job file. Call it in `init`, so that each worker loads the model once.
 
     Raises ModelError if the job has no such model, or it cannot be loaded.
     """
@@ -106,7 +110,7 @@ def load(name):
 
 
 def code_of(type):
-    """The `array` code of a type of tensors. Raises ModelError for one that Python has no numbers of."""
+    """The `array` code of a tensor type. Raises ModelError if Python has no numbers for it."""
     try:
         return _CODES[type]
     except KeyError:
@@ -118,14 +122,14 @@ def _tensor(name, value, port):
         return value
     code = code_of(port.type)
     if hasattr(value, "__array__"):
-        # An array of numpy, or what becomes one, as a DataFrame or a Series.
+        # A numpy array, or an object that converts to one, such as a DataFrame or a Series.
         value = value.__array__()
         return Tensor(value.shape, value.astype(code, order="C", copy=False).reshape(-1))
     if isinstance(value, array):
         return Tensor((len(value),), value if value.typecode == code else array(code, value))
     shape, values = _flattened(name, value)
     if not values and port.shape:
-        # No rows: the other dimensions are those of the model.
+        # An empty list does not show its other dimensions: take those of the model.
         shape += tuple(size or 0 for size in port.shape[len(shape) :])
     try:
         return Tensor(shape, array(code, values))
@@ -134,7 +138,7 @@ def _tensor(name, value, port):
 
 
 def _flattened(name, value):
-    """The shape of lists of lists, and their numbers."""
+    """The shape of nested lists, and their numbers."""
     shape, values = (), [value]
     while values and isinstance(values[0], (list, tuple)):
         size = len(values[0])

@@ -1,6 +1,6 @@
-"""The part of MLflow that scripts of batch endpoints use: models of scikit-learn, loaded from their folders.
+"""The part of MLflow that scripts of batch endpoints use: it loads scikit-learn models from their folders.
 
-Nothing of MLflow itself is here: no tracking, no registry, no other flavours.
+It does not contain MLflow itself: there is no tracking, no registry, and no other flavour.
 """
 
 from . import pyfunc, sklearn

@@ -1,20 +1,20 @@
-"""`load_model` for models of scikit-learn, with the one method that all models of MLflow have."""
+"""`load_model` for scikit-learn models. Returns an object with `predict`, as every model of MLflow has."""
 
 from . import sklearn
 
 
 class PyFuncModel:
-    """A model: `predict`, and the model itself by `unwrap_python_model`."""
+    """A model with `predict`. `unwrap_python_model` returns the scikit-learn model."""
 
     def __init__(self, model):
         self._model = model
 
     def predict(self, data, params=None):
-        """What the model predicts for a DataFrame or an array."""
+        """Predicts for a DataFrame or an array."""
         return self._model.predict(data)
 
     def get_raw_model(self):
-        """The model of scikit-learn."""
+        """The scikit-learn model."""
         return self._model
 
     unwrap_python_model = get_raw_model

@@ -7,13 +7,15 @@ import yaml
 
 
 class MlflowException(Exception):
-    """A folder is no model, or one that cannot be loaded here."""
+    """A folder is not a model, or has a model that cannot be loaded here."""
 
 
 def load_model(model_uri, dst_path=None):
-    """The scikit-learn model in a folder. `model_uri`: its path in the sandbox, as of a side input or of `Model.get_model_path`.
+    """Loads the scikit-learn model in a folder. `model_uri`: its path in the sandbox, such as that of a side
+    input or of `Model.get_model_path`.
 
-    Raises MlflowException, with the reason in words. Loading unpickles: it runs what the model's author wrote, in the sandbox.
+    Loading unpickles the model, which runs code of the model's author in the sandbox. Raises MlflowException
+    with the reason in words.
     """
     folder = model_uri.removeprefix("file://")
     described = _described(folder)

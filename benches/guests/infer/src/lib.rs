@@ -1,8 +1,8 @@
-//! Computes with the job's model `model` over and over: `--images N` of them for each `--batches A,B,C`,
-//! so many at once. A row for each batch size: it, and the seconds that one computation took, with making
-//! the tensors and reading the result.
+//! Runs the job's model `model` in a loop. For each batch size of `--batches A,B,C` it computes `--images N`
+//! images. It returns one row with, for each batch size, the size and the seconds of one computation, which
+//! includes making the tensors and reading the result.
 //!
-//! Written against `wasi:nn` itself, so that nothing but the crossing is measured.
+//! It calls `wasi:nn` directly, so that it measures only the calls of the host.
 
 mod nn {
     wit_bindgen::generate!({
@@ -57,7 +57,7 @@ impl EntryScript for Infer {
                 (0..numbers).flat_map(|n| ((n % 17) as f32 / 16.0).to_le_bytes()).collect();
             let calls = (self.images / batch).max(1);
             let mut start = Instant::now();
-            // The first one only warms up.
+            // The first call only warms up.
             for call in 0..=calls {
                 if call == 1 {
                     start = Instant::now();

@@ -1,4 +1,4 @@
-//! What another tenant may do on the same machine, over and over. The job's argument says what:
+//! Does in a loop what another tenant may do on the same machine. The job's argument selects the act:
 //! `--do idle`, `cpu`, `faults`, `disk`, `logs` or `bandwidth`.
 
 use sandmill_guest::{Context, EntryScript, Job, MiniBatchContext, Result, Results, Void};
@@ -6,7 +6,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// How long one mini-batch takes, about.
+/// The approximate time of one mini-batch.
 const TIME: Duration = Duration::from_millis(50);
 const MEGABYTE: usize = 1 << 20;
 
@@ -50,7 +50,7 @@ fn spin() {
     }
 }
 
-/// Every page is new, as the instance is thrown away after a trap.
+/// Touches only new pages: the host discards the instance after a trap.
 fn touch_and_die() {
     let memory = vec![1_u8; 256 * MEGABYTE];
     black_box(&memory);
@@ -60,7 +60,7 @@ fn touch_and_die() {
 fn fill_disk() {
     let block = vec![7_u8; 8 * MEGABYTE];
     for number in 0..8 {
-        // A full disk is not the point here.
+        // It does not matter if the disk is full.
         let _ = fs::write(format!("/output/{number}"), &block);
     }
     for number in 0..8 {

@@ -1,4 +1,5 @@
-//! A perceptron over a table of an id and ten floats: computed here, or with `--nn` by the job's model `perceptron`.
+//! A perceptron over a table of an id and ten floats. The guest computes it, or with `--nn` the job's model
+//! `perceptron` does.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::Float64Type;

@@ -1,5 +1,5 @@
-//! Counts bytes, lines and words of files and hashes them. The job's argument says how files are
-//! read: `--via sdk`, in one call of the host, or `--via fs`, through the standard library.
+//! Counts bytes, lines and words of files, and hashes them. The job's argument selects how it reads
+//! files: `--via sdk`, in one call of the host, or `--via fs`, through the standard library.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The logistic regression as a function of arrow-udf, which is called with one row at a time.
+//! The logistic regression as a function for arrow-udf, which calls it with one row at a time.
 
 use arrow_udf::function;
 

@@ -1,5 +1,5 @@
-//! The table benchmark with arrow-udf: each thread has an instance of the function's module, which
-//! gets batches of ten columns as Arrow IPC and gives batches of one back.
+//! The table benchmark with arrow-udf. Each thread has an instance of the function's module, which
+//! receives batches of ten columns as Arrow IPC, and returns batches of one column.
 //!
 //!     bench-arrow-udf FUNCTION.wasm THREADS FILE OUTPUT
 
@@ -25,8 +25,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [function, threads, file, output] = &arguments[..] else {
         return Err("give a function, a number of threads, a file and an output file".into());
     };
-    // It compiles in every run: arrow-udf keeps no compiled code. The runtime has an instance for
-    // each thread that calls it at once.
+    // arrow-udf does not cache compiled code, so it compiles in every run. The runtime makes an instance
+    // for each concurrent call.
     let runtime = Runtime::new(&fs::read(function)?)?;
     let types = vec![DataType::Float64; COLUMNS.len()];
     let function = runtime.find_function("logistic", types, DataType::Float64)?;

@@ -1,4 +1,4 @@
-//! The logistic regression as a plug-in of Extism: ten columns of floats in, one out, as bytes.
+//! The logistic regression as a plug-in for Extism. It takes ten columns of floats as bytes, and returns one.
 
 use extism_pdk::{FnResult, plugin_fn};
 

@@ -1,5 +1,5 @@
-//! The table benchmark with Extism: each thread has a plug-in, which gets the columns of a batch as
-//! bytes, one after the other, and gives the numbers back as bytes.
+//! The table benchmark with Extism. Each thread has a plug-in, which receives the columns of a batch as
+//! bytes, one after the other, and returns the numbers as bytes.
 //!
 //!     bench-extism PLUGIN.wasm THREADS FILE OUTPUT
 
@@ -23,8 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let [plugin, threads, file, output] = &arguments[..] else {
         return Err("give a plug-in, a number of threads, a file and an output file".into());
     };
-    // Extism keeps compiled code in wasmtime's cache in the user's folder, unless told not to: only
-    // the first run compiles.
+    // By default Extism caches compiled code in wasmtime's cache in the user's folder, so only the first
+    // run compiles.
     let manifest = Manifest::new([Wasm::file(plugin)]);
     let compiled = PluginBuilder::new(manifest).with_wasi(true).compile()?;
     let start = || scorer(&compiled).map_err(io::Error::other);
@@ -33,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Starts a plug-in of its own, with buffers that are used again.
+/// Starts a plug-in. Returns a scoring function that calls it, and reuses its buffers.
 fn scorer(
     compiled: &CompiledPlugin,
 ) -> Result<impl FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>, extism::Error> {
@@ -47,7 +47,7 @@ fn scorer(
         }
         let scored: &[u8] = plugin.call("score", &input[..]).map_err(io::Error::other)?;
         numbers.resize(batch.num_rows(), 0.0);
-        // Bytes in Extism's memory lie anywhere.
+        // The bytes in Extism's memory may not be aligned for floats.
         bytemuck::cast_slice_mut(numbers).copy_from_slice(scored);
         Ok(())
     })

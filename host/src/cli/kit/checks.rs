@@ -117,7 +117,7 @@ pub(super) const CHECKS: &[CheckSpec] = &[
         "table",
         "types.mini-batch.table, types.results.table",
         || table(TrialTableKind::Types),
-        { |seen| same_table(&seen[0], TrialTableKind::Types) },
+        |seen| same_table(&seen[0], TrialTableKind::Types),
     ),
     check(
         "table-empty",

@@ -1,4 +1,4 @@
-//! A Sandmill entry script: what the model says of the numbers in each text file.
+//! A Sandmill entry script: runs a model on the numbers in each text file.
 
 use sandmill_guest::nn::{Model, Tensor};
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
@@ -11,18 +11,18 @@ struct Script {
 impl EntryScript for Script {
     type Input = Files;
 
-    // Called once per worker. The job file says which file the model is.
+    // Called once per worker. The job file names the model's file.
     fn init(_job: &Job) -> Result<Self> {
         Ok(Script { model: Model::load("model")? })
     }
 
-    // Called once per mini-batch: one call of the model for all files.
+    // Called once per mini-batch. Calls the model once for all files.
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
         let items = files.iter().map(|file| numbers(file)).collect::<Result<Vec<_>>>()?;
         let width = items.first().map_or(0, Vec::len);
         let input = self.model.inputs().first().context("the model has no input")?;
         let outputs = self.model.run(&[(&input.name, Tensor::stack([width], items)?)])?;
-        // Labels of a classifier are `i64`.
+        // The labels of a classifier are `i64`.
         let rows = outputs.at(0)?.rows::<f32>()?;
         Ok(Results::rows(files.iter().zip(rows).map(|(file, row)| {
             format!("{}: {row:?}", file.file_name().unwrap_or_default().display())
@@ -32,7 +32,7 @@ impl EntryScript for Script {
 
 sandmill_guest::export!(Script);
 
-/// The numbers in a file, which spaces or line breaks part.
+/// Reads the numbers in a file, which are separated by spaces or line breaks.
 fn numbers(file: &Path) -> Result<Vec<f32>> {
     let text = String::from_utf8(sandmill_guest::read(file)?)?;
     let number = |word: &str| {
@@ -47,7 +47,7 @@ mod tests {
     use sandmill_guest::nn::Description;
     use sandmill_guest::test::TestHost;
 
-    // A function takes the model's place.
+    // A function replaces the model.
     #[test]
     fn gives_the_models_numbers() {
         let model = Description::new("model").input::<f32>("x", &["?", "2"]);

@@ -1,4 +1,4 @@
-//! A Sandmill entry script: a table of people with what the model predicts of each.
+//! A Sandmill entry script: adds a model's predictions to a table of people.
 
 use sandmill_guest::arrow_array::RecordBatch;
 use sandmill_guest::nn::{Model, Tensor};
@@ -6,7 +6,7 @@ use sandmill_guest::{
     Columns, Context, EntryScript, Job, MiniBatchContext, Result, Results, Table,
 };
 
-/// The columns that the model takes, in its order.
+/// The columns that the model takes, in the model's order.
 const FEATURES: [&str; 2] = ["height", "weight"];
 
 struct Script {
@@ -16,18 +16,18 @@ struct Script {
 impl EntryScript for Script {
     type Input = Table;
 
-    // Called once per worker. The job file says which file the model is.
+    // Called once per worker. The job file names the model's file.
     fn init(_job: &Job) -> Result<Self> {
         Ok(Script { model: Model::load("model")? })
     }
 
-    // Called once per mini-batch: one call of the model for all rows.
+    // Called once per mini-batch. Calls the model once for all rows.
     fn run(&mut self, people: RecordBatch, _context: &MiniBatchContext) -> Result<Results> {
         let features = people.f32_matrix(&FEATURES)?;
         let features = Tensor::new([people.num_rows(), FEATURES.len()], features)?;
         let input = self.model.inputs().first().context("the model has no input")?;
         let outputs = self.model.run(&[(&input.name, features)])?;
-        // The first number of each row. Labels of a classifier are `i64`.
+        // Take the first number of each row. The labels of a classifier are `i64`.
         let rows = outputs.at(0)?.rows::<f32>()?;
         let predicted: Vec<f32> = rows.filter_map(|row| row.first().copied()).collect();
         Results::with_columns(&people, [("predicted", predicted)])
@@ -43,7 +43,7 @@ mod tests {
     use sandmill_guest::nn::Description;
     use sandmill_guest::test::TestHost;
 
-    // A function takes the model's place.
+    // A function replaces the model.
     #[test]
     fn adds_the_models_numbers() {
         let model = Description::new("model").input::<f32>("x", &["?", "2"]);

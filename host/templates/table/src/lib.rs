@@ -1,4 +1,4 @@
-//! A Sandmill entry script: a table of people with their body mass index.
+//! A Sandmill entry script: adds the body mass index to a table of people.
 
 use sandmill_guest::arrow_array::RecordBatch;
 use sandmill_guest::{Columns, EntryScript, Job, MiniBatchContext, Result, Results, Table};
@@ -8,12 +8,12 @@ struct Script;
 impl EntryScript for Script {
     type Input = Table;
 
-    // Called once per worker: read arguments and load models here.
+    // Called once per worker. Read arguments and load models here.
     fn init(_job: &Job) -> Result<Self> {
         Ok(Script)
     }
 
-    // Called once per mini-batch: the columns that came, and one more.
+    // Called once per mini-batch. Returns the columns of the mini-batch and a new one.
     fn run(&mut self, people: RecordBatch, _context: &MiniBatchContext) -> Result<Results> {
         let (height, weight) = (people.f64("height")?, people.f64("weight")?);
         let bmi: Vec<f64> = height.iter().zip(&weight).map(|(h, w)| w / (h * h)).collect();

@@ -1,7 +1,8 @@
-"""Sandmill from Python: run jobs, read their results, and score tables with an entry script behind Sandmill's walls.
+"""Sandmill from Python: run jobs, read their results, and score tables with an entry script behind Sandmill's
+walls.
 
 - `run` and `start` run a job file;
-- `udf` makes a function of an entry script, for Ray, Spark and pyarrow;
+- `udf` makes a function from an entry script, for Ray, Spark and pyarrow;
 - `sandmill.parallel_run` has Azure's `ParallelRunConfig` and `ParallelRunStep`;
 - `python -m sandmill.test score.py FILE...` tries a Python script in this Python;
 - `Failed`, `Table`, `models` and `read` are what an entry script imports.

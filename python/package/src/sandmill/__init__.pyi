@@ -15,13 +15,13 @@ from ._udf import Udf as Udf
 from ._udf import udf as udf
 
 class Failed:
-    """In a list that `run` returns: the item at this place failed, for this reason."""
+    """An element of a list that `run` returns: the item at this position failed, for this reason."""
 
     reason: str
     def __init__(self, reason: object) -> None: ...
 
 class Table:
-    """A table without pandas: columns of Python values, all of one length, None for nulls."""
+    """A table without pandas: columns of Python values, all of the same length, with None for nulls."""
 
     def __init__(self, columns: Mapping[str, Iterable[Any]]) -> None: ...
     @property

@@ -12,7 +12,7 @@ _VARIABLE = "SANDMILL_BIN"
 
 
 class SandmillError(Exception):
-    """What this package raises, of any kind. Its text is Sandmill's own words where there are some."""
+    """The base of this package's errors. Its text is Sandmill's message, if there is one."""
 
 
 class SandmillNotFound(SandmillError):
@@ -20,9 +20,10 @@ class SandmillNotFound(SandmillError):
 
 
 def program() -> str:
-    """The path of the program: `SANDMILL_BIN`, else that of this environment, else one on the PATH.
+    """The path of the program: `SANDMILL_BIN`, else the program of this environment, else the first one on
+    the PATH.
 
-    Raises SandmillNotFound where there is none.
+    Raises SandmillNotFound if there is no such program.
     """
     named = os.environ.get(_VARIABLE)
     if named:

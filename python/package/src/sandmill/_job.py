@@ -1,4 +1,4 @@
-"""Jobs: started, followed, and their results."""
+"""Starts jobs, follows them, and reads their results."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ._results import as_arrow, text_rows
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-# Lines of what Sandmill says that are kept for an error.
+# The number of Sandmill's last messages that are kept for an error.
 _KEPT = 200
 
 
 class JobFailed(SandmillError):
-    """A job that did not complete. Its text is what Sandmill said of it.
+    """A job that did not complete. Its text is Sandmill's message.
 
-    `job`: the job, with `state` and `job_dir` where it began. `exit_code`: 2 where nothing was run, 42 where the job
-    failed, 130 where it was cancelled.
+    `job`: the job, which has a `job_dir` if it began. `exit_code`: 2 if nothing was run, 42 if the job
+    failed, 130 if it was cancelled.
     """
 
     def __init__(self, text: str, job: "Job", exit_code: int) -> None:
@@ -33,12 +33,12 @@ class JobFailed(SandmillError):
         self.exit_code = exit_code
 
     def __reduce__(self) -> "tuple[object, ...]":
-        # In another process there is the text alone: a job cannot be sent there.
+        # A job cannot be sent to another process, so the error has only its text there.
         return SandmillError, (str(self),)
 
 
 class Job:
-    """A job that was started. Made by `run` and `start`."""
+    """A started job. `run` and `start` make it."""
 
     def __init__(self, command: List[str], cwd: Optional[PathLike], env: Optional[Mapping[str, str]], quiet: bool) -> None:
         self._summary: Optional[dict] = None
@@ -53,7 +53,7 @@ class Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # Ctrl-C reaches Python alone, which asks the job to end, once.
+            # In its own session, so that Ctrl-C reaches only Python, which then asks the job to end.
             start_new_session=True,
         )
         self._listener = threading.Thread(target=self._listen, name="sandmill", daemon=True)
@@ -67,7 +67,7 @@ class Job:
                 print(text, file=sys.stderr, flush=True)
 
     def _lines(self) -> Iterator[dict]:
-        """The events that come; the last line of all is kept as the summary."""
+        """Yields the events as they arrive. Keeps the last line of the output as the summary."""
         for line in self._process.stdout:
             value = json.loads(line)
             if "kind" in value:
@@ -78,8 +78,9 @@ class Job:
     def events(self) -> Iterator[dict]:
         """The job's events, each a dict as in `logs/sys/events.jsonl`.
 
-        While the job runs they come as they happen, once; a job whose events are not read waits for its reader in the
-        end, so read them to the end, or call `wait`. Afterwards they are read from the job's folder, each time anew.
+        While the job runs, they arrive as they happen, and only once. If you do not read them, the job blocks
+        at some point: read them to the end, or call `wait`. After the job's end, each call reads them from
+        the job's folder.
         """
         if self._process.stdout.closed or self._summary is not None:
             yield from self._kept_events()
@@ -95,7 +96,7 @@ class Job:
     def wait(self) -> "Job":
         """Waits for the end of the job. Returns itself.
 
-        Raises JobFailed where the job did not complete.
+        Raises JobFailed if the job did not complete.
         """
         if not self._process.stdout.closed:
             for _ in self._lines():
@@ -117,7 +118,8 @@ class Job:
         return text or f"sandmill ended with {code}, without a word"
 
     def cancel(self) -> None:
-        """Asks the job to end: what runs is finished, and what is committed is kept. `wait` then raises JobFailed."""
+        """Asks the job to end. It finishes the running mini-batches and keeps committed results. `wait` then
+        raises JobFailed."""
         if self._process.poll() is None:
             self._process.terminate()
 
@@ -150,28 +152,29 @@ class Job:
 
     @property
     def output(self) -> Path:
-        """The output file; the output folder where there is no one file."""
+        """The output file, or the output folder if the job does not write one file."""
         return self._folder / self._known["output"]
 
     @property
     def state(self) -> str:
-        """`running`, `completed`, `failed` or `cancelled`; `refused` where it never began."""
+        """`running`, `completed`, `failed` or `cancelled`; `refused` if the job never began."""
         if self._process.poll() is None:
             return "running"
         return self._summary["result"]["status"] if self._summary is not None else "refused"
 
     @property
     def result(self) -> dict:
-        """What the job came to, as `sandmill run --json` has it: counts of items, mini-batches and rows, seconds."""
+        """The result of the job, as `sandmill run --json` prints it: counts of items, mini-batches and rows,
+        and seconds."""
         return self._known["result"]
 
     @property
     def was_reused(self) -> bool:
-        """Whether the result is that of an earlier run, as nothing has changed since."""
+        """Whether the result is that of an earlier run, because nothing has changed since."""
         return bool(self._known["reused"])
 
     def results(self) -> Iterator[str]:
-        """The rows of the output, as lines of text. For outputs in text: see `to_arrow` for others."""
+        """The rows of an output in text, as lines. For other outputs see `to_arrow`."""
         return text_rows(self.output)
 
     def rows(self) -> List[str]:
@@ -181,8 +184,8 @@ class Job:
     def to_arrow(self, **options: Any) -> Any:
         """The output as a `pyarrow.Table`. Needs pyarrow.
 
-        The format follows from the first bytes (Parquet, Arrow) or from the file's name (CSV, JSON lines); text becomes one column,
-        `value`. `options` go to pyarrow's reader of CSV or JSON.
+        The first bytes show the format (Parquet, Arrow), else the file's name (CSV, JSON lines). Text becomes
+        one column, `value`. `options` are passed to pyarrow's reader of CSV or JSON.
         """
         return as_arrow(self.output, **options)
 
@@ -209,15 +212,16 @@ def start(
     env: Optional[Mapping[str, str]] = None,
     quiet: bool = False,
 ) -> Job:
-    """Starts a job, and returns at once. The job goes on if this Python ends; `with sandmill.start(...)` cancels it at the
-    block's end.
+    """Starts a job, and returns at once. The job continues if this Python ends. `with sandmill.start(...)`
+    cancels the job at the end of the block.
 
-    `job`: the job file. `job_dir`: the job's folder. `settings`: keys of the job file with other values, as with
-    `--set`. `process_count`, `gpus`, `limit`, `overwrite`: the options of `sandmill run`; `reuse`: whether the result of
-    an earlier run may be taken. `options`: more options of it. `cwd`: the folder that paths on the command line are
-    in. `env`: more environment variables. `quiet`: whether what Sandmill says is left out of standard error.
+    `job`: the job file. `job_dir`: the job's folder. `settings`: values that replace those of keys in the job
+    file, as with `--set`. `process_count`, `gpus`, `limit`, `overwrite`: these options of `sandmill run`.
+    `reuse`: whether the job may use the result of an earlier run. `options`: further options of `sandmill
+    run`. `cwd`: the folder to which relative paths on the command line refer. `env`: additional environment
+    variables. `quiet`: do not copy Sandmill's messages to standard error.
 
-    Raises SandmillNotFound where the program is not installed.
+    Raises SandmillNotFound if the program is not installed.
     """
     command = [program(), "run", os.fspath(job), "--events", "-", "--json"]
     if job_dir is not None:
@@ -236,16 +240,17 @@ def start(
 def run(job: PathLike, **options: Any) -> Job:
     """Runs a job to its end. `options` are those of `start`.
 
-    Ctrl-C finishes the mini-batches that run, a second one stops at once; what is committed is kept, and the same call
-    goes on from there.
+    On Ctrl-C the job finishes the running mini-batches; on a second Ctrl-C it stops at once. Committed
+    results are kept, and the same call resumes the job.
 
-    Raises JobFailed where the job did not complete, and SandmillNotFound where the program is not installed.
+    Raises JobFailed if the job did not complete, and SandmillNotFound if the program is not installed.
     """
     started = start(job, **options)
     try:
         return started.wait()
     except KeyboardInterrupt:
-        # What runs is finished; another Ctrl-C kills it.
+        # The first request lets the running mini-batches finish. After another Ctrl-C, the second one stops
+        # them.
         for _ in range(2):
             started.cancel()
             try:

@@ -1,4 +1,4 @@
-"""Packages that are needed for tables alone."""
+"""Packages that only tables need."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def pyarrow() -> Any:
-    """The module pyarrow. Raises ImportError with what to do where it is not installed."""
+    """The module pyarrow. If it is not installed, raises an ImportError that says what to do."""
     try:
         import pyarrow
     except ImportError:

@@ -1,4 +1,4 @@
-"""The output of a job, read."""
+"""Reads the output of a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An entry script as a function of tables: one `sandmill map` process for each Python process."""
+"""Makes a function of tables from an entry script. Each Python process has its own `sandmill map` process."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from . import _needs
 from ._binary import SandmillError, program
 
-# A process that was asked to end has this many seconds to do so.
+# The seconds that a process has to end after it was asked to.
 _ENDING = 10
 
 
 class ScriptFailed(SandmillError):
-    """The entry script failed, or was refused. Its text is Sandmill's own words."""
+    """The entry script failed, or Sandmill refused it. Its text is Sandmill's message."""
 
 
 class _Process:
-    """A running `sandmill map`. Record batches go in one by one, and come back one by one."""
+    """A running `sandmill map`. It takes record batches one by one, and returns a record batch for each."""
 
     def __init__(self, command: List[str], schema: Any) -> None:
         pyarrow = _needs.pyarrow()
@@ -33,7 +33,8 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._said,
-            # Ctrl-C reaches Python alone. The end of Python ends the stream, and that the process.
+            # In its own session, so that Ctrl-C reaches only Python. When Python ends, the stream ends, and
+            # with it the process.
             start_new_session=True,
         )
         self._reader: Any = None
@@ -84,11 +85,12 @@ class _Process:
         self._said.close()
 
     def close(self) -> None:
-        """Ends the stream, and the process after the script's `shutdown`. Raises ScriptFailed where that fails."""
+        """Ends the stream, and so the process, which first calls the script's `shutdown`. Raises ScriptFailed
+        if that fails."""
         try:
             self._writer.close()
             self._child.stdin.close()
-            # The mark of the end comes once `shutdown` is done.
+            # The output ends only after `shutdown`.
             self._child.stdout.read()
         except OSError:
             pass
@@ -99,7 +101,7 @@ class _Process:
 
 
 class _Processes:
-    """The processes of this Python process, one for each way to start one."""
+    """The `sandmill map` processes of this Python process, one for each command line."""
 
     def __init__(self) -> None:
         self._of = 0
@@ -109,7 +111,7 @@ class _Processes:
     def map(self, command: List[str], batch: Any) -> Any:
         with self._lock:
             if self._of != os.getpid():
-                # A fork has its parent's processes, which are not its own.
+                # After a fork these are the parent's processes, which this process must not use.
                 self._all, self._of = {}, os.getpid()
             key = tuple(command)
             found = self._all.get(key)
@@ -121,7 +123,7 @@ class _Processes:
             try:
                 return found.map(batch)
             except BaseException:
-                # In the middle of a table no other can follow.
+                # The process may be in the middle of a table, so it cannot take another one.
                 self._all.pop(key).stop()
                 raise
 
@@ -147,7 +149,8 @@ atexit.register(_processes.close_quietly)
 
 
 class Udf:
-    """An entry script as a function of tables. Made by `udf`; can be pickled, and starts its process where it is called."""
+    """An entry script as a function of tables, made by `udf`. It can be pickled. The process that calls it
+    starts `sandmill map`."""
 
     def __init__(self, script: str, options: Sequence[str]) -> None:
         self.script = script
@@ -157,9 +160,10 @@ class Udf:
         return [program(), "map", self.script, *self._options]
 
     def __call__(self, table: Any) -> Any:
-        """What the script makes of a table: a `pyarrow.Table` for one, a `RecordBatch` for one, a pandas `DataFrame` for one.
+        """Runs the script on a table. A `pyarrow.Table` returns a `pyarrow.Table`, a `RecordBatch` returns a
+        `RecordBatch`, and a pandas `DataFrame` returns a `DataFrame`.
 
-        For Ray: `dataset.map_batches(udf, batch_format="pyarrow")`. Raises ScriptFailed.
+        In Ray: `dataset.map_batches(udf, batch_format="pyarrow")`. Raises ScriptFailed.
         """
         pyarrow = _needs.pyarrow()
 
@@ -184,23 +188,24 @@ class Udf:
     def _table(self, table: Any) -> Any:
         pyarrow = _needs.pyarrow()
 
-        # What comes in chunks is one mini-batch all the same.
+        # A table in chunks is one mini-batch, too.
         batches = [batch for batch in table.combine_chunks().to_batches() if batch.num_rows > 0]
         if not batches:
             return pyarrow.table({})
         return pyarrow.Table.from_batches([self._batch(batch) for batch in batches])
 
     def map_in_arrow(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """What the script makes of each record batch: for Spark's `DataFrame.mapInArrow(udf.map_in_arrow, schema)`."""
+        """Runs the script on each record batch. In Spark: `DataFrame.mapInArrow(udf.map_in_arrow,
+        schema)`."""
         for batch in batches:
             if batch.num_rows > 0:
                 yield self._batch(batch)
 
     def close(self) -> None:
-        """Ends the process that this Python process has for the script, after its `shutdown`.
+        """Ends the script's process in this Python process, after the script's `shutdown`.
 
-        The next call starts another. Without it, the process ends when this Python does. Raises ScriptFailed where
-        `shutdown` fails.
+        The next call of the function starts another process. Without `close`, the process ends with this
+        Python. Raises ScriptFailed if `shutdown` fails.
         """
         _processes.close(self._command())
 
@@ -226,16 +231,17 @@ def udf(
     error_threshold: int = 0,
     options: Sequence[str] = (),
 ) -> Udf:
-    """Makes a function of an entry script, for tables.
+    """Makes a function of tables from an entry script.
 
-    `script`: a Python script, a component or a guest crate's folder, which each machine must have at this path.
-    `runtime`: of a Python script; "science", or "auto", gives `run` a pandas DataFrame, "light" a `sandmill.Table`.
-    `arguments`: its command line. `side_inputs`: names of folders that it sees at /side_inputs/NAME. `models`: names of
-    ONNX models. `environment`: its environment variables. `timeout`: the most seconds of a call. `error_threshold`:
-    rows that may fail by the script's own word in the life of its process, -1 for any number. `options`: more options of
-    `sandmill map`.
+    `script`: a Python script, a component or the folder of a guest crate. Each machine must have it at this
+    path. `runtime`: for a Python script. With "science" or "auto", `run` receives a pandas DataFrame; with
+    "light", a `sandmill.Table`. `arguments`: the script's command line. `side_inputs`: names to folders,
+    which the script sees at /side_inputs/NAME. `models`: names to ONNX models. `environment`: the script's
+    environment variables. `timeout`: the most seconds that a call may take. `error_threshold`: the number of
+    rows that the script may report as failed during the life of its process; -1 for any number. `options`:
+    further options of `sandmill map`.
 
-    Raises FileNotFoundError where there is no such script.
+    Raises FileNotFoundError if the script does not exist.
     """
     path = os.path.abspath(os.fspath(script))
     if not os.path.exists(path):

@@ -1,4 +1,4 @@
-"""Models, as an entry script has them: `import sandmill.models`."""
+"""The module `sandmill.models`, as an entry script imports it."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Jobs built in Python as the documentation of Azure's ParallelRunStep builds them, and run on this machine.
+"""Builds jobs in Python as in the documentation of Azure's ParallelRunStep, and runs them on this machine.
 
-Names, defaults and rules are those of `azureml.pipeline.steps` as far as they mean something here: see
-`docs/parallel-run-step.md`. A step writes a job file and runs it; what the file says is checked by Sandmill, in its own
-words, and what has a counterpart here is checked when an object is made.
+Names, defaults and rules are those of `azureml.pipeline.steps`, as far as they apply here: see
+`docs/parallel-run-step.md`. The constructors check their parameters. A step writes a job file and runs it,
+and Sandmill checks the rest of that file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LEVELS = ("WARNING", "INFO", "DEBUG")
 
 
 class PipelineParameter:
-    """A value that may be another one at each run: `step.run(pipeline_parameters={name: value})`."""
+    """A value that each run may replace: `step.run(pipeline_parameters={name: value})`."""
 
     def __init__(self, name: str, default_value: Any) -> None:
         self.name = name
@@ -35,8 +35,8 @@ class PipelineParameter:
 class Dataset:
     """Data on this machine, or in a store that Sandmill knows. `Dataset.File` and `Dataset.Tabular` make it.
 
-    `as_named_input` gives it the name that the entry script sees. `as_mount` and `as_download` are there for scripts that
-    call them: the data is read where it is.
+    `as_named_input` sets the name that the entry script sees. `as_mount` and `as_download` exist for programs
+    that call them; Sandmill reads the data in place.
     """
 
     def __init__(self, settings: Mapping[str, Any], name: Optional[str] = None) -> None:
@@ -53,7 +53,7 @@ class Dataset:
         return Dataset(self._settings, name)
 
     def as_mount(self, path_on_compute: Optional[str] = None) -> "Dataset":
-        """The same data. `path_on_compute`: where a side input is seen; an absolute path."""
+        """The same data. `path_on_compute`: the absolute path at which the entry script sees a side input."""
         if path_on_compute is None:
             return self
         return Dataset({**self._settings, "mount_path": path_on_compute}, self.name)
@@ -65,15 +65,16 @@ class Dataset:
         return self
 
     class File:
-        """Makes data that is files."""
+        """Makes data of files."""
 
         @staticmethod
         def from_files(path: "str | os.PathLike[str] | Sequence[str]", partition_format: Optional[str] = None) -> "Dataset":
-            """Files: a folder, a file or a pattern, or several. `partition_format`: the template of their paths."""
+            """Files. `path`: a folder, a file or a pattern, or several. `partition_format`: the template of
+            their paths."""
             return _dataset({"path": _paths(path)}, partition_format)
 
     class Tabular:
-        """Makes data that is a table."""
+        """Makes data of tables."""
 
         @staticmethod
         def from_delimited_files(
@@ -121,10 +122,10 @@ def _absolute(path: "str | os.PathLike[str]") -> str:
 
 
 class OutputFileDatasetConfig:
-    """Where results go. `destination`: a folder; the job's own folder unless given."""
+    """Where results go. `destination`: a folder. If it is missing, the job's own folder."""
 
     def __init__(self, name: Optional[str] = None, destination: Any = None, source: Any = None, partition_format: Optional[str] = None) -> None:
-        # Azure's destinations are a datastore and a path in it.
+        # In Azure a destination is a datastore and a path in it.
         if isinstance(destination, tuple):
             destination = destination[-1]
         self.name = name
@@ -133,18 +134,19 @@ class OutputFileDatasetConfig:
         self.partition_format = partition_format
 
     def as_upload(self, overwrite: bool = False, source_globs: Any = None) -> "OutputFileDatasetConfig":
-        """The same output: results are written where they are to be."""
+        """The same output, because results are written directly to their destination."""
         return self
 
     as_mount = as_upload
 
 
 class ParallelRunConfig:
-    """How an entry script is run. Parameters, defaults and rules as Azure documents them.
+    """How an entry script is run. Parameters, defaults and rules are those that Azure documents.
 
-    `environment` and `compute_target` mean nothing here and are left out of the job file; `node_count` above 1 becomes
-    this one machine. Those below may be a PipelineParameter where Azure lets them: `mini_batch_size`, `node_count`,
-    `process_count_per_node`, `partition_keys`, `logging_level`, `run_invocation_timeout` and `run_max_try`.
+    `environment` and `compute_target` have no meaning here, and are left out of the job file. A `node_count`
+    above 1 runs on this one machine. As in Azure, these may be a PipelineParameter: `mini_batch_size`,
+    `node_count`, `process_count_per_node`, `partition_keys`, `logging_level`, `run_invocation_timeout` and
+    `run_max_try`.
 
     Raises ValueError, with the parameter's name and what is allowed.
     """
@@ -210,7 +212,7 @@ class ParallelRunConfig:
         }
 
     def save_to_yaml(self, path: "str | os.PathLike[str]") -> None:
-        """Writes the file that Sandmill reads as a saved configuration; inputs are to be added to it."""
+        """Writes a file that Sandmill reads as a saved configuration. You must add inputs to it."""
         text = json.dumps({"parallel_run_config": self._section({})}, indent=2)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
@@ -226,11 +228,12 @@ class ParallelRunConfig:
 
 
 class ParallelRunStep:
-    """A step of a pipeline, which here is a job. Parameters as Azure documents them.
+    """A step of a pipeline, which is a job here. Parameters are those that Azure documents.
 
-    `inputs`: data of `Dataset`, all of one kind, or paths of folders. `side_inputs`: data that each worker sees whole,
-    for whose path it stands in `arguments`. `output`: an OutputFileDatasetConfig, or a path. `settings`: further keys of
-    Sandmill's job file, as `{"models": {"churn": "churn.onnx"}}`.
+    `inputs`: Datasets of one kind (files or tables), or paths of folders. `side_inputs`: Datasets that each
+    worker sees as a whole; in `arguments` such a Dataset becomes its path. `output`: an
+    OutputFileDatasetConfig, or a path. `settings`: further keys of Sandmill's job file, such as `{"models":
+    {"churn": "churn.onnx"}}`.
 
     Raises ValueError, with the parameter's name and what is allowed.
     """
@@ -270,9 +273,10 @@ class ParallelRunStep:
         self.settings = dict(settings or {})
 
     def job(self, pipeline_parameters: Optional[Mapping[str, Any]] = None) -> Dict[str, Any]:
-        """The job file, as a dict. `pipeline_parameters`: other values of PipelineParameters, by name.
+        """The job file, as a dict. `pipeline_parameters`: values that replace the defaults of
+        PipelineParameters, by name.
 
-        Raises ValueError where a name is none of the step's parameters.
+        Raises ValueError if the step has no parameter of such a name.
         """
         parameters = dict(pipeline_parameters or {})
         known = {each.name for each in [*self.parallel_run_config.settings.values(), *self.arguments] if isinstance(each, PipelineParameter)}
@@ -299,7 +303,7 @@ class ParallelRunStep:
 
     def _argument(self, argument: Any, parameters: Mapping[str, Any]) -> Any:
         if isinstance(argument, Dataset):
-            # One that was named again is the same data.
+            # `as_named_input` makes another object for the same data, so names are compared as well.
             for group, known in (("side_inputs", self.side_inputs), ("inputs", self.inputs)):
                 for each in known:
                     if each is argument or (argument.name is not None and each.name == argument.name):
@@ -316,9 +320,10 @@ class ParallelRunStep:
         return target
 
     def run(self, pipeline_parameters: Optional[Mapping[str, Any]] = None, **options: Any) -> Job:
-        """Runs the job to its end, with its file in the folder `jobs/NAME.yaml` here. `options`: those of `sandmill.start`.
+        """Runs the job to its end. Writes its file to `jobs/NAME.yaml` in the current folder, or in `cwd`.
+        `options`: those of `sandmill.start`.
 
-        Raises JobFailed where the job did not complete.
+        Raises JobFailed if the job did not complete.
         """
         folder = Path(options.get("cwd") or ".") / "jobs"
         folder.mkdir(parents=True, exist_ok=True)
@@ -357,7 +362,7 @@ def _is_size(value: Any) -> bool:
 
 def _is_keys(value: Any) -> bool:
     if isinstance(value, str):
-        # As a pipeline parameter has them.
+        # A pipeline parameter has them as a JSON text.
         try:
             value = json.loads(value)
         except ValueError:

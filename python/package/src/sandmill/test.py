@@ -1,8 +1,9 @@
 """Tries an entry script in this Python, without a sandbox: `python -m sandmill.test score.py FILE...`.
 
-The files are one mini-batch: paths, or with `--table` one table (CSV, Parquet or Arrow). The rows that Sandmill would
-write are printed; what the script logs and prints goes to standard error. A debugger works as everywhere, and so does
-whatever is installed in this Python: `sandmill check score.py` says what is not there in the sandbox.
+The files are one mini-batch: paths, or with `--table` one table (CSV, Parquet or Arrow). The command prints
+the rows that Sandmill would write. What the script logs and prints goes to standard error. A debugger works
+as usual. The script sees all packages of this Python: `sandmill check score.py` says which of its imports are
+missing in the sandbox.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from . import _needs
 from ._shared import _door, _results, _script
 from ._shared._table import Table
 
-# The interfaces of Azure, for scripts that import them. They stay out of the way of what is installed until here.
+# Azure's interfaces, for scripts that import them. They are added to the path only for a run, at its end, so
+# that installed packages come first.
 _SCRIPT_SIDE = str(Path(__file__).resolve().parent / "_script_side")
 
 
 class _NativeDoor(_door.Door):
-    """The host, as a test has it: folders of its own, and standard error for a log."""
+    """The host of a test: it has its own folders, and writes the log to standard error."""
 
     def __init__(self, source: Path, folder: Path) -> None:
         self._source = source
@@ -80,7 +82,7 @@ def _arguments(given: Optional[Sequence[str]]) -> argparse.Namespace:
 
 
 def _read(path: str) -> Any:
-    """A `pyarrow.Table` of a file."""
+    """Reads a file as a `pyarrow.Table`."""
     from ._results import as_arrow
 
     return as_arrow(Path(path))
@@ -123,8 +125,9 @@ def _field(value: Any) -> str:
 def try_script(script: str, files: Sequence[str], *, table: bool = False, kind: str = "sandmill", arguments: Sequence[str] = ()) -> List[str]:
     """Runs `init`, `run` on one mini-batch, and `shutdown`. Returns the rows that Sandmill would write.
 
-    `table`: whether `run` gets the rows of the files, and `kind` as what: `sandmill` or `pandas`. What `run` returns is held
-    to Sandmill's rules. The script is loaded into this Python; its folder is the current one meanwhile.
+    `table`: whether `run` receives the rows of the files. `kind`: the type of that table, `sandmill` or
+    `pandas`. The results are checked by Sandmill's rules. The script is loaded into this Python, and its
+    folder is the current folder while it runs.
 
     Raises sandmill.ScriptFailed with the script's traceback.
     """
@@ -155,7 +158,7 @@ def try_script(script: str, files: Sequence[str], *, table: bool = False, kind: 
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
-    """The command."""
+    """Runs the command. Returns its exit status."""
     arguments = _arguments(given)
     from ._binary import SandmillError
 

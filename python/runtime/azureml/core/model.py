@@ -6,13 +6,13 @@ _MODELS = "/models"
 
 
 class Model:
-    """A model of the job, found by the name that the job file gives it."""
+    """A model of the job, by its name in the job file."""
 
     @staticmethod
     def get_model_path(model_name, version=None, _workspace=None):
-        """The path of the model's file, or of its folder where it has several files.
+        """The path of the model's file, or of its folder unless it has exactly one file.
 
-        Raises FileNotFoundError where the job has no such model.
+        Raises FileNotFoundError if the job has no such model.
         """
         folder = os.path.join(_MODELS, model_name)
         if not os.path.isdir(folder):

@@ -12,7 +12,7 @@ class _ToHost(logging.Handler):
 
 def _logger():
     logger = logging.getLogger("azureml_user.parallel_run")
-    # The host drops what the job's logging level leaves out.
+    # Log everything: the host drops lines by the job's logging level.
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
     logger.addHandler(_ToHost())
@@ -20,7 +20,7 @@ def _logger():
 
 
 class EntryScript:
-    """One object, the same wherever it is asked for."""
+    """What ParallelRunStep gives a script. Every call returns the same object."""
 
     _only = None
 
@@ -32,7 +32,7 @@ class EntryScript:
 
     @property
     def agent_name(self):
-        """The name of this worker, as `process000`."""
+        """The name of this worker, such as `process000`."""
         return _door.door.agent_name()
 
     @property

@@ -1,7 +1,7 @@
 import logging
 
 class EntryScript:
-    """What ParallelRunStep gives a script: one object, the same wherever it is asked for."""
+    """What ParallelRunStep gives a script. Every call returns the same object."""
 
     logger: logging.Logger
     @property
