@@ -188,9 +188,10 @@ static int64_t floor_divided(int64_t value, int64_t by) { return value / by - (v
 
 static int64_t integer(const uint8_t *at, int bytes, bool is_signed) {
     switch (bytes) {
-        case 1: return is_signed ? get_i8(at) : get_u8(at);
-        case 2: return is_signed ? get_i16(at) : get_u16(at);
-        case 4: return is_signed ? get_i32(at) : get_u32(at);
+        case 1: return is_signed ? (int64_t)get_i8(at) : (int64_t)get_u8(at);
+        case 2: return is_signed ? (int64_t)get_i16(at) : (int64_t)get_u16(at);
+        /* Without the casts both sides would become unsigned. */
+        case 4: return is_signed ? (int64_t)get_i32(at) : (int64_t)get_u32(at);
         default: return get_i64(at);
     }
 }

@@ -378,8 +378,9 @@ fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError>
 
 /// The folder and its ancestors, as far as they do not exist; innermost first.
 fn missing(folder: &Path) -> Vec<PathBuf> {
-    let there = |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();
-    folder.ancestors().take_while(there).map(Path::to_owned).collect()
+    let is_missing =
+        |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();
+    folder.ancestors().take_while(is_missing).map(Path::to_owned).collect()
 }
 
 /// Creates a folder, and its missing ancestors, at a path without links. The user's umask applies.

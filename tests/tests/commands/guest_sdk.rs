@@ -2,9 +2,16 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
 
+use arrow::array::{
+    ArrayRef, DictionaryArray, Float32Array, Int8Array, Int16Array, Int32Array, Int64Array,
+    RecordBatch, UInt8Array, UInt16Array, UInt32Array, UInt64Array,
+};
+use arrow::datatypes::Int32Type;
+use arrow::ipc::writer::FileWriter;
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, onnx_model, root, texts};
 use std::fs;
+use std::sync::Arc;
 
 /// A job over three files in two folders.
 fn over_files(entry_script: &str) -> Job {
@@ -192,6 +199,62 @@ fn a_new_entry_script_in_c_runs() {
         let ran = made.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
         ran.exits_with(0);
         assert_eq!(ran.sorted_output(), expected, "{options:?}");
+    }
+}
+
+/// Numbers of each width, negative ones among them, also as values and keys of dictionaries.
+fn numbers() -> Vec<u8> {
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("i8", Arc::new(Int8Array::from(vec![i8::MIN, -1, i8::MAX]))),
+        ("i16", Arc::new(Int16Array::from(vec![i16::MIN, -1, i16::MAX]))),
+        ("i32", Arc::new(Int32Array::from(vec![i32::MIN, -1, i32::MAX]))),
+        ("i64", Arc::new(Int64Array::from(vec![i64::MIN, -1, i64::MAX]))),
+        ("u8", Arc::new(UInt8Array::from(vec![0, 1, u8::MAX]))),
+        ("u16", Arc::new(UInt16Array::from(vec![0, 1, u16::MAX]))),
+        ("u32", Arc::new(UInt32Array::from(vec![0, 1, u32::MAX]))),
+        ("u64", Arc::new(UInt64Array::from(vec![0, 1, u64::MAX / 2]))),
+        ("f32", Arc::new(Float32Array::from(vec![-1.5, 0.0, 2.25]))),
+        ("word", Arc::new(DictionaryArray::<Int32Type>::from_iter(["b", "a", "b"]))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let mut file = Vec::new();
+    let mut writer = FileWriter::try_new(&mut file, &batch.schema()).unwrap();
+    writer.write(&batch).unwrap();
+    writer.finish().unwrap();
+    drop(writer);
+    file
+}
+
+#[test]
+fn numbers_of_each_width_arrive_in_each_language() {
+    let rows = [
+        "-128 -32768 -2147483648 -9223372036854775808 0 0 0 0 -1.5 b",
+        "-1 -1 -1 -1 1 1 1 1 0.0 a",
+        "127 32767 2147483647 9223372036854775807 255 65535 4294967295 9223372036854775807 2.25 b",
+    ];
+    let c = "#include \"sandmill.h\"
+SANDMILL_TAKES_TABLE
+const char *sandmill_init(void) { return NULL; }
+const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *results) {
+    for (size_t index = 0; index < batch->table->column_count; index++)
+        sandmill_return_column(results, &batch->table->columns[index], batch->count);
+    return NULL;
+}
+";
+    let javascript = "export const run = (table) => table.with({});";
+    let python = "def run(table):\n    return table\n";
+    for (script, text, runtime) in [
+        ("c", c, ""),
+        ("score.js", javascript, ""),
+        ("score.py", python, "python: {runtime: light}\n"),
+    ] {
+        let file = if script == "c" { "c/score.c" } else { script };
+        let job = with_c().file("numbers.arrow", numbers()).file(file, text).yaml(&format!(
+            "name: test\nentry_script: {script}\n{runtime}inputs: {{t: {{path: numbers.arrow, format: arrow}}}}\nordered: true"
+        ));
+        let ran = job.run(&[]);
+        ran.exits_with(0);
+        assert_eq!(ran.output().lines().collect::<Vec<_>>(), rows, "{script}");
     }
 }
 

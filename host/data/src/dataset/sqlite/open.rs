@@ -1,6 +1,7 @@
 //! Opens an untrusted database for one query.
 
 use super::bounds::{MEMORY, VALUE};
+use super::clock_functions;
 use super::words::told;
 use crate::dataset::{DatasetError, fail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
@@ -16,7 +17,15 @@ use std::path::{Path, PathBuf};
 
 /// Functions that access something outside the database, or whose results differ each time. A retry of a
 /// mini-batch must give the same rows.
-const FORBIDDEN: [&str; 4] = ["fts3_tokenizer", "load_extension", "random", "randomblob"];
+const FORBIDDEN: [&str; 7] = [
+    "current_date",
+    "current_time",
+    "current_timestamp",
+    "fts3_tokenizer",
+    "load_extension",
+    "random",
+    "randomblob",
+];
 /// The first bytes of the journal of an unfinished change.
 const HOT_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
 /// The bytes of a write-ahead log without entries.
@@ -145,6 +154,7 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     // 2 means in memory.
     connection.pragma_update(None, "temp_store", 2)?;
     connection.pragma_update(None, "hard_heap_limit", MEMORY.cast_signed())?;
+    clock_functions::replace(&connection)?;
     connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
         AuthAction::Select | AuthAction::Recursive | AuthAction::Read { .. } => {
             Authorization::Allow

@@ -209,6 +209,49 @@ fn a_view_is_trusted_no_more_than_its_file() {
     insta::assert_snapshot!(shop.error("select * from w"), @"cannot be queried: no such table: main.nowhere; its tables are: t, v, w");
 }
 
+/// A retry must read the same rows, whenever it runs.
+#[test]
+fn the_current_time_is_refused_wherever_it_comes_from() {
+    let shop = Shop::new(
+        "create table t (day text, word text); insert into t values ('2024-02-28', 'NoW');
+         create view v as select date('now') as x;",
+    );
+    let errors: Vec<_> = [
+        "select current_timestamp as x",
+        "select CURRENT_DATE as x",
+        "select current_time as x",
+        "select datetime() as x",
+        "select date('now', '-1 day') as x",
+        "select unixepoch('NOW') as x",
+        "select strftime('%Y') as x",
+        "select strftime('%Y', 'now') as x",
+        "select julianday(word) as x from t",
+        "select timediff('2024-01-01', 'now') as x",
+        "select * from v",
+    ]
+    .map(|query| format!("{query}: {}", shop.error(query)))
+    .into();
+    insta::assert_snapshot!(errors.join("\n"), @"
+    select current_timestamp as x: is not queried: not authorized to use function: current_timestamp (character 8 of query); query may only select, and must give the same rows each time
+    select CURRENT_DATE as x: is not queried: not authorized to use function: CURRENT_DATE (character 8 of query); query may only select, and must give the same rows each time
+    select current_time as x: is not queried: not authorized to use function: current_time (character 8 of query); query may only select, and must give the same rows each time
+    select datetime() as x: cannot be queried: datetime() asks for the current time; query must give the same rows each time
+    select date('now', '-1 day') as x: cannot be queried: date() asks for the current time; query must give the same rows each time
+    select unixepoch('NOW') as x: cannot be queried: unixepoch() asks for the current time; query must give the same rows each time
+    select strftime('%Y') as x: cannot be queried: strftime() asks for the current time; query must give the same rows each time
+    select strftime('%Y', 'now') as x: cannot be queried: strftime() asks for the current time; query must give the same rows each time
+    select julianday(word) as x from t: cannot be queried: julianday() asks for the current time; query must give the same rows each time
+    select timediff('2024-01-01', 'now') as x: cannot be queried: timediff() asks for the current time; query must give the same rows each time
+    select * from v: cannot be queried: date() asks for the current time; query must give the same rows each time
+    ");
+    let text = "select date(day, '+1 day') as a, strftime('%d', day) as b, unixepoch('1970-01-02') as c, \
+                timediff(day, '2024-02-27') as d, date(null) as e from t";
+    insta::assert_snapshot!(shop.shown(text), @"
+    a Utf8, b Utf8, c Int64, d Utf8, e Utf8
+    2024-02-29 | 28 | 86400 | +0000-00-01 00:00:00.000 | null
+    ");
+}
+
 #[test]
 fn a_query_without_end_is_ended() {
     let shop = orders();

@@ -115,10 +115,6 @@ fn a_full_disk_loses_nothing_that_is_being_committed() {
         matches!(actions.as_slice(), [MachineAction::Emit(_), MachineAction::Kill(W0)]),
         "{actions:#?}"
     );
-    assert!(
-        matches!(actions.as_slice(), [MachineAction::Emit(_), MachineAction::Kill(W0)]),
-        "{actions:#?}"
-    );
     machine.handle(committed(0), secs(2));
     let actions = machine.handle(exit(None, Some(9)), secs(3));
     let result = result(&actions);
