@@ -37,4 +37,4 @@ pub use named_library::{NO_TELEMETRY, NamedLibrary};
 pub use note::NotePlace;
 pub use probe::{BackendState, Judged, KERNELS_COMMAND, PROBE_COMMAND, Probe, TRACT_VERSION};
 #[cfg(not(feature = "inference"))]
-pub use without::{LoadedModel, Models, quiet_panics};
+pub use without::{LoadedModel, LoadedModels, quiet_panics};

@@ -1,15 +1,15 @@
 //! Replaces `models` in a build without inference. Jobs and entry scripts that need models are refused before
 //! they start.
 
-use super::{ErrorCode, Facts, InferenceError, NotePlace, OwnedTensor, TensorView};
+use super::{InferenceError, ModelFacts, NnErrorCode, NotePlace, OwnedTensor, TensorView};
 use crate::model::{Feature, InferenceSettings, InferenceStats, Limits, Model};
 
 /// The models of a worker. None of them can be loaded.
-pub struct Models {
+pub struct LoadedModels {
     names: Vec<String>,
 }
 
-impl Models {
+impl LoadedModels {
     /// Keeps the names of the job's models.
     pub fn open(
         models: Vec<Model>,
@@ -55,7 +55,7 @@ impl Models {
 
 fn refusal() -> InferenceError {
     let message = Feature::Inference.absence().to_string();
-    InferenceError::refused(ErrorCode::UnsupportedOperation, message)
+    InferenceError::refused(NnErrorCode::UnsupportedOperation, message)
 }
 
 /// A loaded model, which cannot exist.
@@ -67,7 +67,7 @@ enum Never {}
 
 impl LoadedModel {
     /// What is known about it.
-    pub fn facts(&self) -> &Facts {
+    pub fn facts(&self) -> &ModelFacts {
         match self.0 {}
     }
 
@@ -90,11 +90,11 @@ mod tests {
     #[test]
     fn whatever_asks_for_a_model_hears_why_there_is_none() {
         let settings = InferenceSettings::default();
-        let models = Models::open(Vec::new(), &settings, None, 1, &Limits::default());
+        let models = LoadedModels::open(Vec::new(), &settings, None, 1, &Limits::default());
         assert_eq!(models.names(), Vec::<String>::new());
         for loaded in [models.load("m"), models.load_bytes(b"", false)] {
             let Err(InferenceError::Refused { code, message }) = loaded else { panic!("loaded") };
-            assert_eq!(code, ErrorCode::UnsupportedOperation);
+            assert_eq!(code, NnErrorCode::UnsupportedOperation);
             assert_eq!(message, "this sandmill was built without inference (feature `inference`)");
         }
     }

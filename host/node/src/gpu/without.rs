@@ -1,7 +1,7 @@
 //! Replaces NVIDIA's driver in a build without CUDA. No value of the type exists, so its methods are never
 //! called.
 
-use super::device::{Found, Gpu, GpuUse};
+use super::device::{Gpu, GpuUse, ReportedGpu};
 use super::error::NvidiaError;
 use crate::model::Feature;
 
@@ -24,7 +24,7 @@ impl Nvidia {
     }
 
     /// All GPUs that the driver reports.
-    pub(super) fn devices(&self) -> Result<Vec<Found>, NvidiaError> {
+    pub(super) fn devices(&self) -> Result<Vec<ReportedGpu>, NvidiaError> {
         match *self {}
     }
 

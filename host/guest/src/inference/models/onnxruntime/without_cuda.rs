@@ -1,7 +1,7 @@
 //! Replaces `cuda` in a build without CUDA. No GPU is used, even if the library could.
 
-use super::explain::Trouble;
-use crate::inference::models::{ErrorCode, InferenceError};
+use super::explain::OnnxRuntimeFailure;
+use crate::inference::models::{InferenceError, NnErrorCode};
 use crate::model::{ByteSize, Feature};
 use ort::environment::Environment;
 use ort::session::builder::SessionBuilder;
@@ -20,7 +20,7 @@ pub(super) fn load(_environment: &Environment) -> Result<(), ort::Error> {
 pub(super) fn place(
     _builder: SessionBuilder,
     _most: Option<ByteSize>,
-) -> Result<SessionBuilder, Trouble> {
+) -> Result<SessionBuilder, OnnxRuntimeFailure> {
     let why = Feature::Cuda.absence().to_string();
-    Err(InferenceError::refused(ErrorCode::UnsupportedOperation, why).into())
+    Err(InferenceError::refused(NnErrorCode::UnsupportedOperation, why).into())
 }
