@@ -69,7 +69,7 @@ pub fn names() -> Vec<String> {
 #[derive(Debug)]
 pub struct Model {
     description: Description,
-    loaded: host::TestModel,
+    loaded: host::ModelHandle,
 }
 
 impl Model {
@@ -79,7 +79,7 @@ impl Model {
     /// There is no model of that name, or it cannot be loaded. The text says why, and [`Error::code`] is the
     /// kind of failure.
     pub fn load(name: &str) -> Result<Self, Error> {
-        let (description, loaded) = host::TestModel::load(name)?;
+        let (description, loaded) = host::ModelHandle::load(name)?;
         Ok(Model { description, loaded })
     }
 

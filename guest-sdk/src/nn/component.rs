@@ -19,16 +19,16 @@ pub(super) fn names() -> Vec<String> {
 
 /// A model that can compute.
 #[derive(Debug)]
-pub(super) struct Loaded(GraphExecutionContext);
+pub(super) struct ModelHandle(GraphExecutionContext);
 
-impl Loaded {
+impl ModelHandle {
     pub(super) fn load(name: &str) -> Result<(Description, Self), Error> {
         // Load before `describe`: only an error of `load_by_name` has a code for the kind of failure.
         let graph = load_by_name(name).map_err(|error| lift_error(&error))?;
         let context = graph.init_execution_context().map_err(|error| lift_error(&error))?;
         let described =
             models::describe(name).map_err(|text| Error::new(ErrorCode::RuntimeError, text))?;
-        Ok((lift_description(described), Loaded(context)))
+        Ok((lift_description(described), ModelHandle(context)))
     }
 
     pub(super) fn run(&self, inputs: &[(&str, &Tensor)]) -> Result<Vec<(String, Tensor)>, Error> {

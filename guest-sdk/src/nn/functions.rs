@@ -15,12 +15,12 @@ thread_local! {
 
 /// The models of a test, by name.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TestModels(BTreeMap<String, TestModel>);
+pub(crate) struct TestModels(BTreeMap<String, ModelHandle>);
 
 impl TestModels {
     pub(crate) fn add(&mut self, description: Description, compute: Box<Compute>) {
         let name = description.name.clone();
-        self.0.insert(name, TestModel(Arc::new(Fake { description, compute })));
+        self.0.insert(name, ModelHandle(Arc::new(Fake { description, compute })));
     }
 
     /// Makes these models available to the entry script on this thread.
@@ -35,7 +35,7 @@ pub(crate) fn names() -> Vec<String> {
 
 /// A model that can compute.
 #[derive(Clone, Debug)]
-pub(crate) struct TestModel(Arc<Fake>);
+pub(crate) struct ModelHandle(Arc<Fake>);
 
 struct Fake {
     description: Description,
@@ -48,7 +48,7 @@ impl fmt::Debug for Fake {
     }
 }
 
-impl TestModel {
+impl ModelHandle {
     pub(crate) fn load(name: &str) -> Result<(Description, Self), Error> {
         let found = MODELS.with_borrow(|models| models.0.get(name).cloned());
         let loaded = found.ok_or_else(|| {
