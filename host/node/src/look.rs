@@ -79,7 +79,7 @@ async fn follow(
 ) -> Result<(), NodeError> {
     let late = |_| {
         NodeError::Inputs(format!(
-            "no answer for {} s of whether the inputs are unchanged: check that they can be \
+            "no answer for {} s on whether the inputs are unchanged: check that they can be \
              read, or raise first_task_creation_timeout",
             patience.as_secs()
         ))

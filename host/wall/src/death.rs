@@ -23,7 +23,7 @@ pub fn death(status: ExitStatus) -> String {
             "was ended because it wrote a larger file than allowed (SIGXFSZ)".to_owned()
         }
         (None, Some(libc::SIGABRT)) => {
-            "aborted (SIGABRT; it may have run out of the memory that it may use)".to_owned()
+            "aborted (SIGABRT; it may have run out of its allowed memory)".to_owned()
         }
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),

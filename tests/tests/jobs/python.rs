@@ -332,7 +332,7 @@ fn scripts_are_checked_before_they_are_run() {
     ran.exits_with(0);
     assert_snapshot!(ran.redacted_stdout(), @"
     score.py, for the light runtime
-    note: score.py, line 2: torch is not in the light runtime; where the script needs it, it gets an ImportError
+    note: score.py, line 2: torch is not in the light runtime; if the script needs it, it gets an ImportError
     It can be run: all that it imports is there.
     init ([TIME]): ok
     run ([TIME]): ok

@@ -273,7 +273,7 @@ mod tests {
         assert!(told(libc::SIGXFSZ, "").contains("larger than 4 GB"));
         assert!(told(libc::SIGSYS, "").contains("system-call filter"));
         assert!(told(libc::SIGSEGV, "").contains("signal 11"));
-        assert_eq!(told(1 << 8, "it is no component"), "it is no component");
+        assert_eq!(told(1 << 8, "it is not a component"), "it is not a component");
         assert_eq!(
             told(101 << 8, "panic"),
             "the compiler ended with exit code 101; what it said: panic"

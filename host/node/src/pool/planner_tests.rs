@@ -91,7 +91,7 @@ async fn a_planner_that_crashes_is_explained() {
     let mut bench = PoolFixture::new("echo 'cannot open a.csv' >&2; kill -ABRT $$", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
     insta::assert_snapshot!(text, @r"
-    the planner process aborted (SIGABRT; it may have run out of the memory that it may use) before it had cut all inputs; the end of what it printed:
+    the planner process aborted (SIGABRT; it may have run out of its allowed memory) before it had cut all inputs; the end of what it printed:
     cannot open a.csv
     ");
 }

@@ -47,7 +47,7 @@ pub(super) fn judge(
             ""
         };
         printable(&format!(
-            "{file}, line {line}: {package} is not in the {runtime} runtime; where the script needs it, it gets an \
+            "{file}, line {line}: {package} is not in the {runtime} runtime; if the script needs it, it gets an \
              ImportError{way}"
         ))
         .into_owned()

@@ -322,7 +322,7 @@ fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(),
         let known = beside.iter().find(|(name, _)| Path::new(name) == below);
         let Some((_, stamp)) = known else {
             let message = format!(
-                "{what} was not there when the job began: do not write to a model's folder while a job \
+                "{what} did not exist when the job began: do not write to a model's folder while a job \
                  runs, and start the job again"
             );
             return Err(InferenceError::ends(FailureKind::HostFault, message));

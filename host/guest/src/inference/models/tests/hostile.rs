@@ -181,7 +181,7 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
     let known = Some(vec![("w.bin".to_owned(), stamp(&path))]);
     assert_eq!(load(known.clone()), "no error");
     assert_eq!(load(None), "no error");
-    insta::assert_snapshot!(load(Some(Vec::new())), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", was not there when the job began: do not write to a model's folder while a job runs, and start the job again"#);
+    insta::assert_snapshot!(load(Some(Vec::new())), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", did not exist when the job began: do not write to a model's folder while a job runs, and start the job again"#);
     fs::remove_file(&path).expect("it is there");
     fs::write(&path, &weights).expect("weights");
     fs::File::options()
