@@ -462,7 +462,7 @@ static const char *without_nulls(const sandmill_table *table, const char *name, 
             if (index > 0) sandmill_append(&names, ", ", 2);
             sandmill_append(&names, table->columns[index].name, strlen(table->columns[index].name));
         }
-        const char *text = sandmill_error("column %s: there is none of this name; there are %.*s", name, (int)names.length,
+        const char *text = sandmill_error("column %s: there is no column of this name; there are %.*s", name, (int)names.length,
                                           names.length == 0 ? "" : (char *)names.bytes);
         free(names.bytes);
         return text;

@@ -9,7 +9,7 @@ export function described(error) {
         try {
             return String(error).toWellFormed();
         } catch {
-            return "the script threw an object that is no Error and no text";
+            return "the script threw an object that is neither an Error nor a text";
         }
     }
     const own = (error.stack ?? "").split("\n").filter((line) => line.includes("<input>"));

@@ -43,7 +43,7 @@ globalThis.console ??= { log: out, info: out, debug: out, warn: err, error: err,
 
 globalThis.TextDecoder ??= class TextDecoder {
     constructor(label = "utf-8") {
-        if (!/^utf-?8$/i.test(label)) throw new RangeError(`there is no decoder of ${label} here, of utf-8 alone`);
+        if (!/^utf-?8$/i.test(label)) throw new RangeError(`there is no decoder of ${label} here, only of utf-8`);
     }
 
     decode(bytes = new Uint8Array()) {

@@ -92,7 +92,7 @@ function tensorOf(name, value, type, port) {
     while (Array.isArray(values[0])) {
         const size = values[0].length;
         if (!values.every((each) => each?.length === size && Array.isArray(each))) {
-            throw new RangeError(`input "${name}": its arrays differ in length, or numbers stand beside arrays`);
+            throw new RangeError(`input "${name}": its arrays differ in length, or numbers are mixed with arrays`);
         }
         shape.push(size);
         values = values.flat();

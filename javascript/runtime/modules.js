@@ -85,7 +85,7 @@ export function load(path) {
         const inner = found(name, path);
         if (inner === undefined) {
             throw new Error(
-                `${shortened(path)} imports ${name}, which is not there; bundle it into one file, ` +
+                `${shortened(path)} imports ${name}, which does not exist; bundle it into one file, ` +
                     "for example with esbuild --bundle --format=esm --external:sandmill",
             );
         }

@@ -44,11 +44,11 @@ let directories;
 
 /** Writes a file below `outputDir()`, `logDir()` or `/tmp`. `data`: a text or a Uint8Array. */
 export function writeFile(path, data) {
-    if (typeof data !== "string" && !(data instanceof Uint8Array)) throw new TypeError(`${path}: the data is no text and no Uint8Array`);
+    if (typeof data !== "string" && !(data instanceof Uint8Array)) throw new TypeError(`${path}: the data is neither a text nor a Uint8Array`);
     const bytes = typeof data === "string" ? encode(data) : data;
     directories ??= getDirectories();
     const place = directories.find(([, name]) => path.startsWith(`${name}/`));
-    if (!place) throw new Error(`${path} lies in none of the folders that this script sees`);
+    if (!place) throw new Error(`${path} is in none of the folders that this script sees`);
     const [folder, name] = place;
     try {
         const flags = { create: true, truncate: true };

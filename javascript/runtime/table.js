@@ -30,7 +30,7 @@ export class Table {
         this.names = names;
         const counts = names.map((name) => {
             const values = columns[name];
-            if (!Array.isArray(values) && !ArrayBuffer.isView(values)) throw new TypeError(`column ${name} is no array`);
+            if (!Array.isArray(values) && !ArrayBuffer.isView(values)) throw new TypeError(`column ${name} is not an array`);
             return values.length;
         });
         this.length = counts[0] ?? 0;

@@ -26,7 +26,7 @@ def write(frame, path=None, *, compression="snappy", index=None):
     the index becomes columns. By default, it does unless it is a range of numbers. Raises ValueError.
     """
     if compression not in _CODECS:
-        raise ValueError(f"compression {compression!r} is not there in this sandbox; write gzip or None")
+        raise ValueError(f"compression {compression!r} is not available in this sandbox; write gzip or None")
     if index or (index is None and not isinstance(frame.index, pandas.RangeIndex)):
         frame = frame.reset_index(names=_index_names(frame))
     names = [str(name) for name in frame.columns]

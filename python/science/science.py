@@ -69,7 +69,7 @@ class _Door(_door.Door):
 
     def load_model(self, name):
         if not _host.has("models describe"):
-            raise models.ModelError("this build of Sandmill computes with no models")
+            raise models.ModelError("this build of Sandmill cannot compute with models")
         described = _host.given("models describe", name, 48)
         if described[0]:
             raise models.ModelError(abi.text(*struct.unpack_from("<II", described, 4)))

@@ -216,7 +216,7 @@ class Parquet(unittest.TestCase):
         self.assertEqual(parquet_of(frame, index=False).to_pydict(), {"a": [1, 2]})
 
     def test_what_is_not_there_is_refused_in_words(self):
-        with self.assertRaisesRegex(ValueError, "compression 'zstd' is not there"):
+        with self.assertRaisesRegex(ValueError, "compression 'zstd' is not available"):
             parquet.write(pd.DataFrame({"a": [1]}), compression="zstd")
         with self.assertRaisesRegex(ValueError, "one column of each name; these are there more than once: a"):
             parquet.write(pd.DataFrame([[1, 2]], columns=["a", "a"]))

@@ -51,7 +51,7 @@ pub(super) fn find_onnxruntime(
                 });
                 return Err(NodeError::Backend(model.unwrap_or_default() + &why.to_string()));
             }
-            Err(why) => found.notice = Some(format!("onnxruntime is not used, but tract: {why}")),
+            Err(why) => found.notice = Some(format!("tract is used instead of onnxruntime: {why}")),
         },
     }
     Ok(found)
@@ -81,7 +81,7 @@ pub(super) fn weigh_models(
             }
             Err(why) => notices.push(format!(
                 "models.{name}: its folder holds more than limits.models ({limit}), and workers refuse \
-                 the model if its weights do, too; which files these are, is not known: {why}"
+                 the model if its weights do, too; which files these are is not known: {why}"
             )),
         }
     }
@@ -171,6 +171,6 @@ mod tests {
         assert_eq!(told(Backend::Auto, None), Ok(String::new()));
         assert_eq!(told(Backend::Tract, gone("ORT_DYLIB_PATH")), Ok(String::new()));
         let notice = told(Backend::Auto, gone("SANDMILL_ONNXRUNTIME")).unwrap();
-        assert_snapshot!(notice, @"onnxruntime is not used, but tract: SANDMILL_ONNXRUNTIME names /gone: No such file or directory (os error 2)");
+        assert_snapshot!(notice, @"tract is used instead of onnxruntime: SANDMILL_ONNXRUNTIME names /gone: No such file or directory (os error 2)");
     }
 }

@@ -33,7 +33,7 @@ pub enum NodeError {
     Turns(#[from] TurnsError),
     /// The job would read what it writes, or overwrite what it reads.
     #[error(
-        "{reader} and {what} {} are in each other's way, as the job would read what it writes: \
+        "{reader} and {what} {} overlap, so the job would read what it writes: \
          {advice}",
         folder.display()
     )]
@@ -65,9 +65,9 @@ pub enum NodeError {
     },
     /// The side inputs that are single files are larger than may be copied.
     #[error(
-        "with the side input {}, which lies on another file system or is another user's, more than limits.copies ({most}) \
-         would be copied into the job directory; put it into a folder of its own and name the folder, which is shown as \
-         it is, or raise the limit", path.display()
+        "with the side input {}, which is on another file system or belongs to another user, more than limits.copies ({most}) \
+         would be copied into the job directory; put it into a folder of its own and name the folder, which is shown without \
+         a copy, or raise the limit", path.display()
     )]
     Copies {
         /// The file that exceeded the limit.
@@ -128,7 +128,7 @@ pub enum NodeError {
     #[error(transparent)]
     Wall(#[from] WallError),
     /// The job was cancelled before it began. Holds the reason.
-    #[error("{0}: the job was not begun, and what there is of it is as it was")]
+    #[error("{0}: the job was not started, and its files are unchanged")]
     Cancelled(String),
     /// A folder for gathered rows that an earlier run left cannot be removed.
     #[error("cannot remove {}: {source}", path.display())]

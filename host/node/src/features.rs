@@ -73,7 +73,7 @@ fn lacking(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
         let needs = |device, fallback: bool| device == DeviceChoice::Gpu && !fallback;
         if let Some(model) = spec.models.iter().find(|it| needs(it.device, it.fallback)) {
             let what = format!("models.{}.device is gpu", model.name);
-            return Some(of(what).or("set fallback to cpu beside it, or "));
+            return Some(of(what).or("also set fallback to cpu, or "));
         }
     }
     None
@@ -88,7 +88,7 @@ fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBu
     let instead = if Some(&address) == spec.upload.as_ref() {
         "name a folder of this machine, or "
     } else {
-        "copy what is there to this machine, or "
+        "copy its files to this machine, or "
     };
     Some(NotBuilt::new(format!("{key} is {address}"), Feature::Stores).or(instead))
 }
@@ -117,15 +117,15 @@ mod tests {
         let none: &[Feature] = &[];
         let inputs = "inputs: {texts: a.txt}";
         assert_eq!(told(inputs, none), "");
-        insta::assert_snapshot!(told("inputs: {texts: s3://b/x}", none), @"inputs.texts.path is s3://b/x, and this sandmill was built without stores (feature `stores`): copy what is there to this machine, or use a build with that feature");
+        insta::assert_snapshot!(told("inputs: {texts: s3://b/x}", none), @"inputs.texts.path is s3://b/x, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
         insta::assert_snapshot!(told(&format!("{inputs}\noutput: s3://b/out"), none), @"output is s3://b/out, and this sandmill was built without stores (feature `stores`): name a folder of this machine, or use a build with that feature");
         insta::assert_snapshot!(told(&format!("{inputs}\nmodels: {{m: m.onnx}}"), none), @"the job computes with models.m, and this sandmill was built without inference (feature `inference`): use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\nmodels: {{m: s3://b/m.onnx}}"), &[Feature::Inference]), @"models.m.path is s3://b/m.onnx, and this sandmill was built without stores (feature `stores`): copy what is there to this machine, or use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\nside_inputs: {{s: s3://b/s}}"), none), @"side_inputs.s.path is s3://b/s, and this sandmill was built without stores (feature `stores`): copy what is there to this machine, or use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\nmodels: {{m: s3://b/m.onnx}}"), &[Feature::Inference]), @"models.m.path is s3://b/m.onnx, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
+        insta::assert_snapshot!(told(&format!("{inputs}\nside_inputs: {{s: s3://b/s}}"), none), @"side_inputs.s.path is s3://b/s, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
         insta::assert_snapshot!(told(&format!("{inputs}\ninference: {{allow_guest_models: true}}"), none), @"inference.allow_guest_models is true, and this sandmill was built without inference (feature `inference`): leave it out, or use a build with that feature");
         insta::assert_snapshot!(told(&format!("{inputs}\ngpus: 2"), &[Feature::Inference]), @"gpus is 2, and this sandmill was built without CUDA (feature `cuda`): set it to 0, or use a build with that feature");
         let on_gpu = |more| format!("{inputs}\nmodels: {{m: {{path: m.onnx, device: gpu{more}}}}}");
-        insta::assert_snapshot!(told(&on_gpu(""), &[Feature::Inference]), @"models.m.device is gpu, and this sandmill was built without CUDA (feature `cuda`): set fallback to cpu beside it, or use a build with that feature");
+        insta::assert_snapshot!(told(&on_gpu(""), &[Feature::Inference]), @"models.m.device is gpu, and this sandmill was built without CUDA (feature `cuda`): also set fallback to cpu, or use a build with that feature");
         assert_eq!(told(&on_gpu(", fallback: cpu"), &[Feature::Inference]), "");
         let most = format!("{}\noutput: s3://b/out\ngpus: 1", on_gpu(""));
         assert_eq!(told(&most, &Feature::ALL), "");

@@ -155,7 +155,7 @@ mod tests {
         assert_snapshot!(lacking(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or a worker that it left behind; start the job again once they are free, if it needs them");
         assert_snapshot!(lacking(1, 2, &[(1, None)], None), @"1 of 2 workers that could each use a GPU get one; GPU 1 is taken by another job; start the job again once they are free, if it needs them");
         assert_snapshot!(lacking(1, 4, &[], None), @"1 of 4 workers that could each use a GPU get one: this machine has no more");
-        assert_snapshot!(lacking(0, 4, &[], Some("the driver knows of no GPU")), @"no worker of this job gets a GPU: the driver knows of no GPU");
+        assert_snapshot!(lacking(0, 4, &[], Some("the driver reports no GPU")), @"no worker of this job gets a GPU: the driver reports no GPU");
     }
 
     /// The job's count is used only if the driver does not report its GPUs.

@@ -79,8 +79,8 @@ async fn follow(
 ) -> Result<(), NodeError> {
     let late = |_| {
         NodeError::Inputs(format!(
-            "nothing was heard for {} s of whether the inputs are what they were: see that they can \
-             be read, or raise first_task_creation_timeout",
+            "no answer for {} s on whether the inputs are unchanged: check that they can be \
+             read, or raise first_task_creation_timeout",
             patience.as_secs()
         ))
     };
@@ -109,7 +109,7 @@ async fn follow(
             ) => {
                 continue;
             }
-            None => return Err(NodeError::Inputs("the planner process broke down".to_owned())),
+            None => return Err(NodeError::Inputs("the planner process failed".to_owned())),
         };
         if hear(looked).is_break() {
             return Ok(());
@@ -205,7 +205,7 @@ mod tests {
         let (_, result) = heard(vec![FromPlanner::Failed("no such folder".into())], 9);
         assert_eq!(result, Err("no such folder".to_owned()));
         let (looked, result) = heard(vec![FromPlanner::MiniBatches(vec![batch(1)])], 9);
-        assert_eq!((looked.len(), result), (1, Err("the planner process broke down".to_owned())));
+        assert_eq!((looked.len(), result), (1, Err("the planner process failed".to_owned())));
     }
 
     /// C25: a file that is newer than the job is reported.

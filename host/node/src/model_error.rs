@@ -38,7 +38,7 @@ pub enum ModelError {
     /// It differs from what was registered.
     #[error(
         "model {which}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
-         {found}; put back what was registered, or register what is there as a new version",
+         {found}; restore the registered file, or register the present one as a new version",
         path.display()
     )]
     NotAsRegistered {
@@ -71,8 +71,8 @@ pub enum ModelError {
     },
     /// It was changed or replaced while the job was prepared.
     #[error(
-        "model {name}: {} changed while the job was being prepared; start the job again once nobody \
-         writes to it",
+        "model {name}: {} changed while the job was being prepared; start the job again once no \
+         process writes to it",
         path.display()
     )]
     Changed {

@@ -324,10 +324,10 @@ mod tests {
     #[test]
     fn nothing_that_is_read_takes_in_what_is_written() {
         let side = "inputs: {a: in}\nside_inputs: {s: model}";
-        assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
-        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/d/jobs/x'");
-        assert_snapshot!(refused(&format!("{side}\noutput: model/out"), "jobs/x"), @"the side input at /side_inputs/s and the output folder /d/model/out are in each other's way, as the job would read what it writes: name another folder for `output`");
-        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x are in each other's way, as the job would read what it writes: name another place, as by --job-dir '/above/jobs/x'");
+        assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x overlap, so the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
+        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x overlap, so the job would read what it writes: name another place, as by --job-dir '/d/jobs/x'");
+        assert_snapshot!(refused(&format!("{side}\noutput: model/out"), "jobs/x"), @"the side input at /side_inputs/s and the output folder /d/model/out overlap, so the job would read what it writes: name another folder for `output`");
+        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x overlap, so the job would read what it writes: name another place, as by --job-dir '/above/jobs/x'");
         // With these lines, only the entry script is wrong.
         for lines in [side, "inputs: {a: '*/*.txt'}", "inputs: {a: in}\nsource_directory: model"] {
             let error = refused(lines, "jobs/x");

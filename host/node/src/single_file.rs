@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(fs::read(job_dir.side_input(1).join("b")).unwrap(), b"1234");
         let error = give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(7)).unwrap_err();
         let error = error.to_string().replace(there.path().to_str().unwrap(), "/d");
-        insta::assert_snapshot!(error, @"with the side input /d/b, which lies on another file system or is another user's, more than limits.copies (7 bytes) would be copied into the job directory; put it into a folder of its own and name the folder, which is shown as it is, or raise the limit");
+        insta::assert_snapshot!(error, @"with the side input /d/b, which is on another file system or belongs to another user, more than limits.copies (7 bytes) would be copied into the job directory; put it into a folder of its own and name the folder, which is shown without a copy, or raise the limit");
         assert!(!job_dir.side_input(1).join("b").exists(), "a part of it is of no use");
     }
 }

@@ -94,8 +94,8 @@ fn look_for_log(
         return Err(DatasetError(format!("{input}: {}", log.refusal(&table))));
     }
     say(&format!(
-        "{input}: {table} is a table of the format {}; its files are taken as they are, also those whose \
-         rows it no longer has",
+        "{input}: {table} is a table of the format {}; all its files are read, also those whose rows it \
+         no longer has",
         log.name()
     ));
     Ok(())

@@ -140,7 +140,7 @@ pub enum TrialError {
     #[error("the process that tried it ended: {0}")]
     Ended(io::Error),
     /// The trial took longer than this.
-    #[error("it was not done within {} s", .0.as_secs())]
+    #[error("it did not finish within {} s", .0.as_secs())]
     Slow(Duration),
 }
 
@@ -510,7 +510,7 @@ fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
     let (stats, result) = instance.run(data, &context, &mut returned);
     if !report(&format!("run ({:.3} s)", stats.seconds), &result, text) {
         if paths.is_empty() {
-            text.push_str("It was given no items; name files behind --run if it needs them.\n");
+            text.push_str("It was given no items; name files after --run if it needs them.\n");
         }
         return false;
     }

@@ -409,7 +409,7 @@ fn inference(
     match probe(check).named(named) {
         Ok((library, _)) => settings.onnxruntime = Some(library),
         Err(why) if named.by_option() => anyhow::bail!(why),
-        Err(why) => say(&format!("note: onnxruntime is not used, but tract: {why}")),
+        Err(why) => say(&format!("note: tract is used instead of onnxruntime: {why}")),
     }
     Ok(settings)
 }

@@ -263,7 +263,7 @@ mod tests {
             wasi:cli/stderr@0.2.12
           computing with the job's models
             wasi:nn/graph@0.2.0-rc-2024-10-28
-          REFUSED: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
+          REFUSED: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
             wasi:nn/graph@0.2.0-rc-2024-08-19
         It does not keep the contract: it imports what is refused.
         ");

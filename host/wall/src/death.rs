@@ -12,18 +12,18 @@ pub fn death(status: ExitStatus) -> String {
             "was killed (signal 9; the machine may have run out of memory)".to_owned()
         }
         (None, Some(libc::SIGSYS)) => {
-            "was ended by the system-call filter (SIGSYS): it asked the kernel for something that \
-             it has no need of"
+            "was ended by the system-call filter (SIGSYS): it made a system call that it \
+             does not need"
                 .to_owned()
         }
         (None, Some(libc::SIGXCPU)) => {
             "was ended by its limit of processor time (SIGXCPU)".to_owned()
         }
         (None, Some(libc::SIGXFSZ)) => {
-            "was ended as it wrote a larger file than it may (SIGXFSZ)".to_owned()
+            "was ended because it wrote a larger file than allowed (SIGXFSZ)".to_owned()
         }
         (None, Some(libc::SIGABRT)) => {
-            "gave up (SIGABRT; it may have run out of the memory that it may use)".to_owned()
+            "aborted (SIGABRT; it may have run out of its allowed memory)".to_owned()
         }
         (None, Some(signal)) => format!("was ended by signal {signal}"),
         (None, None) => "ended".to_owned(),

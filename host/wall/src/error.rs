@@ -62,7 +62,7 @@ impl WallLayer {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "the wall around the processes of a job lacks a layer: {}: {source}. What to do: {}; or, \
-     if you trust the entry script and its inputs, set `os_sandbox: best-effort` to go on without \
+     if you trust the entry script and its inputs, set `os_sandbox: best-effort` to continue without it \
      (`sandmill doctor` shows what this machine has)",
     layer.name(),
     layer.remedy()
@@ -135,7 +135,7 @@ pub enum LayerError {
         source: RulesetError,
     },
     /// Landlock: the kernel does not enforce the rules.
-    #[error("the kernel did not take the rules")]
+    #[error("the kernel did not accept the rules")]
     NotEnforced,
     /// Landlock: the rules were accepted, but the kernel has no Landlock.
     #[error("{0:?}")]
@@ -200,7 +200,7 @@ impl LayerError {
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
     /// The process took too long.
-    #[error("it was not done after {} s", .0.as_secs())]
+    #[error("it did not finish within {} s", .0.as_secs())]
     Late(Duration),
     /// The caller no longer wants it, for this reason.
     #[error("{0}")]
@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn a_missing_layer_is_told_with_the_setting() {
         let error = WallError { layer: WallLayer::Landlock, source: LayerError::NotBuiltIn };
-        insta::assert_snapshot!(error, @"the wall around the processes of a job lacks a layer: landlock: the kernel was built without it. What to do: use Linux 6.2 or later, with landlock among the modules of its `lsm=` boot parameter; in a container, a seccomp profile that allows landlock_create_ruleset; or, if you trust the entry script and its inputs, set `os_sandbox: best-effort` to go on without (`sandmill doctor` shows what this machine has)");
+        insta::assert_snapshot!(error, @"the wall around the processes of a job lacks a layer: landlock: the kernel was built without it. What to do: use Linux 6.2 or later, with landlock among the modules of its `lsm=` boot parameter; in a container, a seccomp profile that allows landlock_create_ruleset; or, if you trust the entry script and its inputs, set `os_sandbox: best-effort` to continue without it (`sandmill doctor` shows what this machine has)");
     }
 
     /// A cause is shown only if it says more than the error.

@@ -75,7 +75,7 @@ pub fn alone() -> io::Result<()> {
         return Ok(());
     }
     Err(io::Error::other(format!(
-        "there are {} threads before the process wall stands, and it would not hold for all of them \
+        "there are {} threads before the process wall is set up, and it would not apply to all of them \
          ({}): a library that was opened started some",
         names.len(),
         names.join(", ")
@@ -162,7 +162,7 @@ mod tests {
         let error = alone().unwrap_err().to_string();
         drop(send);
         assert!(!thread.join().unwrap());
-        assert!(error.contains("threads before the process wall stands"), "{error}");
+        assert!(error.contains("threads before the process wall is set up"), "{error}");
         assert!(error.contains("second"), "{error}");
     }
 }

@@ -112,7 +112,7 @@ mod tests {
             end_of(start("exec sleep 60"), patience, 4, || stop.clone()).unwrap_err().to_string()
         };
         let began = Instant::now();
-        assert_eq!(told(Duration::from_millis(100), None), "it was not done after 0 s");
+        assert_eq!(told(Duration::from_millis(100), None), "it did not finish within 0 s");
         assert_eq!(told(LONG, Some("Ctrl-C")), "Ctrl-C");
         assert!(began.elapsed() < LONG);
     }

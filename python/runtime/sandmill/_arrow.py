@@ -374,7 +374,7 @@ def _exact(values):
     """A column of Decimals, with as many digits as the values need."""
     parts = [value.as_tuple() for value in values if value is not None]
     if not all(isinstance(exponent, int) for _, _, exponent in parts):
-        raise OverflowError("NaN and infinity are no decimals of Arrow")
+        raise OverflowError("NaN and infinity cannot be decimals of Arrow")
     scale = max((-exponent for _, _, exponent in parts if exponent < 0), default=0)
     precision = max([scale, 1, *(len(digits) + exponent + scale for _, digits, exponent in parts)])
     if precision > 76:

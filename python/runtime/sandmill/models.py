@@ -143,7 +143,7 @@ def _flattened(name, value):
     while values and isinstance(values[0], (list, tuple)):
         size = len(values[0])
         if any(not isinstance(row, (list, tuple)) or len(row) != size for row in values):
-            raise ValueError(f"input {name!r}: its lists differ in length, or numbers stand beside lists")
+            raise ValueError(f"input {name!r}: its lists differ in length, or numbers are mixed with lists")
         shape += (size,)
         values = [item for row in values for item in row]
     return shape, values

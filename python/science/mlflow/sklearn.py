@@ -50,7 +50,7 @@ def _described(folder):
         with open(os.path.join(folder, "MLmodel")) as file:
             described = yaml.safe_load(file)
     except FileNotFoundError:
-        raise MlflowException(f"{folder} is no folder of MLflow's: it has no file MLmodel") from None
+        raise MlflowException(f"{folder} is not an MLflow folder: it has no file MLmodel") from None
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise MlflowException(f"{folder}/MLmodel cannot be read: {error}") from None
     if not isinstance(described, dict):

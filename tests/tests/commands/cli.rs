@@ -505,7 +505,7 @@ fn check_tells_what_a_component_needs() {
       greet
     Imports, and what they give it:
     It does not keep the contract:
-    [REPO]/target/guests/wasm32-wasip2/release/examples/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one
+    [REPO]/target/guests/wasm32-wasip2/release/examples/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
     ");
 
     let python = python_guest().display().to_string();

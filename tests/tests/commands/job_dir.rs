@@ -83,12 +83,12 @@ fn a_job_never_reads_what_it_writes() {
             arguments.extend(["--set", setting]);
         }
         let ran = job.command(&arguments);
-        ran.exits_with(2).says("are in each other's way");
+        ran.exits_with(2).says("overlap, so the job would read");
         assert!(!ran.has("jobs"), "{ran}");
         ran.redacted()
     };
-    assert_snapshot!(refused(&["inputs.texts.path=."]), @"error: input 'texts' and the job directory [DIR]/jobs/test are in each other's way, as the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
-    assert_snapshot!(refused(&["inputs.texts.path=in", "output=in/out"]), @"error: input 'texts' and the output folder [DIR]/in/out are in each other's way, as the job would read what it writes: name another folder for `output`");
+    assert_snapshot!(refused(&["inputs.texts.path=."]), @"error: input 'texts' and the job directory [DIR]/jobs/test overlap, so the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
+    assert_snapshot!(refused(&["inputs.texts.path=in", "output=in/out"]), @"error: input 'texts' and the output folder [DIR]/in/out overlap, so the job would read what it writes: name another folder for `output`");
     refused(&["inputs.texts.path=**/*.txt"]);
     refused(&["inputs.texts.path=j*/test/*.txt"]);
     refused(&["inputs.texts.path=results/a.txt", "output=results"]);
@@ -104,7 +104,7 @@ fn an_input_in_the_job_directory_is_not_removed() {
     let first = texts("echo_files").run(&[]);
     first.exits_with(0);
     let again = first.into_job().run(&["--overwrite", "--set", "inputs.texts.path=job/output"]);
-    again.exits_with(2).says("are in each other's way");
+    again.exits_with(2).says("overlap, so the job would read");
     assert_eq!(again.output().lines().count(), 3);
 }
 

@@ -162,11 +162,11 @@ fn a_model_that_is_not_what_was_registered_is_refused() {
     let weights = job.file("net/weights.bin", "5555x").run(&[]);
     weights.exits_with(2);
     assert!(!weights.has("job"), "{weights}");
-    assert_snapshot!(weights.redacted().lines().last().unwrap(), @"error: model m (job.yaml:6): [DIR]/net is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
+    assert_snapshot!(weights.redacted().lines().last().unwrap(), @"error: model m (job.yaml:6): [DIR]/net is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; restore the registered file, or register the present one as a new version");
     let job = weights.into_job().file("net/weights.bin", "55555");
     let model = job.file("net/model.onnx", "444x").run(&[]);
     model.exits_with(2);
-    assert_snapshot!(model.redacted().lines().last().unwrap(), @"error: model m (job.yaml:6): [DIR]/net/model.onnx is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; put back what was registered, or register what is there as a new version");
+    assert_snapshot!(model.redacted().lines().last().unwrap(), @"error: model m (job.yaml:6): [DIR]/net/model.onnx is not what was registered as net@1: its SHA-256 was [SHA256], and is [SHA256]; restore the registered file, or register the present one as a new version");
     model.into_job().file("net/model.onnx", "4444").run(&[]).exits_with(0);
 }
 

@@ -38,7 +38,7 @@ fn a_job_over_tables_runs() {
 #[test]
 fn stores_are_refused() {
     let input = || Job::new(&guest("echo_files")).yaml("inputs: {texts: s3://bucket/texts}");
-    assert_snapshot!(refused(input()), @"error: inputs.texts.path is s3://bucket/texts, and this sandmill was built without stores (feature `stores`): copy what is there to this machine, or use a build with that feature");
+    assert_snapshot!(refused(input()), @"error: inputs.texts.path is s3://bucket/texts, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
     let planned = run(input(), &["plan", "job.yaml"]);
     assert_eq!(planned.exits_with(2).redacted(), refused(input()));
     assert_snapshot!(refused(texts().yaml("output: s3://bucket/out")), @"error: output is s3://bucket/out, and this sandmill was built without stores (feature `stores`): name a folder of this machine, or use a build with that feature");
@@ -65,7 +65,7 @@ fn models_are_refused() {
 fn a_component_that_computes_is_refused() {
     let job = Job::new(&guest("computes")).yaml("inputs: {texts: in}").file("in/a.txt", "1");
     assert_snapshot!(refused(job), @"
-    error: [REPO]/target/guests/wasm32-wasip2/release/examples/computes.wasm: the entry script imports what is not granted:
+    error: [REPO]/target/guests/wasm32-wasip2/release/examples/computes.wasm: the entry script imports interfaces that are not granted:
       wasi:nn/tensor@0.2.0-rc-2024-10-28: it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature
       wasi:nn/errors@0.2.0-rc-2024-10-28: it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature
       wasi:nn/inference@0.2.0-rc-2024-10-28: it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature

@@ -184,7 +184,7 @@ fn two_workers_share_no_gpu() {
     // The worker with the GPU may start too late for any mini-batch.
     assert!(attempts.contains(",cpu (fell back)"), "{attempts}");
     let ran = digits(machine.path(), "device: gpu", 2);
-    ran.says("none is leased to this worker");
+    ran.says("no GPU is leased to this worker");
 }
 
 /// A computation that needs more memory than the GPU has fails its attempt, with a kind of its own. The next

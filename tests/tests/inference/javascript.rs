@@ -47,7 +47,7 @@ export function run(table) {
     assert_snapshot!(ran.log("user/stdout/0/process000.stdout.txt"), @r#"
     ["iris"] {"name":"iris","inputs":[{"name":"X","type":"fp32","shape":[null,4]}],"outputs":[{"name":"label","type":"i64","shape":[null]},{"name":"probabilities","type":"fp32","shape":[null,3]}]}
     ModelError: model "iris" has no input "nope"; it has: X
-    RangeError: input "X": its arrays differ in length, or numbers stand beside arrays
+    RangeError: input "X": its arrays differ in length, or numbers are mixed with arrays
     ModelError: input "X": expected f32 [?, 4], got f32 [1, 2]
     TypeError: input "X" takes fp32, not "x"
     TypeError: input "X" takes fp32, not null

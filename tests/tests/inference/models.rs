@@ -52,7 +52,7 @@ fn a_model_is_a_folder_with_that_model_alone() {
     wasi /models/versions/model.onnx=GOT IT: 6
     host /models/digits/secret.onnx=denied: /models/digits/secret.onnx: there is no such file
     wasi /models/digits/secret.onnx=denied
-    host /models/versions/../9/model.onnx=denied: /models/versions/../9/model.onnx: it lies outside of the folders that were granted
+    host /models/versions/../9/model.onnx=denied: /models/versions/../9/model.onnx: it is outside of the folders that were granted
     wasi /models/versions/../9/model.onnx=denied
     list /models/digits=GOT IT: ["digits.onnx"]
     list /models/whole=GOT IT: ["m.onnx", "weights.bin"]
@@ -136,7 +136,8 @@ fn check_shows_models_as_a_job_does() {
     ran.exits_with(2).says("--onnxruntime names /gone: No such file");
     let job = ran.into_job().env("SANDMILL_ONNXRUNTIME", "/gone");
     let ran = job.command(&[&check[..], &gone[..3]].concat());
-    ran.exits_with(0).says("note: onnxruntime is not used, but tract: SANDMILL_ONNXRUNTIME names");
+    ran.exits_with(0)
+        .says("note: tract is used instead of onnxruntime: SANDMILL_ONNXRUNTIME names");
     let wrong = [file, "--model", "digits=all"];
     let ran = ran.into_job().command(&[&check[..], &wrong].concat());
     ran.exits_with(2).says("--model: ").says("holds 2 ONNX files");

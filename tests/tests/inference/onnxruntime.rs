@@ -43,7 +43,7 @@ fn a_job_computes_with_it() {
 fn tract_takes_its_place() {
     assert_eq!(backend(&job("").run(&[])), "tract");
     let ran = job("").env("SANDMILL_ONNXRUNTIME", "nowhere").run(&[]);
-    ran.says("onnxruntime is not used, but tract: SANDMILL_ONNXRUNTIME names nowhere");
+    ran.says("tract is used instead of onnxruntime: SANDMILL_ONNXRUNTIME names nowhere");
     assert_eq!(backend(&ran), "tract");
 }
 

@@ -47,7 +47,7 @@ def run(table):
     assert_snapshot!(ran.log("user/stdout/0/process000.stdout.txt"), @r#"
     ['iris'] Model('iris', inputs=[Port('X', fp32, (None, 4))], outputs=[Port('label', i64, (None,)), Port('probabilities', fp32, (None, 3))]) /models/iris/logistic_regression.onnx
     ModelError: model 'iris' has no input 'nope'; it has: X
-    ValueError: input 'X': its lists differ in length, or numbers stand beside lists
+    ValueError: input 'X': its lists differ in length, or numbers are mixed with lists
     ModelError: input "X": expected f32 [?, 4], got f32 [1, 2]
     TypeError: input 'X' takes fp32: must be real number, not str
     TypeError: input 'X' takes fp32: must be real number, not NoneType

@@ -299,7 +299,7 @@ fn ctrl_c_while_inputs_are_compared_changes_nothing() {
     });
     running.interrupt();
     let ran = running.wait();
-    ran.exits_with(130).says("Ctrl-C: the job was not begun, and what there is of it is as it was");
+    ran.exits_with(130).says("Ctrl-C: the job was not started, and its files are unchanged");
     let after = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
     assert!(before == after && !ran.has("job/spill"), "{ran}");
 }

@@ -101,7 +101,7 @@ fn files_as_such_are_not_refused() {
     let ran = job.run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["0.json: 1", "a.parquet: 2"], "{ran}");
-    ran.says("is a table of the format Delta; its files are taken as they are");
+    ran.says("is a table of the format Delta; all its files are read");
 }
 
 /// The same in a store. The listing shows tables, and Sandmill also checks the folders above the prefix.

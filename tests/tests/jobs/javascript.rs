@@ -94,8 +94,8 @@ fn what_is_wrong_is_told_in_words() {
     assert_snapshot!(scripts.map(told).join("\n"), @r#"
     error: SyntaxError: score.js, line 1, column 36: Unexpected token
     error: `run` of score.js is missing; write: export function run(miniBatch) { ... }
-    error: score.js, line 1: imports lodash, which the JavaScript runtime does not have: bundle the script and its packages into one file, as by esbuild --bundle --format=esm --external:sandmill
-    error: score.js, line 1: imports ./x.json, which the JavaScript runtime does not have: that file is not there; where the job names no source_directory, scripts see .js and .ts files alone
+    error: score.js, line 1: imports lodash, which the JavaScript runtime does not have: bundle the script and its packages into one file, e.g. with esbuild --bundle --format=esm --external:sandmill
+    error: score.js, line 1: imports ./x.json, which the JavaScript runtime does not have: that file does not exist; if the job names no source_directory, scripts see only .js and .ts files
     first cause   TypeError: run returned a promise (write function run, without async); it must return an array with one row for each item, or a Table
     first cause   TypeError: run returned undefined (is there a return statement?); it must return an array with one row for each item, or a Table
     first cause   TypeError: row 0 that run returned is of type undefined; a row is a text, a number, or an object, which becomes JSON
@@ -104,7 +104,7 @@ fn what_is_wrong_is_told_in_words() {
     first cause   plain text
     first cause   InternalError: out of memory (line 1)
     first cause   the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise it
-    first cause   Error: /etc/passwd: it lies outside of the folders that were granted (line 1)
+    first cause   Error: /etc/passwd: it is outside of the folders that were granted (line 1)
     first cause   Error: /inputs/texts/x cannot be written: not-permitted (line 1)
     "#);
 }

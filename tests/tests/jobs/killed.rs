@@ -95,7 +95,7 @@ fn a_killed_worker_is_replaced() {
     assert_snapshot!(ran.told(), @"
     job test: 2 workers
     [WORKER] exited with returncode -9
-    mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; somebody or something else sent it that signal: the kernel has killed no process for lack of memory since the job began
+    mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; another process sent it that signal: the kernel has killed no process for lack of memory since the job began
     Job test completed in [TIME].
       mini-batches  30
       items         30
@@ -128,7 +128,7 @@ fn a_killed_worker_costs_its_attempt() {
     assert_eq!(ran.sorted_output(), rows, "{ran}");
     assert_snapshot!(ran.failed_items(), @"
     mini_batch,item,file,line,row,attempt,worker,reason
-    5,/inputs/texts/15.txt,/inputs/texts/15.txt,,,1,[WORKER],the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; somebody or something else sent it that signal: the kernel has killed no process for lack of memory since the job began
+    5,/inputs/texts/15.txt,/inputs/texts/15.txt,,,1,[WORKER],the whole mini-batch (1 item): the worker process exited with returncode -9 inside run; another process sent it that signal: the kernel has killed no process for lack of memory since the job began
     ");
 }
 
@@ -283,11 +283,11 @@ fn a_file_whose_columns_planners_die_over_fails() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it
+    note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
     note: input rows: its only file cannot be read as csv; check its format and its path
-    mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it
+    mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
-      first cause   [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it
+      first cause   [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
       where         mini-batch 0, [WORKER]
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)

@@ -133,9 +133,9 @@ def run(mini_batch):
     error: `run` of score.py is a class; write `def run(mini_batch):`
     error: score.py, line 1: imports numpy, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
     error: score.py, line 2: imports sklearn, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
-    error: score.py, line 3: imports ssl, which the light runtime does not have: it needs what a sandbox does not have, as sockets, processes and threads; do without it
-    error: score.py, line 3: imports helper, which the light runtime does not have: put a module of your own beside the script; a package in Python alone comes by its name on PyPI: sandmill python vendor NAME
-    error: score.py, line 8: imports some_package, which the light runtime does not have: put a module of your own beside the script; a package in Python alone comes by its name on PyPI: sandmill python vendor NAME
+    error: score.py, line 3: imports ssl, which the light runtime does not have: it needs what a sandbox does not have, such as sockets, processes and threads; do without it
+    error: score.py, line 3: imports helper, which the light runtime does not have: put a module of your own next to the script; install a pure-Python package by its name on PyPI: sandmill python vendor NAME
+    error: score.py, line 8: imports some_package, which the light runtime does not have: put a module of your own next to the script; install a pure-Python package by its name on PyPI: sandmill python vendor NAME
     ");
 }
 
@@ -332,7 +332,7 @@ fn scripts_are_checked_before_they_are_run() {
     ran.exits_with(0);
     assert_snapshot!(ran.redacted_stdout(), @"
     score.py, for the light runtime
-    note: score.py, line 2: torch is not in the light runtime; where the script needs it, it gets an ImportError
+    note: score.py, line 2: torch is not in the light runtime; if the script needs it, it gets an ImportError
     It can be run: all that it imports is there.
     init ([TIME]): ok
     run ([TIME]): ok
@@ -383,7 +383,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
     let made = made.unwrap();
     assert!(made.success());
     let ran = job.command(&["python", "vendor", "native", "--from", "wheels"]);
-    ran.exits_with(2).says("native.so is not there in Python alone");
+    ran.exits_with(2).says("native.so is not available in pure Python");
     // To build such a package, pip would run untrusted code outside any sandbox.
     for refused in
         ["evil @ file:///tmp/evil", "./evil", "evil.tar.gz/x", "git+https://example.org/x"]
@@ -392,7 +392,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
         ran.command(&["python", "vendor", refused]).exits_with(2).says("name packages alone");
     }
     let ran = ran.into_job().command(&["python", "vendor", "needy", "--from", "wheels"]);
-    ran.exits_with(2).says("evil is not there in Python alone");
+    ran.exits_with(2).says("evil is not available in pure Python");
     assert!(!ran.has("ran"), "the code of a package that another needs was run");
     let ran =
         ran.into_job().command(&["python", "vendor", "tiny", "pandas==1.5", "--from", "wheels"]);

@@ -146,7 +146,7 @@ fn side_inputs_and_source_can_be_read_and_not_written() {
     wasi /models/large/m.bin=GOT IT: 3
     host /source/one.txt=GOT IT: 4
     wasi /source/one.txt=GOT IT: 4
-    host /side_inputs/more/m.bin=denied: /side_inputs/more/m.bin: it lies outside of the folders that were granted
+    host /side_inputs/more/m.bin=denied: /side_inputs/more/m.bin: it is outside of the folders that were granted
     wasi /side_inputs/more/m.bin=denied
     list /side_inputs/weights=GOT IT: ["deep"]
     write /side_inputs/weights/deep/w.bin=denied
@@ -178,7 +178,7 @@ fn a_glob_shows_nothing_beside_what_it_matches() {
         "/inputs/texts",
     ];
     assert_snapshot!(tries(job, &asked).join("\n"), @r#"
-    host /inputs/texts=denied: /inputs/texts: it is no regular file
+    host /inputs/texts=denied: /inputs/texts: it is not a regular file
     wasi /inputs/texts=denied
     host /inputs/texts/a.txt=GOT IT: 1
     wasi /inputs/texts/a.txt=GOT IT: 1

@@ -143,7 +143,7 @@ fn the_runtime_follows_from_the_imports() {
     It can be run: all that it imports is there.
     source/score.py
     score.py, line 1: imports torch, which the science runtime does not have: export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)
-    score.py, line 2: imports sklearn.nowhere, which the science runtime does not have: the package is there in another version, without that module
+    score.py, line 2: imports sklearn.nowhere, which the science runtime does not have: the package is installed in another version, without that module
     It cannot be run.
     "#);
 }

@@ -33,14 +33,14 @@ fn files_that_are_no_component() {
         refused("script.wasm", b"def run(mini_batch):\n    return []\n"),
     ];
     assert_snapshot!(told.join("\n"), @"
-    error: [DIR]/empty.wasm: the file is no WebAssembly component: it is empty. Did the build that was to write it fail?
-    error: [DIR]/text.wasm: the file is no WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
-    error: [DIR]/native.wasm: the file is no WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built
-    error: [DIR]/noise.wasm: the file is no WebAssembly component: it begins with the bytes f7 f7 f7 f7, not with 00 61 73 6d. Name a component, or the folder of a guest crate, which is then built
+    error: [DIR]/empty.wasm: the file is not a WebAssembly component: it is empty. Did the build that should write it fail?
+    error: [DIR]/text.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
+    error: [DIR]/native.wasm: the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built
+    error: [DIR]/noise.wasm: the file is not a WebAssembly component: it begins with the bytes f7 f7 f7 f7, not with 00 61 73 6d. Name a component, or the folder of a guest crate, which is then built
     error: [DIR]/cut.wasm: the file is a damaged component: unexpected end-of-file (at offset [ADDRESS])
-    error: [DIR]/head.wasm: the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one
+    error: [DIR]/head.wasm: the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
     error: [DIR]/module.wasm: the file is a core module without WIT metadata, so nothing says which functions it exports to Sandmill: build it with sandmill-guest or wit-bindgen, or embed the metadata with `wasm-tools component embed wit/ --world entry-script`
-    error: [DIR]/script.wasm: the file is no WebAssembly component: it is Python source. Rename it so that its name ends in .py
+    error: [DIR]/script.wasm: the file is not a WebAssembly component: it is Python source. Rename it so that its name ends in .py
     ");
 }
 
@@ -54,7 +54,7 @@ fn a_damaged_component() {
     let told = refused("damaged.wasm", &bytes);
     // The place where the damage is found depends on the compiler.
     assert!(told.starts_with("error: [DIR]/damaged.wasm: "), "{told}");
-    assert!(told.contains("no valid component") || told.contains("damaged component"), "{told}");
+    assert!(told.contains("not a valid component") || told.contains("damaged component"), "{told}");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn paths_that_lead_to_no_file() {
     assert_snapshot!(told.join("\n"), @"
     error: job.yaml:2: entry_script: there is no [DIR]/missing.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     error: job.yaml:2: entry_script: [DIR]/folder is a folder with no Cargo.toml and no sources in C; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
-    error: the entry script /dev/zero cannot be used: it is no regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
+    error: the entry script /dev/zero cannot be used: it is not a regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
     error: job.yaml:2: entry_script: found an empty text; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     ");
 }
@@ -87,8 +87,8 @@ fn components_of_another_kind() {
     };
     let told = [run("not_entry"), run("unknown_import")].join("\n");
     assert_snapshot!(told.replace(&folder_of_guests(), "[GUESTS]"), @"
-    error: [GUESTS]/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one
-    error: [GUESTS]/unknown_import.wasm: the entry script imports what is not granted:
+    error: [GUESTS]/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
+    error: [GUESTS]/unknown_import.wasm: the entry script imports interfaces that are not granted:
       evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
     ");
 }

@@ -153,11 +153,11 @@ fn a_huge_data_section() {
 fn types_that_are_nested_deeply() {
     let deep: String = (0..5000).map(|n| format!("(type $t{} (list $t{n}))", n + 1)).collect();
     let run = run_of(&format!("(type $t0 (list u8)) {deep}"), "$t5000");
-    all_refuse(&run, "no valid component");
+    all_refuse(&run, "not a valid component");
     // Each type is twice as large as the one before.
     let wide: String = (0..60).map(|n| format!("(type $t{} (tuple $t{n} $t{n}))", n + 1)).collect();
     let run = run_of(&format!("(type $t0 (tuple u8 u8)) {wide}"), "$t60");
-    all_refuse(&run, "no valid component");
+    all_refuse(&run, "not a valid component");
 }
 
 /// The types are valid, but too long to print.
@@ -287,7 +287,7 @@ fn ctrl_c_ends_a_compiler() {
     running.until("it is compiled", |_| !compilers_of(&digest).is_empty());
     running.interrupt();
     let ran = running.wait();
-    ran.exits_with(130).says("the job was not begun");
+    ran.exits_with(130).says("the job was not started");
     until_gone(&digest);
     ends_well(&ran);
 }
@@ -442,7 +442,7 @@ fn how_a_planner_died_is_told() {
     for (signal, told) in [
         (Signal::SYS, "the planner process was ended by the system-call filter"),
         (Signal::XCPU, "the planner process was ended by its limit of processor time"),
-        (Signal::XFSZ, "the planner process was ended as it wrote a larger file than it may"),
+        (Signal::XFSZ, "the planner process was ended because it wrote a larger file than allowed"),
         (Signal::KILL, "the planner process was killed"),
     ] {
         let mut running = grouping().start(&[]);

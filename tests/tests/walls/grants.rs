@@ -110,15 +110,15 @@ fn what_is_not_there_is_refused_by_name() {
         "sandmill:entry/power@0.1.0",
     ];
     assert_snapshot!(refused(&instances(&unknown)), @"
-    error: [DIR]/entry.wasm: the entry script imports what is not granted:
-      wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (near to it is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
+    error: [DIR]/entry.wasm: the entry script imports interfaces that are not granted:
+      wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (the nearest is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
       wasi:cli/run@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
       wasi:clocks/monotonic-clock@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2
       wasi:http/outgoing-handler@0.2.0: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
       wasi:keyvalue/store@0.2.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
-      wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
+      wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
       wasi:sockets/tls@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
-      sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill keeps version 0.1: build with an SDK of that version
+      sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill supports version 0.1: build with an SDK of that version
       sandmill:entry/power@0.1.0: the contract has no such interface to import
     ");
 }
@@ -130,7 +130,7 @@ fn a_function_that_is_not_there_is_refused() {
         r#"(import "wasi:cli/environment@0.2.0"
             (instance (export "get-secrets" (func (result string)))))"#,
     );
-    assert_snapshot!(told, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.1.0: build with tools for these versions, or take a newer Sandmill");
+    assert_snapshot!(told, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.1.0: build with tools for these versions, or use a newer Sandmill");
     let told = refused(
         r#"(import "wasi:random/random@0.2.0"
             (instance (export "get-random-u64" (func (result string)))))"#,
@@ -181,7 +181,7 @@ fn inspect_tells_what_a_component_could_touch() {
         wasi:filesystem/types@0.2.0
       network: nothing; every use of a socket, and every look-up of a name, is denied
         wasi:sockets/tcp@0.2.0
-      random numbers: ones that nobody foresees; in a deterministic job they follow from the mini-batch
+      random numbers: unpredictable ones; in a deterministic job they are derived from the mini-batch
         wasi:random/random@0.2.0
       environment: the job's arguments and variables, nothing of the machine's
         wasi:cli/environment@0.2.0
@@ -213,7 +213,7 @@ fn inspect_tells_what_changed() {
     to   new.wasm, sha256:[SHA256]
     What it could touch:
       + network: nothing; every use of a socket, and every look-up of a name, is denied
-      + random numbers: ones that nobody foresees; in a deterministic job they follow from the mini-batch
+      + random numbers: unpredictable ones; in a deterministic job they are derived from the mini-batch
       + environment: the job's arguments and variables, nothing of the machine's
     Imports:
       + wasi:cli/environment@0.2.0
@@ -263,7 +263,7 @@ fn inspect_refuses_what_is_no_component() {
     let all = [told("none.wasm", b""), told("a.wasm", b"text"), told(".", b"")];
     assert_snapshot!(all.join("\n"), @"
     error: none.wasm: it cannot be read: No such file or directory (os error 2)
-    error: a.wasm: the file is no WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
-    error: .: it is no regular file but a folder; name a component (.wasm) or a core module
+    error: a.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
+    error: .: it is not a regular file but a folder; name a component (.wasm) or a core module
     ");
 }

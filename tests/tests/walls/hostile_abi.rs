@@ -20,7 +20,7 @@ fn written(bytes: &[u8]) -> (TempDir, PathBuf) {
 #[test]
 fn what_no_toolchain_would_hand_over() {
     let fails = Fate::Fails;
-    let outside = || Fate::Fails("lies outside of the guest's memory");
+    let outside = || Fate::Fails("is outside of the guest's memory");
     // The engine has its own messages for these.
     let refused = || Fate::Fails("the entry script failed in run: ");
     let memory = || Fate::Fails("ran out of memory in run: limits.memory allows 1100 MB");
@@ -30,8 +30,8 @@ fn what_no_toolchain_would_hand_over() {
         ("rows-4-billion", outside()),
         ("rows-unaligned", refused()),
         ("row-4-gb", outside()),
-        ("row-no-utf-8", fails("no valid UTF-8 (entry 1 of its results)")),
-        ("row-forged-before", fails("no valid UTF-8 (entry 2 of its results)")),
+        ("row-no-utf-8", fails("not valid UTF-8 (entry 1 of its results)")),
+        ("row-forged-before", fails("not valid UTF-8 (entry 2 of its results)")),
         ("row-with-null", Fate::Gives(vec!["\0nul".to_owned()])),
         ("results-kind-9", refused()),
         ("result-kind-9", refused()),

@@ -133,9 +133,9 @@ fn a_shutdown_that_fails_is_told() {
         told += &format!("{what}: {}\n", note.unwrap_or("nothing"));
     }
     assert_snapshot!(told, @"
-    panic: [WORKER] said at its end: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked
-    exit-3: [WORKER] said at its end: shutdown failed: the entry script ended itself in shutdown, with an exit code other than 0: return an error instead
-    trap: [WORKER] said at its end: shutdown failed: the entry script trapped in shutdown: wasm `unreachable` instruction executed (it aborted itself)
+    panic: [WORKER] printed at its end: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked
+    exit-3: [WORKER] printed at its end: shutdown failed: the entry script ended itself in shutdown, with an exit code other than 0: return an error instead
+    trap: [WORKER] printed at its end: shutdown failed: the entry script trapped in shutdown: wasm `unreachable` instruction executed (it aborted itself)
     loop: [WORKER]: shutdown took longer than run_invocation_timeout (1 s); the worker was killed
     ");
 }

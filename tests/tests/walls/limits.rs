@@ -75,10 +75,10 @@ fn each_limit_has_its_failure() {
     read script_error: /inputs/texts/a.txt: it has 2097152 bytes, more than limits.read allows (1 MB)
     results bad_results: run returned rows of 4.0 MB, and limits.results allows 1 MB. Raise it, or make mini_batch_size smaller
     row over_limit: limits.row allows 100 KB for one row; row 1 (counted from 0) of what run returned has 1 MB. Make its rows smaller, or raise the limit
-    stdout over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it say less, or raise the limit
-    stderr over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it say less, or raise the limit
-    log over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it say less, or raise the limit
-    one-line over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it say less, or raise the limit
+    stdout over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it print less, or raise the limit
+    stderr over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it print less, or raise the limit
+    log over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it print less, or raise the limit
+    one-line over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it print less, or raise the limit
     output over_limit: limits.output allows 1 MB for the files of one call; in run the entry script wrote [SIZE]. Have it write less, make mini_batch_size smaller, or raise the limit
     output-append over_limit: limits.output allows 1 MB for the files of one call; in run the entry script wrote [SIZE]. Have it write less, make mini_batch_size smaller, or raise the limit
     output-size over_limit: limits.output allows 1 MB for the files of one call; in run the entry script wrote [SIZE]. Have it write less, make mini_batch_size smaller, or raise the limit
@@ -146,5 +146,5 @@ fn init_has_the_same_limits() {
     ran.exits_with(42);
     let line = ran.stderr.lines().find(|line| line.contains("could not start")).unwrap_or_default();
     let (_, message) = line.split_once("could not start: ").unwrap_or_default();
-    assert_snapshot!(sizes(message), @"limits.logs allows 1 MB for stdout, stderr and the log of one call; in init the entry script wrote [SIZE]. Have it say less, or raise the limit");
+    assert_snapshot!(sizes(message), @"limits.logs allows 1 MB for stdout, stderr and the log of one call; in init the entry script wrote [SIZE]. Have it print less, or raise the limit");
 }

@@ -30,7 +30,7 @@ pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
             Some(version) if version == MODULE => Ok(Artifact::Module),
             Some(version) if version == COMPONENT => Ok(Artifact::Component),
             _ => Err(CompileError::new(format!(
-                "the file is WebAssembly of an unknown version (found the bytes {}; known are core \
+                "the file is WebAssembly of an unknown version (found the bytes {}; supported are core \
                  modules of version 1 and components of version 13): build it with a current \
                  toolchain",
                 shown(&bytes[4..bytes.len().min(8)])
@@ -38,7 +38,7 @@ pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
         };
     }
     Err(CompileError::new(format!(
-        "the file is no WebAssembly component: {}. {}",
+        "the file is not a WebAssembly component: {}. {}",
         looks_like(bytes),
         advice(bytes)
     )))
@@ -80,7 +80,7 @@ fn looks_like_python(text: Option<&str>) -> bool {
 fn advice(bytes: &[u8]) -> &'static str {
     let text = std::str::from_utf8(&bytes[..bytes.len().min(4096)]).ok();
     if bytes.is_empty() {
-        "Did the build that was to write it fail?"
+        "Did the build that should write it fail?"
     } else if looks_like_python(text) {
         "Rename it so that its name ends in .py"
     } else if text.is_some_and(|text| text.trim_start().starts_with('(')) {
@@ -155,13 +155,13 @@ mod tests {
     #[test]
     fn says_what_a_wrong_file_looks_like() {
         let text = |bytes: &[u8]| identify(bytes).expect_err("wrong file").to_string();
-        insta::assert_snapshot!(text(b""), @"the file is no WebAssembly component: it is empty. Did the build that was to write it fail?");
-        insta::assert_snapshot!(text(b"\x7fELF\x02\x01"), @"the file is no WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built");
-        insta::assert_snapshot!(text(b"import numpy\n\ndef run(batch):\n    return 1\n"), @"the file is no WebAssembly component: it is Python source. Rename it so that its name ends in .py");
-        insta::assert_snapshot!(text(b"\n(component)"), @"the file is no WebAssembly component: it is WebAssembly in text form (WAT). Turn it into binary form with `wasm-tools parse`");
-        insta::assert_snapshot!(text(&[0xde, 0xad, 0xbe, 0xef, 0]), @"the file is no WebAssembly component: it begins with the bytes de ad be ef, not with 00 61 73 6d. Name a component, or the folder of a guest crate, which is then built");
-        insta::assert_snapshot!(text(b"\0asm\x02\0\0\0"), @"the file is WebAssembly of an unknown version (found the bytes 02 00 00 00; known are core modules of version 1 and components of version 13): build it with a current toolchain");
-        insta::assert_snapshot!(text(b"\0asm"), @"the file is WebAssembly of an unknown version (found the bytes none; known are core modules of version 1 and components of version 13): build it with a current toolchain");
+        insta::assert_snapshot!(text(b""), @"the file is not a WebAssembly component: it is empty. Did the build that should write it fail?");
+        insta::assert_snapshot!(text(b"\x7fELF\x02\x01"), @"the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built");
+        insta::assert_snapshot!(text(b"import numpy\n\ndef run(batch):\n    return 1\n"), @"the file is not a WebAssembly component: it is Python source. Rename it so that its name ends in .py");
+        insta::assert_snapshot!(text(b"\n(component)"), @"the file is not a WebAssembly component: it is WebAssembly in text form (WAT). Turn it into binary form with `wasm-tools parse`");
+        insta::assert_snapshot!(text(&[0xde, 0xad, 0xbe, 0xef, 0]), @"the file is not a WebAssembly component: it begins with the bytes de ad be ef, not with 00 61 73 6d. Name a component, or the folder of a guest crate, which is then built");
+        insta::assert_snapshot!(text(b"\0asm\x02\0\0\0"), @"the file is WebAssembly of an unknown version (found the bytes 02 00 00 00; supported are core modules of version 1 and components of version 13): build it with a current toolchain");
+        insta::assert_snapshot!(text(b"\0asm"), @"the file is WebAssembly of an unknown version (found the bytes none; supported are core modules of version 1 and components of version 13): build it with a current toolchain");
     }
 
     #[test]

@@ -190,7 +190,7 @@ impl CCompiler {
             .or_else(|| python().map(Self::PythonZig))
             .ok_or_else(|| {
                 CompileError::new(
-                    "no compiler of C for WebAssembly is found. Install one: `pip install ziglang` for your python3, zig itself, \
+                    "no C compiler for WebAssembly was found. Install one: `pip install ziglang` for your python3, zig itself, \
                      or on Debian and Ubuntu `apt-get install clang lld wasi-libc libclang-rt-dev-wasm32`, and for C++ \
                      `libc++-dev-wasm32 libc++abi-dev-wasm32`; or set WASI_SDK_PATH to a wasi-sdk",
                 )

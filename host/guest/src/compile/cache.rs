@@ -185,7 +185,7 @@ impl Cache {
 
     fn write_error(&self, error: &io::Error) -> CompileError {
         CompileError::new(format!(
-            "compiled code cannot be written to the cache {}: {error}. Make room there, or name \
+            "compiled code cannot be written to the cache {}: {error}. Free space there, or name \
              another folder in SANDMILL_CACHE_DIR",
             self.path.display()
         ))
@@ -518,7 +518,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(root.path().join("cache")).expect("lists").count(), 0);
         let error =
             cache.prepare(root.path(), NONE, &mut |_| ()).expect_err("a folder").to_string();
-        assert!(error.contains("no regular file"), "{error}");
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]

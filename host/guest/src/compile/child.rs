@@ -51,7 +51,7 @@ impl CompileTask {
             Self::Prepare(text) => interpreter::preparing(&bytes, text),
             Self::Snapshot(length) => {
                 let (module, memory) = bytes.split_at_checked(*length).ok_or_else(|| {
-                    CompileError::new("the interpreter's module is shorter than was said")
+                    CompileError::new("the interpreter's module is shorter than announced")
                 })?;
                 interpreter::assemble(&interpreter::snapshot(module, memory)?)
             }
@@ -62,7 +62,7 @@ impl CompileTask {
 /// Encodes a result for the parent.
 fn answer(told: &impl Serialize) -> Result<Vec<u8>, CompileError> {
     let answer = postcard::to_stdvec(told)
-        .map_err(|error| CompileError(format!("its names cannot be told: {error}")))?;
+        .map_err(|error| CompileError(format!("its names cannot be read: {error}")))?;
     if answer.len() as u64 > ANSWER_BYTES {
         return Err(CompileError(format!(
             "the names of its imports and exports take {} bytes, and at most {} are read: leave out \
@@ -103,7 +103,7 @@ fn serve(arguments: &[String], check: CheckImports) -> Result<(), CompileError> 
     stdout
         .write_all(&made)
         .and_then(|()| stdout.flush())
-        .map_err(|error| CompileError::new(format!("what was made cannot be written: {error}")))
+        .map_err(|error| CompileError::new(format!("the result cannot be written: {error}")))
 }
 
 fn lock_down(mode: OsSandbox) -> Result<(), CompileError> {
@@ -145,7 +145,7 @@ fn translate(
     let component = Component::from_binary(&engine, &component).map_err(|error| {
         let error = format!("{error:#}");
         let remedy = remedy(&error);
-        CompileError(format!("it is no valid component, or cannot be compiled: {error}{remedy}"))
+        CompileError(format!("it is not a valid component, or cannot be compiled: {error}{remedy}"))
     })?;
     find_entry(&engine, &component)?;
     check(&engine, &component)?;
@@ -188,9 +188,10 @@ pub(super) fn perform_here(
 ) -> Result<Vec<u8>, CompileError> {
     let made = task.perform(read(&mut source)?, |_, _| Ok(()))?;
     match target {
-        Some(mut target) => target.write_all(&made).map(|()| Vec::new()).map_err(|error| {
-            CompileError::new(format!("what was made cannot be written: {error}"))
-        }),
+        Some(mut target) => target
+            .write_all(&made)
+            .map(|()| Vec::new())
+            .map_err(|error| CompileError::new(format!("the result cannot be written: {error}"))),
         None => Ok(made),
     }
 }
@@ -217,7 +218,7 @@ mod tests {
         let import = r#"(component (import "wasi:nn/graph@0.2.0" (instance)))"#;
         let error =
             translate(wat::parse_str(import).expect("valid"), NONE, |_, _| Ok(())).expect_err("nn");
-        assert!(error.to_string().contains("imports what is not granted"), "{error}");
+        assert!(error.to_string().contains("imports interfaces that are not granted"), "{error}");
         let mut damaged = testing::component("run-only", testing::RUN_EMPTY);
         let middle = damaged.len() / 2;
         damaged[middle..].fill(0xff);

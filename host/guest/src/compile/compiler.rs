@@ -79,9 +79,8 @@ impl Compiler {
         let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
         let (source, _) = regular(path).map_err(|error| at(&error))?;
         let answer = self.ask(&CompileTask::Outline, source, None).map_err(|error| at(&error))?;
-        let mut outline: Outline = decode(&answer).map_err(|error| {
-            at(&format!("what the compiler said of it cannot be understood: {error}"))
-        })?;
+        let mut outline: Outline = decode(&answer)
+            .map_err(|error| at(&format!("the compiler's output cannot be understood: {error}")))?;
         let ComponentNames { imports, exports } = &mut outline.names;
         for name in imports.iter_mut().chain(exports) {
             // A hostile name must not contain terminal escapes.
@@ -103,9 +102,8 @@ impl Compiler {
             _ => at(&format!("it cannot be read: {error}")),
         })?;
         let answer = self.ask(&CompileTask::Describe, source, None).map_err(|error| at(&error))?;
-        let description: ScriptDescription = decode(&answer).map_err(|error| {
-            at(&format!("what the compiler said of it cannot be understood: {error}"))
-        })?;
+        let description: ScriptDescription = decode(&answer)
+            .map_err(|error| at(&format!("the compiler's output cannot be understood: {error}")))?;
         Ok(description.printable())
     }
 
@@ -167,7 +165,7 @@ impl Compiler {
         }
         let cannot = |error: io::Error| {
             let program = self.program.display();
-            CompileError(format!("{program} cannot be run to look into the entry script: {error}"))
+            CompileError(format!("{program} cannot be run to inspect the entry script: {error}"))
         };
         let stdout =
             target.map_or_else(|| Ok(Stdio::piped()), |it| it.try_clone().map(Stdio::from));
@@ -204,13 +202,13 @@ impl Compiler {
             }
             if begun.elapsed() > self.limit {
                 return Err(CompileError(format!(
-                    "the compiler was ended after {} s: the entry script is too large or made to \
-                     take long",
+                    "the compiler was ended after {} s: the entry script is too large or built to \
+                     compile slowly",
                     self.limit.as_secs()
                 )));
             }
             if self.is_stopped() {
-                return Err(CompileError::new("the compiler was stopped, as was asked"));
+                return Err(CompileError::new("the compiler was stopped, as requested"));
             }
         }
     }
@@ -245,7 +243,7 @@ fn failure(status: ExitStatus, message: String) -> String {
         (Some(1), _) if !message.is_empty() => return message,
         (_, Some(libc::SIGXCPU)) => format!(
             "the compiler was ended after {CPU_SECONDS} seconds of processor time: the entry script \
-             is too large or made to take long"
+             is too large or built to compile slowly"
         ),
         (_, Some(libc::SIGXFSZ)) => {
             format!("the compiled code would be larger than {}", ByteSize(CODE_BYTES))
@@ -255,7 +253,7 @@ fn failure(status: ExitStatus, message: String) -> String {
         }
         (_, Some(libc::SIGABRT)) => format!(
             "the compiler gave up, probably because it needed more than {} of memory: the entry \
-             script is too large or made to take much",
+             script is too large or built to need much memory",
             ByteSize(MEMORY_BYTES)
         ),
         _ => format!("the compiler {}", death(status)),
@@ -275,7 +273,7 @@ mod tests {
         assert!(told(libc::SIGXFSZ, "").contains("larger than 4 GB"));
         assert!(told(libc::SIGSYS, "").contains("system-call filter"));
         assert!(told(libc::SIGSEGV, "").contains("signal 11"));
-        assert_eq!(told(1 << 8, "it is no component"), "it is no component");
+        assert_eq!(told(1 << 8, "it is not a component"), "it is not a component");
         assert_eq!(
             told(101 << 8, "panic"),
             "the compiler ended with exit code 101; what it said: panic"

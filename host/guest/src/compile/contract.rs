@@ -99,7 +99,7 @@ pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
     }
     if !text.is_empty() {
         return Err(CompileError::new(format!(
-            "the entry script imports what is not granted:{text}"
+            "the entry script imports interfaces that are not granted:{text}"
         )));
     }
     if names.exports.is_empty() {
@@ -112,7 +112,7 @@ pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
         {
             return Err(CompileError::new(format!(
                 "the component exports {export}, made for version {version} of the contract, and \
-                 this Sandmill keeps version 0.1: build it with an SDK of that version, or use \
+                 this Sandmill supports version 0.1: build it with an SDK of that version, or use \
                  the Sandmill that it was made for"
             )));
         }
@@ -121,7 +121,7 @@ pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
 }
 
 const WANTED: &str = "An entry script exports the interface sandmill:entry/entry@0.1.0 (init, \
-    run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one";
+    run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one";
 
 /// Finds `run` in a compiled component and checks the types of all three functions.
 ///
@@ -264,14 +264,14 @@ mod tests {
     fn a_component_without_run_is_refused() {
         let none = wat::parse_str("(component)").expect("valid");
         let error = check_names(&read_names(&none).expect("reads")).expect_err("nothing there");
-        insta::assert_snapshot!(error, @"the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one");
+        insta::assert_snapshot!(error, @"the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one");
         let other = r#"(component
             (core module $m (func (export "f")))
             (core instance $i (instantiate $m))
             (func $f (canon lift (core func $i "f")))
             (export "start" (func $f)))"#;
         let error = entry(&wat::parse_str(other).expect("valid")).expect_err("no run");
-        insta::assert_snapshot!(error, @"the component does not export run (it exports start). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run alone); sandmill-guest makes one");
+        insta::assert_snapshot!(error, @"the component does not export run (it exports start). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one");
         let wrong = other.replace("\"start\"", "\"run\"");
         let error = entry(&wat::parse_str(wrong).expect("valid")).expect_err("wrong type");
         insta::assert_snapshot!(error, @r"

@@ -155,7 +155,7 @@ impl Power {
             Self::Http | Self::Unknown => "refused",
             Self::Clocks => "the date, measuring time and sleeping",
             Self::RandomNumbers => {
-                "ones that nobody foresees; in a deterministic job they follow from the mini-batch"
+                "unpredictable ones; in a deterministic job they are derived from the mini-batch"
             }
             Self::Environment => "the job's arguments and variables, nothing of the machine's",
             Self::StandardStreams => "an empty input; what it prints goes to its log files",

@@ -116,7 +116,7 @@ fn build(
     let manifest = folder.join("Cargo.toml");
     if !manifest.is_file() {
         return Err(CompileError::new(format!(
-            "{} is no guest crate: it has no Cargo.toml, and no sources in C or C++ either. `sandmill new NAME` makes one",
+            "{} is not a guest crate: it has no Cargo.toml and no C or C++ sources. `sandmill new NAME` makes one",
             folder.display()
         )));
     }

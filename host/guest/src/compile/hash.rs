@@ -19,7 +19,7 @@ pub fn hash_until(reader: &mut impl Read, stop: &dyn Fn() -> bool) -> io::Result
     each_block(reader, |block| {
         hash.update(block);
         match stop() {
-            true => Err(io::Error::other("reading was stopped, as was asked")),
+            true => Err(io::Error::other("reading was stopped, as requested")),
             false => Ok(()),
         }
     })?;

@@ -41,7 +41,7 @@ pub fn judge_import(import: &str) -> ImportVerdict {
             wasi_words(package, interface).map_or_else(
                 || {
                     let near = nearest_granted(package, interface)
-                        .map_or(String::new(), |near| format!(" (near to it is {package}/{near})"));
+                        .map_or(String::new(), |near| format!(" (the nearest is {package}/{near})"));
                     Refused(format!(
                         "Sandmill has no such interface of WASI 0.2{near}: update or change the \
                          toolchain, or leave out the library that needs it"
@@ -69,7 +69,7 @@ fn judge_contract(interface: &str, version: &str) -> ImportVerdict {
     use ImportVerdict::{Granted, Refused};
     if !is_contract_version(version) {
         return Refused(format!(
-            "it is version {version} of the contract, and this Sandmill keeps version 0.1: build \
+            "it is version {version} of the contract, and this Sandmill supports version 0.1: build \
              with an SDK of that version"
         ));
     }
@@ -84,10 +84,10 @@ fn judge_contract(interface: &str, version: &str) -> ImportVerdict {
 fn judge_inference(interface: &str, version: &str) -> ImportVerdict {
     use ImportVerdict::{Granted, Refused};
     if version != NN_VERSION {
-        let found = if version.is_empty() { "of no version" } else { version };
+        let found = if version.is_empty() { "without a version" } else { version };
         return Refused(format!(
-            "it is wasi:nn {found}, and this Sandmill grants wasi:nn {NN_VERSION} alone, as versions \
-             of this draft do not fit each other: build with bindings of that version, which lies in \
+            "it is wasi:nn {found}, and this Sandmill grants only wasi:nn {NN_VERSION}, as versions \
+             of this draft are incompatible: build with bindings of that version, which is in \
              the contract's wit/ folder"
         ));
     }
@@ -241,16 +241,16 @@ mod tests {
             exports: vec!["sandmill:entry/entry@0.1.0".to_owned()],
         };
         insta::assert_snapshot!(check_names(&names).expect_err("refused"), @"
-        the entry script imports what is not granted:
-          sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill keeps version 0.1: build with an SDK of that version
+        the entry script imports interfaces that are not granted:
+          sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill supports version 0.1: build with an SDK of that version
           wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2
-          wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (near to it is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
+          wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (the nearest is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
           wasi:clocks/timezone@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
           wasi:http/outgoing-handler@0.2.4: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
-          wasi:nn/inference@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
-          wasi:nn/inference: it is wasi:nn of no version, and this Sandmill grants wasi:nn 0.2.0-rc-2024-10-28 alone, as versions of this draft do not fit each other: build with bindings of that version, which lies in the contract's wit/ folder
+          wasi:nn/inference@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
+          wasi:nn/inference: it is wasi:nn without a version, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
           wasi:nn/training@0.2.0-rc-2024-10-28: wasi:nn 0.2.0-rc-2024-10-28 has no such interface; it has tensor, graph, inference and errors
-          sandmill:entry/models@0.2.0: it is version 0.2.0 of the contract, and this Sandmill keeps version 0.1: build with an SDK of that version
+          sandmill:entry/models@0.2.0: it is version 0.2.0 of the contract, and this Sandmill supports version 0.1: build with an SDK of that version
           env: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
         ");
     }

@@ -160,7 +160,7 @@ pub enum ProbeError {
     #[error("{0}")]
     Failed(String),
     /// The child did not write a valid result.
-    #[error("what the process that tried it said cannot be understood")]
+    #[error("the output of the process that tried it cannot be understood")]
     Unclear,
     /// The backend does not work; the text is the child's message.
     #[error("{0}")]

@@ -257,7 +257,7 @@ mod tests {
         };
         insta::assert_snapshot!(told("kill -SEGV $$"), @"the process that tried it was ended by signal 11");
         insta::assert_snapshot!(told("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tried it ended with exit code 1; what it said: no\u{1b}sense");
-        insta::assert_snapshot!(told("echo nothing"), @"what the process that tried it said cannot be understood");
+        insta::assert_snapshot!(told("echo nothing"), @"the output of the process that tried it cannot be understood");
         assert_eq!(told("echo '{\"problem\": \"it is odd\", \"has_cuda\": false}'"), "it is odd");
         assert_eq!(told("echo '{\"version\": \"1\", \"has_cuda\": false}'"), "");
     }

@@ -73,7 +73,7 @@ pub enum InstallError {
     },
     /// A line of a requirements file is not a package.
     #[error(
-        "{line:?} is an option, a path or an address; name packages alone, one a line, as rich or rich==13.7"
+        "{line:?} is an option, a path or an address; name only packages, one per line, such as rich or rich==13.7"
     )]
     Option {
         /// The line.
@@ -87,7 +87,7 @@ pub enum InstallError {
     },
     /// A package has native code, or does not exist.
     #[error(
-        "{package} is not there in Python alone, or not in that version, and a sandbox runs no native code: export a model to ONNX and call it by \
+        "{package} is not available in pure Python, or not in that version, and a sandbox runs no native code: export a model to ONNX and call it by \
          sandmill.models, or see which packages the science runtime has (docs/entry-scripts.md)"
     )]
     NotPure {

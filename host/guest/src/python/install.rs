@@ -86,7 +86,7 @@ impl Installer<'_> {
         }
         self.make(runtime, folder, say)?;
         installed_in(folder, runtime)
-            .ok_or_else(|| InstallError::Prepare("what was made is gone".to_owned()))
+            .ok_or_else(|| InstallError::Prepare("the result is gone".to_owned()))
     }
 
     fn make(

@@ -67,7 +67,7 @@ impl Vendor<'_> {
         let made = scratch.path().join("packages");
         std::fs::create_dir(&made).map_err(InstallError::write(&made))?;
         if !asked.is_empty() {
-            say("fetching packages in Python alone");
+            say("fetching pure-Python packages");
             self.fetch(&asked, scratch.path(), &made)?;
         }
         let needs = take_needs(&made)?;

@@ -34,20 +34,20 @@ impl OverLimit {
         match self.counted {
             CountedHandles::Output if self.stays => format!(
                 "limits.output allows {allowed} for each worker in the log folder, where files stay; \
-                 {during} this worker's share of what lies there came to {}. Have it write less \
-                 there, remove what nobody needs, or raise the limit",
+                 {during} this worker's share of it came to {}. Have it write less \
+                 there, remove what is not needed, or raise the limit",
                 if self.asked == u64::MAX { "more".to_owned() } else { asked }
             ),
             CountedHandles::Files if self.stays => format!(
                 "limits.files allows {} for each worker in the log folder, where they stay; {during} \
-                 this worker's share of what lies there came to {}. Have it append to fewer files, \
-                 remove what nobody needs, or raise the limit",
+                 this worker's share of it came to {}. Have it append to fewer files, \
+                 remove what is not needed, or raise the limit",
                 count(self.allowed),
                 if self.asked == u64::MAX { "more".to_owned() } else { self.asked.to_string() }
             ),
             CountedHandles::Logs => format!(
                 "limits.logs allows {allowed} for stdout, stderr and the log of one call; {during} \
-                 the entry script wrote {asked}. Have it say less, or raise the limit"
+                 the entry script wrote {asked}. Have it print less, or raise the limit"
             ),
             CountedHandles::Output => format!(
                 "limits.output allows {allowed} for the files of one call; {during} the entry \

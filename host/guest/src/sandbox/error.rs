@@ -13,7 +13,7 @@ pub(super) enum GuestReadError {
         limit: usize,
     },
     /// The path is relative.
-    #[error("{path:?} is no absolute path")]
+    #[error("{path:?} is not an absolute path")]
     Relative {
         /// The path.
         path: String,
@@ -25,13 +25,13 @@ pub(super) enum GuestReadError {
         path: String,
     },
     /// The path is not in any of the guest's folders.
-    #[error("{path}: it lies outside of the folders that were granted")]
+    #[error("{path}: it is outside of the folders that were granted")]
     Outside {
         /// The path.
         path: String,
     },
     /// The path leads to a folder, a FIFO or another special file.
-    #[error("{path}: it is no regular file")]
+    #[error("{path}: it is not a regular file")]
     Irregular {
         /// The path.
         path: String,
@@ -60,16 +60,16 @@ pub(super) enum GuestReadError {
 fn words(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file".into(),
-        ErrorKind::NotADirectory => "a part of its path is no folder".into(),
+        ErrorKind::NotADirectory => "a part of its path is not a folder".into(),
         ErrorKind::IsADirectory => "it is a folder".into(),
         ErrorKind::PermissionDenied if error.raw_os_error().is_none() => {
             // cap-std's error for `..` and links that lead out of the folder.
-            "it lies outside of the folders that were granted".into()
+            "it is outside of the folders that were granted".into()
         }
         ErrorKind::PermissionDenied => "it may not be read".into(),
         // A socket, or a device without a driver.
-        _ if error.raw_os_error() == Some(libc::ENXIO) => "it is no regular file".into(),
-        _ if error.raw_os_error() == Some(libc::ELOOP) => "its links go round in a circle".into(),
+        _ if error.raw_os_error() == Some(libc::ENXIO) => "it is not a regular file".into(),
+        _ if error.raw_os_error() == Some(libc::ELOOP) => "its links form a loop".into(),
         _ => error.to_string(),
     }
 }
@@ -78,7 +78,7 @@ fn words(error: &io::Error) -> String {
 #[derive(Debug, thiserror::Error)]
 #[error(
     "limits.tensors allows {limit} of tensors at once, 4 for each dimension included; the entry script \
-     holds {}, and {what} {} more. Drop tensors that are not needed any more, give the model less at a time, \
+     holds {}, and {what} {} more. Drop tensors that are no longer needed, give the model less at a time, \
      or raise the limit",
     held.rounded(),
     more.rounded()
@@ -105,6 +105,6 @@ mod tests {
         let denied = io::Error::from_raw_os_error(libc::EACCES);
         assert_eq!(words(&denied), "it may not be read");
         let outside = io::Error::from(ErrorKind::PermissionDenied);
-        assert_eq!(words(&outside), "it lies outside of the folders that were granted");
+        assert_eq!(words(&outside), "it is outside of the folders that were granted");
     }
 }

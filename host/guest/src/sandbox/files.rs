@@ -335,24 +335,24 @@ mod tests {
         }
         insta::assert_snapshot!(table, @r#"
         /inputs/x/missing: there is no such file
-        /inputs/x/../secret.txt: it lies outside of the folders that were granted
-        /inputs/x/sub/../../secret.txt: it lies outside of the folders that were granted
-        /inputs/x/outside: it lies outside of the folders that were granted
-        /inputs/x/environ: it lies outside of the folders that were granted
-        /inputs/x/root/etc/passwd: it lies outside of the folders that were granted
-        /inputs/x/circle: its links go round in a circle
-        /inputs/x/fifo: it is no regular file
-        /inputs/x/socket: it is no regular file
-        /inputs/x/sub: it is no regular file
-        /inputs/x/: it is no regular file
-        /inputs/x: it is no regular file
-        /inputs/xy: it lies outside of the folders that were granted
-        /inputs/x/a.txt/b: a part of its path is no folder
+        /inputs/x/../secret.txt: it is outside of the folders that were granted
+        /inputs/x/sub/../../secret.txt: it is outside of the folders that were granted
+        /inputs/x/outside: it is outside of the folders that were granted
+        /inputs/x/environ: it is outside of the folders that were granted
+        /inputs/x/root/etc/passwd: it is outside of the folders that were granted
+        /inputs/x/circle: its links form a loop
+        /inputs/x/fifo: it is not a regular file
+        /inputs/x/socket: it is not a regular file
+        /inputs/x/sub: it is not a regular file
+        /inputs/x/: it is not a regular file
+        /inputs/x: it is not a regular file
+        /inputs/xy: it is outside of the folders that were granted
+        /inputs/x/a.txt/b: a part of its path is not a folder
         "/inputs/x/nul\0" holds a null character
-        /proc/self/environ: it lies outside of the folders that were granted
-        /etc/passwd: it lies outside of the folders that were granted
-        "a.txt" is no absolute path
-        "" is no absolute path
+        /proc/self/environ: it is outside of the folders that were granted
+        /etc/passwd: it is outside of the folders that were granted
+        "a.txt" is not an absolute path
+        "" is not an absolute path
         "#);
         let error = files.read(&format!("/{}", "x".repeat(5000))).map(|_| ()).expect_err("long");
         assert_eq!(error.to_string(), "the path is longer than 4095 bytes");

@@ -219,7 +219,7 @@ fn deliver_texts(
         Failure::new(
             FailureKind::BadResults,
             format!(
-                "run returned text that is no valid UTF-8 (entry {} of its results)",
+                "run returned text that is not valid UTF-8 (entry {} of its results)",
                 number + 1
             ),
         )

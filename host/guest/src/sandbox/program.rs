@@ -89,7 +89,8 @@ impl GuestProgram {
             };
             component.get_export_index(instance.as_ref(), name)
         };
-        let run = index("run").ok_or_else(|| fault("the entry script", &"it exports no run"))?;
+        let run =
+            index("run").ok_or_else(|| fault("the entry script", &"it does not export run"))?;
         let exports = Exports {
             run,
             init: entry.init.then(|| index("init")).flatten(),
@@ -177,7 +178,7 @@ pub fn check_imports(engine: &Engine, component: &Component) -> Result<(), Compi
         CompileError(format!(
             "the entry script imports something that this Sandmill does not have: {error:#}. \
              Sandmill has WASI {WASI_VERSION}, wasi:nn {NN_VERSION} and sandmill:entry 0.1.0: build \
-             with tools for these versions, or take a newer Sandmill"
+             with tools for these versions, or use a newer Sandmill"
         ))
     })
 }

@@ -214,8 +214,8 @@ impl SinkInner {
             files.age()?;
         } else {
             let mark = format!(
-                "\n[sandmill: cut here, after {} bytes; {name}.1 has the newest, {name}.2 what came \
-                 before, if it is there]\n",
+                "\n[sandmill: cut here, after {} bytes; {name}.1 has the newest, {name}.2 the part \
+                 before that, if it exists]\n",
                 self.limit
             );
             (&files.first).write_all(mark.as_bytes())?;
@@ -364,7 +364,7 @@ mod tests {
         let first = read("stderr.txt");
         assert_eq!(
             first,
-            "12345678\n\n[sandmill: cut here, after 10 bytes; stderr.txt.1 has the newest, stderr.txt.2 what came before, if it is there]\n"
+            "12345678\n\n[sandmill: cut here, after 10 bytes; stderr.txt.1 has the newest, stderr.txt.2 the part before that, if it exists]\n"
         );
         let mark = "[sandmill: the newest of stderr.txt; something may be missing before this]\n";
         assert_eq!(read("stderr.txt.1"), format!("{mark}90abcdef"));

@@ -292,12 +292,12 @@ fn invalid_results_are_refused() {
     ]
     .join("\n");
     insta::assert_snapshot!(table, @r"
-    run returned text that is no valid UTF-8 (entry 2 of its results)
-    run returned text that is no valid UTF-8 (entry 1 of its results)
-    the entry script failed in run: a list or string in the results lies outside of the guest's memory
-    the entry script failed in run: a list or string in the results lies outside of the guest's memory
+    run returned text that is not valid UTF-8 (entry 2 of its results)
+    run returned text that is not valid UTF-8 (entry 1 of its results)
+    the entry script failed in run: a list or string in the results is outside of the guest's memory
+    the entry script failed in run: a list or string in the results is outside of the guest's memory
     the entry script failed in run: a list in the results is not aligned
-    the entry script failed in run: a list or string in the results lies outside of the guest's memory
+    the entry script failed in run: a list or string in the results is outside of the guest's memory
     the entry script failed in run: an outcome in the results is neither ok nor error, but 7
     the entry script failed in run: unexpected discriminant: 3
     ");

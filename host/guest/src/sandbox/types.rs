@@ -180,7 +180,7 @@ fn list<'a>(cx: &LiftContext<'a>, at: (usize, usize), size: usize) -> Result<&'a
     let end = count.checked_mul(size).and_then(|length| start.checked_add(length));
     match end.and_then(|end| cx.memory().get(start..end)) {
         Some(bytes) => Ok(bytes),
-        None => bail!("a list or string in the results lies outside of the guest's memory"),
+        None => bail!("a list or string in the results is outside of the guest's memory"),
     }
 }
 

@@ -11,7 +11,7 @@ pub enum NvidiaError {
     NoDriver,
     /// The driver's library cannot be opened.
     #[error(
-        "the NVIDIA driver is there, but not its library {library} ({why}): install it, have it given to \
+        "the NVIDIA driver is installed, but not its library {library} ({why}): install it, have it given to \
          the container, or name its folder in SANDMILL_CUDA_LIBRARIES"
     )]
     NoLibrary {
@@ -24,7 +24,7 @@ pub enum NvidiaError {
     #[error("the NVIDIA driver is not loaded")]
     NotLoaded,
     /// The driver returned an error.
-    #[error("the NVIDIA driver cannot be asked: {0}")]
+    #[error("the NVIDIA driver cannot be queried: {0}")]
     Unanswered(#[source] Box<dyn Error + Send + Sync>),
     /// This build cannot ask a driver.
     #[error(transparent)]

@@ -66,12 +66,12 @@ fn usable(
     there: impl Fn(&Path) -> bool,
 ) -> (Vec<Gpu>, Option<String>) {
     if found.is_empty() {
-        return (Vec::new(), Some("the driver knows of no GPU".to_owned()));
+        return (Vec::new(), Some("the driver reports no GPU".to_owned()));
     }
     let needed = NVIDIA_DEVICES.iter().find(|path| !there(Path::new(path)));
     if let Some(path) = needed {
         let why = format!(
-            "the device file {path} is not there: load the driver's modules (nvidia-modprobe -u \
+            "the device file {path} is missing: load the driver's modules (nvidia-modprobe -u \
              makes it), or give it to the container"
         );
         return (Vec::new(), Some(why));
@@ -207,7 +207,7 @@ mod tests {
         let without = |missing: &'static str| move |path: &Path| path != Path::new(missing);
         let (gpus, missing) = usable(vec![device(0, &[])], None, without("/dev/nvidia-uvm"));
         assert!(gpus.is_empty());
-        insta::assert_snapshot!(missing.unwrap(), @"the device file /dev/nvidia-uvm is not there: load the driver's modules (nvidia-modprobe -u makes it), or give it to the container");
+        insta::assert_snapshot!(missing.unwrap(), @"the device file /dev/nvidia-uvm is missing: load the driver's modules (nvidia-modprobe -u makes it), or give it to the container");
         let two = || vec![device(0, &[]), device(1, &[])];
         let (gpus, missing) = usable(two(), None, without("/dev/nvidia3"));
         assert_eq!((gpus.len(), gpus[0].device, gpus[0].index), (1, 1, 0));
@@ -216,7 +216,7 @@ mod tests {
         let (gpus, missing) = usable(vec![empty], None, |_| true);
         assert!(gpus.is_empty());
         insta::assert_snapshot!(missing.unwrap(), @"GPU 0 is in MIG mode and has no parts");
-        assert_eq!(usable(Vec::new(), None, |_| true).1.unwrap(), "the driver knows of no GPU");
+        assert_eq!(usable(Vec::new(), None, |_| true).1.unwrap(), "the driver reports no GPU");
     }
 
     #[test]

@@ -57,7 +57,7 @@ impl MemoryWatch {
         let left = self.freed(lease, PATIENCE, PAUSE).await.err()?;
         let what = match left {
             Some(bytes) => format!("{} MB of its memory are in use", bytes >> 20),
-            None => "the driver does not tell whether its memory is free".to_owned(),
+            None => "the driver does not report whether its memory is free".to_owned(),
         };
         let waited = PATIENCE.as_secs();
         Some(format!(

@@ -108,7 +108,7 @@ impl NodeMachine {
                 self.workers.remove(&id);
                 self.act(NodeAction::Kill(id));
                 return self.notice(format!(
-                    "{id} was killed and does not end; the job goes on without it"
+                    "{id} was killed and does not end; the job continues without it"
                 ));
             }
             Activity::Idle => return,

@@ -34,7 +34,7 @@ impl NodeMachine {
         };
         if matches!(activity, Activity::ShuttingDown(_)) && !exit.note.is_empty() {
             // All its mini-batches are done, so nothing fails, but the user should see the note.
-            self.notice(format!("{id} said at its end: {}", exit.note.trim_end()));
+            self.notice(format!("{id} printed at its end: {}", exit.note.trim_end()));
         }
         self.tell(News::Exited { worker: id, how: how.clone(), expected });
         match activity {
@@ -74,7 +74,7 @@ fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     let (kind, hint) = match exit.signal {
         Some(9) if exit.not_for_memory => (
             FailureKind::WorkerDied,
-            "; somebody or something else sent it that signal: the kernel has killed no process for \
+            "; another process sent it that signal: the kernel has killed no process for \
              lack of memory since the job began",
         ),
         Some(9) => (
@@ -84,8 +84,8 @@ fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
         ),
         Some(libc::SIGSYS) => (
             FailureKind::Forbidden,
-            "; the system-call filter ended it, because it asked the kernel for something that no \
-             entry script needs. Take the entry script for hostile, and report this",
+            "; the system-call filter ended it, because it made a system call that no entry \
+             script needs. Treat the entry script as hostile, and report this",
         ),
         // The standard library prints this before it aborts; the kernel refused memory because of a limit.
         Some(libc::SIGABRT) if exit.note.contains("memory allocation of ") => (

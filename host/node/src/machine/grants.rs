@@ -106,7 +106,7 @@ impl NodeMachine {
         if !first.fits(&report) {
             let failure = Failure::new(
                 FailureKind::WorkerDied,
-                "the worker process sent a report whose numbers cannot be; it was killed",
+                "the worker process sent a report with impossible numbers; it was killed",
             );
             return self.kill_and_lose(id, failure);
         }

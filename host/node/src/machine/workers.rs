@@ -94,7 +94,7 @@ impl NodeMachine {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.strays += 1;
         if worker.strays > NodePolicy::STRAYS && !worker.is_doomed() {
-            let text = "the worker process spoke out of turn again and again; it was killed";
+            let text = "the worker process kept sending messages out of turn; it was killed";
             self.on_overrun(id, Failure::new(FailureKind::WorkerDied, text));
         }
     }

@@ -231,7 +231,7 @@ impl Watcher {
             let folder = sampler.job_dir.perf();
             self.sampler = None;
             let message = format!(
-                "no more samples of what the machine uses are written, the job goes on: {}: {error}",
+                "no more samples of what the machine uses are written, the job continues: {}: {error}",
                 folder.display()
             );
             let _ = self.events.send(PerfEvent::Notice(message));

@@ -207,13 +207,13 @@ impl Listener {
 }
 
 fn malformed(error: &FrameError) -> String {
-    format!("it sent something that is no message: {error}")
+    format!("it sent something that is not a message: {error}")
 }
 
 fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrLog) -> WorkerExit {
     let (code, signal, unknown) = match status {
         Ok(status) => (status.code(), status.signal(), None),
-        Err(e) => (None, None, Some(format!("how it ended cannot be found out: {e}"))),
+        Err(e) => (None, None, Some(format!("how it ended is unknown: {e}"))),
     };
     let tail = Some(log.tail()).filter(|tail| !tail.is_empty());
     let note: Vec<String> = [fault, unknown, tail].into_iter().flatten().collect();

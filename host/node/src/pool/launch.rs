@@ -205,7 +205,7 @@ impl StderrLog {
         let ours = read.metadata()?;
         let theirs = written.metadata()?;
         if !ours.is_file() || (ours.dev(), ours.ino()) != (theirs.dev(), theirs.ino()) {
-            let error = io::Error::other("it is no ordinary file, or was replaced just now");
+            let error = io::Error::other("it is not a regular file, or was just replaced");
             return Err(explain(&error, "use the log file", path));
         }
         let start = read.seek(SeekFrom::End(0))?;

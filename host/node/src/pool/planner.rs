@@ -205,7 +205,7 @@ impl RunningPlan {
             let folder = self.request.sources.get(source as usize).map(|source| &source.root);
             let path = folder.map_or_else(|| file.clone().into(), |folder| folder.join(&file));
             let reason = format!(
-                "{} cannot be read: the planner process {how} while it looked into it",
+                "{} cannot be read: the planner process {how} while it read it",
                 path.display()
             );
             let is_known = |(index, bad): &(u32, BadFile)| *index == source && bad.file == file;
@@ -402,11 +402,11 @@ async fn read(
 
 fn describe(end: &ReadEnd, died: &str, status: &io::Result<ExitStatus>, stderr: &str) -> String {
     let how = match (end, status) {
-        (ReadEnd::Malformed(error), _) => format!("sent something that is no message ({error})"),
+        (ReadEnd::Malformed(error), _) => format!("sent something that is not a message ({error})"),
         (ReadEnd::Changed, _) => {
-            format!("{died}, and the one that took its place made another plan")
+            format!("{died}, and its replacement made another plan")
         }
-        (_, Err(e)) => format!("ended, and how cannot be found out ({e})"),
+        (_, Err(e)) => format!("ended, and how is unknown ({e})"),
         (_, Ok(status)) => death(*status),
     };
     let mut text = format!("the planner process {how} before it had cut all inputs");

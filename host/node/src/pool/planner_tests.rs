@@ -91,7 +91,7 @@ async fn a_planner_that_crashes_is_explained() {
     let mut bench = PoolFixture::new("echo 'cannot open a.csv' >&2; kill -ABRT $$", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
     insta::assert_snapshot!(text, @r"
-    the planner process gave up (SIGABRT; it may have run out of the memory that it may use) before it had cut all inputs; the end of what it printed:
+    the planner process aborted (SIGABRT; it may have run out of its allowed memory) before it had cut all inputs; the end of what it printed:
     cannot open a.csv
     ");
 }
@@ -140,7 +140,7 @@ async fn a_file_that_planners_die_over_is_left_out() {
     assert!(asked("request1").tells_files && asked("request1").deadly.is_empty());
     let deadly = asked("request2").deadly;
     assert_eq!((deadly.len(), deadly[0].0, deadly[0].1.file.as_str()), (1, 0, "b.parquet"));
-    insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it");
+    insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it");
 }
 
 /// Mini-batches are never left out or delivered twice, even if planners differ.
@@ -181,8 +181,8 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
                 _ => {}
             }
         }
-        let told = "the planner process was killed (signal 9; the machine may have run out of memory), and the one \
-                    that took its place made another plan before it had cut all inputs";
+        let told = "the planner process was killed (signal 9; the machine may have run out of memory), and its replacement \
+                    made another plan before it had cut all inputs";
         assert_eq!(failed.as_deref(), (!is_same).then_some(told));
         assert_eq!(heard, if is_same { vec![0, 1, 2] } else { vec![0, 1] });
     }
@@ -243,5 +243,5 @@ async fn a_planner_that_ends_early_or_talks_nonsense_has_failed() {
 
     let mut bench = PoolFixture::new(r"printf '\001\000\000\000\377'; sleep 60", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
-    assert!(text.contains("sent something that is no message"), "{text}");
+    assert!(text.contains("sent something that is not a message"), "{text}");
 }

@@ -239,7 +239,7 @@ async fn a_malformed_message_is_a_dead_worker() {
     let (seen, exit) = bench.until_the_end().await;
     assert_eq!(seen, [started(1)]);
     assert_eq!(exit.signal, Some(9));
-    assert!(exit.note.starts_with("it sent something that is no message: "), "{}", exit.note);
+    assert!(exit.note.starts_with("it sent something that is not a message: "), "{}", exit.note);
 }
 
 /// The message is well formed, but no honest worker sends it.

@@ -47,7 +47,7 @@ pub(super) fn judge(
             ""
         };
         printable(&format!(
-            "{file}, line {line}: {package} is not in the {runtime} runtime; where the script needs it, it gets an \
+            "{file}, line {line}: {package} is not in the {runtime} runtime; if the script needs it, it gets an \
              ImportError{way}"
         ))
         .into_owned()
@@ -99,25 +99,25 @@ fn line(missing: &Missing, runtime: Runtime) -> String {
     let Missing { package, file, line, standard, .. } = missing;
     let in_science = runtime == Runtime::Light && science_version(package).is_some();
     let way = if runtime == Runtime::JavaScript && *standard {
-        "modules of Node are not there; take what \"sandmill\" has, or do without it"
+        "modules of Node are not available; use what \"sandmill\" has, or do without it"
     } else if runtime == Runtime::JavaScript && package.starts_with('.') {
-        "that file is not there; where the job names no source_directory, scripts see .js and .ts files alone"
+        "that file does not exist; if the job names no source_directory, scripts see only .js and .ts files"
     } else if runtime == Runtime::JavaScript {
-        "bundle the script and its packages into one file, as by esbuild --bundle --format=esm --external:sandmill"
+        "bundle the script and its packages into one file, e.g. with esbuild --bundle --format=esm --external:sandmill"
     } else if in_science {
         "the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science"
     } else if OF_MODELS.contains(&package.as_str()) {
         "export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)"
     } else if package.contains('.') && !package.starts_with("azureml") {
-        "the package is there in another version, without that module"
+        "the package is installed in another version, without that module"
     } else if *standard {
-        "it needs what a sandbox does not have, as sockets, processes and threads; do without it"
+        "it needs what a sandbox does not have, such as sockets, processes and threads; do without it"
     } else if package.starts_with("azureml") {
-        "of Azure's SDK azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path are there; what needs Azure itself has no counterpart"
+        "of Azure's SDK azureml_user.parallel_run.EntryScript and azureml.core.Model.get_model_path are available; what needs Azure itself has no counterpart"
     } else {
         return format!(
             "{file}, line {line}: imports {package}, which the {runtime} runtime does not have: put a module of \
-             your own beside the script; a package in Python alone comes by its name on PyPI: sandmill python vendor NAME"
+             your own next to the script; install a pure-Python package by its name on PyPI: sandmill python vendor NAME"
         );
     };
     format!(

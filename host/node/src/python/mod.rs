@@ -36,10 +36,10 @@ pub enum PythonError {
     #[error("{0}")]
     Refused(String),
     /// The imports cannot be checked.
-    #[error("what the script imports cannot be looked at: {0}")]
+    #[error("the imports of the script cannot be read: {0}")]
     Look(String),
     /// The process that checks the imports failed.
-    #[error("what the script imports cannot be looked at: {0}")]
+    #[error("the imports of the script cannot be read: {0}")]
     Trial(#[from] TrialError),
     /// Its runtime is not installed.
     #[error(transparent)]
@@ -63,7 +63,7 @@ pub enum PythonError {
     },
     /// The science runtime has not been compiled with the options that the job needs.
     #[error(
-        "the science runtime is installed, and its compiled code{purpose} is not there; compile it once, which takes minutes: {command}",
+        "the science runtime is installed, and its compiled code{purpose} is missing; compile it once, which takes minutes: {command}",
         purpose = purpose(.0.with), command = .0
     )]
     NotCompiled(InstallCommand),
@@ -110,8 +110,8 @@ mod tests {
             let runtime = Runtime::Science;
             PythonError::NotCompiled(InstallCommand { runtime, with, cache_dir }).to_string()
         };
-        insta::assert_snapshot!(not_compiled(Instrumentation::default(), None), @"the science runtime is installed, and its compiled code is not there; compile it once, which takes minutes: sandmill python install science");
+        insta::assert_snapshot!(not_compiled(Instrumentation::default(), None), @"the science runtime is installed, and its compiled code is missing; compile it once, which takes minutes: sandmill python install science");
         let with = Instrumentation { fuel: true, deterministic: true, profile: false };
-        insta::assert_snapshot!(not_compiled(with, Some("a cache")), @"the science runtime is installed, and its compiled code for fuel and deterministic is not there; compile it once, which takes minutes: sandmill python install science --fuel --deterministic --cache-dir 'a cache'");
+        insta::assert_snapshot!(not_compiled(with, Some("a cache")), @"the science runtime is installed, and its compiled code for fuel and deterministic is missing; compile it once, which takes minutes: sandmill python install science --fuel --deterministic --cache-dir 'a cache'");
     }
 }

@@ -20,7 +20,7 @@ pub(super) fn differences(
         }
         let meaning = match &**package {
             "scikit-learn" => {
-                "; a pickled model of another version may not load, or compute something else: save it anew"
+                "; a pickled model of another version may not load, or compute something else: save it again"
             }
             _ => "",
         };
@@ -67,7 +67,7 @@ mod tests {
         insta::assert_snapshot!(lines(Runtime::Science), @"
         conda.yml asks for python 3.8.5, and the science runtime has 3.15.0
         conda.yml asks for pandas 1.5.3, and the science runtime has 3.0.6
-        conda.yml asks for scikit-learn 1.0.2, and the science runtime has 1.9.1; a pickled model of another version may not load, or compute something else: save it anew
+        conda.yml asks for scikit-learn 1.0.2, and the science runtime has 1.9.1; a pickled model of another version may not load, or compute something else: save it again
         conda.yml asks for pillow 8.0, and the science runtime has 13.0.0
         conda.yml asks for charset-normalizer 2.0, and the science runtime has 3.5.2
         ");

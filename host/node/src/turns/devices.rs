@@ -55,7 +55,7 @@ impl Devices {
     pub fn take(&self, names: &[String], most: usize) -> Result<TakenDevices, TurnsError> {
         self.try_take(names, most).map_err(|error| {
             TurnsError(format!(
-                "it cannot be found out which GPUs other jobs have: {error}; see to the folder, name \
+                "the GPUs of other jobs cannot be determined: {error}; repair the folder, name \
                  another in machine.directory of the operator's policy, or set gpus to 0"
             ))
         })

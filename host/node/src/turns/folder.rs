@@ -155,7 +155,7 @@ fn make(folder: &Path, user: u32) -> Result<(), TurnsError> {
     }
     let metadata = folder.symlink_metadata().map_err(failed)?;
     if !metadata.is_dir() {
-        return Err(refused("is no folder".to_owned()));
+        return Err(refused("is not a folder".to_owned()));
     }
     if metadata.uid() != user {
         return Err(refused(format!("belongs to user {}, not to user {user}", metadata.uid())));

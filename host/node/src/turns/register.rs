@@ -267,7 +267,7 @@ mod tests {
         std::fs::remove_dir(&folder).unwrap();
         std::os::unix::fs::symlink(machine.0.path(), &folder).unwrap();
         let error = MachineSlots::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
-        assert!(error.contains("is no folder"), "{error}");
+        assert!(error.contains("is not a folder"), "{error}");
     }
 
     /// A place without its share may stand for any amount of memory.

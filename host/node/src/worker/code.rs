@@ -23,7 +23,7 @@ impl Code {
             Self::Loaded(so, _) => Err(Failure::new(
                 FailureKind::HostFault,
                 format!(
-                    "the entry script was loaded for {so:?}, and the worker is to have {loading:?}"
+                    "the entry script was loaded for {so:?}, and the worker should have {loading:?}"
                 ),
             )),
         }

@@ -70,7 +70,7 @@ fn work(mut link: LeaderLink, code: Code) -> io::Result<SessionEnd> {
     let setup = match link.wait()? {
         SocketEvent::Message(ToWorker::Setup(setup)) => check_protocol(*setup)?,
         SocketEvent::Message(other) => {
-            return Err(io::Error::other(format!("the first message is no set-up: {other:?}")));
+            return Err(io::Error::other(format!("the first message is not a set-up: {other:?}")));
         }
         SocketEvent::None | SocketEvent::Closed => return Ok(SessionEnd::Done),
     };

@@ -127,7 +127,9 @@ impl Session {
                     }
                 }
                 SocketEvent::Message(ToWorker::GoOn) => {
-                    return Err(io::Error::other("the leader sent a word that nothing waits for"));
+                    return Err(io::Error::other(
+                        "the leader sent a message that nothing waits for",
+                    ));
                 }
                 SocketEvent::Message(ToWorker::Free { id, attempt }) => {
                     self.bench.part.free((id, attempt));
@@ -319,7 +321,7 @@ fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
     let place =
         options.open(job_dir.worker_inference(worker)).and_then(|file| NotePlace::of(&file));
     let told = |error: &_| {
-        let error = format!("what models do cannot be noted: {error}");
+        let error = format!("model calls cannot be recorded: {error}");
         eprintln!("{}", printable(&error));
     };
     place.inspect_err(told).ok()

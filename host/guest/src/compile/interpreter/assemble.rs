@@ -33,7 +33,7 @@ pub(in super::super) fn preparing(module: &[u8], text: &str) -> Result<Vec<u8>, 
 
 fn join(module: &[u8], world: &ParsedWorld, glue: &str) -> Result<Vec<u8>, CompileError> {
     let failed = |error: &dyn std::fmt::Display| {
-        CompileError(format!("no component can be made of the interpreter: {error:#}"))
+        CompileError(format!("the interpreter cannot be made into a component: {error:#}"))
     };
     let mut glue = wat::parse_str(glue).map_err(|error| failed(&error))?;
     let encoded =

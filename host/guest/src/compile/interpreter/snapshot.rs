@@ -24,9 +24,8 @@ fn failed(error: &dyn Display) -> CompileError {
 /// # Errors
 /// If the bytes are not a module, or it does not have the function.
 pub(super) fn with_reset(module: &[u8]) -> Result<Vec<u8>, CompileError> {
-    let reset = function_named(module, RESET)?.ok_or_else(|| {
-        CompileError(format!("the interpreter's module names no function {RESET}"))
-    })?;
+    let reset = function_named(module, RESET)?
+        .ok_or_else(|| CompileError(format!("the interpreter's module has no function {RESET}")))?;
     let mut out = Module::new();
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload.map_err(|error| failed(&error))?;
@@ -81,15 +80,16 @@ pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>
     let stack_pointer = only_variable(&module)?;
     let mut wizer = Wizer::new();
     wizer.init_func("wizer.initialize");
-    let cannot =
-        |error: wasmtime::Error| CompileError(format!("the interpreter cannot be kept: {error:#}"));
+    let cannot = |error: wasmtime::Error| {
+        CompileError(format!("the interpreter cannot be saved: {error:#}"))
+    };
     let (context, _) = wizer.instrument(&module).map_err(cannot)?;
     let mut state = KeptExports { stack_pointer, memory };
     let future = pin!(wizer.snapshot(&context, &mut state));
     // The future never waits.
     match future.poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(kept) => kept.map_err(cannot),
-        Poll::Pending => Err(CompileError::new("the interpreter cannot be kept: it waits")),
+        Poll::Pending => Err(CompileError::new("the interpreter cannot be saved: it waits")),
     }
 }
 
@@ -126,7 +126,7 @@ fn only_variable(module: &[u8]) -> Result<i32, CompileError> {
     match found.as_slice() {
         [wasmparser::Operator::I32Const { value }] => Ok(*value),
         _ => Err(CompileError(format!(
-            "the interpreter cannot be kept: it has {} variable globals, and not the stack pointer alone",
+            "the interpreter cannot be saved: it has {} variable globals, not only the stack pointer",
             found.len()
         ))),
     }

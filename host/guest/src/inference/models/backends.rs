@@ -70,7 +70,7 @@ impl Backends {
                         return Err(InferenceError::refused(
                             NnErrorCode::UnsupportedOperation,
                             format!(
-                                "no backend can use GPU {index}; {instead}, or see to one: {reasons}"
+                                "no backend can use GPU {index}; {instead}, or repair one: {reasons}"
                             ),
                         ));
                     }
@@ -82,7 +82,7 @@ impl Backends {
                 return Err(InferenceError::refused(
                     NnErrorCode::Security,
                     format!(
-                        "it is to run on a GPU, and none is leased to this worker; give the job a GPU \
+                        "it must run on a GPU, and no GPU is leased to this worker; give the job a GPU \
                          for each worker (gpus: N or --gpus N), or {instead}"
                     ),
                 ));

@@ -95,7 +95,7 @@ pub(super) enum LibraryError {
         path: PathBuf,
     },
     /// It does not return its table of functions.
-    #[error("{} does not tell its interface", path.display())]
+    #[error("{} does not report its interface", path.display())]
     NoInterface {
         /// The file.
         path: PathBuf,
@@ -170,7 +170,7 @@ pub(super) enum BackendNoGpu<'a> {
         version: &'a str,
     },
     /// The library cannot be opened.
-    #[error("ONNX Runtime is not there ({0})")]
+    #[error("ONNX Runtime is not available ({0})")]
     NoLibrary(&'a LibraryError),
     /// tract cannot use the GPU.
     #[error("tract has no CUDA ({0})")]

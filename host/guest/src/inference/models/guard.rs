@@ -35,7 +35,7 @@ pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "it gave up without a word".to_owned())
+        .unwrap_or_else(|| "it aborted without a message".to_owned())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub(super) fn checked<'a>(
         let outputs = listed(&facts.outputs);
         return Err(InferenceError::refused(
             NnErrorCode::UnsupportedOperation,
-            format!("tensors of wasi:nn can have none of its outputs: {outputs}"),
+            format!("tensors of wasi:nn can hold none of its outputs: {outputs}"),
         ));
     }
     for (index, view) in given.iter().enumerate() {

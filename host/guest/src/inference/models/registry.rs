@@ -273,7 +273,7 @@ impl SharedModels {
             InferenceError::Refused { code: NnErrorCode::TooLarge, message } => {
                 let others = match used {
                     0 => String::new(),
-                    used => format!(", of which others take {}", ByteSize(used).rounded()),
+                    used => format!(", of which other models take {}", ByteSize(used).rounded()),
                 };
                 let limit = self.limit;
                 InferenceError::refused(
@@ -302,8 +302,8 @@ fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), In
         return Ok(());
     }
     let message = format!(
-        "{what} changed after the job began, so that workers would compute with different models: let \
-         nobody write to it while a job runs, and start the job again"
+        "{what} changed after the job began, so that workers would compute with different models: do \
+         not write to it while a job runs, and start the job again"
     );
     Err(InferenceError::ends(FailureKind::HostFault, message))
 }
@@ -322,7 +322,7 @@ fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(),
         let known = beside.iter().find(|(name, _)| Path::new(name) == below);
         let Some((_, stamp)) = known else {
             let message = format!(
-                "{what} was not there when the job began: let nobody write to a model's folder while a job \
+                "{what} did not exist when the job began: do not write to a model's folder while a job \
                  runs, and start the job again"
             );
             return Err(InferenceError::ends(FailureKind::HostFault, message));

@@ -58,7 +58,7 @@ fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), Str
         let below = below.map(|child| usize::try_from(child).ok().filter(|child| *child < nodes));
         let (Ok(branch), [Some(yes), Some(no)]) = (usize::try_from(*branch), below) else {
             return Err(format!(
-                "has a tree {tree} of {nodes} nodes that leads to a node that is not there"
+                "has a tree {tree} of {nodes} nodes that leads to a node that does not exist"
             ));
         };
         children[branch] = Some([yes, no]);
@@ -78,7 +78,7 @@ fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), Str
         }
     }
     if taken < nodes {
-        return Err(format!("has a tree {tree} that goes round in a circle"));
+        return Err(format!("has a tree {tree} that contains a cycle"));
     }
     Ok(())
 }
@@ -102,7 +102,7 @@ fn votes(node: &NodeProto, labels: usize, leaves: &BTreeSet<(i64, i64)>) -> Resu
     let mut votes = trees.iter().zip(nodes);
     match votes.find(|(tree, node)| !leaves.contains(&(**tree, **node))) {
         Some((tree, node)) => {
-            Err(format!("has votes at node {node} of tree {tree}, which is no leaf"))
+            Err(format!("has votes at node {node} of tree {tree}, which is not a leaf"))
         }
         None => Ok(()),
     }

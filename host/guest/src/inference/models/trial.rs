@@ -132,11 +132,11 @@ fn left_out(port: &ModelPort) -> Option<String> {
     let name = short(&port.name);
     Some(match ty.as_str() {
         "string" => format!(
-            "{name:?} is left out: it is of texts, which no tensor of wasi:nn holds; take the place of the largest \
-             score, by the order of classes_ in scikit-learn"
+            "{name:?} is left out: it holds texts, which no tensor of wasi:nn holds; use the position of the largest score, \
+             in the order of classes_ in scikit-learn"
         ),
         "no tensor" => format!(
-            "{name:?} is left out: it is a list or a map, and no tensor; export it from scikit-learn with \
+            "{name:?} is left out: it is a list or a map, not a tensor; export it from scikit-learn with \
              options={{'zipmap': False}}"
         ),
         ty => format!("{name:?} is left out: it is {ty}, which no tensor of wasi:nn holds"),

@@ -13,7 +13,7 @@ use tract_onnx::prelude::Framework;
 const MOST_NODES: usize = 100_000;
 
 /// The message if the decoder's recursion limit is reached.
-const DEEP: &str = "its graphs lie in each other too deeply; about 30 levels are the most";
+const DEEP: &str = "its graphs are nested too deeply; about 30 levels are the most";
 
 /// A model that a backend may load.
 pub(super) struct Vetted {
@@ -39,7 +39,7 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     within(size, "file", limit)?;
     let mut proto = decode(source, size)?;
     if proto.graph.is_none() {
-        return Err(encoding("it is no ONNX model: there is no graph in it"));
+        return Err(encoding("it is not an ONNX model: there is no graph in it"));
     }
     let nodes = onnx_facts::nodes(&proto).count();
     if nodes > MOST_NODES {
@@ -63,7 +63,7 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     // stays unchanged.
     let changed = files.is_empty() && proto.graph.as_mut().is_some_and(ml::without_zipmaps);
     let Some(graph) = &proto.graph else {
-        return Err(encoding("it is no ONNX model: there is no graph in it"));
+        return Err(encoding("it is not an ONNX model: there is no graph in it"));
     };
     let inputs = onnx_facts::inputs(graph)?;
     let outputs = onnx_facts::outputs(graph)?;
@@ -86,7 +86,7 @@ fn size(source: ModelSource<'_>) -> Result<u64, InferenceError> {
     let metadata = fs::metadata(path).map_err(|error| unreadable(error.to_string()))?;
     // Opening another kind of file, such as a FIFO, could block.
     if !metadata.is_file() {
-        return Err(unreadable("it is no regular file".to_owned()));
+        return Err(unreadable("it is not a regular file".to_owned()));
     }
     Ok(metadata.len())
 }
@@ -112,7 +112,7 @@ fn decode(source: ModelSource<'_>, size: u64) -> Result<ModelProto, InferenceErr
         let text = format!("{error:#}");
         // The original text would begin with the name of each of a hundred levels.
         let deep = text.ends_with("recursion limit reached");
-        encoding(if deep { DEEP.to_owned() } else { format!("it is no ONNX model: {text}") })
+        encoding(if deep { DEEP.to_owned() } else { format!("it is not an ONNX model: {text}") })
     })
 }
 

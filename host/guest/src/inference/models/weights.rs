@@ -97,18 +97,18 @@ impl<'a> Weights<'a> {
         let name = &tensor.name;
         let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
         let location = entry("location").map_or("", |entry| entry.value.as_str());
-        let lies = format!("its weight {name:?} lies in another file, {location:?}");
+        let lies = format!("its weight {name:?} is in another file, {location:?}");
         let Some(folder) = self.folder else {
             return Err(encoding(format!("{lies}, and a model from bytes has no other files")));
         };
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        let outside = || encoding(format!("{lies}, which is no file of the model's folder"));
+        let outside = || encoding(format!("{lies}, which is not a file of the model's folder"));
         if location.is_empty() || !Path::new(location).components().all(inside) {
             return Err(outside());
         }
         let missing = |error: std::io::Error| {
             encoding(format!(
-                "{lies}, which cannot be read ({error}); where it lies beside the model's file, write \
+                "{lies}, which cannot be read ({error}); if it is next to the model's file, write \
                  the folder as the model's path"
             ))
         };
@@ -120,7 +120,7 @@ impl<'a> Weights<'a> {
         }
         let number = |key: &str, otherwise: u64| match entry(key) {
             Some(entry) => entry.value.parse().map_err(|_| {
-                encoding(format!("{lies}, at no {key} that is a number: {:?}", entry.value))
+                encoding(format!("{lies}, whose {key} is not a number: {:?}", entry.value))
             }),
             None => Ok(otherwise),
         };
@@ -150,12 +150,12 @@ fn refuse_ambiguous(tensor: &TensorProto) -> Result<(), InferenceError> {
         || !tensor.string_data.is_empty();
     if inside {
         return Err(encoding(format!(
-            "its weight {name:?} says that it lies in another file, and has values of its own"
+            "its weight {name:?} says that it is in another file, and also has values of its own"
         )));
     }
     if DataType::try_from(tensor.data_type).is_err() {
         return Err(encoding(format!(
-            "its weight {name:?} lies in another file, and its type ({}) is not known",
+            "its weight {name:?} is in another file, and its type ({}) is not known",
             tensor.data_type
         )));
     }
@@ -163,7 +163,7 @@ fn refuse_ambiguous(tensor: &TensorProto) -> Result<(), InferenceError> {
         if external_data[..index].iter().any(|other| other.key == entry.key) {
             let key = &entry.key;
             return Err(encoding(format!(
-                "its weight {name:?} lies in another file, and has {key:?} twice"
+                "its weight {name:?} is in another file, and has {key:?} twice"
             )));
         }
     }

@@ -259,16 +259,16 @@ fn a_guest_holds_no_more_tensors_than_it_may() {
     let error = bench.view().dimensions(Resource::new_borrow(third.rep())).expect_err("not there");
     let ended = failure(&error, &Circumstances::sample(&limits));
     assert_eq!(ended.kind, FailureKind::OverLimit);
-    insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit");
+    insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
     let (code, text) = bench.compute(third).expect_err("not there");
     assert_eq!(code, ErrorCode::TooLarge);
-    insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit"#);
+    insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit"#);
     // Inputs are dropped before outputs are counted, so there is room without the third tensor.
     bench.compute(second).expect("there is room");
     let second = bench.floats(10);
     let (code, text) = bench.compute_by("longer", second).expect_err("88 + 168 are too many");
     assert_eq!(code, ErrorCode::TooLarge);
-    insta::assert_snapshot!(text, @"limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 88 bytes, and the outputs take 168 bytes more. Drop tensors that are not needed any more, give the model less at a time, or raise the limit");
+    insta::assert_snapshot!(text, @"limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 88 bytes, and the outputs take 168 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
     assert_eq!(bench.inference.allowance.held(), 88);
     bench.compute(first).expect("there is room");
 }
@@ -309,7 +309,7 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
     ErrorCode::InvalidEncoding: the encoding is openvino, and models are onnx: convert the model to ONNX
     ErrorCode::InvalidArgument: a model in ONNX is one list of bytes, and 2 were given
     ErrorCode::UnsupportedOperation: the target is tpu, and models run on cpu or gpu: choose one of them
-    ErrorCode::Security: the model from bytes: it is to run on a GPU, and none is leased to this worker; give the job a GPU for each worker (gpus: N or --gpus N), or load it for the CPU
+    ErrorCode::Security: the model from bytes: it must run on a GPU, and no GPU is leased to this worker; give the job a GPU for each worker (gpus: N or --gpus N), or load it for the CPU
     "#);
 }
 

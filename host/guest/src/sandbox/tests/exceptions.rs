@@ -107,9 +107,9 @@ fn the_rest_of_garbage_collection_is_off() {
     ]
     .map(refused);
     insta::assert_snapshot!(told.join("\n"), @"
-    it is no valid component, or cannot be compiled: failed to parse WebAssembly module: struct indexed types not supported without the gc feature (at offset 0xf3)
-    it is no valid component, or cannot be compiled: failed to parse WebAssembly module: array indexed types not supported without the gc feature (at offset 0xf3)
-    it is no valid component, or cannot be compiled: failed to compile: wasm[0]::function[1]: WebAssembly translation error: Invalid input WebAssembly code at offset 421: gc support is not enabled
-    it is no valid component, or cannot be compiled: failed to parse WebAssembly module: threads must be enabled for shared memories (at offset 0x112)
+    it is not a valid component, or cannot be compiled: failed to parse WebAssembly module: struct indexed types not supported without the gc feature (at offset 0xf3)
+    it is not a valid component, or cannot be compiled: failed to parse WebAssembly module: array indexed types not supported without the gc feature (at offset 0xf3)
+    it is not a valid component, or cannot be compiled: failed to compile: wasm[0]::function[1]: WebAssembly translation error: Invalid input WebAssembly code at offset 421: gc support is not enabled
+    it is not a valid component, or cannot be compiled: failed to parse WebAssembly module: threads must be enabled for shared memories (at offset 0x112)
     ");
 }

@@ -24,11 +24,11 @@ fn the_host_reads_files_for_the_guest() {
         ("/inputs/a.txt", "alpha"),
         (
             "/inputs/../stderr.txt",
-            "/inputs/../stderr.txt: it lies outside of the folders that were granted",
+            "/inputs/../stderr.txt: it is outside of the folders that were granted",
         ),
         (
             "/proc/self/environ",
-            "/proc/self/environ: it lies outside of the folders that were granted",
+            "/proc/self/environ: it is outside of the folders that were granted",
         ),
     ] {
         let (_, result) = run(&mut instance, MiniBatchData::Files(&[path.to_owned()]));

@@ -51,7 +51,7 @@ fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
     assert_eq!(
         notices(&actions),
         [
-            "process000 was killed and does not end; the job goes on without it",
+            "process000 was killed and does not end; the job continues without it",
             "process001 starts without a GPU: GPU 0 is not free, as process000 was killed, does not \
              end, and still holds it"
         ]

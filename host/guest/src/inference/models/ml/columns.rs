@@ -57,9 +57,7 @@ pub(super) fn normalizer(node: &NodeProto) -> Result<Computation, OperatorRefusa
         b"L1" => Normalizer::L1,
         b"L2" => Normalizer::L2,
         _ => {
-            return Err(OperatorRefusal::Broken(
-                "has a norm that is none of MAX, L1 and L2".to_owned(),
-            ));
+            return Err(OperatorRefusal::Broken("has a norm other than MAX, L1 and L2".to_owned()));
         }
     };
     Ok(Computation::Rows(Box::new(norm)))

@@ -244,7 +244,7 @@ fn binary(trees: &Trees, base: &[f32], transform: Transform) -> Result<Binary, O
         Transform::None if never_below => Ok(Binary::Probability),
         Transform::Logistic if !never_below => Ok(Binary::Logistic),
         _ => Err(OperatorRefusal::Unsupported(
-            "of two classes whose weights and post_transform do not go together",
+            "of two classes whose weights and post_transform do not match",
         )),
     }
 }

@@ -30,7 +30,7 @@ impl Labels {
                 Ok(Self::Texts(strings))
             }
             _ => Err(OperatorRefusal::Broken(
-                "has labels that are numbers, and such as are texts".to_owned(),
+                "has both labels that are numbers and labels that are texts".to_owned(),
             )),
         }
     }

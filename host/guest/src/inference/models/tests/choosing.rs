@@ -41,7 +41,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
         assert_eq!(
             told(open(all(), None).load("m")),
             "ends, host_fault: model \"m\": its file changed after the job began, so that workers would \
-             compute with different models: let nobody write to it while a job runs, and start the job again"
+             compute with different models: do not write to it while a job runs, and start the job again"
         );
     }
     loaded.load("m").expect("it is in memory");
@@ -97,12 +97,12 @@ fn a_gpu_is_leased_or_there_is_none() {
     let gpu = Model { device: DeviceChoice::Gpu, ..model };
     assert_eq!(
         told(open(vec![gpu.clone()], None).load("m")),
-        "Security: model \"m\": it is to run on a GPU, and none is leased to this worker; give the job a \
+        "Security: model \"m\": it must run on a GPU, and no GPU is leased to this worker; give the job a \
          GPU for each worker (gpus: N or --gpus N), or let it run on the CPU with fallback: cpu"
     );
     assert_eq!(
         told(any_models().load_bytes(&bytes(&layer()), true)),
-        "Security: the model from bytes: it is to run on a GPU, and none is leased to this worker; give \
+        "Security: the model from bytes: it must run on a GPU, and no GPU is leased to this worker; give \
          the job a GPU for each worker (gpus: N or --gpus N), or load it for the CPU"
     );
 
@@ -125,7 +125,7 @@ fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
     let gpu = Model { device: DeviceChoice::Gpu, ..model.clone() };
     let text = told(open(vec![gpu.clone()], Some(3)).load("m"));
     let begin = "UnsupportedOperation: model \"m\": no backend can use GPU 3; let it run on the CPU \
-                 with fallback: cpu, or see to one: ONNX Runtime is not there (its library was not found";
+                 with fallback: cpu, or repair one: ONNX Runtime is not available (its library was not found";
     assert!(text.starts_with(begin), "{text}");
     assert!(text.contains("; tract has no CUDA ("), "{text}");
 
@@ -193,7 +193,7 @@ fn models_are_held_to_their_limit_together() {
         told(models.load_bytes(&file, false)),
         format!(
             "TooLarge: the model from bytes: its file has {size} bytes; limits.models is {both} bytes, of \
-             which others take {both} bytes"
+             which other models take {both} bytes"
         )
     );
     // The last handle frees the model.

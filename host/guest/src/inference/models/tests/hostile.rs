@@ -38,10 +38,10 @@ fn what_is_no_model_is_told() {
     ];
     insta::assert_snapshot!(texts.join("\n"), @"
     InvalidEncoding: it is empty
-    InvalidEncoding: it is no ONNX model: failed to decode Protobuf message: ModelProto.graph: buffer underflow
-    InvalidEncoding: it is no ONNX model: failed to decode Protobuf message: ModelProto.ir_version: invalid wire type: LengthDelimited (expected Varint)
+    InvalidEncoding: it is not an ONNX model: failed to decode Protobuf message: ModelProto.graph: buffer underflow
+    InvalidEncoding: it is not an ONNX model: failed to decode Protobuf message: ModelProto.ir_version: invalid wire type: LengthDelimited (expected Varint)
     InvalidEncoding: it is empty
-    InvalidEncoding: it is no ONNX model: there is no graph in it
+    InvalidEncoding: it is not an ONNX model: there is no graph in it
     ");
 }
 
@@ -105,7 +105,7 @@ fn graphs_that_contradict_themselves_are_told() {
     InvalidEncoding: two of its outputs are called "y"
     InvalidEncoding: "x" has a dimension of 5000000000; 4294967295 is the most
     RuntimeError: tract: nothing in the model makes "nothing"
-    UnsupportedOperation: its input "x" is no tensor, which tract cannot take; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: its input "x" is not a tensor, which tract cannot take; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     "#);
 }
 
@@ -181,7 +181,7 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
     let known = Some(vec![("w.bin".to_owned(), stamp(&path))]);
     assert_eq!(load(known.clone()), "no error");
     assert_eq!(load(None), "no error");
-    insta::assert_snapshot!(load(Some(Vec::new())), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", was not there when the job began: let nobody write to a model's folder while a job runs, and start the job again"#);
+    insta::assert_snapshot!(load(Some(Vec::new())), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", did not exist when the job began: do not write to a model's folder while a job runs, and start the job again"#);
     fs::remove_file(&path).expect("it is there");
     fs::write(&path, &weights).expect("weights");
     fs::File::options()
@@ -189,7 +189,7 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
         .open(&path)
         .and_then(|file| file.set_modified(std::time::UNIX_EPOCH))
         .expect("a time");
-    insta::assert_snapshot!(load(known), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", changed after the job began, so that workers would compute with different models: let nobody write to it while a job runs, and start the job again"#);
+    insta::assert_snapshot!(load(known), @r#"ends, host_fault: model "m": the file with its weights, "./w.bin", changed after the job began, so that workers would compute with different models: do not write to it while a job runs, and start the job again"#);
 }
 
 #[test]
@@ -239,21 +239,21 @@ fn weights_in_other_files_are_those_of_the_folder() {
         told(load(&beside("w.bin", &[("length", "28")]))),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    InvalidEncoding: its weight "W" says that it lies in another file, and has values of its own
-    InvalidEncoding: its weight "W" says that it lies in another file, and has values of its own
-    InvalidEncoding: its weight "W" lies in another file, and its type (77) is not known
-    InvalidEncoding: its weight "W" lies in another file, and has "location" twice
-    InvalidEncoding: its weight "W" lies in another file, "w.bin", and a model from bytes has no other files
-    InvalidEncoding: model "m": its weight "W" lies in another file, "../../../etc/passwd", which is no file of the model's folder
-    InvalidEncoding: model "m": its weight "W" lies in another file, "/etc/passwd", which is no file of the model's folder
-    InvalidEncoding: model "m": its weight "W" lies in another file, "link", which is no file of the model's folder
-    InvalidEncoding: model "m": its weight "W" lies in another file, "", which is no file of the model's folder
-    InvalidEncoding: model "m": its weight "W" lies in another file, ".", which is no file of the model's folder
-    InvalidEncoding: model "m": its weight "W" lies in another file, "gone.bin", which cannot be read (No such file or directory (os error 2)); where it lies beside the model's file, write the folder as the model's path
-    InvalidEncoding: model "m": its weight "W" lies in another file, "w.bin", at no offset that is a number: "-4"
-    InvalidEncoding: model "m": its weight "W" lies in another file, "w.bin", at 18446744073709551615 with a length of 24 bytes; it takes 24, and the file has 28
-    InvalidEncoding: model "m": its weight "W" lies in another file, "w.bin", at 8 with a length of 24 bytes; it takes 24, and the file has 28
-    InvalidEncoding: model "m": its weight "W" lies in another file, "w.bin", at 0 with a length of 28 bytes; it takes 24, and the file has 28
+    InvalidEncoding: its weight "W" says that it is in another file, and also has values of its own
+    InvalidEncoding: its weight "W" says that it is in another file, and also has values of its own
+    InvalidEncoding: its weight "W" is in another file, and its type (77) is not known
+    InvalidEncoding: its weight "W" is in another file, and has "location" twice
+    InvalidEncoding: its weight "W" is in another file, "w.bin", and a model from bytes has no other files
+    InvalidEncoding: model "m": its weight "W" is in another file, "../../../etc/passwd", which is not a file of the model's folder
+    InvalidEncoding: model "m": its weight "W" is in another file, "/etc/passwd", which is not a file of the model's folder
+    InvalidEncoding: model "m": its weight "W" is in another file, "link", which is not a file of the model's folder
+    InvalidEncoding: model "m": its weight "W" is in another file, "", which is not a file of the model's folder
+    InvalidEncoding: model "m": its weight "W" is in another file, ".", which is not a file of the model's folder
+    InvalidEncoding: model "m": its weight "W" is in another file, "gone.bin", which cannot be read (No such file or directory (os error 2)); if it is next to the model's file, write the folder as the model's path
+    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", whose offset is not a number: "-4"
+    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at 18446744073709551615 with a length of 24 bytes; it takes 24, and the file has 28
+    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at 8 with a length of 24 bytes; it takes 24, and the file has 28
+    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at 0 with a length of 28 bytes; it takes 24, and the file has 28
     "#);
 }
 
@@ -273,7 +273,7 @@ fn graphs_without_end_are_told() {
         }),
     ];
     insta::assert_snapshot!(texts.join("\n"), @"
-    InvalidEncoding: its graphs lie in each other too deeply; about 30 levels are the most
+    InvalidEncoding: its graphs are nested too deeply; about 30 levels are the most
     UnsupportedOperation: it has 100,003 nodes; 100,000 is the most
     ");
 }
@@ -303,12 +303,12 @@ fn trees_that_are_none_are_told() {
         tree(vec![reals("class_weights", &[-1.0, 1.0])]),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 that goes round in a circle
-    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 of 3 nodes that leads to a node that is not there
-    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 of 3 nodes that leads to a node that is not there
+    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 that contains a cycle
+    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 of 3 nodes that leads to a node that does not exist
+    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 of 3 nodes that leads to a node that does not exist
     InvalidEncoding: its TreeEnsembleClassifier votes on class 1048576, and has 3 classes
     InvalidEncoding: its TreeEnsembleClassifier votes on class -1, and has 3 classes
-    InvalidEncoding: its TreeEnsembleClassifier has votes at node 0 of tree 0, which is no leaf
+    InvalidEncoding: its TreeEnsembleClassifier has votes at node 0 of tree 0, which is not a leaf
     InvalidEncoding: its TreeEnsembleClassifier describes its votes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not counted from 0
     InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not counted from 0
@@ -318,7 +318,7 @@ fn trees_that_are_none_are_told() {
     InvalidEncoding: its TreeEnsembleClassifier asks for the column -1
     InvalidEncoding: its TreeEnsembleClassifier describes its nodes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier describes its votes in lists of different lengths
-    InvalidEncoding: its TreeEnsembleClassifier has labels that are numbers, and such as are texts
+    InvalidEncoding: its TreeEnsembleClassifier has both labels that are numbers and labels that are texts
     UnsupportedOperation: it needs TreeEnsembleClassifier of two classes with votes on the second one, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     "#);
@@ -405,6 +405,6 @@ fn a_model_is_not_waited_for() {
         LoadedModels::open(vec![model], &InferenceSettings::default(), None, 1, &Limits::default());
     assert_eq!(
         told(models.load("m")),
-        "RuntimeError: model \"m\": the model's folder/model.onnx cannot be read: it is no regular file"
+        "RuntimeError: model \"m\": the model's folder/model.onnx cannot be read: it is not a regular file"
     );
 }

@@ -272,7 +272,7 @@ fn attributes_that_do_not_fit_are_told() {
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
     InvalidEncoding: its Scaler has 1 offsets and 0 scales; it takes one of each for each column
-    InvalidEncoding: its Normalizer has a norm that is none of MAX, L1 and L2
+    InvalidEncoding: its Normalizer has a norm other than MAX, L1 and L2
     UnsupportedOperation: it needs Imputer of whole numbers, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
     InvalidEncoding: its OneHotEncoder has no categories, or one of them twice
     InvalidEncoding: its LinearClassifier has no labels

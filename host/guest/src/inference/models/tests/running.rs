@@ -175,7 +175,7 @@ fn outputs_of_other_types_are_seen_and_left_out() {
     only.graph.as_mut().expect("a graph").output.pop();
     assert_eq!(
         told(run_x(&load(&only).expect("it loads"), &[1], &[1.0])),
-        "UnsupportedOperation: tensors of wasi:nn can have none of its outputs: \"short\" (uint16 [N])"
+        "UnsupportedOperation: tensors of wasi:nn can hold none of its outputs: \"short\" (uint16 [N])"
     );
 }
 
