@@ -35,7 +35,7 @@ pub(crate) const INPUT: &[Key] = &[
     key(
         "dataset",
         KeyKind::Text,
-        "a registered name, and perhaps a version (e.g. images@3)",
+        "a registered name, optionally with a version (e.g. images@3)",
         "images@3",
         "A dataset of the registry (sandmill dataset register) in the place of paths: NAME@VERSION, or NAME for the latest version.",
     )

@@ -24,7 +24,7 @@ pub(crate) const MODEL: &[Key] = &[
     key(
         "model",
         KeyKind::Text,
-        "a registered name, and perhaps a version (e.g. digits@2)",
+        "a registered name, optionally with a version (e.g. digits@2)",
         "digits@2",
         "A model of the registry (sandmill model register) in the place of a path: NAME@VERSION, or NAME for the latest version.",
     )

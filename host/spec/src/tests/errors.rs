@@ -106,7 +106,7 @@ fn missing_keys() {
     job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
     ");
     insta::assert_snapshot!(errors("entry_script: []\ninputs: 5\n"), @"
-    job.yaml:1: entry_script: found a list; expected a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml:1: entry_script: found a list; expected a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml:2: inputs: found 5; expected a map of names to paths (e.g. images: data/*.png)
     ");
     insta::assert_snapshot!(errors("entry_script: '  '\ninputs: {}\n"), @"

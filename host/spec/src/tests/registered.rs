@@ -135,7 +135,7 @@ fn names_that_lead_nowhere_are_told() {
     )), @r#"
     job.yaml:3: inputs.a.dataset: there is no imgs@latest
     job.yaml:4: inputs.b.dataset: there is no images@3
-    job.yaml:5: inputs.c.dataset: found "images@"; expected a registered name, and perhaps a version behind it: digits@3, digits or digits@latest
+    job.yaml:5: inputs.c.dataset: found "images@"; expected a registered name, optionally with a version: digits@3, digits or digits@latest
     job.yaml:7: inputs.e: found path and dataset; write one of them
     job.yaml:8: inputs.f: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
     job.yaml:10: models.g.model: there is no images@latest
