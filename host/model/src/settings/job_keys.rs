@@ -63,7 +63,7 @@ macro_rules! job_keys {
                 expected: "sha256: and 64 hexadecimal digits",
                 example: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                 description: "The SHA-256 that the component must have. The job does not start with another one.",
-                docs: "The SHA-256 that the entry script's file must have: of the component, or of the core module as it is named here, or of the component that a guest crate was built to. `sandmill check` prints it. Checked before the file is compiled.",
+                docs: "The SHA-256 that the entry script's file must have: of the component, or of the core module as named here, or of the component that a guest crate was built to. `sandmill check` prints it. Checked before the file is compiled.",
                 prs: Prs::Unknown,
                 rows: DecidesRows::Not("the entry script itself is compared"),
                 ceiling: no "names and words, which the size of a job file bounds",

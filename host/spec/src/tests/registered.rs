@@ -167,7 +167,7 @@ fn azures_names_are_looked_up() {
     inputs.more.path: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
     inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
     ");
-    insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"job.yaml:3: inputs.images.path: found "azureml:images:9", which lies in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)"#);
+    insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"job.yaml:3: inputs.images.path: found "azureml:images:9", which is in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)"#);
     insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @"job.yaml:4: inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that by itself");
     insta::assert_snapshot!(load_in(text, true).unwrap_err(), @"
     job.yaml:3: inputs.images.path: the registry is broken
