@@ -257,7 +257,7 @@ macro_rules! job_keys {
                 expected: "a file name (e.g. digits.txt)",
                 example: "digits.txt",
                 description: "The output file's name; with output_layout: parts, the folder's. No folders in it. Unless given, parallel_run_step with the ending of output_format.",
-                docs: "The one output file; with `output_layout: parts` the folder of the parts, `parallel_run_step` unless given. None of `~ \" # % & * : < > ? / \\ { \\| }`. Ignored with `summary_only`.",
+                docs: "The one output file; with `output_layout: parts` the folder of the parts, `parallel_run_step` unless given. Without any of `~ \" # % & * : < > ? / \\ { \\| }`. Ignored with `summary_only`.",
                 prs: Prs::Setting("`append_row_file_name`", "`task.append_row_to`, or the file name of the output's path"),
                 rows: DecidesRows::Decide,
                 ceiling: no "names and words, which the size of a job file bounds",
