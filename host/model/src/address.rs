@@ -168,7 +168,7 @@ fn web(scheme: &str, host: &str, key: &str) -> Result<Address, ParseAddressError
     if host.contains('@') || key.contains(['?', '#']) || host.contains(['?', '#']) {
         return wrong(
             "found an address with a user, a query (?...) or a fragment; job files are kept and \
-             shown, so secrets such as signatures belong into the file of datastores: name one there, \
+             shown, so secrets such as signatures belong in the file of datastores: name one there, \
              and write datastore: NAME here"
                 .to_owned(),
         );
@@ -179,7 +179,7 @@ fn web(scheme: &str, host: &str, key: &str) -> Result<Address, ParseAddressError
     if let Some(account) = host.strip_suffix(BLOB) {
         let (container, key) = key.split_once('/').unwrap_or((key, ""));
         if container.is_empty() {
-            return wrong(format!("found {scheme}://{host} without a container behind it"));
+            return wrong(format!("found {scheme}://{host} without a container after it"));
         }
         let place = StorePlace::Azure(container.to_owned(), Some(account.to_owned()));
         return Ok(Address { place, key: key.to_owned() });

@@ -26,7 +26,7 @@ enum FormatPart {
 
 /// Error: the text is not a template. The message is for people, and lacks only the place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is no path template: {1}; write it as in '{{user}}/{{season}}/{{genre}}.wav'")]
+#[error("{0:?} is not a path template: {1}; write it as in '{{user}}/{{season}}/{{genre}}.wav'")]
 pub struct ParsePartitionFormatError(String, String);
 
 impl PartitionFormat {
@@ -144,12 +144,11 @@ fn level(text: &str) -> Result<Vec<FormatPart>, String> {
             return Err("a '{' is not closed".to_owned());
         };
         if key.is_empty() || key.contains(['{', ':', '*']) {
-            return Err(format!("{{{key}}} is no key: a key is a plain name"));
+            return Err(format!("{{{key}}} is not a key: a key is a plain name"));
         }
         if let Some(FormatPart::Key(before)) = parts.last() {
             return Err(format!(
-                "nothing stands between {{{before}}} and {{{key}}}, so that nobody knows where one \
-                 ends"
+                "there is nothing between {{{before}}} and {{{key}}}, so it is unclear where one ends"
             ));
         }
         parts.push(FormatPart::Key(key.to_owned()));
@@ -267,15 +266,15 @@ mod tests {
         let errors = ["", "a/b", "{a}//{b}", "{a", "a}", "{}", "{d:yyyy}", "{a}{b}", "{a}/{a}"]
             .map(|text| PartitionFormat::parse(text).unwrap_err().to_string());
         insta::assert_snapshot!(errors.join("\n"), @r#"
-        "" is no path template: a level between two '/' is empty; write it as in '{user}/{season}/{genre}.wav'
-        "a/b" is no path template: it has no key in braces; write it as in '{user}/{season}/{genre}.wav'
-        "{a}//{b}" is no path template: a level between two '/' is empty; write it as in '{user}/{season}/{genre}.wav'
-        "{a" is no path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
-        "a}" is no path template: a '}' closes nothing; write it as in '{user}/{season}/{genre}.wav'
-        "{}" is no path template: {} is no key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
-        "{d:yyyy}" is no path template: {d:yyyy} is no key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
-        "{a}{b}" is no path template: nothing stands between {a} and {b}, so that nobody knows where one ends; write it as in '{user}/{season}/{genre}.wav'
-        "{a}/{a}" is no path template: the key 'a' comes twice; write it as in '{user}/{season}/{genre}.wav'
+        "" is not a path template: a level between two '/' is empty; write it as in '{user}/{season}/{genre}.wav'
+        "a/b" is not a path template: it has no key in braces; write it as in '{user}/{season}/{genre}.wav'
+        "{a}//{b}" is not a path template: a level between two '/' is empty; write it as in '{user}/{season}/{genre}.wav'
+        "{a" is not a path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
+        "a}" is not a path template: a '}' closes nothing; write it as in '{user}/{season}/{genre}.wav'
+        "{}" is not a path template: {} is not a key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
+        "{d:yyyy}" is not a path template: {d:yyyy} is not a key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
+        "{a}{b}" is not a path template: there is nothing between {a} and {b}, so it is unclear where one ends; write it as in '{user}/{season}/{genre}.wav'
+        "{a}/{a}" is not a path template: the key 'a' comes twice; write it as in '{user}/{season}/{genre}.wav'
         "#);
     }
 

@@ -48,7 +48,7 @@ pub struct RegisteredName {
 /// Error: a text is not the name of a registered dataset or model.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "found {0:?}; expected a registered name, and perhaps a version behind it: digits@3, digits or \
+    "found {0:?}; expected a registered name, optionally with a version: digits@3, digits or \
      digits@latest"
 )]
 pub struct ParseRegisteredNameError(String);
@@ -185,7 +185,7 @@ mod tests {
         ] {
             assert!(name(text).is_err(), "{text}");
         }
-        insta::assert_snapshot!(name("a@Latest").unwrap_err(), @r#"found "a@Latest"; expected a registered name, and perhaps a version behind it: digits@3, digits or digits@latest"#);
+        insta::assert_snapshot!(name("a@Latest").unwrap_err(), @r#"found "a@Latest"; expected a registered name, optionally with a version: digits@3, digits or digits@latest"#);
     }
 
     #[test]

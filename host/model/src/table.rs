@@ -63,7 +63,7 @@ impl fmt::Display for ColumnType {
 /// Error: the text is not the name of a column type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no column type: write boolean, int64, uint64, float64, string, date, timestamp or json"
+    "{0:?} is not a column type: write boolean, int64, uint64, float64, string, date, timestamp or json"
 )]
 pub struct ParseColumnTypeError(String);
 

@@ -263,8 +263,8 @@ fn datastore(
     if let Some((.., at)) = given.iter().find(|(key, ..)| *key == "url")
         && !is_plain_url(at.value.trim())
     {
-        let message = "is no plain address of a web server's folder; expected https://server/folder, without \
-                       a user, a query (?...) or a fragment: what leads in has keys of its own";
+        let message = "is not a plain address of a web server's folder; expected https://server/folder, without \
+                       a user, a query (?...) or a fragment: credentials have keys of their own";
         at.blame(report, message);
     }
     let option = |(key, option, at): &(&str, &str, Located<String>)| {
@@ -381,7 +381,7 @@ datastores:
     #[test]
     fn what_others_can_read_is_refused() {
         let error = load(GOOD, 0o640).unwrap_err().to_string();
-        assert!(error.starts_with("/d/stores.yaml: holds what leads into stores"), "{error}");
+        assert!(error.starts_with("/d/stores.yaml: holds credentials of stores"), "{error}");
         assert!(error.contains("(mode 640, user "), "{error}");
     }
 
@@ -407,8 +407,8 @@ datastores:
         /d/stores.yaml:6: datastores.d: has no type; write type: s3, azure, gcs or http
         /d/stores.yaml:7: datastores.e.pasword: unknown key; did you mean password?
         /d/stores.yaml:7: datastores.e: has no url; a store of type http needs one
-        /d/stores.yaml:8: datastores.f.url: is no plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: what leads in has keys of its own
-        /d/stores.yaml:9: datastores.g.url: is no plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: what leads in has keys of its own
+        /d/stores.yaml:8: datastores.f.url: is not a plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: credentials have keys of their own
+        /d/stores.yaml:9: datastores.g.url: is not a plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: credentials have keys of their own
         ");
     }
 }

@@ -239,7 +239,7 @@ pub(super) enum FileError {
     },
     /// Other users can read or change secrets.
     #[error(
-        "holds what leads into stores, and others can read or change it (mode {mode:03o}, user {user}); \
+        "holds credentials of stores, and others can read or change it (mode {mode:03o}, user {user}); \
          make it yours alone: chmod 600"
     )]
     NotPrivate {
@@ -250,8 +250,7 @@ pub(super) enum FileError {
     },
     /// Another user owns the file, or a folder or link on the way to it.
     #[error(
-        "is not used, as {what} belongs to user {owner}, neither to you (user {user}) nor to root, and \
-         who owns it decides what jobs may do: {command} {user} {}",
+        "is not used, as {what} belongs to user {owner}, neither to you (user {user}) nor to root, and its owner decides what jobs may do: {command} {user} {}",
         at.display()
     )]
     Owner {
@@ -294,7 +293,7 @@ pub(super) enum PathError {
         source: io::Error,
     },
     /// `..` follows a folder that does not exist.
-    #[error("{} has .. behind a folder that is not there", path.display())]
+    #[error("{} has .. after a folder that does not exist", path.display())]
     Back {
         /// The path.
         path: PathBuf,
@@ -355,14 +354,14 @@ pub enum ModelPathError {
         source: io::Error,
     },
     /// The job names a version, but the path is not a folder of versions.
-    #[error("{} is no folder with a folder for each version; remove version", path.display())]
+    #[error("{} is not a folder with a folder for each version; remove version", path.display())]
     NoVersions {
         /// The path.
         path: PathBuf,
     },
     /// A folder without models.
     #[error(
-        "{} holds neither an ONNX file (.onnx) nor a folder of a version, as 1 or 2; name an ONNX file, \
+        "{} holds neither an ONNX file (.onnx) nor a folder of a version, such as 1 or 2; name an ONNX file, \
          or a folder with one",
         path.display()
     )]
@@ -484,7 +483,7 @@ pub(super) enum TemplateError {
         key: String,
     },
     /// A key with characters that it may not have.
-    #[error("{{{key}}} is no key; expected letters, digits and _, no digit first")]
+    #[error("{{{key}}} is not a key; expected letters, digits and _, no digit first")]
     NoKey {
         /// The text between the braces.
         key: String,
@@ -496,7 +495,7 @@ pub(super) enum TemplateError {
         limit: usize,
     },
     /// The same key twice.
-    #[error("{{{key}}} stands twice")]
+    #[error("{{{key}}} appears twice")]
     Twice {
         /// The key.
         key: String,
@@ -553,7 +552,7 @@ pub(super) enum CommandLineError {
     #[error("a $[[ is not closed by ]]")]
     Group,
     /// A backslash at the end, with nothing to escape.
-    #[error("a \\ stands at the end")]
+    #[error("a \\ is at the end")]
     Backslash,
 }
 

@@ -309,7 +309,7 @@ fn check_path(
             return None;
         }
         let message = format!(
-            "found the reference {text}, which leads to nothing on this machine; name a file, a \
+            "found the reference {text}, which names nothing on this machine; name a file, a \
              folder or a glob (--set inputs.{name}.path=...)"
         );
         path.blame(report, message);
@@ -320,7 +320,7 @@ fn check_path(
             return None;
         }
         let message = format!(
-            "found {text:?}, which lies in Azure; fetch it first, and name the files here by --set \
+            "found {text:?}, which is in Azure; fetch it first, and name the files here by --set \
              inputs.{name}.path=...{}",
             or_register(RegisteredKind::Dataset, text)
         );

@@ -46,7 +46,7 @@ pub(super) fn check(
         if let Some(other) = clash {
             let at = side.mount_path.as_ref().unwrap_or(&side.name);
             let message = format!(
-                "{guest} and {} of side input {} lie in each other; choose another path",
+                "{guest} and {} of side input {} overlap; choose another path",
                 mounts[other].guest, side_inputs[other].name.value
             );
             at.blame(report, message);
@@ -78,7 +78,7 @@ fn place_here(path: &Located<String>, place: &JobFileLocation, report: &ErrorRep
     }
     if text.starts_with("azureml:") || text.contains("${{") {
         let message = format!(
-            "found {text:?}, which does not lie on this machine; fetch it first, and name it here by \
+            "found {text:?}, which is not on this machine; fetch it first, and name it here by \
              --set {}=...{}",
             report.word(&path.key),
             or_register(RegisteredKind::Dataset, text)

@@ -29,7 +29,7 @@ pub(super) fn rename(root: &mut YamlNode, report: &ErrorReport) {
             report.error(&entries[index].node.origin, alias, message);
             entries.remove(index);
         } else {
-            report.conversion(format!("{alias} is taken for {name}"));
+            report.conversion(format!("{alias} is read as {name}"));
             (*name).clone_into(&mut entries[index].key);
         }
     }
@@ -47,19 +47,19 @@ pub(super) fn lift(root: &mut YamlNode, dialect: Dialect, report: &ErrorReport) 
         };
         let at = format!("arguments[{index}]");
         let Some(value) = value else {
-            let message = format!("--{written} has no value; write one behind it");
+            let message = format!("--{written} has no value; write one after it");
             report.error(&item.origin, &at, message);
             continue;
         };
         if name != written {
-            report.conversion(format!("arguments: --{written} is taken for --{name}"));
+            report.conversion(format!("arguments: --{written} is read as --{name}"));
         }
         if lifted.iter().any(|entry| entry.key == name) {
             let message = format!("--{name} is given twice; remove one");
             report.error(&item.origin, &at, message);
         } else if name == WORKERS && is_typed(entries, name) {
             report.conversion(format!(
-                "{}: --{name} {value} gives way to the command line",
+                "{}: --{name} {value} is overridden by the command line",
                 report.word("arguments")
             ));
         } else if name != WORKERS && entries.iter().any(|entry| entry.key == name) {

@@ -110,8 +110,8 @@ fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> Output
     {
         ordered.blame(
             report,
-            "with output_layout: parts each worker's rows stand in a file of their own, in the order in \
-             which it made them, so that there is no order of all rows; remove one of the two",
+            "with output_layout: parts each worker's rows are in its own file, in the order in \
+             which it made them, so there is no order of all rows; remove one of the two",
         );
     }
     layout

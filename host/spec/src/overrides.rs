@@ -29,7 +29,7 @@ pub(super) fn apply(root: &mut YamlNode, key: &str, value: &str, report: &ErrorR
     }
     let steps = steps(key);
     if steps.iter().any(|step| step.name().is_empty()) {
-        report.error(&origin, key, "is no key; write it as in limits.memory");
+        report.error(&origin, key, "is not a key; write it as in limits.memory");
         return;
     }
     if value.value == YamlValue::Null {

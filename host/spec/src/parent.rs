@@ -39,7 +39,7 @@ pub(super) fn check(
         if dialect.is_azure() {
             for flag in wanted.into_iter().flatten() {
                 report.conversion(format!(
-                    "{}: ignored, the job is part of no other job here",
+                    "{}: ignored, the job is not part of another job here",
                     flag.key
                 ));
             }

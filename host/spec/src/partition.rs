@@ -34,7 +34,7 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) -> 
         take.blame(report, "found together with partition_keys; choose one, and remove the other");
     }
     if given.value.len() > MOST_KEYS {
-        let message = format!("found {} keys; at most {MOST_KEYS} are taken", given.value.len());
+        let message = format!("found {} keys; at most {MOST_KEYS} are allowed", given.value.len());
         given.blame(report, message);
         return Vec::new();
     }
@@ -173,9 +173,9 @@ mod tests {
             ("a}", Err("no {")),
             ("{a}{b}", Err("nothing between")),
             ("{a}/{a}", Err("twice")),
-            ("{}", Err("no key")),
-            ("{1a}", Err("no key")),
-            ("{a b}", Err("no key")),
+            ("{}", Err("not a key")),
+            ("{1a}", Err("not a key")),
+            ("{a b}", Err("not a key")),
             ("{date:yyyy/MM}", Err("gives a format")),
         ] {
             match (keys_of(template), keys) {

@@ -35,7 +35,7 @@ pub(super) fn script(
     let Some(below) = below else {
         if let Some(given) = &raw.entry_script {
             let folder = source.unwrap_or(Path::new("")).display();
-            given.blame(report, format!("{} does not lie in source_directory ({folder}), which is all that a script sees; put it there, or name the folder that holds it", entry_script.display()));
+            given.blame(report, format!("{} is not in source_directory ({folder}), which is all that a script sees; put it there, or name the folder that holds it", entry_script.display()));
         }
         return None;
     };

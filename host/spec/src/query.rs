@@ -31,7 +31,7 @@ pub(super) fn check(input: &RawInput, report: &ErrorReport) {
             let table = format!("{}.table", input.key);
             let query = format!("{}.query", input.key);
             if !report.blames(&table) && !report.blames(&query) {
-                let message = "is of format sqlite, and does not say which rows are meant; write table: \
+                let message = "is of format sqlite, and does not say which rows to read; write table: \
                                with the name of a table, or query: with a select statement";
                 report.error(&input.name.origin, &input.key, message);
             }
@@ -74,7 +74,7 @@ pub(super) fn say_size(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) 
         inputs.iter().filter(|it| is_database(it)).map(|it| it.name.value.as_str()).collect();
     let (Some(size), [_, ..]) = (&raw.mini_batch_size, databases.as_slice()) else { return };
     report.notice(format!(
-        "mini_batch_size is {}, and does not cut what is of format sqlite (inputs.{}): the whole result of \
+        "mini_batch_size is {}, and does not cut inputs of format sqlite (inputs.{}): the whole result of \
          each database is one mini-batch",
         size.value.trim(),
         databases.join(", inputs."),

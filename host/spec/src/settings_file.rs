@@ -52,7 +52,7 @@ pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings>
                 fail(problem);
             }
             report.notice(match used.as_slice() {
-                [] => format!("{file} says nothing of how rows are written"),
+                [] => format!("{file} does not say how rows are written"),
                 used => format!("{file} is used: {}", used.join(", ")),
             });
             Some(settings)

@@ -162,13 +162,13 @@ fn syntax_error(error: &ScanError, text: &str, report: &ErrorReport) {
     let marker = error.marker();
     let line = text.lines().nth(marker.line().saturating_sub(1)).unwrap_or_default();
     let hint = if line.contains("${{") {
-        "; between [ ] or { } a reference must stand in quotes: \"${{inputs.name}}\""
+        "; between [ ] or { } a reference must be in quotes: \"${{inputs.name}}\""
     } else if line.contains(": *") || line.trim_start().starts_with("- *") {
-        "; text that starts with * must stand in quotes"
+        "; text that starts with * must be in quotes"
     } else if error.info().contains("tab") || line.starts_with('\t') {
         "; indent with spaces, not with tabs"
     } else if error.info().contains("mapping") && line.matches(": ").count() > 1 {
-        "; text that contains \": \" must stand in quotes"
+        "; text that contains \": \" must be in quotes"
     } else {
         ""
     };
@@ -328,7 +328,7 @@ impl<'r> TreeBuilder<'r> {
                 let Some((Some(key), line)) = key.take() else { return };
                 node.origin = SettingOrigin::Line(line);
                 if let Some(first) = seen.insert(key.clone(), line) {
-                    let message = format!("given twice; before on line {first}");
+                    let message = format!("given twice; first on line {first}");
                     self.report.error(&node.origin, &path, message);
                 } else {
                     entries.push(MapEntry { key, node });

@@ -55,7 +55,7 @@ fn gpus(given: Option<&Located<u32>>, machine: &MachineSize, report: &ErrorRepor
         _ if text.trim().is_empty() => (machine.count_gpus)().min(MOST_GPUS),
         _ => {
             report.notice(format!(
-                "{GPU_COUNT} is {text:?} in Sandmill's environment, which is no number of GPUs; \
+                "{GPU_COUNT} is {text:?} in Sandmill's environment, which is not a number of GPUs; \
                  workers get none: set gpus to say how many there are"
             ));
             0

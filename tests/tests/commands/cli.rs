@@ -461,7 +461,7 @@ fn a_job_of_a_pipeline_is_picked_by_name() {
     let ran = pipeline().run(&[]);
     ran.exits_with(2).says("pick one by --job NAME: first, second");
     let ran = pipeline().run(&["--job", "prepare"]);
-    ran.exits_with(2).says("--job: found \"prepare\", which is no parallel job");
+    ran.exits_with(2).says("--job: found \"prepare\", which is not a parallel job");
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn inputs_that_are_not_there() {
     let told = [refused("nowhere", 2, |_| ()), refused("input/[a", 2, |_| ())];
     assert_snapshot!(told.join("\n"), @r#"
     error: input 'texts': [DIR]/nowhere is not there; check the path
-    error: job.yaml:5: not valid YAML (column 24): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must stand in quotes
+    error: job.yaml:5: not valid YAML (column 24): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must be in quotes
     "#);
 }
 

@@ -103,7 +103,7 @@ fn a_tenant_is_named_by_the_service_and_has_its_share() {
     let named = ["--policy", "policy.yaml", "--set", "tenant=ada"];
     let ran = policy(job("echo_files", 2, "")).run(&named);
     ran.exits_with(0)
-        .says("process_count_per_node: 1 instead of 2, as all jobs of a tenant have 1");
+        .says("process_count_per_node: 1 instead of 2, as all jobs of a tenant share 1");
 }
 
 #[test]

@@ -150,7 +150,7 @@ fn what_cannot_be_grouped_is_told() {
     input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/{genre}.wav'; move the file away, name the files by a glob that leaves it out, or change the template
     input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/winter/{genre}.wav'; move the file away, name the files by a glob that leaves it out, or change the template
     input 'songs': partition_keys names 'genre', and partition_format '{user}/{season}/{file}' has the keys user, season, file; use one of these, or name the part of the path
-    input 'songs': partition_format "{user/{genre}" is no path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
+    input 'songs': partition_format "{user/{genre}" is not a path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
     "#);
     let void = request(&tree, Vec::new(), Cut::Void { count: 3 }, keys);
     let void = planned_with(ShuffleContext { request: &void, start: &start, bounds: TINY });

@@ -30,7 +30,7 @@ pub(crate) fn unfold(
     let origin = named.origin.clone();
     let component = read(named, place, report)?;
     let Some(kind) = text_at(&component, "type") else {
-        let message = "names no parallel component: type is missing there";
+        let message = "does not name a parallel component: type is missing there";
         report.error(&origin, KEY, message);
         return None;
     };

@@ -161,7 +161,7 @@ impl JobData {
 
     fn add_side(&mut self, name: &str, mut node: YamlNode, report: &ErrorReport) {
         let fitted = fit_name(name);
-        report.conversion(format!("inputs.{name} is taken for side_inputs.{fitted}"));
+        report.conversion(format!("inputs.{name} is read as side_inputs.{fitted}"));
         report.call(&join("side_inputs", &fitted), &join("inputs", name));
         let reference = format!("${{{{side_inputs.{fitted}}}}}");
         self.references.push((join("inputs", name), reference));
@@ -230,7 +230,7 @@ impl JobData {
         if let Some(node) = append_row_to
             && bound.is_none()
         {
-            report.conversion("task.append_row_to is taken for append_row_file_name");
+            report.conversion("task.append_row_to is read as append_row_file_name");
             self.entries.push(entry("append_row_file_name", node.clone()));
         }
     }
@@ -253,7 +253,7 @@ impl JobData {
         report.call("output", &join("outputs", name));
         if is_remote(path) {
             report.notice(format!(
-                "outputs.{name}: its path lies in Azure; results go to the job's own output folder"
+                "outputs.{name}: its path is in Azure; results go to the job's own output folder"
             ));
             return folder;
         }
@@ -262,12 +262,11 @@ impl JobData {
             Some((parent, file)) => (if parent.is_empty() { "/" } else { parent }, Some(file)),
             None => (".", Some(path)),
         };
-        report.conversion(format!("outputs.{name} is taken for output, the folder {parent}"));
+        report.conversion(format!("outputs.{name} is read as output, the folder {parent}"));
         self.entries.push(entry("output", scalar(parent, &output.node.origin)));
         let Some(file) = file else { return folder };
         if is_bound {
-            report
-                .conversion(format!("task.append_row_to is taken for append_row_file_name {file}"));
+            report.conversion(format!("task.append_row_to is read as append_row_file_name {file}"));
             self.entries.push(entry("append_row_file_name", scalar(file, &output.node.origin)));
         }
         format!("{folder}/{file}")
@@ -377,7 +376,7 @@ fn data_input(
             let is_direct = mode.map_or(is_table, |mode| mode.eq_ignore_ascii_case("direct"));
             if is_direct && mode.is_none() {
                 report.conversion(format!(
-                    "inputs.{name}: taken for mode direct, a table, as mini_batch_size is a number of bytes"
+                    "inputs.{name}: read as mode direct, a table, as mini_batch_size is a number of bytes"
                 ));
             }
             if !is_direct {

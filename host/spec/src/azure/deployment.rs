@@ -138,7 +138,7 @@ fn add_model(
     let folder = format!("{folder}/{MODEL}");
     report.call(&format!("{group}.{MODEL}.path"), key);
     report.conversion(format!(
-        "{key} is taken for {group}.{MODEL}, and {MODEL_VARIABLE} is its folder, {folder}"
+        "{key} is read as {group}.{MODEL}, and {MODEL_VARIABLE} is its folder, {folder}"
     ));
     Some(DeploymentModel { group, path, folder })
 }

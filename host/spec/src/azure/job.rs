@@ -82,7 +82,7 @@ fn append_row_to(
             None
         }
         (None, Some(beside)) => {
-            report.conversion("append_row_to is taken for task.append_row_to");
+            report.conversion("append_row_to is read as task.append_row_to");
             Some(beside)
         }
         (in_task, None) => in_task,

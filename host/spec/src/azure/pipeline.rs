@@ -107,7 +107,7 @@ fn choose(jobs: &[MapEntry], wanted: Option<&str>, report: &ErrorReport) -> Opti
             let meant = nearest(wanted, parallel.iter().copied());
             let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name}?"));
             let message = format!(
-                "found {wanted:?}, which is no parallel job of this pipeline; those are {all}{meant}"
+                "found {wanted:?}, which is not a parallel job of this pipeline; those are {all}{meant}"
             );
             report.error(&SettingOrigin::Set("job".into()), "job", message);
             None

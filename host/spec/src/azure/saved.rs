@@ -62,6 +62,6 @@ fn is_wanted(MapEntry { key, node }: &MapEntry, report: &ErrorReport) -> bool {
     if nearest(key, keys::top_level()).is_some() {
         return true;
     }
-    report.conversion(format!("{key}: ignored, Sandmill knows no such setting"));
+    report.conversion(format!("{key}: ignored, Sandmill has no such setting"));
     false
 }

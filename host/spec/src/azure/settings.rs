@@ -91,7 +91,7 @@ impl<'r> AzureSettings<'r> {
 
     /// Adds a setting that has another name in the file.
     pub(super) fn rename(&mut self, theirs: &str, ours: &str, node: YamlNode) {
-        self.report.conversion(format!("{theirs} is taken for {ours}"));
+        self.report.conversion(format!("{theirs} is read as {ours}"));
         self.report.call(ours, theirs);
         self.ours.push(entry(ours, node));
     }
@@ -110,7 +110,7 @@ impl<'r> AzureSettings<'r> {
                 let origin = file.node.origin.clone();
                 let group = YamlNode { origin, value: YamlValue::Map(requirements) };
                 self.report.conversion(format!(
-                    "{key}: ignored but for conda_file, which is taken for python.requirements"
+                    "{key}: ignored except for conda_file, which is read as python.requirements"
                 ));
                 self.ours.push(entry("python", group));
             }

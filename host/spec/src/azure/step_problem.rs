@@ -32,12 +32,12 @@ pub(super) enum StepProblem {
     },
     /// A header only in the first of several files.
     #[error(
-        "found from_first_file, which is taken for tables of one file alone; give each file its header, or none"
+        "found from_first_file, which is supported for tables of one file only; give each file its header, or none"
     )]
     FirstHeader,
     /// A value that would change rows.
     #[error(
-        "found {found}, which is not carried out here; remove it, or make the rows so beforehand"
+        "found {found}, which is not carried out here; remove it, or prepare the rows beforehand"
     )]
     Value {
         /// The value, for people.
@@ -85,7 +85,7 @@ pub(super) enum StepProblem {
     },
     /// A step that is only for tables of text.
     #[error(
-        "{step} is for tables of text, and read_parquet has types of its own; use keep_columns, or make the rows so beforehand"
+        "{step} is for tables of text, and read_parquet has types of its own; use keep_columns, or prepare the rows beforehand"
     )]
     OfParquet {
         /// The step.
@@ -94,7 +94,7 @@ pub(super) enum StepProblem {
     /// An unknown step.
     #[error(
         "the transformation {name:?} is not carried out here; supported are read_delimited, read_json_lines, \
-         read_parquet, take, keep_columns, drop_columns and convert_column_types: make the rows so beforehand"
+         read_parquet, take, keep_columns, drop_columns and convert_column_types: prepare the rows beforehand"
     )]
     Unknown {
         /// The step.

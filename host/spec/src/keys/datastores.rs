@@ -10,14 +10,14 @@ pub(crate) const DATASTORES: &[Key] = &[
         KeyKind::Group(CACHE),
         "a map with folder or size",
         "{size: 50 GB}",
-        "Where objects lie while jobs work on them.",
+        "Where objects are kept while jobs work on them.",
     ),
     key(
         "datastores",
         KeyKind::Named(DATASTORE),
         "a map of names to stores (e.g. nightly: {type: s3, bucket: scans})",
         "{nightly: {type: s3, bucket: scans}}",
-        "Stores by name, with what leads into them.",
+        "Stores by name, with their credentials.",
     ),
 ];
 
@@ -47,15 +47,18 @@ const DATASTORE: &[Key] = &[
         KeyKind::Choice(|| StoreKind::ALL.map(StoreKind::name).to_vec()),
         "s3, azure, gcs or http",
         "s3",
-        "Which language the store speaks.",
+        "Which protocol the store uses.",
     ),
     text("bucket", "Of s3 and gcs: the bucket."),
     text("container", "Of azure: the container."),
     text("account", "Of azure: the storage account."),
-    text("url", "Of http: where the objects lie."),
-    text("endpoint", "Of s3, azure and gcs: the address of a server that is not the usual one."),
+    text("url", "Of http: where the objects are."),
+    text(
+        "endpoint",
+        "Of s3, azure and gcs: the address of the server, if it is not the usual one.",
+    ),
     text("region", "Of s3: the region."),
-    text("prefix", "What stands before every path."),
+    text("prefix", "A prefix for every path."),
     key(
         "tenants",
         KeyKind::Texts,
@@ -72,7 +75,7 @@ const DATASTORE: &[Key] = &[
     text("tenant_id", "Of azure, with client_id and client_secret: a service principal's tenant."),
     text("client_id", "Of azure: a service principal or a managed identity."),
     text("client_secret", "Of azure: a service principal's secret."),
-    text("authority_host", "Of azure: who gives tokens, if it is not the usual one."),
+    text("authority_host", "Of azure: the server that issues tokens, if it is not the usual one."),
     text("token_file", "Of azure and s3: the file with the token of a workload's identity."),
     key(
         "managed_identity",
@@ -90,7 +93,7 @@ const DATASTORE: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
-        "Whether nothing leads into the store, as it is open to all.",
+        "Whether the store is open to all and needs no credentials.",
     ),
 ];
 

@@ -15,7 +15,7 @@ pub(crate) const INPUT: &[Key] = &[
         "data",
         "A file, a folder or a glob; here, or in a store, as in s3://bucket/folder/*.csv.",
     )
-    .told("", "required", "A file, a folder, or a glob: `data/*.png`, `data/**/*.csv`. Or an [address of a store](stores.md): `s3://bucket/in/*.csv`. Text that starts with `*` must stand in quotes."),
+    .told("", "required", "A file, a folder, or a glob: `data/*.png`, `data/**/*.csv`. Or an [address of a store](stores.md): `s3://bucket/in/*.csv`. Text that starts with `*` must be in quotes."),
     key(
         "paths",
         KeyKind::Scalars,
@@ -29,15 +29,15 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Name,
         NAME_EXPECTED,
         "nightly",
-        "The store of the file of datastores in which path or paths lie.",
+        "The store, from the file of datastores, that holds path or paths.",
     )
-    .told("", "", "The [store](stores.md) in which `path` or `paths` lie."),
+    .told("", "", "The [store](stores.md) that holds `path` or `paths`."),
     key(
         "dataset",
         KeyKind::Text,
-        "a registered name, and perhaps a version (e.g. images@3)",
+        "a registered name, optionally with a version (e.g. images@3)",
         "images@3",
-        "A dataset of the registry (sandmill dataset register) in the place of paths: NAME@VERSION, or NAME for the latest version.",
+        "A dataset of the registry (sandmill dataset register) instead of paths: NAME@VERSION, or NAME for the latest version.",
     )
     .told("`NAME@VERSION` or `NAME`", "", "A [registered dataset](registry.md), instead of `path`; without a version its latest one."),
     key(
@@ -61,9 +61,9 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Text,
         "one ASCII character, as \",\" or \";\", or tab",
         "\";\"",
-        "What stands between the fields of a CSV file. A comma unless given; a tab for tsv.",
+        "What separates the fields of a CSV file. A comma unless given; a tab for tsv.",
     )
-    .told("one ASCII character, or `tab`", "`,`", "What stands between fields. For `csv` and `tsv` only."),
+    .told("one ASCII character, or `tab`", "`,`", "What separates fields. For `csv` and `tsv` only."),
     key(
         "header",
         KeyKind::Bool,
@@ -85,21 +85,21 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
-        "Whether a quoted field of a CSV file may hold line ends. If not, each line is a record, whatever quotes stand in it. true unless given.",
+        "Whether a quoted field of a CSV file may hold line ends. If not, each line is a record, whatever quotes it has. true unless given.",
     )
-    .told("", "`true`", "Whether a field in quotes may hold line ends. With `false` each line is a record, whatever quotes stand in it. For `csv` and `tsv` only."),
+    .told("", "`true`", "Whether a field in quotes may hold line ends. With `false` each line is a record, whatever quotes it has. For `csv` and `tsv` only."),
     key(
         "quote",
         KeyKind::Text,
-        "one ASCII character that is no letter, digit, blank, +, - or . (e.g. \"'\"), or none",
+        "one ASCII character other than a letter, digit, blank, +, - or . (e.g. \"'\"), or none",
         "\"'\"",
-        "What stands around fields of a CSV file that hold delimiters or line ends; a doubled one within is one of its text. none: quotes are text. A double quote unless given.",
+        "What surrounds fields of a CSV file that hold delimiters or line ends; a doubled one within is one of its text. none: quotes are text. A double quote unless given.",
     )
-    .told("one ASCII character, or `none`", "`\"`", "What stands around fields that hold delimiters or line ends. With `none` quotes are text like any other. For `csv` and `tsv` only."),
+    .told("one ASCII character, or `none`", "`\"`", "What surrounds fields that hold delimiters or line ends. With `none` quotes are text like any other. For `csv` and `tsv` only."),
     key(
         "escape",
         KeyKind::Text,
-        "one ASCII character that is no letter, digit, blank, +, - or . (e.g. '\\')",
+        "one ASCII character other than a letter, digit, blank, +, - or . (e.g. '\\')",
         "'\\'",
         "Makes text of the character after it in a CSV file, in quotes or not. None unless given.",
     )
@@ -107,11 +107,11 @@ pub(crate) const INPUT: &[Key] = &[
     key(
         "comment",
         KeyKind::Text,
-        "one ASCII character that is no letter, digit, blank, +, - or . (e.g. \"#\")",
+        "one ASCII character other than a letter, digit, blank, +, - or . (e.g. \"#\")",
         "\"#\"",
-        "Lines of a CSV file that begin with it are not read, unless they stand in a quoted field. None unless given.",
+        "Lines of a CSV file that begin with it are not read, unless they are in a quoted field. None unless given.",
     )
-    .told("one ASCII character", "none", "Lines that begin with it are not read, unless they stand in a quoted field. For `csv` and `tsv` only."),
+    .told("one ASCII character", "none", "Lines that begin with it are not read, unless they are in a quoted field. For `csv` and `tsv` only."),
     key(
         "skip_lines",
         KeyKind::Integer { min: 0, max: COUNT },
@@ -125,9 +125,9 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Choice(|| vec!["refuse", "rename"]),
         "refuse or rename",
         "rename",
-        "What becomes of columns of a CSV file's header that have the same name. rename: they become name, name_1, name_2. refuse unless given.",
+        "What happens to columns of a CSV file's header that have the same name. rename: they become name, name_1, name_2. refuse unless given.",
     )
-    .told("", "`refuse`", "What becomes of a header with columns of the same name. `rename` makes `name`, `name_1`, `name_2` of them. For `csv` and `tsv` only."),
+    .told("", "`refuse`", "What happens to a header with columns of the same name. `rename` makes `name`, `name_1`, `name_2` of them. For `csv` and `tsv` only."),
     key(
         "schema",
         KeyKind::Columns,
@@ -173,7 +173,7 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
-        "Whether folders named key=value make columns of a table, behind its own. Unless given, they do where the first file lies in such folders.",
+        "Whether folders named key=value make columns of a table, after its own. Unless given, they do if the first file is in such folders.",
     )
     .told("", "as found", "Whether [folders named `key=value`](#columns-of-the-path) make columns of a table."),
     key(
@@ -181,9 +181,9 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
-        "For format parquet only. Whether the files are meant as they are, also where they belong to a Delta, Iceberg, Hudi or Paimon table, whose log says which rows it has. Unless this is true, such a table is refused.",
+        "For format parquet only. Whether the files are read directly, even if they belong to a Delta, Iceberg, Hudi or Paimon table, whose log says which rows it has. Unless this is true, such a table is refused.",
     )
-    .told("", "`false`", "Whether Parquet files are meant as they are, also where they belong to a [table with a log](#tables-with-a-log). For `parquet` only."),
+    .told("", "`false`", "Whether Parquet files are read directly, even if they belong to a [table with a log](#tables-with-a-log). For `parquet` only."),
     key(
         "table",
         KeyKind::Text,
@@ -191,7 +191,7 @@ pub(crate) const INPUT: &[Key] = &[
         "orders",
         "The table, or the view, of each SQLite database whose rows the entry script gets.",
     )
-    .told("", "", "The table or view of each [SQLite database](#sqlite-databases) whose rows are meant."),
+    .told("", "", "The table or view of each [SQLite database](#sqlite-databases) whose rows are read."),
     key(
         "query",
         KeyKind::Text,
@@ -231,10 +231,10 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
         KeyKind::Choice(|| OutputKind::ALL.map(OutputKind::name).to_vec()),
         "text, csv, jsonl, parquet or arrow",
         "csv",
-        "text: rows as they are, tables with a space between fields. csv: comma-separated values with a header. jsonl: one JSON value a line. parquet, arrow: a file of tables with their types, made at the end of the job. text unless given.",
+        "text: rows unchanged, tables with a space between fields. csv: comma-separated values with a header. jsonl: one JSON value a line. parquet, arrow: a file of tables with their types, made at the end of the job. text unless given.",
     )
     .or("text")
-    .told("", "", "`text`: rows as they are, tables with a space between fields, as ParallelRunStep writes them. `csv`: comma-separated values. `jsonl`: one JSON value a line. `parquet`, `arrow`: a file of tables with their types."),
+    .told("", "", "`text`: rows unchanged, tables with a space between fields, as ParallelRunStep writes them. `csv`: comma-separated values. `jsonl`: one JSON value a line. `parquet`, `arrow`: a file of tables with their types."),
     key(
         "compression",
         KeyKind::Choice(|| Compression::ALL.map(Compression::name).to_vec()),
@@ -248,26 +248,26 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
         KeyKind::Text,
         "one ASCII character, as \",\" or \";\", or tab",
         "\";\"",
-        "What stands between the fields of a table. A space for text, a comma for csv.",
+        "What separates the fields of a table. A space for text, a comma for csv.",
     )
-    .told("one ASCII character, or `tab`", "a space; a comma for `csv`", "What stands between the fields of a table."),
+    .told("one ASCII character, or `tab`", "a space; a comma for `csv`", "What separates the fields of a table."),
     key(
         "header",
         KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
-        "Whether the names of a table's columns stand once at the top. false for text, true for csv.",
+        "Whether the names of a table's columns are written once at the top. false for text, true for csv.",
     )
-    .told("", "`false`; `true` for `csv`", "Whether the names of a table's columns stand once at the top."),
+    .told("", "`false`; `true` for `csv`", "Whether the names of a table's columns are written once at the top."),
     key(
         "quoting",
         KeyKind::Choice(|| vec!["minimal", "all", "nonnumeric", "none"]),
         "minimal, all, nonnumeric or none",
         "all",
-        "Which fields of a table stand in quotes: those that must, all, all that are no numbers, or none, which fails an attempt that would need some. minimal unless given.",
+        "Which fields of a table are in quotes: those that must be, all, all except numbers, or none, which fails an attempt that would need quotes. minimal unless given.",
     )
     .or("minimal")
-    .told("", "", "Which fields of a table stand in quotes: those that could not be read back otherwise, all, all that are no numbers, or none, which fails an attempt that would need quotes."),
+    .told("", "", "Which fields of a table are in quotes: those that could not be read back otherwise, all, all except numbers, or none, which fails an attempt that would need quotes."),
     key(
         "null_value",
         KeyKind::Text,
@@ -287,7 +287,7 @@ pub(crate) const PYTHON: &[Key] = &[
         "requirements.txt",
         "The file with the packages that the script asks for. A package of which the runtime has another version is noted.",
     )
-    .told("", "nothing", "The file with the packages that the script asks for: a requirements file of pip's, or a conda environment. Nothing is fetched. A package of which the runtime has another version is noted, so that you know before a result differs."),
+    .told("", "nothing", "The file with the packages that the script asks for: a requirements file of pip's, or a conda environment. Nothing is downloaded. A package of which the runtime has another version is noted, so that you know before a result differs."),
     key(
     "runtime",
     KeyKind::Choice(|| PythonRuntime::ALL.map(PythonRuntime::name).to_vec()),

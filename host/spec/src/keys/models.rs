@@ -24,9 +24,9 @@ pub(crate) const MODEL: &[Key] = &[
     key(
         "model",
         KeyKind::Text,
-        "a registered name, and perhaps a version (e.g. digits@2)",
+        "a registered name, optionally with a version (e.g. digits@2)",
         "digits@2",
-        "A model of the registry (sandmill model register) in the place of a path: NAME@VERSION, or NAME for the latest version.",
+        "A model of the registry (sandmill model register) instead of a path: NAME@VERSION, or NAME for the latest version.",
     )
     .told("`NAME@VERSION` or `NAME`", "", "A [registered model](registry.md), instead of `path`; without a version its latest one. It must be what it was when it was registered."),
     key(

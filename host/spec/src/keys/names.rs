@@ -44,7 +44,7 @@ pub(crate) const ALIASES: &[(&str, &str)] =
 
 /// Why an environment as in Azure is not needed.
 pub(crate) const NO_ENVIRONMENT: &str =
-    "an entry script is a component and brings all that it needs";
+    "an entry script is a component and contains all that it needs";
 
 /// Settings of ParallelRunStep that have no meaning on a single machine.
 pub(crate) const IGNORED: &[(&str, &str)] = &[
@@ -52,7 +52,7 @@ pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("compute_target", "the job runs on this machine"),
     ("compute", "the job runs on this machine"),
     ("input_format", "deprecated in Azure: each input says its own format"),
-    ("add_parallel_run_step_dependencies", "an entry script brings all that it needs"),
+    ("add_parallel_run_step_dependencies", "an entry script contains all that it needs"),
     ("tags", "for display in Azure only"),
     ("properties", "for display in Azure only"),
     ("display_name", "for display in Azure only"),

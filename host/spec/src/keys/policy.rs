@@ -61,7 +61,7 @@ const OTHERS: &[Key] = &[
         "a map with inputs, side_inputs, entry_scripts, outputs and job_directories",
         "{inputs: [/srv/data], side_inputs: [], entry_scripts: [/srv/scripts], outputs: [], \
          job_directories: [/srv/jobs]}",
-        "The folders that what a job names may lie under. Anywhere unless given.",
+        "The folders that must hold everything a job names. Anywhere unless given.",
     ),
     key(
         "entry_script_crates",
@@ -90,7 +90,7 @@ const OTHERS: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
-        "Whether an entry script may bring models of its own (inference.allow_guest_models). false \
+        "Whether an entry script may load models of its own (inference.allow_guest_models). false \
          unless given.",
     ),
     key(
@@ -111,11 +111,11 @@ const OTHERS: &[Key] = &[
 
 /// The keys below `roots`.
 pub(crate) const ROOTS: &[Key] = &[
-    folders("inputs", "Where inputs may lie."),
-    folders("side_inputs", "Where side inputs may lie."),
-    folders("entry_scripts", "Where entry_script and source_directory may lie."),
-    folders("outputs", "Where output and parent may lie."),
-    folders("job_directories", "Where job directories may lie."),
+    folders("inputs", "Where inputs may be."),
+    folders("side_inputs", "Where side inputs may be."),
+    folders("entry_scripts", "Where entry_script and source_directory may be."),
+    folders("outputs", "Where output and parent may be."),
+    folders("job_directories", "Where job directories may be."),
 ];
 
 /// The keys below `machine`.
@@ -139,7 +139,7 @@ pub(crate) const MACHINE: &[Key] = &[
         KeyKind::Size { min: 0, max: u64::MAX },
         "a size (e.g. 32 GB)",
         "32 GB",
-        "The most that the budgets of all these workers may come to.",
+        "The most that the budgets of all these workers may add up to.",
     ),
     key(
         "directory",

@@ -139,7 +139,7 @@ fn refuse_overlap(
         if let Some(model) = hidden {
             let at = side.mount_path.as_ref().unwrap_or(&side.name);
             let message = format!(
-                "{} and {}, where model {} is shown, lie in each other; choose another path",
+                "{} and {}, where model {} is shown, overlap; choose another path",
                 mount.guest,
                 place(model),
                 model.name.value
@@ -161,7 +161,7 @@ fn found(model: &RawModel, place: &JobFileLocation, report: &ErrorReport) -> Opt
     }
     if text.starts_with("azureml:") || text.contains("${{") {
         let message = format!(
-            "found {text:?}, which does not lie on this machine; fetch it first, and name it here \
+            "found {text:?}, which is not on this machine; fetch it first, and name it here \
              by --set {}=...{}",
             path.key,
             or_register(RegisteredKind::Model, text)

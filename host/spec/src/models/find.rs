@@ -164,7 +164,7 @@ mod tests {
         assert_eq!(place.find("m", None), "m/10/x.onnx, m/10");
         assert_eq!(place.find("m", Some(2)), "m/2/model.onnx, m/2");
         assert_snapshot!(place.find("m", Some(11)), @"/d/m has no version 11; versions: 2, 10");
-        assert_snapshot!(place.find("m/2/model.onnx", Some(2)), @"/d/m/2/model.onnx is no folder with a folder for each version; remove version");
+        assert_snapshot!(place.find("m/2/model.onnx", Some(2)), @"/d/m/2/model.onnx is not a folder with a folder for each version; remove version");
         fs::create_dir(place.0.path().join("m/12")).unwrap();
         assert_snapshot!(place.find("m", None), @"/d/m/12 holds no ONNX file; put model.onnx there, or set another version");
         assert_snapshot!(place.find("m/12", Some(1)), @"/d/m/12 has no version 1; versions: none");
@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(place.find("link.onnx", None), "link.onnx, alone");
         assert_snapshot!(place.find("none", None), @"/d/none/out.onnx is a link out of its folder, to /d/many/c.onnx; name that file, or put a copy here");
         fs::remove_file(place.0.path().join("none/out.onnx")).unwrap();
-        assert_snapshot!(place.find("none", None), @"/d/none holds neither an ONNX file (.onnx) nor a folder of a version, as 1 or 2; name an ONNX file, or a folder with one");
+        assert_snapshot!(place.find("none", None), @"/d/none holds neither an ONNX file (.onnx) nor a folder of a version, such as 1 or 2; name an ONNX file, or a folder with one");
         assert_snapshot!(place.find("many", None), @"/d/many holds 2 ONNX files, as b.onnx and c.onnx; name one of them, or call the one model.onnx");
         assert_snapshot!(place.find("nowhere", None), @"there is no /d/nowhere; name an ONNX file, or a folder with one");
         symlink("/dev/null", place.0.path().join("null.onnx")).unwrap();

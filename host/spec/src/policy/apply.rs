@@ -276,8 +276,8 @@ impl PolicySettings {
                 && spec.process_count > most
             {
                 report.notice(format!(
-                    "process_count_per_node: {most} instead of {}, as all jobs {whose} have {most} \
-                     workers together by the operator's policy ({})",
+                    "process_count_per_node: {most} instead of {}, as all jobs {whose} share {most} workers \
+                     by the operator's policy ({})",
                     spec.process_count,
                     self.at(origin)
                 ));

@@ -198,7 +198,8 @@ fn names(
             name.blame(report, "found an empty text; expected a name");
         } else if !fits(text) {
             let expected = keys::MODEL_NAME_EXPECTED;
-            let message = format!("found {text:?}, which no model is called; expected {expected}");
+            let message =
+                format!("found {text:?}, which is not a model's name; expected {expected}");
             name.blame(report, message);
         }
     }

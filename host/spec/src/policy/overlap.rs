@@ -32,8 +32,8 @@ pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
             SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => String::new(),
         };
         let message = format!(
-            "{} {how} {} of roots.{}{line}; job directories need a folder of their own that neither lies in another \
-             root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs \
+            "{} {how} {} of roots.{}{line}; job directories need their own folder, which is not in another root and \
+             does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs \
              and roots.outputs may overlap)",
             job.folder.display(),
             other.folder.display(),
@@ -46,7 +46,7 @@ pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
 fn how(job: &Named, other: &Named) -> Option<&'static str> {
     match (lies_in(&job.folder, &other.folder), lies_in(&other.folder, &job.folder)) {
         (true, true) => Some("is the same folder as"),
-        (true, false) => Some("lies in"),
+        (true, false) => Some("is in"),
         (false, true) => Some("holds"),
         (false, false) => None,
     }

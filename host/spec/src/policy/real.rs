@@ -51,7 +51,7 @@ mod tests {
         assert_eq!(real("a/link/new/x").unwrap(), Path::new("/etc/new/x"));
         assert_eq!(real("a/new/x").unwrap(), base.join("a/new/x"));
         let wrong = |path: &str| real(path).unwrap_err().to_string();
-        assert!(wrong("a/new/../../..").contains(".. behind a folder"));
+        assert!(wrong("a/new/../../..").contains(".. after a folder"));
         assert!(wrong("a/dangling/x").contains("leads nowhere"));
         std::fs::write(base.join("file"), "").unwrap();
         assert!(wrong("file/x").contains("cannot be found"));

@@ -54,7 +54,7 @@ fn root(given: &Located<String>, report: &ErrorReport) -> Option<PathBuf> {
     match path.canonicalize() {
         Ok(real) if real.is_dir() => Some(real),
         Ok(_) => {
-            given.blame(report, format!("{} is no folder; name one", path.display()));
+            given.blame(report, format!("{} is not a folder; name one", path.display()));
             None
         }
         Err(error) => {

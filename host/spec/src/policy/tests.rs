@@ -182,11 +182,11 @@ fn no_root_reaches_into_job_directories() {
     ];
     let told = refused.map(|policy| policy.unwrap_err().to_string() + "\n").concat();
     assert_snapshot!(told, @"
-    policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[1]: src/guest lies in src of roots.entry_scripts on line 4; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need a folder of their own that neither lies in another root nor holds one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[1]: src/guest is in src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
     ");
 }
 
@@ -288,12 +288,12 @@ fn a_policy_file_that_is_wrong_is_refused() {
     policy.yaml:3: os_sandbox: found "strong"; expected required, best-effort or off
     policy.yaml:4: models[0]: found 1; expected a text (a number or a truth value in quotes)
     policy.yaml:4: models[1]: found an empty text; expected a name
-    policy.yaml:4: models[2]: found "digits*", which no model is called; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
+    policy.yaml:4: models[2]: found "digits*", which is not a model's name; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     policy.yaml:5: machine.workers: found 0; expected a whole number of at least 1
     policy.yaml:5: machine.directory: found "here"; expected an absolute path to a folder (e.g. /dev/shm/sandmill)
     policy.yaml:6: name: unknown key
     "#);
-    assert_snapshot!(wrong("gpus: 1\ngpus: 2\n"), @"policy.yaml:2: gpus: given twice; before on line 1");
+    assert_snapshot!(wrong("gpus: 1\ngpus: 2\n"), @"policy.yaml:2: gpus: given twice; first on line 1");
     let gone = OperatorPolicy::load(&fixture.base.join("gone.yaml")).unwrap_err().to_string();
     assert_snapshot!(fixture.redact(&gone), @"gone.yaml: there is no such file");
     let folder = OperatorPolicy::load(&fixture.base.join("in")).unwrap_err().to_string();

@@ -63,18 +63,18 @@ fn a_component_runs_once_its_inputs_are_given() {
     insta::assert_snapshot!(told(&spec), @"
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     resources.instance_count: the file asks for all nodes of a cluster; the job runs on this one, with max_concurrency_per_instance workers in all
-    append_row_to is taken for task.append_row_to
+    append_row_to is read as task.append_row_to
     input_data: inputs.partitioned_data is cut into mini-batches
-    inputs.labels is taken for side_inputs.labels
+    inputs.labels is read as side_inputs.labels
     inputs.resume_from: optional, and not given
     inputs.metadata: optional, and not given
     outputs.prs_output is the folder prs_output in the output folder; the entry script makes it
-    task.code is taken for source_directory
-    task.environment: ignored, an entry script is a component and brings all that it needs
-    task.program_arguments is taken for arguments
+    task.code is read as source_directory
+    task.environment: ignored, an entry script is a component and contains all that it needs
+    task.program_arguments is read as arguments
     version: ignored, for Azure's registry only
-    is_deterministic is taken for allow_reuse
-    max_concurrency_per_instance is taken for process_count_per_node
+    is_deterministic is read as allow_reuse
+    max_concurrency_per_instance is read as process_count_per_node
     task.program_arguments: --copy_logs_to_parent sets copy_logs_to_parent to True; the entry script gets it too
     task.program_arguments: --process_count_per_node sets process_count_per_node to 2; the entry script gets it too
     task.append_row_to is not in the file: parallel_run_step.txt (as in Azure)
@@ -85,7 +85,7 @@ fn a_component_runs_once_its_inputs_are_given() {
     progress_update_timeout is not in the file: 2040 seconds, from attempts x (task_overhead_timeout + retry_settings.timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
     error_threshold is not in the file: -1 (as in Azure)
     logging_level is not in the file: INFO (as in Azure)
-    copy_logs_to_parent: ignored, the job is part of no other job here
+    copy_logs_to_parent: ignored, the job is not part of another job here
     ");
     let mut given = GIVEN.to_vec();
     given.extend([
@@ -200,7 +200,7 @@ fn components_that_do_not_fit() {
         fixture.load(pipeline("c.yml"), &[]).expect_err("it has errors")
     };
     insta::assert_snapshot!(wrong("type: command\n"), @r#"job.yaml:6: component: names a component of type "command"; one of type parallel runs here"#);
-    insta::assert_snapshot!(wrong("nodes: []\n"), @"job.yaml:6: component: names no parallel component: type is missing there");
+    insta::assert_snapshot!(wrong("nodes: []\n"), @"job.yaml:6: component: does not name a parallel component: type is missing there");
     insta::assert_snapshot!(wrong("- a\n"), @"job.yaml:6: component: [dir]/c.yml holds a list; expected a component");
     insta::assert_snapshot!(wrong("type: 'a\n"), @"[dir]/c.yml:1: not valid YAML (column 7): while scanning a quoted scalar, found unexpected end of stream");
     insta::assert_snapshot!(wrong(&component().replace("  explain: {type: boolean}\n", "").replace("max_concurrency_per_instance: 4", "max_concurrency_per_instance: 0").replace("--process_count_per_node 2", "--explode ${{inputs.explain}}").replace("inner.wasm", "score.py")), @"

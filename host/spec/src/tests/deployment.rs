@@ -59,15 +59,15 @@ fn a_deployment_loads() {
     13 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     resources.instance_count: the file asks for 2 nodes; the job runs on this one, with settings.max_concurrency_per_instance workers in all
     endpoint_name: ignored, there are no endpoints on this machine
-    code_configuration.code is taken for source_directory
-    code_configuration.scoring_script is taken for entry_script
-    model.path is taken for side_inputs.model, and AZUREML_MODEL_DIR is its folder, /side_inputs/model
-    environment: ignored, an entry script is a component and brings all that it needs
+    code_configuration.code is read as source_directory
+    code_configuration.scoring_script is read as entry_script
+    model.path is read as side_inputs.model, and AZUREML_MODEL_DIR is its folder, /side_inputs/model
+    environment: ignored, an entry script is a component and contains all that it needs
     compute: ignored, the job runs on this machine
     settings.retry_settings.max_retries 1 is run_max_try 2: the first attempt counts, too
-    settings.retry_settings.timeout is taken for run_invocation_timeout
-    settings.output_file_name is taken for append_row_file_name
-    settings.max_concurrency_per_instance is taken for process_count_per_node
+    settings.retry_settings.timeout is read as run_invocation_timeout
+    settings.output_file_name is read as append_row_file_name
+    settings.max_concurrency_per_instance is read as process_count_per_node
     task_overhead_timeout is not in the file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the file: 600 seconds (as in Azure)
     progress_update_timeout is not in the file: 1860 seconds, from attempts x (task_overhead_timeout + settings.retry_settings.timeout) + 60 = 2 x (600 + 300) + 60, and at least 600
@@ -85,8 +85,8 @@ fn defaults_of_a_deployment() {
     assert_eq!(spec.append_row_file_name, "predictions.csv");
     insta::assert_snapshot!(told(&spec), @"
     13 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    code_configuration.code is taken for source_directory
-    code_configuration.scoring_script is taken for entry_script
+    code_configuration.code is read as source_directory
+    code_configuration.scoring_script is read as entry_script
     mini_batch_size is not in the file: 10 (as in Azure)
     max_concurrency_per_instance is not in the file: 1 (as in Azure)
     error_threshold is not in the file: -1 (as in Azure)
@@ -118,9 +118,9 @@ fn models_of_deployments() {
     let spec = job_with(DEPLOYMENT, &[DATA, ("model", "weights/digits.bin")]);
     assert_eq!(spec.environment_variables[1].1, "/side_inputs/model");
     let azure = DEPLOYMENT.replace("{name: heart, path: weights}", "azureml:heart@latest");
-    insta::assert_snapshot!(errors_with(&azure, &[DATA]), @r#"job.yaml:7: model: found "azureml:heart@latest", which does not lie on this machine; fetch it first, and name it here by --set model=...; or register it here as heart@latest (sandmill dataset register)"#);
+    insta::assert_snapshot!(errors_with(&azure, &[DATA]), @r#"job.yaml:7: model: found "azureml:heart@latest", which is not on this machine; fetch it first, and name it here by --set model=...; or register it here as heart@latest (sandmill dataset register)"#);
     let named = DEPLOYMENT.replace("{name: heart, path: weights}", "{name: heart, version: 3}");
-    insta::assert_snapshot!(errors_with(&named, &[DATA]), @r#"job.yaml:7: model: found "azureml:heart:3", which does not lie on this machine; fetch it first, and name it here by --set model=...; or register it here as heart@3 (sandmill dataset register)"#);
+    insta::assert_snapshot!(errors_with(&named, &[DATA]), @r#"job.yaml:7: model: found "azureml:heart:3", which is not on this machine; fetch it first, and name it here by --set model=...; or register it here as heart@3 (sandmill dataset register)"#);
     let wrong = DEPLOYMENT.replace("path: weights}", "path: nowhere}");
     insta::assert_snapshot!(errors_with(&wrong, &[DATA]), @"job.yaml:7: model.path: there is no [dir]/nowhere; name a folder or a file");
     insta::assert_snapshot!(errors_with(&DEPLOYMENT.replace("{name: heart, path: weights}", "[a]"), &[DATA]), @"job.yaml:7: model: found a list; expected a path or a map");
@@ -186,7 +186,8 @@ fn a_job_without_a_parent_copies_nothing() {
     let spec = job(&text);
     assert!(spec.parent.is_none());
     assert!(
-        told(&spec).contains("copy_logs_to_parent: ignored, the job is part of no other job here")
+        told(&spec)
+            .contains("copy_logs_to_parent: ignored, the job is not part of another job here")
     );
 }
 

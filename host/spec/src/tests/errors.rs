@@ -54,11 +54,11 @@ job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecim
 
 #[test]
 fn yaml_that_is_none() {
-    insta::assert_snapshot!(errors("a: b: c\n"), @r#"job.yaml:1: not valid YAML (column 5): mapping values are not allowed in this context; text that contains ": " must stand in quotes"#);
+    insta::assert_snapshot!(errors("a: b: c\n"), @r#"job.yaml:1: not valid YAML (column 5): mapping values are not allowed in this context; text that contains ": " must be in quotes"#);
     insta::assert_snapshot!(errors("entry_script: x\n\tinputs: y\n"), @"job.yaml:1: not valid YAML (column 15): while scanning a plain scalar, found a tab; indent with spaces, not with tabs");
     insta::assert_snapshot!(errors("inputs: [\n"), @"job.yaml:2: not valid YAML (column 1): while parsing a node, did not find expected node content");
-    insta::assert_snapshot!(errors("inputs: {a: {path: *.png}}\n"), @"job.yaml:1: not valid YAML (column 20): while parsing node, found unknown anchor; text that starts with * must stand in quotes");
-    insta::assert_snapshot!(errors("arguments: [--a, ${{inputs.a}}]\n"), @r#"job.yaml:1: not valid YAML (column 19): while parsing a flow sequence, expected ',' or ']'; between [ ] or { } a reference must stand in quotes: "${{inputs.name}}""#);
+    insta::assert_snapshot!(errors("inputs: {a: {path: *.png}}\n"), @"job.yaml:1: not valid YAML (column 20): while parsing node, found unknown anchor; text that starts with * must be in quotes");
+    insta::assert_snapshot!(errors("arguments: [--a, ${{inputs.a}}]\n"), @r#"job.yaml:1: not valid YAML (column 19): while parsing a flow sequence, expected ',' or ']'; between [ ] or { } a reference must be in quotes: "${{inputs.name}}""#);
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn files_of_the_wrong_shape() {
     insta::assert_snapshot!(errors("name: a\nlimits: {fuel: 1, fuel: 2}\nname: b\n"), @"
     job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
-    job.yaml:2: limits.fuel: given twice; before on line 2
-    job.yaml:3: name: given twice; before on line 1
+    job.yaml:2: limits.fuel: given twice; first on line 2
+    job.yaml:3: name: given twice; first on line 1
     ");
     insta::assert_snapshot!(errors("[a, b]: 1\nname: !secret x\n"), @"
     job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
@@ -106,7 +106,7 @@ fn missing_keys() {
     job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
     ");
     insta::assert_snapshot!(errors("entry_script: []\ninputs: 5\n"), @"
-    job.yaml:1: entry_script: found a list; expected a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py)
+    job.yaml:1: entry_script: found a list; expected a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml:2: inputs: found 5; expected a map of names to paths (e.g. images: data/*.png)
     ");
     insta::assert_snapshot!(errors("entry_script: '  '\ninputs: {}\n"), @"
@@ -212,12 +212,12 @@ inputs:
   h: {path: data, format: csv, escape: '"', quote: none, comment: '#', skip_lines: 0, duplicate_names: refuse}
   i: {path: data, format: csv, escape: '"', delimiter: ;, comment: ;}
 "#), @r##"
-    job.yaml:4: inputs.a.quote: found "x"; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. "'"), or none
-    job.yaml:4: inputs.a.escape: found "\"\""; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. '\')
-    job.yaml:4: inputs.a.comment: found " "; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. "#")
+    job.yaml:4: inputs.a.quote: found "x"; expected one ASCII character other than a letter, digit, blank, +, - or . (e.g. "'"), or none
+    job.yaml:4: inputs.a.escape: found "\"\""; expected one ASCII character other than a letter, digit, blank, +, - or . (e.g. '\')
+    job.yaml:4: inputs.a.comment: found " "; expected one ASCII character other than a letter, digit, blank, +, - or . (e.g. "#")
     job.yaml:4: inputs.a.skip_lines: found -1; expected a whole number of lines from 0 up (e.g. 3)
     job.yaml:4: inputs.a.duplicate_names: found "keep"; expected refuse or rename
-    job.yaml:5: inputs.b.escape: found "none"; expected one ASCII character that is no letter, digit, blank, +, - or . (e.g. '\')
+    job.yaml:5: inputs.b.escape: found "none"; expected one ASCII character other than a letter, digit, blank, +, - or . (e.g. '\')
     job.yaml:5: inputs.b.quote: found ",", which is the delimiter; choose another character
     job.yaml:6: inputs.c.comment: found "\\", which is the escape; choose another character
     job.yaml:7: inputs.d.quote: found "'", which is the delimiter; choose another character
@@ -287,7 +287,7 @@ inputs:
   d: {path: data, format: parquet, query: select 1}
   e: {path: data, format: sqlite, table: ""}
 "#), @r#"
-    job.yaml:4: inputs.a: is of format sqlite, and does not say which rows are meant; write table: with the name of a table, or query: with a select statement
+    job.yaml:4: inputs.a: is of format sqlite, and does not say which rows to read; write table: with the name of a table, or query: with a select statement
     job.yaml:5: inputs.b.query: found together with table; write one of them
     job.yaml:6: inputs.c.header: is for inputs of format csv or tsv only, and input c is of format sqlite; remove this key
     job.yaml:6: inputs.c.schema: is for inputs of format csv, tsv or jsonl only, and input c is of format sqlite; remove this key
@@ -333,10 +333,10 @@ side_inputs:
     job.yaml:8: side_inputs.b.mount_path: found "/a/../b"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
     job.yaml:9: side_inputs.c.mount_path: found "/inputs/images"; /inputs is one of the entry script's own folders: choose a path outside /inputs, /output, /logs, /source
     job.yaml:10: side_inputs.d.mount_path: found "/"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
-    job.yaml:12: side_inputs.f.mount_path: /x and /x/y of side input e lie in each other; choose another path
+    job.yaml:12: side_inputs.f.mount_path: /x and /x/y of side input e overlap; choose another path
     job.yaml:13: side_inputs.g.mode: unknown key; the known ones are name, path, mount_path
     job.yaml:14: side_inputs.e2: has no path; write path: with a folder or a file
-    job.yaml:15: side_inputs.h.mount_path: /side_inputs/file/x and /side_inputs/file of side input file lie in each other; choose another path
+    job.yaml:15: side_inputs.h.mount_path: /side_inputs/file/x and /side_inputs/file of side input file overlap; choose another path
     "#);
 }
 
@@ -442,8 +442,8 @@ fn set_says_where_it_is_wrong() {
     --set limits: limits.dsk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
     --set limtis.memory: limtis: unknown key; did you mean limits?
     --set mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-    --set name..x: is no key; write it as in limits.memory
-    --set output: not valid YAML (column 6): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must stand in quotes
+    --set name..x: is not a key; write it as in limits.memory
+    --set output: not valid YAML (column 6): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must be in quotes
     --set run_max_try.x: run_max_try: found a map; expected a whole number of attempts of at least 1 (e.g. 3)
     "#);
     let list = "entry_script: script.wasm\ninputs: [{name: a, path: data}]\nname: X\n";

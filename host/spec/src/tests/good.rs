@@ -267,7 +267,7 @@ inputs:
 fn databases_are_not_cut_by_size() {
     let text = "entry_script: script.wasm\nmini_batch_size: 10 rows\n\
                 inputs: {a: {path: data, format: sqlite, table: t}, b: {path: data, format: csv}}\n";
-    insta::assert_snapshot!(job(text).notices.join("\n"), @"mini_batch_size is 10 rows, and does not cut what is of format sqlite (inputs.a): the whole result of each database is one mini-batch");
+    insta::assert_snapshot!(job(text).notices.join("\n"), @"mini_batch_size is 10 rows, and does not cut inputs of format sqlite (inputs.a): the whole result of each database is one mini-batch");
     assert_eq!(job(&text.replace("mini_batch_size: 10 rows\n", "")).notices, Vec::<String>::new());
 }
 
@@ -291,7 +291,7 @@ fn void_jobs_need_no_inputs_and_ignore_them_loudly() {
 fn azure_only_keys_are_ignored_with_a_notice() {
     let spec = job(&format!("{LEAST}environment: {{name: x}}\ntags: [a]\n"));
     insta::assert_snapshot!(spec.notices.join("\n"), @r"
-environment: ignored, an entry script is a component and brings all that it needs
+environment: ignored, an entry script is a component and contains all that it needs
 tags: ignored, for display in Azure only
 ");
 }

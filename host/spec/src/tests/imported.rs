@@ -67,7 +67,7 @@ fn a_saved_file_loads_unchanged() {
     5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
-    environment: ignored, an entry script is a component and brings all that it needs
+    environment: ignored, an entry script is a component and contains all that it needs
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     progress_update_timeout is not in the saved file: 3660 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
@@ -97,7 +97,7 @@ fn defaults_that_were_taken_are_said() {
     let cores = format!("{}, the number", spec.process_count);
     insta::assert_snapshot!(told(&spec).replace(&cores, "[n], the number"), @"
     12 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    telemetry: ignored, Sandmill knows no such setting
+    telemetry: ignored, Sandmill has no such setting
     output_action is not in the saved file: append_row (Azure has no default for it)
     append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)
     mini_batch_size is not in the saved file: 10 files (as in Azure)
@@ -165,12 +165,12 @@ fn saved_files_have_thresholds_and_preview_names() {
     10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
-    environment: ignored, an entry script is a component and brings all that it needs
+    environment: ignored, an entry script is a component and contains all that it needs
     input_format: ignored, deprecated in Azure: each input says its own format
     models: ignored, deprecated in Azure: name files beside the section
     tags: ignored, for display in Azure only
     properties: ignored, for display in Azure only
-    add_parallel_run_step_dependencies: ignored, an entry script brings all that it needs
+    add_parallel_run_step_dependencies: ignored, an entry script contains all that it needs
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     progress_update_timeout is not in the saved file: 3660 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600

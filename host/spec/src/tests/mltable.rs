@@ -45,8 +45,8 @@ fn table_files_that_do_not_fit() {
         fixture.load(&text, &[]).expect_err("it has errors")
     };
     insta::assert_snapshot!(error("paths: [{file: a.csv}]\ntransformations: [{filter: 'col(\"a\") > 1'}, {skip: 3}, {take: 0}, {keep_columns: {a: b}}]\n"), @r#"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "filter" is not carried out here; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types: make the rows so beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "skip" is not carried out here; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types: make the rows so beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "filter" is not carried out here; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types: prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "skip" is not carried out here; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types: prepare the rows beforehand
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: take: found 0; expected a whole number of rows of at least 1
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: keep_columns: found a map; expected the name of a column, or a list of names
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: has no read_delimited, read_json_lines or read_parquet among its transformations, which a table with mode direct needs
@@ -55,15 +55,15 @@ fn table_files_that_do_not_fit() {
     insta::assert_snapshot!(error("paths: [{file: 'azureml://x'}]\ntransformations:\n  - read_delimited: {encoding: latin1, header: from_first_file, skip: 3}\n"), @r#"
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.encoding: found "latin1"; only utf8 and ascii can be read
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.skip: is not known here; remove it
-    job.yaml:4: inputs.d.paths[0]: found "azureml://x", which lies in Azure; fetch it first, and name the files here by --set inputs.d.path=...
+    job.yaml:4: inputs.d.paths[0]: found "azureml://x", which is in Azure; fetch it first, and name the files here by --set inputs.d.path=...
     "#);
     insta::assert_snapshot!(error("paths: [{file: a.csv}, {file: b.csv}]\ntransformations:\n  - read_delimited: {header: from_first_file, empty_as_string: true, infer_column_types: false, include_path_column: true}\n  - read_json_lines: {invalid_lines: drop, delimiter: ','}\n"), @r#"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.header: found from_first_file, which is taken for tables of one file alone; give each file its header, or none
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.empty_as_string: found true, which is not carried out here; remove it, or make the rows so beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.infer_column_types: found false, which is not carried out here; remove it, or make the rows so beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.include_path_column: found true, which is not carried out here; remove it, or make the rows so beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.header: found from_first_file, which is supported for tables of one file only; give each file its header, or none
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.empty_as_string: found true, which is not carried out here; remove it, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.infer_column_types: found false, which is not carried out here; remove it, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.include_path_column: found true, which is not carried out here; remove it, or prepare the rows beforehand
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: has several steps that read; leave one of them
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_json_lines.invalid_lines: found "drop", which is not carried out here; remove it, or make the rows so beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_json_lines.invalid_lines: found "drop", which is not carried out here; remove it, or prepare the rows beforehand
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_json_lines.delimiter: is not known here; remove it
     "#);
     insta::assert_snapshot!(error("paths: [{file: a.csv}]\ntransformations:\n  - read_delimited\n  - convert_column_types: [{columns: a, column_type: int8}, {columns: b}]\n  - convert_column_types: [{columns: d, column_type: {datetime: {formats: ['%d/%m/%Y']}}}]\n  - convert_column_types: 5\n"), @r#"
@@ -72,8 +72,8 @@ fn table_files_that_do_not_fit() {
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types: found 5; expected columns and column_type
     "#);
     insta::assert_snapshot!(error("paths: [{file: a.parquet}]\ntransformations: [read_parquet, {drop_columns: a}, {convert_column_types: {columns: b, column_type: int}}]\n"), @"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: drop_columns is for tables of text, and read_parquet has types of its own; use keep_columns, or make the rows so beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types is for tables of text, and read_parquet has types of its own; use keep_columns, or make the rows so beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: drop_columns is for tables of text, and read_parquet has types of its own; use keep_columns, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types is for tables of text, and read_parquet has types of its own; use keep_columns, or prepare the rows beforehand
     job.yaml:4: inputs.d.drop_columns: is for inputs of format csv, tsv or jsonl only, and input d is of format parquet; remove this key
     job.yaml:4: inputs.d.types: is for inputs of format csv, tsv or jsonl only, and input d is of format parquet; remove this key
     ");

@@ -94,19 +94,19 @@ arguments: [--m, '${{{{models.other}}}}']
     job.yaml:4: models.../etc: found the name "../etc"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     job.yaml:5: models..hidden: found the name ".hidden"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     job.yaml:6: models.nowhere.path: there is no [dir]/nowhere.onnx; name an ONNX file, or a folder with one
-    job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a folder of a version, as 1 or 2; name an ONNX file, or a folder with one
+    job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a folder of a version, such as 1 or 2; name an ONNX file, or a folder with one
     job.yaml:8: models.no_path: has no path; write path: with an ONNX file or a folder with one, or model: with a registered name
-    job.yaml:9: models.remote.path: found "azureml:digits:1", which does not lie on this machine; fetch it first, and name it here by --set models.remote.path=...; or register it here as digits@1 (sandmill model register)
-    job.yaml:10: models.versioned.version: [dir]/digits.onnx is no folder with a folder for each version; remove version
+    job.yaml:9: models.remote.path: found "azureml:digits:1", which is not on this machine; fetch it first, and name it here by --set models.remote.path=...; or register it here as digits@1 (sandmill model register)
+    job.yaml:10: models.versioned.version: [dir]/digits.onnx is not a folder with a folder for each version; remove version
     job.yaml:13: models.many.pth: unknown key; did you mean path?
     job.yaml:14: models.many.version: found 0; expected a whole number of at least 1
     job.yaml:15: models.many.digest: found "abc"; expected sha256: and 64 hexadecimal digits
     job.yaml:16: models.many.backend: found "openvino"; expected auto, tract or onnxruntime
     job.yaml:17: models.many.device: found "cuda"; expected auto, cpu or gpu
     job.yaml:18: models.many.fallback: found "gpu"; expected cpu
-    job.yaml:20: side_inputs.a.mount_path: /models and /models/nowhere, where model nowhere is shown, lie in each other; choose another path
-    job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models of side input a lie in each other; choose another path
-    job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models/many, where model many is shown, lie in each other; choose another path
+    job.yaml:20: side_inputs.a.mount_path: /models and /models/nowhere, where model nowhere is shown, overlap; choose another path
+    job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models of side input a overlap; choose another path
+    job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models/many, where model many is shown, overlap; choose another path
     job.yaml:22: inference.threads: found 0; expected a whole number of threads from 1 to 64
     job.yaml:22: inference.gpu_memory: found 5; expected a size of at least 1 MB (e.g. 4 GB)
     job.yaml:22: inference.memory: unknown key; the known ones are allow_guest_models, threads, gpu_memory

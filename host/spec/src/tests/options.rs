@@ -49,7 +49,7 @@ fn driver_options_may_be_cut() {
     ));
     assert_eq!(spec.settings.resource_monitor_interval, Some(Duration::from_secs(20)));
     insta::assert_snapshot!(told(&spec), @"
-    arguments: --resource_monitor_interva is taken for --resource_monitor_interval
+    arguments: --resource_monitor_interva is read as --resource_monitor_interval
     arguments: --resource_monitor_interval sets resource_monitor_interval to 20; the entry script gets it too
     ");
 }
@@ -68,7 +68,7 @@ fn driver_options_that_do_not_fit() {
          --push_metrics_to_parent, maybe, --append_row_dataframe_header, 2, \
          --metrics_name_prefix, a, --metrics_name_prefix, b"
     )), @r#"
-    job.yaml:3: arguments[7]: --copy_logs_to_parent has no value; write one behind it
+    job.yaml:3: arguments[7]: --copy_logs_to_parent has no value; write one after it
     job.yaml:3: arguments[14]: --metrics_name_prefix is given twice; remove one
     job.yaml:3: first_task_creation_timeout: found "x"; expected seconds, more than 0 and at most 259200 (e.g. 600)
     job.yaml:3: resource_monitor_interval: found "-1"; expected seconds from 0 (never) to 2147483647 (e.g. 600)

@@ -118,7 +118,7 @@ fn layouts_and_the_names_of_parts() {
     assert_eq!(job(LEAST).output_format.part_ending(), None);
     let spec = job(&format!("{LEAST}output_layout: parts\nappend_row_file_name: mine.csv\n"));
     assert_eq!(spec.append_row_file_name, "mine.csv");
-    insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: parts\nordered: true\n")), @"job.yaml:4: ordered: with output_layout: parts each worker's rows stand in a file of their own, in the order in which it made them, so that there is no order of all rows; remove one of the two");
+    insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: parts\nordered: true\n")), @"job.yaml:4: ordered: with output_layout: parts each worker's rows are in its own file, in the order in which it made them, so there is no order of all rows; remove one of the two");
     insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: folder\n")), @r#"job.yaml:3: output_layout: found "folder"; expected file or parts"#);
 }
 

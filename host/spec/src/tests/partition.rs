@@ -82,7 +82,7 @@ fn templates_that_do_not_fit() {
     insta::assert_snapshot!(error("data"), @r#"job.yaml:2: inputs.songs.partition_format: found "data"; it names no key; write one as in {store}/{file}.csv"#);
     insta::assert_snapshot!(error("{a}//{b}"), @r#"job.yaml:2: inputs.songs.partition_format: found "{a}//{b}"; it has an empty, . or .. part"#);
     insta::assert_snapshot!(error("../{a}"), @r#"job.yaml:2: inputs.songs.partition_format: found "../{a}"; it has an empty, . or .. part"#);
-    insta::assert_snapshot!(error("{a}/{a}"), @r#"job.yaml:2: inputs.songs.partition_format: found "{a}/{a}"; {a} stands twice"#);
+    insta::assert_snapshot!(error("{a}/{a}"), @r#"job.yaml:2: inputs.songs.partition_format: found "{a}/{a}"; {a} appears twice"#);
     insta::assert_snapshot!(error("{date:yyyy/MM}/x.csv"), @r#"job.yaml:2: inputs.songs.partition_format: found "{date:yyyy/MM}/x.csv"; {date:...} gives a format, which is not supported; name each part, as in {year}/{month}/{day}"#);
 }
 
@@ -90,7 +90,7 @@ fn templates_that_do_not_fit() {
 fn keys_without_end() {
     let many: Vec<String> = (0..100_000).map(|index| format!("k{index}")).collect();
     let text = format!("{FILES}partition_keys: [{}]\n", many.join(", "));
-    insta::assert_snapshot!(errors(&text), @"job.yaml:3: partition_keys: found 100000 keys; at most 64 are taken");
+    insta::assert_snapshot!(errors(&text), @"job.yaml:3: partition_keys: found 100000 keys; at most 64 are allowed");
     let template = many.iter().map(|key| format!("{{{key}}}")).collect::<Vec<_>>().join("/");
     let errors = errors(&FILES.replace("{user}/{season}/{genre}.wav", &template));
     assert!(errors.contains("it has more than 64 keys"));

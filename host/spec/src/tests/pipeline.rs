@@ -79,8 +79,8 @@ fn several_parallel_jobs_are_picked_by_name() {
     let text = pipeline(&[("one", &score()), ("prepare", PREPARE), ("two", &score())]);
     insta::assert_snapshot!(errors(&text), @"job.yaml: jobs: there are several parallel jobs; pick one by --job NAME: one, two");
     assert_eq!(job_with(&text, &[("job", "two")]).name, "two");
-    insta::assert_snapshot!(errors_with(&text, &[("job", "tow")]), @r#"--job: found "tow", which is no parallel job of this pipeline; those are one, two; did you mean two?"#);
-    insta::assert_snapshot!(errors_with(&text, &[("job", "prepare")]), @r#"--job: found "prepare", which is no parallel job of this pipeline; those are one, two"#);
+    insta::assert_snapshot!(errors_with(&text, &[("job", "tow")]), @r#"--job: found "tow", which is not a parallel job of this pipeline; those are one, two; did you mean two?"#);
+    insta::assert_snapshot!(errors_with(&text, &[("job", "prepare")]), @r#"--job: found "prepare", which is not a parallel job of this pipeline; those are one, two"#);
     insta::assert_snapshot!(errors(&pipeline(&[("prepare", PREPARE)])), @"job.yaml: jobs: there is no job of type parallel among them, and only such can run here");
     insta::assert_snapshot!(errors("type: pipeline\njobs: []\n"), @"job.yaml:2: jobs: expected a map of names to jobs, as a pipeline has it");
     insta::assert_snapshot!(errors_with(LEAST, &[("job", "one")]), @r#"--job: found "one", but the file holds one job and no pipeline; leave it out"#);
@@ -101,7 +101,7 @@ fn the_pipeline_is_the_parent() {
 fn results_of_other_jobs_are_named() {
     let text = score().replace("${{parent.inputs.images}}", "${{parent.jobs.prepare.outputs.x}}");
     let text = pipeline(&[("prepare", PREPARE), ("score", &text)]);
-    insta::assert_snapshot!(errors(&text), @"job.yaml:20: inputs.job_data_path.path: found the reference ${{parent.jobs.prepare.outputs.x}}, which leads to nothing on this machine; name a file, a folder or a glob (--set inputs.job_data_path.path=...)");
+    insta::assert_snapshot!(errors(&text), @"job.yaml:20: inputs.job_data_path.path: found the reference ${{parent.jobs.prepare.outputs.x}}, which names nothing on this machine; name a file, a folder or a glob (--set inputs.job_data_path.path=...)");
     assert_eq!(job_with(&text, &[("inputs.job_data_path", "data")]).inputs[0].paths, ["/dir/data"]);
 }
 

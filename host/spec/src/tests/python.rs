@@ -37,7 +37,7 @@ fn what_no_script_can_have_is_refused() {
     let all = [outside.as_str(), &word].map(errors).join("\n");
     let all = all.replace(fixture.0.path().to_str().expect("UTF-8"), "[dir]");
     insta::assert_snapshot!(all, @r#"
-    job.yaml:2: entry_script: [dir]/source/../score.py does not lie in source_directory ([dir]/source), which is all that a script sees; put it there, or name the folder that holds it
+    job.yaml:2: entry_script: [dir]/source/../score.py is not in source_directory ([dir]/source), which is all that a script sees; put it there, or name the folder that holds it
     job.yaml:2: python.runtime: found "heavy"; expected auto, light or science
     "#);
 }
@@ -59,7 +59,7 @@ fn the_versions_that_a_script_asks_for_are_read() {
         environment: {name: y, conda_file: conda.yml}\ninputs: {a: data}\n\
         code_configuration: {code: source, scoring_script: score.py}\n";
     let told = asked(azure).1;
-    assert!(told.contains("conda_file, which is taken for python.requirements"), "{told}");
+    assert!(told.contains("conda_file, which is read as python.requirements"), "{told}");
     fs::write(root.join("bad.yaml"), "a: [").expect("a file");
     let wrong = ["bad.yaml", "nothing.txt", "data"].map(|file| {
         let text = format!("entry_script: score.py\npython: {{requirements: {file}}}\n{FILES}");

@@ -135,7 +135,7 @@ fn names_that_lead_nowhere_are_told() {
     )), @r#"
     job.yaml:3: inputs.a.dataset: there is no imgs@latest
     job.yaml:4: inputs.b.dataset: there is no images@3
-    job.yaml:5: inputs.c.dataset: found "images@"; expected a registered name, and perhaps a version behind it: digits@3, digits or digits@latest
+    job.yaml:5: inputs.c.dataset: found "images@"; expected a registered name, optionally with a version: digits@3, digits or digits@latest
     job.yaml:7: inputs.e: found path and dataset; write one of them
     job.yaml:8: inputs.f: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
     job.yaml:10: models.g.model: there is no images@latest
@@ -167,7 +167,7 @@ fn azures_names_are_looked_up() {
     inputs.more.path: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
     inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
     ");
-    insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"job.yaml:3: inputs.images.path: found "azureml:images:9", which lies in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)"#);
+    insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"job.yaml:3: inputs.images.path: found "azureml:images:9", which is in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)"#);
     insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @"job.yaml:4: inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that by itself");
     insta::assert_snapshot!(load_in(text, true).unwrap_err(), @"
     job.yaml:3: inputs.images.path: the registry is broken

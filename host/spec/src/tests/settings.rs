@@ -121,8 +121,8 @@ fn other_names_are_taken() {
     assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(3));
     assert!(!spec.settings.allow_reuse);
     insta::assert_snapshot!(told(&spec), @"
-    mini_batch_error_threshold is taken for allowed_failed_count
-    is_deterministic is taken for allow_reuse
+    mini_batch_error_threshold is read as allowed_failed_count
+    is_deterministic is read as allow_reuse
     ");
     insta::assert_snapshot!(errors(&format!("{LEAST}allow_reuse: true\nis_deterministic: false\n")), @"job.yaml:4: is_deterministic: is another name for allow_reuse, which is given too; remove one");
 }

@@ -236,7 +236,7 @@ fn every_key_says_what_it_expects() {
     job.yaml:1: name: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
     job.yaml:2: description: found nothing; expected a text, or leave the key out
     job.yaml:3: tenant: found nothing; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits), or leave the key out
-    job.yaml:4: entry_script: found nothing; expected a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a Python script (.py), or leave the key out
+    job.yaml:4: entry_script: found nothing; expected a path to a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts), or leave the key out
     job.yaml:5: entry_script_digest: found nothing; expected sha256: and 64 hexadecimal digits, or leave the key out
     job.yaml:6: source_directory: found nothing; expected a path to a folder, or leave the key out
     job.yaml:7: python: found nothing; expected a map with runtime, or leave the key out

@@ -78,24 +78,24 @@ fn a_parallel_job_loads() {
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     resources.instance_count: the file asks for 2 nodes; the job runs on this one, with max_concurrency_per_instance workers in all
     input_data: inputs.job_data_path is cut into mini-batches
-    inputs.score_model is taken for side_inputs.score_model
-    task.code is taken for source_directory
-    task.environment: ignored, an entry script is a component and brings all that it needs
-    task.program_arguments is taken for arguments
+    inputs.score_model is read as side_inputs.score_model
+    task.code is read as source_directory
+    task.environment: ignored, an entry script is a component and contains all that it needs
+    task.program_arguments is read as arguments
     resources.instance_type: ignored, the job runs on this machine
     resources.shm_size: ignored, there are no containers here; limits.memory bounds an entry script
     retry_settings.max_retries 2 is run_max_try 3: the first attempt counts, too
-    retry_settings.timeout is taken for run_invocation_timeout
+    retry_settings.timeout is read as run_invocation_timeout
     name "Batch_Prediction 1" is batch_prediction-1 here
     display_name: ignored, for display in Azure only
     compute: ignored, the job runs on this machine
-    max_concurrency_per_instance is taken for process_count_per_node
-    mini_batch_error_threshold is taken for allowed_failed_count
-    is_deterministic is taken for allow_reuse
+    max_concurrency_per_instance is read as process_count_per_node
+    mini_batch_error_threshold is read as allowed_failed_count
+    is_deterministic is read as allow_reuse
     task.program_arguments: --error_threshold sets error_threshold to 7; the entry script gets it too
     task.program_arguments: --allowed_failed_percent sets allowed_failed_percent to 30; the entry script gets it too
     task.program_arguments: --task_overhead_timeout sets task_overhead_timeout to 1200; the entry script gets it too
-    arguments: --resource_monitor_interva is taken for --resource_monitor_interval
+    arguments: --resource_monitor_interva is read as --resource_monitor_interval
     task.program_arguments: --resource_monitor_interval sets resource_monitor_interval to 20; the entry script gets it too
     task.append_row_to is not in the file: parallel_run_step.txt (as in Azure)
     first_task_creation_timeout is not in the file: 600 seconds (as in Azure)
@@ -119,7 +119,7 @@ fn defaults_of_version_2() {
     11 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     input_data: inputs.d is cut into mini-batches
     task.append_row_to is not set: output_action is summary_only (as in Azure)
-    max_concurrency_per_instance is taken for process_count_per_node
+    max_concurrency_per_instance is read as process_count_per_node
     mini_batch_size is not in the file: 10 files (as in version 1; Azure's pages say 10 or 1)
     retry_settings.max_retries is not in the file: 2 (as in Azure)
     retry_settings.timeout is not in the file: 60 seconds (as in Azure)
@@ -180,7 +180,7 @@ fn outputs_of_version_2() {
         (spec.output.clone(), spec.append_row_file_name.as_str()),
         (None, "parallel_run_step.txt")
     );
-    insta::assert_snapshot!(told(&spec).lines().filter(|line| line.contains("output")).collect::<Vec<_>>().join("\n"), @"outputs.o: its path lies in Azure; results go to the job's own output folder");
+    insta::assert_snapshot!(told(&spec).lines().filter(|line| line.contains("output")).collect::<Vec<_>>().join("\n"), @"outputs.o: its path is in Azure; results go to the job's own output folder");
     let text = LEAST.replace("script.wasm}", "script.wasm, append_row_to: \"${{outputs.x}}\"}");
     insta::assert_snapshot!(errors(&text), @r#"job.yaml:5: task.append_row_to: found the output "x", which outputs does not have"#);
 }
@@ -193,8 +193,8 @@ fn what_lies_in_azure_is_named_on_this_machine() {
         .replace("./weights", "azureml://datastores/models/paths/x")
         .replace("inner.wasm", "score.py");
     insta::assert_snapshot!(errors(&text), @r#"
-    job.yaml:8: inputs.job_data_path.path: found "azureml:images@latest", which lies in Azure; fetch it first, and name the files here by --set inputs.job_data_path.path=...; or register it here as images@latest (sandmill dataset register)
-    job.yaml:9: inputs.score_model.path: found "azureml://datastores/models/paths/x", which does not lie on this machine; fetch it first, and name it here by --set inputs.score_model.path=...
+    job.yaml:8: inputs.job_data_path.path: found "azureml:images@latest", which is in Azure; fetch it first, and name the files here by --set inputs.job_data_path.path=...; or register it here as images@latest (sandmill dataset register)
+    job.yaml:9: inputs.score_model.path: found "azureml://datastores/models/paths/x", which is not on this machine; fetch it first, and name it here by --set inputs.score_model.path=...
     job.yaml:31: task.entry_script: there is no [dir]/source/score.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     "#);
     let set = [
