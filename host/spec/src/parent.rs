@@ -26,7 +26,7 @@ pub(super) fn of_pipeline(root: &mut YamlNode, pipeline: &str, report: &ErrorRep
     entries.push(MapEntry { key: String::from("parent"), node: YamlNode { origin, value } });
 }
 
-/// The parent, if it should get logs or metrics (prs-semantics A6, A8).
+/// The parent, if it should get logs or metrics (docs/parallel-run-step.md A6, A8).
 pub(super) fn check(
     raw: &RawJob,
     dialect: Dialect,

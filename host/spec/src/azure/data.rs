@@ -327,7 +327,7 @@ fn value_of(node: &YamlNode) -> Option<String> {
     }
 }
 
-/// Refuses an SQL table: only databases that are files can be read (prs-semantics M3).
+/// Refuses an SQL table: only databases that are files can be read (docs/parallel-run-step.md M3).
 fn refuse_sql(name: &str, source: &YamlNode, report: &ErrorReport) {
     let query = match &source.value {
         YamlValue::Map(entries) => text_at(entries, "query"),

@@ -32,7 +32,7 @@ const MOST_ENTRIES: usize = 10_000;
 
 /// The name that the model gets.
 const MODEL: &str = "model";
-/// The variable in which scripts find their model's folder (prs-semantics 1.8).
+/// The variable in which scripts find their model's folder (docs/parallel-run-step.md 1.8).
 const MODEL_VARIABLE: &str = "AZUREML_MODEL_DIR";
 
 /// Converts a deployment into a tree of our keys. Errors go to the report.
