@@ -1,6 +1,6 @@
 //! The results of an attempt and of a job.
 
-use super::few::few;
+use super::bounded_vec::few;
 use super::{Failure, FailureKind, InferenceStats, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -2,7 +2,7 @@
 //! sentence that names the setting to change.
 
 use super::history::Attempt;
-use super::places::ReportPaths;
+use super::report_paths::ReportPaths;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
 /// What to do about a result that is not good, in one line; `None` for a good result.

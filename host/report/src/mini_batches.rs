@@ -3,9 +3,9 @@
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
+use super::phrases::{csv_field, inference, path_of};
 use super::reporters::Reporter;
 use super::times::{TimeWriter, number, span_micros};
-use super::words::{csv_field, inference, path_of};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID, printable_json};
 use jiff::Timestamp;

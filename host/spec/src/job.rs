@@ -2,7 +2,7 @@
 //! in.
 
 use super::requirements::Requirement;
-use crate::given::{GivenLimits, GivenSettings};
+use crate::given_settings::{GivenLimits, GivenSettings};
 use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
     JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, PythonRuntime, ScriptLanguage,

@@ -2,7 +2,7 @@
 
 use super::defaults::Defaults;
 use super::error::ErrorReport;
-use super::place::JobFileLocation;
+use super::job_file_location::JobFileLocation;
 use super::raw::RawJob;
 use super::scope::Located;
 use super::settings_file::{self, TableSettings};

@@ -3,7 +3,7 @@
 use super::dialect::Dialect;
 use super::error::ErrorReport;
 use super::job::Parent;
-use super::place::JobFileLocation;
+use super::job_file_location::JobFileLocation;
 use super::raw::RawJob;
 use super::tree::{MapEntry, YamlNode, YamlValue};
 

@@ -8,7 +8,7 @@ use super::pipeline::{SOURCE, literal};
 use super::text::{is_remote, reference};
 use super::values::{GivenInput, given, strip};
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::place::{JobFileLocation, fit_name};
+use crate::job_file_location::{JobFileLocation, fit_name};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
 /// The inputs and outputs of a version 2 job, in our keys.

@@ -10,8 +10,8 @@ use super::nodes::{
 use super::settings::{AzureSettings, group, unknown};
 use super::text::is_remote;
 use crate::error::{ErrorReport, SettingOrigin};
+use crate::job_file_location::JobFileLocation;
 use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
-use crate::place::JobFileLocation;
 use crate::policy;
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 

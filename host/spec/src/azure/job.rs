@@ -7,8 +7,8 @@ use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text}
 use super::settings::{AzureSettings, group, unknown};
 use super::text::{expand_groups, replace, split};
 use crate::error::{ErrorReport, SettingOrigin};
+use crate::job_file_location::JobFileLocation;
 use crate::model::SliceSize;
-use crate::place::JobFileLocation;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// A job with this option needs no data (docs/parallel-run-step.md C26).

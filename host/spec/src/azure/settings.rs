@@ -2,8 +2,8 @@
 
 use super::nodes::{entry, entry_of, scalar, take, text};
 use crate::error::ErrorReport;
+use crate::job_file_location::{JobFileLocation, fit_name};
 use crate::keys::{self, NO_ENVIRONMENT};
-use crate::place::{JobFileLocation, fit_name};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 use std::collections::HashSet;
 

@@ -1,10 +1,10 @@
 //! Arguments and environment variables, and the references in them.
 
+use super::argument_settings::{THRESHOLDS, WORKERS};
 use super::dialect::Dialect;
 use super::error::ErrorReport;
 use super::keys::{self, Prs};
 use super::mounts;
-use super::options::{THRESHOLDS, WORKERS};
 use super::raw::RawJob;
 use super::scope::{Located, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
