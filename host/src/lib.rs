@@ -44,7 +44,7 @@ mod load;
 mod run;
 
 #[doc(hidden)]
-pub use sandmill_data::{dataset, finish, output, plan};
+pub use sandmill_data::{dataset, output, plan, typed_output};
 use sandmill_files::{self as files, opening};
 #[doc(hidden)]
 pub use sandmill_guest_host::{compile, inference, python as runtimes, sandbox};
@@ -52,7 +52,7 @@ pub use sandmill_guest_host::{compile, inference, python as runtimes, sandbox};
 pub use sandmill_leader::{self as engine, journal};
 pub use sandmill_model::{self as model, event};
 #[doc(hidden)]
-pub use sandmill_node::{self as node, gpu, perf, pool, turns, worker};
+pub use sandmill_node::{self as node, gpu, machine_slots, perf, pool, worker};
 #[doc(hidden)]
 pub use sandmill_registry as registry;
 pub use sandmill_report as report;
@@ -72,10 +72,10 @@ pub use event::{Event, EventKind};
 pub use inference::NamedLibrary;
 pub use journal::JournalError;
 pub use load::{load, load_under};
+pub use machine_slots::TurnsError;
 pub use model::{JobResult, JobStatus};
 pub use node::{ModelError, NodeError, NotBuilt};
 pub use run::{Job, Options, PrepareError, Prepared, prepare, put_results, run};
 pub use sandmill_spec::{Datastores, JobSpec, OperatorPolicy, SpecErrors};
 pub use store::StoreError;
-pub use turns::TurnsError;
 pub use wall::WallError;

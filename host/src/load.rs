@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-/// The variable with the number of GPUs of a machine (prs-semantics G3).
+/// The variable with the number of GPUs of a machine (docs/parallel-run-step.md G3).
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
 /// The properties of this machine that defaults depend on.

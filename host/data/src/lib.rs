@@ -30,10 +30,10 @@
 
 pub mod attempt;
 pub mod dataset;
-pub mod finish;
 pub mod output;
 pub mod plan;
 pub mod sample;
+pub mod typed_output;
 
 use sandmill_files::opening;
 use sandmill_model as model;

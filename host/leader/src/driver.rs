@@ -5,12 +5,12 @@ use super::commit::{
     CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
 };
 use super::control::Control;
-use super::in_force::{in_force, policy};
 use super::intake::Intake;
 use super::job::PreparedJob;
 use super::machine::{JobAction, JobMachine, JobMessage, LocalJob, LocalOutcome};
 use super::nodes::{JobOnNode, RunningNode};
 use super::peak::peak_of_children;
+use super::settings_in_force::{in_force, policy};
 use super::spans::Spans;
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};

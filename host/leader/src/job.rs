@@ -64,7 +64,7 @@ pub struct Reused {
 #[derive(Debug)]
 pub(super) struct TakenUp {
     pub(super) journal: Journal,
-    /// Whether mini-batches that failed for good are tried again (prs-semantics W15). True after a job that
+    /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15). True after a job that
     /// failed, and false after one that was interrupted.
     pub(super) retry_failed: bool,
     /// Files that the earlier plan could not read ([`Plan::again`](crate::protocol::node::Plan::again)).

@@ -7,10 +7,10 @@
 //!
 //! - `prepare` makes a job ready to run, and asks the node for what the job needs there.
 //! - `claim` decides which job owns a job directory, and `reserve` keeps disk space free for the job's end.
-//! - `taking_up` decides what to do with a job that was run before: `identity` names its settings,
+//! - `resume` decides what to do with a job that was run before: `identity` names its settings,
 //!   `differences` compares them, and `verify` compares its inputs. These modules do not know how a node is
 //!   built.
-//! - `in_force` collects the settings that the state machine enforces.
+//! - `settings_in_force` collects the settings that the state machine enforces.
 //! - `driver` runs a `job`, with the parts that `start` starts. `intake` receives the plan, `commit` is the
 //!   thread that commits what workers finished, and `control` is the thread that answers the job's owner.
 //! - `spans` reports the job's events to `tracing`.
@@ -32,7 +32,6 @@ mod differences;
 mod driver;
 mod folder_lock;
 mod identity;
-mod in_force;
 mod intake;
 mod job;
 mod job_state;
@@ -45,9 +44,10 @@ mod peak;
 mod prepare;
 mod prepare_error;
 mod reserve;
+mod resume;
+mod settings_in_force;
 mod spans;
 mod start;
-mod taking_up;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod verify;
@@ -59,13 +59,13 @@ pub use commit::fuzz_recovery;
 pub use commit::{Make, OutputFileError};
 pub use driver::run;
 pub use folder_lock::{JobHold, is_locked};
-pub use in_force::RUNS_AS_ROOT;
 pub use job::{PreparedJob, PreparedOnNode, Reused};
 pub use job_state::{JobFile, JobStanding, JobState, OutputSize, PolicyUsed, StartedBy};
 pub use nodes::{JobOnNode, NodeHandle, RunningNode};
 pub use options::LeaderOptions;
 pub use prepare::prepare;
 pub use prepare_error::PrepareError;
+pub use settings_in_force::RUNS_AS_ROOT;
 
 use sandmill_files::{self as files, opening};
 use sandmill_model::{self as model, event, fail_point};

@@ -8,7 +8,7 @@ use super::job_state::JobState;
 use super::nodes::{JobOnNode as _, NodeHandle};
 use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
-use super::taking_up::ReadyToResume;
+use super::resume::ReadyToResume;
 use crate::model::{JobDir, OutputAction};
 use crate::protocol::node::Prepare;
 use crate::spec::JobSpec;

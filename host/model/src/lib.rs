@@ -4,12 +4,12 @@
 //! It does not depend on any other crate of Sandmill. All of them may use it.
 
 mod address;
+mod bounded_vec;
 mod errno;
 pub mod event;
 pub mod fail_point;
 mod failure;
 mod feature;
-mod few;
 mod file_stamp;
 mod guest_paths;
 mod ids;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A share from 0 to 100 (prs-semantics C11). 100 tolerates all failures.
+/// A share from 0 to 100 (docs/parallel-run-step.md C11). 100 tolerates all failures.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AllowedPercent(f64);

@@ -18,7 +18,7 @@ impl ParsePolicyError {
     }
 }
 
-/// How many failed items a job tolerates (prs-semantics C9).
+/// How many failed items a job tolerates (docs/parallel-run-step.md C9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ErrorThreshold {
     /// `-1`: any number.
@@ -61,7 +61,7 @@ impl FromStr for ErrorThreshold {
     }
 }
 
-/// What is done with the rows that `run` returns (prs-semantics C13).
+/// What is done with the rows that `run` returns (docs/parallel-run-step.md C13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputAction {

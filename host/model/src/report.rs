@@ -1,6 +1,6 @@
 //! The results of an attempt and of a job.
 
-use super::few::few;
+use super::bounded_vec::few;
 use super::{Failure, FailureKind, InferenceStats, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct ItemCounts {
 
 impl ItemCounts {
     /// The counts if `returned` rows came back for `total` items. With more rows than items, all items count
-    /// as succeeded (prs-semantics E8).
+    /// as succeeded (docs/parallel-run-step.md E8).
     pub fn from_returned(total: u64, returned: u64) -> Self {
         let succeeded = returned.min(total);
         Self { total, succeeded, failed: total - succeeded }
@@ -215,7 +215,7 @@ pub struct AttemptReport {
     /// be fetched. At most [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
     #[serde(deserialize_with = "few::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,
-    /// Whether an attempt that succeeded returned fewer rows than it received items (prs-semantics W4).
+    /// Whether an attempt that succeeded returned fewer rows than it received items (docs/parallel-run-step.md W4).
     /// Records that could not be read are failed items. The entry script never receives them.
     pub is_short: bool,
     /// By how many the rows outnumber the items. More than zero is worth a warning.
@@ -331,7 +331,7 @@ pub struct JobResult {
     pub succeeded_mini_batches: u64,
     /// Mini-batches that failed for good.
     pub failed_mini_batches: u64,
-    /// Mini-batches that succeeded with fewer rows than items (prs-semantics W4).
+    /// Mini-batches that succeeded with fewer rows than items (docs/parallel-run-step.md W4).
     pub short_mini_batches: u64,
     /// Those of the succeeded and failed mini-batches that an earlier run had done before this run resumed
     /// the job.

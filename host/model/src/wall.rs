@@ -1,7 +1,7 @@
 //! The process wall around processes that handle untrusted data, as settings and texts. `crate::wall` builds
 //! it.
 
-use super::few::few;
+use super::bounded_vec::few;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 

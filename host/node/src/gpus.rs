@@ -6,9 +6,9 @@ use super::kernels;
 use super::options::NodeOptions;
 use crate::compile::Cache;
 use crate::gpu::{Inventory, MemoryWatch, Nvidia};
+use crate::machine_slots::{Devices, TakenDevices, TurnsError};
 use crate::model::{GpuLease, InferenceSettings};
 use crate::spec::JobSpec;
-use crate::turns::{Devices, TakenDevices, TurnsError};
 use std::fmt::Write as _;
 
 /// The GPUs that the job has taken. Other jobs may take them once this is dropped and the workers are gone.

@@ -8,10 +8,10 @@ use super::options::NodeOptions;
 use super::real_paths::RealPaths;
 use super::staging::{Staged, wait_for};
 use crate::compile::Compiled;
+use crate::machine_slots::MachineSlots;
 use crate::model::{InferenceSettings, JobDir, MemoryBudget};
 use crate::pool::Standby;
 use crate::spec::JobSpec;
-use crate::turns::MachineSlots;
 use std::path::PathBuf;
 
 /// A prepared job on this machine: its settings as they were checked, and what was found for them here.

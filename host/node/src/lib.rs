@@ -5,7 +5,7 @@
 //! leader.
 //!
 //! `prepare` finds and checks everything that a job needs and makes a `job` of it, which `start` starts;
-//! `look` reports the current state of the inputs. The leader asks for these with the messages of
+//! `inspect_inputs` reports the current state of the inputs. The leader asks for these with the messages of
 //! `protocol::node`.
 //!
 //! `staging` downloads objects from stores, and uploads results; `real_paths` resolves the paths that a job
@@ -13,29 +13,30 @@
 //! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
 //! (`single_file`); `backends` finds and tries the libraries that compute with models. `content` identifies
 //! the contents of folders. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models.
-//! `setup` makes the requests for the planner and the workers, and `looks` lists what the planner reads.
+//! `setup` makes the requests for the planner and the workers, and `planner_reads` lists what the planner reads.
 //!
 //! `python` makes a Python script visible to workers, and checks its imports; `trial` runs entry scripts on
 //! trial, and maps a stream of tables with one (`mapping`).
 //!
 //! `features` refuses a job that needs a feature which this build lacks.
 //!
-//! `run` runs a job here: `machine` decides, and `run` does what it decides. `room` starts workers when the
-//! machine has room for them, `processor_time` counts what killed workers used, and `inferring` reports with
+//! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when the
+//! machine has room for them, `processor_time` counts what killed workers used, and `hang_report` reports with
 //! which model a worker computes.
 
+mod admission;
 mod backends;
 mod content;
 mod error;
 mod features;
 pub mod gpu;
 mod gpus;
-mod inferring;
+mod hang_report;
+mod inspect_inputs;
 mod job;
 mod kernels;
-mod look;
-mod looks;
 pub mod machine;
+pub mod machine_slots;
 pub mod mapping;
 mod model_digests;
 mod model_error;
@@ -44,12 +45,12 @@ mod models;
 mod options;
 mod overlap;
 pub mod perf;
+mod planner_reads;
 pub mod pool;
 mod prepare;
 mod processor_time;
 pub mod python;
 mod real_paths;
-mod room;
 mod run;
 mod setup;
 mod single_file;
@@ -58,10 +59,9 @@ mod start;
 pub mod trial;
 mod trial_results;
 mod trial_steps;
-pub mod turns;
 pub mod worker;
 
-use sandmill_data::{dataset, finish, output};
+use sandmill_data::{dataset, output, typed_output};
 use sandmill_files::{self as files, opening};
 use sandmill_guest_host::{compile, inference, python as runtimes, sandbox};
 use sandmill_model as model;
@@ -73,11 +73,11 @@ use sandmill_wire::{self as protocol, cancel};
 pub use error::NodeError;
 pub use features::{NotBuilt, has};
 pub use job::NodeJob;
-pub use looks::PlannerReads;
 pub use model_digests::{ModelDigests, model_digests};
 pub use model_error::ModelError;
 pub use models::give_models;
 pub use options::NodeOptions;
+pub use planner_reads::PlannerReads;
 pub use prepare::prepare;
 pub use python::PythonError;
 pub use real_paths::with_real_paths;

@@ -18,12 +18,12 @@ use crate::compile::{
     Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate,
 };
 use crate::inference::{TRACT_VERSION, has_inference};
+use crate::machine_slots::MachineSlots;
 use crate::model::{Backend, InputKind, JobDir};
 use crate::pool::Standby;
 use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
 use crate::runtimes;
 use crate::spec::{JobSpec, LoadedScript, ModelSpec};
-use crate::turns::MachineSlots;
 use crate::wall;
 use std::path::{Path, PathBuf};
 

@@ -1,13 +1,13 @@
 //! Runs a job on this machine: it passes events to `machine`, and does what that decides. It decides nothing
 //! itself.
 
+use super::admission::{Admission, Spawned};
 use super::error::NodeError;
 use super::gpus::LeasedGpus;
-use super::inferring::inferring;
-use super::looks::PlannerReads;
+use super::hang_report::inferring;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
+use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
-use super::room::{Admission, Spawned};
 use super::setup::for_worker;
 use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};

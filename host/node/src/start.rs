@@ -1,25 +1,25 @@
 //! Starts a prepared job on this machine: processes, places for workers, GPUs, the monitor.
 
+use super::admission::Admission;
 use super::error::NodeError;
 use super::job::NodeJob;
-use super::looks::PlannerReads;
 use super::machine::NodeMachine;
 use super::models;
+use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
 use super::python;
-use super::room::Admission;
 use super::run::Running;
 use super::setup::{plan_request, template};
 use super::single_file;
 use super::staging::Staged;
 use crate::compile::WASMTIME_VERSION;
-use crate::finish::Finisher;
 use crate::model::WorkerId;
 use crate::output::remove_tree;
 use crate::perf::MonitorOptions;
 use crate::pool::{self, Pool};
 use crate::protocol::node::PlanOptions;
 use crate::protocol::{NodePolicy, PlanRequest};
+use crate::typed_output::Finisher;
 use std::collections::HashSet;
 use std::time::Instant;
 use tokio::sync::mpsc;

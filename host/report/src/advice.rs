@@ -2,7 +2,7 @@
 //! sentence that names the setting to change.
 
 use super::history::Attempt;
-use super::places::ReportPaths;
+use super::report_paths::ReportPaths;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
 /// What to do about a result that is not good, in one line; `None` for a good result.
@@ -263,7 +263,7 @@ pub(super) fn of_init(failure: &Failure) -> Vec<String> {
     vec![text.to_owned()]
 }
 
-/// prs-semantics 1.11: a large gap between elapsed and CPU seconds means waiting.
+/// docs/parallel-run-step.md 1.11: a large gap between elapsed and CPU seconds means waiting.
 fn time_out(attempt: &Attempt) -> Vec<String> {
     let share = attempt.cpu / attempt.elapsed.max(f64::MIN_POSITIVE);
     let percent = (share * 100.0).round();

@@ -3,7 +3,7 @@
 use super::budget::ReportBudget;
 use super::continued::continued;
 use super::log_file::{FLUSH_EVERY, HELD, at};
-use super::words::counted;
+use super::phrases::counted;
 use crate::model::{is_full, is_plain, printable};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};

@@ -1,6 +1,6 @@
 //! The byte budget of the reports that have a line for each attempt or item (`limits.reports`).
 
-use super::words::counted;
+use super::phrases::counted;
 use crate::model::ByteSize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,6 @@
 //! The counters of the progress bar, the overview and the metrics.
 
-use super::words::{count, counted, rate, seconds};
+use super::phrases::{count, counted, rate, seconds};
 use crate::event::EventKind;
 use crate::model::{AttemptReport, ItemCounts, MiniBatchId, to_f64, whole};
 use std::collections::{HashMap, VecDeque};

@@ -4,8 +4,8 @@
 use super::appended::FailureFiles;
 use super::budget::ReportBudget;
 use super::log_file;
+use super::phrases::{counted, first_line, worker_id};
 use super::reporters::Reporter;
-use super::words::{counted, first_line, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{Failure, JobDir};
 use crate::opening::regular;

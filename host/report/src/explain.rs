@@ -2,8 +2,8 @@
 
 use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_killed};
 use super::history::{Attempt, FailureGroup, History, WorkerActivity};
-use super::places::ReportPaths;
-use super::words::{count, counted, first_line, seconds, worker_id};
+use super::phrases::{count, counted, first_line, seconds, worker_id};
+use super::report_paths::ReportPaths;
 use crate::model::{EndedBy, FailureKind, JobStatus, MiniBatchId, printable};
 use std::fmt::Write;
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use super::explain::{to_change, to_read};
 use super::history::{Attempt, FailureGroup, History};
-use super::places::ReportPaths;
+use super::report_paths::ReportPaths;
 use serde_json::{Value, json};
 
 /// The explanation as JSON: the same facts as those of [`explain_text`](super::explain_text).

@@ -3,8 +3,8 @@
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
+use super::phrases::{count, counted, csv_field, csv_number, path_of};
 use super::reporters::Reporter;
-use super::words::{count, counted, csv_field, csv_number, path_of};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, FailedItem, FailureKind, JobDir, printable};
 use std::io;

@@ -3,8 +3,8 @@
 //! beyond it, only a little of each file is kept.
 
 use super::budget::ReportBudget;
+use super::phrases::worker_id;
 use super::reporters::Reporter;
-use super::words::worker_id;
 use crate::event::{Event, EventKind};
 use crate::model::{JobDir, WorkerId, rotated};
 use std::fs::{self, OpenOptions};

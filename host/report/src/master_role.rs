@@ -2,8 +2,8 @@
 
 use super::counters::{JobCounters, Speed};
 use super::lines::{LineLevel, LineLog};
+use super::phrases::{count, counted, did, first_line, seconds, stamp};
 use super::reporters::Reporter;
-use super::words::{count, counted, did, first_line, seconds, stamp};
 use crate::event::{Event, EventKind, Resumed};
 use crate::model::{AttemptReport, JobDir, JobResult, JobStatus};
 use jiff::Timestamp;

@@ -3,7 +3,7 @@
 
 use super::counters::JobCounters;
 use super::log_file::{self, LogFile};
-use super::places::{ParentFolder, ReportPaths};
+use super::report_paths::{ParentFolder, ReportPaths};
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
 use crate::model::{JobResult, printable_json, to_f64};

@@ -1,11 +1,11 @@
 //! `processed_mini-batches.csv`: one row for each attempt, with the columns that users of ParallelRunStep
-//! know (prs-semantics 1.10), and the node next to the process.
+//! know (docs/parallel-run-step.md 1.10), and the node next to the process.
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
+use super::phrases::{csv_field, inference, path_of};
 use super::reporters::Reporter;
 use super::times::{TimeWriter, number, span_micros};
-use super::words::{csv_field, inference, path_of};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir, MiniBatchId, NODE_ID, printable_json};
 use jiff::Timestamp;

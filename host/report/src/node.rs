@@ -3,9 +3,9 @@
 
 use super::lines::{LineLevel, LineLog};
 use super::per_worker::PerWorker;
+use super::phrases::{first_line, seconds, worker_id};
 use super::reporters::Reporter;
 use super::times::{TimeWriter, span_millis};
-use super::words::{first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{AttemptReport, JobDir};
 use jiff::Timestamp;

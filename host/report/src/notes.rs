@@ -1,6 +1,6 @@
 //! Decides which events get a line at the terminal while the job runs, and what it says.
 
-use super::words::{count, counted, first_line};
+use super::phrases::{count, counted, first_line};
 use crate::event::{EventKind, Resumed};
 use crate::model::on_one_line;
 

@@ -3,10 +3,10 @@
 
 use super::counters::{JobCounters, Speed};
 use super::log_file::{self, LogFile};
-use super::places::ReportPaths;
+use super::phrases::{count, counted, hour_stamp, rate, seconds};
+use super::report_paths::ReportPaths;
 use super::reporters::Reporter;
 use super::result::result_text;
-use super::words::{count, counted, hour_stamp, rate, seconds};
 use crate::event::{Event, EventKind};
 use jiff::Timestamp;
 use std::io;

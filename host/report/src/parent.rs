@@ -5,8 +5,8 @@
 //! cannot be copied is skipped and counted.
 
 use super::log_file::at;
+use super::phrases::{counted, stamp};
 use super::reporters::Reporter;
-use super::words::{counted, stamp};
 use crate::event::{Event, EventKind};
 use crate::model::JobDir;
 use crate::opening::{at_its_path, folder_at_its_path};
@@ -154,7 +154,7 @@ impl Reporter for ParentCopy {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::places::{ParentFolder, ReportPaths};
+    use crate::report_paths::{ParentFolder, ReportPaths};
     use crate::{log_tree, samples};
 
     /// A6: overview and progress are copied while the job runs, everything at the end. Links are never

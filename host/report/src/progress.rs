@@ -2,10 +2,10 @@
 
 use super::counters::{JobCounters, Speed};
 use super::notes::NoteLines;
-use super::places::ReportPaths;
+use super::phrases::first_line;
 use super::progress_line::{ProgressLine, Unit};
+use super::report_paths::ReportPaths;
 use super::reporters::Reporter;
-use super::words::first_line;
 use crate::event::{Event, EventKind};
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};

@@ -2,8 +2,8 @@
 
 use super::counters::{JobCounters, Speed};
 use super::log_file::LogFile;
+use super::phrases::stamp;
 use super::reporters::Reporter;
-use super::words::stamp;
 use crate::event::{Event, EventKind};
 use crate::model::JobDir;
 use jiff::Timestamp;

@@ -1,7 +1,7 @@
 //! The progress line of a job. It leaves out fields to fit the width of a terminal.
 
 use super::counters::{JobCounters, Speed};
-use super::words::{clock, count, short_count, short_rate};
+use super::phrases::{clock, count, short_count, short_rate};
 use crate::model::whole;
 use console::Style;
 

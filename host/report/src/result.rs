@@ -2,9 +2,9 @@
 
 use super::advice::{hit_the_leader, name, of_result};
 use super::log_file;
-use super::places::ReportPaths;
+use super::phrases::{count, counted, did, first_line, seconds, worker_id};
+use super::report_paths::ReportPaths;
 use super::reporters::Reporter;
-use super::words::{count, counted, did, first_line, seconds, worker_id};
 use crate::event::{Event, EventKind};
 use crate::model::{
     FailureKind, FirstFailure, JobDir, JobResult, JobStatus, printable, shell_word,

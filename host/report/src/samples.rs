@@ -1,6 +1,6 @@
 //! A recorded job for the tests of reporters.
 
-use super::places::ReportPaths;
+use super::report_paths::ReportPaths;
 use crate::event::{Event, EventKind, Resumed};
 use crate::model::{
     AttemptReport, Backend, BackendsUsed, CallStats, Device, FailedItem, Failure, FailureKind,

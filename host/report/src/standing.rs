@@ -1,7 +1,7 @@
 //! The state of a job, for `sandmill status`.
 
 use super::history::{History, WorkerActivity};
-use super::words::{count, counted, first_line, seconds};
+use super::phrases::{count, counted, first_line, seconds};
 use jiff::Timestamp;
 use std::fmt::Write;
 

@@ -4,8 +4,8 @@
 
 use super::log_file::RenewedFile;
 use super::per_worker::PerWorker;
+use super::phrases::{csv_field, inference};
 use super::reporters::Reporter;
-use super::words::{csv_field, inference};
 use crate::event::{Event, EventKind};
 use crate::model::{
     AttemptReport, InferenceStats, ItemCounts, JobDir, MiniBatchId, NODE_ID, to_f64,

@@ -4,8 +4,8 @@
 use super::advice::hit_the_leader;
 use super::appended::FailureFiles;
 use super::budget::ReportBudget;
+use super::phrases::worker_id;
 use super::reporters::Reporter;
-use super::words::worker_id;
 use crate::event::{Event, EventKind};
 use crate::model::{Failure, FailureKind, JobDir, JobStatus, printable};
 use jiff::Timestamp;

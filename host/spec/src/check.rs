@@ -1,16 +1,17 @@
 //! Turns typed settings into a checked job: defaults, paths, and rules that concern several settings.
 
-use super::arguments::{self, References};
 use super::defaults::Defaults;
 use super::dialect::Dialect;
 use super::error::{ErrorReport, SettingOrigin, missing};
 use super::job::{JobSpec, StoredMount};
+use super::job_file_location::JobFileLocation;
 use super::machine::MachineSize;
-use super::place::JobFileLocation;
 use super::raw::RawJob;
 use super::scope::Located;
+use super::templates::{self, References};
 use super::{
-    inputs, limits, models, mounts, output, parent, passed, python, settings_file, times, workers,
+    inputs, limits, models, mounts, output, parent, prs_arguments, python, settings_file, times,
+    workers,
 };
 use crate::model::{Mount, OutputAction, OutputFormat};
 use sandmill_files::c_sources;
@@ -87,7 +88,7 @@ pub(super) fn check(
         conversions: Vec::new(),
     };
     if spec.settings.pass_settings {
-        passed::append(&mut spec, raw);
+        prs_arguments::append(&mut spec, raw);
     }
     spec.notices = report.take_notices();
     spec.conversions = report.take_conversions();
@@ -127,9 +128,9 @@ fn script(
     let (side_inputs, stored) =
         mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
     let references = References::new(raw, &side_inputs, source_directory.is_some());
-    let arguments = arguments::arguments(raw.arguments.as_ref(), &references, dialect, report);
+    let arguments = templates::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =
-        arguments::variables(raw.environment_variables.as_ref(), &references, report);
+        templates::variables(raw.environment_variables.as_ref(), &references, report);
     ScriptInputs {
         entry_script,
         source_directory,

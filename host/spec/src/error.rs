@@ -1,7 +1,7 @@
 //! Errors in a job file: all of them are reported at once, each with its place. Also the error types that the
 //! messages are made of.
 
-use super::words::Words;
+use super::error_text::Words;
 use crate::model::{REGISTERED_NAME_EXPECTED, on_one_line};
 use std::borrow::Cow;
 use std::cell::RefCell;

@@ -4,9 +4,9 @@ use super::csv;
 use super::defaults::Defaults;
 use super::dialect::Dialect;
 use super::error::{ErrorReport, SettingOrigin};
+use super::job_file_location::JobFileLocation;
 use super::keys::InputFormat;
 use super::partition;
-use super::place::JobFileLocation;
 use super::query;
 use super::raw::{RawInput, RawJob, SchemaInference};
 use super::registered::or_register;
@@ -16,7 +16,7 @@ use crate::model::{
     TableInput, TableKind, nearest,
 };
 
-/// Files in a mini-batch unless the job file says otherwise (prs-semantics C7).
+/// Files in a mini-batch unless the job file says otherwise (docs/parallel-run-step.md C7).
 const DEFAULT_FILES: u64 = 10;
 /// Bytes in a mini-batch of a table unless the job file says otherwise.
 const DEFAULT_BYTES: u64 = 1 << 20;

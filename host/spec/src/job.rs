@@ -2,7 +2,7 @@
 //! in.
 
 use super::requirements::Requirement;
-use crate::given::{GivenLimits, GivenSettings};
+use crate::given_settings::{GivenLimits, GivenSettings};
 use crate::model::{
     Address, Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Input, InputKind,
     JobLimits, JobSettings, Latest, Limits, Mount, OutputFormat, PythonRuntime, ScriptLanguage,
@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Parent {
     /// Its folder. Absolute.
     pub folder: PathBuf,
-    /// Whether the folder gets a copy of this job's overview, progress and logs (prs-semantics A6).
+    /// Whether the folder gets a copy of this job's overview, progress and logs (docs/parallel-run-step.md A6).
     pub copy_logs: bool,
     /// Whether the folder also gets this job's metrics (A8).
     pub push_metrics: bool,
@@ -54,7 +54,7 @@ pub struct JobSpec {
     /// The program's arguments, with references replaced by guest paths.
     pub arguments: Vec<String>,
     /// How many of the arguments come from the job file. They are the first ones. The rest are settings that
-    /// are passed on (prs-semantics E11); their values may change as the settings may.
+    /// are passed on (docs/parallel-run-step.md E11); their values may change as the settings may.
     pub own_arguments: usize,
     /// The guest's environment.
     pub environment_variables: Vec<(String, String)>,

@@ -5,12 +5,12 @@
 //!
 //! - `tree`: parses YAML text into a small tree that knows its lines;
 //! - `azure`: converts files that were made for Azure's SDKs into trees of our own keys;
-//! - `overrides`: `--set key=value`; `options`: settings among the arguments;
+//! - `overrides`: `--set key=value`; `argument_settings`: settings among the arguments;
 //! - `keys`: the one table of all keys, which drives suggestions, the JSON schema and the docs;
-//! - `scope`, `given`, `raw`: turn the tree into typed, optional settings; `measured`: settings that are
+//! - `scope`, `given_settings`, `raw`: turn the tree into typed, optional settings; `measured`: settings that are
 //!   amounts;
-//! - `error`: all errors; `words`: the file's own names for our keys;
-//! - `place`: the file's folder and name; `reading`: its text; `dialect`: its form;
+//! - `error`: all errors; `error_text`: the file's own names for our keys;
+//! - `job_file_location`: the file's folder and name; `reading`: its text; `dialect`: its form;
 //! - `defaults`: values for settings that the file leaves out; `machine`: the machine that some of them
 //!   depend on;
 //! - `registered`: resolves the names of registered datasets and models;
@@ -21,7 +21,7 @@
 //! - `user_config`: settings that a user would otherwise give as options each time;
 //! - `policy`: what the operator of the machine allows a job to request.
 
-mod arguments;
+mod argument_settings;
 mod azure;
 mod check;
 mod csv;
@@ -30,9 +30,11 @@ mod defaults;
 mod dialect;
 mod docs;
 mod error;
-mod given;
+mod error_text;
+mod given_settings;
 mod inputs;
 mod job;
+mod job_file_location;
 mod keys;
 mod lenient;
 mod limits;
@@ -41,14 +43,12 @@ mod machine;
 mod measured;
 mod models;
 mod mounts;
-mod options;
 mod output;
 mod overrides;
 mod parent;
 mod partition;
-mod passed;
-mod place;
 mod policy;
+mod prs_arguments;
 mod python;
 mod query;
 mod raw;
@@ -59,12 +59,12 @@ mod schema;
 mod scope;
 mod settings_file;
 mod small_file;
+mod templates;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 mod times;
 mod tree;
 mod user_config;
-mod words;
 mod workers;
 
 #[cfg(test)]

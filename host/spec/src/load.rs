@@ -4,13 +4,13 @@ use super::azure::{self, DocumentKind};
 use super::dialect::Dialect;
 use super::error::{ErrorReport, SettingOrigin, SpecErrors};
 use super::job::JobSpec;
+use super::job_file_location::JobFileLocation;
 use super::machine::MachineSize;
-use super::place::JobFileLocation;
 use super::policy::OperatorPolicy;
 use super::reading::read;
 use super::registered::Registrations;
 use super::tree::{self, YamlNode};
-use super::{check, limits, options, overrides, parent, raw, registered};
+use super::{argument_settings, check, limits, overrides, parent, raw, registered};
 use std::path::Path;
 
 /// The override that names the job of a pipeline. It is not a key of a job file.
@@ -120,8 +120,8 @@ fn make(
         azure::is_own_key(kind, key) || (kind == DocumentKind::Job && key == azure::COMPONENT)
     };
     apply(&mut root, overrides, report, |key| key != JOB && !is_applied(key));
-    options::rename(&mut root, report);
-    options::lift(&mut root, dialect, report);
+    argument_settings::rename(&mut root, report);
+    argument_settings::lift(&mut root, dialect, report);
     if let Some(pipeline) = pipeline {
         parent::of_pipeline(&mut root, &pipeline, report);
     }

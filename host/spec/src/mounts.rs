@@ -2,8 +2,8 @@
 
 use super::error::{ErrorReport, missing};
 use super::job::{StoredKind, StoredMount};
+use super::job_file_location::JobFileLocation;
 use super::output::place_of;
-use super::place::JobFileLocation;
 use super::raw::RawSideInput;
 use super::registered::or_register;
 use super::scope::Located;

@@ -2,7 +2,7 @@
 
 use super::defaults::Defaults;
 use super::error::ErrorReport;
-use super::place::JobFileLocation;
+use super::job_file_location::JobFileLocation;
 use super::raw::RawJob;
 use super::scope::Located;
 use super::settings_file::{self, TableSettings};
@@ -117,7 +117,7 @@ fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> Output
     layout
 }
 
-/// Characters that an output file's name must not contain (prs-semantics C14).
+/// Characters that an output file's name must not contain (docs/parallel-run-step.md C14).
 const FORBIDDEN_IN_NAME: &str = r##"~"#%&*:<>?/\{|}"##;
 
 fn check_file_name(given: Option<&Located<String>>, report: &ErrorReport) {
@@ -136,7 +136,7 @@ fn check_file_name(given: Option<&Located<String>>, report: &ErrorReport) {
     }
 }
 
-/// The format of rows, from `output_format`, `append_row_dataframe_header` (prs-semantics A9) and the
+/// The format of rows, from `output_format`, `append_row_dataframe_header` (docs/parallel-run-step.md A9) and the
 /// settings beside the entry script (A11). These must not contradict each other.
 fn format(
     raw: &RawJob,

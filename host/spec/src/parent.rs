@@ -3,7 +3,7 @@
 use super::dialect::Dialect;
 use super::error::ErrorReport;
 use super::job::Parent;
-use super::place::JobFileLocation;
+use super::job_file_location::JobFileLocation;
 use super::raw::RawJob;
 use super::tree::{MapEntry, YamlNode, YamlValue};
 
@@ -26,7 +26,7 @@ pub(super) fn of_pipeline(root: &mut YamlNode, pipeline: &str, report: &ErrorRep
     entries.push(MapEntry { key: String::from("parent"), node: YamlNode { origin, value } });
 }
 
-/// The parent, if it should get logs or metrics (prs-semantics A6, A8).
+/// The parent, if it should get logs or metrics (docs/parallel-run-step.md A6, A8).
 pub(super) fn check(
     raw: &RawJob,
     dialect: Dialect,

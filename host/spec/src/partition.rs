@@ -1,4 +1,4 @@
-//! Partition keys, which make mini-batches instead of a size (prs-semantics C8, M4, M5).
+//! Partition keys, which make mini-batches instead of a size (docs/parallel-run-step.md C8, M4, M5).
 
 use super::error::{ErrorReport, TemplateError};
 use super::keys::InputFormat;

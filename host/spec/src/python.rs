@@ -2,7 +2,7 @@
 
 use super::error::{ErrorReport, missing};
 use super::job::LoadedScript;
-use super::place::JobFileLocation;
+use super::job_file_location::JobFileLocation;
 use super::raw::RawJob;
 use super::requirements::{Requirement, requirements};
 use super::scope::Located;

@@ -1,4 +1,4 @@
-//! The queries for databases (prs-semantics M3).
+//! The queries for databases (docs/parallel-run-step.md M3).
 
 use super::error::ErrorReport;
 use super::raw::{RawInput, RawJob};

@@ -1,5 +1,5 @@
 //! `parallel_run_step.settings.json` beside the entry script, which says how tables are written
-//! (prs-semantics A11).
+//! (docs/parallel-run-step.md A11).
 
 use super::error::{ErrorReport, KeywordError, SettingOrigin};
 use super::{raw, small_file};

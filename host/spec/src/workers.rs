@@ -6,13 +6,13 @@ use super::machine::MachineSize;
 use super::raw::RawJob;
 use super::scope::Located;
 
-/// The variable with the machine's number of GPUs (prs-semantics G3).
+/// The variable with the machine's number of GPUs (docs/parallel-run-step.md G3).
 const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
 /// The most GPUs of one job.
 const MOST_GPUS: u32 = 1000;
 
-/// Refuses more than one node, as this machine is the whole cluster (prs-semantics C5).
+/// Refuses more than one node, as this machine is the whole cluster (docs/parallel-run-step.md C5).
 pub(super) fn check_node_count(count: Option<&Located<u32>>, report: &ErrorReport) {
     if let Some(count) = count.filter(|count| count.value != 1) {
         let message = format!(
@@ -64,7 +64,7 @@ fn gpus(given: Option<&Located<u32>>, machine: &MachineSize, report: &ErrorRepor
 }
 
 /// The number of workers: the given one, or else one if there are GPUs, or else one for each core
-/// (prs-semantics 1.12).
+/// (docs/parallel-run-step.md 1.12).
 fn process_count(
     given: Option<&Located<u32>>,
     gpus: u32,

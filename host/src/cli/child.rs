@@ -2,7 +2,7 @@
 
 use crate::model::Feature;
 use crate::node::trial;
-use crate::{compile, finish, inference, plan, sandbox, store, worker};
+use crate::{compile, inference, plan, sandbox, store, typed_output, worker};
 use std::ffi::OsStr;
 use std::io;
 use std::process::ExitCode;
@@ -32,9 +32,9 @@ pub(super) fn serve() -> Option<ExitCode> {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(compile::serve_compile(&rest, sandbox::check_imports))
         }
-        finish::FINISH_COMMAND => {
+        typed_output::FINISH_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
-            Some(finish::serve_finish(&rest))
+            Some(typed_output::serve_finish(&rest))
         }
         #[cfg(feature = "inference")]
         inference::PROBE_COMMAND => {

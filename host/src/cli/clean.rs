@@ -1,8 +1,8 @@
 //! `sandmill clean`: removes the directories of jobs that ended long ago.
 
 use super::exit::{Exit, Problem};
-use super::found::{FoundJob, Now, RootArgument};
 use super::jobs::{age, all};
+use super::jobs_found::{FoundJob, Now, RootArgument};
 use super::say;
 use super::terminal::{print, print_json};
 use crate::engine::JobHold;
@@ -209,7 +209,7 @@ fn as_json(removed: &[(FoundJob, u64)], arguments: &CleanArguments) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::found::testing::job;
+    use crate::cli::jobs_found::testing::job;
 
     fn asked(root: &Path) -> CleanArguments {
         CleanArguments {
@@ -266,7 +266,7 @@ mod tests {
         clean(&keeps).unwrap();
         assert_eq!(left(&root.join("old")), ["job.json", "output"]);
         assert_eq!(left(&root.join("old/output")), ["rows.txt"]);
-        let (found, _) = crate::cli::found::jobs_below(root).unwrap();
+        let (found, _) = crate::cli::jobs_found::jobs_below(root).unwrap();
         assert_eq!(remove(&found[0], &keeps).unwrap(), None, "nothing is left to remove");
     }
 

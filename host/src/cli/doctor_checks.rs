@@ -4,10 +4,10 @@
 use super::datastores::DatastoresArgument;
 use super::policy::PolicyArgument;
 use crate::compile::describe_toolchain;
+use crate::machine_slots;
 use crate::model::{RegisteredKind, counted};
 use crate::registry::{Registry, RegistryError, default_file};
 use crate::runtimes::{Runtime, find};
-use crate::turns;
 use crate::wall::Layer;
 use serde::Serialize;
 use std::fmt::{Display, Write as _};
@@ -127,7 +127,7 @@ fn places(policy: &PolicyArgument) -> DoctorCheck {
         return DoctorCheck::new("places for workers", unknown, "mend the policy first");
     };
     let caps = policy.machine();
-    let told = turns::holders(&caps).map(|holders| {
+    let told = machine_slots::holders(&caps).map(|holders| {
         let held: u32 = holders.iter().map(|(_, places)| places).sum();
         match caps.workers {
             Some(all) => {

@@ -1,7 +1,7 @@
 //! `sandmill status`, `logs` and `explain`: information about a job from its directory.
 
 use super::exit::{Exit, Problem};
-use super::found::Now;
+use super::jobs_found::Now;
 use super::say;
 use super::terminal::{self, print, print_json};
 use super::which::JobArgument;

@@ -1,11 +1,11 @@
 //! `sandmill jobs`: all jobs below a folder and their states.
 
 use super::exit::{Exit, Problem};
-use super::found::{FoundJob, Now, RootArgument, jobs_below};
+use super::jobs_found::{FoundJob, Now, RootArgument, jobs_below};
 use super::say;
 use super::terminal::{print, print_json};
+use crate::machine_slots;
 use crate::model::{MachineCaps, on_one_line};
-use crate::turns;
 use anyhow::Context;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -72,7 +72,7 @@ pub(super) fn all(root: &Path) -> Result<Vec<FoundJob>, Problem> {
 
 /// The processes that hold places for workers on this machine, each with its number of places.
 fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
-    turns::holders(caps).unwrap_or_else(|error| {
+    machine_slots::holders(caps).unwrap_or_else(|error| {
         say(&format!("warning: who holds the machine's places is not known: {error}"));
         Vec::new()
     })
@@ -185,7 +185,7 @@ fn as_json(job: &FoundJob, holders: &[(u32, u32)], now: Timestamp) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::found::testing::job;
+    use crate::cli::jobs_found::testing::job;
 
     #[test]
     fn jobs_are_told_in_a_table_and_as_json() {

@@ -2,8 +2,8 @@
 //! of its node exporter.
 
 use super::exit::{Exit, Problem};
-use super::found::{FoundJob, Now, RootArgument};
 use super::jobs::all;
+use super::jobs_found::{FoundJob, Now, RootArgument};
 use super::terminal::print_json;
 use crate::model::to_f64;
 use jiff::Timestamp;
@@ -137,8 +137,8 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::found::jobs_below;
-    use crate::cli::found::testing::job;
+    use crate::cli::jobs_found::jobs_below;
+    use crate::cli::jobs_found::testing::job;
     use regex::Regex;
     use std::collections::HashSet;
 

@@ -2,6 +2,7 @@
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
+use super::event_thread::ToldArguments;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
@@ -9,7 +10,6 @@ use super::registry::RegistryNames;
 use super::run::{
     BackendArguments, OptionSettings, Setting, prepare_and_run, setting, this_program,
 };
-use super::told::ToldArguments;
 use super::which::JobArgument;
 use crate::engine::{ClaimError, JobFile, JobState};
 use crate::load::this_machine;

@@ -5,12 +5,12 @@
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
+use super::event_thread::ToldArguments;
 use super::exit::{Exit, Problem};
 use super::limit;
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
 use super::registry::RegistryNames;
-use super::told::ToldArguments;
 use super::{refused, say, signals, terminal};
 use crate::cancel::Cancel;
 use crate::engine::{self, JobFile, JobState, PolicyUsed, Reused};

@@ -97,11 +97,20 @@ impl TemplateInput {
     }
 
     fn javascript_script(self) -> File {
-        match (self.language == Language::Typescript, self.table) {
-            (false, false) => ("score.js", include_str!("../../templates/javascript/files.js")),
-            (false, true) => ("score.js", include_str!("../../templates/javascript/table.js")),
-            (true, false) => ("score.ts", include_str!("../../templates/javascript/files.ts")),
-            (true, true) => ("score.ts", include_str!("../../templates/javascript/table.ts")),
+        macro_rules! template {
+            ($name:literal) => {
+                if self.language == Language::Typescript {
+                    ("score.ts", include_str!(concat!("../../templates/javascript/", $name, ".ts")))
+                } else {
+                    ("score.js", include_str!(concat!("../../templates/javascript/", $name, ".js")))
+                }
+            };
+        }
+        match (self.table, self.model) {
+            (false, false) => template!("files"),
+            (true, false) => template!("table"),
+            (false, true) => template!("model"),
+            (true, true) => template!("table_model"),
         }
     }
 
@@ -115,12 +124,6 @@ impl TemplateInput {
 
     /// The message that this language does not support an option; `None` if it supports all of them.
     pub(super) fn lacks(self) -> Option<&'static str> {
-        if matches!(self.language, Language::Javascript | Language::Typescript) && self.model {
-            return Some(
-                "there is no --model for JavaScript, whose runtime does not compute with models yet; take --language rust or \
-                 python",
-            );
-        }
         (self.language == Language::C && self.model).then_some(
             "there is no --model for C: leave it out, and call a model by the functions of wasi:nn in entry_script.h, which \
              `sandmill build` puts into target/sandmill; or take --language rust or python",

@@ -110,7 +110,7 @@ fn by_age(jobs: &Path) -> Vec<(String, PathBuf)> {
 mod tests {
     use super::*;
     use crate::cli::config::JOBS;
-    use crate::cli::found::testing::job;
+    use crate::cli::jobs_found::testing::job;
     use insta::assert_snapshot;
 
     #[test]

@@ -7,37 +7,37 @@
 //! - `error`: what can go wrong, from the leader's view, with the messages;
 //! - `config`: turns an address into the settings that open its store, from the file of datastores or the
 //!   environment;
-//! - `slot`: the cache folders that hold objects;
+//! - `cache_dir`: the cache folders that hold objects;
 //! - `stager`: has the objects of a job listed and fetched;
 //! - `objects`: the job's handle on its objects;
-//! - `ahead`: prefetches objects and evicts them, or fetches `all` of them; each folder is a `place` with its
+//! - `prefetch`: prefetches objects and evicts them, or fetches `fetch_all` of them; each folder is a `fetch_queue` with its
 //!   fetcher `process`; `events` are the messages between these threads;
 //! - `network`: the code of the fetcher process, in builds with the feature `stores`;
 //! - `secrets`: removes secrets from what the fetcher process and the stores report.
 
-mod ahead;
-mod all;
+#[cfg_attr(not(feature = "stores"), expect(dead_code, reason = "`network` uses it, too"))]
+mod cache_dir;
 mod config;
 mod error;
 mod events;
+mod fetch_all;
+mod fetch_queue;
 #[cfg(feature = "stores")]
 mod network;
 mod objects;
-mod place;
+mod prefetch;
 mod process;
 mod secrets;
-#[cfg_attr(not(feature = "stores"), expect(dead_code, reason = "`network` uses it, too"))]
-mod slot;
 mod stager;
 
 pub use crate::protocol::store::StoreErrorKind;
+pub use cache_dir::CachedObjects;
 pub use error::StoreError;
 pub use events::Arrival;
 #[cfg(feature = "stores")]
 pub use network::serve;
 pub use objects::JobObjects;
 pub use process::FETCH_COMMAND;
-pub use slot::CachedObjects;
 pub use stager::{Coming, KeptObjects, Stager, Watch};
 
 /// The objects in a cache's folder. A folder that does not exist holds none.
@@ -45,7 +45,7 @@ pub use stager::{Coming, KeptObjects, Stager, Watch};
 /// # Errors
 /// If the folder cannot be read.
 pub fn held(cache: &std::path::Path) -> std::io::Result<CachedObjects> {
-    slot::held(cache)
+    cache_dir::held(cache)
 }
 
 /// Removes the objects that no job uses. Returns what was removed, and what is left.
@@ -53,7 +53,7 @@ pub fn held(cache: &std::path::Path) -> std::io::Result<CachedObjects> {
 /// # Errors
 /// If the folder cannot be read.
 pub fn clear(cache: &std::path::Path) -> std::io::Result<(CachedObjects, CachedObjects)> {
-    slot::clear(cache)
+    cache_dir::clear(cache)
 }
 
 /// Whether this build can use stores.

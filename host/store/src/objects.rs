@@ -1,9 +1,9 @@
 //! The objects of a job: the folders that hold them, and the thread that fetches the missing ones.
 
-use super::ahead::{self, LOOKS, Lot};
-use super::all::{FetchProgress, Lack};
+use super::cache_dir::CacheDir;
 use super::events::{Arrival, StoreEvent};
-use super::slot::CacheDir;
+use super::fetch_all::{FetchProgress, Lack};
+use super::prefetch::{self, LOOKS, Lot};
 use crate::model::Source;
 use crate::protocol::Asks;
 use std::future::pending;
@@ -62,7 +62,7 @@ impl JobObjects {
         let told = Arc::clone(&tally);
         let brings_all = lot.brings_all;
         let work = move || {
-            ahead::run(lot, &asked, &own, sender, Arc::clone(&told));
+            prefetch::run(lot, &asked, &own, sender, Arc::clone(&told));
             told.end();
         };
         let thread = thread::Builder::new().name("fetch".to_owned()).spawn(work)?;
@@ -163,7 +163,7 @@ impl JobObjects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::slot::manifest_path;
+    use crate::cache_dir::manifest_path;
 
     /// A fetcher process may be compromised, and a source may be the target of a link that it made.
     #[test]

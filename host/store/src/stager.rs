@@ -1,12 +1,12 @@
 //! Finds the objects that a job reads from stores, and has fetcher processes copy them to this machine.
 
-use super::ahead::Lot;
-use super::all::Lack;
+use super::cache_dir::{self, CacheDir};
 use super::config::{configure, is_endpoint};
 use super::error::StoreError;
+use super::fetch_all::Lack;
 use super::objects::JobObjects;
+use super::prefetch::Lot;
 use super::process::ask;
-use super::slot::{self, CacheDir};
 use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, StoreTask, WantedObjects};
@@ -190,7 +190,7 @@ impl Stager<'_> {
         let size = self.datastores.cache_size().0;
         let mut paths = Vec::new();
         for part in self.parts(input)? {
-            slot::prune(self.cache, size);
+            cache_dir::prune(self.cache, size);
             let slot = CacheDir::take(self.cache, &part.place());
             let slot =
                 slot.map_err(|source| StoreError::Cache { folder: self.cache.to_owned(), source })?;

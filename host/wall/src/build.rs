@@ -1,10 +1,10 @@
 //! The wall of one process.
 
 use super::error::{Built, WallError, WallLayer};
-use super::files::TruncateGuard;
 use super::hidden::unless_hidden;
-use super::occupant::{GrantedPath, ResourceLimits, WallRole};
-use super::{files, filter, leaf, limits, powers, start};
+use super::landlock::TruncateGuard;
+use super::role::{GrantedPath, ResourceLimits, WallRole};
+use super::{capabilities, cgroup_leaf, landlock, limits, seccomp, start};
 use sandmill_model::{OsSandbox, WallState};
 use std::os::fd::RawFd;
 
@@ -37,22 +37,23 @@ impl Wall {
             mode: self.mode,
             state: WallState { mode: self.mode, ..WallState::default() },
         };
-        standing.beside(WallLayer::Cgroup, leaf::join());
+        standing.beside(WallLayer::Cgroup, cgroup_leaf::join());
         standing.always(WallLayer::Parent, start::dies_with_parent)?;
         standing.always(WallLayer::Session, start::has_own_session)?;
         standing.always(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
-        standing.always(WallLayer::Privileges, powers::no_new_privileges)?;
+        standing.always(WallLayer::Privileges, capabilities::no_new_privileges)?;
         let cuts = match self.mode {
             OsSandbox::Required => TruncateGuard::Filtered,
             // The filter may turn out to be missing.
             OsSandbox::BestEffort | OsSandbox::Off => TruncateGuard::Ruled,
         };
-        let confine = || files::confine(&self.folders, self.occupant, cuts);
+        let confine = || landlock::confine(&self.folders, self.occupant, cuts);
         standing.unless_off(WallLayer::Landlock, confine)?;
-        standing
-            .unless_off(WallLayer::Capabilities, || powers::drop_capabilities(self.occupant))?;
+        standing.unless_off(WallLayer::Capabilities, || {
+            capabilities::drop_capabilities(self.occupant)
+        })?;
         // seccomp comes last, because it forbids the syscalls that build the others.
-        standing.unless_off(WallLayer::Seccomp, || filter::install(self.occupant, logs))?;
+        standing.unless_off(WallLayer::Seccomp, || seccomp::install(self.occupant, logs))?;
         Ok(standing.state)
     }
 }

@@ -1,6 +1,6 @@
 //! The files and devices that CUDA needs to use one GPU.
 
-use super::occupant::{GrantedPath, Rights};
+use super::role::{GrantedPath, Rights};
 use sandmill_model::{GpuLease, NVIDIA_DEVICES};
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! The layers by name, and whether this machine has them.
 
 use super::error::{LayerError, WallError, WallLayer};
-use super::files::{self, NEEDED_ABI};
-use super::filter;
 use super::hidden::unless_hidden;
+use super::landlock::{self, NEEDED_ABI};
+use super::seccomp;
 use sandmill_model::OsSandbox;
 use std::io;
 
@@ -22,7 +22,7 @@ pub struct Layer {
 pub fn probe() -> Vec<Layer> {
     let found = |layer: WallLayer| match layer {
         WallLayer::Landlock => landlock(),
-        WallLayer::Seccomp => filter::probe(),
+        WallLayer::Seccomp => seccomp::probe(),
         WallLayer::Privileges => no_new_privileges(),
         there => Ok(there.name().to_owned()),
     };
@@ -62,7 +62,7 @@ fn landlock() -> Result<String, LayerError> {
     };
     let error = io::Error::last_os_error();
     match i32::try_from(abi) {
-        Ok(abi) if abi >= NEEDED_ABI => Ok(files::words(abi)),
+        Ok(abi) if abi >= NEEDED_ABI => Ok(landlock::words(abi)),
         Ok(abi) if abi > 0 => Err(LayerError::OldAbi { found: abi, needed: NEEDED_ABI }),
         _ => Err(match error.raw_os_error() {
             Some(libc::ENOSYS) => LayerError::NotBuiltIn,

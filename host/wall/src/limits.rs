@@ -1,7 +1,7 @@
 //! Resource limits, which the process cannot raise again.
 
 use super::error::{Built, LayerError};
-use super::occupant::{ResourceLimits, WallRole};
+use super::role::{ResourceLimits, WallRole};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// With 0, the kernel still pipes a core to a program (`|` in `core_pattern`). With 1 it makes none, as no

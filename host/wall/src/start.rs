@@ -1,7 +1,7 @@
 //! The first steps of a process that will build a wall.
 
+use super::cgroup_leaf;
 use super::error::{Built, LayerError};
-use super::leaf;
 use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, getpid, getppid, parent_process_death_signal, set_parent_process_death_signal,
@@ -40,7 +40,7 @@ pub fn enter() -> io::Result<()> {
     close_others()?;
     // We join early because a cgroup does not count what the process allocated before. The wall reports a
     // failure.
-    let _ = leaf::join();
+    let _ = cgroup_leaf::join();
     go_first();
     Ok(())
 }

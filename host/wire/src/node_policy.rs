@@ -8,7 +8,7 @@ use std::time::Duration;
 pub struct NodePolicy {
     /// Workers at the same time, at most.
     pub workers: u32,
-    /// The longest that one call of `run` or `shutdown` may take (prs-semantics C16).
+    /// The longest that one call of `run` or `shutdown` may take (docs/parallel-run-step.md C16).
     pub run_timeout: Duration,
     /// The longest that loading a mini-batch may take (A1).
     pub load_timeout: Duration,

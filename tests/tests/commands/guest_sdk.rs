@@ -137,7 +137,8 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
     let bmi = || with(["24.999999999999996", "20.0", "20.0"]);
     let [python, js, ts] = ["--language=python", "--language=javascript", "--language=typescript"];
     let words = || ["hello.txt: 2", "second.txt: 11"].map(str::to_owned).to_vec();
-    let cases: [(&[&str], Vec<String>); 11] = [
+    let plain = ["first.txt: [2,4]", "second.txt: [6,8]"].map(str::to_owned).to_vec();
+    let cases: [(&[&str], Vec<String>); 13] = [
         (&["--table"], bmi()),
         (&["--model"], files.clone()),
         (&["--table", "--model"], with(["3.2", "4.0", "3.0"])),
@@ -146,9 +147,11 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
         (&[js, "--table"], bmi()),
         (&[ts], words()),
         (&[ts, "--table"], bmi()),
+        (&[js, "--model"], plain),
+        // Floats of JavaScript and of Python have 64 bits.
+        (&[ts, "--table", "--model"], with(["3.200000047683716", "4", "3"])),
         (&[python, "--table"], bmi()),
         (&[python, "--model"], files),
-        // Python's floats have 64 bits.
         (&[python, "--table", "--model"], with(["3.200000047683716", "4.0", "3.0"])),
     ];
     for (options, expected) in cases {

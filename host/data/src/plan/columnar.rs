@@ -4,9 +4,9 @@
 use super::columns;
 use super::groups::{Groups, check_size, named, positions};
 use super::input::{PlanInput, check_keys, pick};
-use super::sender::Sender;
+use super::mini_batch_digest::MiniBatchDigest;
+use super::plan_writer::Sender;
 use super::share;
-use super::stamp::MiniBatchDigest;
 use super::text::each_file;
 use super::{PlanError, refuse};
 use crate::dataset::columnar::{

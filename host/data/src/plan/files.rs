@@ -1,8 +1,8 @@
 //! Mini-batches of files, and void mini-batches.
 
-use super::sender::Sender;
+use super::mini_batch_digest::MiniBatchDigest;
+use super::plan_writer::Sender;
 use super::share::Share;
-use super::stamp::MiniBatchDigest;
 use super::{PlanError, refuse};
 use crate::dataset::SourceListing;
 use crate::model::{Names, Source, Work};

@@ -2,8 +2,8 @@
 //! because a group is complete only when the last file has been seen.
 
 use super::files::next_file;
-use super::sender::Sender;
-use super::stamp::MiniBatchDigest;
+use super::mini_batch_digest::MiniBatchDigest;
+use super::plan_writer::Sender;
 use super::{PlanError, refuse};
 use crate::dataset::SourceListing;
 use crate::dataset::csv::MAX_SLICE;

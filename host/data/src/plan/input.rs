@@ -1,7 +1,7 @@
 //! An input of tables: its files, and which of their columns the job uses.
 
 use super::groups::format_of;
-use super::sender::Sender;
+use super::plan_writer::Sender;
 use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TypedTableFile;
 use crate::dataset::{OpenRoot, SourceListing, foreign_file};

@@ -3,9 +3,9 @@
 
 use super::groups::{Groups, check_size, named, positions};
 use super::input::PlanInput;
-use super::sender::Sender;
+use super::mini_batch_digest::MiniBatchDigest;
+use super::plan_writer::Sender;
 use super::shuffle::{Idle, Shuffle, ShuffleContext};
-use super::stamp::MiniBatchDigest;
 use super::text::each_slice;
 use super::{PlanError, columnar, refuse};
 use crate::dataset::Unpacker;

@@ -3,9 +3,9 @@
 //! - `files` and `tables` (which uses `text` and `columnar`) cut by size.
 //! - `groups` and `keyed_tables` cut by partition keys; rows from many files are gathered by the processes of
 //!   `shuffle`.
-//! - `input` is an input of tables, `columns` reports columns, `stamp` makes stamps, and `share` measures the
+//! - `input` is an input of tables, `columns` reports columns, `mini_batch_digest` makes stamps, and `share` measures the
 //!   progress.
-//! - `sender` groups descriptors into messages; `serve` is the process, behind the wall of `lockdown`.
+//! - `plan_writer` groups descriptors into messages; `serve` is the process, behind the wall of `lockdown`.
 //!
 //! This module imports `dataset`, `protocol`, `wall` and below.
 
@@ -16,11 +16,11 @@ mod groups;
 mod input;
 mod keyed_tables;
 mod lockdown;
-mod sender;
+mod mini_batch_digest;
+mod plan_writer;
 mod serve;
 mod share;
 mod shuffle;
-mod stamp;
 mod tables;
 mod text;
 
@@ -29,7 +29,7 @@ pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 
 use crate::dataset::DatasetError;
 use crate::protocol::{Cut, FromPlanner, MayOpen, PROTOCOL_VERSION, PlanRequest};
-use sender::Sender;
+use plan_writer::Sender;
 use shuffle::ShuffleContext;
 use std::io;
 

@@ -2,10 +2,10 @@
 
 use super::columns;
 use super::input::{PlanInput, check_keys, pick};
-use super::sender::Sender;
+use super::mini_batch_digest::MiniBatchDigest;
+use super::plan_writer::Sender;
 use super::share::{self, Share};
 use super::shuffle::{ShuffleContext, empty_spill};
-use super::stamp::MiniBatchDigest;
 use super::text::each_slice;
 use super::{PlanError, columnar, keyed_tables, refuse};
 use crate::dataset::csv::{MAX_SLICE, infer_format};

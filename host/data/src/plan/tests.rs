@@ -326,7 +326,8 @@ fn names_that_no_message_could_hold_are_refused() {
     let mut emit = |_| Ok(());
     let mut sender = Sender::new(&mut emit, u64::MAX, &[]);
     let files = vec!["x".repeat(200); 70_000].into_iter().collect();
-    let error = sender.add(0, Work::Files(files), stamp::MiniBatchDigest::new()).unwrap_err();
+    let error =
+        sender.add(0, Work::Files(files), mini_batch_digest::MiniBatchDigest::new()).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
 }
 

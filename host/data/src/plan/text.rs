@@ -2,9 +2,9 @@
 
 use super::files::next_file;
 use super::input::PlanInput;
-use super::sender::Sender;
+use super::mini_batch_digest::MiniBatchDigest;
+use super::plan_writer::Sender;
 use super::share;
-use super::stamp::MiniBatchDigest;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{START, foreign};

@@ -7,11 +7,11 @@
 //! - `host`, `host_calls`: the interface `sandmill:entry/host`; `files`, `whole_file`: read whole files with
 //!   the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
-//! - `writing`, `listing`: WASI's file functions that we count or limit; `kept`: tracks which files stay;
-//!   `noticed`, `looks`: record the state of the mini-batch's files when the guest reads them; `paths`,
+//! - `writing`, `listing`: WASI's file functions that we count or limit; `log_descriptors`: tracks which files stay;
+//!   `noticed`, `file_metadata`: record the state of the mini-batch's files when the guest reads them; `paths`,
 //!   `path_length`: refuse paths that are too long;
 //! - `profile`: samples of what a guest is doing;
-//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `seen`: replace the machine's random numbers,
+//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `object_numbers`: replace the machine's random numbers,
 //!   clocks and file attributes in deterministic jobs;
 //! - `sink`: stdout, stderr and the log, cut at a size;
 //! - `types`: parameters and results in the guest's memory; `traps`: turns errors into failures; `error`: why
@@ -26,18 +26,19 @@
 mod clock;
 mod counted;
 mod error;
+mod file_metadata;
 mod files;
 mod grants;
 mod host;
 mod host_calls;
 mod instance;
-mod kept;
 mod limits;
 mod listing;
+mod log_descriptors;
 mod log_folder;
-mod looks;
 mod nn;
 mod noticed;
+mod object_numbers;
 mod panics;
 mod path_length;
 mod paths;
@@ -46,7 +47,6 @@ mod profile;
 mod program;
 mod quota;
 mod seed;
-mod seen;
 mod sink;
 mod state;
 #[cfg(any(test, feature = "testing"))]

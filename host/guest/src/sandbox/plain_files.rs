@@ -1,8 +1,8 @@
 //! What guests of deterministic jobs see of files, besides names and bytes: sorted listings, and nothing that
 //! depends on when or where a file was created.
 
+use super::object_numbers::SeenObjects;
 use super::path_length::refused;
-use super::seen::SeenObjects;
 use super::state::InstanceState;
 use super::virtual_time::EPOCH;
 use std::collections::VecDeque;

@@ -5,18 +5,18 @@ use super::files::OpenFolders;
 use super::grants::{self, Grants};
 use super::host::Host;
 use super::instance::{Exports, Instance, set_fuel};
-use super::kept::LogDescriptors;
 use super::limits::Budget;
+use super::log_descriptors::LogDescriptors;
 use super::nn::{self, InferenceState};
 use super::noticed::Noticed;
+use super::object_numbers::SeenObjects;
 use super::profile::GuestProfiler;
 use super::quota::WriteQuota;
 use super::seed::{self, RandomSources};
-use super::seen::SeenObjects;
 use super::sink::GuestSink;
 use super::state::InstanceState;
 use super::virtual_time::{self, VirtualTime};
-use super::{clock, host_calls, listing, looks, paths, plain_files, traps, writing};
+use super::{clock, file_metadata, host_calls, listing, paths, plain_files, traps, writing};
 use crate::compile::{CompileError, Instrumentation, NN_VERSION, engine_with_stack, find_entry};
 use crate::model::{ByteSize, Failure, FailureKind, Limits};
 use std::fs::File;
@@ -213,7 +213,7 @@ fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<Ins
     } else {
         clock::link(&mut linker, InstanceState::clock)?;
         listing::link(&mut linker.instance(FILES)?)?;
-        looks::link(&mut linker.instance(FILES)?)?;
+        file_metadata::link(&mut linker.instance(FILES)?)?;
     }
     writing::link(&mut linker.instance(FILES)?)?;
     writing::link_folders(&mut linker.instance(FOLDERS)?)?;

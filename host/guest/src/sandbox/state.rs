@@ -2,13 +2,13 @@
 
 use super::clock::{Clock, Timers};
 use super::host::Host;
-use super::kept::LogDescriptors;
 use super::limits::Budget;
+use super::log_descriptors::LogDescriptors;
 use super::nn::{InferenceState, View};
 use super::noticed::Noticed;
+use super::object_numbers::SeenObjects;
 use super::quota::WriteQuota;
 use super::seed::RandomSources;
-use super::seen::SeenObjects;
 use super::sink::GuestSink;
 use super::virtual_time::{VirtualClock, VirtualTime};
 use wasmtime_wasi::clocks::WasiClocksCtxView;

@@ -270,7 +270,7 @@ mod take_up_tests;
 mod read_back_tests;
 
 #[cfg(test)]
-#[path = "split_tests.rs"]
+#[path = "parts_output_tests.rs"]
 mod split_tests;
 
 #[cfg(any(test, feature = "testing"))]

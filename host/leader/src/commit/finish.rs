@@ -4,9 +4,9 @@
 
 use super::disk::sync_folder;
 use super::error::CommitError;
-use super::making::{Making, write};
+use super::output_files::{Making, write};
+use super::parts_output;
 use super::replace::NEW;
-use super::split;
 use super::store::CommitState;
 use super::target::CommitTarget;
 use crate::fail_point;
@@ -47,7 +47,7 @@ pub(super) fn clean_up(target: &CommitTarget) {
 /// again.
 pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
     if target.parts.is_some() {
-        return split::taken_up(target, completed);
+        return parts_output::taken_up(target, completed);
     }
     let Some(finish) = &target.finish else { return Ok(target) };
     let path = target.output.join(&finish.name);

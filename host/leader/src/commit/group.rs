@@ -2,17 +2,17 @@
 
 use super::confirm::hold;
 use super::disk::{CommitRefusal, sync_around, sync_folder};
-use super::done;
 use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE, holds_anything};
 use super::finish;
 use super::header::{Top, open_columns};
+use super::lifecycle_files;
 use super::message::{CommitRequest, FinalFailure, Free, Success};
+use super::parts_output;
 use super::replace::{Replacement, carry_out};
 use super::rows::{HEADER, RowsOutput};
-use super::split;
 use super::store::{CommitGroup, CommitState};
-use super::whole::confirm_all;
+use super::whole_output::confirm_all;
 use crate::fail_point;
 use crate::files::publish::discard_files;
 use crate::files::{Appender, Checker, OutputError, checksum};
@@ -246,7 +246,7 @@ impl CommitState {
     ) -> Result<(), CommitError> {
         let mut result = Ok(());
         if status == JobStatus::Completed {
-            result = done::publish(&mut self.files, &self.target, &mut self.journal);
+            result = lifecycle_files::publish(&mut self.files, &self.target, &mut self.journal);
             if result.is_err() {
                 status = JobStatus::Failed;
             }
@@ -271,7 +271,7 @@ impl CommitState {
         if status == JobStatus::Completed {
             finish::make(self, told)?;
         }
-        split::make(self, status, told)?;
+        parts_output::make(self, status, told)?;
         if self.files.published {
             // One `syncfs` covers all folders into which files were moved.
             sync_around(&self.target.output)?;

@@ -7,12 +7,12 @@
 //! | `message`, `target` | requests and replies; where results go |
 //! | `store` | everything that the committer writes to |
 //! | `group` | committing one group, step by step; the job's end |
-//! | `places` | where workers leave rows and files |
-//! | `parts`, `rows` | part files; the output file, its order and its header |
-//! | `confirm`, `whole` | checking the output file: new rows; all rows |
-//! | `finish`, `making`, `header` | the output file that is made at the end; its header |
-//! | `split` | an output of one file for each worker |
-//! | `files`, `done` | files of mini-batches; files of `init` and `shutdown` |
+//! | `worker_folders` | where workers leave rows and files |
+//! | `worker_parts`, `rows` | part files; the output file, its order and its header |
+//! | `confirm`, `whole_output` | checking the output file: new rows; all rows |
+//! | `finish`, `output_files`, `header` | the output file that is made at the end; its header |
+//! | `parts_output` | an output of one file for each worker |
+//! | `files`, `lifecycle_files` | files of mini-batches; files of `init` and `shutdown` |
 //! | `recover`, `item`, `settle`, `settling`, `recover_files` | resuming a job |
 //! | `replace`, `disk` | replacing files atomically; disk operations |
 //! | `error` | errors and their texts |
@@ -20,17 +20,16 @@
 mod committer;
 mod confirm;
 mod disk;
-mod done;
 mod error;
 mod files;
 mod finish;
 mod group;
 mod header;
 mod item;
-mod making;
+mod lifecycle_files;
 mod message;
-mod parts;
-mod places;
+mod output_files;
+mod parts_output;
 mod queue;
 mod recover;
 mod recover_files;
@@ -38,16 +37,17 @@ mod replace;
 mod rows;
 mod settle;
 mod settling;
-mod split;
 mod store;
 mod target;
-mod whole;
+mod whole_output;
+mod worker_folders;
+mod worker_parts;
 
 #[cfg(any(test, feature = "testing"))]
 pub use committer::fuzzing::recovery as fuzz_recovery;
 pub(super) use committer::{Committer, StillWriting, last_reply};
 pub(super) use error::CommitError;
 pub(super) use message::{CommitReply, CommitRequest, FinalFailure, Free, Success};
-pub(super) use places::{WorkerFolders, worker_of};
 pub(super) use target::{CommitTarget, Finish};
 pub use target::{Make, OutputFileError};
+pub(super) use worker_folders::{WorkerFolders, worker_of};

@@ -3,9 +3,9 @@
 use super::error::CommitError;
 use super::files::FilesState;
 use super::item::Item;
-use super::places::worker_of;
 use super::replace::Replacement;
 use super::target::CommitTarget;
+use super::worker_folders::worker_of;
 use crate::fail_point;
 use crate::journal::{FileEntry, Journal, JournalChanges};
 use crate::model::{MiniBatchId, OnConflict, WorkerId};

@@ -2,7 +2,7 @@
 
 use super::confirm::{UnconfirmedTail, in_place};
 use super::error::CommitError;
-use super::parts::Parts;
+use super::worker_parts::Parts;
 use crate::fail_point::{self, Unsynced};
 use crate::files::{Appender, OutputError};
 use crate::journal::JournalEntry;

@@ -5,13 +5,13 @@ use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
 use super::header::Top;
 use super::item::Item;
-use super::parts::Parts;
+use super::parts_output;
 use super::recover_files as files;
 use super::replace::Replacement;
 use super::rows::{HEADER, HeldRows, RowsOutput, SYNCED, vouched};
 use super::settling::Settling;
-use super::split;
 use super::target::CommitTarget;
+use super::worker_parts::Parts;
 use crate::fail_point;
 use crate::files::{Appender, Checker};
 use crate::journal::{Journal, JournalChanges};
@@ -64,7 +64,7 @@ pub(super) fn settle(
     let header =
         journal.noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
     if target.parts.is_some() {
-        let gone = split::settle(settling, journal, parts)?;
+        let gone = parts_output::settle(settling, journal, parts)?;
         return Ok(SettleResult { rows: None, header, gone });
     }
     let Some(name) = &target.output_file else {

@@ -2,9 +2,9 @@
 
 use super::files::{FilesState, GroupNames};
 use super::header::Top;
-use super::parts::Parts;
 use super::rows::RowsOutput;
 use super::target::CommitTarget;
+use super::worker_parts::Parts;
 use crate::journal::{FileEntry, Journal, JournalEntry};
 use crate::model::WorkerId;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! Where results go, and how the output is made.
 
-use super::places::WorkerFolders;
+use super::worker_folders::WorkerFolders;
 use crate::model::OnConflict;
 use std::error::Error;
 use std::fmt;

@@ -44,7 +44,7 @@ pub enum MiniBatchEnd {
     Succeeded {
         /// Its rows, in the part file of [`Entry::worker`].
         segment: Segment,
-        /// Whether they are fewer than the items that `run` was given (prs-semantics W4).
+        /// Whether they are fewer than the items that `run` was given (docs/parallel-run-step.md W4).
         is_short: bool,
         /// Whether it left files to publish.
         has_files: bool,

@@ -9,9 +9,9 @@
 //! way.
 
 pub mod job;
-mod joined;
+mod local_job;
 #[cfg(test)]
-mod one;
+mod local_machine;
 mod policy;
 #[cfg(test)]
 mod simulation;
@@ -21,9 +21,9 @@ mod tests;
 mod types;
 
 pub use job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
-pub use joined::{LocalJob, LocalOutcome, Obeys};
+pub use local_job::{LocalJob, LocalOutcome, Obeys};
 #[cfg(test)]
-use one::LocalMachine;
+use local_machine::LocalMachine;
 pub use policy::RetryPolicy;
 #[cfg(test)]
 use types::{MachineAction, MachineMessage};

@@ -12,7 +12,7 @@ pub struct RetryPolicy {
     pub workers: u32,
     /// The maximum number of attempts at each mini-batch; at least 1.
     pub max_try: u32,
-    /// How many failed items the job tolerates (prs-semantics C9).
+    /// How many failed items the job tolerates (docs/parallel-run-step.md C9).
     pub error_threshold: ErrorThreshold,
     /// The longest that one call of `run` or `shutdown` may take (C16).
     pub run_timeout: Duration,

@@ -6,7 +6,7 @@
 //!
 //! [`Pool`] is the interface. `conversation` handles one worker, `planner` the planner. `launch` makes a
 //! child process's command and folders, `environment` its variables for a GPU. `confine` chooses a worker's
-//! cgroup, and `error` says why it has none. `nursery` is the process from which others are forked, `standby`
+//! cgroup, and `error` says why it has none. `zygote` is the process from which others are forked, `prestarted`
 //! starts it before there is a pool, `child` waits for a child process; `pipes` are a planner's.
 
 mod child;
@@ -16,17 +16,17 @@ mod environment;
 mod error;
 mod event;
 mod launch;
-mod nursery;
 mod outbox;
 mod pipes;
 mod planner;
+mod prestarted;
 mod processes;
-mod standby;
 #[cfg(test)]
 mod tests;
+mod zygote;
 
 pub use environment::gpu_environment;
 pub use event::PoolEvent;
 pub use launch::settle;
+pub use prestarted::Standby;
 pub use processes::Pool;
-pub use standby::Standby;

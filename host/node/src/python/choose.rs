@@ -2,7 +2,7 @@
 
 use super::PythonError;
 use super::judge::{elsewhere, gains, judge};
-use super::look::{ScriptInspector, ScriptScan};
+use super::script_scan::{ScriptInspector, ScriptScan};
 use super::versions::differences;
 use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
 use crate::model::{Limits, OsSandbox, PythonRuntime, ScriptLanguage};

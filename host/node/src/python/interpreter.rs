@@ -3,7 +3,7 @@
 use super::super::trial::{TABLE, TrialRequest, TrialSetup};
 use super::PythonError;
 use super::folder::library;
-use super::look::returned;
+use super::script_scan::returned;
 use crate::model::{ByteSize, Limits, Mount, OsSandbox, printable};
 use crate::runtimes::{Preparing, SOURCES};
 use std::fs;

@@ -1,7 +1,7 @@
 //! What the imports of a script mean for it, in words.
 
 use super::PythonError;
-use super::look::{Missing, Pandas3Line, PandasChange, ScriptScan};
+use super::script_scan::{Missing, Pandas3Line, PandasChange, ScriptScan};
 use crate::model::printable;
 use crate::runtimes::{Runtime, science_version};
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 //! are checked before a job begins.
 //!
 //! - `choose`: which runtime runs it;
-//! - `look`: what it imports; `judge`: what that means, in words;
+//! - `script_scan`: what it imports; `judge`: what that means, in words;
 //! - `versions`: the packages that it wants in another version than the runtime has;
 //! - `folder`: the files of its folder that workers see;
 //! - `interpreter`: the science runtime, prepared when it is installed.
@@ -11,7 +11,7 @@ mod choose;
 mod folder;
 mod interpreter;
 mod judge;
-mod look;
+mod script_scan;
 mod versions;
 
 use super::trial::TrialError;

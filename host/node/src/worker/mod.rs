@@ -3,7 +3,7 @@
 //!
 //! - `serve`: from the process's start to its exit code; `lockdown` and `process` are its parts.
 //! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to report.
-//! - `nursery`: a process that forks workers; `code`: the code that they run.
+//! - `zygote`: a process that forks workers; `code`: the code that they run.
 //! - `folder`: the folders in which a guest writes. `sandmill_data::attempt` makes the guest's data, and
 //!   checks its results.
 //! - `guest`: the instance and its replacement; `link`: the connection to the leader.
@@ -14,9 +14,9 @@ mod folder;
 mod guest;
 mod link;
 mod lockdown;
-mod nursery;
 mod process;
 mod serve;
 mod session;
+mod zygote;
 
 pub use serve::{EXIT_FAULT, EXIT_INIT_FAILED, serve};

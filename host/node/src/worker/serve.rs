@@ -2,13 +2,13 @@
 
 use super::code::Code;
 use super::link::{LeaderLink, SocketEvent};
-use super::nursery::{self, ForkedRole};
 use super::session::{Session, SessionEnd};
+use super::zygote::{self, ForkedRole};
 use super::{lockdown, process};
 use crate::inference;
+use crate::machine_slots;
 use crate::model::printable;
 use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
-use crate::turns;
 use crate::wall;
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
@@ -59,7 +59,7 @@ fn run() -> io::Result<Role> {
         return work(link, Code::Compiled(compiled)).map(Role::Worker);
     }
     drop(compiled);
-    match nursery::tend(socket)? {
+    match zygote::tend(socket)? {
         Some(ForkedRole::Worker(link, code)) => work(link, code).map(Role::Worker),
         Some(ForkedRole::Planner) => Ok(Role::Planner),
         None => Ok(Role::Worker(SessionEnd::Done)),
@@ -76,7 +76,7 @@ fn work(mut link: LeaderLink, code: Code) -> io::Result<SessionEnd> {
     };
     // No other job gets the GPU until this process is gone, however it ends and even if the leader has ended.
     let lock = setup.gpu.as_ref().and_then(|gpu| gpu.lock.as_deref());
-    let _lease = lock.map(turns::keep).transpose()?;
+    let _lease = lock.map(machine_slots::keep).transpose()?;
     let wall = lockdown::wall(&setup);
     let Some(mut session) = Session::prepare(setup, link, code)? else {
         return Ok(SessionEnd::InitFailed);

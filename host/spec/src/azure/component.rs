@@ -4,7 +4,7 @@ use super::nodes::{add_missing, entry, entry_of, scalar, take, text, text_at};
 use super::text::is_remote;
 use super::values::Declared;
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::place::JobFileLocation;
+use crate::job_file_location::JobFileLocation;
 use crate::policy;
 use crate::reading;
 use crate::tree::{self, MapEntry, YamlNode, YamlValue, join};

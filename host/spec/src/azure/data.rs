@@ -8,7 +8,7 @@ use super::pipeline::{SOURCE, literal};
 use super::text::{is_remote, reference};
 use super::values::{GivenInput, given, strip};
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::place::{JobFileLocation, fit_name};
+use crate::job_file_location::{JobFileLocation, fit_name};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
 /// The inputs and outputs of a version 2 job, in our keys.
@@ -326,7 +326,7 @@ fn value_of(node: &YamlNode) -> Option<String> {
     }
 }
 
-/// Refuses an SQL table: only databases that are files can be read (prs-semantics M3).
+/// Refuses an SQL table: only databases that are files can be read (docs/parallel-run-step.md M3).
 fn refuse_sql(name: &str, source: &YamlNode, report: &ErrorReport) {
     let query = match &source.value {
         YamlValue::Map(entries) => text_at(entries, "query"),

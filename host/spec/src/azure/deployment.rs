@@ -10,8 +10,8 @@ use super::nodes::{
 use super::settings::{AzureSettings, group, unknown};
 use super::text::is_remote;
 use crate::error::{ErrorReport, SettingOrigin};
+use crate::job_file_location::JobFileLocation;
 use crate::model::{GUEST_MODELS, GUEST_SIDE_INPUTS};
-use crate::place::JobFileLocation;
 use crate::policy;
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
@@ -32,7 +32,7 @@ const MOST_ENTRIES: usize = 10_000;
 
 /// The name that the model gets.
 const MODEL: &str = "model";
-/// The variable in which scripts find their model's folder (prs-semantics 1.8).
+/// The variable in which scripts find their model's folder (docs/parallel-run-step.md 1.8).
 const MODEL_VARIABLE: &str = "AZUREML_MODEL_DIR";
 
 /// Converts a deployment into a tree of our keys. Errors go to the report.

@@ -7,11 +7,11 @@ use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text}
 use super::settings::{AzureSettings, group, unknown};
 use super::text::{expand_groups, replace, split};
 use crate::error::{ErrorReport, SettingOrigin};
+use crate::job_file_location::JobFileLocation;
 use crate::model::SliceSize;
-use crate::place::JobFileLocation;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
-/// A job with this option needs no data (prs-semantics C26).
+/// A job with this option needs no data (docs/parallel-run-step.md C26).
 const VOID: &str = "rank_mini_batch_count";
 
 /// Converts a parallel job into a tree of our keys. Errors go to the report.
@@ -89,7 +89,7 @@ fn append_row_to(
     }
 }
 
-/// If a file has both a size and keys, Azure uses the keys (prs-semantics 1.12).
+/// If a file has both a size and keys, Azure uses the keys (docs/parallel-run-step.md 1.12).
 fn keys_win(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
     if entry_of(entries, "partition_keys").is_some()
         && let Some(size) = take(entries, "mini_batch_size")

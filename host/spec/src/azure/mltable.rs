@@ -1,11 +1,11 @@
-//! `MLTable` files beside data: they say where the data is, and how its text is read (prs-semantics C30).
+//! `MLTable` files beside data: they say where the data is, and how its text is read (docs/parallel-run-step.md C30).
 
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
 use super::text::is_remote;
 use super::transformations::{TableKeys, path_of};
 use crate::error::{ErrorReport, SettingOrigin};
+use crate::job_file_location::JobFileLocation;
 use crate::model::Address;
-use crate::place::JobFileLocation;
 use crate::policy;
 use crate::small_file;
 use crate::tree::{self, MapEntry, YamlNode, YamlValue};

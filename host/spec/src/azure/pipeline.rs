@@ -3,8 +3,8 @@
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
 use crate::error::{ErrorReport, SettingOrigin};
+use crate::job_file_location::fit_name;
 use crate::model::nearest;
-use crate::place::fit_name;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
 /// The key for the place of rows, in a job that imports rows and in an input that comes from such a job.

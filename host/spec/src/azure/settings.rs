@@ -2,8 +2,8 @@
 
 use super::nodes::{entry, entry_of, scalar, take, text};
 use crate::error::ErrorReport;
+use crate::job_file_location::{JobFileLocation, fit_name};
 use crate::keys::{self, NO_ENVIRONMENT};
-use crate::place::{JobFileLocation, fit_name};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 use std::collections::HashSet;
 
@@ -230,7 +230,7 @@ impl<'r> AzureSettings<'r> {
     }
 }
 
-/// Reads the keys in a JSON text, the form in which a pipeline's input gives them (prs-semantics C8).
+/// Reads the keys in a JSON text, the form in which a pipeline's input gives them (docs/parallel-run-step.md C8).
 fn key_list(node: YamlNode, report: &ErrorReport) -> YamlNode {
     let Some(text) = text(&node) else { return node };
     match serde_json::from_str::<Vec<String>>(text) {

@@ -4,13 +4,13 @@ use super::find::{FoundModel, find};
 use crate::defaults::Defaults;
 use crate::error::{ErrorReport, ModelPathError};
 use crate::job::{ModelSpec, StoredKind, StoredMount};
+use crate::job_file_location::JobFileLocation;
 use crate::model::{
     Backend, ByteSize, DeviceChoice, GUEST_MODELS, InferenceSettings, Mount, RegisteredKind,
     is_registered_name,
 };
 use crate::mounts::overlap;
 use crate::output::place_of;
-use crate::place::JobFileLocation;
 use crate::policy;
 use crate::raw::{RawJob, RawModel, RawSideInput};
 use crate::registered::or_register;

@@ -2,7 +2,7 @@
 
 use crate::JobSpec;
 use crate::error::SettingOrigin;
-use crate::given::{GivenLimits, GivenSettings};
+use crate::given_settings::{GivenLimits, GivenSettings};
 use crate::keys;
 use crate::measured::{Amount, Measured};
 use crate::model::{ByteSize, InferenceSettings};

@@ -2,10 +2,10 @@
 
 use super::amounts;
 use super::file::{OperatorPolicy, PolicySettings};
-use super::place::FolderUse;
+use super::folder_use::FolderUse;
 use super::places::fixed_part;
 use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
-use crate::given::GivenLimits;
+use crate::given_settings::GivenLimits;
 use crate::measured::Amount;
 use crate::model::{JobDir, JobLimits, Limits, OsSandbox, RegisteredKind, Source};
 use crate::raw::RawJob;

@@ -4,7 +4,7 @@ use super::amounts;
 use super::owner;
 use super::roots::Roots;
 use crate::error::{ErrorReport, SettingOrigin, SpecErrors};
-use crate::given::{self, GivenLimits, GivenSettings};
+use crate::given_settings::{self, GivenLimits, GivenSettings};
 use crate::keys;
 use crate::measured::Amount;
 use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
@@ -132,7 +132,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
     };
     let mut scope = Scope::of_policy(entries, report);
     let bounds = RawJob {
-        limits: given::limits(&mut scope, GivenLimits::read_ceilings),
+        limits: given_settings::limits(&mut scope, GivenLimits::read_ceilings),
         settings: GivenSettings::read_ceilings(&mut scope),
         inference: raw::read_ceilings(&mut scope),
         process_count_per_node: scope.setting("process_count_per_node"),

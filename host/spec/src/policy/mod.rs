@@ -6,17 +6,17 @@
 //! - `apply`: checks a job's settings against the ceilings;
 //! - `owner`: checks who can change the policy file;
 //! - `models`: checks the names of models, and models of the entry script's own;
-//! - `places`: checks paths against the `roots`, each for one kind of `place`; `real`: resolves a path's
+//! - `places`: checks paths against the `roots`, each for one kind of `folder_use`; `real`: resolves a path's
 //!   links; `overlap`: refuses roots that overlap job directories;
 //! - `stores`: checks the stores that a job may use.
 
 mod amounts;
 mod apply;
 mod file;
+mod folder_use;
 mod models;
 mod overlap;
 mod owner;
-mod place;
 mod places;
 mod real;
 mod roots;
@@ -26,4 +26,4 @@ mod stores;
 mod tests;
 
 pub use file::OperatorPolicy;
-pub(crate) use place::FolderUse;
+pub(crate) use folder_use::FolderUse;

@@ -3,7 +3,7 @@
 //! Entry scripts and Sandmill itself write into job directories. If a job could name one of them as an input
 //! or an output, it could read and change data that the policy reserves for Sandmill.
 
-use super::place::FolderUse;
+use super::folder_use::FolderUse;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::scope::Located;
 use std::os::unix::fs::MetadataExt;

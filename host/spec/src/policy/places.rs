@@ -1,7 +1,7 @@
 //! Checks the paths that a job names against the policy's roots.
 
 use super::file::PolicySettings;
-use super::place::FolderUse;
+use super::folder_use::FolderUse;
 use super::real::real_path;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::model::{Address, Source};

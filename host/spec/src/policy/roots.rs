@@ -1,7 +1,7 @@
 //! The roots of a policy.
 
+use super::folder_use::FolderUse;
 use super::overlap::{self, Named};
-use super::place::FolderUse;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::scope::{Located, Scope};
 use crate::tree::join;

@@ -3,7 +3,7 @@
 use super::models::{self, RawInference, RawModel};
 use super::values::{choice, delimiter, digest, mark, mark_or_none};
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::given::{self, GivenLimits, GivenSettings};
+use crate::given_settings::{self, GivenLimits, GivenSettings};
 use crate::keys::{self, InputFormat};
 use crate::model::{
     Column, ColumnType, Compression, OutputKind, OutputLayout, PythonRuntime, Quoting, nearest,
@@ -126,7 +126,7 @@ pub(crate) fn read(root: YamlNode, report: &ErrorReport) -> Option<RawJob> {
     let mut job = Scope::new(String::new(), SettingOrigin::File, entries, keys::JOB, report);
     let raw = RawJob {
         settings: GivenSettings::read(&mut job),
-        limits: given::limits(&mut job, GivenLimits::read),
+        limits: given_settings::limits(&mut job, GivenLimits::read),
         name: job.setting("name"),
         entry_script: job.text("entry_script"),
         entry_script_digest: job.parsed_by("entry_script_digest", digest),

@@ -2,22 +2,22 @@
 //!
 //! - `serve`: the process itself: it runs in a sandbox and can write only to its folder;
 //! - `open` opens the store;
-//! - `list` finds objects and writes a manifest of them; `look` finds those that are named, and `tables`
+//! - `listing` finds objects and writes a manifest of them; `head` finds those that are named, and `tables`
 //!   recognizes tables with a log;
-//! - `bring` fetches objects on request, `fetch` fetches one object, `put` writes results to the store;
-//! - `words` has the messages for what goes wrong in that process, without secrets.
+//! - `download_all` fetches objects on request, `download` fetches one object, `upload` writes results to the store;
+//! - `error_text` has the messages for what goes wrong in that process, without secrets.
 
-mod bring;
-mod fetch;
-mod list;
-mod look;
+mod download;
+mod download_all;
+mod error_text;
+mod head;
+mod listing;
 mod open;
 mod proxy;
-mod put;
 mod serve;
 mod tables;
-mod words;
+mod upload;
 
-use super::{config, process, secrets, slot};
+use super::{cache_dir, config, process, secrets};
 
 pub use serve::serve;

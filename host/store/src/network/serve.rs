@@ -1,10 +1,10 @@
 //! The main function of the fetcher process, the only process of Sandmill that uses the network.
 
-use super::bring::serve as serve_asked;
-use super::list::{Extent, list};
-use super::put::put_all;
-use super::slot::OPEN;
-use super::words::FetchError;
+use super::cache_dir::OPEN;
+use super::download_all::serve as serve_asked;
+use super::error_text::FetchError;
+use super::listing::{Extent, list};
+use super::upload::put_all;
 use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
 use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole};

@@ -1,8 +1,8 @@
 //! Recognizes tables with a log among the objects of a store. The data files alone do not say which rows such
 //! a table has.
 
+use super::error_text::FetchError;
 use super::open::{OpenStore, PageRange};
-use super::words::FetchError;
 use crate::dataset::TableLog;
 use crate::protocol::store::{FetchRequest, WantedObjects};
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Checks that the pages of a column hold as many values as the footer says. The reader of rows stops at the
 //! last row that it wants, so it would not notice more values.
 
-use super::at::FileReader;
+use super::file_reader::FileReader;
 use crate::dataset::{DatasetError, fail};
 use parquet::column::page::PageReader;
 use parquet::file::metadata::{ColumnChunkMetaData, ParquetMetaData};

@@ -1,7 +1,7 @@
 //! Pages with wrong counts: they are reported before a row is passed on, or they are not used.
 
-use super::at::FileReader;
 use super::counts::has_all_rows;
+use super::file_reader::FileReader;
 use super::parquet::ParquetFile;
 use super::repair_tests::{changed, plain_footer, whole, written};
 use super::thrift::{I32, Put, STRUCT};

@@ -1,8 +1,8 @@
 //! A file in any format whose columns have types.
 
-use super::at::FileReader;
 use super::columns::Fit;
 use super::cut::{FileSlices, SourcePart};
+use super::file_reader::FileReader;
 use super::resolution::Resolution;
 use super::typed::{self, SelectedRows, TypedFile};
 use crate::dataset::csv::MAX_SLICE;

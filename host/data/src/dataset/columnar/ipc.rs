@@ -1,7 +1,7 @@
 //! Arrow IPC: files with a footer, and streams.
 
-use super::at::FileReader;
 use super::cut::{DictionaryValues, SourcePart};
+use super::file_reader::FileReader;
 use super::messages::{DataMessage, Head, contents, head, message, prefix, record_batch, rows};
 use super::width::least;
 use crate::dataset::csv::MAX_SLICE;

@@ -1,7 +1,7 @@
 //! Finds the messages of Arrow IPC in a file with a footer or in a stream, and reads their heads, but not
 //! their bodies.
 
-use super::at::FileReader;
+use super::file_reader::FileReader;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
 use crate::model::to_usize;

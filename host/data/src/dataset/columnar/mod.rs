@@ -1,7 +1,7 @@
 //! Reads Parquet and Arrow files, and databases with the help of [`sqlite`](super::sqlite).
 //!
 //! - `file` is a file of any of these kinds, and `typed` is what each kind must implement. Parquet and Arrow
-//!   files are read through `at`.
+//!   files are read through `file_reader`.
 //! - `columns` determines the columns of an input, and how the columns of one file become them. `schema`
 //!   writes them as a message. `width` estimates their memory. `fitted` leaves out the rows that do not fit
 //!   the table.
@@ -26,13 +26,13 @@
 //! The files of a table need not have the same columns: a column that a file lacks is null, and one with a
 //! narrower type is widened. A file that cannot become the table is reported and left out.
 
-mod at;
 mod columns;
 mod compact;
 mod counts;
 mod cut;
 mod decoder;
 mod file;
+mod file_reader;
 mod fitted;
 mod footer;
 mod guard;

@@ -178,7 +178,7 @@ fn are_ones(mut levels: &[u8], count: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::at::FileReader;
+    use super::super::file_reader::FileReader;
     use super::super::guard::caught;
     use super::super::parquet::ParquetFile;
     use super::*;

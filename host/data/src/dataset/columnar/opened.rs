@@ -1,6 +1,6 @@
 //! Opens a Parquet file: reads its footer and checks it.
 
-use super::at::FileReader;
+use super::file_reader::FileReader;
 use super::footer::{Footer, encrypted};
 use super::nesting::check_nesting;
 use super::repair::{is_no_dictionary, leaves_out_headers, repair};

@@ -1,7 +1,7 @@
 //! Corrects data pages of version 2 that claim to be uncompressed and are not. One program wrote all its
 //! pages like this. Other readers recognize it by its name, and so do we.
 
-use super::at::{BytePatch, FileReader};
+use super::file_reader::{BytePatch, FileReader};
 use super::repair::version_of;
 use super::thrift::{I32, MAX_DEPTH, STRUCT, ThriftScan};
 use parquet::basic::Compression;

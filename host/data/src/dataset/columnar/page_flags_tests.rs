@@ -1,6 +1,6 @@
 //! Pages that claim to be uncompressed and are not: they are read if their writer is known for it.
 
-use super::at::FileReader;
+use super::file_reader::FileReader;
 use super::parquet::ParquetFile;
 use super::repair_tests::{changed, plain_footer, whole};
 use super::thrift::{I32, Put, STRUCT};

@@ -2,9 +2,9 @@
 //! which a slice ends: it is unpacked only once, and the pages before it are not read again. The decoder that
 //! has stopped in that page is kept with it.
 
-use super::at::FileReader;
 use super::counts::has_all_rows;
 use super::decoder::Decoder;
+use super::file_reader::FileReader;
 use super::numbers::{NumberPool, NumberStorage, PageNumbers};
 use arrow::array::ArrayRef;
 use arrow::buffer::Buffer;

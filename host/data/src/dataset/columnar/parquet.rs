@@ -1,8 +1,8 @@
 //! Parquet: reads the rows of row groups.
 
-use super::at::FileReader;
 use super::counts::check_pages;
 use super::cut::SourcePart;
+use super::file_reader::FileReader;
 use super::numbers::{NumberPool, NumberStorage};
 use super::opened::{OpenedFile, open, words};
 use super::page_flags;

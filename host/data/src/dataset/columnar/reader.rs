@@ -1,8 +1,8 @@
 //! The worker's side: reads rows of a file or a database into Arrow IPC.
 
-use super::at::FileReader;
 use super::compact::compact;
 use super::file::TypedTableFile;
+use super::file_reader::FileReader;
 use super::fitted::Misfits;
 use super::schema::from_message;
 use crate::dataset::{ArrowStream, DatasetError, fail};

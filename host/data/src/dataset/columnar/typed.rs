@@ -1,8 +1,8 @@
 //! What a format whose columns have types must implement: [`TypedFile`], and a line in [`open`].
 
-use super::at::FileReader;
 use super::columns::Fit;
 use super::cut::SourcePart;
+use super::file_reader::FileReader;
 use super::fitted::{Misfits, fitted};
 use super::guard::caught;
 use super::ipc::ArrowFile;

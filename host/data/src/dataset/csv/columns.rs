@@ -1,6 +1,6 @@
 //! The columns of a table while they are being filled.
 
-use super::fill::FixedValues;
+use super::column_builder::FixedValues;
 use super::types::{UTC, boolean, date, float, integer, microseconds, unsigned};
 use crate::model::ColumnType;
 use arrow::array::{Array, ArrayRef, RecordBatch, StringBuilder, new_null_array};

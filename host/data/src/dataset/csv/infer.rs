@@ -1,8 +1,8 @@
 //! Infers the columns of an input whose job file does not name them.
 
+use super::bad_records::shortened;
 use super::cut::Cutter;
 use super::header::{check_names, default_name};
-use super::misfit::shortened;
 use super::records::RecordWalk;
 use super::slice::read_slice;
 use super::tally::count_lines;

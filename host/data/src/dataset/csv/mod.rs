@@ -5,9 +5,9 @@
 //! - `cut` uses it to cut a file into slices, reading through a `window`. `slice` reads a slice. `packed`
 //!   unpacks packed files.
 //! - `header` and `infer` find the names and the types of columns. `types` says which texts a type accepts.
-//! - The reader in `text` turns a slice into Arrow. If the text is usual, `plain` does it fast: `ends` finds
-//!   where fields end, `numbers` parses them, `wide` several at once, `fill` and `columns` make columns. If
-//!   records do not fit or look unusual, `misfit` does it record by record.
+//! - The reader in `text` turns a slice into Arrow. If the text is usual, `plain` does it fast: `field_splitter` finds
+//!   where fields end, `numbers` parses them, `simd_floats` several at once, `column_builder` and `columns` make columns. If
+//!   records do not fit or look unusual, `bad_records` does it record by record.
 //! - `rows` gives single records with their fields, for code that groups records. `origins` remembers where
 //!   such records came from.
 //! - `records` parses single records with csv-core.
@@ -23,14 +23,14 @@
 //! - An opening quote that has no such closing quote is stray: its record fails, and ends with the quote's
 //!   line. `scan` finds these. All other records are read as csv-core reads them.
 
+mod bad_records;
+mod column_builder;
 mod columns;
 mod cut;
-mod ends;
-mod fill;
+mod field_splitter;
 mod header;
 mod infer;
 mod joined;
-mod misfit;
 mod numbers;
 mod origins;
 mod packed;
@@ -39,21 +39,21 @@ mod quotes;
 pub(super) mod records;
 mod rows;
 mod scan;
+#[cfg(target_arch = "x86_64")]
+mod simd_floats;
 mod slice;
 mod tally;
 mod types;
-#[cfg(target_arch = "x86_64")]
-mod wide;
 mod window;
 
+pub use bad_records::shortened;
+pub(super) use bad_records::{Misfits, RecordOrigins, reason, sort_out};
+pub(super) use column_builder::{FieldedRecords, FixedValues};
 pub(super) use columns::table;
 pub use cut::{CutFile, Cutter, MAX_SLICE, open_file};
-pub(super) use ends::{FieldEnds, FoundEnds};
-pub(super) use fill::{FieldedRecords, FixedValues};
+pub(super) use field_splitter::{FieldEnds, FoundEnds};
 pub use header::check_names;
 pub use infer::{Inferred, infer_format};
-pub use misfit::shortened;
-pub(super) use misfit::{Misfits, RecordOrigins, reason, sort_out};
 pub(super) use numbers::{short_float, short_integer};
 pub(super) use origins::Origins;
 pub use origins::{OriginNames, put_number, take_number};

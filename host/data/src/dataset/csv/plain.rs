@@ -2,14 +2,14 @@
 //! text, once the field ends are known. A text that has something unusual, or that does not fit, is left to
 //! [`sort_out`](super::misfit::sort_out).
 
+use super::column_builder::{FieldedRecords, FixedValues};
 use super::columns::{CsvColumn, table};
-use super::ends::{FieldEnds, FoundEnds};
-use super::fill::{FieldedRecords, FixedValues};
+use super::field_splitter::{FieldEnds, FoundEnds};
 use super::numbers::{exact_float, exact_integer, short_float, short_integer};
+#[cfg(target_arch = "x86_64")]
+use super::simd_floats;
 use super::tally::begins_a_line;
 use super::types::{boolean, date, float, integer, microseconds, unsigned};
-#[cfg(target_arch = "x86_64")]
-use super::wide;
 use crate::model::{ColumnType, CsvFormat, TableFormat};
 use arrow::array::RecordBatch;
 use arrow::compute::kernels::cast_utils::Parser;
@@ -174,23 +174,23 @@ impl<'a> PlainFields<'a> {
         let mut record = 0;
         let mut misses = 0;
         while record < count {
-            if misses < wide::MISSES && record + wide::LANES <= count {
-                let mut bounds = [(0, 0); wide::LANES];
+            if misses < simd_floats::MISSES && record + simd_floats::LANES <= count {
+                let mut bounds = [(0, 0); simd_floats::LANES];
                 for (lane, bounds) in bounds.iter_mut().enumerate() {
                     *bounds = self.records.bounds(column, record + lane)?;
                 }
-                if let Some(floats) = wide::floats(text, &bounds, self.exact) {
+                if let Some(floats) = simd_floats::floats(text, &bounds, self.exact) {
                     room.put_all(floats)?;
-                    record += wide::LANES;
+                    record += simd_floats::LANES;
                     continue;
                 }
                 misses += 1;
             }
-            for record in record..count.min(record + wide::LANES) {
+            for record in record..count.min(record + simd_floats::LANES) {
                 let (start, end) = self.records.bounds(column, record)?;
                 room.put(self.value(start, end, &short, &long)?)?;
             }
-            record += wide::LANES;
+            record += simd_floats::LANES;
         }
         Some(())
     }

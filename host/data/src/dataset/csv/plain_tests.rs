@@ -1,4 +1,4 @@
-use super::super::misfit::{RecordOrigins, sort_out};
+use super::super::bad_records::{RecordOrigins, sort_out};
 use super::super::scan::CsvScan;
 use super::super::types::arrow_type;
 use super::*;

@@ -1,11 +1,11 @@
 //! Decodes lines to Arrow tables.
 
-use super::commas;
+use super::bad_records::reason;
 use super::decoders::{Decoders, UnknownKeyCount};
 use super::lines::FilledLines;
-use super::misfit::reason;
 use super::parts::PartTarget;
 use super::plain::PlainLines;
+use super::strict;
 use crate::dataset::csv::shortened;
 use crate::dataset::{DatasetError, fail};
 use crate::model::UnknownKeys;
@@ -88,7 +88,7 @@ impl JsonDecoder {
             return Some(batch);
         }
         let Some(mut quoted) = self.quoted.take() else {
-            return if commas::are_right(text) { self.decode_any(text, rows) } else { None };
+            return if strict::are_right(text) { self.decode_any(text, rows) } else { None };
         };
         quoted.clear();
         let is_json = FilledLines::new(text).all(|(_, line)| self.part.quote(line, &mut quoted));
@@ -161,7 +161,7 @@ impl JsonDecoder {
         let line = match &self.quoted {
             Some(_) if !self.part.quote(line, &mut quoted) => return Ok(false),
             Some(_) => quoted.trim_ascii_end(),
-            None if !commas::are_right(line) => return Ok(false),
+            None if !strict::are_right(line) => return Ok(false),
             None => line,
         };
         let mut checker = match self.checker.take() {

@@ -4,8 +4,8 @@
 //! - `infer` infers the columns, each of a `kind`; `walk` shows it the values of a line.
 //! - `decode` turns lines into Arrow tables with arrow-json, and sorts out the lines that arrow-json refuses.
 //! - `plain` does the same much faster if all lines are alike.
-//! - `misfit` explains why a line was refused.
-//! - `commas` and `decoders` are stricter than arrow-json. Dates and times (`moments`) and numbers (`exact`)
+//! - `bad_records` explains why a line was refused.
+//! - `strict` and `decoders` are stricter than arrow-json. Dates and times (`moments`) and numbers (`exact`)
 //!   lose nothing.
 //! - `parts` keeps the text of values in JSON columns (`field`), and finds keys without a column.
 //!
@@ -16,7 +16,7 @@
 //! rows. Keys that the schema does not have are left out, and counted if the schema was inferred. Keys that a
 //! line lacks are null.
 
-mod commas;
+mod bad_records;
 mod decode;
 mod decoders;
 mod document;
@@ -24,10 +24,10 @@ mod field;
 mod infer;
 mod kinds;
 mod lines;
-mod misfit;
 mod moments;
 mod parts;
 mod plain;
+mod strict;
 mod walk;
 
 pub use decode::{JsonDecoder, Unknown};

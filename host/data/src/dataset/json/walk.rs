@@ -1,6 +1,6 @@
 //! Walks over a JSON text and gives the text of each value in it. The text must be valid JSON.
 
-use super::commas::string_end;
+use super::strict::string_end;
 use std::borrow::Cow;
 
 /// The type of a value, with the means to walk into it.

@@ -1,6 +1,6 @@
 //! SQLite databases. `open` opens an untrusted file so that a query can only read it. `columns` determines
 //! the columns of the result. `rows` runs the query: once to survey the result, and once to make a table of
-//! it. `bounds` has the limits, `clock_functions` keeps the current time from queries, and `words` turns SQLite's errors into sentences.
+//! it. `bounds` has the limits, `clock_functions` keeps the current time from queries, and `error_text` turns SQLite's errors into sentences.
 //!
 //! The result of a query is never cut: to find where a part of it begins, one would have to run the query up
 //! to there.
@@ -8,9 +8,9 @@
 mod bounds;
 mod clock_functions;
 mod columns;
+mod error_text;
 mod open;
 mod rows;
-mod words;
 
 pub use open::Database;
 pub use rows::Survey;

@@ -2,7 +2,7 @@
 
 use super::bounds::{MEMORY, VALUE};
 use super::clock_functions;
-use super::words::told;
+use super::error_text::told;
 use crate::dataset::{DatasetError, fail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;

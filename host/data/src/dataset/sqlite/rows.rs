@@ -2,8 +2,8 @@
 
 use super::bounds::PATIENCE;
 use super::columns::{StorageClass, size, what};
+use super::error_text::told;
 use super::open::Database;
-use super::words::told;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
 use crate::model::ByteSize;

@@ -3,7 +3,7 @@
 //!
 //! | stage | watched by |
 //! |---|---|
-//! | no mini-batch yet | `first_task_creation_timeout` (prs-semantics A3) |
+//! | no mini-batch yet | `first_task_creation_timeout` (docs/parallel-run-step.md A3) |
 //! | a worker in `init` | 3 x `run_invocation_timeout` + 30 s (I3) |
 //! | loading a mini-batch | `task_overhead_timeout` (A1) |
 //! | `run`, `shutdown` | `run_invocation_timeout` (C16) |

@@ -1,4 +1,4 @@
-//! The rules for failures of `init` over all nodes (prs-semantics I1, I2). The node's part (in the crate
+//! The rules for failures of `init` over all nodes (docs/parallel-run-step.md I1, I2). The node's part (in the crate
 //! `node`) defines what counts as such a failure.
 
 use super::JobMachine;

@@ -53,7 +53,7 @@ pub struct JobMachine {
     plan_share: Option<u16>,
     pub(super) succeeded: u64,
     pub(super) failed: u64,
-    /// How many of the succeeded mini-batches returned fewer rows than items (prs-semantics W4).
+    /// How many of the succeeded mini-batches returned fewer rows than items (docs/parallel-run-step.md W4).
     pub(super) short: u64,
     pub(in super::super) items: ItemCounts,
     pub(super) rows: u64,

@@ -1,4 +1,4 @@
-//! How many failures a job tolerates before it fails (prs-semantics C9 to C12).
+//! How many failures a job tolerates before it fails (docs/parallel-run-step.md C9 to C12).
 
 use super::JobMachine;
 use crate::model::{EndedBy, ErrorThreshold, count, counted};

@@ -1,7 +1,7 @@
 //! A job's state machine connected to a node that answers orders at once.
 
 use super::super::job::{JobAction, JobMachine, JobMessage};
-use super::super::joined::{LocalJob, LocalOutcome, Obeys};
+use super::super::local_job::{LocalJob, LocalOutcome, Obeys};
 use super::*;
 use crate::model::EndedBy;
 use crate::protocol::{News, NodeReport, Order, WorkersEnd, WorkersStanding};

@@ -3,7 +3,7 @@
 //!
 //! A syscall that is neither allowed nor in the list of killing ones fails with EPERM.
 
-use super::occupant::WallRole;
+use super::role::WallRole;
 use libc::*;
 
 /// Memory, threads, the process's own signals, time, and files that are already open.

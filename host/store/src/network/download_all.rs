@@ -1,11 +1,11 @@
 //! Fetches objects on request, several at a time.
 
-use super::fetch::{FetchTarget, fetch, place};
-use super::list::TELL;
-use super::look::key;
+use super::download::{FetchTarget, fetch, place};
+use super::error_text::{FetchError, StoreAction};
+use super::head::key;
+use super::listing::TELL;
 use super::open::OpenStore;
 use super::process::AT_ONCE;
-use super::words::{FetchError, StoreAction};
 use crate::dataset::ManifestObject;
 use crate::protocol::FrameBuffer;
 use crate::protocol::store::StoreErrorKind;

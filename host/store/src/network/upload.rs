@@ -1,8 +1,8 @@
 //! Writes the files of a folder to a store. An object appears there when its file has been sent completely.
 
-use super::list::Tell;
+use super::error_text::{FetchError, StoreAction};
+use super::listing::Tell;
 use super::open::OpenStore;
-use super::words::{FetchError, StoreAction};
 use crate::model::LOCK_FILE;
 use crate::protocol::store::{FetchRequest, Fetched};
 use object_store::path::Path as Key;

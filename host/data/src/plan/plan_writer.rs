@@ -1,7 +1,7 @@
 //! Numbers the descriptors of mini-batches and groups them into messages.
 
+use super::mini_batch_digest::MiniBatchDigest;
 use super::share::Share;
-use super::stamp::MiniBatchDigest;
 use super::{PlanError, refuse};
 use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Names, Sample, Work};
 use crate::protocol::{FromPlanner, MayOpen};

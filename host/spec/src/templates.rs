@@ -1,15 +1,15 @@
 //! Arguments and environment variables, and the references in them.
 
+use super::argument_settings::{THRESHOLDS, WORKERS};
 use super::dialect::Dialect;
 use super::error::ErrorReport;
 use super::keys::{self, Prs};
 use super::mounts;
-use super::options::{THRESHOLDS, WORKERS};
 use super::raw::RawJob;
 use super::scope::{Located, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
 
-/// Whether a name is a key of the job file, and therefore not allowed as an argument (prs-semantics C24).
+/// Whether a name is a key of the job file, and therefore not allowed as an argument (docs/parallel-run-step.md C24).
 fn is_reserved(name: &str) -> bool {
     keys::JOB.iter().any(|key| key.name == name && matches!(key.prs, Prs::Setting(..)))
 }

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::all::Lack;
+use crate::cache_dir::{OPEN, manifest_path};
 use crate::dataset::{FileVersion, ManifestWriter};
 use crate::model::to_usize;
 use crate::protocol::store::Failed;
-use crate::slot::{OPEN, manifest_path};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;

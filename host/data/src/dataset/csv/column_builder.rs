@@ -1,6 +1,6 @@
 //! Fills columns from text whose field ends are known.
 
-use super::ends::FoundEnds;
+use super::field_splitter::FoundEnds;
 use super::tally::is_terminator;
 use arrow::array::{BooleanArray, BooleanBufferBuilder, PrimitiveArray};
 use arrow::buffer::NullBuffer;

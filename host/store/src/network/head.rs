@@ -1,7 +1,7 @@
 //! Asks a store for objects by their names.
 
+use super::error_text::{FetchError, is_out_of_reach};
 use super::open::OpenStore;
-use super::words::{FetchError, is_out_of_reach};
 use crate::protocol::store::FetchRequest;
 use object_store::path::Path as Key;
 use object_store::{Error, GetOptions, GetRange, ObjectMeta};

@@ -8,7 +8,7 @@
 use super::all::{FetchProgress, Lists};
 use super::error::StoreError;
 use super::events::{Arrival, StoreEvent};
-use super::place::{FetchQueue, Lost};
+use super::fetch_queue::{FetchQueue, Lost};
 use super::process::{AT_ONCE, SILENCE, Said};
 use crate::dataset::{ManifestObject, ManifestRecord};
 use crate::model::ByteSize;
@@ -528,5 +528,5 @@ fn failed(error: &StoreError) -> HeldState {
 }
 
 #[cfg(test)]
-#[path = "ahead_tests.rs"]
+#[path = "prefetch_tests.rs"]
 mod tests;

@@ -3,7 +3,7 @@
 
 use super::error::NodeError;
 use super::job::NodeJob;
-use super::looks::{LonePlanner, PlannerReads};
+use super::planner_reads::{LonePlanner, PlannerReads};
 use crate::dataset::{FileVersion, OpenRoot, content_stamp};
 use crate::model::{MiniBatch, Source};
 use crate::pool::Pool;

@@ -1,8 +1,8 @@
 //! Fetches one object.
 
+use super::cache_dir::modified;
+use super::error_text::{FetchError, StoreAction};
 use super::open::OpenStore;
-use super::slot::modified;
-use super::words::{FetchError, StoreAction};
 use crate::dataset::{FileVersion, ManifestObject};
 use crate::model::{ByteSize, hex};
 use crate::protocol::store::StoreConfig;

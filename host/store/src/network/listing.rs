@@ -1,13 +1,13 @@
 //! Finds the wanted objects and writes a manifest of them. It works page by page, so that a list of any
 //! length takes little memory.
 
-use super::fetch::{FetchTarget, MISSING, fetch, file_name, file_of, place};
-use super::look::{is_missing, key, look};
+use super::cache_dir::{TimeResolution, begin_manifest, manifest_path, remove_others};
+use super::download::{FetchTarget, MISSING, fetch, file_name, file_of, place};
+use super::error_text::{FetchError, StoreAction};
+use super::head::{is_missing, key, look};
 use super::open::{OpenStore, PageRange};
 use super::process::AT_ONCE;
-use super::slot::{TimeResolution, begin_manifest, manifest_path, remove_others};
 use super::tables::Tables;
-use super::words::{FetchError, StoreAction};
 use crate::dataset::{FileVersion, ManifestObject, ManifestWriter, Pattern};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, WantedObjects};

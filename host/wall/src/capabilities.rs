@@ -1,7 +1,7 @@
 //! Privileges of the process: those it could gain, and those it has from its user.
 
 use super::error::{Built, LayerError};
-use super::occupant::WallRole;
+use super::role::WallRole;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 /// Keeps this process, and those that it starts, from gaining rights.

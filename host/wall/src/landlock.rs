@@ -2,7 +2,7 @@
 //! processes outside.
 
 use super::error::{Built, LayerError, WallLayer};
-use super::occupant::{GrantedPath, Rights, WallRole};
+use super::role::{GrantedPath, Rights, WallRole};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,

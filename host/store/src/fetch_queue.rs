@@ -3,10 +3,10 @@
 //! If the process dies, the objects that it was working on are requested once more, one by one, so that only
 //! the object that kills it fails.
 
+use super::cache_dir::manifest_path;
 use super::error::StoreError;
 use super::events::StoreEvent;
 use super::process::{AT_ONCE, Fetcher, Said};
-use super::slot::manifest_path;
 use crate::dataset::{Manifest, ManifestObject};
 use crate::protocol::store::{Bring, FetchRequest, StoreTask};
 use std::collections::{HashMap, VecDeque};

@@ -2,7 +2,7 @@
 //! missing.
 
 use super::error::StoreError;
-use super::place::FetchQueue;
+use super::fetch_queue::FetchQueue;
 use crate::dataset::{Manifest, ManifestRecord};
 use std::io;
 use std::path::{Path, PathBuf};

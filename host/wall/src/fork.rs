@@ -6,7 +6,7 @@
 //! leader would have to set `PR_SET_CHILD_SUBREAPER` for its whole process: a program that runs jobs through
 //! the library would inherit the orphans of all its other children, and they would stay as zombies.
 
-use super::leaf;
+use super::cgroup_leaf;
 use super::start;
 use rustix::process::{Pid, getppid};
 use rustix::thread::gettid;
@@ -36,9 +36,9 @@ impl ForkedTwin {
         start::die_with(self.parent)?;
         start::own_session()?;
         if let Some(cgroup) = cgroup {
-            leaf::assign(cgroup);
+            cgroup_leaf::assign(cgroup);
             // The wall reports whether it worked.
-            let _ = leaf::join();
+            let _ = cgroup_leaf::join();
         }
         Ok(())
     }

@@ -2,8 +2,8 @@
 
 use super::confine::{CgroupRoot, room};
 use super::launch::Program;
-use super::nursery::Nursery;
 use super::pipes::Pipes;
+use super::zygote::Nursery;
 use crate::model::OsSandbox;
 use std::path::Path;
 use std::thread::{self, ThreadId};

@@ -3,7 +3,7 @@
 use super::disk::CommitRefusal;
 use super::error::{CommitError, PartFault, Rejection};
 use super::message::Success;
-use super::places::WorkerFolders;
+use super::worker_folders::WorkerFolders;
 use crate::fail_point::Unsynced;
 use crate::files::verify;
 use crate::model::{Segment, WorkerId};

@@ -30,7 +30,7 @@ pub struct ReportPaths {
     pub shown_from: PathBuf,
     /// The parent job, if its folder is to get copies.
     pub parent: Option<ParentFolder>,
-    /// Prefix of the names of the job's metrics (prs-semantics A7).
+    /// Prefix of the names of the job's metrics (docs/parallel-run-step.md A7).
     pub metrics_name_prefix: String,
     /// How to resume the job.
     pub resume: Resume,

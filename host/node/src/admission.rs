@@ -1,10 +1,10 @@
 //! Starts workers if the machine has places for them (see `turns`).
 
+use crate::machine_slots::{MachineSlots, SlotLease};
 use crate::model::{WorkerId, os_error};
 use crate::perf::Monitor;
 use crate::pool::Pool;
 use crate::protocol::Setup;
-use crate::turns::{MachineSlots, SlotLease};
 use std::collections::HashMap;
 use std::io;
 

@@ -1,5 +1,5 @@
 //! Other ways to give a setting: by another name, or as an option among the arguments, as is usual with
-//! ParallelRunStep (prs-semantics 1.3). Both become keys of the tree before it is read.
+//! ParallelRunStep (docs/parallel-run-step.md 1.3). Both become keys of the tree before it is read.
 
 use super::dialect::Dialect;
 use super::error::{ErrorReport, SettingOrigin};

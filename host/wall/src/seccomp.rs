@@ -8,10 +8,10 @@
 //! and this one 0.16 ms. With them a syscall whose arguments are checked takes
 //! 0.25 µs, with this one 0.16 µs.
 
-use super::calls;
+use super::bpf::{self, SyscallAction, SyscallRule, Test};
 use super::error::{Built, LayerError, WallLayer};
-use super::occupant::WallRole;
-use super::tree::{self, SyscallAction, SyscallRule, Test};
+use super::role::WallRole;
+use super::syscalls;
 use libc::{c_long, sock_filter};
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;
@@ -74,17 +74,17 @@ fn filter(occupant: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerE
         rules.insert(call, rule);
         Ok::<_, LayerError>(())
     };
-    for call in calls::allowed(occupant) {
+    for call in syscalls::allowed(occupant) {
         put(call, SyscallRule::always(SyscallAction::Allow))?;
     }
     for (call, rule) in by_arguments(occupant).into_iter().chain(on_open_files(occupant, logs)) {
         put(call, rule)?;
     }
     // The killing syscalls are in neither of the sets above (a test checks it).
-    for call in calls::killing(occupant) {
+    for call in syscalls::killing(occupant) {
         put(call, SyscallRule::always(SyscallAction::Kill))?;
     }
-    Ok(tree::program(processor()?, &rules, REFUSED))
+    Ok(bpf::program(processor()?, &rules, REFUSED))
 }
 
 /// The syscalls that are allowed or refused by their arguments.
@@ -105,7 +105,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         only(libc::SYS_pwritev2, &[flags(5, NO_APPEND, 0)]),
     ];
     rules.extend(on_itself(occupant));
-    let opening = calls::opening(occupant);
+    let opening = syscalls::opening(occupant);
     if !opening.is_empty() {
         // A program that finds openat2 missing falls back to openat, whose flags the filter can read.
         rules.push((libc::SYS_openat2, SyscallRule::always(HIDDEN)));
@@ -237,7 +237,7 @@ fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule
     let mut rules =
         vec![(libc::SYS_fcntl, SyscallRule::by(fcntl, REFUSED)), unless_log(libc::SYS_ftruncate)];
     if occupant == WallRole::GpuWorker {
-        let duplicating = calls::DUPLICATING.iter().chain(calls::DUPLICATING_OLD);
+        let duplicating = syscalls::DUPLICATING.iter().chain(syscalls::DUPLICATING_OLD);
         rules.extend(duplicating.map(|call| unless_log(*call)));
     }
     rules
@@ -294,7 +294,7 @@ mod tests {
 
     fn judged(occupant: WallRole, call: c_long, args: [u64; 6]) -> u32 {
         let program = filter(occupant, &[]).unwrap();
-        tree::judged(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
+        bpf::judged(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
     }
 
     /// All syscall numbers, and those of x86_64's other numbering (x32).
@@ -304,8 +304,8 @@ mod tests {
         let processor = processor().unwrap();
         for occupant in WallRole::ALL {
             let program = filter(occupant, &[]).unwrap();
-            let allowed: BTreeSet<_> = calls::allowed(occupant).into_iter().collect();
-            let deadly: BTreeSet<_> = calls::killing(occupant).collect();
+            let allowed: BTreeSet<_> = syscalls::allowed(occupant).into_iter().collect();
+            let deadly: BTreeSet<_> = syscalls::killing(occupant).collect();
             let looked_at: BTreeSet<_> = by_arguments(occupant)
                 .into_iter()
                 .chain(on_open_files(occupant, &[]))
@@ -318,14 +318,13 @@ mod tests {
                     (_, true) => SECCOMP_RET_KILL_PROCESS,
                     _ => EPERM,
                 };
-                let judged =
-                    tree::judged(&program, processor, u32::try_from(call).unwrap(), [0; 6]);
+                let judged = bpf::judged(&program, processor, u32::try_from(call).unwrap(), [0; 6]);
                 assert_eq!(judged, expected, "{occupant:?}: {call}");
             }
             for call in 0..1000 {
-                let other = tree::judged(&program, processor, 0x4000_0000 | call, [0; 6]);
+                let other = bpf::judged(&program, processor, 0x4000_0000 | call, [0; 6]);
                 assert_eq!(other, EPERM, "{occupant:?}: {call}");
-                let foreign = tree::judged(&program, processor ^ 1, call, [0; 6]);
+                let foreign = bpf::judged(&program, processor ^ 1, call, [0; 6]);
                 assert_eq!(foreign, SECCOMP_RET_KILL_PROCESS);
             }
         }
@@ -365,8 +364,8 @@ mod tests {
         for call in [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_socket, libc::SYS_mount] {
             assert_eq!(judged(Nursery, call, [0; 6]), SECCOMP_RET_KILL_PROCESS, "{call}");
         }
-        let allowed = calls::allowed(Nursery);
-        for call in calls::allowed(Worker) {
+        let allowed = syscalls::allowed(Nursery);
+        for call in syscalls::allowed(Worker) {
             assert!(
                 allowed.contains(&call),
                 "a worker calls {call}, and the nursery's filter holds it"
@@ -379,7 +378,7 @@ mod tests {
     fn only_who_may_write_a_file_empties_it() {
         let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
         for occupant in WallRole::ALL {
-            let opening = calls::opening(occupant);
+            let opening = syscalls::opening(occupant);
             let openat2 = if opening.is_empty() { EPERM } else { hidden };
             assert_eq!(judged(occupant, libc::SYS_openat2, [0; 6]), openat2, "{occupant:?}");
             for (call, place) in opening {
@@ -482,7 +481,7 @@ mod tests {
                 let arguments =
                     [file, second, 0, 0, 0, 0].map(|value| i64::from(value).cast_unsigned());
                 let call = u32::try_from(call).unwrap();
-                tree::judged(&program, processor().unwrap(), call, arguments)
+                bpf::judged(&program, processor().unwrap(), call, arguments)
             };
             for (call, second) in [
                 (libc::SYS_ftruncate, 0),
@@ -494,7 +493,7 @@ mod tests {
                 assert_eq!(judged(call, 8, second), SECCOMP_RET_ALLOW, "{occupant:?}: {call}");
             }
             assert_eq!(judged(libc::SYS_fcntl, LOG, libc::F_GETFL), SECCOMP_RET_ALLOW);
-            for call in calls::DUPLICATING.iter().chain(calls::DUPLICATING_OLD) {
+            for call in syscalls::DUPLICATING.iter().chain(syscalls::DUPLICATING_OLD) {
                 let other = match occupant {
                     WallRole::GpuWorker => SECCOMP_RET_ALLOW,
                     _ => EPERM,

@@ -1,4 +1,4 @@
-//! Appends ParallelRunStep's own options to the arguments (prs-semantics E11), because scripts that were
+//! Appends ParallelRunStep's own options to the arguments (docs/parallel-run-step.md E11), because scripts that were
 //! written for it may read them.
 
 use super::job::JobSpec;

@@ -2,7 +2,7 @@
 //! it to a running node.
 
 use super::job::JobMachine;
-use super::joined::{LocalJob, LocalOutcome, Obeys};
+use super::local_job::{LocalJob, LocalOutcome, Obeys};
 use super::types::Addressed;
 use super::{MachineAction, MachineMessage, RetryPolicy};
 use crate::model::{Restored, Source, WorkerId};

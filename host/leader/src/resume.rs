@@ -179,7 +179,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         self.job(options, say, Vec::new(), taken_up, (held, JobDirLock::take_up))
     }
 
-    /// Reuses the result of a completed run, if this run would have the same result (prs-semantics C25).
+    /// Reuses the result of a completed run, if this run would have the same result (docs/parallel-run-step.md C25).
     fn reuse(
         mut self,
         held: &JobDirLock,

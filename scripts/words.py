@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Finds the words that docs/style.md bans, in all text files of the repository. Prints FILE:LINE: the word and what to write instead.
+
+A `_` counts as the end of a word, so names in the code are checked too.
+"""
+
+import re
+import subprocess
+import sys
+
+# The pattern, and the advice.
+BANNED = [
+    (r"whoever|whomever", "name the actor: the caller, the user, a process"),
+    (r"somebody|anybody|nobody", "name the actor: the user, another process, no process"),
+    (r"(?-i:none) (?:if|where|without)", "`None` if ..., has no ..., without ..."),
+    (r"taken up|takes? up(?! to| space| room| memory| \d)|taking up(?! space| room| memory)", "resumed, resumes"),
+    (r"(?:is|are|was|were|be|been) told", "receives, is notified, learns; or name the one that reports"),
+    (r"in the place of", "instead of, replaces"),
+    (r"any more(?! (?:than|of|rows|files|items|memory|bytes|text|data)\b)", "no longer"),
+    (r"ahead of", "before"),
+    (r"what (?:is|are) (?:not(?! (?:available|there|supported))|no)", "name the thing"),
+    (r"who (?:is|are|does) (?:not|no)", "name the actor"),
+    (r"(?<!there )(?<!there it )(?:is|are|was|were) no(?= [a-z`])(?! longer| more\b| less\b| different| other| better| worse| newer| older| larger| smaller| matter|t\b)",
+     "is not a ..., has no ..."),
+    (r"prs-semantics", "docs/parallel-run-step.md"),
+]
+# Behind is for walls and for what lies in space.
+BEHIND = re.compile(r"\bbehind(?! (?:(?:both|the|a|an|its|their|this|that|two|one|each|which|proxies|walls?|locks?|your|our|Sandmill's) ?)+)", re.I)
+# A page that names the words, and texts of others.
+EXCEPT = ("docs/style.md", "scripts/words.py", "wit/deps/", "tests/formats/", "fuzz/corpus/", "LICENSE", "Cargo.lock", "package-lock.json", "examples/word-count/data/")
+KINDS = (".rs", ".md", ".py", ".js", ".ts", ".c", ".h", ".cpp", ".wit", ".sh", ".yaml", ".yml", ".toml", ".json", ".wat", "Makefile", "run")
+
+
+def main():
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True, check=True).stdout.splitlines()
+    patterns = [(re.compile(rf"(?<![a-z])(?:{pattern})(?![a-z])", re.I), advice) for pattern, advice in BANNED]
+    found = 0
+    for path in files:
+        if path.startswith(EXCEPT) or path.endswith(EXCEPT) or not path.endswith(KINDS):
+            continue
+        try:
+            with open(path, encoding="utf-8") as file:
+                lines = file.readlines()
+        except (UnicodeDecodeError, FileNotFoundError):
+            continue
+        for number, line in enumerate(lines, 1):
+            spaced = line.replace("_", " ")
+            hits = [(match.group(), advice) for pattern, advice in patterns for match in pattern.finditer(spaced)]
+            hits += [(match.group(), "after; `behind` is for walls") for match in BEHIND.finditer(spaced)]
+            for word, advice in hits:
+                found += 1
+                print(f"{path}:{number}: {word!r}: {advice}")
+    if found:
+        sys.exit(f"{found} banned words; docs/style.md says what to write instead")
+
+
+if __name__ == "__main__":
+    main()
