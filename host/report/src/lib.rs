@@ -78,7 +78,7 @@ pub fn log_tree(places: &ReportPaths) -> Vec<Box<dyn Reporter>> {
     let pid = std::process::id();
     let mut all: Vec<Box<dyn Reporter>> = vec![
         // Those that are read first come first: at the end, the disk may have room for a few only.
-        Box::new(room::DiskReserveRelease::new(dir)),
+        Box::new(disk_reserve::DiskReserveRelease::new(dir)),
         Box::new(errors::Errors::new(dir, budget)),
         Box::new(system_errors::SystemErrors::new(dir, budget)),
         Box::new(result::ResultFile::new(places.clone())),

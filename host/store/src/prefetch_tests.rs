@@ -1,7 +1,7 @@
 //! The tests send the fetcher's reports themselves; the fetcher process is a shell script that says nothing.
 
 use super::*;
-use crate::all::Lack;
+use crate::fetch_all::Lack;
 use crate::cache_dir::{OPEN, manifest_path};
 use crate::dataset::{FileVersion, ManifestWriter};
 use crate::model::to_usize;

@@ -399,7 +399,7 @@ mod tests {
             }
         }
         #[cfg(target_arch = "x86_64")]
-        assert!(calls::opening(WallRole::Worker).contains(&(libc::SYS_open, 1)), "by its path");
+        assert!(syscalls::opening(WallRole::Worker).contains(&(libc::SYS_open, 1)), "by its path");
     }
 
     #[test]
