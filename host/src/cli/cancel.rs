@@ -34,7 +34,7 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     let dir = arguments.job.dir()?;
     let Some(state) = JobState::read(&JobDir::new(&dir)).map_err(Problem::usage)? else {
         let shown = dir.display();
-        return Err(Problem::usage(anyhow!("{shown} is no job directory: it has no job.json")));
+        return Err(Problem::usage(anyhow!("{shown} is not a job directory: it has no job.json")));
     };
     if !is_locked(&dir) {
         return Err(not_running(&state));

@@ -87,7 +87,7 @@ fn find(path: &Path) -> Result<KnownJob, Problem> {
     let dir = JobDir::new(here.join(path));
     let Some(state) = JobState::read(&dir).map_err(Problem::usage)? else {
         return Err(Problem::usage(anyhow!(
-            "{} is no job directory: it has no job.json; name the folder that `sandmill run` made \
+            "{} is not a job directory: it has no job.json; name the folder that `sandmill run` made \
              (jobs/<the job's name> unless --job-dir said otherwise)",
             path.display()
         )));

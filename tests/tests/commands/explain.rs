@@ -48,7 +48,7 @@ fn a_trap() {
     let ran = job("hostile_files", "arguments: [--do, panic, --on-batch, '3']").run(&[]);
     ran.exits_with(42);
     assert_snapshot!(explained(ran), @"
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 3, attempt 1, process000: trap
@@ -87,7 +87,7 @@ fn a_time_out() {
     let text = explained(ran);
     let text = regex::Regex::new(r"only \d+ %").unwrap().replace(&text, "only [N] %");
     assert_snapshot!(text, @"
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 3, attempt 1, process000: timeout
@@ -122,7 +122,7 @@ fn out_of_memory() {
     let ran = job("hostile_files", settings).run(&[]);
     ran.exits_with(42);
     assert_snapshot!(explained(ran), @"
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 3, attempt 1, process000: out_of_memory
@@ -182,7 +182,7 @@ fn a_threshold_exceeded() {
     let ran = job.file("input/u_bad.txt", "").file("input/v_bad.txt", "").run(&[]);
     ran.exits_with(42);
     assert_snapshot!(explained(ran), @"
-    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 5: script_error
@@ -354,7 +354,7 @@ fn status_while_a_job_runs_and_after() {
     assert_eq!(json["mini_batches"]["succeeded"], 4);
     assert_eq!(json["mini_batches"]["failed"], 1);
     let ran = ran.into_job().command(&["status", "input"]);
-    ran.exits_with(2).says("input is no job directory: it has no job.json");
+    ran.exits_with(2).says("input is not a job directory: it has no job.json");
 }
 
 /// Nothing failed, because the call never ended, but its mini-batch is named anyway.

@@ -57,7 +57,7 @@ fn other_folders_are_refused() {
 
     let foreign = texts("echo_files").file("job/thesis.txt", "mine").run(&["--overwrite"]);
     foreign.exits_with(2);
-    assert_snapshot!(foreign.redacted(), @"error: [DIR]/job is no job directory (it holds 'thesis.txt' but no job.json): name an empty or new folder with --job-dir");
+    assert_snapshot!(foreign.redacted(), @"error: [DIR]/job is not a job directory (it holds 'thesis.txt' but no job.json): name an empty or new folder with --job-dir");
     assert_eq!(foreign.text("job/thesis.txt"), "mine");
 }
 
@@ -276,7 +276,7 @@ fn failures_are_not_ignored_unasked() {
     job test: 1 worker
     mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 1, attempt 2 (process000): this guest fails, as asked
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   this guest fails, as asked
       where         mini-batch 1, process000
       mini-batches  2 of 3, 1 failed

@@ -286,7 +286,7 @@ fn a_file_whose_columns_planners_die_over_fails() {
     note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it
     note: input rows: its only file cannot be read as csv; check its format and its path
     mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it looked into it
       where         mini-batch 0, [WORKER]
       mini-batches  1, 1 failed
