@@ -160,7 +160,7 @@ impl<'a> Comparison<'a> {
             Looked::Tables(tables) => {
                 if self.known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
                     return Err(InputsChanged(
-                        "the inputs changed: their columns have changed".to_owned(),
+                        "the inputs changed: their columns differ".to_owned(),
                     ));
                 }
                 Ok(())
@@ -373,7 +373,7 @@ mod tests {
             vec![tables, looked(batches(&[7])), Looked::Finished]
         };
         assert_eq!(compared(known(), messages("id")), Ok(()));
-        let changed = "changed: the inputs changed: their columns have changed";
+        let changed = "changed: the inputs changed: their columns differ";
         assert_eq!(compared(known(), messages("key")), Err(changed.to_owned()));
     }
 }

@@ -107,7 +107,7 @@ fn look(file: Option<&Path>) -> Result<String, RegistryError> {
 
 fn stores(argument: &DatastoresArgument) -> DoctorCheck {
     let told = match argument.which() {
-        None => Ok("datastores: no file names any".to_owned()),
+        None => Ok("datastores: no file is given".to_owned()),
         Some(file) => match argument.load() {
             Ok(_) => Ok(format!("datastores: {}", file.display())),
             Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
@@ -116,7 +116,7 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
     DoctorCheck::new(
         "datastores",
         told,
-        "mend the file, or name another one with --datastores FILE",
+        "fix the file, or name another one with --datastores FILE",
     )
 }
 
@@ -124,7 +124,7 @@ fn places(policy: &PolicyArgument) -> DoctorCheck {
     let remedy = "name a folder of this user's alone in machine.directory of the policy";
     let Ok(policy) = policy.load() else {
         let unknown = Err("not known, as the operator's policy cannot be used");
-        return DoctorCheck::new("places for workers", unknown, "mend the policy first");
+        return DoctorCheck::new("places for workers", unknown, "fix the policy first");
     };
     let caps = policy.machine();
     let told = turns::holders(&caps).map(|holders| {

@@ -40,7 +40,7 @@ fn find(job: Option<&Path>, jobs: &Path) -> anyhow::Result<PathBuf> {
     let Some(given) = job else {
         return newest(jobs).ok_or_else(|| {
             anyhow!(
-                "there is no job in {}; name a job directory, or begin a job with: sandmill run \
+                "there is no job in {}; name a job directory, or start a job with: sandmill run \
                  JOB.yaml",
                 jobs.display()
             )
@@ -121,7 +121,7 @@ mod tests {
             let error = find(job.map(Path::new), jobs).unwrap_err().to_string();
             error.replace(&jobs.display().to_string(), "jobs")
         };
-        assert_snapshot!(error(None), @"there is no job in jobs; name a job directory, or begin a job with: sandmill run JOB.yaml");
+        assert_snapshot!(error(None), @"there is no job in jobs; name a job directory, or start a job with: sandmill run JOB.yaml");
         assert_snapshot!(error(Some("iris")), @"iris is not a job directory, and there is no job in jobs: name a job directory");
         job(&jobs.join("older"), "2026-11-01T10:00:00Z", "completed");
         job(&jobs.join("iris"), "2026-11-03T10:00:00Z", "completed");

@@ -74,7 +74,7 @@ fn a_trap() {
     What to change
       - The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them
       - If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -109,9 +109,9 @@ fn a_time_out() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - It computed for only [N] % of the time and waited for the rest: look at the disk or network that its files lie on, or, if more ran than the machine has processors, use fewer workers (process_count_per_node)
+      - It computed for only [N] % of the time and waited for the rest: check the disk or network that its files are on, or, if more ran than the machine has processors, use fewer workers (process_count_per_node)
       - Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -146,7 +146,7 @@ fn out_of_memory() {
 
     What to change
       - Raise limits.memory, or have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -170,7 +170,7 @@ fn an_init_that_always_fails() {
       - job/logs/user/error.txt: all failures, counted
 
     What to change
-      - init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine
+      - init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine
       - Repair init, or what it reads; then go on: sandmill resume job
     ");
 }
@@ -202,8 +202,8 @@ fn a_threshold_exceeded() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Mend the items that failed, or leave them out, and run anew with --overwrite; files that could not be read at all need only be mended: resume reads them again
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - Fix the items that failed, or leave them out, and run again with --overwrite; files that could not be read at all only need to be fixed: resume reads them again
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -267,7 +267,7 @@ fn a_worker_killed_from_outside() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost
+      - Find out what kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost
     ");
 }
 
@@ -310,7 +310,7 @@ fn a_slow_mini_batch() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Mini-batch 3 took [N] times as long as most, and computed for less than half of that: see what it waits for, above all the disk or network that its files lie on
+      - Mini-batch 3 took [N] times as long as most, and computed for less than half of that: see what it waits for, above all the disk or network that its files are on
     ");
 }
 

@@ -86,7 +86,7 @@ fn a_failed_job_and_a_wrong_job_file() {
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     ^[2mjob/logs/user/error/0/process000.txt^[0m
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
     let ran = on_terminal(failing(), 80, "run job.yaml --set nme=1");

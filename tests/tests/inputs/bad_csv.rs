@@ -81,7 +81,7 @@ fn one_more_than_the_threshold_ends_the_job() {
       where         mini-batch 31, [WORKER]
       kept          200,001 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     "#);
 }

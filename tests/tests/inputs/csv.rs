@@ -224,7 +224,7 @@ fn rows_that_do_not_fit_are_failed_items() {
       items         7, of which 4 failed (see job/logs/failed_items.csv)
       kept          3 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     "#);
 }
@@ -326,7 +326,7 @@ fn a_file_with_other_columns_is_told() {
       items         2, of which 1 failed (see job/logs/failed_items.csv)
       kept          1 row, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }

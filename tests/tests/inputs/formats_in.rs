@@ -159,7 +159,7 @@ fn files_that_cannot_be_read_fail_alone() {
       items         2, of which 1 failed (see job/logs/failed_items.csv)
       kept          1 row, in job/output/parallel_run_step.jsonl
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }

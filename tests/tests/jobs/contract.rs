@@ -243,7 +243,7 @@ fn a_failed_item_leaves_the_others() {
       items         4, of which 2 failed (see job/logs/failed_items.csv)
       kept          2 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }

@@ -292,7 +292,7 @@ fn a_file_whose_columns_planners_die_over_fails() {
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }
@@ -304,5 +304,5 @@ fn a_planner_that_is_killed_names_its_file() {
     kill_planner(&mut running, &[]);
     let ran = running.wait();
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs; the last file that it looked into is [DIR]/input/a.csv");
+    assert_snapshot!(ran.told(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs; the last file that it opened is [DIR]/input/a.csv");
 }

@@ -301,7 +301,7 @@ fn an_output_that_somebody_changed_fails_the_job_which_then_goes_on() {
     let ran = running.wait();
     ran.exits_with(42)
         .says("holds other bytes from 0 up to 10 than the rows that process000 reported")
-        .says("what to do    look after the disk, then go on where it was: sandmill resume job");
+        .says("what to do    check the disk, then resume: sandmill resume job");
     let ran = ran.into_job().resume(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["f0.txt: 1", "f1.txt: 1", "f2.txt: 1"], "{ran}");

@@ -186,7 +186,7 @@ fn nothing_is_ignored_unasked() {
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
     // The same text is in a file, for users without a terminal.
@@ -216,7 +216,7 @@ fn nothing_is_ignored_unasked() {
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }

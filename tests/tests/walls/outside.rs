@@ -119,7 +119,7 @@ fn awkward_output_files() {
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     "#);
     assert!(!ran.stderr.contains('\u{1b}'), "{ran}");
