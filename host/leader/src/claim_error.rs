@@ -68,7 +68,11 @@ pub enum ClaimError {
         why: String,
     },
     /// The folder does not hold a job that could resume.
-    #[error("{} is not a job directory (it has no job.json): name the directory of a job that was started", .0.display())]
+    #[error(
+        "{} is not a job directory (it has no job.json): name the directory of a job that was \
+         started",
+        .0.display()
+    )]
     NoJob(PathBuf),
     /// A program created the job, and only that program can create it again.
     #[error(

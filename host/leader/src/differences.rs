@@ -21,11 +21,8 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
             None => told.push(format!("{name}: was not set, is now {}", set(now))),
             Some(before) if before == *now => {}
             Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
-                let verb = if name.starts_with("the files") {
-                    "have changed"
-                } else {
-                    "has changed"
-                };
+                let verb =
+                    if name.starts_with("the files") { "have changed" } else { "has changed" };
                 told.push(format!("{name} {verb}"));
             }
             Some(before) => by_field(name, &before, now, &mut told),

@@ -106,9 +106,11 @@ fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
         EndedBy::StuckInInit => "find out what init waits for; if it is only slow, raise \
             run_invocation_timeout"
             .to_owned(),
-        EndedBy::FirstTaskTimeout => "run sandmill plan to see how long it takes to cut the inputs; \
+        EndedBy::FirstTaskTimeout => {
+            "run sandmill plan to see how long it takes to cut the inputs; \
             if it is only slow, raise first_task_creation_timeout"
-            .to_owned(),
+                .to_owned()
+        }
         EndedBy::ProgressTimeout => "see in logs/sys/node/0 what each worker did last; if \
             mini-batches are only slow, make them smaller or raise progress_update_timeout"
             .to_owned(),

@@ -305,7 +305,8 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
         .iter()
         .any(|group| group.failure.kind == FailureKind::OutOfMemory || was_killed(&group.failure));
     if history.exit_count > 2 && !killed {
-        add("Workers end unexpectedly again and again: read the output of their processes".to_owned());
+        add("Workers end unexpectedly again and again: read the output of their processes"
+            .to_owned());
     }
     lines
 }

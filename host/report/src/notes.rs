@@ -83,9 +83,7 @@ mod tests {
     fn tells_what_was_done_before() {
         assert_eq!(
             NoteLines::default().line(&samples::taken_up()).as_deref(),
-            Some(
-                "job digits: 1 worker; resumed: 50 mini-batches done, 1 of them failed"
-            )
+            Some("job digits: 1 worker; resumed: 50 mini-batches done, 1 of them failed")
         );
     }
 

@@ -323,7 +323,9 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), samples::job().len());
         assert_eq!(
             *said.lock().unwrap(),
-            ["warning: a report stops here, the job continues: logs/x.csv: no space left on device"]
+            [
+                "warning: a report stops here, the job continues: logs/x.csv: no space left on device"
+            ]
         );
     }
 }

@@ -281,7 +281,8 @@ impl Reporter for ResultFile {
                     Ok(before) => format!("Result of the previous run:\n\n{before}"),
                     Err(_) => "The previous run was cut short.\n".to_owned(),
                 };
-                let text = format!("Job {job} has been running again since {:.0}. {before}", event.at);
+                let text =
+                    format!("Job {job} has been running again since {:.0}. {before}", event.at);
                 log_file::replace(&file(), &text)
             }
             EventKind::JobFinished { result } => {

@@ -190,7 +190,11 @@ fn the_file_says_the_same() {
     // W15: while the job is resumed, the old result is marked as such.
     let mut again = samples::job_again().into_iter();
     file.on_event(&again.next().unwrap()).unwrap();
-    assert!(read().starts_with("Job digits has been running again since 2026-11-21T12:00:00Z. "), "{}", read());
+    assert!(
+        read().starts_with("Job digits has been running again since 2026-11-21T12:00:00Z. "),
+        "{}",
+        read()
+    );
     assert!(read().contains(&told));
     again.for_each(|event| file.on_event(&event).unwrap());
     assert!(read().starts_with("Job digits completed in 3.2 s.\n"));

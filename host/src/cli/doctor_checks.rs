@@ -113,11 +113,7 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
             Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
         },
     };
-    DoctorCheck::new(
-        "datastores",
-        told,
-        "fix the file, or name another one with --datastores FILE",
-    )
+    DoctorCheck::new("datastores", told, "fix the file, or name another one with --datastores FILE")
 }
 
 fn places(policy: &PolicyArgument) -> DoctorCheck {

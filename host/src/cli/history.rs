@@ -341,7 +341,9 @@ fn worker_name(text: &str) -> anyhow::Result<String> {
 fn nothing(filter: &LogFilter, dir: &Path) -> String {
     let job = shell_word(&dir.display().to_string());
     match filter {
-        LogFilter::All => format!("the entry script of {job} has written nothing, and nothing failed"),
+        LogFilter::All => {
+            format!("the entry script of {job} has written nothing, and nothing failed")
+        }
         LogFilter::Worker(name) => format!(
             "{name} of {job} has written nothing, and nothing of it failed; `sandmill status {job}` \
              names the workers of a running job"

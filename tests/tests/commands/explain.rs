@@ -286,7 +286,7 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     ran.exits_with(0);
     assert!(ran.stdout.contains("==> logs/user/error/0/process000.txt <=="), "{ran}");
     let ran = ran.into_job().command(&["logs", "job", "--worker", "process777"]);
-    ran.exits_with(0).says("process777 of job has said nothing");
+    ran.exits_with(0).says("process777 of job has written nothing");
     assert_eq!(ran.stdout, "");
     let ran = ran.into_job().command(&["logs", "job", "--mini-batch", "5"]);
     ran.exits_with(0).says("nothing is known of mini-batch 5 of job");

@@ -134,9 +134,10 @@ fn what_decides_rows_must_be_as_it_was() {
     assert!(refused(&["output=elsewhere"]).contains(": output: was not set, is now "));
     assert!(refused(&["output_action=summary_only"]).contains(": output_action: was "));
     job = job.file("model/weights", "12");
-    assert!(refused_files(job).contains(
-        ": the files in the side input at /side_inputs/model have changed. To keep"
-    ));
+    assert!(
+        refused_files(job)
+            .contains(": the files in the side input at /side_inputs/model have changed. To keep")
+    );
 }
 
 /// The message about a job that is resumed with the same settings.

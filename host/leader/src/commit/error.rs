@@ -44,7 +44,8 @@ pub(crate) enum CommitError {
     /// The output file does not hold what was written to it.
     #[error(
         "the output file {} {change}: another program wrote to it, the disk loses data, or a worker \
-         process was compromised. Fix the cause, then resume the job: rows that are missing from the output, or differ, are copied there again or computed again",
+         process was compromised. Fix the cause, then resume the job: rows that are missing from the \
+         output, or differ, are copied there again or computed again",
         path.display()
     )]
     OutputChanged {

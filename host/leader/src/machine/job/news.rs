@@ -104,7 +104,9 @@ impl JobMachine {
         if !self.told_spawn_trouble {
             self.told_spawn_trouble = true;
             let pause = NodePolicy::SPAWN_PAUSE.as_secs();
-            self.notice(format!("{text}; the others continue, and it is tried again every {pause} s"));
+            self.notice(format!(
+                "{text}; the others continue, and it is tried again every {pause} s"
+            ));
         }
     }
 
