@@ -23,7 +23,7 @@ sandmill_guest::export!(WordCount);
 fn count(file: &Path) -> Result<String> {
     let bytes = sandmill_guest::read(file)?;
     let name = file.file_name().context("a file without a name")?.display();
-    let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is no text"))?;
+    let text = std::str::from_utf8(&bytes).with_context(|| format!("{name} is not text"))?;
     let words = text.split_whitespace().count();
     Ok(format!("{name}: {} {words} {}", text.lines().count(), bytes.len()))
 }

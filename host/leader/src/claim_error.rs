@@ -47,7 +47,7 @@ pub enum ClaimError {
     /// The job was not completed, and something that decides its rows has changed since its last run.
     #[error(
         "job '{name}' in {} {how} before it was finished, with {mini_batches} mini-batch{} and {rows} row{} \
-         done, which do not fit what the job is now: {why}. To keep them, undo that and run the job again; to run \
+         done, which do not match the job as it is now: {why}. To keep them, undo that and run the job again; to run \
          it from its beginning, use --overwrite, or --job-dir for another place",
         dir.display(),
         if *mini_batches == 1 { "" } else { "es" },
@@ -68,12 +68,16 @@ pub enum ClaimError {
         why: String,
     },
     /// The folder does not hold a job that could resume.
-    #[error("{} is no job directory (it holds no job.json): name the one of a job that was begun", .0.display())]
+    #[error(
+        "{} is not a job directory (it has no job.json): name the directory of a job that was \
+         started",
+        .0.display()
+    )]
     NoJob(PathBuf),
     /// A program created the job, and only that program can create it again.
     #[error(
-        "{} does not say which job file the job '{name}' was made of: run it again with what began \
-         it, and it is taken up",
+        "{} does not say which job file job '{name}' was made from: run it again with the \
+         command that started it, and it is resumed",
         dir.display()
     )]
     NoJobFile {
@@ -97,7 +101,7 @@ pub enum ClaimError {
     },
     /// The folder is not a job directory.
     #[error(
-        "{} is no job directory (it holds '{holds}' but no job.json): name an empty or new folder \
+        "{} is not a job directory (it holds '{holds}' but no job.json): name an empty or new folder \
          with --job-dir",
         dir.display()
     )]
@@ -120,7 +124,7 @@ pub enum ClaimError {
         what: String,
     },
     /// The path leads to something other than a folder.
-    #[error("{} is no folder: name an empty or new one", .0.display())]
+    #[error("{} is not a folder: name an empty or new one", .0.display())]
     NotAFolder(PathBuf),
     /// The output folder contains the job directory, or is one of its own folders.
     #[error(
@@ -166,8 +170,8 @@ pub enum ClaimError {
     },
     /// The folder for the job's copies in its parent holds another job's copies.
     #[error(
-        "parent: {} holds what another job, or the same job in another job directory, copied there, and nothing of \
-         that is overwritten: name another folder for `parent`, give the job another name, or move that folder away",
+        "parent: {} holds files that another job, or the same job in another job directory, copied there, and they \
+         are not overwritten: name another folder for `parent`, give the job another name, or move that folder away",
         .0.display()
     )]
     ParentTaken(PathBuf),

@@ -218,11 +218,11 @@ fn what_is_not_this_job_s_is_never_touched() {
 
     let place = ClaimFixture::new();
     write(place.job.root().join("photo.png"), "");
-    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is no job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
+    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is not a job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
 
     let place = ClaimFixture::new();
     fs::write(place.job.root(), "").unwrap();
-    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is no folder: name an empty or new one");
+    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is not a folder: name an empty or new one");
 }
 
 #[test]
@@ -344,7 +344,7 @@ fn an_output_folder_in_the_way_is_refused() {
 fn an_output_folder_that_cannot_be_made_is_named() {
     let place = ClaimFixture::new();
     write(place.out(), "a file");
-    insta::assert_snapshot!(place.text(place.claim_with_output()), @"DIR/out is no folder: name an empty or new one");
+    insta::assert_snapshot!(place.text(place.claim_with_output()), @"DIR/out is not a folder: name an empty or new one");
     let refused = claim(&place.job, "iris", Some(Path::new("/proc/nowhere/out")));
     assert!(place.text(refused).starts_with("cannot make the folder /proc/nowhere/out: "));
     // No process can write there, not even as root.

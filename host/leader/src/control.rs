@@ -137,7 +137,7 @@ impl SharedControl {
                 self.obey(asked.ask);
                 None
             }
-            Err(error) => Some(format!("no question that this job's process knows: {error}")),
+            Err(error) => Some(format!("the job's process does not know this question: {error}")),
         };
         write_line(&mut stream, &self.stands(refused))
     }

@@ -11,7 +11,7 @@ const TOLD: usize = 5;
 pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String> {
     let mut told = Vec::new();
     if was.entry_script_digest != is.entry_script_digest {
-        told.push("the entry script is another component than it was".to_owned());
+        told.push("the entry script is a different component now".to_owned());
     }
     let value = |settings: &[(String, String)], name: &str| {
         settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
@@ -21,11 +21,8 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
             None => told.push(format!("{name}: was not set, is now {}", set(now))),
             Some(before) if before == *now => {}
             Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
-                let verb = if name.starts_with("the files") {
-                    "are not what they were"
-                } else {
-                    "is not what it was"
-                };
+                let verb =
+                    if name.starts_with("the files") { "have changed" } else { "has changed" };
                 told.push(format!("{name} {verb}"));
             }
             Some(before) => by_field(name, &before, now, &mut told),
@@ -151,10 +148,10 @@ mod tests {
             ("environment_variables.TOKEN", &other),
             ("mini_batch_size", "\"1 files\""),
         ]);
-        insta::assert_snapshot!(differences(&was, &is).unwrap(), @"arguments: was [--a], is now [--b]; output_format.type: was text, is now csv; environment_variables.TOKEN is not what it was; mini_batch_size: was not set, is now 1 files; environment_variables.OLD: was set, is now not set; and 1 more");
+        insta::assert_snapshot!(differences(&was, &is).unwrap(), @"arguments: was [--a], is now [--b]; output_format.type: was text, is now csv; environment_variables.TOKEN has changed; mini_batch_size: was not set, is now 1 files; environment_variables.OLD: was set, is now not set; and 1 more");
         is.entry_script_digest = "cd".into();
         let told = differences(&was, &is).unwrap();
-        assert!(told.starts_with("the entry script is another component than it was; "), "{told}");
+        assert!(told.starts_with("the entry script is a different component now; "), "{told}");
         assert!(told.ends_with("; and 2 more"), "{told}");
     }
 }

@@ -160,7 +160,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
         if let Some(error) = unheard {
             let message = format!(
-                "sandmill cancel cannot reach this job, as its directory takes no socket: {error}"
+                "sandmill cancel cannot reach this job, as no socket can be made in its directory: {error}"
             );
             driver.emit(EventKind::Notice { message });
         }
@@ -326,7 +326,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let missing = self.wall.missing.clone();
         for layer in missing.iter().filter(|layer| !layer.starts_with("cgroup: ")) {
             let message = format!(
-                "the job goes on without a layer of the process wall: {layer} (os_sandbox is \
+                "the job continues without a layer of the process wall: {layer} (os_sandbox is \
                  best-effort; `sandmill doctor` says what to do)"
             );
             self.emit(EventKind::Notice { message });

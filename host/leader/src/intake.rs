@@ -108,7 +108,9 @@ impl Intake {
             | FromPlanner::MiniBatches(_)
             | FromPlanner::Opening { .. }
             | FromPlanner::Closed => {
-                vec![JobMessage::PlanFailed("the planner process spoke out of turn".to_owned())]
+                vec![JobMessage::PlanFailed(
+                    "the planner process sent an unexpected message".to_owned(),
+                )]
             }
         }
     }

@@ -135,7 +135,7 @@ mod tests {
         claim("letters", "two").unwrap();
         claim("../../digits", "one").unwrap();
         let error = claim("digits", "two").unwrap_err();
-        insta::assert_snapshot!(error.replace(dir.path().canonicalize().unwrap().to_str().unwrap(), "/d"), @"parent: /d/new/parent/logs/digits holds what another job, or the same job in another job directory, copied there, and nothing of that is overwritten: name another folder for `parent`, give the job another name, or move that folder away");
+        insta::assert_snapshot!(error.replace(dir.path().canonicalize().unwrap().to_str().unwrap(), "/d"), @"parent: /d/new/parent/logs/digits holds files that another job, or the same job in another job directory, copied there, and they are not overwritten: name another folder for `parent`, give the job another name, or move that folder away");
         // An unmarked folder may belong to any job, for example one of an earlier version.
         std::fs::create_dir_all(parent.join("logs/older/sys")).unwrap();
         assert_eq!(claim("older", "one").unwrap_err(), error.replace("digits", "older"));

@@ -137,7 +137,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         }
         let Some(journal) = self.journal(earlier)? else {
             say(&format!(
-                "job '{}' was interrupted before anything was done, and begins anew",
+                "job '{}' was interrupted before anything was done, and starts over",
                 earlier.name
             ));
             return self.begin(held, options, say);
@@ -149,7 +149,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             // Nothing is lost. In the usual case, the script failed at once and was then fixed.
             Err(ResumeRefusal::Changed(InputsChanged(why))) if journal.counts().succeeded == 0 => {
                 say(&format!(
-                    "job '{}' {} before any mini-batch had succeeded, and begins anew: {why}",
+                    "job '{}' {} before any mini-batch had succeeded, and starts over: {why}",
                     earlier.name,
                     earlier.status.how()
                 ));

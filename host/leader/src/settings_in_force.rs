@@ -24,9 +24,8 @@ pub(super) fn policy(spec: &JobSpec) -> RetryPolicy {
 }
 
 /// The notice for a job whose leader runs as root.
-pub const RUNS_AS_ROOT: &str = "runs as root: the processes of a job may read every file that their wall \
-    does not keep from them, and what would break a wall could do all; run jobs of strangers as a user \
-    without rights of its own";
+pub const RUNS_AS_ROOT: &str = "runs as root: a job's processes may read every file that their wall does \
+    not hide, and code that breaks the wall could do anything; run untrusted jobs as a user without privileges";
 
 /// The notices about what is in force for a job, without those that `notices` already contains.
 pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {

@@ -91,7 +91,7 @@ impl Spans {
                 if *expected {
                     span.in_scope(|| debug!(how, "the worker has ended"));
                 } else {
-                    span.in_scope(|| warn!(how, "the worker has ended, and was not meant to"));
+                    span.in_scope(|| warn!(how, "the worker has ended unexpectedly"));
                 }
                 self.workers.remove(worker);
             }

@@ -160,7 +160,7 @@ impl<'a> Comparison<'a> {
             Looked::Tables(tables) => {
                 if self.known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
                     return Err(InputsChanged(
-                        "the inputs changed: their columns are not what they were".to_owned(),
+                        "the inputs changed: their columns differ".to_owned(),
                     ));
                 }
                 Ok(())
@@ -174,7 +174,7 @@ impl<'a> Comparison<'a> {
         let LookedAt { batch, stamp, changed } = looked;
         let how = match self.known.stamps.remove(&batch.id) {
             Some(was) if was == *stamp => return Ok(()),
-            Some(was) if was != batch.stamp => "is not what it was when it was done",
+            Some(was) if was != batch.stamp => "has changed since it was done",
             // No worker has reported what these files contained, so a file that changed after the job began
             // counts as changed.
             _ if self.known.may_have(batch.id) => {
@@ -204,7 +204,7 @@ impl<'a> Comparison<'a> {
     fn complete(&mut self) -> Result<(), InputsChanged> {
         if let Some(id) = self.known.stamps.keys().min() {
             return Err(InputsChanged(format!(
-                "the inputs changed: mini-batch {id}, which was done, is not among today's {}",
+                "the inputs changed: mini-batch {id}, which was done, is not among the current {}",
                 self.digest.mini_batches
             )));
         }
@@ -219,7 +219,7 @@ impl<'a> Comparison<'a> {
                 (first, last) => format!("one of the mini-batches {first} to {last}"),
             };
             Err(InputsChanged(format!(
-                "the inputs changed: {which}, which was not done yet, is not what it was"
+                "the inputs changed: {which}, which was not done yet, has changed"
             )))
         } else {
             let was = counts.0.unwrap_or(0);
@@ -314,10 +314,10 @@ mod tests {
         // An incomplete plan may have grown.
         assert_eq!(with(&[(0, 7)], None, &[7, 8, 9, 10]), Ok(()));
         let text = |result: Result<(), String>| result.unwrap_err();
-        assert_snapshot!(text(with(&[(0, 7), (2, 1)], None, &[7, 8, 9])), @"changed: input 'texts' changed: mini-batch 2 (/inputs/texts/2.txt) is not what it was when it was done");
-        assert_snapshot!(text(with(&[(0, 7), (5, 1)], None, &[7, 8, 9])), @"changed: the inputs changed: mini-batch 5, which was done, is not among today's 3");
+        assert_snapshot!(text(with(&[(0, 7), (2, 1)], None, &[7, 8, 9])), @"changed: input 'texts' changed: mini-batch 2 (/inputs/texts/2.txt) has changed since it was done");
+        assert_snapshot!(text(with(&[(0, 7), (5, 1)], None, &[7, 8, 9])), @"changed: the inputs changed: mini-batch 5, which was done, is not among the current 3");
         assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8]), &[7, 8, 9])), @"changed: the inputs changed: there were 2 mini-batches, now 3");
-        assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8, 9]), &[7, 8, 10])), @"changed: the inputs changed: mini-batch 2, which was not done yet, is not what it was");
+        assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8, 9]), &[7, 8, 10])), @"changed: the inputs changed: mini-batch 2, which was not done yet, has changed");
         let was: Vec<u64> = (0..100).collect();
         for (changed, told) in [
             (0, "mini-batch 0,"),
@@ -354,7 +354,7 @@ mod tests {
             assert!(text.contains("mini-batch 0 (/inputs/texts/0.txt) has a file that"), "{text}");
         }
         assert_eq!(check(Some(99), 99, true), Ok(()), "it was already so when it was done");
-        assert_snapshot!(check(Some(98), 99, false).unwrap_err(), @"input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not what it was when it was done");
+        assert_snapshot!(check(Some(98), 99, false).unwrap_err(), @"input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) has changed since it was done");
     }
 
     /// Files that are not processed yet decide how the columns of processed files are read.
@@ -373,7 +373,7 @@ mod tests {
             vec![tables, looked(batches(&[7])), Looked::Finished]
         };
         assert_eq!(compared(known(), messages("id")), Ok(()));
-        let changed = "changed: the inputs changed: their columns are not what they were";
+        let changed = "changed: the inputs changed: their columns differ";
         assert_eq!(compared(known(), messages("key")), Err(changed.to_owned()));
     }
 }

@@ -46,7 +46,7 @@ fn changes_rows(ended_by: EndedBy, result: &JobResult) -> bool {
 fn nothing_succeeded(result: &JobResult) -> String {
     let Some(first) = &result.first_failure else {
         return match result.items.total {
-            0 => "see with sandmill plan what is found in the inputs".to_owned(),
+            0 => "run sandmill plan to see what it finds in the inputs".to_owned(),
             _ => "logs/failed_items.csv says why each item failed, also in earlier runs of the job"
                 .to_owned(),
         };
@@ -54,14 +54,14 @@ fn nothing_succeeded(result: &JobResult) -> String {
     let text = match first.failure.kind {
         FailureKind::ShortResults => {
             "compare what run returns with what it is given; a script that writes its own files and \
-             returns nothing wants output_action: summary_only"
+             returns nothing needs output_action: summary_only"
         }
         FailureKind::BadInput | FailureKind::LoadFailed | FailureKind::LoadTimeout => {
-            "mend the inputs as the first cause says; logs/failed_items.csv names each item that could \
+            "fix the inputs as the first cause says; logs/failed_items.csv names each item that could \
              not be read"
         }
         FailureKind::ScriptError | FailureKind::Trap | FailureKind::Exit => {
-            "mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it \
+            "fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it \
              on one file"
         }
         FailureKind::OutOfMemory if has_no_more_memory(&first.failure) => {
@@ -83,32 +83,34 @@ fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
     let go_on = |set: &str| places.go_on(set);
     let more = |setting: &str| {
         let go_on = go_on(&format!("{setting}=N"));
-        format!("to bear more and go on where it was: {go_on}; -1 bears all")
+        format!("to tolerate more and resume: {go_on}; -1 tolerates all")
     };
     match ended_by {
         EndedBy::ErrorThreshold => more("error_threshold"),
         EndedBy::AllowedFailedCount => more("allowed_failed_count"),
         EndedBy::AllowedFailedPercent => {
             let go_on = go_on("allowed_failed_percent=N");
-            format!("to bear more and go on where it was: {go_on}")
+            format!("to tolerate more and resume: {go_on}")
         }
         EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
         // With another entry script, a job starts anew if no mini-batch has succeeded; otherwise it is
         // refused.
         EndedBy::InitFailures if is_kept => {
             let go_on = go_on("");
-            format!("repair what init reads, and go on: {go_on}")
+            format!("repair what init reads, and resume: {go_on}")
         }
         EndedBy::InitFailures => {
             let go_on = go_on("");
-            format!("repair init, or what it reads; then go on: {go_on}")
+            format!("repair init, or what it reads; then resume: {go_on}")
         }
         EndedBy::StuckInInit => "find out what init waits for; if it is only slow, raise \
             run_invocation_timeout"
             .to_owned(),
-        EndedBy::FirstTaskTimeout => "see with sandmill plan how long it takes to cut the inputs; \
+        EndedBy::FirstTaskTimeout => {
+            "run sandmill plan to see how long it takes to cut the inputs; \
             if it is only slow, raise first_task_creation_timeout"
-            .to_owned(),
+                .to_owned()
+        }
         EndedBy::ProgressTimeout => "see in logs/sys/node/0 what each worker did last; if \
             mini-batches are only slow, make them smaller or raise progress_update_timeout"
             .to_owned(),
@@ -117,14 +119,14 @@ fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
             plan counts them"
                 .to_owned()
         }
-        EndedBy::JobTime => format!("to go on where it was, for as long again: {}", go_on("")),
-        EndedBy::Plan => "see with sandmill plan what the inputs come to".to_owned(),
-        EndedBy::Commit => format!("look after the disk, then go on where it was: {}", go_on("")),
+        EndedBy::JobTime => format!("to resume, for as long again: {}", go_on("")),
+        EndedBy::Plan => "run sandmill plan to check the inputs".to_owned(),
+        EndedBy::Commit => format!("check the disk, then resume: {}", go_on("")),
         EndedBy::Spawn => format!(
-            "the machine may be short of memory or of processes; to go on with fewer workers: {}",
+            "the machine may be short of memory or of processes; to resume with fewer workers: {}",
             go_on("process_count_per_node=N")
         ),
-        EndedBy::Cancelled => format!("to go on where it was: {}", go_on("")),
+        EndedBy::Cancelled => format!("to resume: {}", go_on("")),
     }
 }
 
@@ -153,11 +155,11 @@ pub(super) fn name(ended_by: EndedBy) -> String {
 }
 
 /// What to do about records and files that cannot be decoded.
-pub(super) const BAD_INPUT: &str = "The input is broken where failed_items.csv says: mend that file, leave it out by a glob, or bear its rows with error_threshold. It was not tried again, as it would be the same";
+pub(super) const BAD_INPUT: &str = "The input is broken where failed_items.csv says: fix that file, exclude it with a glob, or tolerate its rows with error_threshold. It was not tried again, as the result would be the same";
 
 /// What to do when the entry script's model was refused.
 const MODEL_REFUSED: [&str; 2] = [
-    "The entry script was told that of a model. Try it with that model alone: sandmill check COMPONENT --run FILE --model NAME=PATH",
+    "The entry script got this error from a model. Try it with that model alone: sandmill check COMPONENT --run FILE --model NAME=PATH",
     "docs/inference.md says what each backend computes; sandmill doctor, which backends and GPUs this machine has. What tract cannot compute, ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH",
 ];
 
@@ -183,7 +185,7 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         ],
         FailureKind::OutOfMemory if killed => vec![
             "If the machine ran out of memory, use fewer workers (process_count_per_node) or a lower limits.memory; logs/perf shows its memory over time",
-            "If it did not, somebody or something else killed the process; the mini-batch was tried again",
+            "If it did not, something else killed the process; the mini-batch was tried again",
         ],
         FailureKind::OutOfMemory if has_no_more_memory(failure) => vec![
             "Have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch. No limit can give it more",
@@ -197,16 +199,16 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
         FailureKind::OutOfFuel => vec!["Raise limits.fuel, or look for a loop that does not end"],
         FailureKind::Timeout => return time_out(first),
         FailureKind::LoadTimeout => vec![
-            "Raise task_overhead_timeout, choose a smaller mini_batch_size, or look at the disk or network that the input lies on",
+            "Raise task_overhead_timeout, choose a smaller mini_batch_size, or check the disk or network that the input is on",
         ],
         FailureKind::BadResults => {
             vec!["The entry script breaks the contract: wit/entry.wit says what run may return"]
         }
         FailureKind::ShortResults => vec![
-            "Return one row for each item, or set strict_cardinality to false and bear the difference as failed items",
+            "Return one row for each item, or set strict_cardinality to false and accept the difference as failed items",
         ],
         FailureKind::LoadFailed => vec![
-            "The input could not be read: look at the files that the message names. sandmill plan shows what would be read",
+            "The input could not be read: check the files that the message names. sandmill plan shows what would be read",
         ],
         FailureKind::BadInput => vec![BAD_INPUT],
         FailureKind::BadOutput => vec![
@@ -219,14 +221,14 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
             "The system-call filter ended the worker: guest code must have got out of its sandbox, or a library of the machine behaves unexpectedly. Please report it",
         ],
         FailureKind::WorkerDied if was_killed(failure) => vec![
-            "Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost",
+            "Find out what kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost",
         ],
         FailureKind::WorkerDied => vec![
-            "The worker process ended unbidden: what it said last is in its file below logs/sys/node. If it happens again, please report it",
+            "The worker process ended unexpectedly: its last output is in its file below logs/sys/node. If it happens again, please report it",
         ],
         FailureKind::NoSpace => vec!["Free some space on the disk that holds the job directory"],
         FailureKind::HostFault => vec![
-            "The machine is to blame, not the entry script: look at the disk and the rights of the folders that the message names",
+            "The machine is to blame, not the entry script: check the disk and the permissions of the folders that the message names",
         ],
     };
     texts.into_iter().map(str::to_owned).collect()
@@ -254,10 +256,10 @@ pub(super) fn of_init(failure: &Failure) -> Vec<String> {
             "Raise run_invocation_timeout: init may take 3 times as long, and 30 s more"
         }
         FailureKind::HostFault | FailureKind::WorkerDied => {
-            "The worker process could not begin: read what it said below logs/sys/node, and look at disk, rights and limits of the machine"
+            "The worker process could not start: read its output below logs/sys/node, and check the disk, permissions and limits of the machine"
         }
         _ => {
-            "init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine"
+            "init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine"
         }
     };
     vec![text.to_owned()]
@@ -274,8 +276,8 @@ fn time_out(attempt: &Attempt) -> Vec<String> {
         )
     } else {
         format!(
-            "It computed for only {percent} % of the time and waited for the rest: look at the disk \
-             or network that its files lie on, or, if more ran than the machine has processors, use \
+            "It computed for only {percent} % of the time and waited for the rest: check the disk or \
+             network that its files are on, or, if more ran than the machine has processors, use \
              fewer workers (process_count_per_node)"
         )
     };

@@ -66,8 +66,8 @@ impl ReportBudget {
         let left_out = self.0.left_out.load(Ordering::Relaxed);
         (left_out > 0).then(|| {
             format!(
-                "{} of the logs left out, as limits.reports ({}) was reached; output and journal have \
-                 all",
+                "{} of the logs left out, as limits.reports ({}) was reached; output and journal are \
+                 complete",
                 counted(left_out, "part"),
                 ByteSize(self.0.most)
             )

@@ -50,7 +50,7 @@ impl Reporter for EventWriter {
             // It replaces the first event that is left out.
             let message =
                 "limits.reports was reached: the events from here to the job's end are left \
-                           out; output and journal have all"
+                           out; output and journal are complete"
                     .to_owned();
             self.encode(&Event { kind: EventKind::Notice { message }, ..event.clone() })?;
             self.file.write(&self.line)?;

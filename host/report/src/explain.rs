@@ -31,7 +31,7 @@ pub fn explain_text(history: &History, places: &ReportPaths, running: bool) -> S
     text.section("What to read", &to_read(history, places));
     let mut change = to_change(history, places);
     if history.result.is_none() && !running {
-        change.push(format!("Go on where it was: {}", places.go_on("")));
+        change.push(format!("Resume it: {}", places.go_on("")));
     }
     text.section("What to change", &change);
     text.0
@@ -126,7 +126,7 @@ fn failures(text: &mut SectionedText, history: &History) {
     }
     let more = history.exit_count.saturating_sub(history.exits.len() as u64);
     if more > 0 {
-        text.line(&format!("  and {} that ended unbidden", counted(more, "worker")));
+        text.line(&format!("  and {} that ended unexpectedly", counted(more, "worker")));
     }
 }
 
@@ -215,7 +215,7 @@ pub(super) fn to_read(history: &History, places: &ReportPaths) -> Vec<String> {
     let dir = &places.job_dir;
     let mut files: Vec<(PathBuf, &str)> = vec![
         (dir.result_file(), "the outcome"),
-        (dir.leader_errors(), "what ended the job, if it is no fault of the entry script"),
+        (dir.leader_errors(), "what ended the job, if it was not the entry script"),
     ];
     let worker = history
         .groups
@@ -272,8 +272,8 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
             add(BAD_INPUT.to_owned());
         }
         if for_failures && !history.failed_items.is_empty() {
-            add("Mend the items that failed, or leave them out, and run anew with --overwrite; files \
-                 that could not be read at all need only be mended: resume reads them again"
+            add("Fix the items that failed, or leave them out, and run again with --overwrite; files \
+                 that could not be read at all only need to be fixed: resume reads them again"
                 .to_owned());
         }
         // If failed attempts are listed above, the advice is with them.
@@ -289,7 +289,7 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
     {
         let why = if slow.cpu < COMPUTING * slow.run {
             "and computed for less than half of that: see what it waits for, above all the disk or \
-             network that its files lie on"
+             network that its files are on"
         } else {
             "so its data may be larger than the others'. A smaller mini_batch_size balances the workers"
         };
@@ -305,7 +305,8 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
         .iter()
         .any(|group| group.failure.kind == FailureKind::OutOfMemory || was_killed(&group.failure));
     if history.exit_count > 2 && !killed {
-        add("Workers end unbidden again and again: read what their processes said".to_owned());
+        add("Workers end unexpectedly again and again: read the output of their processes"
+            .to_owned());
     }
     lines
 }

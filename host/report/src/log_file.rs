@@ -184,7 +184,7 @@ impl LogFile {
         // First, since otherwise each failed attempt would add the mark once more.
         self.flush()?;
         let full = aside(&self.path, 1);
-        let mark = format!("This file is full; it goes on in {}.\n", name(&self.path));
+        let mark = format!("This file is full; it continues in {}.\n", name(&self.path));
         self.pending.extend_from_slice(mark.as_bytes());
         self.flush()?;
         self.file = None;
@@ -196,8 +196,8 @@ impl LogFile {
         }
         fs::rename(&self.path, &full).map_err(|error| at(&self.path, &error))?;
         let mark = format!(
-            "This goes on from a file that was full. Full files are kept as {} and, older, {}; what \
-             is older still has been removed.\n",
+            "This continues a file that was full. Full files are kept as {} and, older, {}; even \
+             older ones have been removed.\n",
             name(&full),
             name(&aside(&self.path, KEPT)),
         );
@@ -336,15 +336,15 @@ mod tests {
             .collect();
         insta::assert_snapshot!(text, @"
         == process000.1.txt
-        This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
+        This continues a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; even older ones have been removed.
         line 0038
-        This file is full; it goes on in process000.txt.
+        This file is full; it continues in process000.txt.
         == process000.2.txt
-        This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
+        This continues a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; even older ones have been removed.
         line 0037
-        This file is full; it goes on in process000.txt.
+        This file is full; it continues in process000.txt.
         == process000.txt
-        This goes on from a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; what is older still has been removed.
+        This continues a file that was full. Full files are kept as process000.1.txt and, older, process000.2.txt; even older ones have been removed.
         line 0039
         ");
     }

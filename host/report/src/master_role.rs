@@ -59,7 +59,7 @@ impl MasterRole {
         log.log(event.at, LineLevel::Info, what)?;
         let Some(Resumed { succeeded, failed, items, rows }) = resumed else { return Ok(()) };
         let what = format_args!(
-            "taken up from an earlier run: {} succeeded and {} failed, with {} and {}",
+            "resumed from an earlier run: {} succeeded and {} failed, with {} and {}",
             counted(*succeeded, "mini-batch"),
             count(*failed),
             counted(items.total, "item"),
@@ -177,7 +177,7 @@ impl Reporter for MasterRole {
                 self.note(at, LineLevel::Warning, &what)
             }
             EventKind::MiniBatchReturned { id } => {
-                let what = "goes back unharmed: its worker died before it began";
+                let what = "goes back to the queue: its worker died before it began";
                 self.note(at, LineLevel::Info, &format!("mini-batch {id} {what}"))
             }
             EventKind::WindingDown { reason } => {
@@ -225,7 +225,7 @@ mod tests {
         2026-11-21 10:00:00,000|INFO|7|leader|ALL_TASKS_SCHEDULED: 180 mini-batches with 1,797 items
         2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2 failed in attempt 1 on process001, it will be tried again; trap: panicked at src/lib.rs:12:9: no digit, "5" expected
         2026-11-21 10:00:00,000|WARNING|7|leader|process000 exited with returncode -9
-        2026-11-21 10:00:00,000|INFO|7|leader|mini-batch 3 goes back unharmed: its worker died before it began
+        2026-11-21 10:00:00,000|INFO|7|leader|mini-batch 3 goes back to the queue: its worker died before it began
         2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2 failed in attempt 2 on process001, it is not tried again; trap: panicked at src/lib.rs:12:9: no digit, "5" expected
         2026-11-21 10:00:00,000|WARNING|7|leader|no new mini-batches: 10 items failed
         2026-11-21 10:00:00,000|ERROR|7|leader|the job failed: 10 items failed, more than error_threshold allows (0)
@@ -263,7 +263,7 @@ mod tests {
         }
         insta::assert_snapshot!(written(&dir, "20261121120000"), @"
         2026-11-21 12:00:00,000|INFO|7|leader|job digits of tenant default starts, run 20261121T100000Z-0000abcd; 1 worker wanted
-        2026-11-21 12:00:00,000|INFO|7|leader|taken up from an earlier run: 49 mini-batches succeeded and 1 failed, with 500 items and 490 rows
+        2026-11-21 12:00:00,000|INFO|7|leader|resumed from an earlier run: 49 mini-batches succeeded and 1 failed, with 500 items and 490 rows
         2026-11-21 12:00:00,000|INFO|7|leader|FIRST_TASK_SCHEDULED after 0.00 s
         2026-11-21 12:00:00,000|INFO|7|leader|ALL_TASKS_SCHEDULED: 52 mini-batches with 520 items
         2026-11-21 12:00:00,000|INFO|7|leader|the job completed

@@ -29,7 +29,7 @@ impl NoteLines {
                 let mut line = format!("job {job}: {}", counted((*workers).into(), "worker"));
                 if let Some(Resumed { succeeded, failed, .. }) = resumed {
                     let done = counted(succeeded + failed, "mini-batch");
-                    line.push_str(&format!("; taken up where it was: {done} done"));
+                    line.push_str(&format!("; resumed: {done} done"));
                     if *failed > 0 {
                         line.push_str(&format!(", {} of them failed", count(*failed)));
                     }
@@ -67,7 +67,7 @@ impl NoteLines {
         self.told += 1;
         match self.told {
             0..=MOST => Some(line),
-            told if told == MOST + 1 => Some("more failures follow; the log tree has all".into()),
+            told if told == MOST + 1 => Some("more failures follow; the logs have all".into()),
             _ => None,
         }
     }
@@ -83,9 +83,7 @@ mod tests {
     fn tells_what_was_done_before() {
         assert_eq!(
             NoteLines::default().line(&samples::taken_up()).as_deref(),
-            Some(
-                "job digits: 1 worker; taken up where it was: 50 mini-batches done, 1 of them failed"
-            )
+            Some("job digits: 1 worker; resumed: 50 mini-batches done, 1 of them failed")
         );
     }
 
@@ -120,7 +118,7 @@ mod tests {
         mini-batch 2, attempt 2 (process001): panicked at src/lib.rs:12:9: no digit, "5" expected
         mini-batch 3, attempt 1 (process001), will be tried again: panicked at src/lib.rs:12:9: no digit, "5" expected
         mini-batch 4, attempt 1 (process001), will be tried again: panicked at src/lib.rs:12:9: no digit, "5" expected
-        more failures follow; the log tree has all
+        more failures follow; the logs have all
         "#);
     }
 }

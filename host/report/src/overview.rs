@@ -71,7 +71,7 @@ impl Overview {
 
     fn text(&self, at: Timestamp, end: &str) -> String {
         let Self { places, counters, speed, .. } = self;
-        let more = if counters.planning_finished { "" } else { ", planning goes on" };
+        let more = if counters.planning_finished { "" } else { ", planning continues" };
         let waiting = match counters.waiting() {
             0 => String::new(),
             waiting => format!(", {} of them to be tried again", count(waiting)),
@@ -201,7 +201,7 @@ mod tests {
         "#);
         insta::assert_snapshot!(read(dir.overview_since("2026112110")), @r#"
         job digits, as of 2026-11-21T10:00:00Z
-          scheduled     0 mini-batches, planning goes on
+          scheduled     0 mini-batches, planning continues
           processed     0
           succeeded     0
           failed        0

@@ -76,7 +76,7 @@ impl ParentCopy {
     /// Copies a folder, except `except`, as far as possible.
     fn copy_folder(&self, folder: &Path, except: &Path, depth: usize, left: &mut LeftOut) {
         if depth > MAX_DEPTH {
-            let text = format!("it lies more than {MAX_DEPTH} folders deep");
+            let text = format!("it is more than {MAX_DEPTH} folders deep");
             return left.note(Err(at(folder, &io::Error::other(text))));
         }
         let entries = match fs::read_dir(folder) {

@@ -147,7 +147,7 @@ fn each(list: &mut Vec<ReporterSlot>, mut act: impl FnMut(&mut dyn Reporter) -> 
             true
         }
         Err(error) => {
-            warnings.push(format!("warning: a report stops here, the job goes on: {error}"));
+            warnings.push(format!("warning: a report stops here, the job continues: {error}"));
             false
         }
     });
@@ -323,7 +323,9 @@ mod tests {
         assert_eq!(count.load(Ordering::Relaxed), samples::job().len());
         assert_eq!(
             *said.lock().unwrap(),
-            ["warning: a report stops here, the job goes on: logs/x.csv: no space left on device"]
+            [
+                "warning: a report stops here, the job continues: logs/x.csv: no space left on device"
+            ]
         );
     }
 }

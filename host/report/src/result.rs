@@ -278,10 +278,11 @@ impl Reporter for ResultFile {
             // The result of an earlier run is marked as such, since it is not the current state.
             EventKind::JobStarted { job, resumed: Some(_), .. } => {
                 let before = match std::fs::read_to_string(file()) {
-                    Ok(before) => format!("What the run before came to:\n\n{before}"),
-                    Err(_) => "The run before was cut short.\n".to_owned(),
+                    Ok(before) => format!("Result of the previous run:\n\n{before}"),
+                    Err(_) => "The previous run was cut short.\n".to_owned(),
                 };
-                let text = format!("Job {job} runs again since {:.0}. {before}", event.at);
+                let text =
+                    format!("Job {job} has been running again since {:.0}. {before}", event.at);
                 log_file::replace(&file(), &text)
             }
             EventKind::JobFinished { result } => {

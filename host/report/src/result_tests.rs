@@ -190,7 +190,11 @@ fn the_file_says_the_same() {
     // W15: while the job is resumed, the old result is marked as such.
     let mut again = samples::job_again().into_iter();
     file.on_event(&again.next().unwrap()).unwrap();
-    assert!(read().starts_with("Job digits runs again since 2026-11-21T12:00:00Z. "), "{}", read());
+    assert!(
+        read().starts_with("Job digits has been running again since 2026-11-21T12:00:00Z. "),
+        "{}",
+        read()
+    );
     assert!(read().contains(&told));
     again.for_each(|event| file.on_event(&event).unwrap());
     assert!(read().starts_with("Job digits completed in 3.2 s.\n"));
@@ -211,7 +215,7 @@ fn every_end_has_advice() {
       items         30, of which 10 failed (see jobs/digits/logs/failed_items.csv)
       kept          20 rows, in jobs/digits/output/parallel_run_step.txt
       read next     jobs/digits/logs/user/error/0/process001.txt
-      what to do    to bear more and go on where it was: sandmill resume jobs/digits --set allowed_failed_count=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume jobs/digits --set allowed_failed_count=N; -1 tolerates all
       next command  sandmill explain jobs/digits
       ended by      allowed_failed_count
       kind          trap, RUN_EXCEPTION
@@ -242,19 +246,19 @@ fn every_end_has_advice() {
         format!("{}: {}", name(by), of_result(&result, &places).unwrap())
     });
     insta::assert_snapshot!(all.join("\n"), @"
-    error_threshold: to bear more and go on where it was: sandmill resume jobs/a --set error_threshold=N; -1 bears all
-    allowed_failed_percent: to bear more and go on where it was: sandmill resume jobs/a --set allowed_failed_percent=N
+    error_threshold: to tolerate more and resume: sandmill resume jobs/a --set error_threshold=N; -1 tolerates all
+    allowed_failed_percent: to tolerate more and resume: sandmill resume jobs/a --set allowed_failed_percent=N
     nothing_succeeded: logs/failed_items.csv says why each item failed, also in earlier runs of the job
-    init_failures: repair what init reads, and go on: sandmill resume jobs/a; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    init_failures: repair what init reads, and resume: sandmill resume jobs/a; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     stuck_in_init: find out what init waits for; if it is only slow, raise run_invocation_timeout
-    first_task_timeout: see with sandmill plan how long it takes to cut the inputs; if it is only slow, raise first_task_creation_timeout
+    first_task_timeout: run sandmill plan to see how long it takes to cut the inputs; if it is only slow, raise first_task_creation_timeout
     progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
-    plan: see with sandmill plan what the inputs come to
-    commit: look after the disk, then go on where it was: sandmill resume jobs/a
-    spawn: the machine may be short of memory or of processes; to go on with fewer workers: sandmill resume jobs/a --set process_count_per_node=N
-    cancelled: to go on where it was: sandmill resume jobs/a
+    plan: run sandmill plan to check the inputs
+    commit: check the disk, then resume: sandmill resume jobs/a
+    spawn: the machine may be short of memory or of processes; to resume with fewer workers: sandmill resume jobs/a --set process_count_per_node=N
+    cancelled: to resume: sandmill resume jobs/a
     mini_batch_limit: make mini_batch_size larger, so that there are fewer mini-batches; sandmill plan counts them; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
-    job_time: to go on where it was, for as long again: sandmill resume jobs/a
+    job_time: to resume, for as long again: sandmill resume jobs/a
     ");
     assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
 }
@@ -281,20 +285,20 @@ fn advice_speaks_of_run_only_where_run_was_called() {
         FailureKind::ShortResults,
     ];
     insta::assert_snapshot!(kinds.map(told).join("\n"), @"
-    bad_input: mend the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
-    load_failed: mend the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
-    script_error: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
-    trap: mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    bad_input: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
+    load_failed: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
+    script_error: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    trap: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     out_of_memory: raise limits.memory, or have the entry script hold less: make mini_batch_size smaller; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     out_of_fuel: raise limits.fuel, or look for a loop that does not end
     timeout: raise run_invocation_timeout, or make mini_batch_size smaller; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
-    short_results: compare what run returns with what it is given; a script that writes its own files and returns nothing wants output_action: summary_only; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    short_results: compare what run returns with what it is given; a script that writes its own files and returns nothing needs output_action: summary_only; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
     ");
     let mut none = samples::result(JobStatus::Failed);
     (none.ended_by, none.first_failure) = (Some(EndedBy::NothingSucceeded), None);
     none.items = ItemCounts::default();
     let told = of_result(&none, &places()).unwrap();
-    assert_eq!(told, "see with sandmill plan what is found in the inputs");
+    assert_eq!(told, "run sandmill plan to see what it finds in the inputs");
 }
 
 /// W9: a system error that ends the job leads to its file.

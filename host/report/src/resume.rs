@@ -52,7 +52,7 @@ impl Resume {
             }
             Self::ByProgram => {
                 let set = if set.is_empty() { String::new() } else { format!(", with {set}") };
-                format!("run it again with the program that began it{set}")
+                format!("run it again with the program that started it{set}")
             }
         }
     }
@@ -72,6 +72,6 @@ mod tests {
             "sandmill run a.yaml --datastores s.yaml --set x=1 --policy=p.yaml --overwrite";
         insta::assert_snapshot!(told(command, true), @"sandmill resume jobs/a --set error_threshold=N --datastores s.yaml '--policy=p.yaml'");
         insta::assert_snapshot!(told("sandmill run a.yaml -- --policy x", true), @"sandmill resume jobs/a --set error_threshold=N");
-        insta::assert_snapshot!(told("", false), @"run it again with the program that began it, with error_threshold=N");
+        insta::assert_snapshot!(told("", false), @"run it again with the program that started it, with error_threshold=N");
     }
 }

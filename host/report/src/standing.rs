@@ -17,7 +17,7 @@ pub fn standing_text(history: &History, runs: bool, now: Timestamp) -> String {
     if let Some(began) = history.began {
         let times = match history.taken_up {
             0 => String::new(),
-            times => format!(", taken up {}", counted(times, "time")),
+            times => format!(", resumed {}", counted(times, "time")),
         };
         line("began", &format!("{began:.0}, {} ago{times}", since(began)));
     }

@@ -34,7 +34,7 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     let dir = arguments.job.dir()?;
     let Some(state) = JobState::read(&JobDir::new(&dir)).map_err(Problem::usage)? else {
         let shown = dir.display();
-        return Err(Problem::usage(anyhow!("{shown} is no job directory: it has no job.json")));
+        return Err(Problem::usage(anyhow!("{shown} is not a job directory: it has no job.json")));
     };
     if !is_locked(&dir) {
         return Err(not_running(&state));
@@ -45,7 +45,7 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
         Err(error) => return Err(unheard(&state, &dir, &error)),
     };
     if let Some(refused) = &answer.refused {
-        return Err(Problem::usage(anyhow!("job {} did not obey: {refused}", answer.job)));
+        return Err(Problem::usage(anyhow!("job {} refused: {refused}", answer.job)));
     }
     told(&answer, arguments.at_once, &dir, &state);
     while arguments.wait && is_locked(&dir) {
@@ -80,7 +80,7 @@ fn told(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
     };
     let job = shell_word(&dir.display().to_string());
     say(&format!(
-        "Job {} (process {}) {how}. What is committed is kept; go on later with: {}",
+        "Job {} (process {}) {how}. Committed results are kept; resume later with: {}",
         answer.job,
         answer.pid,
         resume(state).go_on(&job, "")

@@ -311,7 +311,7 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
         let real = file.canonicalize().with_context(|| file.display().to_string())?;
         let (Some(folder), Some(name)) = (real.parent(), real.file_name().and_then(|n| n.to_str()))
         else {
-            anyhow::bail!("{}: its name is no valid UTF-8", file.display());
+            anyhow::bail!("{}: its name is not valid UTF-8", file.display());
         };
         let known = mounts.iter().find(|mount| mount.host == folder);
         let guest = match known {

@@ -194,7 +194,7 @@ impl DoctorPolicy {
         let _ = match (&self.file, &self.problem) {
             (None, _) => writeln!(
                 text,
-                "  {:<9} the operator's policy: none holds, so that jobs may ask for anything",
+                "  {:<9} the operator's policy: none is in force, so jobs may ask for anything",
                 "-"
             ),
             (Some(file), None) => {

@@ -107,24 +107,20 @@ fn look(file: Option<&Path>) -> Result<String, RegistryError> {
 
 fn stores(argument: &DatastoresArgument) -> DoctorCheck {
     let told = match argument.which() {
-        None => Ok("datastores: no file names any".to_owned()),
+        None => Ok("datastores: no file is given".to_owned()),
         Some(file) => match argument.load() {
             Ok(_) => Ok(format!("datastores: {}", file.display())),
             Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
         },
     };
-    DoctorCheck::new(
-        "datastores",
-        told,
-        "mend the file, or name another one with --datastores FILE",
-    )
+    DoctorCheck::new("datastores", told, "fix the file, or name another one with --datastores FILE")
 }
 
 fn places(policy: &PolicyArgument) -> DoctorCheck {
     let remedy = "name a folder of this user's alone in machine.directory of the policy";
     let Ok(policy) = policy.load() else {
         let unknown = Err("not known, as the operator's policy cannot be used");
-        return DoctorCheck::new("places for workers", unknown, "mend the policy first");
+        return DoctorCheck::new("places for workers", unknown, "fix the policy first");
     };
     let caps = policy.machine();
     let told = machine_slots::holders(&caps).map(|holders| {

@@ -87,7 +87,7 @@ fn find(path: &Path) -> Result<KnownJob, Problem> {
     let dir = JobDir::new(here.join(path));
     let Some(state) = JobState::read(&dir).map_err(Problem::usage)? else {
         return Err(Problem::usage(anyhow!(
-            "{} is no job directory: it has no job.json; name the folder that `sandmill run` made \
+            "{} is not a job directory: it has no job.json; name the folder that `sandmill run` made \
              (jobs/<the job's name> unless --job-dir said otherwise)",
             path.display()
         )));
@@ -186,8 +186,8 @@ fn status_text(found: &KnownJob, now: Now, path: &Path) -> String {
         },
         (_, Now::Interrupted) => {
             let head = format!(
-                "Job {name} was interrupted: its process {pid} is gone. What is committed is kept; go \
-                 on with: {}\n",
+                "Job {name} was interrupted: its process {pid} is gone. Committed results are kept; \
+                 resume with: {}\n",
                 resume(state).go_on(&shown, "")
             );
             head + &standing_text(history, false, clock)
@@ -333,7 +333,7 @@ fn worker_name(text: &str) -> anyhow::Result<String> {
     let digits = text.strip_prefix("process").unwrap_or(text);
     let number: u32 = digits
         .parse()
-        .map_err(|_| anyhow!("{text:?} is no worker: write its name, e.g. process003, or 3"))?;
+        .map_err(|_| anyhow!("{text:?} is not a worker: write its name, e.g. process003, or 3"))?;
     Ok(crate::model::WorkerId(number).to_string())
 }
 
@@ -341,14 +341,16 @@ fn worker_name(text: &str) -> anyhow::Result<String> {
 fn nothing(filter: &LogFilter, dir: &Path) -> String {
     let job = shell_word(&dir.display().to_string());
     match filter {
-        LogFilter::All => format!("the entry script of {job} has said nothing, and nothing failed"),
+        LogFilter::All => {
+            format!("the entry script of {job} has written nothing, and nothing failed")
+        }
         LogFilter::Worker(name) => format!(
-            "{name} of {job} has said nothing, and nothing of it failed; `sandmill status {job}` \
+            "{name} of {job} has written nothing, and nothing of it failed; `sandmill status {job}` \
              names the workers of a running job"
         ),
         LogFilter::MiniBatch(id) => format!(
             "nothing is known of mini-batch {id} of {job}: no attempt at it has ended in the runs \
-             that sys/events.jsonl tells of"
+             that sys/events.jsonl records"
         ),
     }
 }

@@ -66,14 +66,14 @@ pub(super) fn all(root: &Path) -> Result<Vec<FoundJob>, Problem> {
     let found = jobs_below(root);
     let cannot = || format!("the jobs below {} cannot be listed", root.display());
     let (found, troubles) = found.with_context(cannot).map_err(Problem::usage)?;
-    troubles.iter().for_each(|trouble| say(&format!("warning: not looked into: {trouble}")));
+    troubles.iter().for_each(|trouble| say(&format!("warning: skipped: {trouble}")));
     Ok(found)
 }
 
 /// The processes that hold places for workers on this machine, each with its number of places.
 fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
     machine_slots::holders(caps).unwrap_or_else(|error| {
-        say(&format!("warning: who holds the machine's places is not known: {error}"));
+        say(&format!("warning: it is not known which jobs hold the machine's places: {error}"));
         Vec::new()
     })
 }

@@ -330,7 +330,7 @@ fn say_failed(count: u64, named: &[(u64, String)], taken: Option<TakenRows>) {
 fn too_many(failed: u64, threshold: i64) -> Problem {
     let rows = counted(failed, "row");
     Problem::failed(anyhow::anyhow!(
-        "{rows} failed, and {threshold} may (--error-threshold); to go on whatever fails: --error-threshold -1"
+        "{rows} failed, and {threshold} may (--error-threshold); to continue despite all failures: --error-threshold -1"
     ))
 }
 

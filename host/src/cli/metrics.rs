@@ -87,7 +87,7 @@ const FAMILIES: [Family; 7] = [
     },
     Family {
         name: "sandmill_job_ended_timestamp_seconds",
-        help: "When the last run of a job ended, or was last heard of.",
+        help: "When the last run of a job ended, or wrote its last event.",
         values: |job| {
             let ended = job.ended().map(unix_seconds);
             ended.map(|ended| (None, ended)).into_iter().collect()

@@ -104,7 +104,7 @@ fn sdk(folder: &Path) -> anyhow::Result<String> {
         .canonicalize()
         .with_context(|| format!("the folder {} cannot be found", folder.display()))?;
     let path = folder.to_str().with_context(|| {
-        format!("{} is no UTF-8, and Cargo.toml cannot name it: move it", folder.display())
+        format!("{} is not UTF-8, and Cargo.toml cannot name it: move it", folder.display())
     })?;
     Ok(format!("path = \"{}\"", path.replace('\\', "\\\\").replace('"', "\\\"")))
 }

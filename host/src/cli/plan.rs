@@ -332,7 +332,7 @@ fn next(messages: &Messages, patience: Duration) -> anyhow::Result<Option<FromPl
         Ok(message) => Ok(message?),
         Err(RecvTimeoutError::Disconnected) => Ok(None),
         Err(RecvTimeoutError::Timeout) => bail!(
-            "nothing was heard of the planner for {} s: see that the inputs can be read, or \
+            "the planner sent nothing for {} s: check that the inputs can be read, or \
              raise first_task_creation_timeout",
             patience.as_secs()
         ),
@@ -374,7 +374,7 @@ fn print<W: Write>(
             None => {
                 let status = planner.status();
                 let last = opened.map_or_else(String::new, |file| {
-                    format!("; the last file that it looked into is {}", file.display())
+                    format!("; the last file that it opened is {}", file.display())
                 });
                 bail!("the planner process {status} before it had cut all inputs{last}");
             }

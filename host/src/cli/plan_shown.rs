@@ -66,7 +66,7 @@ impl<'a, W: Write> PlanTable<'a, W> {
         let input = match (&batch.work, self.sources.get(batch.source as usize)) {
             (Work::Void, _) => "-".to_owned(),
             (_, Some(source)) => source.dataset.clone(),
-            (_, None) => bail!("the planner names an input that there is not"),
+            (_, None) => bail!("the planner names an input that does not exist"),
         };
         let items = batch.planned_items();
         self.mini_batches += 1;

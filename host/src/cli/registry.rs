@@ -215,7 +215,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
         ModelCommand::Register { new, path } => {
             if Address::looks_like_one(path) {
                 return Err(Problem::usage(anyhow!(
-                    "found {path}, which lies in a store, and models are read from this machine; fetch it \
+                    "found {path}, which is in a store, and models are read from this machine; fetch it \
                      first, and register the file or the folder"
                 )));
             }
@@ -269,7 +269,7 @@ fn register(
 /// which every user of the name has access.
 fn in_a_store(name: &str, address: &str) -> Problem {
     Problem::usage(anyhow!(
-        "found {address}, the address of a store; what lies in one is registered by the name of a datastore \
+        "found {address}, the address of a store; data in a store is registered by the name of a datastore \
          and the path there: sandmill dataset register {name} PATH --datastore NAME (or write the address \
          into the job file, as the input's path)"
     ))
@@ -358,7 +358,7 @@ fn remove(kind: RegisteredKind, remove: &Remove) -> Result<Exit, Problem> {
         let _ = writeln!(text, "{}", one.title());
     }
     say(&format!(
-        "removed from {}; the files stay, and the numbers are not given again",
+        "removed from {}; the files stay, and the version numbers are not reused",
         file.display()
     ));
     print(&text)?;

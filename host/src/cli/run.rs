@@ -329,22 +329,22 @@ fn policy_note(was: Option<&PolicyUsed>, is: Option<&PolicyUsed>) -> Option<Stri
         (None, None) => return None,
         (Some(was), None) => {
             let was = was.file.display();
-            format!("policy: the last run of this job was under {was}; none holds now")
+            format!("policy: the last run of this job was under {was}; none applies now")
         }
         (None, Some(is)) => {
             let is = is.file.display();
-            format!("policy: the last run of this job was under none; {is} holds now")
+            format!("policy: the last run of this job was under none; {is} applies now")
         }
         (Some(was), Some(is)) if was.sha256 == is.sha256 => return None,
         (Some(was), Some(is)) if was.file == is.file => {
             let is = is.file.display();
             format!(
-                "policy: {is} has changed since the last run of this job; it holds as it is now"
+                "policy: {is} has changed since the last run of this job; the current one applies"
             )
         }
         (Some(was), Some(is)) => {
             let (was, is) = (was.file.display(), is.file.display());
-            format!("policy: the last run of this job was under {was}; {is} holds now")
+            format!("policy: the last run of this job was under {was}; {is} applies now")
         }
     };
     Some(note)
@@ -359,7 +359,7 @@ fn put_results(
 ) -> Result<(), Problem> {
     run::put_results(spec, options, output, say).map_err(|error| {
         Problem::failed(anyhow::anyhow!(
-            "{error}. The results lie in {}; run the job again to write them to the store",
+            "{error}. The results are in {}; run the job again to write them to the store",
             output.display()
         ))
     })
@@ -445,10 +445,10 @@ mod tests {
         let notes =
             [note(&one, &None), note(&None, &one), note(&one, &changed), note(&one, &other)];
         insta::assert_snapshot!(notes.join("\n"), @"
-        policy: the last run of this job was under /a; none holds now
-        policy: the last run of this job was under none; /a holds now
-        policy: /a has changed since the last run of this job; it holds as it is now
-        policy: the last run of this job was under /a; /b holds now
+        policy: the last run of this job was under /a; none applies now
+        policy: the last run of this job was under none; /a applies now
+        policy: /a has changed since the last run of this job; the current one applies
+        policy: the last run of this job was under /a; /b applies now
         ");
     }
 

@@ -47,7 +47,7 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
         }
         (2, Some(reporters)) => {
             cancel.cancel_at_once(what);
-            reporters.say(&format!("{what}: stopping at once; what is committed is kept"));
+            reporters.say(&format!("{what}: stopping at once; committed results are kept"));
         }
         _ => std::process::exit(CANCELLED),
     })?;

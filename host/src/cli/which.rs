@@ -40,7 +40,7 @@ fn find(job: Option<&Path>, jobs: &Path) -> anyhow::Result<PathBuf> {
     let Some(given) = job else {
         return newest(jobs).ok_or_else(|| {
             anyhow!(
-                "there is no job in {}; name a job directory, or begin a job with: sandmill run \
+                "there is no job in {}; name a job directory, or start a job with: sandmill run \
                  JOB.yaml",
                 jobs.display()
             )
@@ -69,7 +69,7 @@ fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
     let shown = jobs.display();
     if known.is_empty() {
         return anyhow!(
-            "{name} is no job directory, and there is no job in {shown}: name a job directory"
+            "{name} is not a job directory, and there is no job in {shown}: name a job directory"
         );
     }
     let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
@@ -79,7 +79,7 @@ fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
     let list = names[..names.len().min(MOST_NAMED)].join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     anyhow!(
-        "{name} is no job directory, and no job in {shown} has this name{like} The newest come \
+        "{name} is not a job directory, and no job in {shown} has this name{like} The newest come \
          first: {list}{more}"
     )
 }
@@ -121,8 +121,8 @@ mod tests {
             let error = find(job.map(Path::new), jobs).unwrap_err().to_string();
             error.replace(&jobs.display().to_string(), "jobs")
         };
-        assert_snapshot!(error(None), @"there is no job in jobs; name a job directory, or begin a job with: sandmill run JOB.yaml");
-        assert_snapshot!(error(Some("iris")), @"iris is no job directory, and there is no job in jobs: name a job directory");
+        assert_snapshot!(error(None), @"there is no job in jobs; name a job directory, or start a job with: sandmill run JOB.yaml");
+        assert_snapshot!(error(Some("iris")), @"iris is not a job directory, and there is no job in jobs: name a job directory");
         job(&jobs.join("older"), "2026-11-01T10:00:00Z", "completed");
         job(&jobs.join("iris"), "2026-11-03T10:00:00Z", "completed");
         job(&jobs.join("zoo"), "2026-11-02T10:00:00Z", "failed");
@@ -133,7 +133,7 @@ mod tests {
         let whole = jobs.join("older").display().to_string();
         assert_eq!(found(Some(&whole)), jobs.join("older"));
         assert_eq!(found(Some("/etc")), Path::new("/etc"), "the command tells what it lacks");
-        assert_snapshot!(error(Some("irsi")), @"irsi is no job directory, and no job in jobs has this name; did you mean iris? The newest come first: iris, zoo, older");
-        assert_snapshot!(error(Some("unlike-any")), @"unlike-any is no job directory, and no job in jobs has this name. The newest come first: iris, zoo, older");
+        assert_snapshot!(error(Some("irsi")), @"irsi is not a job directory, and no job in jobs has this name; did you mean iris? The newest come first: iris, zoo, older");
+        assert_snapshot!(error(Some("unlike-any")), @"unlike-any is not a job directory, and no job in jobs has this name. The newest come first: iris, zoo, older");
     }
 }

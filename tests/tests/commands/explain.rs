@@ -48,7 +48,7 @@ fn a_trap() {
     let ran = job("hostile_files", "arguments: [--do, panic, --on-batch, '3']").run(&[]);
     ran.exits_with(42);
     assert_snapshot!(explained(ran), @"
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 3, attempt 1, process000: trap
@@ -74,7 +74,7 @@ fn a_trap() {
     What to change
       - The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them
       - If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -87,7 +87,7 @@ fn a_time_out() {
     let text = explained(ran);
     let text = regex::Regex::new(r"only \d+ %").unwrap().replace(&text, "only [N] %");
     assert_snapshot!(text, @"
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 3, attempt 1, process000: timeout
@@ -109,9 +109,9 @@ fn a_time_out() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - It computed for only [N] % of the time and waited for the rest: look at the disk or network that its files lie on, or, if more ran than the machine has processors, use fewer workers (process_count_per_node)
+      - It computed for only [N] % of the time and waited for the rest: check the disk or network that its files are on, or, if more ran than the machine has processors, use fewer workers (process_count_per_node)
       - Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -122,7 +122,7 @@ fn out_of_memory() {
     let ran = job("hostile_files", settings).run(&[]);
     ran.exits_with(42);
     assert_snapshot!(explained(ran), @"
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 3, attempt 1, process000: out_of_memory
@@ -146,7 +146,7 @@ fn out_of_memory() {
 
     What to change
       - Raise limits.memory, or have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -170,7 +170,7 @@ fn an_init_that_always_fails() {
       - job/logs/user/error.txt: all failures, counted
 
     What to change
-      - init fails by itself: look for a side input, an argument or a variable that it misses. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine
+      - init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine
       - Repair init, or what it reads; then go on: sandmill resume job
     ");
 }
@@ -182,7 +182,7 @@ fn a_threshold_exceeded() {
     let ran = job.file("input/u_bad.txt", "").file("input/v_bad.txt", "").run(&[]);
     ran.exits_with(42);
     assert_snapshot!(explained(ran), @"
-    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to continue despite failures, set error_threshold to the number to tolerate, or to -1
 
     First failure
       mini-batch 5: script_error
@@ -202,8 +202,8 @@ fn a_threshold_exceeded() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Mend the items that failed, or leave them out, and run anew with --overwrite; files that could not be read at all need only be mended: resume reads them again
-      - To bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      - Fix the items that failed, or leave them out, and run again with --overwrite; files that could not be read at all only need to be fixed: resume reads them again
+      - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
 
@@ -267,7 +267,7 @@ fn a_worker_killed_from_outside() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Find out who kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost
+      - Find out what kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost
     ");
 }
 
@@ -286,7 +286,7 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     ran.exits_with(0);
     assert!(ran.stdout.contains("==> logs/user/error/0/process000.txt <=="), "{ran}");
     let ran = ran.into_job().command(&["logs", "job", "--worker", "process777"]);
-    ran.exits_with(0).says("process777 of job has said nothing");
+    ran.exits_with(0).says("process777 of job has written nothing");
     assert_eq!(ran.stdout, "");
     let ran = ran.into_job().command(&["logs", "job", "--mini-batch", "5"]);
     ran.exits_with(0).says("nothing is known of mini-batch 5 of job");
@@ -310,7 +310,7 @@ fn a_slow_mini_batch() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Mini-batch 3 took [N] times as long as most, and computed for less than half of that: see what it waits for, above all the disk or network that its files lie on
+      - Mini-batch 3 took [N] times as long as most, and computed for less than half of that: see what it waits for, above all the disk or network that its files are on
     ");
 }
 
@@ -354,7 +354,7 @@ fn status_while_a_job_runs_and_after() {
     assert_eq!(json["mini_batches"]["succeeded"], 4);
     assert_eq!(json["mini_batches"]["failed"], 1);
     let ran = ran.into_job().command(&["status", "input"]);
-    ran.exits_with(2).says("input is no job directory: it has no job.json");
+    ran.exits_with(2).says("input is not a job directory: it has no job.json");
 }
 
 /// Nothing failed, because the call never ended, but its mini-batch is named anyway.

@@ -57,7 +57,7 @@ fn other_folders_are_refused() {
 
     let foreign = texts("echo_files").file("job/thesis.txt", "mine").run(&["--overwrite"]);
     foreign.exits_with(2);
-    assert_snapshot!(foreign.redacted(), @"error: [DIR]/job is no job directory (it holds 'thesis.txt' but no job.json): name an empty or new folder with --job-dir");
+    assert_snapshot!(foreign.redacted(), @"error: [DIR]/job is not a job directory (it holds 'thesis.txt' but no job.json): name an empty or new folder with --job-dir");
     assert_eq!(foreign.text("job/thesis.txt"), "mine");
 }
 
@@ -141,7 +141,7 @@ fn ctrl_c_finishes_what_runs_and_begins_nothing() {
       mini-batches  2 of 3
       items         2
       kept          2 rows, in job/output/parallel_run_step.txt
-      what to do    to go on where it was: sandmill resume job
+      what to do    to resume: sandmill resume job
     ");
     let again = ran.into_job().run(&[]);
     again.exits_with(0);
@@ -202,12 +202,12 @@ fn a_second_ctrl_c_stops_at_once() {
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
     Ctrl-C: running mini-batches are finished, no new ones begin; once more stops at once
-    Ctrl-C: stopping at once; what is committed is kept
+    Ctrl-C: stopping at once; committed results are kept
     Job test was cancelled after [TIME]: Ctrl-C
       mini-batches  1 of 3
       items         1
       kept          1 row, in job/output/parallel_run_step.txt
-      what to do    to go on where it was: sandmill resume job
+      what to do    to resume: sandmill resume job
     ");
 }
 
@@ -276,14 +276,14 @@ fn failures_are_not_ignored_unasked() {
     job test: 1 worker
     mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 1, attempt 2 (process000): this guest fails, as asked
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   this guest fails, as asked
       where         mini-batch 1, process000
       mini-batches  2 of 3, 1 failed
       items         2, of which 1 failed (see job/logs/failed_items.csv)
       kept          1 row, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/process000.txt
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
     let ran = ran.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
@@ -313,14 +313,14 @@ fn failures_are_not_ignored_unasked() {
     mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 1, attempt 2 (process000): this guest fails, as asked
     mini-batch 2, attempt 1 (process000), will be tried again: this guest fails, as asked
-    more failures follow; the log tree has all
+    more failures follow; the logs have all
     Job test failed after [TIME]: no item succeeded, so there is nothing to write
       first cause   this guest fails, as asked
       where         mini-batch 0, process000
       mini-batches  3, 3 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/process000.txt
-      what to do    mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
+      what to do    fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
       next command  sandmill explain job
     ");
 }

@@ -80,13 +80,13 @@ fn a_failed_job_and_a_wrong_job_file() {
     assert_snapshot!(screen(&ran), @"
     job test: 1 worker
     mini-batch 0, attempt 1 (process000): limits.row allows 1 bytes for one row; row 0 (counted from 0) of what run returned has 8 bytes. Make its rows smaller, or raise the limit
-    Job test ^[31mfailed^[0m after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test ^[31mfailed^[0m after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   limits.row allows 1 bytes for one row; row 0 (counted from 0) of what run returned has 8 bytes. Make its rows smaller, or raise the limit
       where         mini-batch 0, process000
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     ^[2mjob/logs/user/error/0/process000.txt^[0m
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
     let ran = on_terminal(failing(), 80, "run job.yaml --set nme=1");

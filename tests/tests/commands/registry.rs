@@ -59,7 +59,7 @@ fn versions_are_listed_and_removed() {
     let ran = ran.into_job().command(&["dataset", "remove", "images@2"]);
     ran.exits_with(0);
     assert_eq!(ran.stdout, "images@2\n");
-    assert_snapshot!(ran.redacted(), @"removed from [DIR]/registry/registry.db; the files stay, and the numbers are not given again");
+    assert_snapshot!(ran.redacted(), @"removed from [DIR]/registry/registry.db; the files stay, and the version numbers are not reused");
     let ran = ran.into_job().command(&["dataset", "remove", "images@2"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"error: dataset images has no version 2; the only one is 1");
@@ -205,10 +205,10 @@ fn the_operators_policy_holds() {
 fn an_address_is_not_registered() {
     let ran = place().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/in/*.csv, the address of a store; what lies in one is registered by the name of a datastore and the path there: sandmill dataset register other PATH --datastore NAME (or write the address into the job file, as the input's path)");
+    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/in/*.csv, the address of a store; data in a store is registered by the name of a datastore and the path there: sandmill dataset register other PATH --datastore NAME (or write the address into the job file, as the input's path)");
     let ran = ran.into_job().command(&["model", "register", "net", "s3://bucket/net.onnx"]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/net.onnx, which lies in a store, and models are read from this machine; fetch it first, and register the file or the folder");
+    assert_snapshot!(ran.redacted(), @"error: found s3://bucket/net.onnx, which is in a store, and models are read from this machine; fetch it first, and register the file or the folder");
 }
 
 /// The same files in a new folder.

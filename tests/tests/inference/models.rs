@@ -72,7 +72,7 @@ fn a_model_that_changed_is_noticed() {
     cut.exits_with(-9);
     let changed = cut.into_job().env("SANDMILL_FAIL_POINT", "").file("all/digits.onnx", "2 2");
     let refused = changed.run(&[]);
-    refused.exits_with(2).says("models.digits: the ONNX file is not what it was");
+    refused.exits_with(2).says("models.digits: the ONNX file has changed");
     let restored = refused.into_job().file("all/digits.onnx", "22");
     let done = restored.run(&["--set", "models.digits.device=cpu"]);
     done.exits_with(2).says(r#"models.digits.device: was auto, is now cpu"#);
@@ -81,7 +81,7 @@ fn a_model_that_changed_is_noticed() {
     let reused = done.into_job().run(&[]);
     reused.exits_with(0).says("nothing has changed");
     let other = reused.into_job().file("folder/more.bin", "").run(&[]);
-    other.exits_with(2).says("the files of models.whole are not what they were");
+    other.exits_with(2).says("the files of models.whole have changed");
 }
 
 /// Model files that an interrupted run left behind are not used, and do not get in the way.

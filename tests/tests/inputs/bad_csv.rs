@@ -75,13 +75,13 @@ fn one_more_than_the_threshold_ends_the_job() {
     let told: Vec<_> = told.lines().filter(counters).collect();
     assert_snapshot!(told.join("\n"), @r#"
     job test: 1 worker
-    Job test failed after [TIME]: 5 items failed, more than error_threshold allows (4); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 5 items failed, more than error_threshold allows (4); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   column 1 'id': "word" is no int64
       item          /inputs/rows/a.csv, line 200002
       where         mini-batch 31, [WORKER]
       kept          200,001 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     "#);
 }

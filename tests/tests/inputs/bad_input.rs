@@ -254,8 +254,8 @@ fn output_folders_and_job_directories_of_others() {
     /dev/full: error: job.yaml:6: output: /dev/full is a file; name a folder
     /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name one where you may write
     .: error: input 'texts' and the output folder [DIR] overlap, so the job would read what it writes: name another folder for `output`
-    --job-dir full: error: [DIR]/full is no job directory (it holds 'theirs.txt' but no job.json): name an empty or new folder with --job-dir
-    --job-dir file: error: [DIR]/file is no folder: name an empty or new one
+    --job-dir full: error: [DIR]/full is not a job directory (it holds 'theirs.txt' but no job.json): name an empty or new folder with --job-dir
+    --job-dir file: error: [DIR]/file is not a folder: name an empty or new one
     --job-dir /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name one where you may write
     ");
 }

@@ -84,8 +84,8 @@ fn a_late_key_is_counted() {
     ran.exits_with(0);
     assert_eq!(ran.output().lines().count(), 60_150);
     assert_snapshot!(notes(&ran), @"
-    note: input rows: records have keys that none of its columns takes, and that are left out: 'b', 'o.y', first in /inputs/rows/late.jsonl, line 60001; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
-    note: input rows: 150 records had keys that none of its columns takes: 'b', 'o.y'
+    note: input rows: records have keys that match none of its columns and are left out: 'b', 'o.y', first in /inputs/rows/late.jsonl, line 60001; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
+    note: input rows: 150 records had keys that match none of its columns: 'b', 'o.y'
     ");
     let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
     ran.exits_with(0);
@@ -103,13 +103,13 @@ fn a_document_is_told_once() {
     note: a file cannot be read, and fails: [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
     note: input rows: its only file cannot be read as jsonl; check its format and its path
     mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
       where         mini-batch 0, [WORKER]
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
     // Other files are not affected.

@@ -235,7 +235,7 @@ fn a_failed_item_leaves_the_others() {
     ran.exits_with(42);
     assert_snapshot!(ran.redacted(), @"
     job test: 1 worker
-    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (1); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   bad.txt is called bad
       item          /inputs/texts/bad.txt
       where         mini-batch 0, process000
@@ -243,7 +243,7 @@ fn a_failed_item_leaves_the_others() {
       items         4, of which 2 failed (see job/logs/failed_items.csv)
       kept          2 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }

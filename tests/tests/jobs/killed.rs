@@ -286,13 +286,13 @@ fn a_file_whose_columns_planners_die_over_fails() {
     note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
     note: input rows: its only file cannot be read as csv; check its format and its path
     mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
-    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
       where         mini-batch 0, [WORKER]
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }
@@ -304,5 +304,5 @@ fn a_planner_that_is_killed_names_its_file() {
     kill_planner(&mut running, &[]);
     let ran = running.wait();
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs; the last file that it looked into is [DIR]/input/a.csv");
+    assert_snapshot!(ran.told(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs; the last file that it opened is [DIR]/input/a.csv");
 }

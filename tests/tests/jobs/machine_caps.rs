@@ -83,7 +83,7 @@ fn jobs_take_turns_and_a_killed_one_gives_its_places_back() {
     for other in others {
         let ran = other.wait();
         ran.exits_with(0);
-        ran.says("the job goes on: there is room for it after");
+        ran.says("the job continues: there is room for it after");
         assert_eq!(ran.output().lines().count(), 40);
     }
 }

@@ -208,7 +208,7 @@ def run(mini_batch):
       mini-batches  3, 3 failed
       items         3, of which 3 failed (see job/logs/failed_items.csv)
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    mend the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
+      what to do    fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file
       next command  sandmill explain job
     "#);
 }

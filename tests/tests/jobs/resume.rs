@@ -123,20 +123,21 @@ fn what_decides_rows_must_be_as_it_was() {
         job = ran.into_job();
         told
     };
-    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
-    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: environment_variables.TOKEN is not what it was. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
-    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: mini_batch_size: was 1 file, is now 2 files; append_row_file_name: was parallel_run_step.txt, is now rows.txt. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: environment_variables.TOKEN has changed. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
+    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: mini_batch_size: was 1 file, is now 2 files; append_row_file_name: was parallel_run_step.txt, is now rows.txt. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
     let other = format!("entry_script={}", guest("echo_files").display());
     assert!(
-        refused(&[&other]).contains(": the entry script is another component than it was. To keep")
+        refused(&[&other]).contains(": the entry script is a different component now. To keep")
     );
     assert!(refused(&["inputs.texts.path=in/*"]).contains(": inputs.texts.path: was "));
     assert!(refused(&["output=elsewhere"]).contains(": output: was not set, is now "));
     assert!(refused(&["output_action=summary_only"]).contains(": output_action: was "));
     job = job.file("model/weights", "12");
-    assert!(refused_files(job).contains(
-        ": the files in the side input at /side_inputs/model are not what they were. To keep"
-    ));
+    assert!(
+        refused_files(job)
+            .contains(": the files in the side input at /side_inputs/model have changed. To keep")
+    );
 }
 
 /// The message about a job that is resumed with the same settings.
@@ -161,7 +162,7 @@ fn a_job_of_which_nothing_succeeded_begins_anew() {
     ran.exits_with(42);
     let again = ran.into_job().run(&["--set", "arguments=[--do, error, --on-batch, 7]"]);
     again.exits_with(0).says(
-        "job 'test' failed before any mini-batch had succeeded, and begins anew: arguments: was [--do, error], \
+        "job 'test' failed before any mini-batch had succeeded, and starts over: arguments: was [--do, error], \
          is now [--do, error, --on-batch, \"7\"]",
     );
     assert_eq!(state(&again)["taken_up"], 0);
@@ -171,7 +172,7 @@ fn a_job_of_which_nothing_succeeded_begins_anew() {
 #[test]
 fn inputs_must_be_as_they_were() {
     let told = refused_files(failed().file("in/a.txt", "1234"));
-    assert_snapshot!(told, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not fit what the job is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) is not what it was when it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
+    assert_snapshot!(told, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
     // This file comes before all others in the listing.
     let told = refused_files(failed().file("in/0.txt", "0"));
     assert!(
@@ -212,8 +213,8 @@ fn a_job_is_taken_up_from_anywhere_with_what_it_was_told() {
 fn what_is_no_job_directory_cannot_be_taken_up() {
     let ran = texts("echo_files").command(&["resume", "in"]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: in is no job directory (it holds no job.json): name the one of a job that was begun");
-    Job::empty().command(&["resume", "nowhere"]).exits_with(2).says("is no job directory");
+    assert_snapshot!(ran.redacted(), @"error: in is not a job directory (it has no job.json): name the directory of a job that was started");
+    Job::empty().command(&["resume", "nowhere"]).exits_with(2).says("is not a job directory");
     let old = Job::empty().file("job/job.json", r#"{"version": 1}"#).command(&["resume", "job"]);
     old.exits_with(2).says("its version is 1, this program knows 2").says("use the version of");
     let ran = failed();
@@ -301,7 +302,7 @@ fn an_output_that_somebody_changed_fails_the_job_which_then_goes_on() {
     let ran = running.wait();
     ran.exits_with(42)
         .says("holds other bytes from 0 up to 10 than the rows that process000 reported")
-        .says("what to do    look after the disk, then go on where it was: sandmill resume job");
+        .says("what to do    check the disk, then resume: sandmill resume job");
     let ran = ran.into_job().resume(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["f0.txt: 1", "f1.txt: 1", "f2.txt: 1"], "{ran}");

@@ -155,7 +155,7 @@ fn a_job_whose_mini_batches_are_all_done_still_shuts_a_worker_down() {
     let ran = ran.map(|(_, ran)| ran).find(|ran| !ran.has(&shutdown("process000")));
     let ran = ran.expect("a run that ends when its rows are journaled");
     let ran = ran.into_job().env(POINT, "").run(&ONE);
-    ran.exits_with(0).says("taken up where it was: 1 mini-batch done");
+    ran.exits_with(0).says("resumed: 1 mini-batch done");
     assert!(ran.has(&shutdown("process001")), "{ran}");
     // If the worker was already shut down before the crash, it is not done again.
     let ran = job().env(POINT, "all-synced").run(&ONE);

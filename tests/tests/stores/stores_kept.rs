@@ -51,7 +51,7 @@ fn side_inputs_lie_in_stores() {
     moto.put("/box/words/a.txt", "23");
     let ran = ran.into_job().run(&[]);
     ran.exits_with(2);
-    ran.says("the files in the side input at /side_inputs/words are not what they were");
+    ran.says("the files in the side input at /side_inputs/words have changed");
 
     let refused = |address: &str| {
         let ran = side(address).run(&[]);

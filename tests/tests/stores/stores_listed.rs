@@ -198,7 +198,7 @@ fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
     moto.put("/box/in/000", "y");
     let ran = job.resume(&[]);
     ran.exits_with(2);
-    ran.says("mini-batch 0 (/inputs/t/000 and 1 more) is not what it was when it was done");
+    ran.says("mini-batch 0 (/inputs/t/000 and 1 more) has changed since it was done");
 }
 
 fn fetcher(running: &Running) -> Option<u32> {

@@ -477,5 +477,5 @@ fn a_planner_that_says_nothing_is_ended() {
     let mut running = job.spawn(&["plan", "job.yaml"]);
     send_planner(&mut running, Signal::STOP);
     let ran = running.wait();
-    ran.exits_with(2).says("nothing was heard of the planner for 1 s");
+    ran.exits_with(2).says("the planner sent nothing for 1 s");
 }

@@ -157,7 +157,7 @@ fn fewer_or_more_rows_than_items() {
     assert_eq!(ran.sorted_output().len(), 4 + 7);
     assert_snapshot!(ran.told(), @"
     job test: 2 workers
-    note: mini-batch 1 returned 5 more rows than it has items; the rows are kept, and items are never counted above their number (told once per job)
+    note: mini-batch 1 returned 5 more rows than it has items; the rows are kept, and items are never counted above their number (reported once per job)
     Job test completed in [TIME].
       mini-batches  3
       items         6
@@ -179,14 +179,14 @@ fn nothing_is_ignored_unasked() {
     job test: 1 worker
     mini-batch 2, attempt 1 ([WORKER]), will be tried again: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
     mini-batch 2, attempt 2 ([WORKER]): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
-    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
       where         mini-batch 2, [WORKER]
       mini-batches  3, 1 failed
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
     // The same text is in a file, for users without a terminal.
@@ -209,14 +209,14 @@ fn nothing_is_ignored_unasked() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to go on in spite of failures set error_threshold to the number you can bear, or to -1
+    Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   run returned no row for 2 items: an item without a row counts as failed
       where         mini-batch 2, [WORKER]
       mini-batches  3, 1 with fewer rows than items
       items         6, of which 2 failed (see job/logs/failed_items.csv)
       kept          4 rows, in job/output/parallel_run_step.txt
       read next     job/logs/failed_items.csv
-      what to do    to bear more and go on where it was: sandmill resume job --set error_threshold=N; -1 bears all
+      what to do    to tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
       next command  sandmill explain job
     ");
 }

@@ -38,7 +38,7 @@ fn an_init_that_always_fails_ends_the_job() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    repair init, or what it reads; then go on: sandmill resume job
+      what to do    repair init, or what it reads; then resume: sandmill resume job
       next command  sandmill explain job
     ");
     let mut told = String::new();
@@ -103,7 +103,7 @@ fn too_little_memory_to_start() {
       mini-batches  0 of 3
       items         0
       read next     job/logs/user/error/0/[WORKER].txt
-      what to do    repair init, or what it reads; then go on: sandmill resume job
+      what to do    repair init, or what it reads; then resume: sandmill resume job
       next command  sandmill explain job
     ");
 }

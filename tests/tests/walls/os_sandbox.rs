@@ -58,7 +58,7 @@ fn a_missing_layer_stops_the_job_before_anything_runs() {
 fn what_is_missing_is_told_if_the_job_goes_on() {
     let ran = job("best-effort").env(MISSING.0, MISSING.1).run(&[]);
     ran.exits_with(0);
-    ran.says("goes on without a layer of the process wall: landlock: ");
+    ran.says("continues without a layer of the process wall: landlock: ");
     let missing = wall(&ran)["missing"].to_string();
     assert!(missing.contains("landlock: "), "{missing}");
 }

@@ -80,7 +80,7 @@ fn what_a_job_copied_to_its_parent_is_its_own() {
     assert!(first.text("parent/logs/test/metrics.jsonl").contains("\"rows\""));
     let second = first.into_job().command(&["run", "job.yaml", "--job-dir", "second"]);
     second.exits_with(2);
-    assert_snapshot!(second.redacted(), @"error: parent: [DIR]/parent/logs/test holds what another job, or the same job in another job directory, copied there, and nothing of that is overwritten: name another folder for `parent`, give the job another name, or move that folder away");
+    assert_snapshot!(second.redacted(), @"error: parent: [DIR]/parent/logs/test holds files that another job, or the same job in another job directory, copied there, and they are not overwritten: name another folder for `parent`, give the job another name, or move that folder away");
     assert!(copies(second.dir()) == before && !second.has("second"), "{second}");
     let named = ["run", "job.yaml", "--job-dir", "second", "--set", "name=second"];
     let named = second.into_job().command(&named);

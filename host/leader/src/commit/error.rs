@@ -43,9 +43,9 @@ pub(crate) enum CommitError {
     Journal(#[from] JournalError),
     /// The output file does not hold what was written to it.
     #[error(
-        "the output file {} {change}: another program wrote to it, the disk does not keep what it is \
-         given, or a worker process was taken over. See to that, then take the job up again: rows that \
-         are not in the output as they were committed are copied there again, or made again",
+        "the output file {} {change}: another program wrote to it, the disk loses data, or a worker \
+         process was compromised. Fix the cause, then resume the job: rows that are missing from the \
+         output, or differ, are copied there again or computed again",
         path.display()
     )]
     OutputChanged {
@@ -57,7 +57,7 @@ pub(crate) enum CommitError {
     /// A published file has fewer bytes than mini-batches wrote to it.
     #[error(
         "{} has {found} bytes, and mini-batches of this job have written {written} to it: \
-         put it back, or run the job anew with --overwrite",
+         put it back, or run the job again with --overwrite",
         path.display()
     )]
     FileCut {
@@ -115,8 +115,8 @@ pub(crate) enum CommitError {
     },
     /// The output file could not be made from the appended rows.
     #[error(
-        "the output file {} could not be made: {source}. The rows are kept in {}: see to that, then take \
-         the job up again",
+        "the output file {} could not be made: {source}. The rows are kept in {}: fix the cause, then \
+         resume the job",
         path.display(), kept.display()
     )]
     Unmade {
@@ -153,7 +153,7 @@ pub(crate) enum CommitError {
     /// The disk did not respond at the job's end.
     #[error(
         "the output could not be completed: the disk did not answer for {} s \
-         (progress_update_timeout); see to the disk, then take the job up again",
+         (progress_update_timeout); check the disk, then resume the job",
         .0.as_secs_f64()
     )]
     Silent(Duration),
@@ -174,7 +174,7 @@ pub(crate) enum OutputChange {
         written: u64,
     },
     /// It does not begin with its header.
-    #[error("does not begin with its header any more")]
+    #[error("no longer begins with its header")]
     Header,
     /// Some of its bytes differ.
     #[error("holds other bytes from {from} up to {end} than {}", whose(*worker))]
@@ -221,7 +221,7 @@ impl PartialEq for CommitError {
 /// What the user should do after a failed system call.
 fn next(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE) => "then take the job up again",
+        Some(libc::EMFILE | libc::ENFILE) => "then resume the job",
         _ => "check the disk, then run the job again",
     }
 }
@@ -289,7 +289,7 @@ pub(super) enum PartFault {
     #[error("the file is missing ({0})")]
     Missing(Errno),
     /// The part file is a folder, a pipe or something similar.
-    #[error("it is no ordinary file")]
+    #[error("it is not a regular file")]
     NoFile,
     /// The rows are outside the part file.
     #[error("{length} bytes at {offset}, but it has {size}")]

@@ -138,7 +138,7 @@ pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
     match std::fs::read_dir(folder) {
         Ok(mut entries) => Ok(entries.next().is_some()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        Err(error) => Err(CommitError::disk("look into", folder, error)),
+        Err(error) => Err(CommitError::disk("read", folder, error)),
     }
 }
 

@@ -168,7 +168,7 @@ fn parts_with_types_are_made_at_the_end() {
     let (_, replies) = bench.finish();
     let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
     let text = error.to_string().replace(&bench.dir.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(text, @"the output file DIR/output/rows/part-process000.csv could not be made: it is odd. The rows are kept in DIR/parts/process000.part: see to that, then take the job up again");
+    insta::assert_snapshot!(text, @"the output file DIR/output/rows/part-process000.csv could not be made: it is odd. The rows are kept in DIR/parts/process000.part: fix the cause, then resume the job");
     bench.restart_as(with_types(&bench, false), false).unwrap();
     bench.finish();
     assert_eq!(names(&bench), ["part-process000.csv", "part-process001.csv"]);

@@ -113,7 +113,7 @@ pub(super) fn take_out(
         }
         let new = replacement.place(&target.output, &path);
         let own = kept.iter_mut().filter(|entry| entry.path == path);
-        without_gaps(&old, &new, own).map_err(|e| CommitError::disk("write anew", &old, e))?;
+        without_gaps(&old, &new, own).map_err(|e| CommitError::disk("rewrite", &old, e))?;
     }
     changes.files_anew = true;
     changes.files = kept;

@@ -98,7 +98,7 @@ pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), Comm
 }
 
 fn remove_stale(output: &Path) -> Result<(), CommitError> {
-    let failed = |e| CommitError::disk("look into", output, e);
+    let failed = |e| CommitError::disk("read", output, e);
     for entry in fs::read_dir(output).map_err(failed)? {
         let entry = entry.map_err(failed)?;
         if entry.file_name().to_string_lossy().starts_with(NEW) {

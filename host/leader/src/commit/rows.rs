@@ -184,7 +184,7 @@ impl RowsOutput {
         self.doubtful |= self.written != read_back;
         let vouched = if self.doubtful { 0 } else { self.appender.len() };
         let mark = mark(self.appender.file(), vouched);
-        let mark = mark.map_err(|e| CommitError::disk("look at", self.path(), e))?;
+        let mark = mark.map_err(|e| CommitError::disk("inspect", self.path(), e))?;
         Ok((SYNCED.to_owned(), Some(mark)))
     }
 

@@ -193,7 +193,7 @@ fn an_appended_file_that_lost_bytes_is_named() {
     fs::write(&path, "of").unwrap();
     let error = bench.restart_as(target, false).unwrap_err().to_string();
     let error = error.replace(&bench.dir.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(error, @"DIR/output/log has 2 bytes, and mini-batches of this job have written 4 to it: put it back, or run the job anew with --overwrite");
+    insta::assert_snapshot!(error, @"DIR/output/log has 2 bytes, and mini-batches of this job have written 4 to it: put it back, or run the job again with --overwrite");
 }
 
 #[test]

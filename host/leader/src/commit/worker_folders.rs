@@ -112,10 +112,10 @@ fn list(folder: &Path) -> Result<Vec<PathBuf>, CommitError> {
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             return Ok(Vec::new());
         }
-        Err(e) => return Err(CommitError::disk("look into", folder, e)),
+        Err(e) => return Err(CommitError::disk("read", folder, e)),
     };
     let paths: Result<Vec<_>, _> = read.map(|entry| entry.map(|entry| entry.path())).collect();
-    paths.map_err(|e| CommitError::disk("look into", folder, e))
+    paths.map_err(|e| CommitError::disk("read", folder, e))
 }
 
 /// The highest worker number among the names in the folder.

@@ -71,7 +71,7 @@ impl Parts {
         };
         let end = segment.offset.checked_add(segment.length);
         if end.is_none_or(|end| end > part.length) {
-            let metadata = part.file.metadata().map_err(|e| fatal("look at", &path(), e))?;
+            let metadata = part.file.metadata().map_err(|e| fatal("inspect", &path(), e))?;
             if !metadata.is_file() {
                 return Err(reject(PartFault::NoFile));
             }

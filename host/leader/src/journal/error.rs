@@ -12,7 +12,7 @@ pub enum JournalError {
     Exists(PathBuf),
     /// There is no journal.
     #[error(
-        "there is no journal at {0}, so the job cannot be taken up: run it anew with --overwrite, or \
+        "there is no journal at {0}, so the job cannot be resumed: run it again with --overwrite, or \
          in another --job-dir"
     )]
     Missing(PathBuf),
@@ -33,7 +33,7 @@ pub enum JournalError {
     ReadOnly(PathBuf),
     /// The file is not what this program wrote.
     #[error(
-        "the journal {path} is damaged ({damage}): the job cannot be taken up again; run it anew with \
+        "the journal {path} is damaged ({damage}): the job cannot be resumed; run it again with \
          --overwrite, or in another --job-dir"
     )]
     Corrupt {
@@ -45,7 +45,7 @@ pub enum JournalError {
     /// Another version wrote it.
     #[error(
         "the journal {path} has format {found}, and this version of sandmill knows {known} only: \
-         use the version that began the job"
+         use the version that started the job"
     )]
     Version {
         /// The journal.
@@ -99,10 +99,10 @@ pub enum JournalDamage {
     #[error("it does not say the job's {0}")]
     Missing(&'static str),
     /// The time at which the job began is malformed.
-    #[error("{0:?} is no point in time")]
+    #[error("{0:?} is not a point in time")]
     Time(String),
     /// The status with which the job ended is unknown.
-    #[error("{0:?} is no status of a job")]
+    #[error("{0:?} is not a status of a job")]
     Status(String),
 }
 

@@ -226,12 +226,12 @@ fn finishing_is_remembered_and_leaves_one_file() {
 fn what_is_no_journal_is_refused() {
     let at = place();
     let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"there is no journal at JOURNAL, so the job cannot be taken up: run it anew with --overwrite, or in another --job-dir");
+    insta::assert_snapshot!(text(&error, &at), @"there is no journal at JOURNAL, so the job cannot be resumed: run it again with --overwrite, or in another --job-dir");
 
     std::fs::write(&at.path, "certainly not a database, but long enough to look".repeat(20))
         .unwrap();
     let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be taken up again; run it anew with --overwrite, or in another --job-dir");
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be resumed; run it again with --overwrite, or in another --job-dir");
     // The command line also prints the sources of an error, which must not repeat its message.
     assert!(std::error::Error::source(&error).is_none(), "{error:?}");
 
@@ -241,7 +241,7 @@ fn what_is_no_journal_is_refused() {
     raw.pragma_update(None, "user_version", 8).unwrap();
     drop(raw);
     let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 3 only: use the version that began the job");
+    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 3 only: use the version that started the job");
 
     let nowhere = at.path.with_file_name("no-such-folder").join("journal.sqlite");
     let error = Journal::create(&nowhere, &identity()).unwrap_err();

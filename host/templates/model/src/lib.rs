@@ -36,7 +36,7 @@ sandmill_guest::export!(Script);
 fn numbers(file: &Path) -> Result<Vec<f32>> {
     let text = String::from_utf8(sandmill_guest::read(file)?)?;
     let number = |word: &str| {
-        word.parse().with_context(|| format!("{}: {word:?} is no number", file.display()))
+        word.parse().with_context(|| format!("{}: {word:?} is not a number", file.display()))
     };
     text.split_whitespace().map(number).collect()
 }

@@ -195,7 +195,7 @@ impl JobMachine {
         if fell_back && !self.inference.fell_back {
             self.notice(format!(
                 "a model that is meant for a GPU ran on the CPU in {worker}, which has no GPU that \
-                 a backend can use; the job allows that with fallback: cpu (told once per job)"
+                 a backend can use; the job allows that with fallback: cpu (reported once per job)"
             ));
         }
     }
@@ -207,7 +207,7 @@ impl JobMachine {
             self.emit(EventKind::Notice {
                 message: format!(
                     "mini-batch {id} returned {surplus} more rows than it has items; the rows are \
-                     kept, and items are never counted above their number (told once per job)"
+                     kept, and items are never counted above their number (reported once per job)"
                 ),
             });
         }

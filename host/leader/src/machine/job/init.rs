@@ -57,7 +57,7 @@ impl JobMachine {
                 self.told_init_stop = true;
                 self.notice(format!(
                     "init failed {failures} times in a row: no new workers are started, the job \
-                     goes on with those that work"
+                     continues with those that work"
                 ));
             }
             return;

@@ -38,8 +38,8 @@ impl JobMachine {
         self.fail(
             EndedBy::JobTime,
             format!(
-                "the job has lasted for {limit} s, as long as limits.job_time allows; what is \
-                 committed is kept, and a resumed job goes on from there"
+                "the job has lasted for {limit} s, as long as limits.job_time allows; committed \
+                 results are kept, and a resumed job continues from there"
             ),
         );
     }
@@ -60,8 +60,8 @@ impl JobMachine {
         report.failed_items.iter_mut().for_each(|item| shorten(&mut item.reason));
         if before <= most {
             self.notice(format!(
-                "more than {} failures (limits.failures): from here on each is told in short, and all \
-                 are counted",
+                "more than {} failures (limits.failures): from here on each is shortened, and all are \
+                 counted",
                 count(most)
             ));
         }

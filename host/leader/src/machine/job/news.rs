@@ -89,7 +89,7 @@ impl JobMachine {
             self.progressed();
             self.waited += self.now.saturating_sub(since);
             let waited = self.now.saturating_sub(since).as_secs();
-            self.notice(format!("the job goes on: there is room for it after {waited} s"));
+            self.notice(format!("the job continues: there is room for it after {waited} s"));
         }
         self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
     }
@@ -104,7 +104,9 @@ impl JobMachine {
         if !self.told_spawn_trouble {
             self.told_spawn_trouble = true;
             let pause = NodePolicy::SPAWN_PAUSE.as_secs();
-            self.notice(format!("{text}; the others go on, and it is tried again every {pause} s"));
+            self.notice(format!(
+                "{text}; the others continue, and it is tried again every {pause} s"
+            ));
         }
     }
 

@@ -44,8 +44,8 @@ impl JobMachine {
     fn items_exceeded(&self) -> Option<(EndedBy, String)> {
         let limit = limit_exceeded(self.policy.error_threshold, self.items.failed)?;
         let reason = format!(
-            "{} failed, more than error_threshold allows ({limit}); to go on in spite of failures \
-             set error_threshold to the number you can bear, or to -1",
+            "{} failed, more than error_threshold allows ({limit}); to continue despite failures, \
+             set error_threshold to the number to tolerate, or to -1",
             counted(self.items.failed, "item")
         );
         Some((EndedBy::ErrorThreshold, reason))
@@ -56,8 +56,8 @@ impl JobMachine {
         let failed = self.failed_mini_batches();
         let limit = limit_exceeded(self.policy.allowed_failed_count, failed)?;
         let reason = format!(
-            "{} failed{}, more than allowed_failed_count allows ({limit}); to go on in spite of \
-             failures set allowed_failed_count to the number you can bear, or to -1",
+            "{} failed{}, more than allowed_failed_count allows ({limit}); to continue despite \
+             failures, set allowed_failed_count to the number to tolerate, or to -1",
             counted(failed, "mini-batch"),
             self.of_them_short()
         );
@@ -76,8 +76,8 @@ impl JobMachine {
         let so_far = if self.plan_finished { "" } else { " so far" };
         let reason = format!(
             "{} of {}{so_far} failed{}, a larger share than allowed_failed_percent allows ({limit} \
-             %); to go on in spite of failures set allowed_failed_percent to the share you can \
-             bear, or to 100",
+             %); to continue despite failures, set allowed_failed_percent to the share to \
+             tolerate, or to 100",
             count(failed),
             counted(self.planned, "mini-batch"),
             self.of_them_short()

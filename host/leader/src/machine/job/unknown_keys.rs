@@ -14,7 +14,7 @@ impl JobMachine {
         }
         let UnknownKeys { item, line, .. } = found;
         self.notice(format!(
-            "input {input}: records have keys that none of its columns takes, and that are left out: {}, first \
+            "input {input}: records have keys that match none of its columns and are left out: {}, first \
              in {item}, line {line}; the columns were learned from the rows before. Set schema_inference to full, \
              or name all columns in schema (json takes any value)",
             named(found),
@@ -30,7 +30,7 @@ impl JobMachine {
                 records => format!("{} records had keys", count(records)),
             };
             self.notice(format!(
-                "input {input}: {records} that none of its columns takes: {}",
+                "input {input}: {records} that match none of its columns: {}",
                 named(&found)
             ));
         }

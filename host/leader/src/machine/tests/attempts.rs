@@ -406,8 +406,8 @@ fn keys_without_a_column_are_told_and_counted() {
     }
     told.extend(notices(&machine.handle(exit(Some(0), None), secs(2))));
     insta::assert_snapshot!(told.join("\n"), @"
-    input d: records have keys that none of its columns takes, and that are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
-    input d: 5 records had keys that none of its columns takes: 'b', 'd'
+    input d: records have keys that match none of its columns and are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
+    input d: 5 records had keys that match none of its columns: 'b', 'd'
     ");
     // A worker that reports more records than the mini-batch has items is lying.
     let mut machine = running(patient(), 1);

@@ -132,7 +132,7 @@ fn a_worker_that_cannot_be_started_is_tried_again_later() {
     let actions = machine.handle(full(), secs(0));
     insta::assert_snapshot!(
         notices(&actions).concat(),
-        @"the worker process process001 cannot be started: no processes left; the others go on, and it is tried again every 10 s"
+        @"the worker process process001 cannot be started: no processes left; the others continue, and it is tried again every 10 s"
     );
     assert!(spawned(&actions).is_empty());
     assert_eq!(machine.next_deadline(), Some(secs(10)));

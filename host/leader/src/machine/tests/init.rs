@@ -101,8 +101,10 @@ fn i1_leaves_alone_what_works() {
         if worker == 6 {
             assert_eq!(
                 notices(&actions),
-                ["init failed 6 times in a row: no new workers are started, the job goes on with \
-                  those that work"]
+                [
+                    "init failed 6 times in a row: no new workers are started, the job continues with \
+                  those that work"
+                ]
             );
         }
     }

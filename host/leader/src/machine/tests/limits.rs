@@ -31,7 +31,7 @@ fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
     machine.handle(started(0, 0), secs(201));
     assert_eq!(machine.next_deadline(), Some(secs(250)));
     let actions = machine.handle(MachineMessage::Tick, secs(250));
-    insta::assert_snapshot!(winding_down(&actions), @"the job has lasted for 50 s, as long as limits.job_time allows; what is committed is kept, and a resumed job goes on from there");
+    insta::assert_snapshot!(winding_down(&actions), @"the job has lasted for 50 s, as long as limits.job_time allows; committed results are kept, and a resumed job continues from there");
     assert_eq!(killed(&actions), [0]);
     let actions = machine.handle(MachineMessage::Exited(W0, ended()), secs(251));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::JobTime));

@@ -315,6 +315,6 @@ fn a_share_of_nothing_is_exceeded_by_the_first_failure() {
         machine.handle(ready(0), secs(0));
         winding_down(&machine.handle(report(0, 1, 0, trap()), secs(1)))
     };
-    insta::assert_snapshot!(ends("0"), @"1 of 4 mini-batches so far failed, a larger share than allowed_failed_percent allows (0 %); to go on in spite of failures set allowed_failed_percent to the share you can bear, or to 100");
+    insta::assert_snapshot!(ends("0"), @"1 of 4 mini-batches so far failed, a larger share than allowed_failed_percent allows (0 %); to continue despite failures, set allowed_failed_percent to the share to tolerate, or to 100");
     assert_eq!(ends("0.5"), "");
 }

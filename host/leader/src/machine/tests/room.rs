@@ -26,7 +26,7 @@ fn a_job_waits_for_its_turn() {
     let actions = machine.handle(MachineMessage::Tick, secs(100));
     assert_eq!(spawned(&actions), [(0, None), (1, None)]);
     let actions = machine.handle(MachineMessage::Spawned(W0, 17), secs(100));
-    insta::assert_snapshot!(notices(&actions).concat(), @"the job goes on: there is room for it after 100 s");
+    insta::assert_snapshot!(notices(&actions).concat(), @"the job continues: there is room for it after 100 s");
     let actions = machine.handle(no_room(1), secs(100));
     insta::assert_snapshot!(notices(&actions).concat(), @"fewer than 2 workers run: other jobs use the rest of what this machine gives to jobs (machine, in the operator's policy); more are started when there is room");
     let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };

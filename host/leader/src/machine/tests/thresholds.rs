@@ -18,7 +18,7 @@ fn the_threshold_counts_items_and_names_itself() {
     assert_eq!(result.status, JobStatus::Failed);
     insta::assert_snapshot!(
         result.reason,
-        @"2 items failed, more than error_threshold allows (1); to go on in spite of failures set error_threshold to the number you can bear, or to -1"
+        @"2 items failed, more than error_threshold allows (1); to continue despite failures, set error_threshold to the number to tolerate, or to -1"
     );
     assert_eq!(result.succeeded_mini_batches, 2);
 }
@@ -98,7 +98,7 @@ fn the_count_of_failed_mini_batches_is_held() {
     assert_eq!(result.ended_by, Some(EndedBy::AllowedFailedCount));
     insta::assert_snapshot!(
         result.reason,
-        @"3 mini-batches failed (2 by returning fewer rows than items), more than allowed_failed_count allows (2); to go on in spite of failures set allowed_failed_count to the number you can bear, or to -1"
+        @"3 mini-batches failed (2 by returning fewer rows than items), more than allowed_failed_count allows (2); to continue despite failures, set allowed_failed_count to the number to tolerate, or to -1"
     );
     let first = result.first_failure.expect("a failure");
     assert_eq!(first.mini_batch, Some(MiniBatchId(0)));
@@ -133,7 +133,7 @@ fn the_share_is_held_once_the_plan_is_finished() {
     let actions = machine.handle(MachineMessage::PlanFinished, secs(2));
     insta::assert_snapshot!(
         winding_down(&actions),
-        @"2 of 4 mini-batches failed, a larger share than allowed_failed_percent allows (25 %); to go on in spite of failures set allowed_failed_percent to the share you can bear, or to 100"
+        @"2 of 4 mini-batches failed, a larger share than allowed_failed_percent allows (25 %); to continue despite failures, set allowed_failed_percent to the share to tolerate, or to 100"
     );
     // A quarter is not more than a quarter. W4: short ones count too.
     let result = run(policy.clone(), &[None, Some(2), Some(2), Some(2)]);
