@@ -23,7 +23,7 @@ pub fn regular(path: &Path) -> io::Result<(File, Metadata)> {
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
     checked(opened.map_err(|error| match error.raw_os_error() {
         // A socket, or a device without a driver.
-        Some(libc::ENXIO) => io::Error::other("it is no regular file"),
+        Some(libc::ENXIO) => io::Error::other("it is not a regular file"),
         _ => error,
     })?)
 }
@@ -43,14 +43,14 @@ fn checked(file: File) -> io::Result<(File, Metadata)> {
     let found = match kind {
         _ if kind.is_file() => return Ok((file, metadata)),
         _ if kind.is_dir() => {
-            let text = "it is no regular file but a folder";
+            let text = "it is not a regular file but a folder";
             return Err(io::Error::new(ErrorKind::IsADirectory, text));
         }
         _ if kind.is_fifo() => "a named pipe",
         _ if kind.is_socket() => "a socket",
         _ => "a device",
     };
-    Err(io::Error::other(format!("it is no regular file but {found}")))
+    Err(io::Error::other(format!("it is not a regular file but {found}")))
 }
 
 /// Opens an absolute path that was found to be without links. If any part of it is a link now, that is an
@@ -97,8 +97,8 @@ fn is_link(mode: u32) -> bool {
 
 fn moved(path: &Path) -> io::Error {
     io::Error::other(format!(
-        "a link now lies on the way to {}, where none was when the paths of the job were checked: keep others from \
-         changing the folders that the job uses while it runs, and start it again",
+        "the path to {} now has a link, and had none when the paths of the job were checked: keep others \
+         from changing the folders that the job uses while it runs, and start it again",
         path.display()
     ))
 }
@@ -245,9 +245,9 @@ mod tests {
         fifo(&base.join("fifo"));
         let _socket = std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
         let told = |path: &Path| regular(path).unwrap_err().to_string();
-        assert_eq!(told(&base.join("fifo")), "it is no regular file but a named pipe");
-        assert_eq!(told(&base.join("socket")), "it is no regular file");
-        assert_eq!(told(Path::new("/dev/zero")), "it is no regular file but a device");
+        assert_eq!(told(&base.join("fifo")), "it is not a regular file but a named pipe");
+        assert_eq!(told(&base.join("socket")), "it is not a regular file");
+        assert_eq!(told(Path::new("/dev/zero")), "it is not a regular file but a device");
         assert_eq!(regular(&base).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert_eq!(regular(&base.join("gone")).unwrap_err().kind(), ErrorKind::NotFound);
     }

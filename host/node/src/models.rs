@@ -277,7 +277,7 @@ mod tests {
             Some("982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1".to_owned());
         look(std::slice::from_ref(&model), LIMIT, &Cancel::new()).unwrap();
         model.file = dir.path().to_owned();
-        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d cannot be read: it is no regular file but a folder");
+        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d cannot be read: it is not a regular file but a folder");
         model.file = dir.path().join("gone");
         insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/gone cannot be read: No such file or directory (os error 2)");
     }

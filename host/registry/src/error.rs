@@ -62,7 +62,7 @@ pub enum RegistryError {
     },
     /// The file is not what this program wrote.
     #[error(
-        "the registry {} is damaged ({what}): put a copy in its place that is not, or move it away \
+        "the registry {} is damaged ({what}): replace it with an intact copy, or move it away \
          and register anew",
         path.display()
     )]
@@ -74,7 +74,7 @@ pub enum RegistryError {
     },
     /// The file is a database of something else.
     #[error(
-        "{} is a database, but no registry of sandmill; name another file in {VARIABLE}",
+        "{} is a database, but not a registry of sandmill; name another file in {VARIABLE}",
         path.display()
     )]
     Foreign {

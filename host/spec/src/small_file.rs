@@ -30,7 +30,7 @@ mod tests {
         assert_eq!(read(&path, 5).unwrap(), b"12345");
         let link = dir.path().join("link");
         std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
-        assert!(read(&link, 3).unwrap_err().to_string().contains("no regular file"));
+        assert!(read(&link, 3).unwrap_err().to_string().contains("not a regular file"));
         assert_eq!(read(dir.path(), 3).unwrap_err().kind(), ErrorKind::IsADirectory);
     }
 }

@@ -377,11 +377,11 @@ fn integers_and_floats_are_other_columns() {
 #[test]
 fn types_that_parquet_lacks_have_others() {
     let columns = [
-        "{'s': pa.array([253402300800, -62167219201], pa.timestamp('s', 'UTC')), 'd': pa.array([0, \
-          -86400000], pa.date64()), 't': pa.array([1, 86399], pa.time32('s'))}",
+        "{'s': pa.array([253402300800, -62167219201], pa.timestamp('s', 'UTC')), 'd': pa.array([0, -86400000], pa.date64()), \
+          't': pa.array([1, 86399], pa.time32('s'))}",
         "{'s': pa.array([0, 2**62], pa.timestamp('s', 'UTC')), 'd': pa.array([0, 0], pa.date64()), 't': pa.array([1, 1], pa.time32('s'))}",
-        "{'s': pa.array([0, 0], pa.timestamp('s', 'UTC')), 'd': pa.Array.from_buffers(pa.date64(), 2, [None, \
-          pa.array([0, 1]).buffers()[1]]), 't': pa.array([1, 1], pa.time32('s'))}",
+        "{'s': pa.array([0, 0], pa.timestamp('s', 'UTC')), 'd': pa.Array.from_buffers(pa.date64(), 2, [None, pa.array([0, 1]).buffers()[1]]), \
+          't': pa.array([1, 1], pa.time32('s'))}",
     ];
     let settings = "output_format: {type: parquet}\nrun_max_try: 1\nerror_threshold: -1";
     let ran = tables_of(&columns, settings).run(&[]);

@@ -70,7 +70,7 @@ fn paths_that_lead_to_no_file() {
     assert_snapshot!(told.join("\n"), @"
     error: job.yaml:2: entry_script: there is no [DIR]/missing.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     error: job.yaml:2: entry_script: [DIR]/folder is a folder with no Cargo.toml and no sources in C; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
-    error: the entry script /dev/zero cannot be used: it is no regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
+    error: the entry script /dev/zero cannot be used: it is not a regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
     error: job.yaml:2: entry_script: found an empty text; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     ");
 }

@@ -264,6 +264,6 @@ fn inspect_refuses_what_is_no_component() {
     assert_snapshot!(all.join("\n"), @"
     error: none.wasm: it cannot be read: No such file or directory (os error 2)
     error: a.wasm: the file is no WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
-    error: .: it is no regular file but a folder; name a component (.wasm) or a core module
+    error: .: it is not a regular file but a folder; name a component (.wasm) or a core module
     ");
 }

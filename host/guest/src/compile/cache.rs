@@ -518,7 +518,7 @@ mod tests {
         assert_eq!(std::fs::read_dir(root.path().join("cache")).expect("lists").count(), 0);
         let error =
             cache.prepare(root.path(), NONE, &mut |_| ()).expect_err("a folder").to_string();
-        assert!(error.contains("no regular file"), "{error}");
+        assert!(error.contains("not a regular file"), "{error}");
     }
 
     #[test]

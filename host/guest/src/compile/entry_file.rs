@@ -107,10 +107,10 @@ mod tests {
         let all = [fifo.as_path(), &large, dir.path(), Path::new("/dev/zero")];
         let all: String = all.iter().map(|path| told(path, &compiler()) + "\n").collect();
         insta::assert_snapshot!(all.replace(dir.path().to_str().unwrap(), "/d"), @"
-        the entry script /d/fifo cannot be used: it is no regular file but a named pipe; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
+        the entry script /d/fifo cannot be used: it is not a regular file but a named pipe; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
         the entry script /d/large has 8192 GB, and an entry script has 1 GB at most; name the right file
-        the entry script /d cannot be used: it is no regular file but a folder; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
-        the entry script /dev/zero cannot be used: it is no regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
+        the entry script /d cannot be used: it is not a regular file but a folder; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
+        the entry script /dev/zero cannot be used: it is not a regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
         ");
         assert!(began.elapsed() < Duration::from_secs(5));
     }

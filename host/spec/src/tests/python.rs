@@ -69,7 +69,7 @@ fn the_versions_that_a_script_asks_for_are_read() {
     insta::assert_snapshot!(wrong, @"
         job.yaml:2: python.requirements: [dir]/bad.yaml is not YAML, which a conda environment is
         job.yaml:2: python.requirements: there is no [dir]/nothing.txt
-        job.yaml:2: python.requirements: [dir]/data cannot be read: it is no regular file but a folder
+        job.yaml:2: python.requirements: [dir]/data cannot be read: it is not a regular file but a folder
         ");
 }
 
