@@ -269,7 +269,7 @@ fn begin_write(file: &File, offset: u64, length: u64) {
 }
 
 fn size_of(part: &File) -> Result<u64, OutputError> {
-    Ok(part.metadata().map_err(OutputError::io("look at", "a part file"))?.len())
+    Ok(part.metadata().map_err(OutputError::io("inspect", "a part file"))?.len())
 }
 
 fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {

@@ -215,7 +215,7 @@ impl<'a> Publisher<'a> {
     ) -> Result<(), OutputError> {
         check_name(&self.relative)?;
         let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| self.left("look at", e))?;
+            .map_err(|e| self.left("inspect", e))?;
         let there = self.existing(to, name)?;
         if self.rule.reserved.iter().flatten().any(|name| may_be(&self.relative, name)) {
             return Err(self.taken());

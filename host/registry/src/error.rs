@@ -16,7 +16,7 @@ pub enum RegistryError {
     NoPlace,
     /// Other users could write to it.
     #[error(
-        "the registry cannot be trusted: {} {why}, who could decide what jobs read. Close it with \
+        "the registry cannot be trusted: {} {why}, so others could decide what jobs read. Close it with \
          `chmod go-w`, or name another file in {VARIABLE}",
         path.display()
     )]

@@ -162,10 +162,10 @@ fn what_others_can_write_to_is_not_trusted() {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     };
     open_up(fixture.file(), 0o666);
-    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), so others could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.file(), 0o644);
     open_up(fixture.0.path().join("data"), 0o777);
-    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by others (mode 777), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by others (mode 777), so others could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.0.path().join("data"), 0o755);
     assert!(fixture.find("digits").is_ok());
 }

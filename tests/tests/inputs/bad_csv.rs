@@ -169,7 +169,7 @@ fn quotes_that_are_stray() {
     "3 c\n4 \"5\"\" pipe\"\n5 \"d\n6,e\"\n7 f\n"
     0,"/inputs/rows/a.csv, line 2",/inputs/rows/a.csv,2,,1,[WORKER],"column 2 'text': ""\""ab\""cd"" has text after its closing quote"
     0,"/inputs/rows/a.csv, line 3",/inputs/rows/a.csv,3,,1,[WORKER],"column 2 'text': ""\""b"" has no closing quote"
-    note: [DIR]/input/a.csv: lines that look like records are inside a quoted field: lines 6 to 7; if a quote is stray there, set quoted_newlines to false, which makes a record of each line
+    note: [DIR]/input/a.csv: lines that look like records are inside a quoted field: lines 6 to 7; if a quote is stray there, set quoted_newlines to false, which makes each line a record
     "#);
     let set = ["--set", "error_threshold=-1", "--set", "inputs.rows.quoted_newlines=false"];
     let ran = job(&[("a.csv", text)]).run(&set);

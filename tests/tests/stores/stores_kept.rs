@@ -72,7 +72,7 @@ fn side_inputs_lie_in_stores() {
     moto.put("/box/large/x", vec![b'x'; 2 << 20]);
     assert_snapshot!(refused("s3://box/large/"), @"
     side_inputs.words.path: inspecting s3://box/large/
-    error: side_inputs.words.path: the objects of s3://box/large/ take more than 1 MB, which is what is left of the cache: raise cache.size in the file of datastores, or name fewer of them
+    error: side_inputs.words.path: the objects of s3://box/large/ take more than 1 MB, the space left in the cache: raise cache.size in the file of datastores, or name fewer of them
     ");
 }
 

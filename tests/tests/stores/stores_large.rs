@@ -263,7 +263,7 @@ fn what_must_be_here_at_once_is_refused_if_it_has_no_room() {
     input 't': inspecting s3://box/large/
     input 't': 1 object, 600 KB; 1 to fetch
     input 't': inspecting s3://box/too/
-    error: input 't': the objects of s3://box/too/ take more than 424 KB, which is what is left of the cache: raise cache.size in the file of datastores, or name fewer of them
+    error: input 't': the objects of s3://box/too/ take more than 424 KB, the space left in the cache: raise cache.size in the file of datastores, or name fewer of them
     ");
     assert_eq!(refused("format: sqlite, query: select 1", ""), grouped);
 }

@@ -233,7 +233,7 @@ fn odd_files_are_noticed() {
     "#);
     let tree = TreeFixture::new(&[("a/1.csv", "x,y\n1,\"two\n2,lines\"\n")]);
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
-    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @"/d/a/1.csv: lines that look like records are inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes a record of each line");
+    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @"/d/a/1.csv: lines that look like records are inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes each line a record");
 }
 
 #[test]
@@ -490,5 +490,5 @@ fn large_mini_batches_are_named() {
         start: &start,
         bounds: ShuffleLimits::default(),
     });
-    assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to take it; choose smaller mini-batches, or raise that limit");
+    assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to hold it; choose smaller mini-batches, or raise that limit");
 }

@@ -226,7 +226,7 @@ fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanE
     };
     sender.notice(format!(
         "{}: lines that look like records are inside {fields}: lines {}{more}; if a quote is stray there, \
-         set quoted_newlines to false, which makes a record of each line",
+         set quoted_newlines to false, which makes each line a record",
         cut.path().display(),
         lines.join(", "),
     ))?;

@@ -101,7 +101,7 @@ pub(super) enum FetchError {
     #[error("reading it ended after {0} of {1} bytes")]
     Short(u64, u64),
     /// An object is larger than the rest of the cache.
-    #[error("it has {0}, and {1} are left of the cache (cache.size)")]
+    #[error("it has {0}, and {1} are left in the cache (cache.size)")]
     Large(ByteSize, ByteSize),
     /// A listed object no longer exists, or was only the marker of a folder.
     #[error("it is gone; run the job again")]
@@ -111,7 +111,7 @@ pub(super) enum FetchError {
     Empty(String),
     /// All objects of an address must fit into the rest of the cache, but they do not.
     #[error(
-        "the objects of {0} take more than {1}, which is what is left of the cache: raise \
+        "the objects of {0} take more than {1}, the space left in the cache: raise \
          cache.size in the file of datastores, or name fewer of them"
     )]
     TooMany(String, ByteSize),
@@ -128,7 +128,7 @@ pub(super) enum FetchError {
     #[error("the key {0:?} is not a valid file path")]
     NoPath(String),
     /// A part of a key has more bytes than a file's name may have.
-    #[error("a part of its key has {0} bytes, and a file's name 255")]
+    #[error("a part of its key has {0} bytes, and a file name may have 255")]
     LongPart(usize),
     /// An object and a folder have the same name.
     #[error(

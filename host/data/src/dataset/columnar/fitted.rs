@@ -94,7 +94,7 @@ fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), Dataset
     }
     if !from.is_nullable() {
         return fail!(
-            "has nulls in column '{}', which is declared without nulls; write the file anew",
+            "has nulls in column '{}', which is declared to have none; write the file anew",
             to.name(),
         );
     }

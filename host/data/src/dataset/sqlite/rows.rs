@@ -188,11 +188,11 @@ fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result
     let what = what(value);
     match value {
         ValueRef::Text(text) if std::str::from_utf8(text).is_err() => fail!(
-            "has {what} in column '{column}' of row {row}; read its bytes, by cast(\"{column}\" as blob) in \
+            "has {what} in column '{column}' of row {row}; read its bytes with cast(\"{column}\" as blob) in \
              query"
         ),
         _ => fail!(
-            "has {what} in column '{column}' of row {row}, {expected}; convert it in query, as by \
+            "has {what} in column '{column}' of row {row}, {expected}; convert it in query, as with \
              cast(\"{column}\" as text), or leave the row out"
         ),
     }

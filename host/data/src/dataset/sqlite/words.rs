@@ -31,7 +31,7 @@ pub(super) fn told(error: &Error) -> DatasetError {
             ByteSize(MEMORY),
         ),
         Some(ErrorCode::TooBig) => format!(
-            "has a value of more than {}; leave it out in query, or take a part of it by substr",
+            "has a value of more than {}; leave it out in query, or take a part of it with substr",
             ByteSize(VALUE),
         ),
         Some(ErrorCode::OperationInterrupted) => format!(
