@@ -21,7 +21,7 @@ pub(super) fn check(results: &Results, items: usize) -> Result<()> {
         }
         #[cfg(feature = "table")]
         Results::Table(table) if table.num_columns() == 0 => Err(Error::new(
-            "run returned a table that is no valid Arrow IPC stream: it has no columns",
+            "run returned a table that is not a valid Arrow IPC stream: it has no columns",
         )),
         #[cfg(feature = "table")]
         Results::Table(_) => Ok(()),

@@ -49,7 +49,7 @@ impl Appender {
         if metadata.is_file() {
             return Ok(Self::new(file, path, metadata.len()));
         }
-        Err(failed(io::Error::other("it is no ordinary file any more")))
+        Err(failed(io::Error::other("it is no longer an ordinary file")))
     }
 
     fn new(file: File, path: &Path, end: u64) -> Self {
@@ -210,7 +210,7 @@ impl Appender {
     /// Waits until everything appended is on the disk.
     pub fn sync(&mut self) -> Result<(), OutputError> {
         let synced = self.file.sync_data();
-        synced.map_err(OutputError::io("write to disk the output file", &self.path))?;
+        synced.map_err(OutputError::io("sync the output file", &self.path))?;
         self.synced = self.end;
         Ok(())
     }
@@ -269,7 +269,7 @@ fn begin_write(file: &File, offset: u64, length: u64) {
 }
 
 fn size_of(part: &File) -> Result<u64, OutputError> {
-    Ok(part.metadata().map_err(OutputError::io("look at", "a part file"))?.len())
+    Ok(part.metadata().map_err(OutputError::io("inspect", "a part file"))?.len())
 }
 
 fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {
@@ -376,7 +376,7 @@ mod tests {
         let (folder, part, segments, mut output) = fixture();
         let length = |offset, length| Segment { offset, length, ..Segment::sample() };
         let bad = [segments[0], length(12, 100)];
-        insta::assert_snapshot!(output.append_all(&part, &bad).unwrap_err(), @"100 bytes of rows at offset 12 lie outside their part file, which has 18 bytes: the part file was cut or the worker's report is wrong");
+        insta::assert_snapshot!(output.append_all(&part, &bad).unwrap_err(), @"100 bytes of rows at offset 12 are outside of their part file, which has 18 bytes: the part file was cut or the worker's report is wrong");
         assert!(output.append(&part, &length(u64::MAX, 2)).is_err());
         assert_eq!(fs::read(folder.path().join("out.txt")).unwrap(), b"");
         output.append_all(&part, &segments).unwrap();

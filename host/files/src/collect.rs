@@ -216,7 +216,7 @@ impl Collector<'_> {
 
     fn entry(&mut self, depth: usize) -> Result<(), OutputError> {
         let from = self.folder.join(&self.relative);
-        let metadata = fs::symlink_metadata(&from).map_err(OutputError::io("look at", &from))?;
+        let metadata = fs::symlink_metadata(&from).map_err(OutputError::io("inspect", &from))?;
         match self.kept.part(&self.relative, &metadata) {
             KeptRelation::Changed => {
                 return Err(OutputError::Changed { path: self.relative.clone() });

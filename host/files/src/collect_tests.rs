@@ -92,7 +92,7 @@ fn what_cannot_be_published_is_refused_at_once() {
     insta::assert_snapshot!(case(&|dir| symlink("/etc/passwd", dir.join("link")).unwrap()), @r#"the output "link" is a symbolic link: only ordinary files and folders are published, so write the data itself"#);
     insta::assert_snapshot!(case(&|dir| fs::hard_link(dir.join("0"), dir.join("1")).unwrap()), @r#"the output "0" is a hard link, one of several names of a file: only ordinary files and folders are published, so write the data itself"#);
     let deep = case(&|dir| fs::create_dir_all(dir.join("d/".repeat(70))).unwrap());
-    assert!(deep.ends_with("lies more than 64 folders deep: use fewer nested folders"), "{deep}");
+    assert!(deep.ends_with("is more than 64 folders deep: use fewer nested folders"), "{deep}");
     let name = format!("{}/", "n".repeat(250));
     let long = case(&|dir| fs::create_dir_all(dir.join(name.repeat(5))).unwrap());
     assert!(

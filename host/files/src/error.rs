@@ -19,7 +19,7 @@ pub enum OutputError {
     },
     /// A segment is outside of its part file.
     #[error(
-        "{length} bytes of rows at offset {offset} lie outside their part file, which has {size} \
+        "{length} bytes of rows at offset {offset} are outside of their part file, which has {size} \
          bytes: the part file was cut or the worker's report is wrong"
     )]
     OutsidePart {
@@ -73,7 +73,7 @@ pub enum OutputError {
         why: &'static str,
     },
     /// Folders are nested too deep.
-    #[error("the output {path:?} lies more than {limit} folders deep: use fewer nested folders")]
+    #[error("the output {path:?} is more than {limit} folders deep: use fewer nested folders")]
     TooDeep {
         /// The path below the output folder.
         path: PathBuf,
@@ -121,7 +121,7 @@ pub enum OutputError {
     },
     /// One is a file, the other a folder.
     #[error(
-        "the output {path:?} cannot join what has that name in {}: one of them is a folder and the \
+        "the output {path:?} conflicts with the same name in {}: one of them is a folder and the \
          other a file; give them different names", output.display()
     )]
     OtherKind {

@@ -173,7 +173,7 @@ impl Manifest {
         let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
         let metadata = file.metadata()?;
         if !metadata.is_file() {
-            return Err(invalid("it is no file"));
+            return Err(invalid("it is not a file"));
         }
         let records = ManifestRecords::of(file, metadata.len());
         Ok(Self { prefix: String::new(), records, next: None })
@@ -185,7 +185,7 @@ impl Manifest {
         let Some(path) = &source.manifest else { return Ok(None) };
         let folder = path.parent().and_then(Path::parent).map(|slot| slot.join(FOLDER));
         let below = folder.and_then(|folder| source.root.strip_prefix(folder).ok()?.to_str());
-        let below = below.ok_or_else(|| invalid("it is that of another folder"))?;
+        let below = below.ok_or_else(|| invalid("it belongs to another folder"))?;
         let mut manifest = Self::open(path)?;
         if !below.is_empty() {
             manifest.prefix = format!("{below}/");
@@ -287,7 +287,7 @@ impl ManifestRecords {
     fn next(&mut self) -> io::Result<Option<ManifestRecord>> {
         let Some(length) = self.ahead()? else { return Ok(None) };
         let record = self.buffer.get(self.read..self.read + length).unwrap_or_default();
-        let listed = parse(record).ok_or_else(|| invalid("a record of it makes no sense"))?;
+        let listed = parse(record).ok_or_else(|| invalid("a record of it is invalid"))?;
         self.read += length + END.len();
         Ok(Some(listed))
     }

@@ -97,8 +97,8 @@ fn is_link(mode: u32) -> bool {
 
 fn moved(path: &Path) -> io::Error {
     io::Error::other(format!(
-        "a link now lies on the way to {}, where none was when the paths of the job were checked: keep others from \
-         changing the folders that the job uses while it runs, and start it again",
+        "the path to {} now has a link, and had none when the paths of the job were checked: keep others \
+         from changing the folders that the job uses while it runs, and start it again",
         path.display()
     ))
 }

@@ -215,7 +215,7 @@ impl<'a> Publisher<'a> {
     ) -> Result<(), OutputError> {
         check_name(&self.relative)?;
         let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| self.left("look at", e))?;
+            .map_err(|e| self.left("inspect", e))?;
         let there = self.existing(to, name)?;
         if self.rule.reserved.iter().flatten().any(|name| may_be(&self.relative, name)) {
             return Err(self.taken());
@@ -286,7 +286,7 @@ impl<'a> Publisher<'a> {
         match rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
             Err(Errno::NOENT) => Ok(None),
-            Err(errno) => Err(self.io("look at the output", errno)),
+            Err(errno) => Err(self.io("inspect the output", errno)),
         }
     }
 
@@ -351,7 +351,7 @@ impl<'a> Publisher<'a> {
         name: &CStr,
     ) -> Result<(), OutputError> {
         let stat = rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| self.io("look at the published", e))?;
+            .map_err(|e| self.io("inspect the published", e))?;
         check_kind(&self.relative, stat.st_mode, stat.st_nlink).inspect_err(|_| {
             // Move it back, whatever it is. If that fails, remove it; a folder stays.
             if rustix::fs::renameat(to, name, from, name).is_err() {
@@ -412,7 +412,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
         None => "is not UTF-8",
         Some(text) if text.chars().any(char::is_control) => "holds a control character",
         Some(text) if text.chars().any(steers) => {
-            "holds a character that is not seen, or turns the direction of a line"
+            "holds an invisible character, or one that changes the direction of a line"
         }
         Some(text) if text.starts_with('-') => "begins with -, as options of commands do",
         Some(text) if text.contains('`') || text.contains("$(") => "holds what a shell would run",

@@ -126,5 +126,5 @@ fn regular(file: File) -> io::Result<File> {
     if file.metadata()?.is_file() {
         return Ok(file);
     }
-    Err(io::Error::other("it is no regular file any more"))
+    Err(io::Error::other("it is no longer a regular file"))
 }

@@ -16,7 +16,7 @@ pub enum RegistryError {
     NoPlace,
     /// Other users could write to it.
     #[error(
-        "the registry cannot be trusted: {} {why}, who could decide what jobs read. Close it with \
+        "the registry cannot be trusted: {} {why}, so others could decide what jobs read. Close it with \
          `chmod go-w`, or name another file in {VARIABLE}",
         path.display()
     )]
@@ -62,7 +62,7 @@ pub enum RegistryError {
     },
     /// The file is not what this program wrote.
     #[error(
-        "the registry {} is damaged ({what}): put a copy in its place that is not, or move it away \
+        "the registry {} is damaged ({what}): replace it with an intact copy, or move it away \
          and register anew",
         path.display()
     )]
@@ -74,7 +74,7 @@ pub enum RegistryError {
     },
     /// The file is a database of something else.
     #[error(
-        "{} is a database, but no registry of sandmill; name another file in {VARIABLE}",
+        "{} is a database, but not a registry of sandmill; name another file in {VARIABLE}",
         path.display()
     )]
     Foreign {

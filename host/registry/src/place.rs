@@ -59,7 +59,7 @@ pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
     let user = rustix::process::geteuid().as_raw();
     // SQLite would block on a fifo, or accept a device as a database.
     let why = if !metadata.is_file() && !metadata.is_dir() {
-        "is no regular file".to_owned()
+        "is not a regular file".to_owned()
     } else if metadata.uid() != user && metadata.uid() != 0 {
         format!("belongs to user {}, neither to you (user {user}) nor to root", metadata.uid())
     } else if metadata.mode() & 0o022 != 0 {

@@ -138,12 +138,12 @@ fn files_that_are_no_registry_are_refused() {
     let fixture = RegistryFolder::new();
     fs::create_dir(fixture.0.path().join("data")).unwrap();
     fs::write(fixture.file(), "x".repeat(5000)).unwrap();
-    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register anew");
     fs::write(fixture.file(), "").unwrap();
     assert!(fixture.missing("digits").starts_with("there is no"));
     let connection = Connection::open(fixture.file()).unwrap();
     connection.execute_batch("CREATE TABLE t (a); PRAGMA user_version = 1").unwrap();
-    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"/d/data/registry.db is a database, but no registry of sandmill; name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"/d/data/registry.db is a database, but not a registry of sandmill; name another file in SANDMILL_REGISTRY");
     fs::remove_file(fixture.file()).unwrap();
     fixture.register("digits", "/data/1", false).unwrap();
     let connection = Connection::open(fixture.file()).unwrap();
@@ -151,7 +151,7 @@ fn files_that_are_no_registry_are_refused() {
     assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
     connection.pragma_update(None, "user_version", 1).unwrap();
     connection.execute("UPDATE registered SET paths = 'no list'", []).unwrap();
-    assert_snapshot!(fixture.missing("digits"), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): put a copy in its place that is not, or move it away and register anew");
+    assert_snapshot!(fixture.missing("digits"), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): replace it with an intact copy, or move it away and register anew");
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn what_others_can_write_to_is_not_trusted() {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     };
     open_up(fixture.file(), 0o666);
-    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), so others could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.file(), 0o644);
     open_up(fixture.0.path().join("data"), 0o777);
-    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by others (mode 777), who could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by others (mode 777), so others could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.0.path().join("data"), 0o755);
     assert!(fixture.find("digits").is_ok());
 }

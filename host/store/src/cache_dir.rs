@@ -242,8 +242,8 @@ fn make_private(folder: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user || metadata.mode() & 0o022 != 0 {
         return Err(io::Error::other(format!(
-            "it belongs to user {} with mode {:03o}, and must be this user's, and writable for nobody \
-             else (chmod 700)",
+            "it belongs to user {} with mode {:03o}, and must belong to this user, and be writable \
+             by no other (chmod 700)",
             metadata.uid(),
             metadata.mode() & 0o777
         )));

@@ -24,7 +24,7 @@ pub(super) fn configure(
                 kind: store.kind,
                 container: store.container.clone(),
                 options,
-                credentials: format!("what the datastore {name} has"),
+                credentials: format!("the credentials of datastore {name}"),
             };
             return Ok((config, store.prefix.clone()));
         }
@@ -47,9 +47,9 @@ pub(super) fn configure(
         });
     }
     let credentials = match (kind, options.is_empty()) {
-        (StoreKind::Http, _) => "nothing, as addresses of the web are open to all".to_owned(),
+        (StoreKind::Http, _) => "no credentials, as web addresses are open to all".to_owned(),
         (_, true) => format!(
-            "what this machine is, as its environment has no variables that begin with {}",
+            "the identity of this machine, as its environment has no variables that begin with {}",
             variables(kind)[0]
         ),
         (_, false) => format!("the environment's variables that begin with {}", variables(kind)[0]),
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn names_are_names() {
         let refused = |address: &str| configured(address, &[]).unwrap_err();
-        insta::assert_snapshot!(refused("s3://a b/x"), @r#"found the bucket "a b"; its name has letters of English, digits, - _ . and $, and 255 of them at most"#);
+        insta::assert_snapshot!(refused("s3://a b/x"), @r#"found the bucket "a b"; its name may have English letters, digits, - _ . and $, and at most 255 of them"#);
         for address in ["gs://bäh/x", "az://c?/x", &format!("s3://{}/x", "x".repeat(256))] {
             let error = refused(address).to_string();
             assert!(error.contains("its name has letters"), "{error}");

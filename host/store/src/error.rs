@@ -57,8 +57,8 @@ pub enum StoreError {
     },
     /// A name that no store can have.
     #[error(
-        "found the {what} {name:?}; its name has letters of English, digits, - _ . and $, and \
-         {LONGEST_NAME} of them at most"
+        "found the {what} {name:?}; its name may have English letters, digits, - _ . and $, and \
+         at most {LONGEST_NAME} of them"
     )]
     Name {
         /// `bucket`, `container` or `account`.
@@ -70,19 +70,19 @@ pub enum StoreError {
     #[error("{0}: a web server does not list its folders; name each object by paths")]
     NoFolders(String),
     /// The address of a single object, where a folder is required.
-    #[error("{0} is one object; a side input is a folder of objects")]
+    #[error("{0} is a single object; a side input is a folder of objects")]
     OneObject(String),
     /// An address that yields no path.
-    #[error("{0} leads to nothing")]
+    #[error("{0} yields no files")]
     Nothing(String),
     /// The fetched files are not a model.
     #[error("{0}")]
     Model(ModelPathError),
     /// A request that is too large for a message.
-    #[error("too much is named: {0}")]
+    #[error("the request is too large: {0}")]
     Request(#[source] FrameError),
     /// The name of a file is not valid UTF-8.
-    #[error("nobody can ask for its name")]
+    #[error("its name is not UTF-8")]
     OddName,
     /// A file, or a mini-batch of several files, that is larger than the cache.
     #[error(
@@ -152,16 +152,16 @@ pub enum StoreError {
         faults: String,
     },
     /// The fetcher process sent an invalid message.
-    #[error("the process that fetches says nonsense: {0}")]
+    #[error("the process that fetches sent an invalid message: {0}")]
     Nonsense(#[source] FrameError),
     /// The fetcher process finished, although more could be requested.
-    #[error("nobody fetches any more")]
+    #[error("the process that fetches has ended")]
     Over,
     /// The fetcher process reported nothing for too long.
-    #[error("nothing arrived for {} s; fetching was ended", .0.as_secs())]
+    #[error("nothing arrived for {} s; fetching was stopped", .0.as_secs())]
     Silent(Duration),
     /// The job was cancelled.
-    #[error("fetching was stopped, as was asked")]
+    #[error("fetching was stopped, as requested")]
     Stopped,
 }
 

@@ -194,7 +194,7 @@ impl Stager<'_> {
             let slot = CacheDir::take(self.cache, &part.place());
             let slot =
                 slot.map_err(|source| StoreError::Cache { folder: self.cache.to_owned(), source })?;
-            (watch.say)(&format!("{what}: looking at {}", part.shown));
+            (watch.say)(&format!("{what}: inspecting {}", part.shown));
             let most = size.saturating_sub(kept.bytes);
             let wanted = part.wanted.clone();
             let must_fit = coming == Coming::AtOnce;

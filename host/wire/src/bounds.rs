@@ -108,7 +108,7 @@ impl Question {
 
 fn seconds(seconds: f64) -> Checked {
     // NaN is in no range.
-    hold((0.0..=SECONDS).contains(&seconds), "a time that cannot be")
+    hold((0.0..=SECONDS).contains(&seconds), "an impossible time")
 }
 
 fn call(call: &CallStats) -> Checked {
@@ -164,7 +164,7 @@ fn mini_batch(batch: &MiniBatch) -> Checked {
         ),
         Work::Files(_) | Work::FileGroup(_) | Work::Void => Ok(()),
     }?;
-    hold(batch.planned_items() <= COUNT, "more items than can be")
+    hold(batch.planned_items() <= COUNT, "more items than possible")
 }
 
 fn table_slice(slice: &TableSlice) -> Checked {

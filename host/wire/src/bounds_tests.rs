@@ -49,7 +49,7 @@ fn a_worker_is_held_to_what_workers_say() {
     assert_eq!(finished(|r| r.failed_items = vec![item(4096, 2003); 1000]), None);
     assert_eq!(finished(|r| r.outcome = Err(failed(4003, (64 << 10) + 3))), None);
     for odd in [f64::NAN, f64::INFINITY, -0.1, 1e300] {
-        let wrong = Some("a message goes beyond its bounds: a time that cannot be".to_owned());
+        let wrong = Some("a message goes beyond its bounds: an impossible time".to_owned());
         assert_eq!(finished(|r| r.elapsed_seconds = odd), wrong);
         assert_eq!(finished(|r| r.process_seconds = odd), wrong);
         assert_eq!(finished(|r| r.run.seconds = odd), wrong);

@@ -43,8 +43,9 @@ fn a_completed_job_at_80_and_120_columns() {
         match columns {
             80 => assert_snapshot!(screen(&ran), @r#"
             job test: 1 worker
-            ^[33mnote:^[0m input people: x is taken for string (in.csv, line 2002: "oops" is no
-              float64); set schema to fix types (sandmill plan --write-schema prints one)
+            ^[33mnote:^[0m input people: x is read as string (in.csv, line 2002: "oops" is not a
+              valid float64); set schema to fix types (sandmill plan --write-schema prints
+              one)
             Job test ^[32mcompleted^[0m in [TIME].
               mini-batches  1
               items         2,001
@@ -53,8 +54,8 @@ fn a_completed_job_at_80_and_120_columns() {
             "#),
             _ => assert_snapshot!(screen(&ran), @r#"
             job test: 1 worker
-            ^[33mnote:^[0m input people: x is taken for string (in.csv, line 2002: "oops" is no float64); set schema to fix types (sandmill
-              plan --write-schema prints one)
+            ^[33mnote:^[0m input people: x is read as string (in.csv, line 2002: "oops" is not a valid float64); set schema to fix types
+              (sandmill plan --write-schema prints one)
             Job test ^[32mcompleted^[0m in [TIME].
               mini-batches  1
               items         2,001
@@ -108,8 +109,9 @@ fn a_plan_begins_with_its_summary() {
     ^[33mnote:^[0m mini_batch_size is 1000 bytes: for tables it counts bytes, and so few make
       many small mini-batches; for rows, write "1000 rows"
     ^[33mnote:^[0m columns of input people: identifier int64, x string
-    ^[33mnote:^[0m input people: x is taken for string (in.csv, line 2002: "oops" is no
-      float64); set schema to fix types (sandmill plan --write-schema prints one)
+    ^[33mnote:^[0m input people: x is read as string (in.csv, line 2002: "oops" is not a
+      valid float64); set schema to fix types (sandmill plan --write-schema prints
+      one)
     22 mini-batches, 2,001 items, 21.3 KiB; 1 worker; the results go to jobs/test/output
     mini-batch  input       items  where
              0  people        122  in.csv, from line 2, 1000 bytes

@@ -111,7 +111,7 @@ fn what_is_no_whole_stream_is_told() {
     });
     assert_snapshot!(told.join("\n"), @r#"
     error: standard input is empty: an Arrow IPC stream has a schema at least
-    error: standard input is no Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
+    error: standard input is not an Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
     error: standard input is cut off after 3 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
     "#);
 }

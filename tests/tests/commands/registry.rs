@@ -267,7 +267,7 @@ fn a_registry_that_cannot_be_used_is_told() {
     assert!(length > 4096);
     let damaged = show(registered().file(FILE, "no database".repeat(1000)));
     damaged.exits_with(2);
-    assert_snapshot!(damaged.redacted(), @"error: the registry [DIR]/registry/registry.db is damaged (file is not a database): put a copy in its place that is not, or move it away and register anew");
+    assert_snapshot!(damaged.redacted(), @"error: the registry [DIR]/registry/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register anew");
     // A job that uses no registered names is not affected.
     let job = damaged.into_job();
     job.run(&["--set", "inputs.all=one"]).exits_with(0);

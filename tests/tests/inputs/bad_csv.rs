@@ -50,11 +50,11 @@ fn bad_records_are_failed_items() {
     }
     assert_snapshot!(without_batch(&known), @r#"
     item,file,line,row,attempt,worker,reason
-    "/inputs/rows/a.csv, line BAD",/inputs/rows/a.csv,BAD,,1,[WORKER],"column 1 'id': ""word"" is no int64"
+    "/inputs/rows/a.csv, line BAD",/inputs/rows/a.csv,BAD,,1,[WORKER],"column 1 'id': ""word"" is not a valid int64"
     "/inputs/rows/a.csv, line BAD+1",/inputs/rows/a.csv,BAD+1,,1,[WORKER],"3 fields, but the table has 2 columns"
     "/inputs/rows/a.csv, line BAD+2",/inputs/rows/a.csv,BAD+2,,1,[WORKER],"1 field, but the table has 2 columns"
-    "/inputs/rows/a.csv, line BAD+3",/inputs/rows/a.csv,BAD+3,,1,[WORKER],"column 1 'id': ""9\n9"" is no int64"
-    "/inputs/rows/a.csv, line BAD+5",/inputs/rows/a.csv,BAD+5,,1,[WORKER],"column 2 'x': ""\n\nx"" is no float64"
+    "/inputs/rows/a.csv, line BAD+3",/inputs/rows/a.csv,BAD+3,,1,[WORKER],"column 1 'id': ""9\n9"" is not a valid int64"
+    "/inputs/rows/a.csv, line BAD+5",/inputs/rows/a.csv,BAD+5,,1,[WORKER],"column 2 'x': ""\n\nx"" is not a valid float64"
     "#);
 }
 
@@ -76,7 +76,7 @@ fn one_more_than_the_threshold_ends_the_job() {
     assert_snapshot!(told.join("\n"), @r#"
     job test: 1 worker
     Job test failed after [TIME]: 5 items failed, more than error_threshold allows (4); to continue despite failures, set error_threshold to the number to tolerate, or to -1
-      first cause   column 1 'id': "word" is no int64
+      first cause   column 1 'id': "word" is not a valid int64
       item          /inputs/rows/a.csv, line 200002
       where         mini-batch 31, [WORKER]
       kept          200,001 rows, in job/output/parallel_run_step.txt
@@ -119,12 +119,12 @@ fn headers_that_cannot_be() {
         refused(&[("a.csv", &open)]),
     ];
     assert_snapshot!(told.join("\n"), @r#"
-    "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of jobs of their own"
-    "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 1 column: id: give them the same columns in the same order, or make them inputs of jobs of their own"
+    "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of separate jobs"
+    "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 1 column: id: give them the same columns in the same order, or make them inputs of separate jobs"
     "the whole mini-batch (1 item): [DIR]/input/b.csv is not csv, but a JPEG image: use format: files, which gives entry scripts paths; or name the files by a glob that leaves it out"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: columns 1 and 2 of the header are both named 'id'; rename one, or set `duplicate_names: rename`, which numbers them (if the file has no header, set `header: false`)"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 2 in the header, ""caf�"", is not UTF-8; save the file as UTF-8"
-    "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is no CSV file; move it away, or name the files by a glob that leaves it out"
+    "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is not a CSV file; move it away, or name the files by a glob that leaves it out"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the name of column 1 in the header, ""��i\0d\0"", is not UTF-8; save the file as UTF-8"
     "the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; its line ends later, or nowhere: use fewer columns or shorter names"
     the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not end within 1 MB; look for a quote that is not closed in the first line
@@ -132,7 +132,7 @@ fn headers_that_cannot_be() {
     let ran = job(&[("a.csv", b"id,x\n1,2\n")])
         .run(&["--set", "inputs.rows.schema={id: int64, width: float64}"]);
     ran.exits_with(42);
-    assert_snapshot!(reasons(&ran), @r#""the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not fit the schema in the job file; expected 2 columns: id, width; found 2 columns: id, x: give them the same columns in the same order, or make them inputs of jobs of their own""#);
+    assert_snapshot!(reasons(&ran), @r#""the whole mini-batch (1 item): [DIR]/input/a.csv: the header does not fit the schema in the job file; expected 2 columns: id, width; found 2 columns: id, x: give them the same columns in the same order, or make them inputs of separate jobs""#);
 }
 
 /// The rows, failed items and notes of a file that is only partly readable.
@@ -169,7 +169,7 @@ fn quotes_that_are_stray() {
     "3 c\n4 \"5\"\" pipe\"\n5 \"d\n6,e\"\n7 f\n"
     0,"/inputs/rows/a.csv, line 2",/inputs/rows/a.csv,2,,1,[WORKER],"column 2 'text': ""\""ab\""cd"" has text after its closing quote"
     0,"/inputs/rows/a.csv, line 3",/inputs/rows/a.csv,3,,1,[WORKER],"column 2 'text': ""\""b"" has no closing quote"
-    note: [DIR]/input/a.csv: lines that look like records stand inside a quoted field: lines 6 to 7; if a quote is stray there, set quoted_newlines to false, which makes a record of each line
+    note: [DIR]/input/a.csv: lines that look like records are inside a quoted field: lines 6 to 7; if a quote is stray there, set quoted_newlines to false, which makes each line a record
     "#);
     let set = ["--set", "error_threshold=-1", "--set", "inputs.rows.quoted_newlines=false"];
     let ran = job(&[("a.csv", text)]).run(&set);

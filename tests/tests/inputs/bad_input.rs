@@ -105,7 +105,7 @@ fn files_that_are_no_files_fail_alone() {
         ("fifo", "is a device, fifo or socket"),
         ("link0", "leads out of the folder, to /etc/passwd"),
         ("link1", "leads out of the folder"),
-        ("link2", "is a link to something that is not there"),
+        ("link2", "is a broken link"),
         ("link3", "Too many levels of symbolic links"),
         ("link4", "is a link to a folder outside of the input"),
     ] {
@@ -129,7 +129,7 @@ fn a_link_among_tables_fails_alone() {
     symlink("../away.csv", job.path("rows/0.csv")).unwrap();
     symlink("nothing", job.path("rows/b.csv")).unwrap();
     let ran = job.run(&["--set", "error_threshold=2"]);
-    ran.exits_with(0).says("leads out of the folder").says("is not there; remove it or mend it");
+    ran.exits_with(0).says("leads out of the folder").says("is a broken link; remove or repair it");
     assert_eq!(ran.failed_items().lines().count(), 1 + 2, "{}", ran.failed_items());
 }
 

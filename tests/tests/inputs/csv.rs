@@ -207,17 +207,17 @@ fn rows_that_do_not_fit_are_failed_items() {
     assert_eq!(ran.output(), "1,1.5\n5,5.5\n7,7.5\n");
     assert_snapshot!(ran.failed_items(), @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
-    0,"/inputs/rows/in.csv, line 3",/inputs/rows/in.csv,3,,1,[WORKER],"column 1 'id': ""two"" is no int64"
+    0,"/inputs/rows/in.csv, line 3",/inputs/rows/in.csv,3,,1,[WORKER],"column 1 'id': ""two"" is not a valid int64"
     0,"/inputs/rows/in.csv, line 4",/inputs/rows/in.csv,4,,1,[WORKER],"1 field, but the table has 2 columns"
     0,"/inputs/rows/in.csv, line 5",/inputs/rows/in.csv,5,,1,[WORKER],"3 fields, but the table has 2 columns"
-    0,"/inputs/rows/in.csv, line 7",/inputs/rows/in.csv,7,,1,[WORKER],"column 1 'id': ""six\n"" is no int64"
+    0,"/inputs/rows/in.csv, line 7",/inputs/rows/in.csv,7,,1,[WORKER],"column 1 'id': ""six\n"" is not a valid int64"
     "#);
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(42);
     assert_snapshot!(ran.redacted(), @r#"
     job test: 1 worker
     Job test failed after [TIME]: 4 items failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
-      first cause   column 1 'id': "two" is no int64
+      first cause   column 1 'id': "two" is not a valid int64
       item          /inputs/rows/in.csv, line 3
       where         mini-batch 0, process000
       mini-batches  1
@@ -264,7 +264,7 @@ fn later_misfits_fail_unless_all_is_read_first() {
     assert_eq!(short(&ran), 200_000);
     assert_snapshot!(ran.failed_items(), @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
-    2,"/inputs/rows/in.csv, line 200002",/inputs/rows/in.csv,200002,,1,[WORKER],"column 2 'value': ""text"" is no int64"
+    2,"/inputs/rows/in.csv, line 200002",/inputs/rows/in.csv,200002,,1,[WORKER],"column 2 'value': ""text"" is not a valid int64"
     "#);
     let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);
     ran.exits_with(0);
@@ -317,10 +317,10 @@ fn a_file_with_other_columns_is_told() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
-    mini-batch 1, attempt 1 ([WORKER]): [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
+    note: a file cannot be read, and fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs
+    mini-batch 1, attempt 1 ([WORKER]): [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
-      first cause   [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of jobs of their own
+      first cause   [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs
       where         mini-batch 1, [WORKER]
       mini-batches  2, 1 failed
       items         2, of which 1 failed (see job/logs/failed_items.csv)

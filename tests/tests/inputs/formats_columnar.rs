@@ -120,11 +120,11 @@ fn files_that_cannot_be_read_fail_alone() {
     mini_batch,item,file,line,row,attempt,worker,reason
     0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is not parquet, but text, as CSV is: write format: csv; or name the files by a glob that leaves it out"
     5,/inputs/rows/c.parquet,/inputs/rows/c.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/c.parquet is cut off or broken: a Parquet file ends with PAR1, and it does not"
-    6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without as much as a schema; remove it, or write it anew"
-    7,"/inputs/rows/e.parquet, 6 rows from row 1",/inputs/rows/e.parquet,,1,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 1 to 6 from the begin of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
-    8,"/inputs/rows/e.parquet, 6 rows from row 7",/inputs/rows/e.parquet,,7,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 7 to 12 from the begin of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
+    6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without even a schema; remove it, or write it anew"
+    7,"/inputs/rows/e.parquet, 6 rows from row 1",/inputs/rows/e.parquet,,1,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 1 to 6 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
+    8,"/inputs/rows/e.parquet, 6 rows from row 7",/inputs/rows/e.parquet,,7,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 7 to 12 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
     11,/inputs/rows/f.parquet,/inputs/rows/f.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/f.parquet column 'n' is Utf8, and Int64 in [DIR]/in/b.parquet; set schema_inference: full, which takes the wider type, or write the files with one type"
-    12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet has not; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns"
+    12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet does not have; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns"
     "#);
 }
 
@@ -188,7 +188,7 @@ fn folders_make_columns_and_groups() {
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"
     note: columns of input rows: n int64
-    note: input rows: its folders' names make the last columns: k; set hive to false where they should not
+    note: input rows: its folders' names make the last columns: k; set hive to false if they should not
     error: input 'rows': partition_keys names 'n', which is in no folder's name, and parquet files are grouped by their folders only; put them into folders as n=…/, or name the levels of their folders with partition_format, or use format: csv, whose rows are grouped by any column
     ");
 }

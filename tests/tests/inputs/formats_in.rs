@@ -140,8 +140,8 @@ fn files_that_cannot_be_read_fail_alone() {
     {"id":1,"x":2}
     {"id":1,"x":2}
     {"id":5,"x":6}
-    0,/inputs/rows/0.csv,/inputs/rows/0.csv,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/0.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is no CSV file; move it away, or name the files by a glob that leaves it out"
-    2,/inputs/rows/2.csv,/inputs/rows/2.csv,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of jobs of their own"
+    0,/inputs/rows/0.csv,/inputs/rows/0.csv,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/0.csv: the name of column 1 in the header, ""\u{7f}ELF\u{2}\u{1}\0\0\0\0"", holds a null character, so this is not a CSV file; move it away, or name the files by a glob that leaves it out"
+    2,/inputs/rows/2.csv,/inputs/rows/2.csv,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of separate jobs"
     4,/inputs/rows/4.csv.gz,/inputs/rows/4.csv.gz,,,1,[WORKER],the whole mini-batch (1 item): [DIR]/input/4.csv.gz cannot be unpacked with gzip: it ends too early
     5,/inputs/rows/5.csv.gz,/inputs/rows/5.csv.gz,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/input/5.csv.gz is not packed with gzip, as its name says; give it another name, or pack it again"
     "#);
@@ -150,10 +150,10 @@ fn files_that_cannot_be_read_fail_alone() {
     ran.exits_with(42);
     assert_snapshot!(ran.told(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of jobs of their own
-    mini-batch 1, attempt 1 ([WORKER]): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of jobs of their own
+    note: a file cannot be read, and fails: [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
+    mini-batch 1, attempt 1 ([WORKER]): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
-      first cause   [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of jobs of their own
+      first cause   [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
       where         mini-batch 1, [WORKER]
       mini-batches  2, 1 failed
       items         2, of which 1 failed (see job/logs/failed_items.csv)
@@ -175,8 +175,8 @@ fn lines_that_are_no_rows_fail_alone() {
     {"id":"6.5","x":null}
     {"id":"9223372036854775808","x":null}
     {"id":"7","x":null}
-    0,"/inputs/rows/a.jsonl, line 4",/inputs/rows/a.jsonl,4,,1,[WORKER],is no JSON: EOF while parsing a value at character 9
-    0,"/inputs/rows/a.jsonl, line 5",/inputs/rows/a.jsonl,5,,1,[WORKER],is no JSON: trailing characters at character 4
+    0,"/inputs/rows/a.jsonl, line 4",/inputs/rows/a.jsonl,4,,1,[WORKER],is not JSON: EOF while parsing a value at character 9
+    0,"/inputs/rows/a.jsonl, line 5",/inputs/rows/a.jsonl,5,,1,[WORKER],is not JSON: trailing characters at character 4
     0,"/inputs/rows/a.jsonl, line 7",/inputs/rows/a.jsonl,7,,1,[WORKER],"holds a list; each line must be an object, as in {""id"": 1}"
     "#);
     // An entry script refers to rows by their position; reports refer to them by their line.
@@ -186,7 +186,7 @@ fn lines_that_are_no_rows_fail_alone() {
     assert_snapshot!(outcome("jsonl", &[("a.jsonl", text.as_bytes())], &more), @r#"
     "1,good"
     "-,good"
-    0,"/inputs/rows/a.jsonl, line 2",/inputs/rows/a.jsonl,2,,1,[WORKER],is no JSON: expected ident at character 2
+    0,"/inputs/rows/a.jsonl, line 2",/inputs/rows/a.jsonl,2,,1,[WORKER],is not JSON: expected ident at character 2
     0,"/inputs/rows/a.jsonl, line 4",/inputs/rows/a.jsonl,4,,1,[WORKER],"""-,bad"" is not wanted"
     0,"/inputs/rows/a.jsonl, line 6",/inputs/rows/a.jsonl,6,,1,[WORKER],"""-,bad"" is not wanted"
     "#);
@@ -210,8 +210,8 @@ fn dirty_tables_of_json() {
     );
     assert_snapshot!(outcome("jsonl", &[("a.jsonl", b"no JSON\nat all\n"), ("b.jsonl", b"{\"id\": 1}")], &[]), @r#"
     {"id":1}
-    0,"/inputs/rows/a.jsonl, line 1",/inputs/rows/a.jsonl,1,,1,[WORKER],is no JSON: expected ident at character 2
-    0,"/inputs/rows/a.jsonl, line 2",/inputs/rows/a.jsonl,2,,1,[WORKER],is no JSON: expected value at character 1
+    0,"/inputs/rows/a.jsonl, line 1",/inputs/rows/a.jsonl,1,,1,[WORKER],is not JSON: expected ident at character 2
+    0,"/inputs/rows/a.jsonl, line 2",/inputs/rows/a.jsonl,2,,1,[WORKER],is not JSON: expected value at character 1
     "#);
 }
 

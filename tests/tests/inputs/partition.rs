@@ -121,7 +121,7 @@ fn the_plan_shows_groups() {
     ");
     assert_snapshot!(rows.redacted(), @r#"
     note: columns of input sales: store string, x int64
-    note: input sales: store is taken for string (s/a.csv, line 2: "6,7" is no int64); set schema to fix types (sandmill plan --write-schema prints one)
+    note: input sales: store is read as string (s/a.csv, line 2: "6,7" is not a valid int64); set schema to fix types (sandmill plan --write-schema prints one)
     note: all of input sales is read and its rows are grouped by store before its first mini-batch
     4 mini-batches, 8 items, 40 bytes; 2 workers; the results go to jobs/test/output
     "#);

@@ -205,16 +205,16 @@ fn what_is_not_there_fails_the_job() {
         ran.stderr.replace(&moto.url(), "[server]")
     };
     assert_snapshot!(refused("{t: s3://nowhere/in/}"), @"
-    input 't': looking at s3://nowhere/in/
-    error: input 't': listing s3://nowhere/in/: there is no such thing; check the address (404 Not Found, NoSuchBucket: The specified bucket does not exist)
+    input 't': inspecting s3://nowhere/in/
+    error: input 't': listing s3://nowhere/in/: it does not exist; check the address (404 Not Found, NoSuchBucket: The specified bucket does not exist)
     ");
     assert_snapshot!(refused("{t: s3://box/in/}"), @"
-    input 't': looking at s3://box/in/
+    input 't': inspecting s3://box/in/
     error: input 't': s3://box/in/ holds no object; check the address
     ");
     assert_snapshot!(refused("{t: s3://box/one.txt}"), @"
-    input 't': looking at s3://box/
-    error: input 't': reading one.txt of s3://box/: there is no such thing; check the address (404 Not Found)
+    input 't': inspecting s3://box/
+    error: input 't': reading one.txt of s3://box/: it does not exist; check the address (404 Not Found)
     ");
     assert_snapshot!(refused("{t: {path: in, datastore: nightly}}"), @r#"error: input 't': stores.yaml has no datastore "nightly" for tenant default; there: x"#);
 }
@@ -242,10 +242,10 @@ fn faults_pass_or_fail_their_own_items() {
     let failed = ran.failed_items();
     assert_eq!(failed.lines().count(), 1 + 5, "{failed}");
     for (name, reason) in [
-        ("gone", "there is no such thing; check the address (404 Not Found"),
+        ("gone", "it does not exist; check the address (404 Not Found"),
         ("never.error.a-1", "(500 Internal Server Error: it broke)"),
         ("never.short.b-9", "reading it failed"),
-        ("never.denied.c-1", "was refused, asked for with nothing"),
+        ("never.denied.c-1", "was refused, using no credentials"),
         ("never.reset.d-1", "reading it failed"),
     ] {
         let mut lines = failed.lines();
@@ -279,8 +279,8 @@ fn a_service_principal_leads_into_azure() {
     ran.exits_with(2);
     keeps_secrets(&ran);
     assert_snapshot!(ran.stderr.replace(&server.url(), "[server]"), @r#"
-    input 't': looking at datastore://blobs/
-    error: input 't': listing datastore://blobs/ was refused, asked for with what the datastore blobs has: see that it may list and read there (401 Unauthorized: {"error": "invalid_client"})
+    input 't': inspecting datastore://blobs/
+    error: input 't': listing datastore://blobs/ was refused, using the credentials of datastore blobs: check the rights to list and read there (401 Unauthorized: {"error": "invalid_client"})
     "#);
 }
 
@@ -311,9 +311,7 @@ fn blobs_of_azurite_are_an_input() {
 
     let ran = datastores(job(inputs), &stores("hushhushHUSHHUSHhushhush")).run(&[]);
     ran.exits_with(2);
-    ran.says(
-        "listing datastore://blobs/in/ was refused, asked for with what the datastore blobs has",
-    );
+    ran.says("listing datastore://blobs/in/ was refused, using the credentials of datastore blobs");
     keeps_secrets(&ran);
 }
 
@@ -339,7 +337,7 @@ fn results_go_to_a_store() {
 
     let ran = run("s3://nowhere/results");
     ran.exits_with(42);
-    ran.says("there is no such thing; check the address (404 Not Found, NoSuchBucket");
+    ran.says("it does not exist; check the address (404 Not Found, NoSuchBucket");
     ran.says("run the job again to write them to the store");
     assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
 }

@@ -70,8 +70,8 @@ fn a_certificate_must_be_trusted() {
     let ran = web(&url).run(&[]);
     ran.exits_with(2);
     assert_snapshot!(ran.stderr.replace(&clouds.server.port.to_string(), "[port]"), @"
-    input 't': looking at https://localhost:[port]/web/in/
-    error: input 't': reading a.txt of https://localhost:[port]/web/in/ failed: nobody who is trusted says that the server is the one that is meant; check the address, or name a file with the certificate of its authority by SSL_CERT_FILE (HTTP error: error sending request: client error (Connect): invalid peer certificate: UnknownIssuer)
+    input 't': inspecting https://localhost:[port]/web/in/
+    error: input 't': reading a.txt of https://localhost:[port]/web/in/ failed: no trusted authority vouches for this server under this name; check the address, or set SSL_CERT_FILE to a file with the certificate of its authority (HTTP error: error sending request: client error (Connect): invalid peer certificate: UnknownIssuer)
     ");
     // The certificate is for another name.
     let ran = web(&url.replace("localhost", "127.0.0.1"))
@@ -79,8 +79,8 @@ fn a_certificate_must_be_trusted() {
         .run(&[]);
     ran.exits_with(2);
     assert_snapshot!(ran.stderr.replace(&clouds.server.port.to_string(), "[port]"), @r#"
-    input 't': looking at https://127.0.0.1:[port]/web/in/
-    error: input 't': reading a.txt of https://127.0.0.1:[port]/web/in/ failed: nobody who is trusted says that the server is the one that is meant; check the address, or name a file with the certificate of its authority by SSL_CERT_FILE (HTTP error: error sending request: client error (Connect): invalid peer certificate: certificate not valid for name "127.0.0.1"; certificate is only valid for DnsName("localhost"))
+    input 't': inspecting https://127.0.0.1:[port]/web/in/
+    error: input 't': reading a.txt of https://127.0.0.1:[port]/web/in/ failed: no trusted authority vouches for this server under this name; check the address, or set SSL_CERT_FILE to a file with the certificate of its authority (HTTP error: error sending request: client error (Connect): invalid peer certificate: certificate not valid for name "127.0.0.1"; certificate is only valid for DnsName("localhost"))
     "#);
 }
 
@@ -106,7 +106,7 @@ fn a_service_account_leads_into_google() {
     let others = Clouds::new(false);
     let ran = job("{path: in/, datastore: g}", &stores(&others.path("account.json"))).run(&[]);
     ran.exits_with(2);
-    ran.says("was refused, asked for with what the datastore g has");
+    ran.says("was refused, using the credentials of datastore g");
     keeps_secrets(&ran);
 }
 

@@ -60,19 +60,19 @@ fn side_inputs_lie_in_stores() {
         ran.stderr
     };
     assert_snapshot!(refused("s3://box/words/a.txt"), @"
-    side_inputs.words.path: looking at s3://box/words/
+    side_inputs.words.path: inspecting s3://box/words/
     side_inputs.words.path: 1 object, 2 bytes; 1 to fetch
     error: side_inputs.words.path: s3://box/words/a.txt is one object; a side input is a folder of objects
     ");
     assert_snapshot!(refused("s3://box/none/"), @"
-    side_inputs.words.path: looking at s3://box/none/
+    side_inputs.words.path: inspecting s3://box/none/
     error: side_inputs.words.path: s3://box/none/ holds no object; check the address
     ");
     assert_snapshot!(refused("s3://box/*.txt"), @"error: job.yaml:6: side_inputs.words.path: found s3://box/*.txt; expected a folder of a store, without wildcards");
     moto.put("/box/large/x", vec![b'x'; 2 << 20]);
     assert_snapshot!(refused("s3://box/large/"), @"
-    side_inputs.words.path: looking at s3://box/large/
-    error: side_inputs.words.path: the objects of s3://box/large/ take more than 1 MB, which is what is left of the cache: raise cache.size in the file of datastores, or name fewer of them
+    side_inputs.words.path: inspecting s3://box/large/
+    error: side_inputs.words.path: the objects of s3://box/large/ take more than 1 MB, the space left in the cache: raise cache.size in the file of datastores, or name fewer of them
     ");
 }
 
@@ -106,8 +106,8 @@ fn models_lie_in_stores() {
     let ran = reading("models: {m: s3://box/none.onnx}", &[], &moto).run(&[]);
     ran.exits_with(2);
     assert_snapshot!(ran.stderr, @"
-    models.m.path: looking at s3://box/
-    error: models.m.path: reading none.onnx of s3://box/: there is no such thing; check the address (404 Not Found)
+    models.m.path: inspecting s3://box/
+    error: models.m.path: reading none.onnx of s3://box/: it does not exist; check the address (404 Not Found)
     ");
 }
 
@@ -160,7 +160,10 @@ fn odd_keys_fail_their_own_items() {
     let ran = job("echo_table", lines, &moto).run(&[]);
     ran.exits_with(0);
     let failed = ran.failed_items();
-    assert!(failed.contains("b%2F%2Fc.txt") && failed.contains("is no path of a file"), "{failed}");
+    assert!(
+        failed.contains("b%2F%2Fc.txt") && failed.contains("is not a valid file path"),
+        "{failed}"
+    );
     assert!(failed.contains("a part of its key has 304 bytes"), "{failed}");
 }
 
@@ -180,7 +183,7 @@ fn servers_that_are_odd() {
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["headless.a-1: 15", "here.b-2: 22"]);
     let failed = ran.failed_items();
-    assert!(failed.contains("it sends on to another server, localhost"), "{failed}");
+    assert!(failed.contains("it redirects to another server, localhost"), "{failed}");
     // A server that does not run.
     let ran = run("http://127.0.0.1:9/in/a");
     ran.exits_with(2);

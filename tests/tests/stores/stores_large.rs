@@ -260,10 +260,10 @@ fn what_must_be_here_at_once_is_refused_if_it_has_no_room() {
     };
     let grouped = refused("format: csv", "partition_keys: [x]");
     assert_snapshot!(grouped, @"
-    input 't': looking at s3://box/large/
+    input 't': inspecting s3://box/large/
     input 't': 1 object, 600 KB; 1 to fetch
-    input 't': looking at s3://box/too/
-    error: input 't': the objects of s3://box/too/ take more than 424 KB, which is what is left of the cache: raise cache.size in the file of datastores, or name fewer of them
+    input 't': inspecting s3://box/too/
+    error: input 't': the objects of s3://box/too/ take more than 424 KB, the space left in the cache: raise cache.size in the file of datastores, or name fewer of them
     ");
     assert_eq!(refused("format: sqlite, query: select 1", ""), grouped);
 }
@@ -297,7 +297,7 @@ fn what_cannot_be_had_fails_alone() {
     assert_eq!(failed.lines().count(), 1 + 4, "{failed}");
     for (name, reason) in [
         ("big-90000", "and the cache has room for 1 MB: raise cache.size"),
-        ("gone", "there is no such thing; check the address (404 Not Found"),
+        ("gone", "it does not exist; check the address (404 Not Found"),
         ("never.error.c-25000", "(500 Internal Server Error: it broke)"),
         ("never.short.d-25000", "reading it failed"),
     ] {

@@ -62,7 +62,7 @@ fn names_and_folders_are_found_in_the_list() {
     let missing = plan("{t: 's3://box/{a.txt,none.txt}'}");
     missing.exits_with(2);
     assert_snapshot!(missing.stderr, @"
-    input 't': looking at s3://box/{a.txt,none.txt}
+    input 't': inspecting s3://box/{a.txt,none.txt}
     input 't': 1 object, 1 bytes; 1 to fetch
     error: input 't': the store has no none.txt; check the address
     ");

@@ -153,7 +153,7 @@ fn table(act: &str) -> Vec<u8> {
 }
 
 fn acts() -> [(&'static str, Fate); 21] {
-    let invalid = || Fate::Fails("run returned a table that is no valid Arrow IPC stream: ");
+    let invalid = || Fate::Fails("run returned a table that is not a valid Arrow IPC stream: ");
     let large = || Fate::Fails("limits.results allows");
     [
         ("nothing", invalid()),

@@ -32,11 +32,11 @@ fn what_is_no_arrow_stream() {
         told += &format!("{what}: {}\n", first.unwrap_or("nothing"));
     }
     assert_snapshot!(told, @"
-    nothing: run returned a table that is no valid Arrow IPC stream: it holds no schema (it has 0 bytes)
-    garbage: run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 52 bytes)
-    cut: run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 292 bytes)
-    flipped: run returned a table that is no valid Arrow IPC stream: Unable to get root as message: Unaligned
-    huge-length: run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 8 bytes)
+    nothing: run returned a table that is not a valid Arrow IPC stream: it holds no schema (it has 0 bytes)
+    garbage: run returned a table that is not a valid Arrow IPC stream: it ends without an end-of-stream mark (it has 52 bytes)
+    cut: run returned a table that is not a valid Arrow IPC stream: it ends without an end-of-stream mark (it has 292 bytes)
+    flipped: run returned a table that is not a valid Arrow IPC stream: Unable to get root as message: Unaligned
+    huge-length: run returned a table that is not a valid Arrow IPC stream: it ends without an end-of-stream mark (it has 8 bytes)
     ");
 }
 

@@ -134,7 +134,7 @@ fn fitted(batch: RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, Failure
 
 fn other_column(field: &Field, wanted: &Field) -> Failure {
     let of_nulls = match wanted.data_type() {
-        DataType::Null => " It had nulls alone there: give it a type.",
+        DataType::Null => " It had only nulls there: give it a type.",
         _ => "",
     };
     let message = format!(
@@ -237,7 +237,7 @@ mod tests {
         let texts = [told(&first, &wide), told(&nulls, &first), text.unwrap_err().message];
         insta::assert_snapshot!(texts.join("\n"), @r#"
         run returned the columns "a", "b", and the columns "a" for the first mini-batch: return the same columns each time
-        run returned a column "a" of the type Int64, where the first mini-batch has "a" of the type Null: return the same columns each time. It had nulls alone there: give it a type.
+        run returned a column "a" of the type Int64, where the first mini-batch has "a" of the type Null: return the same columns each time. It had only nulls there: give it a type.
         run returned a column "value" of the type Utf8, where the first mini-batch has "a" of the type Int64: return the same columns each time.
         "#);
     }

@@ -17,7 +17,7 @@ pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
     if plain && !relative.is_empty() && !relative.contains('\0') {
         return Ok(path);
     }
-    let message = format!("the mini-batch names {relative:?}, which is no path below its input");
+    let message = format!("the mini-batch names {relative:?}, which is not a path below its input");
     Err(Failure::new(FailureKind::LoadFailed, message))
 }
 
@@ -111,14 +111,18 @@ fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
         return Ok(named);
     }
     if !kind.is_symlink() {
-        return refuse("no regular file");
+        return refuse("not a regular file");
     }
     let resolve = |path: &Path| fs::canonicalize(path).map_err(|e| unreadable(&named, &e));
     let real = resolve(&named)?;
     if !real.starts_with(resolve(source)?) {
         return refuse("a link that leads out of its input");
     }
-    if look(&real)?.is_file() { Ok(real) } else { refuse("a link to no regular file") }
+    if look(&real)?.is_file() {
+        Ok(real)
+    } else {
+        refuse("a link to something other than a regular file")
+    }
 }
 
 fn gone(removed: io::Result<()>) -> bool {
@@ -205,7 +209,11 @@ mod tests {
         let error = show("outer").unwrap_err();
         assert!(error.message.ends_with("outer: it is a link that leads out of its input now"));
         let error = show("folder").unwrap_err();
-        assert!(error.message.ends_with("folder: it is a link to no regular file now"));
+        assert!(
+            error
+                .message
+                .ends_with("folder: it is a link to something other than a regular file now")
+        );
     }
 
     proptest! {
@@ -226,6 +234,6 @@ mod tests {
         for path in ["", "/etc/passwd", "../a", "a/../../b", "./a", "a\0b"] {
             assert_eq!(checked(path).unwrap_err().kind, FailureKind::LoadFailed, "{path:?}");
         }
-        insta::assert_snapshot!(checked("../a").unwrap_err(), @r#"the mini-batch names "../a", which is no path below its input"#);
+        insta::assert_snapshot!(checked("../a").unwrap_err(), @r#"the mini-batch names "../a", which is not a path below its input"#);
     }
 }

@@ -20,7 +20,7 @@ pub(super) enum StoredError {
     },
     /// A 96-bit time that the type cannot hold.
     #[error(
-        "{} (INT96) is no number of {} of 64 bits{}; set schema_inference: full, which takes \
+        "{} (INT96) does not fit a 64-bit number of {}{}; set schema_inference: full, which takes \
          microseconds where these hold all times, write the column as INT64 microseconds (in Spark with \
          spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns",
         time(*nanos),
@@ -86,8 +86,8 @@ pub(super) enum MisfitError {
     },
     /// A value that the table's type cannot hold.
     #[error(
-        "column '{column}': a value of {from} is none of {to}, which the table has ({source}); write the \
-         files with one type, or leave the column out with columns"
+        "column '{column}': a value of {from} is not a valid {to}, the type of the table ({source}); write \
+         the files with one type, or leave the column out with columns"
     )]
     Value {
         /// The name of the column.
@@ -129,7 +129,7 @@ pub(super) enum EntryError {
         path: PathBuf,
     },
     /// A link to nothing.
-    #[error("{} is a link to something that is not there; remove it or mend it", link.display())]
+    #[error("{} is a broken link; remove or repair it", link.display())]
     Dangling {
         /// The link.
         link: PathBuf,

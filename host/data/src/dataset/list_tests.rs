@@ -226,7 +226,7 @@ fn links_that_cannot_be_followed_fail_alone() {
     assert_eq!(files, ["a.txt"]);
     assert_snapshot!(bad, @"
     l1.csv: the link /d/in/l1.csv leads out of the folder, to /d/out.csv; copy that file in, or name its folder as a path of the input
-    l2.csv: /d/in/l2.csv is a link to something that is not there; remove it or mend it
+    l2.csv: /d/in/l2.csv is a broken link; remove or repair it
     l3.csv: /d/in/l3.csv links to /d/in/a.txt by an absolute path, which means nothing to the entry script; make it a relative link
     l4.csv: cannot follow /d/in/l4.csv: Too many levels of symbolic links (os error 40)
     l5.csv: /d/in/l5.csv is a link to a folder outside of the input, /d/away; name that folder as a path of the input to include it

@@ -137,7 +137,7 @@ fn stays_in_folder(part: &str) -> bool {
 fn compile(glob: &str) -> Result<GlobMatcher, DatasetError> {
     match GlobBuilder::new(glob).literal_separator(true).backslash_escape(false).build() {
         Ok(glob) => Ok(glob.compile_matcher()),
-        Err(error) => fail!("{glob:?} is no glob: {}", error.kind()),
+        Err(error) => fail!("{glob:?} is not a glob: {}", error.kind()),
     }
 }
 
@@ -220,6 +220,6 @@ mod tests {
     #[test]
     fn a_broken_glob_is_told() {
         let error = Pattern::new(Some("a[b*")).unwrap_err();
-        insta::assert_snapshot!(error, @r#""a[b*" is no glob: unclosed character class; missing ']'"#);
+        insta::assert_snapshot!(error, @r#""a[b*" is not a glob: unclosed character class; missing ']'"#);
     }
 }

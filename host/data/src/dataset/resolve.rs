@@ -192,7 +192,7 @@ fn find_glob(path: &str) -> Result<PathKind, DatasetError> {
     Pattern::new(Some(glob))?;
     match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => {}
-        Ok(_) => return fail!("the glob {path} cannot match: {folder} is no folder"),
+        Ok(_) => return fail!("the glob {path} cannot match: {folder} is not a folder"),
         Err(error) => return fail!("the glob {path} cannot match: {}", explain(folder, &error)),
     }
     match fs::read_dir(folder) {
@@ -390,7 +390,7 @@ mod tests {
         assert_snapshot!(tree.error("im/x.csv"), @"input 'data': /d/im/x.csv is not there: there is no /d/im; check the path");
         assert_snapshot!(tree.error("im/b/*.csv"), @"input 'data': the glob /d/im/b/*.csv cannot match: /d/im/b/ is not there: there is no /d/im; check the path");
         assert_snapshot!(tree.error("in/x.csv/*"), @"input 'data': the glob /d/in/x.csv/* cannot match: /d/in/x.csv/ is not there; check the path");
-        assert_snapshot!(tree.error("in/[a"), @r#"input 'data': "[a" is no glob: unclosed character class; missing ']'"#);
+        assert_snapshot!(tree.error("in/[a"), @r#"input 'data': "[a" is not a glob: unclosed character class; missing ']'"#);
         let socket = std::os::unix::net::UnixListener::bind(tree.path("socket")).unwrap();
         assert_snapshot!(tree.error("socket"), @"input 'data': /d/socket is neither a file nor a folder but a device, fifo or socket; inputs are read from files");
         drop(socket);

@@ -140,10 +140,10 @@ impl TableLog {
             }
         };
         format!(
-            "{place} is {article} {name} table: its folder {folder} says which rows it has, and its Parquet files \
-             also hold rows that were removed or replaced. Sandmill does not read {name} tables: write \
-             the table's rows to plain Parquet files ({how}), and name those; or, if the files are meant \
-             as they are, write files: true beside format: parquet",
+            "{place} is {article} {name} table: its folder {folder} says which rows it has, and its Parquet \
+             files also hold rows that were removed or replaced. Sandmill does not read {name} tables: write \
+             the table's rows to plain Parquet files ({how}), and name those; or, to read the files \
+             themselves, write files: true beside format: parquet",
             article = if self == Self::Iceberg { "an" } else { "a" },
         )
     }
@@ -229,7 +229,7 @@ mod tests {
 
     #[test]
     fn refusals_say_what_to_do() {
-        insta::assert_snapshot!(TableLog::Delta.refusal("/d/t"), @"/d/t is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('/d/t')) TO 'rows.parquet'), and name those; or, if the files are meant as they are, write files: true beside format: parquet");
-        insta::assert_snapshot!(TableLog::Hudi.refusal("/d/t"), @r#"/d/t is a Hudi table: its folder .hoodie says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Hudi tables: write the table's rows to plain Parquet files (in Spark: spark.read.format("hudi").load("/d/t").write.parquet("rows")), and name those; or, if the files are meant as they are, write files: true beside format: parquet"#);
+        insta::assert_snapshot!(TableLog::Delta.refusal("/d/t"), @"/d/t is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('/d/t')) TO 'rows.parquet'), and name those; or, to read the files themselves, write files: true beside format: parquet");
+        insta::assert_snapshot!(TableLog::Hudi.refusal("/d/t"), @r#"/d/t is a Hudi table: its folder .hoodie says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Hudi tables: write the table's rows to plain Parquet files (in Spark: spark.read.format("hudi").load("/d/t").write.parquet("rows")), and name those; or, to read the files themselves, write files: true beside format: parquet"#);
     }
 }

@@ -118,7 +118,7 @@ fn widened_values(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowErro
             let all = StructArray::try_new_with_length(fields.clone(), columns, nulls, rows)?;
             Ok(Arc::new(all))
         }
-        (from, to) => Err(ArrowError::SchemaError(format!("{from} is no {to}"))),
+        (from, to) => Err(ArrowError::SchemaError(format!("{from} cannot become {to}"))),
     }
 }
 

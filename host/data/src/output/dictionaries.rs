@@ -128,7 +128,7 @@ impl Dictionary {
 }
 
 fn beyond() -> ArrowError {
-    ArrowError::InvalidArgumentError("a dictionary is not what it was a moment ago".to_owned())
+    ArrowError::InvalidArgumentError("a dictionary has changed".to_owned())
 }
 
 fn has_dictionary(kind: &DataType) -> bool {

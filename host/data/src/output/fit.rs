@@ -242,7 +242,9 @@ fn plain(array: &ArrayRef, from: &DataType, to: &DataType) -> Result<ArrayRef, A
             let times = array.as_primitive::<TimestampSecondType>();
             let times = times.try_unary::<_, TimestampMillisecondType, _>(|value| {
                 value.checked_mul(1000).ok_or_else(|| {
-                    unfit(format!("{value} s is too far for milliseconds, which this file has"))
+                    unfit(format!(
+                        "{value} s is out of range for milliseconds, which this file has"
+                    ))
                 })
             });
             return Ok(Arc::new(times?.with_timezone_opt(zone.clone())));
@@ -252,7 +254,7 @@ fn plain(array: &ArrayRef, from: &DataType, to: &DataType) -> Result<ArrayRef, A
             let times = times.try_unary::<_, Time32MillisecondType, _>(|value| {
                 let is_of_a_day = (0..86_400).contains(&value);
                 let millis = is_of_a_day.then_some(value).map(|value| value * 1000);
-                millis.ok_or_else(|| unfit(format!("{value} s is no time of a day")))
+                millis.ok_or_else(|| unfit(format!("{value} s is not a time of day")))
             });
             return Ok(Arc::new(times?));
         }
@@ -278,7 +280,7 @@ fn days(dates: &Date64Array) -> Result<ArrayRef, ArrowError> {
             )));
         }
         let day = i32::try_from(value / DAY_MILLIS);
-        day.map_err(|_| unfit(format!("{value} ms is a day beyond those of this file")))
+        day.map_err(|_| unfit(format!("{value} ms is beyond the last day of this file")))
     });
     Ok(Arc::new(days?))
 }

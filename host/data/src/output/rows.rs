@@ -284,7 +284,7 @@ impl RowWriter {
         let mut kind = FailureKind::BadResults;
         let message = match refusal {
             TableRefusal::Invalid(why) => {
-                format!("run returned a table that is no valid Arrow IPC stream: {why}")
+                format!("run returned a table that is not a valid Arrow IPC stream: {why}")
             }
             TableRefusal::TooLarge => self.too_large(),
             TableRefusal::Unfit(why) => why,

@@ -106,11 +106,11 @@ fn dropped_rows_are_counted() {
 fn what_is_no_table_is_said() {
     let whole = ipc(vec![("a", Arc::new(Int64Array::from(vec![1, 2])))]);
     let error = |bytes: &[u8]| text_writer(1 << 20, true).table(bytes).unwrap_err().message;
-    insta::assert_snapshot!(error(b""), @"run returned a table that is no valid Arrow IPC stream: it holds no schema (it has 0 bytes)");
-    insta::assert_snapshot!(error(&whole[..whole.len() - 12]), @"run returned a table that is no valid Arrow IPC stream: it ends without an end-of-stream mark (it has 380 bytes)");
+    insta::assert_snapshot!(error(b""), @"run returned a table that is not a valid Arrow IPC stream: it holds no schema (it has 0 bytes)");
+    insta::assert_snapshot!(error(&whole[..whole.len() - 12]), @"run returned a table that is not a valid Arrow IPC stream: it ends without an end-of-stream mark (it has 380 bytes)");
     let huge = ipc(vec![("n", Arc::new(NullArray::new(2 << 20)))]);
     insta::assert_snapshot!(error(&huge), @"the returned rows make more text than limits.results allows (1 MB): return less, or use smaller mini-batches, or raise the limit");
-    assert!(error(b"a,b\n1,2\n").starts_with("run returned a table that is no valid Arrow"));
+    assert!(error(b"a,b\n1,2\n").starts_with("run returned a table that is not a valid Arrow"));
 }
 
 fn table() -> Vec<u8> {
@@ -370,14 +370,14 @@ fn values_without_a_text_are_named() {
     let far: ArrayRef = Arc::new(Time32SecondArray::from(vec![0, 86_400]));
     let near: ArrayRef = Arc::new(Time32SecondArray::from(vec![0, 1]));
     let table = ipc(vec![("near", Arc::clone(&near)), ("far", Arc::clone(&far))]);
-    insta::assert_snapshot!(formatted(&table, &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is no time of a day). Return another value or type, or set output_format.type to parquet or arrow"#);
-    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"the returned table cannot be written as jsonl: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is no time of a day). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is not a time of day). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::of(OutputKind::Jsonl)), @r#"the returned table cannot be written as jsonl: in row 1 (counted from 0), column "far", of the type Time32(s), has no text (86400 s is not a time of day). Return another value or type, or set output_format.type to parquet or arrow"#);
     let field = Arc::new(Field::new("x", far.data_type().clone(), true));
     let inside: ArrayRef = Arc::new(StructArray::from(vec![(field, far)]));
     let table = ipc(vec![("near", near), ("s", inside)]);
-    insta::assert_snapshot!(formatted(&table, &OutputFormat::default()), @r#"the returned table cannot be written as text: in row 1 (counted from 0), column "s", of the type Struct("x": Time32(s)), has no text (86400 s is no time of a day). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&table, &OutputFormat::default()), @r#"the returned table cannot be written as text: in row 1 (counted from 0), column "s", of the type Struct("x": Time32(s)), has no text (86400 s is not a time of day). Return another value or type, or set output_format.type to parquet or arrow"#);
     let zone = TimestampSecondArray::from(vec![0]).with_timezone("+25:00");
-    insta::assert_snapshot!(formatted(&ipc(vec![("t", Arc::new(zone))]), &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 0 (counted from 0), column "t", of the type Timestamp(s, "+25:00"), has no text ("+25:00" is no time zone: write it as +01:00 or by its name). Return another value or type, or set output_format.type to parquet or arrow"#);
+    insta::assert_snapshot!(formatted(&ipc(vec![("t", Arc::new(zone))]), &csv(|_| ())), @r#"the returned table cannot be written as csv: in row 0 (counted from 0), column "t", of the type Timestamp(s, "+25:00"), has no text ("+25:00" is not a time zone: write it as +01:00 or by its name). Return another value or type, or set output_format.type to parquet or arrow"#);
 }
 
 /// Numbers that JSON lacks become null at any depth, and are counted.

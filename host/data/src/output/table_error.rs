@@ -116,7 +116,7 @@ pub(super) enum AttemptError {
 pub(super) enum NamesError {
     /// A name that needs quotes, which the job forbids.
     #[error(
-        "the column's name {name:?} cannot stand in the header without quotes, and \
+        "the column's name {name:?} cannot be written in the header without quotes, and \
          output_format.quoting is none: choose another quoting or delimiter"
     )]
     Quotes {
@@ -197,7 +197,7 @@ pub enum AppendedRowsError {
     #[error("it holds rows without a schema")]
     NoSchema,
     /// The bytes where a message should begin are not a message.
-    #[error("a message is none: {why}")]
+    #[error("a message cannot be read: {why}")]
     NoMessage {
         /// Arrow's error.
         why: String,

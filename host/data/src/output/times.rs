@@ -157,7 +157,7 @@ impl Zone {
         };
         let both = hours.and_then(|hours| number(hours, 24)).zip(number(minutes, 60));
         let Some((hours, minutes)) = both else {
-            let text = format!("{zone:?} is no time zone: write it as +01:00 or by its name");
+            let text = format!("{zone:?} is not a time zone: write it as +01:00 or by its name");
             return Err(ArrowError::ParseError(text));
         };
         let seconds = hours * 3600 + minutes * 60;
@@ -262,7 +262,7 @@ fn time(value: i64, per_second: i64, out: &mut Vec<u8>) -> Result<(), ArrowError
             1_000_000 => "µs",
             _ => "ns",
         };
-        let text = format!("{value} {unit} is no time of a day");
+        let text = format!("{value} {unit} is not a time of day");
         return Err(ArrowError::InvalidArgumentError(text));
     }
     clock(value, per_second, out);

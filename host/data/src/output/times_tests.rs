@@ -101,8 +101,8 @@ fn times_of_a_day_are_those_of_a_day() {
     insta::assert_snapshot!(texts(&seconds).join("\n"), @"
     00:00:00
     23:59:59
-    Invalid argument error: 86400 s is no time of a day
-    Invalid argument error: -1 s is no time of a day
+    Invalid argument error: 86400 s is not a time of day
+    Invalid argument error: -1 s is not a time of day
     ");
     assert_eq!(
         texts(&Time32MillisecondArray::from(vec![86_399_999, 1])),

@@ -78,9 +78,7 @@ pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<FromPlanner> {
     let mut notices = vec![FromPlanner::Columns(told)];
     let pairs = columns.iter().zip(&inferred.doubts);
     let doubts = pairs.filter_map(|(column, doubt)| {
-        doubt
-            .as_ref()
-            .map(|doubt| format!("{} is taken for {} ({doubt})", column.name, column.kind))
+        doubt.as_ref().map(|doubt| format!("{} is read as {} ({doubt})", column.name, column.kind))
     });
     let doubts: Vec<_> = doubts.collect();
     if !doubts.is_empty() {

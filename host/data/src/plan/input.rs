@@ -234,10 +234,10 @@ pub(super) fn group<'a>(
             let dataset = &sources[0].dataset;
             return match other {
                 Some(other) => refuse!(
-                    "input '{dataset}': its {key} is its {other}, too; choose another character"
+                    "input '{dataset}': its {key} is also its {other}; choose another character"
                 ),
                 None => refuse!(
-                    "input '{dataset}': its {key} cannot be one; use one ASCII character that is no line \
+                    "input '{dataset}': its {key} cannot be one; use one ASCII character other than a line \
                      end, such as ',', ';' or a tab for a delimiter"
                 ),
             };
@@ -290,7 +290,7 @@ fn hive(
     let found = PartitionFormat::hive(first);
     if found.is_none() && table.hive == Some(true) && !first.is_empty() {
         return refuse!(
-            "input '{}': hive is true, and its first file, {first}, does not lie in folders named \
+            "input '{}': hive is true, and its first file, {first}, is not in folders named \
              key=value below {}; name the folder above those as the input's path, or remove the key",
             source.dataset,
             source.root.display(),
@@ -333,7 +333,7 @@ pub(super) fn pick(input: &PlanInput<'_>, names: &[&str]) -> Result<Option<Vec<u
         if input.path.iter().flat_map(PartitionFormat::keys).any(|key| key == name) {
             return refuse!(
                 "input '{}': columns names '{name}', which comes from the files' paths; such columns \
-                 stand behind the others in any case: leave it out of the list",
+                 always come after the others: leave it out of the list",
                 input.name(),
             );
         }

@@ -49,7 +49,7 @@ pub(super) fn plan(
                 let columns = columns(input, format, keys)?;
                 if tools.request.spill.as_os_str().is_empty() {
                     return refuse!(
-                        "rows cannot be grouped by key: there is no folder for them on their way"
+                        "rows cannot be grouped by key: there is no temporary folder for them"
                     );
                 }
                 let shuffle =

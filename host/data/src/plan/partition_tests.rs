@@ -267,7 +267,7 @@ fn rows_are_gathered_by_column_from_all_files() {
     store=6: 6|9
     "#);
     assert_snapshot!(plan.notices.join("\n").replace(tree.root().to_str().unwrap(), "/d"), @r#"
-    input sales: x is taken for string (a.csv, line 5: "4\n4" is no int64); set schema to fix types (sandmill plan --write-schema prints one)
+    input sales: x is read as string (a.csv, line 5: "4\n4" is not a valid int64); set schema to fix types (sandmill plan --write-schema prints one)
     all of input sales is read and its rows are grouped by store before its first mini-batch
     "#);
     assert_snapshot!(plan.mini_batches[2].location(&sources), @"/inputs/sales with store=4: 4 records");

@@ -261,7 +261,7 @@ impl<'a> Sender<'a> {
         };
         self.notice(format!(
             "mini-batch {} ({place}) holds {}, and the entry script has {} of memory (limits.memory): it \
-             may not be able to take it; choose smaller mini-batches, or raise that limit",
+             may not be able to hold it; choose smaller mini-batches, or raise that limit",
             mini_batch.id,
             ByteSize(bytes),
             ByteSize(self.memory),

@@ -20,7 +20,7 @@ pub fn serve() -> io::Result<()> {
     let request: Option<PlanRequest> =
         read_frame(&mut io::stdin().lock(), &mut Vec::new()).map_err(io::Error::other)?;
     let Some(request) = request else {
-        return Err(io::Error::new(ErrorKind::UnexpectedEof, "no plan was asked for"));
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "no plan was requested"));
     };
     // Behind the wall, this process cannot start others.
     let helpers = Mutex::new(helpers(&request)?);
@@ -43,7 +43,7 @@ pub fn serve() -> io::Result<()> {
         ShuffleContext { request: &request, start: &next, bounds: ShuffleLimits::default() };
     let hear = || {
         let answer = read_frame(&mut io::stdin().lock(), &mut Vec::new());
-        let gone = || io::Error::new(ErrorKind::UnexpectedEof, "nobody answers any more");
+        let gone = || io::Error::new(ErrorKind::UnexpectedEof, "the leader no longer answers");
         answer.map_err(io::Error::other)?.ok_or_else(gone)
     };
     serve_request(tools, &hear, &mut io::stdout().lock())

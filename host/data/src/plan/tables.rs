@@ -95,7 +95,7 @@ fn format(
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();
         notices.push(FromPlanner::Notice(format!(
-            "input {}: its folders' names make the last columns: {}; set hive to false where they \
+            "input {}: its folders' names make the last columns: {}; set hive to false if they \
              should not",
             input.name(),
             keys.join(", "),

@@ -225,7 +225,7 @@ fn odd_files_are_noticed() {
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
     assert_eq!(plan.mini_batches.len(), 4);
     assert_snapshot!(tree.clean(&plan.notices.join("\n")), @r#"
-    input one: x is taken for string (7.csv, line 2: "two\nlines" is no int64); set schema to fix types (sandmill plan --write-schema prints one)
+    input one: x is read as string (7.csv, line 2: "two\nlines" is not a valid int64); set schema to fix types (sandmill plan --write-schema prints one)
     /d/a/1.csv is empty and gives no mini-batch
     /d/a/2.csv holds a header and no rows and gives no mini-batch
     /d/a/5.csv is empty and gives no mini-batch
@@ -233,7 +233,7 @@ fn odd_files_are_noticed() {
     "#);
     let tree = TreeFixture::new(&[("a/1.csv", "x,y\n1,\"two\n2,lines\"\n")]);
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
-    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @"/d/a/1.csv: lines that look like records stand inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes a record of each line");
+    assert_snapshot!(tree.clean(&plan.notices.join("\n")), @"/d/a/1.csv: lines that look like records are inside a quoted field: lines 2 to 3; if a quote is stray there, set quoted_newlines to false, which makes each line a record");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn headers_must_agree() {
     };
     let plan = tables(vec![tree.source("one", "a")], 100, None).unwrap();
     assert_eq!(plan.mini_batches.len(), 2);
-    assert_snapshot!(bad(&plan), @"/d/a/2.csv: the header does not fit /d/a/1.csv; expected 2 columns: x, y; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of jobs of their own");
+    assert_snapshot!(bad(&plan), @"/d/a/2.csv: the header does not fit /d/a/1.csv; expected 2 columns: x, y; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of separate jobs");
     let given = |names: [&str; 2]| {
         let names = names.iter();
         let columns =
@@ -268,8 +268,8 @@ fn headers_must_agree() {
         tables(vec![tree.source("one", "a")], 100, Some(columns.collect()))
     };
     assert_snapshot!(bad(&given(["x", "z"]).unwrap()), @"
-    /d/a/1.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: x, y: give them the same columns in the same order, or make them inputs of jobs of their own
-    /d/a/2.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of jobs of their own
+    /d/a/1.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: x, y: give them the same columns in the same order, or make them inputs of separate jobs
+    /d/a/2.csv: the header does not fit the schema in the job file; expected 2 columns: x, z; found 2 columns: y, x: give them the same columns in the same order, or make them inputs of separate jobs
     ");
     let plan = given(["x", "y"]).unwrap();
     assert!(bad(&plan).starts_with("/d/a/2.csv"));
@@ -290,7 +290,7 @@ fn bad_requests_are_refused_in_words() {
         planned(sources.clone(), cut)
     };
     let quote = CsvFormat { delimiter: b'"', ..CsvFormat::default() };
-    assert_snapshot!(plan_with(quote).unwrap_err(), @"input 'one': its quote is its delimiter, too; choose another character");
+    assert_snapshot!(plan_with(quote).unwrap_err(), @"input 'one': its quote is also its delimiter; choose another character");
     assert_eq!(plan_with(CsvFormat::default()).unwrap().mini_batches.len(), 1);
     let error = planned(sources.clone(), Cut::Files { count: 0 }).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size must be at least 1 file");
@@ -438,9 +438,9 @@ fn folders_of_hive_make_columns() {
     x year city: 0 - d
     x year city: 1 2026 a b, 2 2026 a b
     x year city: 3 - c
-    Unreadable(BadFile { file: "z.csv", reason: "/d/in/z.csv does not lie in folders as the input's first file, year={year}/city={city}; move it there, or set hive to false" })
+    Unreadable(BadFile { file: "z.csv", reason: "/d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false" })
     "#);
-    assert_snapshot!(told(&plan.notices), @"a file cannot be read, and fails: /d/in/z.csv does not lie in folders as the input's first file, year={year}/city={city}; move it there, or set hive to false");
+    assert_snapshot!(told(&plan.notices), @"a file cannot be read, and fails: /d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false");
     let off = TableInput { hive: Some(false), ..TableInput::default() };
     let plan = one_table(&tree, off).unwrap();
     assert_snapshot!(told(&texts(&tree, &plan)), @"
@@ -452,7 +452,7 @@ fn folders_of_hive_make_columns() {
     let tree = TreeFixture::new(&[("in/a/k=1/1.csv", "x\n1\n")]);
     let on = TableInput { hive: Some(true), ..TableInput::default() };
     let error = one_table(&tree, on).unwrap_err().to_string();
-    assert_snapshot!(error.replace(tree.root().to_str().unwrap(), "/d"), @"input 'one': hive is true, and its first file, a/k=1/1.csv, does not lie in folders named key=value below /d/in; name the folder above those as the input's path, or remove the key");
+    assert_snapshot!(error.replace(tree.root().to_str().unwrap(), "/d"), @"input 'one': hive is true, and its first file, a/k=1/1.csv, is not in folders named key=value below /d/in; name the folder above those as the input's path, or remove the key");
     let tree = TreeFixture::new(&[("in/k=1/1.csv", "k,x\n1,2\n")]);
     assert_snapshot!(one_table(&tree, TableInput::default()).unwrap_err(), @"input 'one': the folders 'k={k}' make a column 'k', and the files have a column of that name; set hive to false to take that of the files");
 }
@@ -466,7 +466,7 @@ fn columns_are_chosen() {
     };
     assert_snapshot!(texts(&tree, &with(&["note", "id"]).unwrap()).join("\n"), @"note id k: a 1 v, b 2 v");
     assert_snapshot!(with(&["id", "wdith"]).unwrap_err(), @"input 'one' has no column 'wdith', which columns names; its columns are: id, width, note; did you mean 'width'?");
-    assert_snapshot!(with(&["k"]).unwrap_err(), @"input 'one': columns names 'k', which comes from the files' paths; such columns stand behind the others in any case: leave it out of the list");
+    assert_snapshot!(with(&["k"]).unwrap_err(), @"input 'one': columns names 'k', which comes from the files' paths; such columns always come after the others: leave it out of the list");
     // Columns that the job does not ask for need not fit the schema.
     let column = |name: &str, kind| Column { name: name.to_owned(), kind };
     let schema = ["id", "width", "note"].map(|name| column(name, ColumnType::Int64));
@@ -491,5 +491,5 @@ fn large_mini_batches_are_named() {
         start: &start,
         bounds: ShuffleLimits::default(),
     });
-    assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to take it; choose smaller mini-batches, or raise that limit");
+    assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to hold it; choose smaller mini-batches, or raise that limit");
 }

@@ -66,7 +66,7 @@ pub(super) fn each_file<'s>(
             match &input.path {
                 Some(path) if path.folder_values(&file).is_none() && input.is_hive => {
                     let reason = format!(
-                        "{} does not lie in folders as the input's first file, {path}; move it there, \
+                        "{} is not in folders like the input's first file, {path}; move it there, \
                          or set hive to false",
                         source.root.join(&file).display(),
                     );
@@ -225,8 +225,8 @@ fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanE
         more => (format!("{count} quoted fields"), format!(" and {more} more")),
     };
     sender.notice(format!(
-        "{}: lines that look like records stand inside {fields}: lines {}{more}; if a quote is stray there, set \
-         quoted_newlines to false, which makes a record of each line",
+        "{}: lines that look like records are inside {fields}: lines {}{more}; if a quote is stray there, \
+         set quoted_newlines to false, which makes each line a record",
         cut.path().display(),
         lines.join(", "),
     ))?;

@@ -170,7 +170,7 @@ fn files_are_appended_or_replaced_where_the_job_says_so() {
         let texts = texts.replace(&bench.dir.path().display().to_string(), "DIR");
         insta::allow_duplicates! {
             insta::assert_snapshot!(texts, @r#"
-            3: the output "same" cannot join what has that name in DIR/output: one of them is a folder and the other a file; give them different names
+            3: the output "same" conflicts with the same name in DIR/output: one of them is a folder and the other a file; give them different names
             4: the output "rows.txt" cannot be published because the file of that name in the output folder is not one that mini-batches write: choose another name
             "#);
         }

@@ -252,7 +252,7 @@ async fn a_message_beyond_its_bounds_is_a_dead_worker() {
     bench.pool.spawn(bench.setup()).unwrap();
     let (seen, exit) = bench.until_the_end().await;
     assert_eq!((seen, exit.signal), (vec![started(1)], Some(9)));
-    assert!(exit.note.contains("goes beyond its bounds: a time that cannot be"), "{}", exit.note);
+    assert!(exit.note.contains("goes beyond its bounds: an impossible time"), "{}", exit.note);
 }
 
 /// We must not write through a link of an earlier run's worker, nor wait for the reader of its pipe.

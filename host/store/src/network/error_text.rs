@@ -66,9 +66,8 @@ impl fmt::Display for StoreFailure {
             StoreErrorKind::Changed => write!(f, "{asked}: it changed while it was read"),
             StoreErrorKind::Untrusted => write!(
                 f,
-                "{asked} failed: nobody who is trusted says that the server is the one that is meant; \
-                 check the address, or name a file with the certificate of its authority by \
-                 SSL_CERT_FILE ({detail})"
+                "{asked} failed: no trusted authority vouches for this server under this name; check the \
+                 address, or set SSL_CERT_FILE to a file with the certificate of its authority ({detail})"
             ),
             StoreErrorKind::Unreachable => write!(
                 f,
@@ -80,13 +79,13 @@ impl fmt::Display for StoreFailure {
                     if let StoreAction::Write(..) = asked { "write" } else { "list and read" };
                 write!(
                     f,
-                    "{asked} was refused, asked for with {with}: see that it may {may} there ({detail}){proxy}"
+                    "{asked} was refused, using {with}: check the rights to {may} there ({detail}){proxy}"
                 )
             }
             StoreErrorKind::NotFound => {
-                write!(f, "{asked}: there is no such thing; check the address ({detail}){proxy}")
+                write!(f, "{asked}: it does not exist; check the address ({detail}){proxy}")
             }
-            _ => write!(f, "{asked} failed, asked for with {with} ({detail}){proxy}"),
+            _ => write!(f, "{asked} failed, using {with} ({detail}){proxy}"),
         }
     }
 }
@@ -102,7 +101,7 @@ pub(super) enum FetchError {
     #[error("reading it ended after {0} of {1} bytes")]
     Short(u64, u64),
     /// An object is larger than the rest of the cache.
-    #[error("it has {0}, and {1} are left of the cache (cache.size)")]
+    #[error("it has {0}, and {1} are left in the cache (cache.size)")]
     Large(ByteSize, ByteSize),
     /// A listed object no longer exists, or was only the marker of a folder.
     #[error("it is gone; run the job again")]
@@ -112,7 +111,7 @@ pub(super) enum FetchError {
     Empty(String),
     /// All objects of an address must fit into the rest of the cache, but they do not.
     #[error(
-        "the objects of {0} take more than {1}, which is what is left of the cache: raise \
+        "the objects of {0} take more than {1}, the space left in the cache: raise \
          cache.size in the file of datastores, or name fewer of them"
     )]
     TooMany(String, ByteSize),
@@ -123,18 +122,18 @@ pub(super) enum FetchError {
     #[error("listing {0}: {1}")]
     OddList(String, #[source] path::Error),
     /// A name is not a valid key.
-    #[error("{0:?} is no key of an object: {1}")]
+    #[error("{0:?} is not a valid object key: {1}")]
     NoKey(String, #[source] path::Error),
     /// A key cannot be the path of a file.
-    #[error("the key {0:?} is no path of a file")]
+    #[error("the key {0:?} is not a valid file path")]
     NoPath(String),
     /// A part of a key has more bytes than a file's name may have.
-    #[error("a part of its key has {0} bytes, and a file's name 255")]
+    #[error("a part of its key has {0} bytes, and a file name may have 255")]
     LongPart(usize),
     /// An object and a folder have the same name.
     #[error(
         "the store has an object and a folder of one name, which files cannot have: \
-         name the objects otherwise, or leave one out by a glob"
+         rename them, or leave one out by a glob"
     )]
     Clash,
     /// A glob is invalid.
@@ -173,7 +172,7 @@ pub(super) enum FetchError {
     #[error("the results cannot be listed: {0}")]
     Results(#[source] walkdir::Error),
     /// The name of a result file is not valid as a key.
-    #[error("{} has a name that no object can have", .0.display())]
+    #[error("{} has a name that is not allowed for objects", .0.display())]
     OddName(PathBuf),
     /// A result file cannot be read.
     #[error("{} cannot be read: {source}", path.display())]
@@ -187,13 +186,13 @@ pub(super) enum FetchError {
     #[error("{0}")]
     Leader(#[source] io::Error),
     /// The leader's requests cannot be read.
-    #[error("nobody can ask: {0}")]
+    #[error("the requests cannot be read: {0}")]
     Deaf(#[source] io::Error),
     /// The leader sent an invalid message.
     #[error(transparent)]
     Nonsense(#[from] FrameError),
     /// A task of the runtime panicked.
-    #[error("fetching broke down: {0}")]
+    #[error("fetching failed: {0}")]
     Task(#[from] JoinError),
 }
 
@@ -372,18 +371,18 @@ mod tests {
             format!("{kind:?}: {text}")
         };
         let read = || StoreAction::Read("a".to_owned(), "s3://b".to_owned());
-        insta::assert_snapshot!(of(read(), "403 Forbidden"), @"Denied: reading a of s3://b was refused, asked for with a key: see that it may list and read there (403 Forbidden)");
+        insta::assert_snapshot!(of(read(), "403 Forbidden"), @"Denied: reading a of s3://b was refused, using a key: check the rights to list and read there (403 Forbidden)");
         let write = StoreAction::Write("a".to_owned(), "s3://b".to_owned());
-        insta::assert_snapshot!(of(write, "401 Unauthorized"), @"Denied: writing a to s3://b was refused, asked for with a key: see that it may write there (401 Unauthorized)");
+        insta::assert_snapshot!(of(write, "401 Unauthorized"), @"Denied: writing a to s3://b was refused, using a key: check the rights to write there (401 Unauthorized)");
         let list = StoreAction::List("s3://b".to_owned());
-        insta::assert_snapshot!(of(list, "404 Not Found"), @"NotFound: listing s3://b: there is no such thing; check the address (404 Not Found)");
-        insta::assert_snapshot!(of(StoreAction::ReadIt, "503 Slow Down"), @"Throttled: reading it failed, asked for with a key (503 Slow Down)");
-        insta::assert_snapshot!(of(StoreAction::ReadIt, "500 Oh"), @"Other: reading it failed, asked for with a key (500 Oh)");
+        insta::assert_snapshot!(of(list, "404 Not Found"), @"NotFound: listing s3://b: it does not exist; check the address (404 Not Found)");
+        insta::assert_snapshot!(of(StoreAction::ReadIt, "503 Slow Down"), @"Throttled: reading it failed, using a key (503 Slow Down)");
+        insta::assert_snapshot!(of(StoreAction::ReadIt, "500 Oh"), @"Other: reading it failed, using a key (500 Oh)");
         let source = "Missing SecretAccessKey".into();
         let missing = Error::Generic { store: "S3", source };
         let missing =
             FetchError::store(missing, StoreAction::Open("s3://b".to_owned()), &store(&[]));
-        insta::assert_snapshot!(missing, @"s3://b failed, asked for with a key (AWS_SECRET_ACCESS_KEY is missing or empty: set it, or secret_access_key in the file of datastores)");
+        insta::assert_snapshot!(missing, @"s3://b failed, using a key (AWS_SECRET_ACCESS_KEY is missing or empty: set it, or secret_access_key in the file of datastores)");
         let source = "another version".into();
         let changed = Error::Precondition { path: "a".to_owned(), source };
         let changed = FetchError::store(changed, StoreAction::ReadIt, &store(&[]));

@@ -172,11 +172,11 @@ fn redirected(attempt: Attempt<'_>) -> Action {
     let host = to.host_str().unwrap_or_default().to_owned();
     if !stays {
         return attempt.error(format!(
-            "it sends on to another server, {host}, where nobody is asked: name the object there"
+            "it redirects to another server, {host}, which is not followed: name the object there"
         ));
     }
     if attempt.previous().len() > REDIRECTS {
-        return attempt.error("it sends on and on");
+        return attempt.error("it redirects too often");
     }
     attempt.follow()
 }

@@ -50,7 +50,7 @@ pub fn serve() -> io::Result<()> {
     let request: Option<FetchRequest> =
         read_frame(&mut input, &mut Vec::new()).map_err(io::Error::other)?;
     let Some(request) = request else {
-        return Err(io::Error::new(ErrorKind::UnexpectedEof, "nothing is to be fetched"));
+        return Err(io::Error::new(ErrorKind::UnexpectedEof, "there is nothing to fetch"));
     };
     if request.protocol != PROTOCOL_VERSION {
         return Err(io::Error::other("the program was replaced while a job began; start it again"));

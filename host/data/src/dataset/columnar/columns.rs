@@ -125,8 +125,8 @@ pub fn check(file: &Schema, columns: &Schema, all: bool, origin: &str) -> Result
     match fields.find(|field| all && !known.contains(field.name().as_str())) {
         None => Ok(()),
         Some(more) => fail!(
-            "has a column '{}' ({}), which {origin} has not; set schema_inference: full, which takes the \
-             columns of all files, or name those that are wanted with columns",
+            "has a column '{}' ({}), which {origin} does not have; set schema_inference: full, which takes \
+             the columns of all files, or name those that are wanted with columns",
             more.name(),
             more.data_type(),
         ),
@@ -141,7 +141,7 @@ fn names(schema: &Schema) -> HashSet<&str> {
 fn single(schema: &Schema) -> Result<(), DatasetError> {
     let mut seen = HashSet::with_capacity(schema.fields().len());
     match schema.fields().iter().find(|field| !seen.insert(field.name())) {
-        Some(twice) => fail!("has two columns '{}'; give them names of their own", twice.name()),
+        Some(twice) => fail!("has two columns '{}'; give them different names", twice.name()),
         None => Ok(()),
     }
 }
@@ -171,7 +171,7 @@ impl Fit {
                 None if field.is_nullable() => {}
                 None => {
                     return fail!(
-                        "has no column '{}', which {origin} has, and without nulls; set \
+                        "has no column '{}', which {origin} has without nulls; set \
                          schema_inference: full to have nulls there",
                         field.name(),
                     );
@@ -353,7 +353,7 @@ mod tests {
         assert_eq!(columns.schema().fields().len(), 3, "nothing of it was learned");
         let twice = Schema::new(vec![Field::new("a", Int32, true), Field::new("a", Int32, true)]);
         let error = columns.learn(&twice, "four").unwrap_err();
-        insta::assert_snapshot!(error, @"has two columns 'a'; give them names of their own");
+        insta::assert_snapshot!(error, @"has two columns 'a'; give them different names");
     }
 
     #[test]
@@ -365,7 +365,7 @@ mod tests {
         assert!(!first.field(0).is_nullable());
         let other = schema(&[("b", DataType::Int32)]);
         let error = check(&other, &first, true, "one").unwrap_err();
-        insta::assert_snapshot!(error, @"has no column 'a', which one has, and without nulls; set schema_inference: full to have nulls there");
+        insta::assert_snapshot!(error, @"has no column 'a', which one has without nulls; set schema_inference: full to have nulls there");
         columns.learn(&other, "two").unwrap();
         let both = columns.schema();
         assert!(both.fields().iter().all(|field| field.is_nullable()));
@@ -384,7 +384,7 @@ mod tests {
             check(&schema(file), &first, true, "one.parquet").unwrap_err()
         };
         insta::assert_snapshot!(said(&[("a", Int64)]), @"column 'a' is Int64, and Int32 in one.parquet; set schema_inference: full, which takes the wider type, or write the files with one type");
-        insta::assert_snapshot!(said(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet has not; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns");
+        insta::assert_snapshot!(said(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet does not have; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns");
         insta::assert_snapshot!(said(&[]), @"has no columns");
         check(&schema(&[("a", Int16)]), &first, true, "one").unwrap();
     }

@@ -37,7 +37,7 @@ impl TypedTableFile {
         (at, found): (FileReader, FileVersion),
     ) -> Result<Self, DatasetError> {
         if at.length() == 0 {
-            return fail!("is empty, without as much as a schema; remove it, or write it anew");
+            return fail!("is empty, without even a schema; remove it, or write it anew");
         }
         let inner = typed::open(kind, query, path, at.clone())?;
         Ok(Self { at, found, kind, inner })

@@ -50,7 +50,7 @@ impl FileReader {
         let file = open_file(path)?;
         let metadata = match file.metadata() {
             Ok(metadata) if metadata.is_file() => metadata,
-            Ok(_) => return fail!("{} is no file", path.display()),
+            Ok(_) => return fail!("{} is not a file", path.display()),
             Err(error) => return fail!("cannot read {}: {error}", path.display()),
         };
         let at = Self {
@@ -117,7 +117,7 @@ impl FileReader {
         let end = start.checked_add(length);
         let Some(end) = end.filter(|end| *end <= self.length()) else {
             return fail!(
-                "is cut off or broken: {length} bytes are to be at {start}, and it ends at {}",
+                "is cut off or broken: {length} bytes should be at {start}, and it ends at {}",
                 self.length,
             );
         };
@@ -131,7 +131,7 @@ impl FileReader {
             match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
                 Ok(0) => {
                     return fail!(
-                        "became shorter while it was read; run the job on files that nobody writes to"
+                        "became shorter while it was read; run the job on files that no program writes to"
                     );
                 }
                 Ok(_) | Err(Errno::INTR) => {}

@@ -39,7 +39,7 @@ pub(super) fn fitted(
     let mut more = Misfits::new();
     let arrays = self::arrays(&left, file, fit, columns, &mut more)?;
     if !more.is_empty() {
-        return fail!("cannot become a table: rows fit alone, and not with others");
+        return fail!("cannot become a table: rows fit alone, but not together");
     }
     Ok((table(arrays, left.num_rows(), columns)?, misfits))
 }
@@ -94,7 +94,7 @@ fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), Dataset
     }
     if !from.is_nullable() {
         return fail!(
-            "has nulls in column '{}', which says that it has none; write the file anew",
+            "has nulls in column '{}', which is declared to have none; write the file anew",
             to.name(),
         );
     }

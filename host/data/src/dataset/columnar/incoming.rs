@@ -111,12 +111,12 @@ impl<R: Read> StreamBatches<R> {
         if length == 0 {
             return match self.is_begun {
                 true => Ok(None),
-                false => fail!("is no Arrow IPC stream: it has no schema"),
+                false => fail!("is not an Arrow IPC stream: it has no schema"),
             };
         }
         let length = u64::from(length);
         if length > MAX_METADATA {
-            return fail!("is broken: the head of a message is to take {length} bytes");
+            return fail!("is broken: the head of a message claims {length} bytes");
         }
         let head = bytes.len();
         self.read(&mut bytes, length)?;
@@ -135,8 +135,10 @@ impl<R: Read> StreamBatches<R> {
             (MessageHeader::Schema, false)
             | (MessageHeader::DictionaryBatch | MessageHeader::RecordBatch, true) => {}
             (MessageHeader::Schema, true) => return fail!("is broken: it has two schemas"),
-            (_, false) => return fail!("is no Arrow IPC stream: it does not begin with a schema"),
-            (other, true) => return fail!("has a message of a kind that is not known: {other:?}"),
+            (_, false) => {
+                return fail!("is not an Arrow IPC stream: it does not begin with a schema");
+            }
+            (other, true) => return fail!("has a message of an unknown kind: {other:?}"),
         }
         match u64::try_from(message.bodyLength()) {
             Ok(length) if length <= MAX_SLICE => Ok(length),
@@ -144,7 +146,7 @@ impl<R: Read> StreamBatches<R> {
                 "has a record batch of {length} bytes, and at most {MAX_SLICE} can be read; write \
                  it in smaller batches"
             ),
-            Err(_) => fail!("is broken: a message is to take {} bytes", message.bodyLength()),
+            Err(_) => fail!("is broken: a message claims {} bytes", message.bodyLength()),
         }
     }
 
@@ -186,7 +188,7 @@ fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
             .to_owned(),
         _ => format!("it begins with \"{shown}\"; write it with pyarrow.ipc.new_stream"),
     };
-    fail!("is no Arrow IPC stream: {what}")
+    fail!("is not an Arrow IPC stream: {what}")
 }
 
 /// Checks what a message says about itself before the decoder relies on it.

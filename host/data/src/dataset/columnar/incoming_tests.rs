@@ -89,12 +89,12 @@ fn what_is_no_stream_is_told() {
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
     is empty: an Arrow IPC stream has a schema at least
-    is no Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
-    is no Arrow IPC stream: it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream
-    is no Arrow IPC stream: it is a Parquet file: read it, and write its rows with pyarrow.ipc.new_stream
+    is not an Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
+    is not an Arrow IPC stream: it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream
+    is not an Arrow IPC stream: it is a Parquet file: read it, and write its rows with pyarrow.ipc.new_stream
     is cut off after 0 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
-    is no Arrow IPC stream: it has no schema
-    is broken: the head of a message is to take 2130706432 bytes
+    is not an Arrow IPC stream: it has no schema
+    is broken: the head of a message claims 2130706432 bytes
     is cut off after 5 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
     is cut off after 0 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
     is broken: it has two schemas

@@ -139,7 +139,7 @@ impl ArrowFile {
         let (metadata, body) = self.load(place)?;
         let message = message(&metadata)?;
         let Some(batch) = message.header_as_dictionary_batch() else {
-            return fail!("is broken: the message at {} is no dictionary", place.offset);
+            return fail!("is broken: the message at {} is not a dictionary", place.offset);
         };
         let data = batch.data();
         check_bodies(data, &body)?;
@@ -204,7 +204,7 @@ pub(super) fn check_bodies(
         let bytes = place.and_then(|(start, length)| body.get(start..start.checked_add(length)?));
         let Some(bytes) = bytes else {
             return fail!(
-                "is broken: {} bytes are to be at {} of a record batch of {}",
+                "is broken: {} bytes should be at {} of a record batch of {}",
                 buffer.length(),
                 buffer.offset(),
                 body.len(),

@@ -89,7 +89,7 @@ pub(super) fn head(at: &FileReader, place: &DataMessage) -> Result<Head, Dataset
         return Ok(Head::Batch { rows: rows(record_batch(&message, place)?.length())? });
     }
     let Some(batch) = message.header_as_dictionary_batch() else {
-        return fail!("is broken: the message at {} is no dictionary", place.offset);
+        return fail!("is broken: the message at {} is not a dictionary", place.offset);
     };
     let values = batch.data().map_or(Ok(0), |data| rows(data.length()))?;
     Ok(Head::Dictionary { id: batch.id(), values, is_more: batch.isDelta() })
@@ -102,7 +102,7 @@ pub(super) fn record_batch<'m>(
 ) -> Result<arrow::ipc::RecordBatch<'m>, DatasetError> {
     match message.header_as_record_batch() {
         Some(batch) => Ok(batch),
-        None => fail!("is broken: the message at {} is no record batch", place.offset),
+        None => fail!("is broken: the message at {} is not a record batch", place.offset),
     }
 }
 
@@ -110,7 +110,7 @@ pub(super) fn record_batch<'m>(
 pub(super) fn rows(length: i64) -> Result<u64, DatasetError> {
     match u64::try_from(length) {
         Ok(rows) if rows <= MAX_ROWS => Ok(rows),
-        _ => fail!("is broken: a record batch is to have {length} rows"),
+        _ => fail!("is broken: a record batch claims {length} rows"),
     }
 }
 
@@ -136,7 +136,7 @@ fn file(at: &FileReader) -> Result<Contents, DatasetError> {
     let Some(start) = length.checked_sub(TRAILER + footer).filter(|_| footer <= MAX_METADATA)
     else {
         return fail!(
-            "is cut off or broken: its footer is to take {footer} bytes, and the file has {length}"
+            "is cut off or broken: its footer claims {footer} bytes, and the file has {length}"
         );
     };
     let bytes = at.bytes(start, footer)?;
@@ -170,7 +170,7 @@ fn check_place(at: &FileReader, place: &DataMessage) -> Result<(), DatasetError>
     let end = offset.checked_add(metadata).and_then(|end| end.checked_add(body));
     if end.is_none_or(|end| end > at.length()) {
         return fail!(
-            "is cut off or broken: a message at {offset} is to take {metadata} and {body} bytes, and the \
+            "is cut off or broken: a message at {offset} claims {metadata} and {body} bytes, and the \
              file has {}",
             at.length(),
         );
@@ -222,7 +222,7 @@ fn stream(at: &FileReader) -> Result<Contents, DatasetError> {
             other => other?,
         };
         let Ok(body) = u64::try_from(message.bodyLength()) else {
-            return fail!("is broken: the message at {offset} is shorter than nothing");
+            return fail!("is broken: the message at {offset} has a negative length");
         };
         place.body = body;
         check_place(at, &place)?;
@@ -240,14 +240,14 @@ fn stream(at: &FileReader) -> Result<Contents, DatasetError> {
             MessageHeader::DictionaryBatch => messages.push(place),
             MessageHeader::RecordBatch => messages.push(DataMessage { has_rows: true, ..place }),
             kind => {
-                return fail!("is broken: the message at {offset} must not be there ({kind:?})");
+                return fail!("is broken: the message at {offset} is not allowed there ({kind:?})");
             }
         }
         offset += metadata + body;
     }
     let Some(schema) = schema else {
         return fail!(
-            "is no Arrow file or stream; correct format, or leave the file out by a glob"
+            "is not an Arrow file or stream; correct format, or leave the file out by a glob"
         );
     };
     check_rest(at, offset)?;
@@ -261,7 +261,7 @@ fn check_rest(at: &FileReader, offset: u64) -> Result<(), DatasetError> {
         return Ok(());
     }
     fail!(
-        "holds {rest} bytes behind the end of its stream, at {offset}, which are no further stream; write \
+        "holds {rest} bytes after the end of its stream, at {offset}, which are not another stream; write \
          it anew, or remove them"
     )
 }

@@ -141,7 +141,7 @@ fn footer_bytes(at: &FileReader) -> Result<Vec<u8>, DatasetError> {
     }
     if begin != MAGIC {
         return fail!(
-            "is no Parquet file: it does not begin with PAR1; correct format, or leave the file out \
+            "is not a Parquet file: it does not begin with PAR1; correct format, or leave the file out \
              by a glob"
         );
     }
@@ -151,7 +151,7 @@ fn footer_bytes(at: &FileReader) -> Result<Vec<u8>, DatasetError> {
     let footer = tail.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
     if footer.saturating_add(12) > at.length() {
         return fail!(
-            "is cut off or broken: its footer is to take {footer} bytes, and the file has {}",
+            "is cut off or broken: its footer claims {footer} bytes, and the file has {}",
             at.length(),
         );
     }
@@ -187,7 +187,7 @@ fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetEr
 fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError> {
     let rows = group.num_rows();
     if !(0..=MAX_ROWS).contains(&rows) {
-        return fail!("is to have {rows} rows, and at most {MAX_ROWS} can be read");
+        return fail!("claims {rows} rows, and at most {MAX_ROWS} can be read");
     }
     for column in group.columns() {
         let name = || column.column_path().string();
@@ -202,7 +202,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
         let end = end.and_then(|end| u64::try_from(end).ok());
         if start < 0 || column.compressed_size() < 0 || end.is_none_or(|end| end > length) {
             return fail!(
-                "is to have column '{}' at {start}, of {} bytes, and the file has {length}",
+                "claims column '{}' at {start}, of {} bytes, and the file has {length}",
                 name(),
                 column.compressed_size(),
             );

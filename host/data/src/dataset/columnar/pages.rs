@@ -242,7 +242,7 @@ impl RowGroups for GroupReader<'_> {
                 let pages = Pages { chunk: Arc::clone(chunk), stage: PageStage::Dictionary };
                 Ok(Box::new(Once(Some(pages))))
             }
-            None => Err(ParquetError::General(format!("column {leaf} was not asked for"))),
+            None => Err(ParquetError::General(format!("column {leaf} was not requested"))),
         }
     }
 
@@ -415,9 +415,9 @@ impl PageReader for Pages {
                 self.stage = PageStage::Behind;
                 Ok(chunk.dictionary.clone())
             }
-            PageStage::Behind => {
-                Err(ParquetError::General("rows are asked for that are behind".to_owned()))
-            }
+            PageStage::Behind => Err(ParquetError::General(
+                "rows before the current position were requested".to_owned(),
+            )),
             PageStage::Kept => {
                 self.stage = PageStage::Rest;
                 Ok(chunk.page.clone())

@@ -208,13 +208,13 @@ impl ParquetFile {
         };
         if error.contains(WRONG_CHECKSUM) {
             return fail!(
-                "is damaged: a page of rows {} to {last} from the begin of row group {part} is not what its \
-                 checksum says; fetch the file again, or write it anew",
+                "is damaged: a page of rows {} to {last} from the start of row group {part} does not match \
+                 its checksum; fetch the file again, or write it anew",
                 skip + 1,
             );
         }
         fail!(
-            "cannot be decoded (rows {} to {last} from the begin of row group {part}): {error}",
+            "cannot be decoded (rows {} to {last} from the start of row group {part}): {error}",
             skip + 1
         )
     }

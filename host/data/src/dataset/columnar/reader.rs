@@ -191,7 +191,7 @@ impl RowReader {
     ) -> Result<RecordBatch, DatasetError> {
         let Some(path) = &self.path else { return Ok(batch) };
         let Some(values) = path.folder_values(&slice.file) else {
-            return fail!("lies at a path that does not match {path}");
+            return fail!("has a path that does not match {path}");
         };
         let rows = batch.num_rows();
         let from_path = values.iter().map(|value| -> ArrayRef {

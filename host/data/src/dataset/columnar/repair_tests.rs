@@ -316,8 +316,8 @@ fn pages_are_what_their_checksums_say() {
     let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(1..=6));
     assert_eq!(read(&file(&good)).unwrap().column(0), &numbers);
     let bad = [page(&[1, 2, 3], None), page(&[4, 5, 6], Some(7))].concat();
-    insta::assert_snapshot!(read(&file(&bad)).unwrap_err(), @"t is damaged: a page of rows 1 to 6 from the begin of row group 0 is not what its checksum says; fetch the file again, or write it anew");
-    insta::assert_snapshot!(read_by(&file(&bad), None, 2).unwrap_err(), @"t is damaged: a page of rows 3 to 4 from the begin of row group 0 is not what its checksum says; fetch the file again, or write it anew");
+    insta::assert_snapshot!(read(&file(&bad)).unwrap_err(), @"t is damaged: a page of rows 1 to 6 from the start of row group 0 does not match its checksum; fetch the file again, or write it anew");
+    insta::assert_snapshot!(read_by(&file(&bad), None, 2).unwrap_err(), @"t is damaged: a page of rows 3 to 4 from the start of row group 0 does not match its checksum; fetch the file again, or write it anew");
 }
 
 #[test]

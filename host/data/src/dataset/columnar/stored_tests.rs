@@ -112,9 +112,9 @@ fn times_that_nanoseconds_do_not_hold_are_named() {
             .collect();
         insta::allow_duplicates! {
             insta::assert_snapshot!(named.join("\n"), @"
-            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
-            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
-            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) is no number of nanoseconds of 64 bits, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) does not fit a 64-bit number of nanoseconds, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) does not fit a 64-bit number of nanoseconds, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) does not fit a 64-bit number of nanoseconds, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
             ");
         }
     }
@@ -276,7 +276,7 @@ fn rows_that_the_table_does_not_hold_are_named() {
     let named: Vec<_> =
         read.rejected.iter().map(|it| format!("{:?}: {}", it.row, it.reason)).collect();
     insta::assert_snapshot!(named.join("\n"), @"
-    Some(2): column 't': a value of Timestamp(s) is none of Timestamp(ns), which the table has (Arithmetic overflow: Overflow happened on: 253402221600 * 1000000000); write the files with one type, or leave the column out with columns
-    Some(4): column 'l': a value of List(Timestamp(s)) is none of List(Timestamp(ns)), which the table has (Arithmetic overflow: Overflow happened on: -99999999999 * 1000000000); write the files with one type, or leave the column out with columns
+    Some(2): column 't': a value of Timestamp(s) is not a valid Timestamp(ns), the type of the table (Arithmetic overflow: Overflow happened on: 253402221600 * 1000000000); write the files with one type, or leave the column out with columns
+    Some(4): column 'l': a value of List(Timestamp(s)) is not a valid List(Timestamp(ns)), the type of the table (Arithmetic overflow: Overflow happened on: -99999999999 * 1000000000); write the files with one type, or leave the column out with columns
     ");
 }

@@ -300,15 +300,12 @@ fn streams_that_follow_each_other_are_one_file() {
         folder.put(&[first.clone(), behind].concat());
         let text = said(&folder, TableKind::Arrow);
         let text = text.replace(&first.len().to_string(), "[END]");
-        told.push_str(&format!(
-            "{what}: {}\n",
-            text.split(" is to take").next().unwrap_or_default()
-        ));
+        told.push_str(&format!("{what}: {}\n", text.split(" claims").next().unwrap_or_default()));
     }
     insta::assert_snapshot!(told, @"
     other columns: holds another stream at [END], with other columns than the first; write each into a file of its own
-    text: holds 9 bytes behind the end of its stream, at [END], which are no further stream; write it anew, or remove them
-    many zeros: holds 65 bytes behind the end of its stream, at [END], which are no further stream; write it anew, or remove them
+    text: holds 9 bytes after the end of its stream, at [END], which are not another stream; write it anew, or remove them
+    many zeros: holds 65 bytes after the end of its stream, at [END], which are not another stream; write it anew, or remove them
     half a stream: is cut off or broken: a message at 6856
     ");
 }
@@ -374,21 +371,21 @@ fn what_is_no_table_is_told() {
     ] {
         folder.put(bytes);
         let text = said(&folder, kind);
-        told.push_str(text.split(" is to take").next().unwrap_or_default());
+        told.push_str(text.split(" claims").next().unwrap_or_default());
         told.push('\n');
     }
     insta::assert_snapshot!(told, @"
-    is empty, without as much as a schema; remove it, or write it anew
-    is no Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
+    is empty, without even a schema; remove it, or write it anew
+    is not a Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
     is cut off or broken: a Parquet file ends with PAR1, and it does not
     is cut off or broken: a Parquet file ends with PAR1, and it does not
     is cut off or broken: its footer
     has an encrypted footer, which cannot be read; write it without encryption
     has a footer that cannot be read
-    is no Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
-    is no Arrow file or stream; correct format, or leave the file out by a glob
-    is no Arrow file or stream; correct format, or leave the file out by a glob
-    is no Arrow file or stream; correct format, or leave the file out by a glob
+    is not a Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
+    is not an Arrow file or stream; correct format, or leave the file out by a glob
+    is not an Arrow file or stream; correct format, or leave the file out by a glob
+    is not an Arrow file or stream; correct format, or leave the file out by a glob
     is cut off or broken: a message at 4544
     is cut off or broken: an Arrow file ends with ARROW1, and it does not
     ");
@@ -438,12 +435,12 @@ fn what_a_footer_claims_is_not_believed() {
         told.push('\n');
     }
     insta::assert_snapshot!(told, @r#"
-    is cut off or broken: row group 0 is to have 1152921504606846976 rows, and at most 2147483647 can be read
-    is cut off or broken: row group 0 is to have -1 rows, and at most 2147483647 can be read
+    is cut off or broken: row group 0 claims 1152921504606846976 rows, and at most 2147483647 can be read
+    is cut off or broken: row group 0 claims -1 rows, and at most 2147483647 can be read
     is cut off or broken: row group 0 has 2147483647 rows, and 5 values of column 'id'
-    is cut off or broken: row group 0 is to have column 'id' at 1125899906842624, of 71 bytes, and the file has [LENGTH]
-    is cut off or broken: row group 0 is to have column 'id' at -9, of 71 bytes, and the file has [LENGTH]
-    is cut off or broken: row group 0 is to have column 'id' at 4, of -1 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 claims column 'id' at 1125899906842624, of 71 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 claims column 'id' at -9, of 71 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 claims column 'id' at 4, of -1 bytes, and the file has [LENGTH]
     is cut off or broken: row group 0 keeps column 'id' in another file ("../secret"); name the files with the rows
     column 'id' is compressed with LZO, which cannot be read; use snappy, gzip, brotli, zstd, lz4 or no compression, or leave the column out with columns
     "#);

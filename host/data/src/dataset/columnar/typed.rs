@@ -73,7 +73,7 @@ pub(super) fn open(
                 Box::new(Queried { database, survey: None })
             }
             TableKind::Csv | TableKind::Jsonl => {
-                return fail!("is text; {} is not read so", kind.name());
+                return fail!("is text; {} files are not opened this way", kind.name());
             }
         })
     })
@@ -193,8 +193,8 @@ fn as_table(
     }
     if found != rows {
         return fail!(
-            "has changed since planning: {found} rows are where {rows} were; run the job on files that \
-             nobody writes to"
+            "has changed since planning: it gives {found} rows instead of {rows}; run the job on files that \
+             no program writes to"
         );
     }
     let batch = match whole.as_slice() {

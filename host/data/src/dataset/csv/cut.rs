@@ -207,7 +207,7 @@ impl CutFile<'_> {
         };
         match metadata {
             Ok(metadata) => Ok(metadata),
-            Err(error) => fail!("cannot look at {}: {error}", self.path.display()),
+            Err(error) => fail!("cannot inspect {}: {error}", self.path.display()),
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) fn read_names(
             Ok(name) if name.contains('\0') => {
                 return fail!(
                     "{}: the name of column {} in the header, {name:?}, holds a null character, so \
-                     this is no CSV file; move it away, or name the files by a glob that leaves it \
+                     this is not a CSV file; move it away, or name the files by a glob that leaves it \
                      out",
                     path.display(),
                     index + 1,
@@ -100,7 +100,7 @@ pub fn check_names<'a>(
     }
     fail!(
         "{}: the header does not fit {origin}; expected {}; found {}: give them the same columns in \
-         the same order, or make them inputs of jobs of their own",
+         the same order, or make them inputs of separate jobs",
         path.display(),
         listed(expected),
         listed(found.iter().map(String::as_str)),
@@ -154,7 +154,7 @@ mod tests {
             check_names(Path::new("/d/b.csv"), &found, expected.iter().copied(), "/d/a.csv")
         };
         check(&["a", "c"]).unwrap();
-        assert_snapshot!(check(&["a", "b", "c"]).unwrap_err(), @"/d/b.csv: the header does not fit /d/a.csv; expected 3 columns: a, b, c; found 2 columns: a, c: give them the same columns in the same order, or make them inputs of jobs of their own");
+        assert_snapshot!(check(&["a", "b", "c"]).unwrap_err(), @"/d/b.csv: the header does not fit /d/a.csv; expected 3 columns: a, b, c; found 2 columns: a, c: give them the same columns in the same order, or make them inputs of separate jobs");
         assert!(check(&["c", "a"]).is_err());
     }
 }

@@ -23,7 +23,7 @@ pub struct Inferred {
     /// How to read the tables.
     pub format: TableFormat,
     /// For each column that became text because of few of its values, the first of these:
-    /// `a.csv, line 3: "oops" is no float64`.
+    /// `a.csv, line 3: "oops" is not a valid float64`.
     pub doubts: Vec<Option<String>>,
 }
 
@@ -153,11 +153,14 @@ impl ColumnEvidence {
         let kind = self.kind();
         if let Some(other) = self.kind.filter(|other| *other != kind) {
             let first = if other == ColumnType::Float64 { &self.long } else { &self.code };
-            return first.as_ref().map(|(place, text)| format!("{place}: {text:?} is no {other}"));
+            return first
+                .as_ref()
+                .map(|(place, text)| format!("{place}: {text:?} is not a valid {other}"));
         }
         let (place, text) = self.first_text.as_ref()?;
         let meant = self.typed.filter(|kind| *kind != ColumnType::String)?;
-        (self.typed_count > self.text_count).then(|| format!("{place}: {text:?} is no {meant}"))
+        (self.typed_count > self.text_count)
+            .then(|| format!("{place}: {text:?} is not a valid {meant}"))
     }
 }
 

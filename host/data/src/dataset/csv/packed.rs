@@ -63,7 +63,7 @@ pub enum OpenError {
     #[error(transparent)]
     File(#[from] DatasetError),
     /// There is no room for the unpacked text.
-    #[error("cannot write {}, where texts are unpacked: {error}; make room there", path.display())]
+    #[error("cannot write {}, where texts are unpacked: {error}; free space there", path.display())]
     Room {
         /// The unpacked text.
         path: PathBuf,
@@ -172,7 +172,7 @@ fn copy(
 ) -> Result<(), OpenError> {
     let length = match packed.metadata() {
         Ok(metadata) => metadata.len(),
-        Err(error) => Err(DatasetError(format!("cannot look at {}: {error}", path.display())))?,
+        Err(error) => Err(DatasetError(format!("cannot inspect {}: {error}", path.display())))?,
     };
     let broken = |error: &io::Error| {
         let what = match error.kind() {
@@ -203,7 +203,7 @@ fn copy(
         if total > most {
             Err(DatasetError(format!(
                 "{} holds {} and unpacks to more than {}, which is more than {MOST} times as much: it \
-                 may be made to fill the disk; unpack it yourself if it is meant",
+                 may be meant to fill the disk; unpack it yourself if you trust it",
                 path.display(),
                 ByteSize(length),
                 ByteSize(most),
@@ -321,7 +321,7 @@ mod tests {
         /d/in/t.zst cannot be unpacked with zstd: Unknown frame descriptor
         /d/in/t.gz cannot be unpacked with gzip: corrupt gzip stream does not have a matching checksum
         /d/in/t.zst cannot be unpacked with zstd: Restored data doesn't match checksum
-        /d/in/t.csv holds N and unpacks to more than 256 MB, which is more than 200 times as much: it may be made to fill the disk; unpack it yourself if it is meant
+        /d/in/t.csv holds N and unpacks to more than 256 MB, which is more than 200 times as much: it may be meant to fill the disk; unpack it yourself if you trust it
         ");
     }
 }

@@ -27,7 +27,7 @@ pub fn read_slice<'a>(
         Ok(()) => Ok(&buffer[..length]),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => fail!(
             "{} has changed since planning: it ends before byte {}; run the job on files that \
-             nobody writes to",
+             no program writes to",
             path.display(),
             slice.offset + slice.length,
         ),

@@ -87,7 +87,7 @@ fn two_stray_quotes_hold_a_field_together_unless_lines_are_records() {
     let lines = told_with("id,text\n1,\"a\n2\",\"b\"\n", lines, &COLUMNS);
     assert_snapshot!(lines, @r#"
     line 2: column 2 'text': "\"a" has no closing quote
-    line 3: column 1 'id': "2\"" is no int64
+    line 3: column 1 'id': "2\"" is not a valid int64
     "#);
 }
 
@@ -173,10 +173,10 @@ fn codes_after_the_sample_are_refused() {
     let refused: Vec<_> =
         refused.iter().map(|it| format!("{}: {}", it.line.unwrap(), it.reason)).collect();
     assert_snapshot!(refused.join("\n"), @r#"
-    70002: column 1 'n': "007" would not stay as it is as int64; set the column's type in schema
-    70003: column 2 'x': "007.5" would not stay as it is as float64; set the column's type in schema
-    70004: column 3 'd': "2026-1-2" would not stay as it is as date; set the column's type in schema
-    70005: column 1 'n': "+7" would not stay as it is as int64; set the column's type in schema
+    70002: column 1 'n': "007" would not stay unchanged as int64; set the column's type in schema
+    70003: column 2 'x': "007.5" would not stay unchanged as float64; set the column's type in schema
+    70004: column 3 'd': "2026-1-2" would not stay unchanged as date; set the column's type in schema
+    70005: column 1 'n': "+7" would not stay unchanged as int64; set the column's type in schema
     "#);
     format.inferred = false;
     let (rows, refused) = read(&files, &format, &slices);

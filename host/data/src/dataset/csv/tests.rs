@@ -420,14 +420,14 @@ fn records_that_do_not_fit_are_named_with_their_line() {
             .collect();
         insta::allow_duplicates! {
         assert_snapshot!(rejected.join("\n"), @r#"
-        t.csv 4: column 2 'age': "abc" is no int64
+        t.csv 4: column 2 'age': "abc" is not a valid int64
         t.csv 6: 2 fields, but the table has 6 columns
         t.csv 7: column 1 'name': "d�" is not UTF-8
-        t.csv 8: column 3 'w': "x" is no float64
-        t.csv 9: column 4 'ok': "maybe" is no boolean
-        t.csv 10: column 5 'day': "2026-13-40" is no date
-        t.csv 12: column 6 'at': "later" is no timestamp
-        t.csv 13: column 2 'age': "99999999999999999999" is no int64
+        t.csv 8: column 3 'w': "x" is not a valid float64
+        t.csv 9: column 4 'ok': "maybe" is not a valid boolean
+        t.csv 10: column 5 'day': "2026-13-40" is not a valid date
+        t.csv 12: column 6 'at': "later" is not a valid timestamp
+        t.csv 13: column 2 'age': "99999999999999999999" is not a valid int64
         t.csv 14: 8 fields, but the table has 6 columns
         "#);
         }
@@ -477,8 +477,8 @@ fn a_file_that_changed_is_an_error() {
         let error = reader.read(&files.root(), &slices[0], "t.csv").unwrap_err();
         error.to_string().replace(files.root().to_str().unwrap(), "/d")
     };
-    assert_snapshot!(error("1\n"), @"/d/t.csv has changed since planning: it ends before byte 6; run the job on files that nobody writes to");
-    assert_snapshot!(error("12\n45\n"), @"t.csv has changed since planning: the part from line 1 on held 3 records and now holds 2; run the job on files that nobody writes to");
+    assert_snapshot!(error("1\n"), @"/d/t.csv has changed since planning: it ends before byte 6; run the job on files that no program writes to");
+    assert_snapshot!(error("12\n45\n"), @"t.csv has changed since planning: the part from line 1 on held 3 records and now holds 2; run the job on files that no program writes to");
     assert!(error("\n\n1\n2\n").contains("now holds 2"));
     std::fs::write(files.root().join("t.csv"), "1\n2\n3\n").unwrap();
     assert_eq!(reader.read(&files.root(), &slices[0], "t.csv").unwrap().rows, 3);

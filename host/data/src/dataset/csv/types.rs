@@ -159,13 +159,13 @@ fn moment(text: &str) -> Option<(i64, u32)> {
 pub(super) fn refusal(kind: ColumnType, exact: bool, text: &str) -> String {
     match kind {
         _ if exact && fits(kind, text) => {
-            format!("would not stay as it is as {kind}; set the column's type in schema")
+            format!("would not stay unchanged as {kind}; set the column's type in schema")
         }
-        ColumnType::Date if moment(text).is_some() => "tells more than a date".to_owned(),
+        ColumnType::Date if moment(text).is_some() => "is more precise than a date".to_owned(),
         ColumnType::Timestamp if moment(text).is_some() => {
-            "tells more than a timestamp, which counts microseconds".to_owned()
+            "is more precise than a timestamp, which counts microseconds".to_owned()
         }
-        _ => format!("is no {kind}"),
+        _ => format!("is not a valid {kind}"),
     }
 }
 

@@ -48,7 +48,7 @@ fn syntax(text: &str, error: &serde_json::Error) -> String {
     }
     let told = error.to_string();
     let told = told.split(" at line ").next().unwrap_or_default();
-    format!("is no JSON: {told} at character {}", error.column())
+    format!("is not JSON: {told} at character {}", error.column())
 }
 
 /// Finds the first value that does not fit.
@@ -110,7 +110,7 @@ impl Misfit {
             (DataType::Date32, shape) => (moment(value, &shape, day, days), "date"),
             (_, shape) => (moment(value, &shape, microseconds, integer), "timestamp"),
         };
-        (!fits).then(|| format!("column '{path}': {} is no {name}", shortened(value)))
+        (!fits).then(|| format!("column '{path}': {} is not a valid {name}", shortened(value)))
     }
 }
 

@@ -154,10 +154,10 @@ fn a_column_of_json_takes_any_value() {
     {"id":4,"j":"\"text\"","s":"x"}
     {"id":18446744073709551615,"j":"-0.10"}
     {"id":10,"j":"false"}
-    line 6: is no JSON: invalid number at character 14
-    line 7: is no JSON: trailing comma at character 16
-    line 8: column 'id': -8 is no uint64
-    line 9: column 's': [] is no string
+    line 6: is not JSON: invalid number at character 14
+    line 7: is not JSON: trailing comma at character 16
+    line 8: column 'id': -8 is not a valid uint64
+    line 9: column 's': [] is not a valid string
     "#);
 }
 
@@ -174,14 +174,14 @@ fn values_after_the_sample_are_not_rounded() {
     {"i":9007199254740993}
     {"f":0.1}
     {"u":1000}
-    line 1: column 'i': 9223372036854775808 is no int64
-    line 3: column 'i': 1.00000000000000000001 is no int64
+    line 1: column 'i': 9223372036854775808 is not a valid int64
+    line 3: column 'i': 1.00000000000000000001 is not a valid int64
     line 4: column 'f': 9007199254740993 would be rounded as float64; set schema_inference to full, or the column's type in schema: string keeps all digits, float64 rounds
     line 5: column 'f': 0.1234567890123456789 would be rounded as float64; set schema_inference to full, or the column's type in schema: string keeps all digits, float64 rounds
     line 7: column 'l[1]': 9007199254740993 would be rounded as float64; set schema_inference to full, or the column's type in schema: string keeps all digits, float64 rounds
-    line 8: column 'u': -1 is no uint64
-    line 10: column 'f': 1e400 is no float64
-    line 11: column 'i': "1" is no int64
+    line 8: column 'u': -1 is not a valid uint64
+    line 10: column 'f': 1e400 is not a valid float64
+    line 11: column 'i': "1" is not a valid int64
     "#);
     // If the job file says float64, values are rounded to the nearest float.
     let columns = vec![Field::new("f", DataType::Float64, true)];
@@ -191,7 +191,7 @@ fn values_after_the_sample_are_not_rounded() {
     assert_snapshot!(file.told_as(&format_of(&Schema::new(columns))), @r#"
     {"f":9.007199254740992e15}
     {"f":0.12345678901234568}
-    line 3: column 'f': 1e400 is no float64
+    line 3: column 'f': 1e400 is not a valid float64
     "#);
 }
 
@@ -213,14 +213,14 @@ fn times_are_exact_or_refused() {
     {"at":"2026-11-22T04:30:00.123456Z"}
     {"day":"2026-11-22"}
     {"at":"+10000-01-01T00:59:59.999999Z"}
-    line 6: column 'at': "2026-11-22T10:00:00.1234567" is no timestamp
-    line 7: column 'at': "10000-01-01T00:00:00Z" is no timestamp
-    line 8: column 'day': "2026-11-22T23:30:00-05:00" is no date
-    line 9: column 'day': "2026-11-22T10:00:00" is no date
-    line 10: column 'at': "2016-12-31T23:59:60Z" is no timestamp
-    line 11: column 'at': 9223372036854775808 is no timestamp
-    line 12: column 'day': 2147483648 is no date
-    line 13: column 'at': 1.0000000000000000001 is no timestamp
+    line 6: column 'at': "2026-11-22T10:00:00.1234567" is not a valid timestamp
+    line 7: column 'at': "10000-01-01T00:00:00Z" is not a valid timestamp
+    line 8: column 'day': "2026-11-22T23:30:00-05:00" is not a valid date
+    line 9: column 'day': "2026-11-22T10:00:00" is not a valid date
+    line 10: column 'at': "2016-12-31T23:59:60Z" is not a valid timestamp
+    line 11: column 'at': 9223372036854775808 is not a valid timestamp
+    line 12: column 'day': 2147483648 is not a valid date
+    line 13: column 'at': 1.0000000000000000001 is not a valid timestamp
     "#);
 }
 

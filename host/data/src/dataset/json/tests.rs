@@ -187,29 +187,29 @@ fn lines_that_are_no_rows_are_refused() {
     {"id":1,"x":2.0,"s":"5"}
     {"s":"a\u0000b"}
     {"id":2}
-    line 2: column 'id': 1.5 is no int64
-    line 3: column 'id': 9223372036854775808 is no int64
-    line 4: column 'id': "7" is no int64
-    line 5: column 'x': 1e999 is no float64
-    line 6: is no JSON: invalid number at character 8
-    line 8: column 'on': 1 is no boolean
-    line 9: column 'l[1]': "a" is no int64
-    line 10: column 'l': 1 is no list
-    line 11: column 'o.k': [] is no int64
-    line 12: column 'o': [] is no object
+    line 2: column 'id': 1.5 is not a valid int64
+    line 3: column 'id': 9223372036854775808 is not a valid int64
+    line 4: column 'id': "7" is not a valid int64
+    line 5: column 'x': 1e999 is not a valid float64
+    line 6: is not JSON: invalid number at character 8
+    line 8: column 'on': 1 is not a valid boolean
+    line 9: column 'l[1]': "a" is not a valid int64
+    line 10: column 'l': 1 is not a valid list
+    line 11: column 'o.k': [] is not a valid int64
+    line 12: column 'o': [] is not a valid object
     line 13: holds a list; each line must be an object, as in {"id": 1}
     line 14: holds a number; each line must be an object, as in {"id": 1}
     line 15: holds a text; each line must be an object, as in {"id": 1}
     line 16: holds null; each line must be an object, as in {"id": 1}
     line 17: holds blanks only; leave it empty, or write an object
-    line 18: is no JSON: EOF while parsing an object at character 8
-    line 19: is no JSON: trailing characters at character 4
-    line 20: is no JSON: trailing characters at character 11
-    line 21: is no JSON: expected value at character 1
+    line 18: is not JSON: EOF while parsing an object at character 8
+    line 19: is not JSON: trailing characters at character 4
+    line 20: is not JSON: trailing characters at character 11
+    line 21: is not JSON: expected value at character 1
     line 22: "{\"s\": \"caf�\"}" is not UTF-8
-    line 23: is no JSON: expected value at character 8
-    line 25: is no JSON: key must be a string at character 2
-    line 26: is no JSON: unexpected end of hex escape at character 14
+    line 23: is not JSON: expected value at character 8
+    line 25: is not JSON: key must be a string at character 2
+    line 26: is not JSON: unexpected end of hex escape at character 14
     "#);
     assert_snapshot!(JsonFixture::new("{\"a\": 1}\n{}\n").told(&Schema::empty()), @"
     line 1: cannot be read: the table has no columns
@@ -224,12 +224,12 @@ fn commas_are_not_overlooked() {
         {\"a\": 1, \"b\": [2,]}\n{\"a\": 4, \"b\": [5, 6]}\n{\"a\": 1,}\n{,\"a\": 1}";
     assert_snapshot!(JsonFixture::new(text).told(&schema), @r#"
     {"a":4,"b":[5,6]}
-    line 1: is no JSON: expected `,` or `}` at character 9
-    line 2: is no JSON: key must be a string at character 9
-    line 3: is no JSON: expected `,` or `]` at character 18
-    line 4: is no JSON: trailing comma at character 18
-    line 6: is no JSON: trailing comma at character 9
-    line 7: is no JSON: key must be a string at character 2
+    line 1: is not JSON: expected `,` or `}` at character 9
+    line 2: is not JSON: key must be a string at character 9
+    line 3: is not JSON: expected `,` or `]` at character 18
+    line 4: is not JSON: trailing comma at character 18
+    line 6: is not JSON: trailing comma at character 9
+    line 7: is not JSON: key must be a string at character 2
     "#);
 }
 
@@ -247,14 +247,14 @@ fn dates_and_times_are_not_cut() {
     {"day":"2026-11-22","at":"2026-11-22T09:00:00.500Z"}
     {"day":"1970-01-02","at":"1970-01-01T00:00:01Z"}
     {"at":"1970-01-01T00:00:02Z"}
-    line 4: column 'day': 1.5 is no date
-    line 5: column 'at': 0.5 is no timestamp
-    line 6: column 'day': 1e10 is no date
-    line 7: column 'at': 1e300 is no timestamp
-    line 8: column 'day': true is no date
-    line 9: column 'day': "soon" is no date
-    line 10: column 'at': [] is no timestamp
-    line 11: column 'at': "now" is no timestamp
+    line 4: column 'day': 1.5 is not a valid date
+    line 5: column 'at': 0.5 is not a valid timestamp
+    line 6: column 'day': 1e10 is not a valid date
+    line 7: column 'at': 1e300 is not a valid timestamp
+    line 8: column 'day': true is not a valid date
+    line 9: column 'day': "soon" is not a valid date
+    line 10: column 'at': [] is not a valid timestamp
+    line 11: column 'at': "now" is not a valid timestamp
     "#);
 }
 

@@ -20,10 +20,10 @@ pub(super) fn told(error: &Error) -> DatasetError {
     };
     DatasetError(match error.sqlite_error_code() {
         Some(ErrorCode::NotADatabase) => {
-            "is no SQLite database; correct format, or leave the file out by a glob".to_owned()
+            "is not an SQLite database; correct format, or leave the file out by a glob".to_owned()
         }
         Some(ErrorCode::DatabaseCorrupt) => format!(
-            "is a damaged database ({message}); take what can be read of it into a new one by sqlite3's \
+            "is a damaged database ({message}); copy what can be read of it to a new one with sqlite3's \
              command .recover"
         ),
         Some(ErrorCode::OutOfMemory) => format!(
@@ -31,7 +31,7 @@ pub(super) fn told(error: &Error) -> DatasetError {
             ByteSize(MEMORY),
         ),
         Some(ErrorCode::TooBig) => format!(
-            "has a value of more than {}; leave it out in query, or take a part of it by substr",
+            "has a value of more than {}; leave it out in query, or take a part of it with substr",
             ByteSize(VALUE),
         ),
         Some(ErrorCode::OperationInterrupted) => format!(

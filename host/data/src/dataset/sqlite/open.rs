@@ -68,7 +68,7 @@ impl Database {
             }
         };
         if statement.column_count() == 0 || !statement.readonly() {
-            return fail!("is not queried: query is no select statement; write one");
+            return fail!("is not queried: query is not a select statement; write one");
         }
         Ok(statement)
     }
@@ -109,9 +109,9 @@ fn check_whole(path: &Path) -> Result<(), DatasetError> {
     let read = File::open(&journal).and_then(|mut file| file.read_exact(&mut first));
     if read.is_ok() && first == HOT_JOURNAL {
         return fail!(
-            "is within a change that was not finished, as {} tells: a program is writing to it, or was \
-             ended while it was; wait for that program, or open the database with sqlite3, which takes the \
-             change back",
+            "has an unfinished change, as {} shows: a program is writing to it, or was \
+             ended while it was; wait for that program, or open the database with sqlite3, which undoes the \
+             change",
             journal.display(),
         );
     }

@@ -72,8 +72,8 @@ impl Database {
     pub fn read(&self, columns: &SchemaRef, rows: u64) -> Result<RecordBatch, DatasetError> {
         let changed = |found: String| {
             DatasetError(format!(
-                "has changed since planning, or query gives other rows each time: {found} rows are where \
-                 {rows} were; run the job on files that nobody writes to"
+                "has changed since planning, or query gives other rows each time: it gives {found} rows \
+                 instead of {rows}; run the job on files that no program writes to"
             ))
         };
         let mut statement = self.statement()?;
@@ -188,11 +188,11 @@ fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result
     let what = what(value);
     match value {
         ValueRef::Text(text) if std::str::from_utf8(text).is_err() => fail!(
-            "has {what} in column '{column}' of row {row}; take its bytes, by cast(\"{column}\" as blob) in \
+            "has {what} in column '{column}' of row {row}; read its bytes with cast(\"{column}\" as blob) in \
              query"
         ),
         _ => fail!(
-            "has {what} in column '{column}' of row {row}, {expected}; convert it in query, as by \
+            "has {what} in column '{column}' of row {row}, {expected}; convert it in query, as with \
              cast(\"{column}\" as text), or leave the row out"
         ),
     }
@@ -232,7 +232,7 @@ impl ColumnBuilder {
 
     fn add(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
         if !self.kind.holds(value) {
-            let expected = format!("where the table has {}", self.kind);
+            let expected = format!("but the table has {}", self.kind);
             return misfit(&self.name, row, value, &expected);
         }
         match (&mut self.values, value) {

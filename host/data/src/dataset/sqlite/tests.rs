@@ -109,11 +109,11 @@ fn values_that_do_not_fit_are_told() {
     let errors = ["n", "b", "x", "big", "bad"];
     let told: Vec<_> = errors.map(|columns| shop.error(&format!("select {columns} from t"))).into();
     insta::assert_snapshot!(told.join("\n"), @r#"
-    has the text "three" in column 'n' of row 3, where its table declares INTEGER; convert it in query, as by cast("n" as text), or leave the row out
-    has the whole number 7 in column 'b' of row 3, where its table declares boolean; convert it in query, as by cast("b" as text), or leave the row out
-    has the text "x" in column 'x' of row 3, where rows before have whole numbers; convert it in query, as by cast("x" as text), or leave the row out
-    has the whole number 9007199254740993 in column 'big' of row 2, where rows before have numbers; convert it in query, as by cast("big" as text), or leave the row out
-    has a text that is not UTF-8 in column 'bad' of row 3; take its bytes, by cast("bad" as blob) in query
+    has the text "three" in column 'n' of row 3, where its table declares INTEGER; convert it in query, as with cast("n" as text), or leave the row out
+    has the whole number 7 in column 'b' of row 3, where its table declares boolean; convert it in query, as with cast("b" as text), or leave the row out
+    has the text "x" in column 'x' of row 3, where rows before have whole numbers; convert it in query, as with cast("x" as text), or leave the row out
+    has the whole number 9007199254740993 in column 'big' of row 2, where rows before have numbers; convert it in query, as with cast("big" as text), or leave the row out
+    has a text that is not UTF-8 in column 'bad' of row 3; read its bytes with cast("bad" as blob) in query
     "#);
     assert_eq!(shop.table("select cast(bad as blob) as bad from t").unwrap().num_rows(), 4);
 }
@@ -136,7 +136,7 @@ fn values_are_those_that_sqlite_has() {
     -9223372036854775808 | -1e308 | 18446744073709551615 | 10000-01-01 | 1e3 | -1
     7 | inf |  | 1677-01-01 00:00:00.000000001 |  | 9223372036854775807
     ");
-    insta::assert_snapshot!(shop.error("select n from u"), @r#"has the number 1.8446744073709552e19 in column 'n' of row 1, where its table declares INTEGER; convert it in query, as by cast("n" as text), or leave the row out"#);
+    insta::assert_snapshot!(shop.error("select n from u"), @r#"has the number 1.8446744073709552e19 in column 'n' of row 1, where its table declares INTEGER; convert it in query, as with cast("n" as text), or leave the row out"#);
 }
 
 /// The file is untrusted, and so is the tenant's query.
@@ -180,7 +180,7 @@ fn a_query_reads_and_does_nothing_else() {
     pragma table_info(orders): is not queried: not authorized; query may only select, and must give the same rows each time
     select * from pragma_table_info('orders'): is not queried: not authorized; query may only select, and must give the same rows each time
     attach '/d/other.sqlite' as other: is not queried: not authorized; query may only select, and must give the same rows each time
-    vacuum into 'copy.sqlite': is not queried: query is no select statement; write one
+    vacuum into 'copy.sqlite': is not queried: query is not a select statement; write one
     select load_extension('x'): is not queried: not authorized to use function: load_extension (character 8 of query); query may only select, and must give the same rows each time
     select random() as x: is not queried: not authorized to use function: random (character 8 of query); query may only select, and must give the same rows each time
     begin: is not queried: not authorized; query may only select, and must give the same rows each time
@@ -191,8 +191,8 @@ fn a_query_reads_and_does_nothing_else() {
     select * from order: cannot be queried: near "order": syntax error (character 15 of query)
     select * from ordrs: cannot be queried: no such table: ordrs; its tables are: cheap, orders
     selec 1: cannot be queried: near "selec": syntax error (character 1 of query)
-    : is not queried: query is no select statement; write one
-    -- nothing: is not queried: query is no select statement; write one
+    : is not queried: query is not a select statement; write one
+    -- nothing: is not queried: query is not a select statement; write one
     "#);
     assert!(!other.exists());
     assert_eq!(std::fs::read_dir(shop.0.path()).unwrap().count(), 1, "no file was made");
@@ -267,7 +267,7 @@ fn a_query_without_end_is_ended() {
 #[test]
 fn what_is_too_large_is_told() {
     let shop = orders();
-    insta::assert_snapshot!(shop.error("select zeroblob(200000000) as x"), @"has a value of more than 128 MB; leave it out in query, or take a part of it by substr");
+    insta::assert_snapshot!(shop.error("select zeroblob(200000000) as x"), @"has a value of more than 128 MB; leave it out in query, or take a part of it with substr");
     let many = "with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(100000000) as x from n";
     insta::assert_snapshot!(shop.error(many), @"gives more than 1 GB, which is the most that a worker holds, and the result of a database is one mini-batch; select less in query, or divide the rows among several databases");
     let sorted = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 40) \
@@ -293,7 +293,7 @@ fn a_database_that_is_not_whole_is_refused() {
     for _ in 0..2000 {
         change.execute("insert into orders (text) values (hex(randomblob(500)))", []).unwrap();
     }
-    insta::assert_snapshot!(shop.error("select id from orders"), @"is within a change that was not finished, as /d/a shop?mode=rw&x#1%41.sqlite-journal tells: a program is writing to it, or was ended while it was; wait for that program, or open the database with sqlite3, which takes the change back");
+    insta::assert_snapshot!(shop.error("select id from orders"), @"has an unfinished change, as /d/a shop?mode=rw&x#1%41.sqlite-journal shows: a program is writing to it, or was ended while it was; wait for that program, or open the database with sqlite3, which undoes the change");
     change.rollback().unwrap();
     drop(writer);
     assert_eq!(shop.table("select id from orders").unwrap().num_rows(), 4);
@@ -311,9 +311,9 @@ fn what_is_no_database_is_told() {
         told.push(shop.error("select * from orders"));
     }
     insta::assert_snapshot!(told.join("\n"), @"
-    is no SQLite database; correct format, or leave the file out by a glob
-    is a damaged database (database disk image is malformed); take what can be read of it into a new one by sqlite3's command .recover
-    is a damaged database (database disk image is malformed); take what can be read of it into a new one by sqlite3's command .recover
+    is not an SQLite database; correct format, or leave the file out by a glob
+    is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
+    is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
     ");
 }
 
@@ -350,8 +350,8 @@ fn another_database_than_was_planned_is_noticed() {
     let shop = orders();
     let mut database = Database::open(&shop.path(), "select id from orders").unwrap();
     let survey = database.survey().unwrap();
-    insta::assert_snapshot!(database.read(&survey.schema, 2).unwrap_err(), @"has changed since planning, or query gives other rows each time: more than 2 rows are where 2 were; run the job on files that nobody writes to");
-    insta::assert_snapshot!(database.read(&survey.schema, 4).unwrap_err(), @"has changed since planning, or query gives other rows each time: 3 rows are where 4 were; run the job on files that nobody writes to");
+    insta::assert_snapshot!(database.read(&survey.schema, 2).unwrap_err(), @"has changed since planning, or query gives other rows each time: it gives more than 2 rows instead of 2; run the job on files that no program writes to");
+    insta::assert_snapshot!(database.read(&survey.schema, 4).unwrap_err(), @"has changed since planning, or query gives other rows each time: it gives 3 rows instead of 4; run the job on files that no program writes to");
     let other = Database::open(&shop.path(), "select text as id from orders").unwrap();
-    insta::assert_snapshot!(other.read(&survey.schema, 3).unwrap_err(), @r#"has the text "tea" in column 'id' of row 1, where the table has whole numbers; convert it in query, as by cast("id" as text), or leave the row out"#);
+    insta::assert_snapshot!(other.read(&survey.schema, 3).unwrap_err(), @r#"has the text "tea" in column 'id' of row 1, but the table has whole numbers; convert it in query, as with cast("id" as text), or leave the row out"#);
 }

@@ -285,7 +285,7 @@ impl TableReader {
         if rows + misfits.count != slice.rows {
             return fail!(
                 "{item} has changed since planning: the part from line {} on held {} records and \
-                 now holds {}; run the job on files that nobody writes to",
+                 now holds {}; run the job on files that no program writes to",
                 slice.first_line,
                 slice.rows,
                 rows + misfits.count,
@@ -328,7 +328,7 @@ impl TableReader {
         item: &str,
         mut places: RecordOrigins<'_>,
     ) -> Result<(RecordBatch, Misfits), DatasetError> {
-        let Some(json) = &mut self.json else { return fail!("{item}: is no JSON") };
+        let Some(json) = &mut self.json else { return fail!("{item}: is not JSON") };
         json.check_size(text, rows, item)?;
         let first_line = places.first_line();
         let mut misfits = Misfits::default();

@@ -228,7 +228,7 @@ impl Crew<'_> {
         }
         Err(DatasetError(format!(
             "rows cannot be grouped by key: {TRIES} processes ended one after the other at {} ({}); \
-             see whether the machine is short of memory",
+             check whether the machine is short of memory",
             task.what(self.setup),
             ends.join(", "),
         ))

@@ -139,7 +139,7 @@ pub(super) fn merge(
 /// The error, with advice, if a spill file cannot be written or read.
 pub(super) fn spill_error(path: &Path, error: &io::Error) -> DatasetError {
     let remedy = if is_full(error) {
-        "; they take about twice the space of the input: make room there, or choose a job \
+        "; they take about twice the space of the input: free space there, or choose a job \
          directory on another disk"
     } else {
         ""
@@ -156,6 +156,6 @@ mod tests {
     #[test]
     fn a_full_disk_is_told_with_what_to_do() {
         let error = spill_error(Path::new("/d/spill"), &ErrorKind::StorageFull.into());
-        insta::assert_snapshot!(error, @"rows cannot be kept in /d/spill while they are grouped: no storage space; they take about twice the space of the input: make room there, or choose a job directory on another disk");
+        insta::assert_snapshot!(error, @"rows cannot be kept in /d/spill while they are grouped: no storage space; they take about twice the space of the input: free space there, or choose a job directory on another disk");
     }
 }

@@ -41,7 +41,7 @@ pub(in crate::plan) fn serve_on(input: &mut impl Read, output: &mut impl Write) 
             None => return Ok(()),
             Some(Word::Setup(setup)) => setup,
             Some(Word::Task(_)) => {
-                let text = "there is a task, and nothing says what it is about";
+                let text = "a task arrived before its setup";
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
         };
