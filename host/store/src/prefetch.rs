@@ -5,9 +5,9 @@
 //! An object counts as present if its file has the length and time that the list gives. Which objects cannot
 //! be fetched is kept in memory only.
 
-use super::fetch_all::{FetchProgress, Lists};
 use super::error::StoreError;
 use super::events::{Arrival, StoreEvent};
+use super::fetch_all::{FetchProgress, Lists};
 use super::fetch_queue::{FetchQueue, Lost};
 use super::process::{AT_ONCE, SILENCE, Said};
 use crate::dataset::{ManifestObject, ManifestRecord};

@@ -1,9 +1,9 @@
 //! The tests send the fetcher's reports themselves; the fetcher process is a shell script that says nothing.
 
 use super::*;
-use crate::fetch_all::Lack;
 use crate::cache_dir::{OPEN, manifest_path};
 use crate::dataset::{FileVersion, ManifestWriter};
+use crate::fetch_all::Lack;
 use crate::model::to_usize;
 use crate::protocol::store::Failed;
 use std::os::unix::fs::{PermissionsExt, symlink};
