@@ -50,6 +50,11 @@ impl Job {
         Self { dir, environment: Vec::new(), ignores_hangups: false }
     }
 
+    /// A folder without a job file. If the machine has no C compiler, the Python of `make python-env` provides one.
+    pub fn with_compilers() -> Self {
+        Self::empty().env("VIRTUAL_ENV", &crate::root().join("target/venv").display().to_string())
+    }
+
     /// Adds lines to the job file.
     #[must_use]
     pub fn yaml(self, lines: &str) -> Self {
