@@ -6,7 +6,7 @@ import { loadByName } from "wasi:nn/graph@0.2.0-rc-2024-10-28";
 import { Tensor as HostTensor } from "wasi:nn/tensor@0.2.0-rc-2024-10-28";
 
 // Typed arrays store numbers as tensors do: little-endian.
-const ARRAYS = { FP32: Float32Array, FP64: Float64Array, U8: Uint8Array, I32: Int32Array, I64: BigInt64Array };
+const ARRAYS = { fp32: Float32Array, fp64: Float64Array, u8: Uint8Array, i32: Int32Array, i64: BigInt64Array };
 
 /** A model cannot be loaded or run. The message is the host's. */
 export class ModelError extends Error {
@@ -44,14 +44,12 @@ function numbersOf(values) {
 
 class Model {
     #context;
-    #types;
 
     constructor(name, described, context) {
         this.name = name;
         this.inputs = described.inputs.map(portOf);
         this.outputs = described.outputs.map(portOf);
         this.#context = context;
-        this.#types = new Map(described.inputs.map((port) => [port.name, port.ty.val]));
     }
 
     /** Runs the model. Takes an object with a tensor for each input. For a model with one input, takes also
@@ -60,17 +58,16 @@ class Model {
         const named = isNumbers(inputs) ? this.#alone(inputs) : inputs;
         const given = Object.entries(named).map(([name, value]) => {
             const port = this.inputs.find((port) => port.name === name);
-            if (!port) throw new ModelError(`model "${this.name}" has no input "${name}"; it has: ${[...this.#types.keys()].join(", ")}`);
-            const type = this.#types.get(name);
-            const { shape, values } = tensorOf(name, value, type, port);
-            return [name, new HostTensor(shape, type, new Uint8Array(values.buffer, values.byteOffset, values.byteLength))];
+            if (!port) throw new ModelError(`model "${this.name}" has no input "${name}"; it has: ${this.inputs.map(({ name }) => name).join(", ")}`);
+            const { shape, values } = tensorOf(value, port);
+            return [name, new HostTensor(shape, port.type.toUpperCase(), new Uint8Array(values.buffer, values.byteOffset, values.byteLength))];
         });
         const outputs = inWords(() => this.#context.compute(given));
         return Object.fromEntries(outputs.map(([name, tensor]) => [name, fromHost(tensor)]));
     }
 
     #alone(value) {
-        const names = [...this.#types.keys()];
+        const names = this.inputs.map(({ name }) => name);
         if (names.length !== 1) throw new TypeError(`model "${this.name}" has ${names.length} inputs: give an object with ${names.join(", ")}`);
         return { [names[0]]: value };
     }
@@ -83,7 +80,8 @@ function portOf({ name, ty, shape }) {
     return { name, type: ty.tag === "standard" ? ty.val.toLowerCase() : ty.val, shape: sizes ?? null };
 }
 
-function tensorOf(name, value, type, port) {
+function tensorOf(value, port) {
+    const { name, type } = port;
     const Typed = arrayOf(type);
     if (value instanceof Tensor) return new Tensor(value.shape, converted(name, value.values, Typed, type));
     if (ArrayBuffer.isView(value)) return new Tensor([value.length], converted(name, value, Typed, type));
@@ -104,30 +102,30 @@ function tensorOf(name, value, type, port) {
 
 function arrayOf(type) {
     const found = ARRAYS[type];
-    if (!found) throw new ModelError(`tensors of ${type.toLowerCase()} have no numbers in JavaScript; export the model with float32`);
+    if (!found) throw new ModelError(`tensors of ${type} have no numbers in JavaScript; export the model with float32`);
     return found;
 }
 
 /** Converts numbers to the typed array of a tensor. Refuses a number that would change its value. */
 function converted(name, values, Typed, type) {
     if (values instanceof Typed) return values;
-    const isWhole = !type.startsWith("FP");
+    const isWhole = !type.startsWith("fp");
     const result = new Typed(values.length);
     values.forEach((value, at) => {
         const isNumber = typeof value === "number" || typeof value === "bigint";
         if (isNumber && (!isWhole || typeof value === "bigint" || Number.isInteger(value))) {
-            result[at] = type === "I64" ? BigInt(value) : Number(value);
+            result[at] = type === "i64" ? BigInt(value) : Number(value);
             // An integer that does not fit wraps around, so it differs now.
             if (!isWhole || result[at] == value) return;
         }
-        throw new TypeError(`input "${name}" takes ${type.toLowerCase()}, not ${typeof value === "string" ? JSON.stringify(value) : value}`);
+        throw new TypeError(`input "${name}" takes ${type}, not ${typeof value === "string" ? JSON.stringify(value) : value}`);
     });
     return result;
 }
 
 function fromHost(tensor) {
     const bytes = tensor.data();
-    const Typed = arrayOf(tensor.ty());
+    const Typed = arrayOf(tensor.ty().toLowerCase());
     return new Tensor([...tensor.dimensions()], new Typed(bytes.slice().buffer));
 }
 

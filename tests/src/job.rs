@@ -50,6 +50,11 @@ impl Job {
         Self { dir, environment: Vec::new(), ignores_hangups: false }
     }
 
+    /// A folder without a job file. If the machine has no C compiler, the Python of `make python-env` provides one.
+    pub fn with_compilers() -> Self {
+        Self::empty().env("VIRTUAL_ENV", &crate::root().join("target/venv").display().to_string())
+    }
+
     /// Adds lines to the job file.
     #[must_use]
     pub fn yaml(self, lines: &str) -> Self {
@@ -334,8 +339,8 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
         if pid != leader && !is_dead && (is_child || logs_there()) {
             let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
             let command = command.replace('\0', " ").trim_end().to_owned();
-            // The nursery forks the workers and the planner, and all have the same command line. Before the
-            // nursery has set its process name, we know it by its stderr: /dev/null, where a worker has its
+            // The zygote forks the workers and the planner, and all have the same command line. Before the
+            // zygote has set its process name, we know it by its stderr: /dev/null, where a worker has its
             // log.
             let is_mute = || {
                 command.ends_with(" worker")
@@ -343,8 +348,8 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
                         .is_ok_and(|it| it == Path::new("/dev/null"))
             };
             found.push(match head.rsplit_once('(') {
-                Some((_, "nursery")) => (pid, command + " nursery"),
-                _ if is_mute() => (pid, command + " nursery"),
+                Some((_, "zygote")) => (pid, command + " zygote"),
+                _ if is_mute() => (pid, command + " zygote"),
                 Some((_, "planner")) => (pid, command.replace(" worker", " plan-worker")),
                 _ => (pid, command),
             });

@@ -7,7 +7,7 @@
 //! - [`plan`]: the process that cuts inputs into mini-batches, and groups rows by keys;
 //! - [`output`]: rows as a worker formats them;
 //! - [`attempt`]: what a worker passes to a call of `run`, and how it judges the results;
-//! - [`finish`]: the process that makes a Parquet or Arrow file from the rows;
+//! - [`typed_output`]: the process that makes a Parquet or Arrow file from the rows;
 //! - [`sample`]: tables for trying out entry scripts.
 //!
 //! Items of other crates keep their names here. The modules form layers, lowest first; a file imports only
@@ -15,7 +15,7 @@
 //!
 //! 0. `model`, `opening`, `protocol` and `wall`, which are other crates or parts of one
 //! 1. `dataset`, `output`, `sample`
-//! 2. `attempt`, `plan`, `finish`
+//! 2. `attempt`, `plan`, `typed_output`
 
 #![cfg_attr(
     test,

@@ -1,4 +1,4 @@
-//! Starts workers if the machine has places for them (see `turns`).
+//! Starts workers if the machine has places for them (see `machine_slots`).
 
 use crate::machine_slots::{MachineSlots, SlotLease};
 use crate::model::{WorkerId, os_error};

@@ -217,7 +217,7 @@ mod tests {
             ),
             "{told}"
         );
-        assert!(told.contains("it lies more than 64 folders deep; all of it is in LOGS"), "{told}");
+        assert!(told.contains("it is more than 64 folders deep; all of it is in LOGS"), "{told}");
         for path in [dir.result_file(), dir.events(), files.join("a.log"), files.join("z.log")] {
             let inside = path.strip_prefix(dir.logs()).unwrap();
             assert!(parent.join(inside).is_file(), "{}", inside.display());

@@ -13,7 +13,7 @@ pub(super) const FOLDER: &str = "sandmill-guest";
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
 /// The beginning of the part of its manifest that only this repository needs.
-const OWN_PARTS: &str = "\n# So that ordinary tests";
+const OWN_PARTS: &str = "\n[dev-dependencies]";
 
 /// Writes the SDK to a new folder.
 ///

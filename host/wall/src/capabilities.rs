@@ -17,7 +17,7 @@ pub(super) fn drop_capabilities(occupant: WallRole) -> Built {
     let wanted = match occupant {
         // The kernel lets a process link another user's file only if it can write it
         // (`fs.protected_hardlinks`).
-        WallRole::Worker | WallRole::GpuWorker | WallRole::Nursery => {
+        WallRole::Worker | WallRole::GpuWorker | WallRole::Zygote => {
             CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE
         }
         WallRole::Planner | WallRole::Shuffler => CapabilitySet::DAC_READ_SEARCH,

@@ -96,7 +96,7 @@ fn restrict(
             rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| no_rule(folder, e))?;
         // The other occupants do not open many small files.
         let may_hold_many = folder.rights == Rights::Read
-            && matches!(occupant, WallRole::Worker | WallRole::Nursery);
+            && matches!(occupant, WallRole::Worker | WallRole::Zygote);
         let inner =
             (may_hold_many && cuts == TruncateGuard::Filtered).then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {
@@ -136,7 +136,7 @@ fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
     match openat2(folder, name, flags, Mode::empty(), stay) {
-        // The nursery's wall, which encloses all workers, hides openat2.
+        // The zygote's wall, which encloses all workers, hides openat2.
         Err(Errno::NOSYS) => {
             let inner = openat(folder, name, flags | OFlags::DIRECTORY, Mode::empty())?;
             let stays = fstat(&inner)?.st_dev == fstat(folder)?.st_dev;
@@ -277,7 +277,7 @@ mod tests {
             std::fs::remove_file(base.join("data")).unwrap();
             std::os::unix::fs::symlink(target, base.join("data")).unwrap();
             let error = open(&real(&folder).unwrap().unwrap()).unwrap_err().to_string();
-            assert!(error.contains("a link now lies on the way to"), "{error}");
+            assert!(error.contains(" now has a link, and had none when"), "{error}");
         }
     }
 

@@ -10,7 +10,7 @@ pub enum WallRole {
     /// A worker with a leased GPU.
     GpuWorker,
     /// The process from which workers are forked. Each builds its own wall inside this one.
-    Nursery,
+    Zygote,
     /// The planner, which has already started its helpers.
     Planner,
     /// A helper of the planner.
@@ -28,7 +28,7 @@ impl WallRole {
     pub(super) const ALL: [Self; 8] = [
         Self::Worker,
         Self::GpuWorker,
-        Self::Nursery,
+        Self::Zygote,
         Self::Planner,
         Self::Shuffler,
         Self::Compiler,

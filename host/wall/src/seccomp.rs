@@ -113,7 +113,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
     if matches!(
         occupant,
-        WallRole::GpuWorker | WallRole::Worker | WallRole::Nursery | WallRole::Fetcher
+        WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote | WallRole::Fetcher
     ) {
         // Refuses two flags for which Landlock has no rule: RENAME_EXCHANGE swaps two names, and
         // RENAME_WHITEOUT leaves a device file.
@@ -121,7 +121,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         rules.push(only(libc::SYS_renameat2, &flags.map(|flags| number(4, flags))));
     }
     match occupant {
-        WallRole::GpuWorker | WallRole::Worker | WallRole::Nursery => rules.extend([
+        WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote => rules.extend([
             // Sets the times of an open file, not of a path: Landlock has no rule for times.
             only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
             // Sends over the connected socket only, to no other address.
@@ -160,8 +160,8 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     }
     let no_code = flags(2, libc::PROT_EXEC, 0);
     let mapping: &[Test] = match occupant {
-        // The driver makes code and shares memory with any arguments. The nursery maps the entry script.
-        WallRole::GpuWorker | WallRole::Nursery => &[],
+        // The driver makes code and shares memory with any arguments. The zygote maps the entry script.
+        WallRole::GpuWorker | WallRole::Zygote => &[],
         // The engine makes a component's code executable even when it only writes it to a file.
         WallRole::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
         WallRole::Worker
@@ -187,7 +187,7 @@ fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
             ),
         )
     };
-    if occupant == WallRole::Nursery {
+    if occupant == WallRole::Zygote {
         /// `PR_GET_TID_ADDRESS`.
         const THREAD_ADDRESS: i32 = 40;
         let settings = [
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn threads_are_made_and_processes_are_not() {
         let bits = |flags: i32| u64::from(flags.cast_unsigned());
-        for occupant in WallRole::ALL.into_iter().filter(|it| *it != WallRole::Nursery) {
+        for occupant in WallRole::ALL.into_iter().filter(|it| *it != WallRole::Zygote) {
             let clone =
                 |flags: i32| judged(occupant, libc::SYS_clone, [bits(flags), 0, 0, 0, 0, 0]);
             assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
@@ -351,24 +351,24 @@ mod tests {
         }
     }
 
-    /// The nursery's children are workers, each with a filter inside this one.
+    /// The zygote's children are workers, each with a filter inside this one.
     #[test]
-    fn the_nursery_forks_and_runs_no_program() {
-        use WallRole::{Nursery, Worker};
+    fn the_zygote_forks_and_runs_no_program() {
+        use WallRole::{Worker, Zygote};
         let clone = |flags: i32| {
-            judged(Nursery, libc::SYS_clone, [u64::from(flags.cast_unsigned()), 0, 0, 0, 0, 0])
+            judged(Zygote, libc::SYS_clone, [u64::from(flags.cast_unsigned()), 0, 0, 0, 0, 0])
         };
         assert_eq!(clone(libc::CLONE_PARENT | libc::SIGCHLD), SECCOMP_RET_ALLOW);
         assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
         assert_eq!(clone(libc::CLONE_NEWUSER | libc::SIGCHLD), EPERM);
         for call in [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_socket, libc::SYS_mount] {
-            assert_eq!(judged(Nursery, call, [0; 6]), SECCOMP_RET_KILL_PROCESS, "{call}");
+            assert_eq!(judged(Zygote, call, [0; 6]), SECCOMP_RET_KILL_PROCESS, "{call}");
         }
-        let allowed = syscalls::allowed(Nursery);
+        let allowed = syscalls::allowed(Zygote);
         for call in syscalls::allowed(Worker) {
             assert!(
                 allowed.contains(&call),
-                "a worker calls {call}, and the nursery's filter holds it"
+                "a worker calls {call}, and the zygote's filter holds it"
             );
         }
     }

@@ -84,7 +84,7 @@ pub(super) fn opening(occupant: WallRole) -> &'static [(c_long, u8)] {
         WallRole::Compiler | WallRole::Finisher => &[],
         WallRole::Worker
         | WallRole::GpuWorker
-        | WallRole::Nursery
+        | WallRole::Zygote
         | WallRole::Planner
         | WallRole::Shuffler
         | WallRole::Fetcher => OPENING,
@@ -175,7 +175,7 @@ pub(super) const DUPLICATING_OLD: &[c_long] = &[];
 /// Receiving orders with descriptors from the leader, and what a forked worker does before its own wall
 /// stands: it sets up its session, cgroup, folder and standard files, and builds that wall. Forking, `prctl`
 /// and mapping code are decided by their arguments (`filter`).
-const NURSERY: &[c_long] = &[
+const ZYGOTE: &[c_long] = &[
     SYS_capget,
     SYS_capset,
     SYS_chdir,
@@ -207,9 +207,9 @@ const NURSERY: &[c_long] = &[
 
 /// Older forms of these syscalls.
 #[cfg(target_arch = "x86_64")]
-const NURSERY_OLD: &[c_long] = &[SYS_dup2, SYS_getrlimit, SYS_setrlimit];
+const ZYGOTE_OLD: &[c_long] = &[SYS_dup2, SYS_getrlimit, SYS_setrlimit];
 #[cfg(not(target_arch = "x86_64"))]
-const NURSERY_OLD: &[c_long] = &[SYS_getrlimit, SYS_setrlimit];
+const ZYGOTE_OLD: &[c_long] = &[SYS_getrlimit, SYS_setrlimit];
 
 /// Waiting for the helpers that it started before it built its wall.
 const PLANNER: &[c_long] = &[SYS_wait4, SYS_waitid];
@@ -359,8 +359,8 @@ const GPU_SPARED: &[c_long] = &[
 const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_SPARED_OLD: &[c_long] = &[];
-/// What the nursery needs, and what a worker does before its own wall stands.
-const NURSERY_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
+/// What the zygote needs, and what a worker does before its own wall stands.
+const ZYGOTE_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
 
 /// The standard library may try to kill a helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
@@ -377,7 +377,7 @@ pub(super) fn allowed(occupant: WallRole) -> Vec<c_long> {
     let parts: &[&[c_long]] = match occupant {
         WallRole::Worker => &ALL_WORKERS,
         WallRole::GpuWorker => &[&ALL_WORKERS.concat(), GPU, GPU_OLD],
-        WallRole::Nursery => &[&ALL_WORKERS.concat(), NURSERY, NURSERY_OLD],
+        WallRole::Zygote => &[&ALL_WORKERS.concat(), ZYGOTE, ZYGOTE_OLD],
         WallRole::Planner => &[BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, PLANNER],
         WallRole::Shuffler => &[BASE, BASE_OLD, OPEN, OPEN_OLD],
         WallRole::Compiler | WallRole::Finisher => &[BASE, BASE_OLD],
@@ -392,7 +392,7 @@ pub(super) fn allowed(occupant: WallRole) -> Vec<c_long> {
 pub(super) fn killing(occupant: WallRole) -> impl Iterator<Item = c_long> {
     let (spared, old): (&[c_long], &[c_long]) = match occupant {
         WallRole::GpuWorker => (GPU_SPARED, GPU_SPARED_OLD),
-        WallRole::Nursery => (NURSERY_SPARED, &[]),
+        WallRole::Zygote => (ZYGOTE_SPARED, &[]),
         WallRole::Planner => (PLANNER_SPARED, &[]),
         WallRole::Fetcher => (FETCHER_SPARED, &[]),
         WallRole::Worker | WallRole::Shuffler | WallRole::Compiler | WallRole::Finisher => {

@@ -23,8 +23,8 @@ mod testing;
 pub use bounds::Question;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
-    Asks, Assignment, Cut, FromNursery, FromPlanner, FromWorker, Loading, MayOpen, NurseryLimits,
-    PROTOCOL_VERSION, PlanRequest, Setup, ToNursery, ToWorker,
+    Asks, Assignment, Cut, FromPlanner, FromWorker, FromZygote, Loading, MayOpen, PROTOCOL_VERSION,
+    PlanRequest, Setup, ToWorker, ToZygote, ZygoteLimits,
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};

@@ -1,5 +1,5 @@
 //! The messages between leader, planner, workers, and the process from which workers are forked (the
-//! nursery).
+//! zygote).
 
 use sandmill_model::{
     AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
@@ -117,9 +117,9 @@ impl Setup {
     }
 
     /// What all workers with this setup may use. `cgroups` is the folder of their cgroups.
-    pub fn surroundings(&self, cgroups: Option<PathBuf>) -> NurseryLimits {
+    pub fn surroundings(&self, cgroups: Option<PathBuf>) -> ZygoteLimits {
         let models = self.models.iter().map(Model::mount);
-        NurseryLimits {
+        ZygoteLimits {
             os_sandbox: self.settings.os_sandbox,
             job_dir: self.job_dir.clone(),
             sources: self.sources.clone(),
@@ -130,10 +130,10 @@ impl Setup {
     }
 }
 
-/// What the nursery is confined to before it loads the workers' code: everything that any of its workers may
+/// What the zygote is confined to before it loads the workers' code: everything that any of its workers may
 /// use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct NurseryLimits {
+pub struct ZygoteLimits {
     /// How much of the process wall must be in place.
     pub os_sandbox: OsSandbox,
     /// The job directory.
@@ -163,14 +163,14 @@ pub struct Loading {
     pub stack: ByteSize,
 }
 
-/// Leader to nursery: the process from which workers and planners are forked.
+/// Leader to zygote: the process from which workers and planners are forked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum ToNursery {
+pub enum ToZygote {
     /// Fork a planner. Three descriptors come with the message: its standard input, output and error.
     Plan,
     /// Build a wall that has room for all workers, then load the compiled code from the descriptor that comes
     /// with the message.
-    Load(Loading, Box<NurseryLimits>),
+    Load(Loading, Box<ZygoteLimits>),
     /// Fork a worker. Three descriptors come with the message: its socket, the pipe through which it reports,
     /// and the file for its standard error.
     Fork {
@@ -181,12 +181,12 @@ pub enum ToNursery {
     },
 }
 
-/// The answer to [`ToNursery::Plan`] and [`ToNursery::Fork`].
+/// The answer to [`ToZygote::Plan`] and [`ToZygote::Fork`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum FromNursery {
+pub enum FromZygote {
     /// The new process's id. It is a child of the leader.
     Forked(u32),
-    /// Why the nursery could not fork.
+    /// Why the zygote could not fork.
     Failed(String),
 }
 

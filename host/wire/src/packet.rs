@@ -79,7 +79,7 @@ pub fn receive_packet<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{FromNursery, ToNursery};
+    use crate::{FromZygote, ToZygote};
     use std::fs::File;
     use std::io::{Read, Seek, Write};
 
@@ -92,10 +92,10 @@ mod tests {
             file.rewind().unwrap();
             file
         });
-        let fork = |name: &str| ToNursery::Fork { folder: name.into(), cgroup: None };
+        let fork = |name: &str| ToZygote::Fork { folder: name.into(), cgroup: None };
         send_packet(&ours, &fork("a"), &[files[0].as_fd(), files[1].as_fd()]).unwrap();
         send_packet(&ours, &fork("b"), &[]).unwrap();
-        let (message, descriptors) = receive_packet::<ToNursery>(&theirs).unwrap().unwrap();
+        let (message, descriptors) = receive_packet::<ToZygote>(&theirs).unwrap().unwrap();
         assert_eq!(message, fork("a"));
         let texts = descriptors.into_iter().map(|descriptor| {
             let mut text = String::new();
@@ -103,15 +103,15 @@ mod tests {
             text
         });
         assert_eq!(texts.collect::<Vec<_>>(), ["one", "two"]);
-        let (message, descriptors) = receive_packet::<ToNursery>(&theirs).unwrap().unwrap();
+        let (message, descriptors) = receive_packet::<ToZygote>(&theirs).unwrap().unwrap();
         assert_eq!((message, descriptors.len()), (fork("b"), 0));
 
         let four = [files[0].as_fd(), files[0].as_fd(), files[0].as_fd(), files[0].as_fd()];
         assert!(send_packet(&ours, &fork("c"), &four).is_err());
         assert!(send_packet(&ours, &fork(&"x".repeat(MOST)), &[]).is_err());
         send_packet(&ours, &7_u64, &[]).unwrap();
-        assert!(receive_packet::<FromNursery>(&theirs).is_err(), "no such message");
+        assert!(receive_packet::<FromZygote>(&theirs).is_err(), "no such message");
         drop(ours);
-        assert!(receive_packet::<ToNursery>(&theirs).unwrap().is_none());
+        assert!(receive_packet::<ToZygote>(&theirs).unwrap().is_none());
     }
 }

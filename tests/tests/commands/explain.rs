@@ -171,7 +171,7 @@ fn an_init_that_always_fails() {
 
     What to change
       - init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine
-      - Repair init, or what it reads; then go on: sandmill resume job
+      - Repair init, or what it reads; then resume: sandmill resume job
     ");
 }
 

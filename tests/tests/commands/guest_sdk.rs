@@ -168,11 +168,6 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
     }
 }
 
-/// A folder for a job. If the machine has no C compiler, the Python of `make python-env` provides one.
-fn with_c() -> Job {
-    Job::empty().env("VIRTUAL_ENV", &root().join("target/venv").display().to_string())
-}
-
 #[test]
 fn what_is_printed_without_a_line_end_is_kept() {
     let ran = texts("unfinished_lines").run(&[]);
@@ -184,7 +179,7 @@ fn what_is_printed_without_a_line_end_is_kept() {
 fn an_entry_script_in_cpp_runs() {
     let source = fs::read_to_string(root().join("tests/guests/cpp/words.cpp")).unwrap();
     let job = "name: test\nentry_script: words\ninputs: {texts: in}\nprocess_count_per_node: 1";
-    let job = with_c().file("words/words.cpp", source).yaml(job);
+    let job = Job::with_compilers().file("words/words.cpp", source).yaml(job);
     let job = job.file("in/a.txt", "one two two").file("in/b.txt", "");
     let ran = job.run(&[]);
     ran.exits_with(0);
@@ -197,7 +192,8 @@ fn a_new_entry_script_in_c_runs() {
     let cases: [(&[&str], &[&str]); 2] =
         [(&[], &["hello.txt: 2", "second.txt: 11"]), (&["--table"], &people)];
     for (options, expected) in cases {
-        let made = with_c().command(&[&["new", "first", "--language=c"], options].concat());
+        let made =
+            Job::with_compilers().command(&[&["new", "first", "--language=c"], options].concat());
         made.exits_with(0);
         let ran = made.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
         ran.exits_with(0);
@@ -252,7 +248,7 @@ const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *res
         ("score.py", python, "python: {runtime: light}\n"),
     ] {
         let file = if script == "c" { "c/score.c" } else { script };
-        let job = with_c().file("numbers.arrow", numbers()).file(file, text).yaml(&format!(
+        let job = Job::with_compilers().file("numbers.arrow", numbers()).file(file, text).yaml(&format!(
             "name: test\nentry_script: {script}\n{runtime}inputs: {{t: {{path: numbers.arrow, format: arrow}}}}\nordered: true"
         ));
         let ran = job.run(&[]);
@@ -263,8 +259,9 @@ const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *res
 
 #[test]
 fn sources_in_c_that_do_not_compile_are_told_with_their_lines() {
-    let ran =
-        with_c().file("score.c", "int f(void) { return missing; }\n").command(&["build", "."]);
+    let ran = Job::with_compilers()
+        .file("score.c", "int f(void) { return missing; }\n")
+        .command(&["build", "."]);
     ran.exits_with(2).says("do not compile, by ");
     ran.says("score.c:1:22: error: use of undeclared identifier 'missing'");
 }

@@ -7,14 +7,10 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// A folder for a command. If the machine has no C compiler, the Python of `make python-env` provides one.
-fn with_compilers() -> Job {
-    Job::empty().env("VIRTUAL_ENV", &root().join("target/venv").display().to_string())
-}
-
 /// The results of `check --kit`: for each check, its name, its result and its message.
 fn found(script: &Path, code: i32) -> Vec<(String, String, String)> {
-    let ran = with_compilers().command(&["check", "--kit", script.to_str().unwrap(), "--json"]);
+    let ran =
+        Job::with_compilers().command(&["check", "--kit", script.to_str().unwrap(), "--json"]);
     ran.exits_with(code);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
     let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();

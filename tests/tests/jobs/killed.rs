@@ -150,18 +150,18 @@ fn nothing_outlives_a_killed_leader() {
     assert_eq!(again.sorted_output(), rows(), "{again}");
 }
 
-/// Kills the nursery, which forks the workers, and then its worker. The next worker is started without the
-/// nursery.
+/// Kills the zygote, which forks the workers, and then its worker. The next worker is started without the
+/// zygote.
 #[test]
 fn workers_outlive_the_process_that_they_were_forked_from() {
     let mut running = stuck_job().start(&["--process-count", "1"]);
     let (_, pid) = the_stuck_worker(&mut running);
     let children = running.children();
-    let is_nursery = |(_, command): &&(u32, String)| command.ends_with(" worker nursery");
-    let nurseries: Vec<_> = children.iter().filter(is_nursery).collect();
-    assert_eq!((nurseries.len(), children.len()), (1, 2), "{children:?}");
-    kill(nurseries[0].0);
-    let killed = nurseries[0].0;
+    let is_zygote = |(_, command): &&(u32, String)| command.ends_with(" worker zygote");
+    let zygotes: Vec<_> = children.iter().filter(is_zygote).collect();
+    assert_eq!((zygotes.len(), children.len()), (1, 2), "{children:?}");
+    kill(zygotes[0].0);
+    let killed = zygotes[0].0;
     running.until("it is gone", |running| running.children().iter().all(|(id, _)| *id != killed));
     assert!(running.children().iter().any(|(id, _)| *id == pid), "the worker lives");
     kill(pid);
@@ -186,15 +186,15 @@ fn what_loads_compiled_code_stands_behind_a_wall() {
             u64::from_str_radix(line.trim(), 16).unwrap()
         };
         assert_eq!((number("Seccomp:"), number("NoNewPrivs:")), (2, 1), "{command}: {status}");
-        // A nursery has one filter. A worker adds its own to that.
-        let filters = if command.ends_with(" worker nursery") { 1 } else { 2 };
+        // A zygote has one filter. A worker adds its own to that.
+        let filters = if command.ends_with(" worker zygote") { 1 } else { 2 };
         assert_eq!(number("Seccomp_filters:"), filters, "{command}: {status}");
         // The only capabilities left are those for reading and linking files of other users.
         assert_eq!(number("CapEff:") & !0b110, 0, "{command}: {status}");
     }
 }
 
-/// W7: kills the nursery and all workers at once, as when a node is lost.
+/// W7: kills the zygote and all workers at once, as when a node is lost.
 #[test]
 fn a_node_that_loses_all_its_processes_gets_others() {
     let mut running = stuck_job().start(&[]);

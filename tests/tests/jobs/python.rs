@@ -389,7 +389,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
         ["evil @ file:///tmp/evil", "./evil", "evil.tar.gz/x", "git+https://example.org/x"]
     {
         let ran = three_files("").env("VIRTUAL_ENV", venv.to_str().unwrap());
-        ran.command(&["python", "vendor", refused]).exits_with(2).says("name packages alone");
+        ran.command(&["python", "vendor", refused]).exits_with(2).says("name only packages");
     }
     let ran = ran.into_job().command(&["python", "vendor", "needy", "--from", "wheels"]);
     ran.exits_with(2).says("evil is not available in pure Python");

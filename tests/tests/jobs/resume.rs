@@ -176,7 +176,7 @@ fn inputs_must_be_as_they_were() {
     // This file comes before all others in the listing.
     let told = refused_files(failed().file("in/0.txt", "0"));
     assert!(
-        told.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) is not"),
+        told.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) has changed since it was done"),
         "{told}"
     );
     let told = refused_files(failed().file("in/d.txt", "4"));

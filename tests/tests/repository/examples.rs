@@ -8,8 +8,7 @@ use std::fs;
 fn run(example: &str, job: &str, rows: usize) -> Ran {
     let folder = root().join("examples").join(example);
     let job = folder.join(job).display().to_string();
-    let venv = root().join("target/venv").display().to_string();
-    let ran = Job::empty().env("VIRTUAL_ENV", &venv).command(&["run", &job, "--job-dir", "job"]);
+    let ran = Job::with_compilers().command(&["run", &job, "--job-dir", "job"]);
     ran.exits_with(0);
     let mut expected = Vec::new();
     for file in fs::read_dir(folder.join("expected")).expect("the example has expected rows") {

@@ -42,7 +42,7 @@ fn finished(report: AttemptReport) -> FromWorker {
 }
 
 /// Runs a job of three mini-batches whose first worker is this script, which finds the messages `first` and
-/// `second` in `$frames`. The nursery fails, so no workers are forked. Returns the failures of attempts and
+/// `second` in `$frames`. The zygote fails, so no workers are forked. Returns the failures of attempts and
 /// of `init`.
 fn costs_no_more_than_its_own(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
     let mut job = Job::new(&guest("echo_files")).yaml(

@@ -76,7 +76,7 @@ impl Loader {
         Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new(), loaded: (0, 0) })
     }
 
-    /// The input folders that the guest sees. There are none if the guest receives tables.
+    /// The input folders that the guest sees. The list is empty if the guest receives tables.
     pub fn mounts(&self) -> impl Iterator<Item = Mount> {
         let shown = if self.tables.is_empty() { self.inputs.as_slice() } else { &[] };
         shown.iter().map(|input| Mount {

@@ -129,7 +129,7 @@ fn looking_ahead_changes_nothing() {
     assert_eq!(listing.next_file().unwrap().as_deref(), Some("c"));
     assert_eq!(listing.take_bad().len(), 1);
     assert_eq!(listing.next_file().unwrap().as_deref(), Some("e"));
-    assert!(listing.take_bad()[0].reason.contains("is not there"));
+    assert!(listing.take_bad()[0].reason.contains("is a broken link"));
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 

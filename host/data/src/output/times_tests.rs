@@ -111,7 +111,7 @@ fn times_of_a_day_are_those_of_a_day() {
     assert_eq!(texts(&Time64MicrosecondArray::from(vec![1])), ["00:00:00.000001"]);
     let nanos = Time64NanosecondArray::from(vec![86_399_999_999_999, 1_000_000_000]);
     assert_eq!(texts(&nanos), ["23:59:59.999999999", "00:00:01"].map(str::to_owned));
-    assert!(texts(&Time64NanosecondArray::from(vec![i64::MIN]))[0].contains("no time of a day"));
+    assert!(texts(&Time64NanosecondArray::from(vec![i64::MIN]))[0].contains("not a time of day"));
 }
 
 #[test]

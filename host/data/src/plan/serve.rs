@@ -49,8 +49,8 @@ pub fn serve() -> io::Result<()> {
     serve_request(tools, &hear, &mut io::stdout().lock())
 }
 
-/// Starts the processes that group rows, and spares for those that die; none if no rows are grouped. Makes
-/// the folder for spill files and unpacked texts, which must exist before the wall is built.
+/// Starts the processes that group rows, and spares for those that die. Returns an empty list if no rows are grouped.
+/// Also makes the folder for spill files and unpacked texts, which must exist before the wall is built.
 fn helpers(request: &PlanRequest) -> io::Result<Vec<Hand>> {
     if matches!(request.cut, Cut::Tables { .. }) && !request.spill.as_os_str().is_empty() {
         // An error is reported when the folder is written to.

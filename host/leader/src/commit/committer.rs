@@ -24,7 +24,7 @@
 //!
 //! At a job's end, the committer publishes what `init` and `shutdown` left (if the job has completed),
 //! appends the rows that were held back, and journals the end. An output file that is not made of lines is
-//! made before that, under another name, by a separate process (`finish`). The rows are then appended to a
+//! made before that, under another name, by a separate process (`typed_output`). The rows are then appended to a
 //! file with a different name, which stays until the end is journaled. If each worker's rows stay in a file
 //! of their own, part files replace the output in step 3, and the folder of these files is made at the end
 //! (`split`).

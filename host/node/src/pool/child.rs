@@ -1,4 +1,4 @@
-//! A child process to wait for, whether we spawned it or the nursery forked it.
+//! A child process to wait for, whether we spawned it or the zygote forked it.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -22,7 +22,7 @@ const TICK: Duration = Duration::from_millis(1);
 pub(super) enum Child {
     /// Started by this process.
     Spawned(tokio::process::Child),
-    /// Forked by the nursery, as a child of this process.
+    /// Forked by the zygote, as a child of this process.
     Forked(ForkedChild),
 }
 

@@ -34,7 +34,7 @@ pub(super) struct Program {
     pub(super) worker: Vec<OsString>,
     pub(super) planner: Vec<OsString>,
     /// Whether workers can be forked from it, too.
-    pub(super) has_nursery: bool,
+    pub(super) has_zygote: bool,
 }
 
 impl Program {
@@ -45,7 +45,7 @@ impl Program {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             worker: vec!["worker".into()],
             planner: vec!["plan-worker".into()],
-            has_nursery: true,
+            has_zygote: true,
         }
     }
 
@@ -73,7 +73,7 @@ impl Program {
     /// Starts the process from which others are forked. Its descriptor 0 is its end of a message socket. We
     /// discard its output: if it fails, processes are started without it, and report what is wrong
     /// themselves.
-    pub(super) fn start_nursery(&self, socket: OwnedFd) -> io::Result<process::Child> {
+    pub(super) fn start_zygote(&self, socket: OwnedFd) -> io::Result<process::Child> {
         let mut command = self.command(&self.worker, Path::new("/"));
         command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null());
         command.into_std().spawn()

@@ -53,7 +53,7 @@ async fn the_planner_is_started_where_none_could_be_forked() {
             path: "/bin/sh".into(),
             worker: vec!["-c".into(), "exit 5".into()],
             planner: Vec::new(),
-            has_nursery: true,
+            has_zygote: true,
         };
         let standby = match same_thread {
             true => Standby::with_program(&gone, OsSandbox::Off),

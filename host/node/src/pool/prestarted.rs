@@ -3,7 +3,7 @@
 use super::confine::{CgroupRoot, room};
 use super::launch::Program;
 use super::pipes::Pipes;
-use super::zygote::Nursery;
+use super::zygote::Zygote;
 use crate::model::OsSandbox;
 use std::path::Path;
 use std::thread::{self, ThreadId};
@@ -13,7 +13,7 @@ use std::thread::{self, ThreadId};
 /// the thread that made it, unless a [`Pool`](super::Pool) takes them over.
 #[derive(Debug)]
 pub struct Standby {
-    nursery: Nursery,
+    zygote: Zygote,
     planner: Option<Pipes>,
     thread: ThreadId,
     /// The place for cgroups, determined before there are other processes. Dropped last.
@@ -30,15 +30,15 @@ impl Standby {
     /// Like [`Self::start`], with another program.
     pub(super) fn with_program(program: &Program, mode: OsSandbox) -> Self {
         let room = room(mode);
-        let mut nursery = Nursery::default();
-        nursery.begin(program);
-        let planner = nursery.call_planner();
-        Self { nursery, planner, thread: thread::current().id(), room }
+        let mut zygote = Zygote::default();
+        zygote.begin(program);
+        let planner = zygote.call_planner();
+        Self { zygote, planner, thread: thread::current().id(), room }
     }
 
     /// The processes. `None` if the current thread did not start them, as they end with the thread that did.
-    pub(super) fn take(self) -> Option<(Nursery, Option<Pipes>, CgroupRoot)> {
-        let Self { nursery, planner, thread, room } = self;
-        (thread == thread::current().id()).then_some((nursery, planner, room))
+    pub(super) fn take(self) -> Option<(Zygote, Option<Pipes>, CgroupRoot)> {
+        let Self { zygote, planner, thread, room } = self;
+        (thread == thread::current().id()).then_some((zygote, planner, room))
     }
 }

@@ -8,7 +8,7 @@ use super::launch::{Program, StderrLog, make_place};
 use super::pipes::Pipes;
 use super::planner::{PlannerChild, RunningPlan};
 use super::prestarted::Standby;
-use super::zygote::Nursery;
+use super::zygote::Zygote;
 use crate::gpu::MemoryWatch;
 use crate::model::MemoryBudget;
 use crate::model::{JobDir, OsSandbox, WorkerId};
@@ -34,8 +34,8 @@ pub struct Pool {
     /// The channel for answers to the planner's questions about files.
     answers: Option<mpsc::UnboundedSender<MayOpen>>,
     /// Dropped before the leader leaves the cgroup that both share.
-    nursery: Nursery,
-    /// The pipes of a planner that the nursery was asked for before the plan was known.
+    zygote: Zygote,
+    /// The pipes of a planner that the zygote was asked for before the plan was known.
     waiting: Option<Pipes>,
     workers: HashMap<WorkerId, Arc<WorkerLink>>,
     /// Workers with queued messages that are not yet sent.
@@ -66,7 +66,7 @@ impl Pool {
             events,
             planner: None,
             answers: None,
-            nursery: Nursery::default(),
+            zygote: Zygote::default(),
             waiting: None,
             workers: HashMap::new(),
             queued: HashSet::new(),
@@ -79,15 +79,15 @@ impl Pool {
 
     /// Takes over processes that were started earlier. Must be called first.
     pub fn take_over(&mut self, standby: Standby) {
-        if let Some((nursery, waiting, room)) = standby.take() {
-            (self.nursery, self.waiting, self.room) = (nursery, waiting, Some(room));
+        if let Some((zygote, waiting, room)) = standby.take() {
+            (self.zygote, self.waiting, self.room) = (zygote, waiting, Some(room));
         }
     }
 
     /// Kills the process from which workers are forked, as there will be no more workers. Does not wait for
     /// its end.
     pub fn close(&mut self) {
-        self.nursery.end();
+        self.zygote.end();
     }
 
     /// Gives each worker from now on its own cgroup with this budget as its limit, if the machine and the job
@@ -127,7 +127,7 @@ impl Pool {
         let mut bytes = Vec::new();
         encode(request, &mut bytes).map_err(io::Error::other)?;
         let waiting = self.waiting.take();
-        let waiting = waiting.and_then(|pipes| Some((self.nursery.planner()?, pipes)));
+        let waiting = waiting.and_then(|pipes| Some((self.zygote.planner()?, pipes)));
         let (child, pipes) = waiting.map_or_else(|| self.program.start_planner(), Ok)?;
         bytes.drain(..pipes.begin(&bytes));
         let planner = Arc::new(PlannerChild::default());
@@ -154,7 +154,7 @@ impl Pool {
     /// If the worker's folders cannot be made, which `spawn` would report as well.
     pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
         make_place(setup)?;
-        self.nursery.open(&self.program, &self.component, setup, self.confinement.folder());
+        self.zygote.open(&self.program, &self.component, setup, self.confinement.folder());
         Ok(())
     }
 
@@ -166,9 +166,9 @@ impl Pool {
         stderr: &StderrLog,
     ) -> io::Result<(Child, WorkerEnds)> {
         let cgroup = cell.map(|cell| &cell.leaf);
-        self.nursery.open(&self.program, &self.component, setup, self.confinement.folder());
+        self.zygote.open(&self.program, &self.component, setup, self.confinement.folder());
         let (socket, theirs) = UnixStream::pair()?;
-        if let Some((child, reports)) = self.nursery.fork(setup, cgroup, (&theirs, stderr)) {
+        if let Some((child, reports)) = self.zygote.fork(setup, cgroup, (&theirs, stderr)) {
             return Ok((child, WorkerEnds { socket, reports }));
         }
         // A worker that was forked too late may hold the other socket.

@@ -29,14 +29,14 @@ impl PoolFixture {
         Self::with(script, capacity, false)
     }
 
-    fn with(script: &str, capacity: usize, has_nursery: bool) -> Self {
+    fn with(script: &str, capacity: usize, has_zygote: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let component = dir.path().join("component");
         fs::write(&component, "compiled code").unwrap();
         let shell = |script: &str| vec!["-c".into(), script.into(), "sh".into()];
         let worker = shell(script);
         let planner = shell(script);
-        let program = Program { path: "/bin/sh".into(), worker, planner, has_nursery };
+        let program = Program { path: "/bin/sh".into(), worker, planner, has_zygote };
         let (sender, events) = mpsc::channel(capacity);
         let pool = Pool::with_program(program, File::open(component).unwrap(), sender);
         Self { dir, pool, events }
@@ -148,12 +148,12 @@ async fn the_gpu_of_a_worker_that_is_gone_is_waited_for() {
     assert!(matches!(bench.next().await, PoolEvent::GpuFree(WORKER)));
 }
 
-/// A nursery that fails is tried once, and then each worker is started on its own. (All tests that run the
+/// A zygote that fails is tried once, and then each worker is started on its own. (All tests that run the
 /// binary cover forked workers.)
 #[tokio::test]
-async fn workers_do_without_a_nursery() {
+async fn workers_do_without_a_zygote() {
     let seen = tempfile::tempdir().unwrap();
-    let seen = seen.path().join("nurseries");
+    let seen = seen.path().join("zygotes");
     let script = format!(r#"[ "$PWD" = / ] || exit 5; echo once >>"{}""#, seen.display());
     let mut bench = PoolFixture::with(&script, 8, true);
     bench.pool.begin(&bench.setup()).unwrap();

@@ -1,4 +1,4 @@
-//! The leader's end of the process from which the planner and workers are forked (`worker::nursery`). That
+//! The leader's end of the process from which the planner and workers are forked (`worker::zygote`). That
 //! process has already done the start-up that each of them needs. Where it cannot be used, each process is
 //! started on its own.
 
@@ -6,9 +6,7 @@ use super::child::{self, Child, ForkedChild};
 use super::launch::{Program, StderrLog};
 use super::pipes::{Pipes, Theirs};
 use crate::model::JobDir;
-use crate::protocol::{
-    FromNursery, Loading, Setup, ToNursery, packets, receive_packet, send_packet,
-};
+use crate::protocol::{FromZygote, Loading, Setup, ToZygote, packets, receive_packet, send_packet};
 use crate::wall::Leaf;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::Pid;
@@ -20,38 +18,38 @@ use std::path::Path;
 use std::process;
 use std::time::Duration;
 
-/// How long the nursery may take to start, to load the entry script and to fork. The leader blocks meanwhile.
+/// How long the zygote may take to start, to load the entry script and to fork. The leader blocks meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long we wait for last answers after the nursery has ended: a copy may hold its socket for a moment.
+/// How long we wait for last answers after the zygote has ended: a copy may hold its socket for a moment.
 const LAST_PATIENCE: Duration = Duration::from_millis(100);
 
-/// The nursery of a pool.
+/// The zygote of a pool.
 #[derive(Debug, Default)]
-pub(super) enum Nursery {
-    /// The nursery has not been needed yet.
+pub(super) enum Zygote {
+    /// The zygote has not been needed yet.
     #[default]
     Unborn,
-    Open(OpenNursery),
-    /// The nursery failed, or cannot be started.
+    Open(OpenZygote),
+    /// The zygote failed, or cannot be started.
     Closed,
 }
 
 #[derive(Debug)]
-pub(super) struct OpenNursery {
+pub(super) struct OpenZygote {
     process: process::Child,
     socket: OwnedFd,
     loading: Option<Loading>,
 }
 
-impl Nursery {
-    /// Starts the nursery if it is not running yet.
+impl Zygote {
+    /// Starts the zygote if it is not running yet.
     pub(super) fn begin(&mut self, program: &Program) {
-        if matches!(self, Self::Unborn) && program.has_nursery {
-            *self = OpenNursery::start(program).map_or(Self::Closed, Self::Open);
+        if matches!(self, Self::Unborn) && program.has_zygote {
+            *self = OpenZygote::start(program).map_or(Self::Closed, Self::Open);
         }
     }
 
-    /// Starts the nursery if it is not running yet, and makes it load the entry script, once. Does nothing
+    /// Starts the zygote if it is not running yet, and makes it load the entry script, once. Does nothing
     /// for a worker with a GPU or ONNX Runtime: its libraries read environment variables when a program
     /// starts. `cgroups`: the folder of the workers' cgroups. The folders of one worker must exist.
     pub(super) fn open(
@@ -68,7 +66,7 @@ impl Nursery {
         let Self::Open(open) = self else { return };
         if open.loading.is_none() {
             let surroundings = setup.surroundings(cgroups.map(Path::to_owned));
-            let load = ToNursery::Load(setup.loading(), Box::new(surroundings));
+            let load = ToZygote::Load(setup.loading(), Box::new(surroundings));
             match send_packet(&open.socket, &load, &[component.as_fd()]) {
                 Ok(()) => open.loading = Some(setup.loading()),
                 Err(_) => *self = Self::Closed,
@@ -82,7 +80,7 @@ impl Nursery {
         let Self::Open(open) = self else { return None };
         let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new().ok()?;
         let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        send_packet(&open.socket, &ToNursery::Plan, &theirs).ok()?;
+        send_packet(&open.socket, &ToZygote::Plan, &theirs).ok()?;
         Some(pipes)
     }
 
@@ -99,7 +97,7 @@ impl Nursery {
     }
 
     /// Forks a worker that gets its end of a socket, and returns it with the pipe for its reports. `None` if
-    /// it cannot be forked. After one failure the nursery is not used again.
+    /// it cannot be forked. After one failure the zygote is not used again.
     pub(super) fn fork(
         &mut self,
         setup: &Setup,
@@ -114,7 +112,7 @@ impl Nursery {
         let cgroup = cgroup.map(|cgroup| cgroup.path().to_owned());
         let (reports, theirs) = io::pipe().ok()?;
         let fds = [socket.as_fd(), theirs.as_fd(), stderr.as_fd()];
-        match open.fork(&ToNursery::Fork { folder, cgroup }, &fds) {
+        match open.fork(&ToZygote::Fork { folder, cgroup }, &fds) {
             Ok(child) => Some((Child::Forked(child), reports.into())),
             Err(_) => {
                 *self = Self::Closed;
@@ -123,7 +121,7 @@ impl Nursery {
         }
     }
 
-    /// Kills the nursery, as it will fork no more. Does not wait for its end.
+    /// Kills the zygote, as it will fork no more. Does not wait for its end.
     pub(super) fn end(&mut self) {
         if let Self::Open(open) = self {
             let _ = open.process.kill();
@@ -135,13 +133,13 @@ fn suits(setup: &Setup) -> bool {
     setup.gpu.is_none() && setup.inference.onnxruntime.is_none()
 }
 
-impl OpenNursery {
+impl OpenZygote {
     fn start(program: &Program) -> io::Result<Self> {
         child::check()?;
         let (socket, theirs) = packets()?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
-        let process = program.start_nursery(theirs)?;
+        let process = program.start_zygote(theirs)?;
         Ok(Self { process, socket, loading: None })
     }
 
@@ -149,30 +147,30 @@ impl OpenNursery {
         ForkedChild::new(self.forked()?)
     }
 
-    fn fork(&self, request: &ToNursery, descriptors: &[BorrowedFd<'_>]) -> io::Result<ForkedChild> {
+    fn fork(&self, request: &ToZygote, descriptors: &[BorrowedFd<'_>]) -> io::Result<ForkedChild> {
         send_packet(&self.socket, request, descriptors)?;
         ForkedChild::new(self.forked()?)
     }
 
-    /// The process that the nursery reports as forked.
+    /// The process that the zygote reports as forked.
     fn forked(&self) -> io::Result<Pid> {
         let id = match receive_packet(&self.socket)? {
-            Some((FromNursery::Forked(id), _)) => pid(id),
-            Some((FromNursery::Failed(reason), _)) => return Err(io::Error::other(reason)),
+            Some((FromZygote::Forked(id), _)) => pid(id),
+            Some((FromZygote::Failed(reason), _)) => return Err(io::Error::other(reason)),
             None => None,
         };
         Ok(id.ok_or(io::ErrorKind::UnexpectedEof)?)
     }
 }
 
-impl Drop for OpenNursery {
+impl Drop for OpenZygote {
     fn drop(&mut self) {
         // After the pool is gone, none of its processes is left. This includes a worker or planner whose id
         // arrived too late.
         let is_gone = pid(self.process.id()).is_none_or(child::end);
         let _ = set_socket_timeout(&self.socket, Timeout::Recv, Some(LAST_PATIENCE));
         while is_gone && let Ok(Some((answer, _))) = receive_packet(&self.socket) {
-            if let FromNursery::Forked(id) = answer {
+            if let FromZygote::Forked(id) = answer {
                 pid(id).map(child::end);
             }
         }
@@ -203,10 +201,10 @@ mod tests {
         let worker = sleeps();
         let ids = [process.id(), worker.id()];
         let (socket, theirs) = packets().unwrap();
-        send_packet(&theirs, &FromNursery::Failed("late".into()), &[]).unwrap();
-        send_packet(&theirs, &FromNursery::Forked(worker.id()), &[]).unwrap();
+        send_packet(&theirs, &FromZygote::Failed("late".into()), &[]).unwrap();
+        send_packet(&theirs, &FromZygote::Forked(worker.id()), &[]).unwrap();
         drop(theirs);
-        drop(OpenNursery { process, socket, loading: None });
+        drop(OpenZygote { process, socket, loading: None });
         for id in ids {
             let left = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
             assert!(left.is_err(), "nobody has to wait for it");

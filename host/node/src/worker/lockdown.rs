@@ -7,7 +7,7 @@
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::MemoryBudget;
 use crate::model::{JobDir, OsSandbox, OutputLayout, WallState};
-use crate::protocol::{NurseryLimits, Setup};
+use crate::protocol::{Setup, ZygoteLimits};
 use crate::wall::{GrantedPath, ResourceLimits, Rights, Wall, WallRole, gpu_folders};
 use std::io;
 use std::os::fd::RawFd;
@@ -44,7 +44,7 @@ pub(super) fn wall(setup: &Setup) -> Wall {
 /// worker builds a narrower wall inside it. In the job directory, the folders for work, parts and logs can be
 /// written. The folder of links cannot: in a writable folder, a link to an input file would make that file
 /// writable.
-pub(super) fn around_all_workers(surroundings: &NurseryLimits) -> Wall {
+pub(super) fn around_all_workers(surroundings: &ZygoteLimits) -> Wall {
     let dir = JobDir::new(&surroundings.job_dir);
     let mut folders = vec![
         GrantedPath::real(dir.root(), Rights::Read),
@@ -71,7 +71,7 @@ pub(super) fn around_all_workers(surroundings: &NurseryLimits) -> Wall {
         largest_file: LARGEST_PART,
         open_files: surroundings.handles.saturating_add(OWN_FILES),
     };
-    Wall { occupant: WallRole::Nursery, mode: surroundings.os_sandbox, folders, bounds }
+    Wall { occupant: WallRole::Zygote, mode: surroundings.os_sandbox, folders, bounds }
 }
 
 /// Builds the wall around this process. Fails if a layer that the mode requires cannot be built. `logs`:
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn nothing_that_is_only_read_lies_where_workers_write() {
         let dir = JobDir::new("/job");
-        let surroundings = NurseryLimits {
+        let surroundings = ZygoteLimits {
             os_sandbox: OsSandbox::Required,
             job_dir: "/job".into(),
             sources: Vec::new(),

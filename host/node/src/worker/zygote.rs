@@ -6,7 +6,7 @@
 use super::code::{self, Code};
 use super::link::LeaderLink;
 use super::{lockdown, process};
-use crate::protocol::{FromNursery, ToNursery, receive_packet, send_packet};
+use crate::protocol::{FromZygote, ToZygote, receive_packet, send_packet};
 use crate::wall::{self, ForkedTwin, GrantedPath, Rights};
 use std::ffi::CStr;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
 /// The names of the processes in tools that show only the short name.
-const NURSERY: &CStr = c"nursery";
+const ZYGOTE: &CStr = c"zygote";
 const PLANNER: &CStr = c"planner";
 const WORKER: &CStr = c"worker";
 
@@ -31,11 +31,11 @@ pub(super) enum ForkedRole {
 /// Serves until the leader is gone, and then returns `None`. Also returns in each forked process.
 pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
     // The name is only informative.
-    let _ = rustix::thread::set_name(NURSERY);
+    let _ = rustix::thread::set_name(ZYGOTE);
     let mut loaded = None;
     while let Some((message, descriptors)) = receive_packet(&socket)? {
         let twin = match message {
-            ToNursery::Load(loading, surroundings) => {
+            ToZygote::Load(loading, surroundings) => {
                 let [compiled] = exactly(descriptors)?;
                 let mut wall = lockdown::around_all_workers(&surroundings);
                 // The file is opened again when it is mapped. If it was removed meanwhile, the leader
@@ -51,13 +51,13 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
                 wall::alone()?;
                 continue;
             }
-            ToNursery::Plan => fork(&socket)?.map(|twin| (twin, None)),
-            ToNursery::Fork { folder, cgroup } => {
+            ToZygote::Plan => fork(&socket)?.map(|twin| (twin, None)),
+            ToZygote::Fork { folder, cgroup } => {
                 fork(&socket)?.map(|twin| (twin, Some((folder, cgroup))))
             }
         };
         let Some((twin, worker)) = twin else { continue };
-        // The socket connects only the leader and the nursery.
+        // The socket connects only the leader and the zygote.
         drop(socket);
         let Some((folder, cgroup)) = worker else {
             drop(loaded);
@@ -75,9 +75,9 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
 /// Forks this process and reports the copy to the leader. Returns `Some` in the copy.
 fn fork(socket: &OwnedFd) -> io::Result<Option<ForkedTwin>> {
     let answer = match wall::twin() {
-        Ok(Ok(id)) => FromNursery::Forked(id.as_raw_pid().cast_unsigned()),
+        Ok(Ok(id)) => FromZygote::Forked(id.as_raw_pid().cast_unsigned()),
         Ok(Err(twin)) => return Ok(Some(twin)),
-        Err(error) => FromNursery::Failed(error.to_string()),
+        Err(error) => FromZygote::Failed(error.to_string()),
     };
     send_packet(socket, &answer, &[])?;
     Ok(None)

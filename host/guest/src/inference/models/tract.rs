@@ -188,7 +188,7 @@ fn input_types(graph: &GraphProto) -> Result<Vec<DatumType>, InferenceError> {
         .map(|input| {
             onnx_facts::data_type(input).and_then(datum_type).ok_or_else(|| {
                 let ty = onnx_facts::data_type(input)
-                    .map_or("no tensor".to_owned(), |ty| ty.as_str_name().to_ascii_lowercase());
+                    .map_or("not a tensor".to_owned(), |ty| ty.as_str_name().to_ascii_lowercase());
                 InferenceError::refused(
                     NnErrorCode::UnsupportedOperation,
                     format!(
