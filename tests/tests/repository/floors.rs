@@ -227,7 +227,7 @@ const PRINTING: [(&str, &str); 14] = [
     ("report/src/progress.rs", "the bar, which shows numbers alone"),
     ("node/src/trial.rs", "a child process; its output is a pipe to its parent, which escapes it"),
     ("guest/src/compile/child.rs", "the same"),
-    ("data/src/finish/child.rs", "the same"),
+    ("data/src/typed_output/child.rs", "the same"),
     ("guest/src/inference/models/trial.rs", "the same"),
     ("data/src/plan/serve.rs", "the same"),
     ("data/src/plan/shuffle/serve.rs", "the same"),

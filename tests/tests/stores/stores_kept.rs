@@ -62,7 +62,7 @@ fn side_inputs_lie_in_stores() {
     assert_snapshot!(refused("s3://box/words/a.txt"), @"
     side_inputs.words.path: inspecting s3://box/words/
     side_inputs.words.path: 1 object, 2 bytes; 1 to fetch
-    error: side_inputs.words.path: s3://box/words/a.txt is one object; a side input is a folder of objects
+    error: side_inputs.words.path: s3://box/words/a.txt is a single object; a side input is a folder of objects
     ");
     assert_snapshot!(refused("s3://box/none/"), @"
     side_inputs.words.path: inspecting s3://box/none/
