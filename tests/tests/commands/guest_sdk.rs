@@ -149,7 +149,7 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
         (&[ts, "--table"], bmi()),
         (&[js, "--model"], plain),
         // Floats of JavaScript and of Python have 64 bits.
-        (&[ts, "--table", "--model"], with(["3.200000047683716", "4", "3"])),
+        (&[ts, "--table", "--model"], with(["3.200000047683716", "4.0", "3.0"])),
         (&[python, "--table"], bmi()),
         (&[python, "--model"], files),
         (&[python, "--table", "--model"], with(["3.200000047683716", "4.0", "3.0"])),

@@ -195,9 +195,15 @@ pub(super) fn guess(text: &str) -> ColumnType {
 
 /// Whether the text is a number that may also be a code, such as `12E4`. Among other floats it is a number.
 pub(super) fn may_be_code(text: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let parts = text.split_once(['e', 'E']);
-    parts.is_some_and(|(mantissa, exponent)| is_number(mantissa) && is_number(exponent))
+    let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    // A long text is not searched for an `e`: only digits may precede it.
+    let (mantissa, rest) = text.as_bytes().split_at(digits(text.as_bytes()));
+    match rest {
+        [b'e' | b'E', exponent @ ..] => {
+            !mantissa.is_empty() && !exponent.is_empty() && digits(exponent) == exponent.len()
+        }
+        _ => false,
+    }
 }
 
 /// The kind of column that holds texts of both kinds.
