@@ -41,7 +41,7 @@ impl From<&Metadata> for EntryStamp {
     }
 }
 
-/// How an entry of the folder relates to [`Kept`].
+/// How an entry of the folder relates to [`InitFiles`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeptRelation {
     None,
@@ -162,7 +162,7 @@ fn clear(
             KeptRelation::File => *seen += 1,
             KeptRelation::Folder => {
                 *seen += 1;
-                // The recursion is no deeper than `Kept::of` allows.
+                // The recursion is no deeper than `InitFiles::of` allows.
                 clear(folder, kept, &relative, changed_stay, seen)?;
             }
         }

@@ -3,14 +3,14 @@
 //! It uses `model`; every crate above may use it.
 //!
 //! - [`opening`]: opening and making files and folders that other people name;
-//! - [`Found`], [`Root`] and [`content_stamp`]: detecting whether files have changed;
+//! - [`FileVersion`], [`OpenRoot`] and [`content_stamp`]: detecting whether files have changed;
 //! - [`c_sources()`]: the C and C++ sources in the folder of an entry script;
 //! - [`lock_holders`]: which processes hold a lock on a file;
 //! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;
 //! - [`PartFile`]: the file to which a worker appends rows; [`Appender`] copies committed segments of part
 //!   files into the output file, by offset;
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, except what its `init`
-//!   [`Kept`] there;
+//!   [`InitFiles`] there;
 //! - [`publish`]: moves files that guests wrote to the output folder; [`remove_tree`] and [`empty_folder`]
 //!   remove anything that guests may have made.
 

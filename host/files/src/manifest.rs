@@ -6,7 +6,7 @@
 //! break. If the object cannot be fetched, `!` and the reason replace the numbers. Paths have no NUL, so that
 //! a reader finds the end of a record from any position.
 //!
-//! An object is here if a regular file at its path in `data` [has the state](Found::is_at) that the record
+//! An object is here if a regular file at its path in `data` [has the state](FileVersion::is_at) that the record
 //! says. The manifest does not change when an object arrives or is removed.
 
 use super::FileVersion;

@@ -49,7 +49,7 @@ pub(super) struct JobDirLock {
     output: PathBuf,
     output_file: Option<String>,
     earlier: Option<JobState>,
-    /// See [`Held::mark`].
+    /// See [`JobDirLock::mark`].
     mark: String,
     /// Who started this run.
     started_by: Option<StartedBy>,
@@ -106,7 +106,7 @@ impl Claim {
         self.state.taken_up > 0
     }
 
-    /// Syncs the name of the new state file to disk. [`Held::begin`] does not do this if the directory held
+    /// Syncs the name of the new state file to disk. [`JobDirLock::begin`] does not do this if the directory held
     /// no earlier run. Must come before the journal is created.
     pub(super) fn sync(&self) -> Result<(), ClaimError> {
         match self.before {

@@ -300,10 +300,10 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             NodeReport::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
             NodeReport::Wall(wall) => self.note_wall(wall),
             NodeReport::WorkerDone(worker) => {
-                self.committer.submit(CommitRequest::WorkerDone(worker))
+                self.committer.submit(CommitRequest::WorkerDone(worker));
             }
             NodeReport::WorkerGone(worker) => {
-                self.committer.submit(CommitRequest::WorkerGone(worker))
+                self.committer.submit(CommitRequest::WorkerGone(worker));
             }
             // The state machine handles these.
             NodeReport::News(_)

@@ -67,6 +67,6 @@ pub(super) struct TakenUp {
     /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15). True after a job that
     /// failed, and false after one that was interrupted.
     pub(super) retry_failed: bool,
-    /// Files that the earlier plan could not read ([`Plan::again`](crate::protocol::node::Plan::again)).
+    /// Files that the earlier plan could not read ([`PlanOptions::again`](crate::protocol::node::PlanOptions::again)).
     pub(super) again: Vec<(u32, String)>,
 }

@@ -112,7 +112,7 @@ pub trait RunningNode: Obeys {
     /// Whether objects of stores are fetched only when a mini-batch needs them.
     fn comes_on_demand(&self) -> bool;
 
-    /// Requests these files for a mini-batch, each with the index of its source. [`Told::Fetched`] reports
+    /// Requests these files for a mini-batch, each with the index of its source. [`NodeReport::Fetched`] reports
     /// when they are there.
     fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 

@@ -114,7 +114,7 @@ impl RecordedPlan {
         self.created
     }
 
-    /// [`Plan::again`](crate::protocol::node::Plan::again).
+    /// [`PlanOptions::again`](crate::protocol::node::PlanOptions::again).
     pub(super) fn again(&self) -> Vec<(u32, String)> {
         self.again.clone()
     }

@@ -332,7 +332,7 @@ impl Running {
         self.objects.come_on_demand()
     }
 
-    /// A mini-batch needs these files, each from the source with that index. [`Told::Fetched`] reports when
+    /// A mini-batch needs these files, each from the source with that index. [`NodeReport::Fetched`] reports when
     /// they are here.
     pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
         let path = |(source, file): &(u32, &str)| self.looks.path(*source, file);

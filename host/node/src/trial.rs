@@ -104,11 +104,11 @@ pub enum TrialRequest {
     Table,
     /// The results of these mini-batches, one after another.
     Steps(Vec<TrialStep>),
-    /// What it makes of a stream of tables: see [`Trial::map`].
+    /// What it makes of a stream of tables: see [`TrialChild::map`].
     Map(Mapping),
 }
 
-/// The file for [`Wanted::Table`].
+/// The file for [`TrialRequest::Table`].
 pub const TABLE: &str = "table";
 
 /// Why a component cannot be loaded, in the words of the child process.
@@ -166,7 +166,7 @@ pub struct TrialChild {
     sender: SyncSender<Option<TrialMessage>>,
 }
 
-/// Kills the process of a [`Trial`] from another thread: the waiting call then fails with
+/// Kills the process of a [`TrialChild`] from another thread: the waiting call then fails with
 /// [`TrialError::Died`].
 #[derive(Clone)]
 pub struct Stopper(SyncSender<Option<TrialMessage>>);
@@ -187,7 +187,7 @@ impl TrialChild {
         Self::spawn(program, Stdio::from(code.file.try_clone()?), asked)
     }
 
-    /// Starts a child process that maps; `asked` must want [`Wanted::Map`]. An Arrow IPC stream goes into the
+    /// Starts a child process that maps; `asked` must want [`TrialRequest::Map`]. An Arrow IPC stream goes into the
     /// returned socket, and one comes out of it; this process does not parse either.
     ///
     /// # Errors
@@ -262,7 +262,7 @@ impl TrialChild {
         }
     }
 
-    /// The results of the steps, if [`Wanted::Steps`] was requested. `None` if they took longer than `limit`.
+    /// The results of the steps, if [`TrialRequest::Steps`] was requested. `None` if they took longer than `limit`.
     ///
     /// # Errors
     /// If the process died.
@@ -275,7 +275,7 @@ impl TrialChild {
         }
     }
 
-    /// The first row that `run` returned, if [`Wanted::Row`] was requested, or why there is none.
+    /// The first row that `run` returned, if [`TrialRequest::Row`] was requested, or why there is none.
     ///
     /// # Errors
     /// If the process died, or it took longer than `limit`.

@@ -14,12 +14,12 @@ pub(super) struct TimeWriter {
 }
 
 impl TimeWriter {
-    /// `2026-11-21T10:00:00.500000Z`, with [`Times::micros`].
+    /// `2026-11-21T10:00:00.500000Z`, with [`TimeWriter::micros`].
     pub(super) fn iso() -> Self {
         Self { joint: 'T', second: i64::MIN, text: String::new() }
     }
 
-    /// `2026-11-21 10:00:00,500`, with [`Times::millis`].
+    /// `2026-11-21 10:00:00,500`, with [`TimeWriter::millis`].
     pub(super) fn log() -> Self {
         Self { joint: ' ', ..Self::iso() }
     }

@@ -340,7 +340,7 @@ fn check_path(
         let name = datastore.value.trim();
         return Some(format!("datastore://{name}/{}", text.trim_start_matches('/')));
     }
-    // `Place` has checked that the folder is text, so the joined path is text as well.
+    // `JobFileLocation` has checked that the folder is text, so the joined path is text as well.
     Some(place.resolve(text).to_string_lossy().into_owned())
 }
 

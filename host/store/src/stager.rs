@@ -38,7 +38,7 @@ pub struct Stager<'a> {
 pub enum Coming {
     /// At once: all of them must fit into the cache.
     AtOnce,
-    /// At once if all of them fit, otherwise when they are [requested](Objects::want).
+    /// At once if all of them fit, otherwise when they are [requested](JobObjects::want).
     AsTheyFit,
     /// When they are requested. A guest sees only the objects of its mini-batch.
     OnDemand,

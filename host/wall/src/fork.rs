@@ -14,8 +14,8 @@ use std::io;
 use std::path::Path;
 
 /// Makes a copy of this process, which must have [entered](super::enter) and have no other thread. The copy
-/// is a child of this process's parent. Returns the copy's process id, and in the copy itself a [`Twin`],
-/// with which it [begins](Twin::begin). Nothing can fail in the copy before it has let go of what belongs to
+/// is a child of this process's parent. Returns the copy's process id, and in the copy itself a [`ForkedTwin`],
+/// with which it [begins](ForkedTwin::begin). Nothing can fail in the copy before it has let go of what belongs to
 /// this process.
 pub fn twin() -> io::Result<Result<Pid, ForkedTwin>> {
     let parent = getppid();

@@ -148,7 +148,7 @@ pub struct LookedAt {
     pub batch: MiniBatch,
     /// The stamp of its descriptor and its files, as the worker computes it.
     pub stamp: u64,
-    /// When one of its files was changed after [`Look::since`]; `None` if all are older.
+    /// When one of its files was changed after [`InspectRequest::since`]; `None` if all are older.
     pub changed: Option<Timestamp>,
 }
 

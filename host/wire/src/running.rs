@@ -15,7 +15,7 @@ pub enum Order {
     /// Begin these attempts, each on a worker without one. See [`Standing::idle`] and
     /// [`Standing::awaits_word`].
     Grant(Vec<Grant>),
-    /// Queue one of these on each of the [takers](Ahead::takers), after the attempts that they have.
+    /// Queue one of these on each of the [takers](GrowingQueues::takers), after the attempts that they have.
     GrantAhead(Vec<Assignment>),
     /// The worker that waits after a failed attempt continues with its queue.
     GoOn,

@@ -33,7 +33,7 @@ impl<W: Write> Outgoing<W> {
         Self { to, stream: None }
     }
 
-    /// Takes the results of a mini-batch. `header` comes from its [`Tally`](super::Tally).
+    /// Takes the results of a mini-batch. `header` comes from its [`AttemptTally`](super::AttemptTally).
     ///
     /// # Errors
     /// If its columns differ from those of the first mini-batch.

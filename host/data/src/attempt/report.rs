@@ -49,7 +49,7 @@ pub struct Finished {
     pub stamp: u64,
 }
 
-/// Builds a report; `stopped` comes from [`Clock::stop`].
+/// Builds a report; `stopped` comes from [`AttemptClock::stop`].
 pub fn report(
     assignment: &Assignment,
     clock: &AttemptClock,

@@ -235,7 +235,7 @@ pub(super) fn keeps_digits(text: &str, nearest: f64) -> bool {
     WrittenNumber::new(text).is_some_and(|number| number.is_kept(nearest))
 }
 
-/// The float that loses nothing of the number of JSON ([`Number::float`]).
+/// The float that loses nothing of the number of JSON ([`WrittenNumber::float`]).
 pub(super) fn exact_float(text: &str) -> Option<f64> {
     WrittenNumber::new(text)?.float()
 }

@@ -1,10 +1,10 @@
 //! Reads inputs:
 //!
-//! - [`resolve()`] and [`Listing`] determine what belongs to an input.
+//! - [`resolve()`] and [`SourceListing`] determine what belongs to an input.
 //! - [`csv`], [`json`] for JSON lines and [`columnar`] (with [`sqlite`]) cut tables; [`Unpacker`] unpacks
 //!   packed files. The planner process uses all of them.
 //! - [`TableReader`] and [`RowReader`] read a worker's part.
-//! - [`Found`] shows whether a file has changed.
+//! - [`FileVersion`] shows whether a file has changed.
 //!
 //! This module imports `model` only. What belongs to an input is decided once, while listing:
 //!

@@ -13,7 +13,7 @@ const BLOCK: usize = 2048;
 /// How many rows are formatted at once.
 const ROWS: usize = 64;
 
-/// Makes lines of [plain numbers](Column::is_plain_number), several rows at a time. Formatting column by
+/// Makes lines of [plain numbers](CellColumn::is_plain_number), several rows at a time. Formatting column by
 /// column and then copying takes a third less time than going row by row, because the processor works on
 /// several numbers in parallel.
 pub(super) struct NumberLines<'a> {

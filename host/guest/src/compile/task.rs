@@ -38,7 +38,7 @@ pub(super) enum CompileTask {
     Componentize,
     /// Return an [`Outline`](super::Outline).
     Outline,
-    /// Return a [`Description`](super::Description).
+    /// Return a [`ScriptDescription`](super::ScriptDescription).
     Describe,
     /// Make the component that prepares an interpreter by running this text.
     Prepare(String),

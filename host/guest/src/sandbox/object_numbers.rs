@@ -3,7 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DirectoryEntry;
 
-/// The most files that [`Objects`] numbers.
+/// The most files that [`ObjectNumbers`] numbers.
 const OBJECTS: usize = 1 << 20;
 
 /// What an instance has seen.

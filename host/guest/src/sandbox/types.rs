@@ -150,7 +150,7 @@ pub(super) struct TextList(pub(super) Copied);
 pub(super) struct Outcomes(pub(super) Copied);
 /// `list<u8>`.
 pub(super) struct TableBytes(pub(super) Copied);
-/// A `string` with an error. Text beyond [`Text::LIMIT`] is cut.
+/// A `string` with an error. Text beyond [`ErrorText::LIMIT`] is cut.
 pub(super) struct ErrorText(pub(super) String);
 
 impl ErrorText {

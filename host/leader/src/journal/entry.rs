@@ -42,7 +42,7 @@ pub struct JournalEntry {
 pub enum MiniBatchEnd {
     /// An attempt succeeded.
     Succeeded {
-        /// Its rows, in the part file of [`Entry::worker`].
+        /// Its rows, in the part file of [`JournalEntry::worker`].
         segment: Segment,
         /// Whether they are fewer than the items that `run` was given (docs/parallel-run-step.md W4).
         is_short: bool,

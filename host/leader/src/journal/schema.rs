@@ -57,7 +57,7 @@ pub(super) const SELECT_FILES: &str = "
     SELECT mini_batch, source, path, offset, length FROM file ORDER BY number
 ";
 
-/// Computes all fields of [`Counts`], and the next position.
+/// Computes all fields of [`CommittedCounts`], and the next position.
 pub(super) const COUNT: &str = "
     SELECT COUNT(part_offset), COUNT(failure_kind), COALESCE(SUM(items_total), 0),
         COALESCE(SUM(items_succeeded), 0), COALESCE(SUM(items_failed), 0),

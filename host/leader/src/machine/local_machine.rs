@@ -114,7 +114,7 @@ impl LocalMachine {
         self.joined.job()
     }
 
-    /// When [`Message::Tick`] is due at the latest, if nothing else happens. Always set until the job is
+    /// When [`MachineMessage::Tick`] is due at the latest, if nothing else happens. Always set until the job is
     /// over.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         self.joined.next_deadline()

@@ -49,7 +49,7 @@ impl RetryPolicy {
     /// I2: after this time, a job in which no `init` has succeeded tolerates fewer failures.
     pub const INIT_FAILURE_AGE: Duration = Duration::from_secs(120);
 
-    /// I2: a job that is older than [`Policy::INIT_FAILURE_AGE`] ends after more consecutive failures of
+    /// I2: a job that is older than [`RetryPolicy::INIT_FAILURE_AGE`] ends after more consecutive failures of
     /// `init` than this.
     pub fn init_failures_when_old(&self) -> u32 {
         self.workers.saturating_mul(2)

@@ -178,7 +178,7 @@ impl Watcher {
                     self.workers.extend(watched.map(|w| (w, ProcessMeter::worker(worker))));
                 }
                 Ok(MonitorCommand::Exited(worker)) => {
-                    self.workers.retain(|(w, _)| w.worker != worker)
+                    self.workers.retain(|(w, _)| w.worker != worker);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -163,7 +163,7 @@ pub(super) const BOOL_EXPECTED: &str = "true or false";
 pub(crate) const MAX_TIMEOUT: u32 = 259_200;
 /// A year, in seconds: the longest `limits.job_time`.
 pub(crate) const MAX_JOB_TIME: u32 = 31_536_000;
-/// The largest number of seconds of an [`Kind::Interval`].
+/// The largest number of seconds of an [`KeyKind::Interval`].
 pub(crate) const MAX_INTERVAL: u32 = i32::MAX as u32;
 /// The limit follows from the names of workers, which have three digits.
 pub(super) const MAX_PROCESSES: i64 = 1000;

@@ -44,7 +44,7 @@ pub(super) struct ParquetFile {
     has_index: bool,
     /// Pages of the last row group that was read, if the next slice may continue there.
     chunks: Option<Chunks>,
-    /// Leaf columns that turned out not to be what [`Kind`] expects.
+    /// Leaf columns that turned out not to be what [`NumberStorage`] expects.
     not_numbers: HashSet<usize>,
     /// Whether pages may claim to be uncompressed although they are compressed.
     has_wrong_flags: bool,

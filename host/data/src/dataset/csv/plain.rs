@@ -1,6 +1,6 @@
 //! The fast path for the common case, several times as fast as csv-core: fills columns directly from the
 //! text, once the field ends are known. A text that has something unusual, or that does not fit, is left to
-//! [`sort_out`](super::misfit::sort_out).
+//! [`sort_out`](super::bad_records::sort_out).
 
 use super::column_builder::{FieldedRecords, FixedValues};
 use super::columns::{CsvColumn, table};

@@ -1,4 +1,4 @@
-//! Single records of a piece of CSV text. [`Scan`] finds the stray quotes, and csv-core parses.
+//! Single records of a piece of CSV text. [`CsvScan`] finds the stray quotes, and csv-core parses.
 
 use super::quotes::Stray;
 use super::scan::CsvScan;

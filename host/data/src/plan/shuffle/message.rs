@@ -98,15 +98,15 @@ impl ShuffleSetup {
     }
 }
 
-/// The name of [`Setup::names`].
+/// The name of [`ShuffleSetup::names`].
 pub(super) const NAMES: &str = "names";
 
-/// The name of [`Setup::text`].
+/// The name of [`ShuffleSetup::text`].
 pub(super) fn text_name(bucket: u32) -> String {
     format!("text-{bucket:03}")
 }
 
-/// The name of [`Setup::origins`].
+/// The name of [`ShuffleSetup::origins`].
 pub(super) fn origins_name(bucket: u32) -> String {
     format!("origins-{bucket:03}")
 }
@@ -147,9 +147,9 @@ impl ShuffleTask {
 /// A part of a file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Slice {
-    /// Index into [`Setup::roots`].
+    /// Index into [`ShuffleSetup::roots`].
     pub(super) root: u32,
-    /// The file's number in [`Setup::names`].
+    /// The file's number in [`ShuffleSetup::names`].
     pub(super) file: u64,
     /// The part.
     pub(super) slice: TextSlice,

@@ -15,7 +15,7 @@ const READ: usize = 64 << 10;
 /// Rows in memory.
 #[derive(Debug, Default)]
 pub(super) struct Run {
-    /// The rows, as written by [`Row::put`].
+    /// The rows, as written by [`ShuffleRow::put`].
     pub(super) bytes: Vec<u8>,
     /// The offset of each row.
     starts: Vec<usize>,

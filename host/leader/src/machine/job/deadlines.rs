@@ -9,7 +9,7 @@
 //! | `run`, `shutdown` | `run_invocation_timeout` (C16) |
 //! | planning, waiting, writing results: anything | `progress_update_timeout` (A2) |
 //! | the whole job | `limits.job_time` |
-//! | winding down | [`Policy::CANCEL_GRACE`](crate::machine::Policy::CANCEL_GRACE), then a kill |
+//! | winding down | [`RetryPolicy::CANCEL_GRACE`](crate::machine::RetryPolicy::CANCEL_GRACE), then a kill |
 //! | a killed process | [`NodePolicy::KILL_GRACE`](crate::protocol::NodePolicy::KILL_GRACE) |
 
 use super::JobMachine;

@@ -300,7 +300,7 @@ impl SimulatedWorld {
                 self.committer.push_back(settled);
             }
             MachineAction::Emit(EventKind::WindingDown { reason }) => {
-                self.begin_to_wind_down(&reason)
+                self.begin_to_wind_down(&reason);
             }
             MachineAction::Emit(EventKind::Notice { message }) => {
                 self.commits_given_up |= message.contains("could not be written within");
