@@ -409,13 +409,13 @@ mod tests {
         );
     }
 
-    struct Tells;
+    struct ReportsAll;
 
-    impl EntryScript for Tells {
+    impl EntryScript for ReportsAll {
         type Input = Files;
 
         fn init(_job: &Job) -> Result<Self> {
-            Ok(Tells)
+            Ok(ReportsAll)
         }
 
         fn run(&mut self, _files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
@@ -426,7 +426,7 @@ mod tests {
     /// E15.
     #[test]
     fn a_test_sets_partition_keys() {
-        let mut script = TestHost::new().partition_key("user", "ann").init::<Tells>().unwrap();
+        let mut script = TestHost::new().partition_key("user", "ann").init::<ReportsAll>().unwrap();
         assert_eq!(script.run_files(&["a"]).unwrap(), Results::rows(["Some(\"ann\")"]));
         let context = MiniBatchContext::default();
         assert_eq!(script.run_files_with(&["a"], &context).unwrap(), Results::rows(["None"]));
@@ -434,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_strict_host_counts() {
-        let mut script = TestHost::new().strict_cardinality().init::<Tells>().unwrap();
+        let mut script = TestHost::new().strict_cardinality().init::<ReportsAll>().unwrap();
         assert!(script.run_files(&["a"]).is_ok());
         assert_eq!(
             script.run_files(&["a", "b"]).unwrap_err().to_string(),

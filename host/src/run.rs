@@ -181,9 +181,9 @@ impl JobOnNode for JobHere {
     fn look(
         &mut self,
         ask: &InspectRequest,
-        hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
-        self.0.look(ask, hear)
+        self.0.look(ask, on_report)
     }
 
     fn take_gpus(&mut self, say: &mut dyn FnMut(&str)) -> Result<Vec<String>, NodeError> {
@@ -208,8 +208,8 @@ impl JobOnNode for JobHere {
 
     fn finisher(&self) -> Arc<Make> {
         let finisher = self.0.finisher();
-        Arc::new(move |source, target, rows, told| {
-            finisher.run(source, target, rows, told).map_err(Into::into)
+        Arc::new(move |source, target, rows, reported| {
+            finisher.run(source, target, rows, reported).map_err(Into::into)
         })
     }
 }

@@ -107,7 +107,7 @@ impl Ran {
     /// characters of a guest must not have reached the terminal or the reports.
     #[track_caller]
     pub fn left_nothing(&self) -> &Self {
-        assert!(self.left_behind.is_empty(), "processes outlived the leader\n{self}");
+        assert!(self.left_over.is_empty(), "processes outlived the leader\n{self}");
         let open = open_files_below(self.dir());
         assert!(open.is_empty(), "files of the job are still open: {open:?}\n{self}");
         for folder in ["tmp", "job/work", "job/links", "job/spill"] {

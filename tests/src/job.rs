@@ -297,7 +297,7 @@ impl Running {
             code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
-            left_behind: left,
+            left_over: left,
             took,
         }
     }

@@ -20,7 +20,7 @@ pub struct Ran {
     /// The text on stderr.
     pub stderr: String,
     /// Processes of the run that outlived the leader by half a second: id and command line.
-    pub left_behind: Vec<(u32, String)>,
+    pub left_over: Vec<(u32, String)>,
     /// How long it ran.
     pub took: Duration,
 }
@@ -30,7 +30,7 @@ impl Ran {
     #[track_caller]
     pub fn exits_with(&self, code: i32) -> &Self {
         assert!(self.code == code, "expected exit code {code}\n{self}");
-        assert!(self.left_behind.is_empty(), "processes outlived the leader\n{self}");
+        assert!(self.left_over.is_empty(), "processes outlived the leader\n{self}");
         self
     }
 
@@ -48,13 +48,13 @@ impl Ran {
 
     /// Stderr for snapshots, redacted, and without lines that depend on the speed of the machine. `[WORKER]`
     /// replaces the name of each worker.
-    pub fn told(&self) -> String {
+    pub fn describe(&self) -> String {
         let text = self.redacted();
-        let told = |line: &&str| {
+        let describe = |line: &&str| {
             let is_progress = line.contains("/s, ") || line.ends_with(" mini-batches");
             !is_progress && !line.starts_with("compiled ")
         };
-        let lines: Vec<String> = text.lines().filter(told).map(unnamed).collect();
+        let lines: Vec<String> = text.lines().filter(reported).map(unnamed).collect();
         lines.join("\n")
     }
 
@@ -160,8 +160,8 @@ impl fmt::Display for Ran {
         let mut files = String::new();
         tree(self.job.dir(), 0, &mut files);
         writeln!(f, "`{}` ended with {} after {:?}", self.command, self.code, self.took)?;
-        if !self.left_behind.is_empty() {
-            writeln!(f, "left behind: {:?}", self.left_behind)?;
+        if !self.left_over.is_empty() {
+            writeln!(f, "left behind: {:?}", self.left_over)?;
         }
         writeln!(f, "---- files\n{files}---- stdout\n{}---- stderr\n{}", self.stdout, self.stderr)
     }

@@ -244,10 +244,10 @@ mod tests {
         assert_eq!(regular(&base.join("link")).unwrap().1.len(), 5);
         fifo(&base.join("fifo"));
         let _socket = std::os::unix::net::UnixListener::bind(base.join("socket")).unwrap();
-        let told = |path: &Path| regular(path).unwrap_err().to_string();
-        assert_eq!(told(&base.join("fifo")), "it is not a regular file but a named pipe");
-        assert_eq!(told(&base.join("socket")), "it is not a regular file");
-        assert_eq!(told(Path::new("/dev/zero")), "it is not a regular file but a device");
+        let describe = |path: &Path| regular(path).unwrap_err().to_string();
+        assert_eq!(describe(&base.join("fifo")), "it is not a regular file but a named pipe");
+        assert_eq!(describe(&base.join("socket")), "it is not a regular file");
+        assert_eq!(describe(Path::new("/dev/zero")), "it is not a regular file but a device");
         assert_eq!(regular(&base).unwrap_err().kind(), ErrorKind::IsADirectory);
         assert_eq!(regular(&base.join("gone")).unwrap_err().kind(), ErrorKind::NotFound);
     }

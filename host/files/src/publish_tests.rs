@@ -73,12 +73,12 @@ fn links_and_devices_are_refused() {
     insta::assert_snapshot!(case(&|dir| fs::write(dir.join("a\nb"), "").unwrap()), @r#"the output "a\nb" cannot be published because its name holds a control character: choose another name"#);
     insta::assert_snapshot!(case(&|dir| fs::write(dir.join(OsStr::from_bytes(b"a\xff")), "").unwrap()), @r#"the output "a\xFF" cannot be published because its name is not UTF-8: choose another name"#);
     for name in ["a\u{202e}b", "a\u{200b}", "a\u{61c}", "\u{e0041}"] {
-        let told = case(&|dir| fs::write(dir.join(name), "").unwrap());
+        let reported = case(&|dir| fs::write(dir.join(name), "").unwrap());
         assert!(
-            told.contains(
+            reported.contains(
                 "holds an invisible character, or one that changes the direction of a line"
             ),
-            "{told}"
+            "{reported}"
         );
     }
     let case = |name: &str| case(&|dir| fs::write(dir.join(name), "").unwrap());

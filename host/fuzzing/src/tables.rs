@@ -103,7 +103,7 @@ impl<'a> Reference<'a> {
     }
 
     /// If `place` is inside a CRLF, the offset after its LF; otherwise `place`.
-    fn behind_lf(&self, place: usize) -> usize {
+    fn after_lf(&self, place: usize) -> usize {
         let cut = self.at[place].before == b'\r' && self.text.get(place) == Some(&b'\n');
         place + usize::from(cut)
     }
@@ -112,7 +112,7 @@ impl<'a> Reference<'a> {
     fn record_end(&self, place: usize) -> usize {
         let ended = |end: &usize| self.at[*end].records > self.at[place].records;
         let end = (place + 1..self.at.len()).find(ended).unwrap_or(self.text.len());
-        self.behind_lf(end)
+        self.after_lf(end)
     }
 
     /// The end of the slice that begins at `from`.
@@ -121,7 +121,7 @@ impl<'a> Reference<'a> {
             SliceSize::Bytes(bytes) => (to_usize(bytes), 1),
             SliceSize::Rows(rows) => (0, rows),
         };
-        let mut end = self.behind_lf((from + bytes).min(self.text.len()));
+        let mut end = self.after_lf((from + bytes).min(self.text.len()));
         while end < self.text.len()
             && (self.at[end].records - self.at[from].records < rows || !self.at[end].start)
         {

@@ -156,23 +156,23 @@ fn results_that_are_not_what_they_were_are_told() {
     write(other.clone(), "");
     place.end(claimed, JobStatus::Completed);
     let out = place.out();
-    let told = || {
+    let describe = || {
         let changed = place.hold(Some(&out)).unwrap().output_changed().unwrap()?;
         let real = place.dir.path().canonicalize().unwrap();
         Some(changed.replace(&real.display().to_string(), "DIR"))
     };
-    assert_eq!(told(), None);
+    assert_eq!(describe(), None);
     write(out.join("notes.txt"), "mine");
-    assert_eq!(told(), None);
+    assert_eq!(describe(), None);
     fs::remove_file(out.join("notes.txt")).unwrap();
     fs::remove_file(&other).unwrap();
-    insta::assert_snapshot!(told().unwrap(), @"the output folder DIR/out held 2 files, now 1");
+    insta::assert_snapshot!(describe().unwrap(), @"the output folder DIR/out held 2 files, now 1");
     write(rows.clone(), "1\n");
-    insta::assert_snapshot!(told().unwrap(), @"the output file DIR/out/rows.csv had 4 bytes, now 2");
+    insta::assert_snapshot!(describe().unwrap(), @"the output file DIR/out/rows.csv had 4 bytes, now 2");
     fs::remove_file(&rows).unwrap();
-    insta::assert_snapshot!(told().unwrap(), @"the output file DIR/out/rows.csv is gone");
+    insta::assert_snapshot!(describe().unwrap(), @"the output file DIR/out/rows.csv is gone");
     fs::remove_dir_all(&out).unwrap();
-    insta::assert_snapshot!(told().unwrap(), @"the output folder DIR/out is gone");
+    insta::assert_snapshot!(describe().unwrap(), @"the output folder DIR/out is gone");
 }
 
 /// Other users have no access, whatever the umask was when the directory was created.

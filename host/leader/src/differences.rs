@@ -9,56 +9,56 @@ const TOLD: usize = 5;
 
 /// What has changed, in words: `arguments: was [--a], is now [--b]`. `None` if nothing has.
 pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     if was.entry_script_digest != is.entry_script_digest {
-        told.push("the entry script is a different component now".to_owned());
+        reported.push("the entry script is a different component now".to_owned());
     }
     let value = |settings: &[(String, String)], name: &str| {
         settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     };
     for (name, now) in &is.settings {
         match value(&was.settings, name) {
-            None => told.push(format!("{name}: was not set, is now {}", set(now))),
+            None => reported.push(format!("{name}: was not set, is now {}", set(now))),
             Some(before) if before == *now => {}
             Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
                 let verb =
                     if name.starts_with("the files") { "have changed" } else { "has changed" };
-                told.push(format!("{name} {verb}"));
+                reported.push(format!("{name} {verb}"));
             }
-            Some(before) => by_field(name, &before, now, &mut told),
+            Some(before) => by_field(name, &before, now, &mut reported),
         }
     }
     for (name, before) in &was.settings {
         if value(&is.settings, name).is_none() {
-            told.push(format!("{name}: was {}, is now not set", set(before)));
+            reported.push(format!("{name}: was {}, is now not set", set(before)));
         }
     }
-    let more = told.len().saturating_sub(TOLD);
-    told.truncate(TOLD);
+    let more = reported.len().saturating_sub(TOLD);
+    reported.truncate(TOLD);
     if more > 0 {
-        told.push(format!("and {more} more"));
+        reported.push(format!("and {more} more"));
     }
-    Some(told.join("; ")).filter(|text| !text.is_empty())
+    Some(reported.join("; ")).filter(|text| !text.is_empty())
 }
 
 /// Lists the differing fields of a setting that has fields, as in `output_format.header`. Any other setting
 /// is compared as a whole.
-fn by_field(name: &str, before: &str, now: &str, told: &mut Vec<String>) {
+fn by_field(name: &str, before: &str, now: &str, reported: &mut Vec<String>) {
     let fields = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text);
     let (Ok(was), Ok(is)) = (fields(before), fields(now)) else {
-        return told.push(format!("{name}: was {}, is now {}", shown(before), shown(now)));
+        return reported.push(format!("{name}: was {}, is now {}", shown(before), shown(now)));
     };
     for (field, now) in &is {
         match was.get(field) {
             Some(before) if before == now => {}
             Some(before) => {
-                told.push(format!("{name}.{field}: was {}, is now {}", flow(before), flow(now)));
+                reported.push(format!("{name}.{field}: was {}, is now {}", flow(before), flow(now)));
             }
-            None => told.push(format!("{name}.{field}: was not set, is now {}", flow(now))),
+            None => reported.push(format!("{name}.{field}: was not set, is now {}", flow(now))),
         }
     }
     for (field, before) in was.iter().filter(|(field, _)| !is.contains_key(*field)) {
-        told.push(format!("{name}.{field}: was {}, is now not set", flow(before)));
+        reported.push(format!("{name}.{field}: was {}, is now not set", flow(before)));
     }
 }
 
@@ -150,8 +150,8 @@ mod tests {
         ]);
         insta::assert_snapshot!(differences(&was, &is).unwrap(), @"arguments: was [--a], is now [--b]; output_format.type: was text, is now csv; environment_variables.TOKEN has changed; mini_batch_size: was not set, is now 1 files; environment_variables.OLD: was set, is now not set; and 1 more");
         is.entry_script_digest = "cd".into();
-        let told = differences(&was, &is).unwrap();
-        assert!(told.starts_with("the entry script is a different component now; "), "{told}");
-        assert!(told.ends_with("; and 2 more"), "{told}");
+        let reported = differences(&was, &is).unwrap();
+        assert!(reported.starts_with("the entry script is a different component now; "), "{reported}");
+        assert!(reported.ends_with("; and 2 more"), "{reported}");
     }
 }

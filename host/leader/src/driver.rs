@@ -170,7 +170,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     async fn drive(mut self) -> Result<JobResult, EngineError> {
         loop {
             self.wait().await;
-            self.hear_workers().await;
+            self.receive_from_workers().await;
             if self.is_late() {
                 self.on_deadline().await;
             }
@@ -188,7 +188,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     /// Reads everything that workers have sent in the meantime, before anything sleeps again.
-    async fn hear_workers(&mut self) {
+    async fn receive_from_workers(&mut self) {
         for _ in 0..ROUNDS {
             // Tasks read what workers send. This task comes first in each turn of the runtime: in the first
             // turn, the runtime finds out which workers have sent something, and in the second, their tasks
@@ -197,8 +197,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 tokio::task::yield_now().await;
             }
             let mut taken = 0;
-            while let Some(told) = self.joined.node.said_already() {
-                self.hear(told);
+            while let Some(reported) = self.joined.node.said_already() {
+                self.receive(reported);
                 taken += 1;
             }
             // A turn of the runtime, and the channel, are limited to some hundred messages.
@@ -216,11 +216,11 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Ok(()) = self.cancel.changed() => {
                 let request = self.cancel.borrow_and_update().clone();
                 if let Some(Request { reason, at_once }) = request {
-                    self.tell(JobMessage::Cancel { reason, at_once });
+                    self.send(JobMessage::Cancel { reason, at_once });
                 }
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
-            told = self.joined.node.next(wants_plan) => self.hear(told),
+            reported = self.joined.node.next(wants_plan) => self.receive(reported),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
     }
@@ -239,8 +239,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             tokio::task::yield_now().await;
             quiet += 1;
             rounds += 1;
-            while let Some(told) = self.joined.node.said_already() {
-                self.hear(told);
+            while let Some(reported) = self.joined.node.said_already() {
+                self.receive(reported);
                 quiet = 0;
             }
         }
@@ -250,13 +250,13 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     /// Passes the node's messages to the state machine, and carries out its decisions.
-    fn hear(&mut self, told: Vec<NodeReport>) {
-        self.with_outcomes(|joined, now, out| joined.hear(told, now, out));
+    fn receive(&mut self, reported: Vec<NodeReport>) {
+        self.with_outcomes(|joined, now, out| joined.receive(reported, now, out));
     }
 
     /// Passes a message about the job to the state machine, and carries out its decisions.
-    fn tell(&mut self, message: JobMessage) {
-        self.with_outcomes(|joined, now, out| joined.tell(message, now, out));
+    fn send(&mut self, message: JobMessage) {
+        self.with_outcomes(|joined, now, out| joined.send(message, now, out));
     }
 
     /// Carries out the outcomes of `take_in`, in order, and those that they cause.
@@ -272,11 +272,11 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                     self.act(action);
                     continue;
                 }
-                LocalOutcome::Told(told) => self.act_on(told),
+                LocalOutcome::Reported(reported) => self.act_on(reported),
             };
             for message in messages {
                 let now = self.start.elapsed();
-                self.joined.tell(message, now, &mut |outcome| outcomes.push_back(outcome));
+                self.joined.send(message, now, &mut |outcome| outcomes.push_back(outcome));
             }
         }
     }
@@ -291,8 +291,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     /// Handles the node's messages that do not go to the state machine. Returns what the state machine must
     /// learn from them.
-    fn act_on(&mut self, told: NodeReport) -> Vec<JobMessage> {
-        match told {
+    fn act_on(&mut self, reported: NodeReport) -> Vec<JobMessage> {
+        match reported {
             NodeReport::Planned(said) => {
                 return self.intake.take(said, &mut self.joined, &self.committer);
             }
@@ -346,7 +346,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         if let Some(CommitReply::Committed(ids)) = &reply {
             self.joined.node.release(ids);
         }
-        self.tell(match reply {
+        self.send(match reply {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
             Some(CommitReply::Rejected { id, failure }) => JobMessage::Rejected(id, failure),
             Some(CommitReply::Fatal(error)) => JobMessage::CommitFailed(error.to_string()),
@@ -417,7 +417,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.committer.finish(status);
         let output = self.claim.output().display().to_string();
         let patience = self.patience;
-        let mut tell = |writing: StillWriting| {
+        let mut send = |writing: StillWriting| {
             let message = match writing {
                 StillWriting::Silent(waited) => format!(
                     "still writing results to {output} after {} s; the disk is slow or hangs, and nothing \
@@ -431,7 +431,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             };
             self.emit(EventKind::Notice { message });
         };
-        let reply = last_reply(&mut commits, (STILL_WRITING, patience), &mut tell).await;
+        let reply = last_reply(&mut commits, (STILL_WRITING, patience), &mut send).await;
         let Some(result) = reply else {
             self.committer.abandon();
             return Err(CommitError::Silent(patience));

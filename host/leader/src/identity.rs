@@ -288,15 +288,15 @@ impl IdentitySettings {
             join,
             layout,
         } = format;
-        let mut told = json!({
+        let mut reported = json!({
             "type": kind, "delimiter": char::from(*delimiter), "header": header,
             "quoting": quoting, "null_value": null_value, "index": index,
         });
         // Jobs of earlier versions, which did not have these settings, can still resume.
         if *compression != Compression::None {
-            told["compression"] = json!(compression);
+            reported["compression"] = json!(compression);
         }
-        self.put("output_format", &told);
+        self.put("output_format", &reported);
         if join.is_some() {
             self.put("join", join);
         }

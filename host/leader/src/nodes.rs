@@ -41,14 +41,14 @@ pub trait JobOnNode {
     /// have to wait for them.
     fn await_objects(&mut self, say: &mut dyn FnMut(&str));
 
-    /// Plans the job in advance, inspects its files, and passes what it finds to `hear`, until `hear` breaks.
+    /// Plans the job in advance, inspects its files, and passes what it finds to `on_report`, until `on_report` breaks.
     ///
     /// # Errors
     /// If the inputs cannot be planned, or the planner is silent for too long.
     fn look(
         &mut self,
         ask: &InspectRequest,
-        hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
     /// Takes the GPUs that the job may use. Returns notices about them for the user, one line each.

@@ -3,7 +3,7 @@
 use super::claim::JobDirLock;
 use super::differences::differences;
 use super::identity::settings;
-use super::job::{PreparedJob, PreparedOnNode, Reused, TakenUp};
+use super::job::{PreparedJob, PreparedOnNode, Reused, ResumedJob};
 use super::job_state::{JobFile, JobStanding, JobState, StartedBy};
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
@@ -54,7 +54,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
-        taken_up: Option<TakenUp>,
+        taken_up: Option<ResumedJob>,
         (held, claim): (JobDirLock, ClaimHeld),
     ) -> Outcome<N> {
         let mut notices = options.notices.clone();
@@ -174,7 +174,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         // that takes several runs.
         let retry_failed =
             earlier.status == JobStanding::Failed || journal.finished()? == Some(JobStatus::Failed);
-        let taken_up = Some(TakenUp { journal, retry_failed, again });
+        let taken_up = Some(ResumedJob { journal, retry_failed, again });
         // The journal already has the settings.
         self.job(options, say, Vec::new(), taken_up, (held, JobDirLock::take_up))
     }
@@ -259,11 +259,11 @@ impl<N: JobOnNode> ReadyToResume<N> {
         };
         let mut comparison = Comparison::new(known, &self.found.sources);
         let mut result = Ok(());
-        let mut hear = |looked| {
+        let mut on_report = |looked| {
             result = comparison.take(looked);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let looked = self.node.look(&look, &mut hear);
+        let looked = self.node.look(&look, &mut on_report);
         looked.map_err(|error| ResumeRefusal::Other(PrepareError::Node(error)))?;
         Ok(result?)
     }

@@ -85,11 +85,11 @@ mod tests {
         ] {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
-        let told = |overrides: &[(&str, &str)]| {
+        let describe = |overrides: &[(&str, &str)]| {
             time_outs(&crate::spec::load_plain(&job, &pairs(overrides)).unwrap())
         };
-        insta::assert_snapshot!(told(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
-        let given = told(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
+        insta::assert_snapshot!(describe(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
+        let given = describe(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
         insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
         // The notice about root appears only once.
         let spec = crate::spec::load_plain(&job, &[]).unwrap();

@@ -5,7 +5,7 @@ use super::commit::{
     CommitReply, CommitRequest, CommitTarget, Committer, FinalFailure, Finish, Success,
     WorkerFolders, worker_of,
 };
-use super::job::{PreparedJob, TakenUp};
+use super::job::{PreparedJob, ResumedJob};
 use super::machine::SettledMiniBatch;
 use super::nodes::{JobOnNode, RunningNode};
 use crate::event::Resumed;
@@ -71,7 +71,7 @@ fn start_committer<N: JobOnNode>(
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
     let (journal, retry_failed) = match job.taken_up.take() {
-        Some(TakenUp { journal, retry_failed, .. }) => {
+        Some(ResumedJob { journal, retry_failed, .. }) => {
             settle_workers(job);
             (journal, retry_failed)
         }

@@ -186,10 +186,10 @@ impl<'a> Comparison<'a> {
             }
             _ => return Ok(()),
         };
-        Err(InputsChanged(self.told(batch, how)))
+        Err(InputsChanged(self.describe(batch, how)))
     }
 
-    fn told(&self, batch: &MiniBatch, how: &str) -> String {
+    fn describe(&self, batch: &MiniBatch, how: &str) -> String {
         let id = batch.id;
         let location = batch.location(self.sources);
         let input = match self.sources.get(batch.source as usize) {
@@ -319,7 +319,7 @@ mod tests {
         assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8]), &[7, 8, 9])), @"changed: the inputs changed: there were 2 mini-batches, now 3");
         assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8, 9]), &[7, 8, 10])), @"changed: the inputs changed: mini-batch 2, which was not done yet, has changed");
         let was: Vec<u64> = (0..100).collect();
-        for (changed, told) in [
+        for (changed, reported) in [
             (0, "mini-batch 0,"),
             (1, "mini-batch 1,"),
             (3, "one of the mini-batches 2 to 3,"),
@@ -329,7 +329,7 @@ mod tests {
             let mut is = was.clone();
             is[changed] = 1000;
             let text = text(with(&[], Some(&was), &is));
-            assert!(text.starts_with(&format!("changed: the inputs changed: {told}")), "{text}");
+            assert!(text.starts_with(&format!("changed: the inputs changed: {reported}")), "{text}");
         }
     }
 

@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn an_error_says_what_to_do() {
         let of = |code| os_error(&io::Error::from_raw_os_error(code));
-        let told = of(libc::EMFILE);
-        assert!(told.starts_with("Too many open files (os error 24): "), "{told}");
-        assert!(told.contains("ulimit -n"), "{told}");
+        let reported = of(libc::EMFILE);
+        assert!(reported.starts_with("Too many open files (os error 24): "), "{reported}");
+        assert!(reported.contains("ulimit -n"), "{reported}");
         assert!(of(libc::ENFILE).contains("fs.file-max"));
         assert_eq!(of(libc::EIO), io::Error::from_raw_os_error(libc::EIO).to_string());
     }

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     /// The message of a build with these features about a job.
-    fn told(lines: &str, parts: &[Feature]) -> String {
+    fn describe(lines: &str, parts: &[Feature]) -> String {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt", "m.onnx"] {
             std::fs::write(dir.path().join(name), "x").unwrap();
@@ -116,18 +116,18 @@ mod tests {
     fn a_job_that_needs_more_hears_what_and_what_to_do() {
         let none: &[Feature] = &[];
         let inputs = "inputs: {texts: a.txt}";
-        assert_eq!(told(inputs, none), "");
-        insta::assert_snapshot!(told("inputs: {texts: s3://b/x}", none), @"inputs.texts.path is s3://b/x, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\noutput: s3://b/out"), none), @"output is s3://b/out, and this sandmill was built without stores (feature `stores`): name a folder of this machine, or use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\nmodels: {{m: m.onnx}}"), none), @"the job computes with models.m, and this sandmill was built without inference (feature `inference`): use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\nmodels: {{m: s3://b/m.onnx}}"), &[Feature::Inference]), @"models.m.path is s3://b/m.onnx, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\nside_inputs: {{s: s3://b/s}}"), none), @"side_inputs.s.path is s3://b/s, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\ninference: {{allow_guest_models: true}}"), none), @"inference.allow_guest_models is true, and this sandmill was built without inference (feature `inference`): leave it out, or use a build with that feature");
-        insta::assert_snapshot!(told(&format!("{inputs}\ngpus: 2"), &[Feature::Inference]), @"gpus is 2, and this sandmill was built without CUDA (feature `cuda`): set it to 0, or use a build with that feature");
+        assert_eq!(describe(inputs, none), "");
+        insta::assert_snapshot!(describe("inputs: {texts: s3://b/x}", none), @"inputs.texts.path is s3://b/x, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
+        insta::assert_snapshot!(describe(&format!("{inputs}\noutput: s3://b/out"), none), @"output is s3://b/out, and this sandmill was built without stores (feature `stores`): name a folder of this machine, or use a build with that feature");
+        insta::assert_snapshot!(describe(&format!("{inputs}\nmodels: {{m: m.onnx}}"), none), @"the job computes with models.m, and this sandmill was built without inference (feature `inference`): use a build with that feature");
+        insta::assert_snapshot!(describe(&format!("{inputs}\nmodels: {{m: s3://b/m.onnx}}"), &[Feature::Inference]), @"models.m.path is s3://b/m.onnx, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
+        insta::assert_snapshot!(describe(&format!("{inputs}\nside_inputs: {{s: s3://b/s}}"), none), @"side_inputs.s.path is s3://b/s, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
+        insta::assert_snapshot!(describe(&format!("{inputs}\ninference: {{allow_guest_models: true}}"), none), @"inference.allow_guest_models is true, and this sandmill was built without inference (feature `inference`): leave it out, or use a build with that feature");
+        insta::assert_snapshot!(describe(&format!("{inputs}\ngpus: 2"), &[Feature::Inference]), @"gpus is 2, and this sandmill was built without CUDA (feature `cuda`): set it to 0, or use a build with that feature");
         let on_gpu = |more| format!("{inputs}\nmodels: {{m: {{path: m.onnx, device: gpu{more}}}}}");
-        insta::assert_snapshot!(told(&on_gpu(""), &[Feature::Inference]), @"models.m.device is gpu, and this sandmill was built without CUDA (feature `cuda`): also set fallback to cpu, or use a build with that feature");
-        assert_eq!(told(&on_gpu(", fallback: cpu"), &[Feature::Inference]), "");
+        insta::assert_snapshot!(describe(&on_gpu(""), &[Feature::Inference]), @"models.m.device is gpu, and this sandmill was built without CUDA (feature `cuda`): also set fallback to cpu, or use a build with that feature");
+        assert_eq!(describe(&on_gpu(", fallback: cpu"), &[Feature::Inference]), "");
         let most = format!("{}\noutput: s3://b/out\ngpus: 1", on_gpu(""));
-        assert_eq!(told(&most, &Feature::ALL), "");
+        assert_eq!(describe(&most, &Feature::ALL), "");
     }
 }

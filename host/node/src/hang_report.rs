@@ -59,18 +59,18 @@ mod tests {
         let job_dir = JobDir::new(dir.path());
         let path = job_dir.worker_inference(WorkerId(3));
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        let told = |bytes: &[u8]| {
+        let describe = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
             words(read(&job_dir, WorkerId(3))?, &["a", "b"], Duration::from_secs(2))
         };
         let note =
             |work, model| InferenceNote::encode(Some(InferenceNote { work, model, since: 0 }));
         let computing = note(InferenceWork::Computing, Some(1));
-        insta::assert_snapshot!(told(&computing).unwrap(), @r#"computing with the model "b" for the last 2.0 s"#);
-        insta::assert_snapshot!(told(&note(InferenceWork::Loading, None)).unwrap(), @"loading a model of its own for the last 2.0 s");
-        assert_eq!(told(&note(InferenceWork::Loading, Some(2))), None, "there is no such model");
-        assert_eq!(told(&InferenceNote::encode(None)), None);
-        assert_eq!(told(&[2; 4000]), None);
+        insta::assert_snapshot!(describe(&computing).unwrap(), @r#"computing with the model "b" for the last 2.0 s"#);
+        insta::assert_snapshot!(describe(&note(InferenceWork::Loading, None)).unwrap(), @"loading a model of its own for the last 2.0 s");
+        assert_eq!(describe(&note(InferenceWork::Loading, Some(2))), None, "there is no such model");
+        assert_eq!(describe(&InferenceNote::encode(None)), None);
+        assert_eq!(describe(&[2; 4000]), None);
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
         assert_eq!(read(&job_dir, WorkerId(3)), None);

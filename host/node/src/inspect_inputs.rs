@@ -16,7 +16,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Plans the job, and passes each part of the plan, with the state of its files, to `hear`, until that
+    /// Plans the job, and passes each part of the plan, with the state of its files, to `on_report`, until that
     /// returns `Break`.
     ///
     /// # Errors
@@ -24,9 +24,9 @@ impl NodeJob {
     pub fn look(
         &mut self,
         look: &InspectRequest,
-        hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
-        let looked = self.look_at_inputs(look, hear);
+        let looked = self.look_at_inputs(look, on_report);
         // The run writes again what a shuffle wrote here.
         self.remove_spill()?;
         looked
@@ -35,7 +35,7 @@ impl NodeJob {
     fn look_at_inputs(
         &mut self,
         look: &InspectRequest,
-        hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
         let request = self.plan_request(&look.plan);
@@ -61,7 +61,7 @@ impl NodeJob {
             tokio::select! {
                 biased;
                 true = asked => Err(NodeError::Cancelled(cancel.reason().unwrap_or_default())),
-                result = follow(planner, looker, look.patience, hear) => result,
+                result = follow(planner, looker, look.patience, on_report) => result,
             }
         });
         // If a disk does not answer, we do not wait for it.
@@ -75,7 +75,7 @@ async fn follow(
     mut planner: LonePlanner<'_>,
     looker: WorkerView,
     patience: Duration,
-    hear: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+    on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
 ) -> Result<(), NodeError> {
     let late = |_| {
         NodeError::Inputs(format!(
@@ -95,7 +95,7 @@ async fn follow(
             }
             Some(FromPlanner::Finished) => {
                 // There is nothing left to break off.
-                let _ = hear(Looked::Finished);
+                let _ = on_report(Looked::Finished);
                 return Ok(());
             }
             Some(FromPlanner::Failed(text)) => return Err(NodeError::Inputs(text)),
@@ -111,7 +111,7 @@ async fn follow(
             }
             None => return Err(NodeError::Inputs("the planner process failed".to_owned())),
         };
-        if hear(looked).is_break() {
+        if on_report(looked).is_break() {
             return Ok(());
         }
     }
@@ -163,10 +163,10 @@ mod tests {
     }
 
     /// The messages for the leader when the planner sends these. Breaks off after `most` of them.
-    fn heard(messages: Vec<FromPlanner>, most: usize) -> (Vec<Looked>, Result<(), String>) {
+    fn received(messages: Vec<FromPlanner>, most: usize) -> (Vec<Looked>, Result<(), String>) {
         let source = Source::new("texts", "/data".into());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let result = runtime.block_on(async {
             let (events, says) = mpsc::channel(8);
             for message in messages {
@@ -177,13 +177,13 @@ mod tests {
             let looks = PlannerReads::new(&[]);
             let planner = LonePlanner { says, answer: &drop, looks, objects: &mut objects };
             let looker = WorkerView::new(&[source], Timestamp::UNIX_EPOCH);
-            let mut hear = |looked| {
-                heard.push(looked);
-                if heard.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            let mut on_report = |looked| {
+                received.push(looked);
+                if received.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
             };
-            follow(planner, looker, Duration::from_secs(60), &mut hear).await
+            follow(planner, looker, Duration::from_secs(60), &mut on_report).await
         });
-        (heard, result.map_err(|error| error.to_string()))
+        (received, result.map_err(|error| error.to_string()))
     }
 
     #[test]
@@ -196,15 +196,15 @@ mod tests {
         // The file does not exist.
         let at = LookedAt { batch: batch(7), stamp: 7, changed: None };
         let all = [Looked::Tables(vec![]), Looked::MiniBatches(vec![at]), Looked::Finished];
-        assert_eq!(heard(messages(), 9), (all.to_vec(), Ok(())));
-        assert_eq!(heard(messages(), 1), (all[..1].to_vec(), Ok(())));
+        assert_eq!(received(messages(), 9), (all.to_vec(), Ok(())));
+        assert_eq!(received(messages(), 1), (all[..1].to_vec(), Ok(())));
     }
 
     #[test]
     fn a_planner_that_cannot_plan_is_no_end() {
-        let (_, result) = heard(vec![FromPlanner::Failed("no such folder".into())], 9);
+        let (_, result) = received(vec![FromPlanner::Failed("no such folder".into())], 9);
         assert_eq!(result, Err("no such folder".to_owned()));
-        let (looked, result) = heard(vec![FromPlanner::MiniBatches(vec![batch(1)])], 9);
+        let (looked, result) = received(vec![FromPlanner::MiniBatches(vec![batch(1)])], 9);
         assert_eq!((looked.len(), result), (1, Err("the planner process failed".to_owned())));
     }
 

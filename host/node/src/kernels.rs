@@ -44,7 +44,7 @@ pub(super) enum KernelsError {
 }
 
 fn said(ended: &TaskEnd) -> String {
-    if ended.faults.is_empty() { ended.told("its process") } else { ended.faults.clone() }
+    if ended.faults.is_empty() { ended.describe("its process") } else { ended.faults.clone() }
 }
 
 /// Whether tract may run a model on a GPU. `has_other`: whether ONNX Runtime can use the GPU; then `auto`
@@ -146,10 +146,10 @@ mod tests {
 
     #[test]
     fn what_went_wrong_is_told() {
-        let told = |script: &str| compiled(script, &Cancel::new()).0.unwrap_err().to_string();
-        assert_eq!(told("echo no libcuda >&2; exit 1"), "no libcuda");
-        assert_eq!(told("exit 3"), "its process ended with exit code 3");
-        assert_eq!(told("head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1").len(), 2000);
+        let describe = |script: &str| compiled(script, &Cancel::new()).0.unwrap_err().to_string();
+        assert_eq!(describe("echo no libcuda >&2; exit 1"), "no libcuda");
+        assert_eq!(describe("exit 3"), "its process ended with exit code 3");
+        assert_eq!(describe("head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 1").len(), 2000);
     }
 
     #[test]

@@ -202,7 +202,7 @@ mod tests {
         look_at(model, LIMIT, &|| false).unwrap()
     }
 
-    fn told(dir: &tempfile::TempDir, error: &ModelError) -> String {
+    fn describe(dir: &tempfile::TempDir, error: &ModelError) -> String {
         error.to_string().replace(dir.path().to_str().unwrap(), "/d")
     }
 
@@ -267,7 +267,7 @@ mod tests {
     fn another_model_is_refused() {
         let (dir, mut model) = model("text");
         let refused = |model: &ModelSpec, limit| {
-            told(&dir, &look(std::slice::from_ref(model), limit, &Cancel::new()).unwrap_err())
+            describe(&dir, &look(std::slice::from_ref(model), limit, &Cancel::new()).unwrap_err())
         };
         insta::assert_snapshot!(refused(&model, ByteSize(3)), @"model digits: /d/digits.onnx has 4 bytes, more than limits.models (3 bytes) lets a worker load; write limits.models: 1 MB, or more");
         model.digest = Some("ab".to_owned());
@@ -290,6 +290,6 @@ mod tests {
         fs::write(&models[0].file, "other text").unwrap();
         let job_dir = JobDir::new(dir.path().join("job"));
         let error = stage(&models, &seen, &job_dir).unwrap_err();
-        insta::assert_snapshot!(told(&dir, &error), @"model digits: /d/digits.onnx changed while the job was being prepared; start the job again once no process writes to it");
+        insta::assert_snapshot!(describe(&dir, &error), @"model digits: /d/digits.onnx changed while the job was being prepared; start the job again once no process writes to it");
     }
 }

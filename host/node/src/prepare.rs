@@ -85,11 +85,11 @@ pub fn prepare(
         standby,
         gpus: LeasedGpus::default(),
     };
-    Ok((told(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
+    Ok((describe(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
 }
 
 /// The result for the leader.
-fn told(
+fn describe(
     job: &NodeJob,
     found: backends::FoundBackends,
     job_file: Option<&Path>,

@@ -29,7 +29,7 @@ pub struct Running {
     /// Events of the workers.
     pub(super) workers: mpsc::Receiver<PoolEvent>,
     /// Whether a worker has reported since the last pause.
-    pub(super) heard: bool,
+    pub(super) received: bool,
     /// Workers that were asked to end.
     pub(super) leaving: HashSet<WorkerId>,
     /// Decides whether there is a place for another worker.
@@ -130,12 +130,12 @@ impl Running {
     }
 
     fn on_pool_event(&mut self, event: PoolEvent) -> Vec<NodeReport> {
-        self.heard = true;
+        self.received = true;
         self.processor_time.note(&event, &self.pool);
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let message = match event {
             PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {
-                told.push(NodeReport::Wall(self.all_of_wall(wall)));
+                reported.push(NodeReport::Wall(self.all_of_wall(wall)));
                 NodeMessage::Ready(worker, init)
             }
             PoolEvent::Worker(worker, FromWorker::Restarting) => NodeMessage::Restarting(worker),
@@ -151,9 +151,9 @@ impl Running {
             PoolEvent::Exited(worker, exit) => {
                 // A worker that was killed, or that failed, may have left half a file.
                 if self.leaving.remove(&worker) && exit.code == Some(0) {
-                    told.push(NodeReport::WorkerDone(worker));
+                    reported.push(NodeReport::WorkerDone(worker));
                 }
-                told.push(NodeReport::WorkerGone(worker));
+                reported.push(NodeReport::WorkerGone(worker));
                 if let Some(monitor) = &self.monitor {
                     monitor.exited(worker);
                 }
@@ -163,7 +163,7 @@ impl Running {
             PoolEvent::GpuFree(worker) => NodeMessage::GpuFree(worker),
             PoolEvent::Notice(text) => return vec![NodeReport::Notice(text)],
         };
-        self.handle(message, told)
+        self.handle(message, reported)
     }
 
     /// Adds the reason if workers have no cgroup.
@@ -231,11 +231,11 @@ impl Running {
         self.handle(NodeMessage::Tick, Vec::new())
     }
 
-    fn handle(&mut self, message: NodeMessage, told: Vec<NodeReport>) -> Vec<NodeReport> {
+    fn handle(&mut self, message: NodeMessage, reported: Vec<NodeReport>) -> Vec<NodeReport> {
         let outputs = self.machine.handle(message, self.start.elapsed());
-        let mut told = self.follow_all(outputs, told);
-        told.push(NodeReport::Changed);
-        told
+        let mut reported = self.follow_all(outputs, reported);
+        reported.push(NodeReport::Changed);
+        reported
     }
 
     /// Does what was decided, and what follows from that. The machine receives a result only after all
@@ -243,32 +243,32 @@ impl Running {
     fn follow_all(
         &mut self,
         outputs: Vec<NodeOutput>,
-        mut told: Vec<NodeReport>,
+        mut reported: Vec<NodeReport>,
     ) -> Vec<NodeReport> {
         let mut inbox = VecDeque::new();
         self.room.begin_round();
-        self.follow(outputs, &mut told, &mut inbox);
+        self.follow(outputs, &mut reported, &mut inbox);
         while let Some(message) = inbox.pop_front() {
             let outputs = self.machine.handle(message, self.start.elapsed());
-            self.follow(outputs, &mut told, &mut inbox);
+            self.follow(outputs, &mut reported, &mut inbox);
         }
-        told
+        reported
     }
 
     fn follow(
         &mut self,
         outputs: Vec<NodeOutput>,
-        told: &mut Vec<NodeReport>,
+        reported: &mut Vec<NodeReport>,
         inbox: &mut VecDeque<NodeMessage>,
     ) {
         for output in outputs {
             match output {
                 NodeOutput::Do(action) => inbox.extend(self.act(action)),
-                NodeOutput::Tell(mut news) => {
+                NodeOutput::Report(mut news) => {
                     if let News::Lost { worker, process_seconds, .. } = &mut news {
                         *process_seconds = self.processor_time.of_killed(*worker);
                     }
-                    told.push(NodeReport::News(news));
+                    reported.push(NodeReport::News(news));
                 }
             }
         }
@@ -324,7 +324,7 @@ impl Running {
     /// Whether a worker has reported since the last call, and all workers have enough to do while the leader
     /// pauses.
     pub fn may_pause(&mut self) -> bool {
-        std::mem::take(&mut self.heard) && self.machine.is_supplied()
+        std::mem::take(&mut self.received) && self.machine.is_supplied()
     }
 
     /// Whether objects of stores are downloaded only when a mini-batch needs them.

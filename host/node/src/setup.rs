@@ -64,7 +64,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         memory: spec.limits.memory.0,
         // What an earlier run or planner left; the job file does not know it.
         again: Vec::new(),
-        tells_files: false,
+        reports_files: false,
         asks: Asks::Never,
         deadly: Vec::new(),
         sample: spec.settings.sample,

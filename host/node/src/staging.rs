@@ -173,10 +173,10 @@ fn coming(spec: &JobSpec) -> Coming {
 /// Waits for all objects that are downloaded without a request, so that a plan that is compared with an
 /// earlier one does not have to wait.
 pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
-        if told.elapsed() >= TELL {
-            told = Instant::now();
+        if reported.elapsed() >= TELL {
+            reported = Instant::now();
             say(&format!("so far {objects} objects, {}", ByteSize(bytes).rounded()));
         }
     });

@@ -63,7 +63,7 @@ impl NodeJob {
             machine: NodeMachine::new(policy, 0),
             pool,
             workers,
-            heard: false,
+            received: false,
             leaving: HashSet::new(),
             room: Admission::new(self.turns.take()),
             gpus,

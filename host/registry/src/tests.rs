@@ -50,10 +50,10 @@ impl RegistryFolder {
 
     /// The error for a name that is not found.
     fn missing(&self, name: &str) -> String {
-        self.told(&self.find(name).unwrap_err())
+        self.describe(&self.find(name).unwrap_err())
     }
 
-    fn told(&self, error: &RegistryError) -> String {
+    fn describe(&self, error: &RegistryError) -> String {
         let dir = self.0.path().canonicalize().unwrap();
         let text = error.to_string().replace(dir.to_str().unwrap(), "/d");
         let user = super::place::user();
@@ -95,7 +95,7 @@ fn what_is_not_there_is_told_with_what_is() {
     assert_snapshot!(fixture.missing("digits@2"), @"dataset digits has no version 2; the only one is 1");
     fixture.register("digits", "/data/2", true).unwrap();
     assert_snapshot!(fixture.missing("digits@3"), @"dataset digits has no version 3; there are 1 to 2");
-    let taken = fixture.told(&fixture.register("digits", "/data/3", false).unwrap_err());
+    let taken = fixture.describe(&fixture.register("digits", "/data/3", false).unwrap_err());
     let (before, rest) = taken.split_once(" at ").unwrap();
     let (_, after) = rest.split_once("Z: ").unwrap();
     assert_snapshot!(format!("{before} at [WHEN]: {after}"), @"dataset digits@2 is registered already, by ada at [WHEN]: /data/2; add --new-version to register it as version 3, or take another name");
@@ -114,13 +114,13 @@ fn what_is_removed_is_gone_and_its_number_with_it() {
         let all = fixture.open().unwrap().all_versions(kind).unwrap();
         all.iter().map(Registered::title).collect::<Vec<_>>().join(" ")
     };
-    assert_snapshot!(fixture.told(&remove("digits").unwrap_err()), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
+    assert_snapshot!(fixture.describe(&remove("digits").unwrap_err()), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
     for name in ["digits", "digits", "digits", "digits", "iris"] {
         fixture.register(name, "/data/1", true).unwrap();
     }
     assert_eq!(remove("digits@2").unwrap(), "digits@2");
     assert_eq!(titles(), "digits@1 digits@3 digits@4 iris@1");
-    assert_snapshot!(fixture.told(&remove("digits@2").unwrap_err()), @"dataset digits has no version 2; there are 1, 3 to 4");
+    assert_snapshot!(fixture.describe(&remove("digits@2").unwrap_err()), @"dataset digits has no version 2; there are 1, 3 to 4");
     assert_snapshot!(fixture.missing("digits@5"), @"dataset digits has no version 5; there are 1, 3 to 4");
     assert_eq!(remove("digits@4").unwrap(), "digits@4");
     assert_eq!(fixture.find("digits").unwrap().version, 3);
@@ -138,17 +138,17 @@ fn files_that_are_no_registry_are_refused() {
     let fixture = RegistryFolder::new();
     fs::create_dir(fixture.0.path().join("data")).unwrap();
     fs::write(fixture.file(), "x".repeat(5000)).unwrap();
-    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register anew");
+    assert_snapshot!(fixture.describe(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register anew");
     fs::write(fixture.file(), "").unwrap();
     assert!(fixture.missing("digits").starts_with("there is no"));
     let connection = Connection::open(fixture.file()).unwrap();
     connection.execute_batch("CREATE TABLE t (a); PRAGMA user_version = 1").unwrap();
-    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"/d/data/registry.db is a database, but not a registry of sandmill; name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.describe(&fixture.open().unwrap_err()), @"/d/data/registry.db is a database, but not a registry of sandmill; name another file in SANDMILL_REGISTRY");
     fs::remove_file(fixture.file()).unwrap();
     fixture.register("digits", "/data/1", false).unwrap();
     let connection = Connection::open(fixture.file()).unwrap();
     connection.pragma_update(None, "user_version", 9).unwrap();
-    assert_snapshot!(fixture.told(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.describe(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
     connection.pragma_update(None, "user_version", 1).unwrap();
     connection.execute("UPDATE registered SET paths = 'no list'", []).unwrap();
     assert_snapshot!(fixture.missing("digits"), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): replace it with an intact copy, or move it away and register anew");

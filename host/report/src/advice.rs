@@ -314,8 +314,8 @@ mod tests {
             FailureKind::OutOfMemory,
             "its memory ends at 4 GB, whatever limits.memory allows (8 GB)",
         );
-        let told = of_failure(&failure, &attempt(1.0), false);
-        assert!(told[0].starts_with("Have the entry script hold less"), "{told:?}");
+        let reported = of_failure(&failure, &attempt(1.0), false);
+        assert!(reported[0].starts_with("Have the entry script hold less"), "{reported:?}");
     }
 
     /// The advice differs from that for other failures of init.
@@ -324,9 +324,9 @@ mod tests {
         let refused = |message: &str| Failure::new(FailureKind::ScriptError, message);
         let model =
             refused("model \"churn\": it needs FeatureVectorizer, which tract does not have");
-        let told = of_init(&model);
-        assert!(told[1].contains("pip install onnxruntime"), "{told:?}");
-        assert_eq!(told, of_failure(&model, &attempt(1.0), false));
+        let reported = of_init(&model);
+        assert!(reported[1].contains("pip install onnxruntime"), "{reported:?}");
+        assert_eq!(reported, of_failure(&model, &attempt(1.0), false));
         assert!(of_init(&refused("no file"))[0].starts_with("init fails by itself"));
     }
 

@@ -62,7 +62,7 @@ impl ReportBudget {
     }
 
     /// A sentence about what was left out; `None` if nothing was.
-    pub(super) fn told(&self) -> Option<String> {
+    pub(super) fn describe(&self) -> Option<String> {
         let left_out = self.0.left_out.load(Ordering::Relaxed);
         (left_out > 0).then(|| {
             format!(
@@ -83,11 +83,11 @@ mod tests {
     fn what_is_left_out_is_counted() {
         let budget = ReportBudget::new(ByteSize(100));
         let other = budget.clone();
-        assert!(budget.take(60) && other.take(40) && budget.told().is_none());
+        assert!(budget.take(60) && other.take(40) && budget.describe().is_none());
         assert!(!budget.take(1) && !other.take(1000) && !other.take(1));
         assert!(
             budget
-                .told()
+                .describe()
                 .unwrap()
                 .starts_with("3 parts of the logs left out, as limits.reports (100")
         );

@@ -19,7 +19,7 @@ const MOST_BYTES: u64 = 8 << 20;
 /// The most kinds of failures in the digest.
 const MOST_KINDS: usize = 100;
 /// The most kinds of failures in `job_error.txt`.
-const MOST_TOLD: usize = 10;
+const MOST_REPORTED: usize = 10;
 /// The most bytes that are kept of the digest of earlier runs.
 const MOST_EARLIER: u64 = 64 << 10;
 const WRITE_EVERY: Duration = Duration::from_secs(1);
@@ -98,7 +98,7 @@ impl Errors {
     fn digest(&self) -> String {
         let mut text = String::new();
         for entry in &self.entries {
-            entry.tell(&mut text);
+            entry.write_to(&mut text);
         }
         if self.others > 0 {
             text.push_str(&format!("{}: other failures\n", counted(self.others, "time")));
@@ -113,13 +113,13 @@ impl Errors {
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
         let all = self.others + entries.iter().map(|entry| entry.count).sum::<u64>();
         let mut text = format!("{} so far, the most frequent first:\n", counted(all, "failure"));
-        for entry in entries.iter().take(MOST_TOLD) {
-            entry.tell(&mut text);
+        for entry in entries.iter().take(MOST_REPORTED) {
+            entry.write_to(&mut text);
             if let Some(file) = &entry.file {
                 text.push_str(&format!("  in full, with its stack if it has one: {file}\n"));
             }
         }
-        if entries.len() > MOST_TOLD || self.others > 0 {
+        if entries.len() > MOST_REPORTED || self.others > 0 {
             text.push_str("There are more kinds in logs/user/error.txt\n");
         }
         text.push_str("Items that failed for good are in logs/failed_items.csv\n");
@@ -156,7 +156,7 @@ impl Errors {
 }
 
 impl DigestLine {
-    fn tell(&self, text: &mut String) {
+    fn write_to(&self, text: &mut String) {
         text.push_str(&format!("{}: {}\n", counted(self.count, "time"), self.text));
         text.push_str(&format!("  first in {}\n", self.first));
     }

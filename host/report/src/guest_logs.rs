@@ -22,12 +22,12 @@ pub(super) struct GuestLogs {
     /// A separate budget for these files, of the same size as that of the reports.
     room: ReportBudget,
     /// The budget of the reports, which counts what is left out.
-    told: ReportBudget,
+    reported: ReportBudget,
 }
 
 impl GuestLogs {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
-        Self { dir: dir.clone(), room: budget.another(), told: budget.clone() }
+        Self { dir: dir.clone(), room: budget.another(), reported: budget.clone() }
     }
 
     fn gone(&self, worker: WorkerId) -> io::Result<()> {
@@ -44,7 +44,7 @@ impl GuestLogs {
         if bytes == 0 || self.room.take(usize::try_from(bytes).unwrap_or(usize::MAX)) {
             return Ok(());
         }
-        self.told.leave_out();
+        self.reported.leave_out();
         files.iter().try_for_each(|path| {
             for older in older(path) {
                 match fs::remove_file(&older) {
@@ -106,6 +106,6 @@ mod tests {
         });
         let little = KEPT + MARK.len() as u64;
         assert_eq!(lengths, [(30_000, 10_000), (30_000, 10_000), (little, 0)]);
-        assert!(budget.told().unwrap().starts_with("1 part of the logs"));
+        assert!(budget.describe().unwrap().starts_with("1 part of the logs"));
     }
 }

@@ -32,7 +32,7 @@ impl NodeMain {
         let level = if good { LineLevel::Info } else { LineLevel::Warning };
         let how = match how.strip_prefix("exited with ") {
             Some(code) if !by_leader(how, good) => format!("exits with {code}"),
-            _ => told_exit(how, good),
+            _ => describe_exit(how, good),
         };
         if !good {
             self.lost.push_back(worker.to_owned());
@@ -103,7 +103,7 @@ fn by_leader(how: &str, expected: bool) -> bool {
 }
 
 /// How a worker ended: what the system says, or that the leader ended it.
-fn told_exit(how: &str, expected: bool) -> String {
+fn describe_exit(how: &str, expected: bool) -> String {
     if by_leader(how, expected) { "was ended by the leader".to_owned() } else { how.to_owned() }
 }
 
@@ -210,7 +210,7 @@ impl Reporter for WorkerLogs {
             }
             EventKind::WorkerExited { worker, how, expected } => {
                 let level = if *expected { LineLevel::Info } else { LineLevel::Error };
-                self.note(at, worker, level, &told_exit(how, *expected))?;
+                self.note(at, worker, level, &describe_exit(how, *expected))?;
                 self.logs.gone(worker);
                 Ok(())
             }

@@ -10,7 +10,7 @@ const MOST: u32 = 5;
 /// Turns events into lines, and stops before there are too many.
 #[derive(Debug, Default)]
 pub(super) struct NoteLines {
-    told: u32,
+    reported: u32,
     /// The columns as the last run of the job found them.
     columns: Vec<String>,
 }
@@ -19,7 +19,7 @@ impl NoteLines {
     /// `columns` has a line for each input, as the last run of the job found them; empty if there was no
     /// earlier run.
     pub(super) fn new(columns: Vec<String>) -> Self {
-        Self { told: 0, columns }
+        Self { reported: 0, columns }
     }
 
     /// The line for this event, if it gets one.
@@ -64,10 +64,10 @@ impl NoteLines {
     }
 
     fn failure(&mut self, line: String) -> Option<String> {
-        self.told += 1;
-        match self.told {
+        self.reported += 1;
+        match self.reported {
             0..=MOST => Some(line),
-            told if told == MOST + 1 => Some("more failures follow; the logs have all".into()),
+            reported if reported == MOST + 1 => Some("more failures follow; the logs have all".into()),
             _ => None,
         }
     }

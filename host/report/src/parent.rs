@@ -209,15 +209,15 @@ mod tests {
         nest(&files, 2047);
         fs::write(files.join("z.log"), "mine").unwrap();
         let error = ParentCopy::new(dir, &parent).copy_all().unwrap_err().to_string();
-        let told = error.replace(&files.display().to_string(), "FILES");
-        let told = told.replace(&dir.logs().display().to_string(), "LOGS").replace("/d/d", "/d");
+        let reported = error.replace(&files.display().to_string(), "FILES");
+        let reported = reported.replace(&dir.logs().display().to_string(), "LOGS").replace("/d/d", "/d");
         assert!(
-            told.starts_with(
+            reported.starts_with(
                 "of what the entry script left in its log folder, 1 file or folder could not be"
             ),
-            "{told}"
+            "{reported}"
         );
-        assert!(told.contains("it is more than 64 folders deep; all of it is in LOGS"), "{told}");
+        assert!(reported.contains("it is more than 64 folders deep; all of it is in LOGS"), "{reported}");
         for path in [dir.result_file(), dir.events(), files.join("a.log"), files.join("z.log")] {
             let inside = path.strip_prefix(dir.logs()).unwrap();
             assert!(parent.join(inside).is_file(), "{}", inside.display());

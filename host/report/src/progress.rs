@@ -130,12 +130,12 @@ impl Reporter for Bar {
 pub(super) struct ProgressLines {
     state: ProgressState,
     out: Box<dyn Write + Send>,
-    told: Instant,
+    reported: Instant,
 }
 
 impl ProgressLines {
     pub(super) fn new(places: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
-        Self { state: ProgressState::new(places), out, told: Instant::now() }
+        Self { state: ProgressState::new(places), out, reported: Instant::now() }
     }
 }
 
@@ -154,8 +154,8 @@ impl Reporter for ProgressLines {
         if let Some(line) = self.state.announcement() {
             writeln!(self.out, "{line}")?;
         }
-        if self.told.elapsed() >= LINE_EVERY {
-            self.told = Instant::now();
+        if self.reported.elapsed() >= LINE_EVERY {
+            self.reported = Instant::now();
             let line = self.state.line().plain();
             writeln!(self.out, "{line}")?;
         }
@@ -198,7 +198,7 @@ mod tests {
             lines.on_tick().unwrap();
         }
         assert!(shared.0.lock().unwrap().is_empty(), "a line for each event");
-        lines.told = Instant::now().checked_sub(LINE_EVERY).unwrap();
+        lines.reported = Instant::now().checked_sub(LINE_EVERY).unwrap();
         lines.on_tick().unwrap();
         lines.on_tick().unwrap();
         let text = String::from_utf8(shared.0.lock().unwrap().clone()).unwrap();

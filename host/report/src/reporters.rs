@@ -33,7 +33,7 @@ pub trait Reporter: Send {
 /// A reporter, and whether we have reported that its disk is full.
 struct ReporterSlot {
     reporter: Box<dyn Reporter>,
-    told: bool,
+    reported: bool,
 }
 
 /// All reporters of a job. A clone is another handle to the same ones.
@@ -53,7 +53,7 @@ struct Sinks {
 impl Reporters {
     /// Starts the clock for these reporters. Each event reaches them in this order.
     pub fn new(reporters: Vec<Box<dyn Reporter>>) -> Self {
-        let sinks = reporters.into_iter().map(|reporter| ReporterSlot { reporter, told: false });
+        let sinks = reporters.into_iter().map(|reporter| ReporterSlot { reporter, reported: false });
         let sinks = Sinks { list: Mutex::new(sinks.collect()), waiting: Mutex::default() };
         let sinks = Arc::new(sinks);
         let clock = Arc::new(TickThread::start(Arc::clone(&sinks)));
@@ -128,7 +128,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn handle(list: &mut Vec<ReporterSlot>, event: &Event) {
     if matches!(event.kind, EventKind::JobFinished { .. }) {
         // Warn again: text that has no room now is lost.
-        list.iter_mut().for_each(|sink| sink.told = false);
+        list.iter_mut().for_each(|sink| sink.reported = false);
     }
     each(list, |reporter| reporter.on_event(event));
 }
@@ -136,11 +136,11 @@ fn handle(list: &mut Vec<ReporterSlot>, event: &Event) {
 fn each(list: &mut Vec<ReporterSlot>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
     let mut warnings = Vec::new();
     // One warning for all of them: usually, they write to the same disk.
-    let mut is_told = list.iter().any(|sink| sink.told);
-    list.retain_mut(|ReporterSlot { reporter, told }| match act(reporter.as_mut()) {
+    let mut is_told = list.iter().any(|sink| sink.reported);
+    list.retain_mut(|ReporterSlot { reporter, reported }| match act(reporter.as_mut()) {
         Ok(()) => true,
         Err(error) if is_full(&error) => {
-            *told = true;
+            *reported = true;
             if !std::mem::replace(&mut is_told, true) {
                 warnings.push(format!("warning: reports wait for room on the disk: {error}"));
             }
@@ -230,14 +230,14 @@ mod tests {
         const TIMES: u32 = 5000;
         let folder = tempfile::tempdir().unwrap();
         let mut tree = crate::log_tree(&samples::places(folder.path()));
-        let mut tell = |kind| {
+        let mut write_to = |kind| {
             let event = samples::event(1, kind);
             tree.iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
         };
         let began = std::time::Instant::now();
         for id in 0..u64::from(TIMES) {
-            tell(samples::picked(id, 1));
-            tell(samples::succeeded(id, 1, Vec::new()));
+            write_to(samples::picked(id, 1));
+            write_to(samples::succeeded(id, 1, Vec::new()));
         }
         // With optimizations, it takes about 4 microseconds. The limit is generous, for unoptimized builds
         // and busy machines, but opening or flushing a file for each mini-batch would exceed it.
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn nobody_waits_for_the_first_event_and_all_come_in_order() {
         let seen = Arc::default();
-        let (go_on, told) = mpsc::channel();
-        let reporters = Reporters::new(vec![Box::new(Slow(told, Arc::clone(&seen)))]);
+        let (go_on, reported) = mpsc::channel();
+        let reporters = Reporters::new(vec![Box::new(Slow(reported, Arc::clone(&seen)))]);
         let mut events = samples::job();
         events.iter_mut().zip(0..).for_each(|(event, seq)| event.seq = seq);
         let (last, others) = events.split_last().unwrap();

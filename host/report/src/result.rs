@@ -57,7 +57,7 @@ pub fn result_text(result: &JobResult, places: &ReportPaths) -> String {
             what_next(&mut text, result, places);
         }
     }
-    if let Some(left_out) = places.reports.told() {
+    if let Some(left_out) = places.reports.describe() {
         text.line("reports", &left_out);
     }
     text.0

@@ -51,8 +51,8 @@ fn inference_is_told() {
       output        jobs/digits/output/parallel_run_step.txt
     ");
     result.inference = samples::inference();
-    let told = text(&result);
-    let line = told.lines().find(|line| line.contains("inference")).unwrap();
+    let reported = text(&result);
+    let line = reported.lines().find(|line| line.contains("inference")).unwrap();
     insta::assert_snapshot!(line.trim(), @"inference     3 calls on cpu by tract, 0.06 s; a model that is meant for a GPU fell back to cpu, as the job allows");
     let mut failed = samples::result(JobStatus::Failed);
     failed.inference = samples::inference();
@@ -185,8 +185,8 @@ fn the_file_says_the_same() {
         file.on_event(&event).unwrap();
     }
     let read = || std::fs::read_to_string(places.job_dir.result_file()).unwrap();
-    let told = result_text(&samples::result(JobStatus::Failed), &places);
-    assert_eq!(read().strip_prefix(&told), Some("  kind          trap, RUN_EXCEPTION\n"));
+    let reported = result_text(&samples::result(JobStatus::Failed), &places);
+    assert_eq!(read().strip_prefix(&reported), Some("  kind          trap, RUN_EXCEPTION\n"));
     // W15: while the job is resumed, the old result is marked as such.
     let mut again = samples::job_again().into_iter();
     file.on_event(&again.next().unwrap()).unwrap();
@@ -195,7 +195,7 @@ fn the_file_says_the_same() {
         "{}",
         read()
     );
-    assert!(read().contains(&told));
+    assert!(read().contains(&reported));
     again.for_each(|event| file.on_event(&event).unwrap());
     assert!(read().starts_with("Job digits completed in 3.2 s.\n"));
 }
@@ -266,7 +266,7 @@ fn every_end_has_advice() {
 /// W10: if no item succeeded, the advice depends on where they failed, which may be before `run`.
 #[test]
 fn advice_speaks_of_run_only_where_run_was_called() {
-    let told = |kind| {
+    let describe = |kind| {
         let mut result = samples::result(JobStatus::Failed);
         result.ended_by = Some(EndedBy::NothingSucceeded);
         if let Some(first) = &mut result.first_failure {
@@ -284,7 +284,7 @@ fn advice_speaks_of_run_only_where_run_was_called() {
         FailureKind::Timeout,
         FailureKind::ShortResults,
     ];
-    insta::assert_snapshot!(kinds.map(told).join("\n"), @"
+    insta::assert_snapshot!(kinds.map(reported).join("\n"), @"
     bad_input: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
     load_failed: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
     script_error: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
@@ -297,8 +297,8 @@ fn advice_speaks_of_run_only_where_run_was_called() {
     let mut none = samples::result(JobStatus::Failed);
     (none.ended_by, none.first_failure) = (Some(EndedBy::NothingSucceeded), None);
     none.items = ItemCounts::default();
-    let told = of_result(&none, &places()).unwrap();
-    assert_eq!(told, "run sandmill plan to see what it finds in the inputs");
+    let reported = of_result(&none, &places()).unwrap();
+    assert_eq!(reported, "run sandmill plan to see what it finds in the inputs");
 }
 
 /// W9: a system error that ends the job leads to its file.
@@ -356,13 +356,13 @@ fn late_attempts_are_told() {
         reporters.iter_mut().for_each(|reporter| reporter.on_event(event).unwrap());
     }
     let read = |path| std::fs::read_to_string(path).unwrap();
-    let told = [
+    let reported = [
         read(dir.overview()),
         read(dir.master_role("20261121100000")),
         explain_text(&History::read(dir).unwrap(), &places, false),
     ];
-    let told = told.iter().flat_map(|text| text.lines()).filter(|line| line.contains("not count"));
-    insta::assert_snapshot!(told.collect::<Vec<_>>().join("\n"), @"
+    let reported = reported.iter().flat_map(|text| text.lines()).filter(|line| line.contains("not count"));
+    insta::assert_snapshot!(reported.collect::<Vec<_>>().join("\n"), @"
       too late      1 attempt (the rows do not count)
       too late      1 attempt ended after Sandmill had stopped waiting (a time-out, say); the rows do not count
     2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2, attempt 1: process000 reported a success after Sandmill had stopped waiting for it; it does not count

@@ -64,14 +64,14 @@ mod tests {
 
     #[test]
     fn what_the_job_directory_does_not_keep_is_named_again() {
-        let told = |command: &str, has_job_file: bool| {
+        let describe = |command: &str, has_job_file: bool| {
             let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
             Resume::of(&words, has_job_file).go_on("jobs/a", "error_threshold=N")
         };
         let command =
             "sandmill run a.yaml --datastores s.yaml --set x=1 --policy=p.yaml --overwrite";
-        insta::assert_snapshot!(told(command, true), @"sandmill resume jobs/a --set error_threshold=N --datastores s.yaml '--policy=p.yaml'");
-        insta::assert_snapshot!(told("sandmill run a.yaml -- --policy x", true), @"sandmill resume jobs/a --set error_threshold=N");
-        insta::assert_snapshot!(told("", false), @"run it again with the program that started it, with error_threshold=N");
+        insta::assert_snapshot!(describe(command, true), @"sandmill resume jobs/a --set error_threshold=N --datastores s.yaml '--policy=p.yaml'");
+        insta::assert_snapshot!(describe("sandmill run a.yaml -- --policy x", true), @"sandmill resume jobs/a --set error_threshold=N");
+        insta::assert_snapshot!(describe("", false), @"run it again with the program that started it, with error_threshold=N");
     }
 }

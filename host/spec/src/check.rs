@@ -44,15 +44,15 @@ pub(super) fn check(
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
     // Version 2 does not count the first attempt.
     let tries = settings.run_max_try - u32::from(dialect.is_version_2());
-    defaults.tell("run_max_try", &raw.settings.run_max_try, tries);
+    defaults.note("run_max_try", &raw.settings.run_max_try, tries);
     let progress_update_timeout = times::check(raw, &settings, defaults, report);
     limits::note_useless(raw, report);
     inputs::check_memory(raw, &input_kind, &limits, report);
     let mut stored = script.stored;
     let sides = script.side_inputs.as_slice();
     let models = models::check(raw, sides, &mut stored, limits.models, place, report);
-    defaults.tell("error_threshold", &raw.settings.error_threshold, settings.error_threshold);
-    defaults.tell("logging_level", &raw.settings.logging_level, worker.logging_level);
+    defaults.note("error_threshold", &raw.settings.error_threshold, settings.error_threshold);
+    defaults.note("logging_level", &raw.settings.logging_level, worker.logging_level);
     let text = |given: &Option<Located<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {
         name: text(&raw.name).unwrap_or_else(|| place.job_name()),

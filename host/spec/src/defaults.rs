@@ -77,15 +77,15 @@ impl<'r> Defaults<'r> {
     }
 
     /// For an Azure file that leaves a setting out, reports the value that is used.
-    pub(super) fn tell<T>(&self, name: &str, given: &Option<Located<T>>, value: impl fmt::Display) {
+    pub(super) fn note<T>(&self, name: &str, given: &Option<Located<T>>, value: impl fmt::Display) {
         if given.is_none() {
             self.mention(name, &value.to_string());
         }
     }
 
     /// The same for seconds.
-    pub(super) fn tell_seconds<T>(&self, name: &str, given: &Option<Located<T>>, value: Duration) {
-        self.tell(name, given, format_args!("{} seconds", value.as_secs_f64()));
+    pub(super) fn note_seconds<T>(&self, name: &str, given: &Option<Located<T>>, value: Duration) {
+        self.note(name, given, format_args!("{} seconds", value.as_secs_f64()));
     }
 
     /// For an Azure file, reports that it leaves a setting out.

@@ -76,7 +76,7 @@ pub(super) fn rows(
     defaults: &Defaults<'_>,
     report: &ErrorReport,
 ) -> RowsTarget {
-    defaults.tell("output_action", &raw.settings.output_action, action);
+    defaults.note("output_action", &raw.settings.output_action, action);
     let settings = match action {
         OutputAction::AppendRow => {
             check_file_name(raw.append_row_file_name.as_ref(), report);

@@ -160,7 +160,7 @@ impl RegisteredNames<'_> {
         };
         match self.find(kind, &wanted) {
             Ok(found) => {
-                self.tell(kind, given, &wanted, &found);
+                self.note(kind, given, &wanted, &found);
                 Some(found)
             }
             Err(NotRegistered::Unknown(message) | NotRegistered::Failed(message)) => {
@@ -176,7 +176,7 @@ impl RegisteredNames<'_> {
         let wanted = RegisteredName::of_azure(&path.value)?;
         match self.find(kind, &wanted) {
             Ok(found) => {
-                self.tell(kind, path, &wanted, &found);
+                self.note(kind, path, &wanted, &found);
                 Some(found)
             }
             Err(NotRegistered::Unknown(_)) => None,
@@ -211,7 +211,7 @@ impl RegisteredNames<'_> {
         Ok(found)
     }
 
-    fn tell(
+    fn note(
         &self,
         kind: RegisteredKind,
         at: &Located<String>,

@@ -27,10 +27,10 @@ pub(super) fn check(
     let run = settings.run_invocation_timeout;
     let load = settings.task_overhead_timeout;
     let given = &raw.settings;
-    defaults.tell_seconds("run_invocation_timeout", &given.run_invocation_timeout, run);
-    defaults.tell_seconds("task_overhead_timeout", &given.task_overhead_timeout, load);
+    defaults.note_seconds("run_invocation_timeout", &given.run_invocation_timeout, run);
+    defaults.note_seconds("task_overhead_timeout", &given.task_overhead_timeout, load);
     let first_task = settings.first_task_creation_timeout;
-    defaults.tell_seconds(
+    defaults.note_seconds(
         "first_task_creation_timeout",
         &given.first_task_creation_timeout,
         first_task,

@@ -47,7 +47,7 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     if let Some(refused) = &answer.refused {
         return Err(Problem::usage(anyhow!("job {} refused: {refused}", answer.job)));
     }
-    told(&answer, arguments.at_once, &dir, &state);
+    describe(&answer, arguments.at_once, &dir, &state);
     while arguments.wait && is_locked(&dir) {
         sleep(PAUSE);
     }
@@ -73,7 +73,7 @@ fn reach(dir: &Path, question: Ask) -> io::Result<Option<Answer>> {
     }
 }
 
-fn told(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
+fn describe(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
     let how = match at_once {
         true => "ends at once",
         false => "finishes its running mini-batches, and begins no new ones",

@@ -282,13 +282,13 @@ pub(super) fn run(
     scratch: &ScratchFolder,
     limit: Duration,
 ) -> anyhow::Result<Ran> {
-    let (told, good) = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
-        Some((told, good)) => (printable(&told).into_owned(), good),
+    let (reported, good) = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
+        Some((reported, good)) => (printable(&reported).into_owned(), good),
         None => {
             (format!("stopped: not done within {} s (--timeout)\n", limit.as_secs_f64()), false)
         }
     };
-    Ok(Ran { good, told, written: written(scratch) })
+    Ok(Ran { good, reported, written: written(scratch) })
 }
 
 /// What the run printed and logged.

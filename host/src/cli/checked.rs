@@ -74,7 +74,7 @@ pub(super) struct Ran {
     /// Whether nothing failed.
     pub(super) good: bool,
     /// What was returned, or what failed, in words.
-    pub(super) told: String,
+    pub(super) reported: String,
     #[serde(flatten)]
     pub(super) written: Written,
 }
@@ -173,7 +173,7 @@ impl CheckedScript {
             self.verdict(&mut text);
         }
         if let Some(run) = &self.run {
-            let _ = write!(text, "{}{}", run.told, run.written);
+            let _ = write!(text, "{}{}", run.reported, run.written);
         }
         text
     }
@@ -276,7 +276,7 @@ mod tests {
         checked.problems = vec!["it exports no `run`".to_owned()];
         checked.run = Some(Ran {
             good: false,
-            told: "run failed: no\n".to_owned(),
+            reported: "run failed: no\n".to_owned(),
             written: Written {
                 stdout: String::new(),
                 stderr: "two\nlines".to_owned(),

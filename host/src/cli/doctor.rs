@@ -146,17 +146,17 @@ impl Findings {
         let _ = writeln!(text, "sandmill {sandmill}, kernel {kernel}, {processor}");
         let _ = writeln!(text, "{}", built(&self.features));
         text.push_str("\nThe wall around the processes of a job:\n");
-        self.layers.iter().for_each(|layer| layer.tell(&mut text, "MISSING"));
+        self.layers.iter().for_each(|layer| layer.write_to(&mut text, "MISSING"));
         text.push_str("\nWhat jobs may ask for:\n");
-        self.policy.tell(&mut text);
+        self.policy.write_to(&mut text);
         text.push_str("\nWhat computes with models:\n");
-        self.backends.iter().for_each(|state| tell_backend(state, self.is_verbose, &mut text));
+        self.backends.iter().for_each(|state| describe_backend(state, self.is_verbose, &mut text));
         if !self.features.contains(&Feature::Inference) {
             let _ = writeln!(text, "  {:<9} {}", "-", Feature::Inference.absence());
         }
         text.push_str("\nBeside it:\n");
-        self.cgroup_v2.tell(&mut text, "not used");
-        self.gpus.tell(&mut text);
+        self.cgroup_v2.write_to(&mut text, "not used");
+        self.gpus.write_to(&mut text);
         if self.runs_as_root {
             let _ = writeln!(text, "  {:<9} {}", "note", engine::RUNS_AS_ROOT);
         }
@@ -164,8 +164,8 @@ impl Findings {
         let now = files(self.open_files);
         let most = files(self.open_files_at_most);
         let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");
-        self.around.iter().for_each(|around| around.tell(&mut text));
-        self.cache.tell(&mut text);
+        self.around.iter().for_each(|around| around.write_to(&mut text));
+        self.cache.write_to(&mut text);
         let jobs = self.jobs_root.display();
         let _ = writeln!(text, "  {:<9} job directories: {jobs}", "ok");
         let _ = match (&self.config_file, &self.policy.file) {
@@ -190,7 +190,7 @@ impl DoctorPolicy {
         Self { file: argument.which(), problem }
     }
 
-    fn tell(&self, text: &mut String) {
+    fn write_to(&self, text: &mut String) {
         let _ = match (&self.file, &self.problem) {
             (None, _) => writeln!(
                 text,
@@ -225,7 +225,7 @@ impl DoctorGpus {
         Self { count: inventory.gpus.len(), missing_devices, inventory }
     }
 
-    fn tell(&self, text: &mut String) {
+    fn write_to(&self, text: &mut String) {
         let Inventory { gpus, known, missing, driver, cuda } = &self.inventory;
         let version = |name, version: &Option<String>| {
             version.as_ref().map_or(String::new(), |version| format!(", {name} {version}"))
@@ -294,7 +294,7 @@ fn backends(
     Ok(vec![probe.tract(), onnxruntime])
 }
 
-fn tell_backend(state: &BackendState, is_verbose: bool, text: &mut String) {
+fn describe_backend(state: &BackendState, is_verbose: bool, text: &mut String) {
     let version = state.version.as_ref().map(|version| format!(" {version}")).unwrap_or_default();
     let name = format!("{}{version}", state.name);
     let _ = match (&state.missing, &state.library) {
@@ -328,7 +328,7 @@ impl CacheDisk {
         Self { folder: Some(folder), free, problem }
     }
 
-    fn tell(&self, text: &mut String) {
+    fn write_to(&self, text: &mut String) {
         let folder = self.folder.as_ref().map_or("none".to_owned(), |at| at.display().to_string());
         let word = if self.problem.is_none() { "ok" } else { "MISSING" };
         let _ = write!(text, "  {word:<9} compiled entry scripts: {folder}");
@@ -360,28 +360,28 @@ mod tests {
 
     #[test]
     fn gpus_are_told_one_by_one() {
-        let told = |json: &str| {
+        let describe = |json: &str| {
             let inventory = serde_json::from_str(json).unwrap();
             let mut text = String::new();
-            DoctorGpus { count: 0, missing_devices: Vec::new(), inventory }.tell(&mut text);
+            DoctorGpus { count: 0, missing_devices: Vec::new(), inventory }.write_to(&mut text);
             text
         };
         let two = r#"{"known": true, "driver": "580.82", "cuda": "13.0", "gpus": [
             {"index": 0, "uuid": "GPU-1", "name": "NVIDIA X", "memory": 85899345920, "part_of": null},
             {"index": 1, "uuid": "MIG-2", "name": "NVIDIA Y MIG", "memory": null, "part_of": 1}]}"#;
-        insta::assert_snapshot!(told(two), @"
+        insta::assert_snapshot!(describe(two), @"
           ok        GPUs: 2, driver 580.82, CUDA up to 13.0
                     GPU 0: NVIDIA X, 80 GB of memory, GPU-1
                     GPU 1: NVIDIA Y MIG, a part of GPU 1, MIG-2
         ");
         let none = r#"{"known": false, "missing": "there is no NVIDIA driver", "gpus": []}"#;
-        insta::assert_snapshot!(told(none), @"
+        insta::assert_snapshot!(describe(none), @"
           -         GPUs: none
                     there is no NVIDIA driver
         ");
         let hidden =
             r#"{"known": true, "missing": "the device file /dev/x is not there", "gpus": []}"#;
-        insta::assert_snapshot!(told(hidden), @"
+        insta::assert_snapshot!(describe(hidden), @"
           MISSING   GPUs: none that jobs may use
                     the device file /dev/x is not there
         ");

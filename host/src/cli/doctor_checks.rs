@@ -56,11 +56,11 @@ impl Around {
         }
     }
 
-    pub(super) fn tell(&self, text: &mut String) {
-        self.toolchain.tell(text, "-");
-        self.python.iter().for_each(|runtime| runtime.tell(text, "-"));
+    pub(super) fn write_to(&self, text: &mut String) {
+        self.toolchain.write_to(text, "-");
+        self.python.iter().for_each(|runtime| runtime.write_to(text, "-"));
         for wrong in [&self.registry, &self.datastores, &self.places] {
-            wrong.tell(text, "WRONG");
+            wrong.write_to(text, "WRONG");
         }
     }
 }
@@ -79,10 +79,10 @@ fn python(runtime: Runtime, cache_dir: Option<&Path>) -> DoctorCheck {
 }
 
 fn toolchain() -> DoctorCheck {
-    let told = describe_toolchain();
-    let told = told.map(|version| format!("Rust for `entry_script: CRATE_FOLDER`: {version}"));
+    let reported = describe_toolchain();
+    let reported = reported.map(|version| format!("Rust for `entry_script: CRATE_FOLDER`: {version}"));
     let remedy = "nothing has to be done where entry scripts are components or Python scripts";
-    DoctorCheck::new("Rust for `entry_script: CRATE_FOLDER`", told, remedy)
+    DoctorCheck::new("Rust for `entry_script: CRATE_FOLDER`", reported, remedy)
 }
 
 fn registry(file: Option<&Path>) -> DoctorCheck {
@@ -106,14 +106,14 @@ fn look(file: Option<&Path>) -> Result<String, RegistryError> {
 }
 
 fn stores(argument: &DatastoresArgument) -> DoctorCheck {
-    let told = match argument.which() {
+    let reported = match argument.which() {
         None => Ok("datastores: no file is given".to_owned()),
         Some(file) => match argument.load() {
             Ok(_) => Ok(format!("datastores: {}", file.display())),
             Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
         },
     };
-    DoctorCheck::new("datastores", told, "fix the file, or name another one with --datastores FILE")
+    DoctorCheck::new("datastores", reported, "fix the file, or name another one with --datastores FILE")
 }
 
 fn places(policy: &PolicyArgument) -> DoctorCheck {
@@ -123,7 +123,7 @@ fn places(policy: &PolicyArgument) -> DoctorCheck {
         return DoctorCheck::new("places for workers", unknown, "fix the policy first");
     };
     let caps = policy.machine();
-    let told = machine_slots::holders(&caps).map(|holders| {
+    let reported = machine_slots::holders(&caps).map(|holders| {
         let held: u32 = holders.iter().map(|(_, places)| places).sum();
         match caps.workers {
             Some(all) => {
@@ -134,11 +134,11 @@ fn places(policy: &PolicyArgument) -> DoctorCheck {
             None => "places for workers: the policy has no machine caps".to_owned(),
         }
     });
-    DoctorCheck::new("places for workers", told, remedy)
+    DoctorCheck::new("places for workers", reported, remedy)
 }
 
 impl DoctorCheck {
-    pub(super) fn tell(&self, text: &mut String, word: &str) {
+    pub(super) fn write_to(&self, text: &mut String, word: &str) {
         let _ = match (&self.found, &self.missing) {
             (Some(found), _) => writeln!(text, "  {:<9} {found}", "ok"),
             (None, reason) => {
@@ -189,14 +189,14 @@ mod tests {
     fn the_registry_is_looked_into() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("registry.db");
-        let told = |file: &Path| {
+        let describe = |file: &Path| {
             let checked = registry(Some(file));
-            let told = checked.found.or(checked.missing).unwrap();
-            told.replace(&dir.path().display().to_string(), "DIR")
+            let reported = checked.found.or(checked.missing).unwrap();
+            reported.replace(&dir.path().display().to_string(), "DIR")
         };
-        assert_eq!(told(&file), "the registry: nothing is registered yet, DIR/registry.db");
+        assert_eq!(describe(&file), "the registry: nothing is registered yet, DIR/registry.db");
         drop(Registry::open_or_make(&file).unwrap());
-        assert_eq!(told(&file), "the registry: 0 datasets and 0 models, DIR/registry.db");
+        assert_eq!(describe(&file), "the registry: 0 datasets and 0 models, DIR/registry.db");
         std::fs::write(&file, "no database, although it is long enough to be one").unwrap();
         assert!(registry(Some(&file)).missing.is_some());
     }

@@ -74,13 +74,13 @@ impl Problem {
 /// Prints `error: ` and the error, then each cause that adds something.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = self.error.to_string();
-        write!(f, "error: {told}")?;
+        let mut reported = self.error.to_string();
+        write!(f, "error: {reported}")?;
         for cause in self.error.chain().skip(1) {
             let cause = cause.to_string();
-            if !told.contains(&cause) {
+            if !reported.contains(&cause) {
                 write!(f, "\n  caused by: {cause}")?;
-                told = cause;
+                reported = cause;
             }
         }
         Ok(())

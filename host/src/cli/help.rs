@@ -121,9 +121,9 @@ mod tests {
             assert!(command.find_subcommand(typed).is_none(), "{typed} is a command");
             assert!(command.find_subcommand(name).is_some(), "{name}");
         }
-        let told =
+        let reported =
             ["rnu", "list", "kill", "nothing-like-it"].map(|typed| for_command(typed, &command));
-        insta::assert_snapshot!(told.join("\n"), @"
+        insta::assert_snapshot!(reported.join("\n"), @"
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands
         did you mean sandmill cancel? sandmill --help lists all commands

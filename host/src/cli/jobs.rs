@@ -95,13 +95,13 @@ fn table(jobs: &[FoundJob], holders: &[(u32, u32)], now: Timestamp) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     if !holders.is_empty() {
-        let _ = writeln!(text, "\nPlaces for workers are held by {}.", told(jobs, holders));
+        let _ = writeln!(text, "\nPlaces for workers are held by {}.", describe(jobs, holders));
     }
     text
 }
 
 /// `par-b (process 411): 2, process 412: 1`.
-fn told(jobs: &[FoundJob], holders: &[(u32, u32)]) -> String {
+fn describe(jobs: &[FoundJob], holders: &[(u32, u32)]) -> String {
     let one = |(pid, places): &(u32, u32)| match name(jobs, *pid) {
         Some(name) => format!("{} (process {pid}): {places}", on_one_line(name)),
         None => format!("process {pid}: {places}"),

@@ -215,8 +215,8 @@ mod tests {
         fs::create_dir(root.join("bad")).unwrap();
         fs::write(root.join("bad/job.json"), "{\"version\": 1}").unwrap();
         let (found, troubles) = jobs_below(root).unwrap();
-        let told: Vec<_> = found.iter().map(|job| (job.state.name.as_str(), job.now)).collect();
-        assert_eq!(told, [("two", Now::Interrupted), ("one", Now::Completed)]);
+        let reported: Vec<_> = found.iter().map(|job| (job.state.name.as_str(), job.now)).collect();
+        assert_eq!(reported, [("two", Now::Interrupted), ("one", Now::Completed)]);
         assert!(troubles.len() == 1 && troubles[0].contains("version is 1"), "{troubles:?}");
         assert_eq!(jobs_below(&root.join("two")).unwrap().0.len(), 1);
         assert!(jobs_below(&root.join("missing")).is_err());

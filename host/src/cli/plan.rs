@@ -78,7 +78,7 @@ pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Res
     let mut planner = StandalonePlanner::new(spill);
     let mut request = node::plan_request(&spec, &sources, planner.spill.clone());
     // If the planner dies because of a file, it is not restarted as in a job. Instead, the file is named.
-    request.tells_files = true;
+    request.reports_files = true;
     request.asks = objects.asks();
     // As long as for a job that is resumed.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
@@ -274,7 +274,7 @@ fn listen(stdout: ChildStdout, question: Option<Arc<Question>>) -> anyhow::Resul
             let message = read_frame(&mut stdout, &mut buffer).and_then(|message| {
                 let Some(message): Option<FromPlanner> = message else { return Ok(None) };
                 message.check()?;
-                question.as_ref().map_or(Ok(()), |question| question.hear(&message))?;
+                question.as_ref().map_or(Ok(()), |question| question.on_report(&message))?;
                 Ok(Some(message))
             });
             let last = !matches!(message, Ok(Some(_)));

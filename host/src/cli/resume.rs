@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
-use super::event_thread::ToldArguments;
+use super::event_thread::ReportedArguments;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
@@ -38,7 +38,7 @@ pub(super) struct ResumeArguments {
     #[command(flatten)]
     datastores: DatastoresArgument,
     #[command(flatten)]
-    told: ToldArguments,
+    reported: ReportedArguments,
 }
 
 /// Resumes a job that was interrupted, failed or was cancelled.
@@ -71,5 +71,5 @@ pub(super) fn resume(
     options.policy = policy;
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging, &arguments.told)
+    prepare_and_run(spec, options, logging, &arguments.reported)
 }

@@ -5,7 +5,7 @@
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
-use super::event_thread::ToldArguments;
+use super::event_thread::ReportedArguments;
 use super::exit::{Exit, Problem};
 use super::limit;
 use super::logging::LoggingArguments;
@@ -172,7 +172,7 @@ pub(super) struct RunArguments {
     #[command(flatten)]
     backends: BackendArguments,
     #[command(flatten)]
-    told: ToldArguments,
+    reported: ReportedArguments,
 }
 
 /// The backends for models.
@@ -218,7 +218,7 @@ pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Resul
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging, &arguments.told)
+    prepare_and_run(spec, options, logging, &arguments.reported)
 }
 
 fn here() -> Result<PathBuf, Problem> {
@@ -230,7 +230,7 @@ pub(super) fn prepare_and_run(
     spec: JobSpec,
     mut options: Options,
     logging: &LoggingArguments,
-    others: &ToldArguments,
+    others: &ReportedArguments,
 ) -> Result<Exit, Problem> {
     let is_quiet = logging.quiet;
     let say_progress = move |text: &str| {
@@ -270,8 +270,8 @@ pub(super) fn prepare_and_run(
             metrics_name_prefix: spec.settings.metrics_name_prefix.clone(),
             reports: ReportBudget::new(spec.job_limits.reports),
         };
-    let told = signals::watch(options.cancel.clone());
-    let told = told.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
+    let reported = signals::watch(options.cancel.clone());
+    let reported = reported.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
     let named = spec.clone();
     let put = |output: &Path, exit: Exit| match exit {
         Exit::Completed => {
@@ -296,7 +296,7 @@ pub(super) fn prepare_and_run(
         Prepared::Job(job) => {
             let places = places(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
             let output = job.claim.output().to_owned();
-            let shown = (told.as_ref(), logging.shown(), others.reporter());
+            let shown = (reported.as_ref(), logging.shown(), others.reporter());
             let result = start(*job, &places, &options.cancel, shown)?;
             let exit = put(&output, exit_of(&result));
             let status = if exit.is_err() { JobStatus::Failed } else { result.status };
@@ -380,15 +380,15 @@ fn start(
     job: Job,
     places: &ReportPaths,
     cancel: &Cancel,
-    (told, shown, other): (Option<&signals::SignalTarget>, Shown, Option<Box<dyn Reporter>>),
+    (reported, shown, other): (Option<&signals::SignalTarget>, Shown, Option<Box<dyn Reporter>>),
 ) -> Result<JobResult, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
     let mut all = report::terminal(places, shown, out);
     all.extend(log_tree(places));
     all.extend(other);
     let reporters = Reporters::new(all);
-    if let Some(told) = told {
-        told.by(reporters.clone());
+    if let Some(reported) = reported {
+        reported.by(reporters.clone());
     }
     run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)
 }

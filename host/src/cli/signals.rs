@@ -31,8 +31,8 @@ impl SignalTarget {
 /// its workers, and the third one exits at once. Committed results are always kept. Before a job is running,
 /// the first one cancels its preparation, and the second one exits.
 pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
-    let told = SignalTarget::default();
-    let shared = told.clone();
+    let reported = SignalTarget::default();
+    let shared = reported.clone();
     each(move |count, what| match (count, shared.reporters()) {
         (1, None) => {
             cancel.cancel(what);
@@ -51,7 +51,7 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
         }
         _ => std::process::exit(CANCELLED),
     })?;
-    Ok(told)
+    Ok(reported)
 }
 
 /// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from now on, with their number and name. If

@@ -164,9 +164,9 @@ impl FetchQueue {
                 let index = self.index;
                 let number = self.number;
                 let events = self.events.clone();
-                let hear =
+                let on_report =
                     move |said: Said| events.send(StoreEvent::Said(index, number, said)).is_ok();
-                none.insert(Fetcher::start(&self.program, &self.request, hear)?)
+                none.insert(Fetcher::start(&self.program, &self.request, on_report)?)
             }
         };
         fetcher.bring(&object);

@@ -59,11 +59,11 @@ impl JobObjects {
         let (sender, arrivals) = unbounded_channel();
         let (events, asked) = mpsc::channel();
         let own = events.clone();
-        let told = Arc::clone(&tally);
+        let reported = Arc::clone(&tally);
         let brings_all = lot.brings_all;
         let work = move || {
-            prefetch::run(lot, &asked, &own, sender, Arc::clone(&told));
-            told.end();
+            prefetch::run(lot, &asked, &own, sender, Arc::clone(&reported));
+            reported.end();
         };
         let thread = thread::Builder::new().name("fetch".to_owned()).spawn(work)?;
         let bringer = Bringer { thread: Some(thread), events, arrivals, brings_all, tally };
@@ -141,16 +141,16 @@ impl JobObjects {
         }
     }
 
-    /// Waits until all objects have been fetched, if they are fetched unasked. `tell` receives the number of
+    /// Waits until all objects have been fetched, if they are fetched unasked. `report` receives the number of
     /// objects and bytes so far.
-    pub fn wait(&self, stop: &dyn Fn() -> bool, tell: &mut dyn FnMut(u64, u64)) {
+    pub fn wait(&self, stop: &dyn Fn() -> bool, report: &mut dyn FnMut(u64, u64)) {
         let Some(bringer) = self.bringer.as_ref().filter(|bringer| bringer.brings_all) else {
             return;
         };
         while !bringer.tally.is_done() && !stop() {
             thread::sleep(TICK);
             let (objects, bytes) = bringer.tally.so_far();
-            tell(objects, bytes);
+            report(objects, bytes);
         }
     }
 

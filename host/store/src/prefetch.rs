@@ -120,7 +120,7 @@ struct Prefetcher {
     lists: Lists,
     tally: Arc<FetchProgress>,
     /// When progress was last reported.
-    told: Instant,
+    reported: Instant,
 }
 
 /// Serves until the job ends. `own` is the sender of `events`; the fetcher processes report through it.
@@ -144,7 +144,7 @@ pub(super) fn run(
         coming: 0,
         lists: Lists::default(),
         tally,
-        told: Instant::now(),
+        reported: Instant::now(),
     };
     let mut has_more = ahead.bring_more();
     loop {
@@ -173,8 +173,8 @@ impl Prefetcher {
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
-        let is_behind = self.waiting.iter().any(|waiting| waiting.number < LOOKS);
-        match is_behind || files.iter().any(is_new) {
+        let is_after = self.waiting.iter().any(|waiting| waiting.number < LOOKS);
+        match is_after || files.iter().any(is_new) {
             true => self.waiting.push_back(WaitingObject { number, files, objects: None }),
             false => self.join(number, files),
         }
@@ -344,12 +344,12 @@ impl Prefetcher {
         }
         self.wanted.insert(number, PrefetchGroup { files, coming });
         if coming == 0 {
-            self.tell(number);
+            self.report(number);
         }
     }
 
     /// Reports that all objects of a request have arrived or failed.
-    fn tell(&self, number: u64) {
+    fn report(&self, number: u64) {
         let Some(wanted) = self.wanted.get(&number) else { return };
         let mut failed = Vec::new();
         for (index, file) in (0..).zip(&wanted.files) {
@@ -374,9 +374,9 @@ impl Prefetcher {
                 if let Some(file) = place.came(&name) {
                     self.arrived(&file, failed.map(|it| StoreError::from(it).to_string()));
                 }
-                self.tell_move();
+                self.report_move();
             }
-            Some(Ok(FromFetcher::Progress(_))) => self.tell_move(),
+            Some(Ok(FromFetcher::Progress(_))) => self.report_move(),
             Some(Ok(FromFetcher::Failed(failed))) => {
                 let error = StoreError::from(failed);
                 if error.kind() == StoreErrorKind::DiskFull {
@@ -399,9 +399,9 @@ impl Prefetcher {
     }
 
     /// Reports progress, but not too often.
-    fn tell_move(&mut self) {
-        if self.told.elapsed() >= TELL {
-            self.told = Instant::now();
+    fn report_move(&mut self) {
+        if self.reported.elapsed() >= TELL {
+            self.reported = Instant::now();
             // The job may have ended.
             let _ = self.arrivals.send(Arrival::Progress);
         }
@@ -459,7 +459,7 @@ impl Prefetcher {
                 let Some(wanted) = self.wanted.get_mut(&number) else { continue };
                 wanted.coming = wanted.coming.saturating_sub(1);
                 if wanted.coming == 0 {
-                    self.tell(number);
+                    self.report(number);
                 }
             }
         }

@@ -77,8 +77,8 @@ impl PrefetchFixture {
         let (sender, arrivals) = unbounded_channel();
         let own = events.clone();
         let tally = Arc::new(FetchProgress::default());
-        let told = Arc::clone(&tally);
-        let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender, told)));
+        let reported = Arc::clone(&tally);
+        let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender, reported)));
         Self { dir, events, arrivals, thread, listed, tally }
     }
 
@@ -134,14 +134,14 @@ impl PrefetchFixture {
     fn end(mut self, names: &[&str]) -> (Vec<u64>, Vec<bool>) {
         self.events.send(StoreEvent::End).unwrap();
         self.thread.take().unwrap().join().unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         while let Ok(arrival) = self.arrivals.try_recv() {
             if let Arrival::Ready(number, _) = arrival {
-                told.push(number);
+                reported.push(number);
             }
         }
         let is_here = |name: &&str| self.file(name).symlink_metadata().is_ok();
-        (told, names.iter().map(is_here).collect())
+        (reported, names.iter().map(is_here).collect())
     }
 }
 
@@ -234,19 +234,19 @@ fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
     }
     // An object cannot arrive before it is requested.
     bench.want(2, &["c"]);
-    let mut told = Vec::new();
-    while told.len() < 2 {
+    let mut reported = Vec::new();
+    while reported.len() < 2 {
         for name in ["a", "b", "c"] {
             bench.comes_by(2, name, None);
         }
         while let Ok(arrival) = bench.arrivals.try_recv() {
             if let Arrival::Ready(number, failed) = arrival {
-                told.push((number, failed));
+                reported.push((number, failed));
             }
         }
     }
-    told.sort_unstable();
-    assert_eq!(told, [(1, vec![]), (2, vec![])]);
+    reported.sort_unstable();
+    assert_eq!(reported, [(1, vec![]), (2, vec![])]);
 }
 
 /// If the process dies of every object, every object fails. A later request gets a new process.
@@ -256,8 +256,8 @@ fn a_process_that_always_dies_is_given_up() {
         PrefetchFixture::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
     for number in [1, 2] {
         bench.want(number, &["a", "b"]);
-        let (told, failed) = bench.next();
-        assert_eq!((told, failed.len()), (number, 2));
+        let (reported, failed) = bench.next();
+        assert_eq!((reported, failed.len()), (number, 2));
         assert!(failed[0].1.contains("the process that fetches"), "{failed:?}");
         bench.release(number);
     }

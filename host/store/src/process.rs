@@ -60,18 +60,18 @@ const NEAR: [&str; 6] = [
     "metadata.google.internal",
 ];
 /// Options and variables that name other metadata servers.
-const TELLS: [&str; 4] =
+const ENDPOINT_OPTIONS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
-const TELLS_GOOGLE: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
+const GOOGLE_ENDPOINTS: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
 
 /// The value of `NO_PROXY` for the process: the hosts that the user named, and all metadata servers. A proxy
 /// would see the credentials that they give out, or return the identity of its own machine.
 fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
     let named = variable("NO_PROXY").or_else(|| variable("no_proxy"));
-    let told = store.options.iter().filter(|(name, _)| TELLS.iter().any(|it| name.ends_with(it)));
-    let told =
-        told.map(|(_, url)| url.clone()).chain(TELLS_GOOGLE.iter().filter_map(|it| variable(it)));
-    let told = told.filter_map(|url| {
+    let reported = store.options.iter().filter(|(name, _)| ENDPOINT_OPTIONS.iter().any(|it| name.ends_with(it)));
+    let reported =
+        reported.map(|(_, url)| url.clone()).chain(GOOGLE_ENDPOINTS.iter().filter_map(|it| variable(it)));
+    let reported = reported.filter_map(|url| {
         let (_, rest) = url.split_once("://").unwrap_or(("", &url));
         let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?;
         let host = match authority.strip_prefix('[') {
@@ -80,7 +80,7 @@ fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> Str
         };
         host.map(str::to_owned)
     });
-    let all = named.into_iter().chain(NEAR.map(str::to_owned)).chain(told);
+    let all = named.into_iter().chain(NEAR.map(str::to_owned)).chain(reported);
     all.filter(|host| !host.is_empty()).collect::<Vec<_>>().join(",")
 }
 
@@ -106,12 +106,12 @@ impl Drop for Fetcher {
 }
 
 impl Fetcher {
-    /// Starts a process. A thread passes all that it reports to `hear`. The process dies with the thread that
+    /// Starts a process. A thread passes all that it reports to `on_report`. The process dies with the thread that
     /// started it.
     pub(super) fn start(
         program: &Path,
         request: &FetchRequest,
-        hear: impl FnMut(Said) -> bool + Send + 'static,
+        on_report: impl FnMut(Said) -> bool + Send + 'static,
     ) -> Result<Self, StoreError> {
         let mut frame = Vec::new();
         encode(request, &mut frame).map_err(StoreError::Request)?;
@@ -127,7 +127,7 @@ impl Fetcher {
         let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
         let mut child = child.map_err(StoreError::Start)?;
         let complaint = complaint(&mut child);
-        listen(&mut child, hear);
+        listen(&mut child, on_report);
         let asks = talk(&mut child);
         // If the process does not read its input, its exit tells more.
         let _ = asks.send(frame);
@@ -153,25 +153,25 @@ impl Fetcher {
     }
 }
 
-/// Has a process handle one request, and waits for it. `tell` receives the progress.
+/// Has a process handle one request, and waits for it. `report` receives the progress.
 pub(super) fn ask(
     program: &Path,
     request: &FetchRequest,
     stop: &dyn Fn() -> bool,
-    tell: &mut dyn FnMut(Fetched),
+    report: &mut dyn FnMut(Fetched),
 ) -> Result<Fetched, StoreError> {
     let (sender, messages) = mpsc::channel();
-    let hear = move |said: Said| said.is_some_and(|said| sender.send(said).is_ok());
-    let mut fetcher = Fetcher::start(program, request, hear)?;
+    let on_report = move |said: Said| said.is_some_and(|said| sender.send(said).is_ok());
+    let mut fetcher = Fetcher::start(program, request, on_report)?;
     fetcher.asks = None;
-    let mut heard = Instant::now();
+    let mut received = Instant::now();
     loop {
         match messages.recv_timeout(TICK) {
             Ok(Ok(FromFetcher::Done(so_far))) => return Ok(so_far),
             Ok(Ok(FromFetcher::Failed(failed))) => return Err(failed.into()),
             Ok(Ok(FromFetcher::Progress(so_far))) => {
-                heard = Instant::now();
-                tell(so_far);
+                received = Instant::now();
+                report(so_far);
             }
             Ok(Ok(FromFetcher::Brought(..))) => {}
             Ok(Err(error)) => return Err(StoreError::Nonsense(error)),
@@ -181,7 +181,7 @@ pub(super) fn ask(
         if stop() {
             return Err(StoreError::Stopped);
         }
-        if heard.elapsed() > SILENCE {
+        if received.elapsed() > SILENCE {
             return Err(StoreError::Silent(SILENCE));
         }
     }
@@ -217,15 +217,15 @@ fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
     child.wait()
 }
 
-/// Passes on what the process reports, on a thread, until `hear` returns false.
-fn listen(child: &mut Child, mut hear: impl FnMut(Said) -> bool + Send + 'static) {
+/// Passes on what the process reports, on a thread, until `on_report` returns false.
+fn listen(child: &mut Child, mut on_report: impl FnMut(Said) -> bool + Send + 'static) {
     let Some(mut stdout) = child.stdout.take() else { return };
     thread::spawn(move || {
         let mut buffer = Vec::new();
         loop {
             let said = read_frame(&mut stdout, &mut buffer).transpose();
             let is_last = !matches!(said, Some(Ok(_)));
-            if !hear(said) || is_last {
+            if !on_report(said) || is_last {
                 return;
             }
         }

@@ -154,9 +154,9 @@ impl Stager<'_> {
         let folders: Vec<_> = requests.iter().map(|request| request.folder.join("data")).collect();
         let objects = JobObjects::coming(Vec::new(), self.all_of(requests));
         let objects = objects.map_err(StoreError::Thread)?;
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         let Watch { stop, say } = watch;
-        objects.wait(*stop, &mut |objects, bytes| tell(objects, bytes, &mut told, *say));
+        objects.wait(*stop, &mut |objects, bytes| report(objects, bytes, &mut reported, *say));
         if stop() {
             return Err(StoreError::Stopped);
         }
@@ -326,9 +326,9 @@ impl Stager<'_> {
 
     /// Has a fetcher process handle a request, and reports progress now and then.
     fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, StoreError> {
-        let mut told = Instant::now();
+        let mut reported = Instant::now();
         ask(self.program, request, watch.stop, &mut |so_far| {
-            tell(so_far.objects, so_far.bytes, &mut told, watch.say);
+            report(so_far.objects, so_far.bytes, &mut reported, watch.say);
         })
     }
 }
@@ -372,9 +372,9 @@ fn empty(folder: &Path) {
 }
 
 /// Reports progress, but not too often.
-fn tell(objects: u64, bytes: u64, told: &mut Instant, say: &mut dyn FnMut(&str)) {
-    if told.elapsed() >= TELL {
-        *told = Instant::now();
+fn report(objects: u64, bytes: u64, reported: &mut Instant, say: &mut dyn FnMut(&str)) {
+    if reported.elapsed() >= TELL {
+        *reported = Instant::now();
         say(&format!("so far {objects} objects, {}", ByteSize(bytes).rounded()));
     }
 }

@@ -36,8 +36,8 @@ mod tests {
 
     #[test]
     fn limits_are_told_by_name() {
-        let told = |raw| death(ExitStatus::from_raw(raw));
-        assert_eq!(told(3 << 8), "ended with exit code 3");
+        let describe = |raw| death(ExitStatus::from_raw(raw));
+        assert_eq!(describe(3 << 8), "ended with exit code 3");
         for (signal, word) in [
             (libc::SIGKILL, "was killed"),
             (libc::SIGSYS, "system-call filter"),
@@ -46,7 +46,7 @@ mod tests {
             (libc::SIGABRT, "memory"),
             (libc::SIGSEGV, "signal 11"),
         ] {
-            assert!(told(signal).contains(word), "{}", told(signal));
+            assert!(describe(signal).contains(word), "{}", describe(signal));
         }
     }
 }

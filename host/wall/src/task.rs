@@ -25,7 +25,7 @@ pub struct TaskEnd {
 impl TaskEnd {
     /// How it ended, and what it said: `the process that tried it was ended by signal 11; what it said: ...`.
     /// `who`: the process, in words.
-    pub fn told(&self, who: &str) -> String {
+    pub fn describe(&self, who: &str) -> String {
         let ended = format!("{who} {}", death(self.status));
         if self.faults.is_empty() {
             ended
@@ -102,18 +102,18 @@ mod tests {
         let script = "printf 12345; head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 3";
         let ended = end_of(start(script), LONG, 4, || None).unwrap();
         assert_eq!((&ended.said[..], ended.faults.as_str()), (&b"1234"[..], "xxxx"));
-        insta::assert_snapshot!(ended.told("it"), @"it ended with exit code 3; what it said: xxxx");
+        insta::assert_snapshot!(ended.describe("it"), @"it ended with exit code 3; what it said: xxxx");
     }
 
     #[test]
     fn one_that_hangs_or_is_not_wanted_any_more_is_ended() {
-        let told = |patience, stop: Option<&str>| {
+        let describe = |patience, stop: Option<&str>| {
             let stop = stop.map(str::to_owned);
             end_of(start("exec sleep 60"), patience, 4, || stop.clone()).unwrap_err().to_string()
         };
         let began = Instant::now();
-        assert_eq!(told(Duration::from_millis(100), None), "it did not finish within 0 s");
-        assert_eq!(told(LONG, Some("Ctrl-C")), "Ctrl-C");
+        assert_eq!(describe(Duration::from_millis(100), None), "it did not finish within 0 s");
+        assert_eq!(describe(LONG, Some("Ctrl-C")), "Ctrl-C");
         assert!(began.elapsed() < LONG);
     }
 }

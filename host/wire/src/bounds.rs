@@ -87,7 +87,7 @@ impl Question {
     ///
     /// # Errors
     /// [`FrameError::Beyond`] if the planner asks while it waits for an answer.
-    pub fn hear(&self, message: &FromPlanner) -> Result<(), FrameError> {
+    pub fn on_report(&self, message: &FromPlanner) -> Result<(), FrameError> {
         let asks = matches!(message, FromPlanner::Opening { waits: true, .. });
         hold(
             !asks || !self.0.swap(true, Ordering::AcqRel),

@@ -89,8 +89,8 @@ fn a_planner_is_held_to_what_can_be() {
     }
     let opening = |file: &str, next: Vec<String>| {
         let mut message = FromPlanner::opening(file, true);
-        if let FromPlanner::Opening { next: told, .. } = &mut message {
-            *told = next;
+        if let FromPlanner::Opening { next: reported, .. } = &mut message {
+            *reported = next;
         }
         error(message.check())
     };
@@ -140,18 +140,18 @@ fn lists_end_while_they_are_read() {
 fn a_planner_asks_for_one_file_at_a_time() {
     let opening = |file: String| FromPlanner::opening(file, true);
     let question = Question::default();
-    question.hear(&FromPlanner::Closed).unwrap();
-    question.hear(&opening("a".to_owned())).unwrap();
-    question.hear(&FromPlanner::Notice("looks".to_owned())).unwrap();
-    question.hear(&FromPlanner::opening("c", false)).unwrap();
+    question.on_report(&FromPlanner::Closed).unwrap();
+    question.on_report(&opening("a".to_owned())).unwrap();
+    question.on_report(&FromPlanner::Notice("looks".to_owned())).unwrap();
+    question.on_report(&FromPlanner::opening("c", false)).unwrap();
     assert!(question.is_open());
-    let error = question.hear(&opening("b".to_owned())).unwrap_err();
+    let error = question.on_report(&opening("b".to_owned())).unwrap_err();
     assert_eq!(
         error.to_string(),
         "a message goes beyond its bounds: a question before the last one's answer"
     );
     question.answer();
     assert!(!question.is_open());
-    question.hear(&opening("b".to_owned())).unwrap();
+    question.on_report(&opening("b".to_owned())).unwrap();
     assert!(opening("x".repeat(PATH + 1)).check().is_err());
 }

@@ -242,7 +242,7 @@ pub struct PlanRequest {
     pub again: Vec<(u32, String)>,
     /// Whether the planner names each file before it opens it. The leader asks for this after a planner died
     /// over a file.
-    pub tells_files: bool,
+    pub reports_files: bool,
     /// For which files of a store the planner must ask before it opens them.
     pub asks: Asks,
     /// Files that planners died over, each with the index of its source. The planner does not open them.
@@ -267,7 +267,7 @@ impl PlanRequest {
             os_sandbox,
             memory: u64::MAX,
             again: Vec::new(),
-            tells_files: false,
+            reports_files: false,
             asks: Asks::Never,
             deadly: Vec::new(),
             sample: Sample::ALL,

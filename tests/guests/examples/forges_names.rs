@@ -37,17 +37,17 @@ impl EntryScript for Guest {
             long.as_str(),
             "parallel_run_step.txt",
         ] {
-            self.tell(name, fs::write(self.out.join(name), format!("forged by {id}\n")));
+            self.report(name, fs::write(self.out.join(name), format!("forged by {id}\n")));
         }
         let deep = self.out.join(format!("deep-{id}")).join("d/".repeat(60));
-        self.tell("deep", fs::create_dir_all(&deep).and_then(|()| fs::write(deep.join("f"), "x")));
+        self.report("deep", fs::create_dir_all(&deep).and_then(|()| fs::write(deep.join("f"), "x")));
         let link = self.out.join(format!("link-up-{id}"));
-        self.tell("link-up", test_guests::symlink("../../../../../../etc/passwd", &link));
+        self.report("link-up", test_guests::symlink("../../../../../../etc/passwd", &link));
         for number in 0..self.files {
             let name = format!("empty-{id}-{number}");
-            self.tell(&name, fs::write(self.out.join(&name), ""));
+            self.report(&name, fs::write(self.out.join(&name), ""));
         }
-        self.tell("large", self.large(id));
+        self.report("large", self.large(id));
         test_guests::sizes(files, |file| sandmill_guest::read(file))
     }
 }
@@ -64,7 +64,7 @@ impl Guest {
         Ok(())
     }
 
-    fn tell(&self, name: &str, done: std::io::Result<()>) {
+    fn report(&self, name: &str, done: std::io::Result<()>) {
         if let Err(error) = done {
             log::warn!("{name:?}: {error}");
         }

@@ -41,15 +41,15 @@ impl Guest for Component {
         let tcp = || tcp_create_socket::create_tcp_socket(IpAddressFamily::Ipv4);
         let udp = || udp_create_socket::create_udp_socket(IpAddressFamily::Ipv4);
         let tries = [
-            tell("tcp socket", tcp().map(drop)),
-            tell(
+            report("tcp socket", tcp().map(drop)),
+            report(
                 "connect",
                 tcp().and_then(|s| {
                     s.start_connect(&network, address(80))?;
                     s.finish_connect().map(drop)
                 }),
             ),
-            tell(
+            report(
                 "listen",
                 tcp().and_then(|s| {
                     s.start_bind(&network, address(0))?;
@@ -57,16 +57,16 @@ impl Guest for Component {
                     s.start_listen()
                 }),
             ),
-            tell("udp socket", udp().map(drop)),
-            tell("udp bind", udp().and_then(|s| s.start_bind(&network, address(0)))),
-            tell("look up", ip_name_lookup::resolve_addresses(&network, "localhost").map(drop)),
+            report("udp socket", udp().map(drop)),
+            report("udp bind", udp().and_then(|s| s.start_bind(&network, address(0)))),
+            report("look up", ip_name_lookup::resolve_addresses(&network, "localhost").map(drop)),
         ];
         let all = tries.join(" | ");
         Ok(Results::Rows(files.iter().map(|file| format!("{file}: {all}")).collect()))
     }
 }
 
-fn tell(what: &str, got: Result<(), ErrorCode>) -> String {
+fn report(what: &str, got: Result<(), ErrorCode>) -> String {
     match got {
         Ok(()) => format!("{what}=GOT IT"),
         Err(code) => format!("{what}=denied: {}", code.name()),

@@ -49,35 +49,35 @@ impl Guest {
         paths.extend(self.asked("--path"));
         for path in &paths {
             let shown = path.replace('\0', "\\0");
-            tries.push(tell(&format!("host {shown}"), sandmill_guest::read(path).map(|b| b.len())));
-            tries.push(tell(&format!("wasi {shown}"), fs::read(path).map(|b| b.len())));
+            tries.push(report(&format!("host {shown}"), sandmill_guest::read(path).map(|b| b.len())));
+            tries.push(report(&format!("wasi {shown}"), fs::read(path).map(|b| b.len())));
         }
-        tries.push(tell("list /", fs::read_dir("/").map(|dir| dir.count())));
-        tries.push(tell("list /..", fs::read_dir("/..").map(|dir| dir.count())));
+        tries.push(report("list /", fs::read_dir("/").map(|dir| dir.count())));
+        tries.push(report("list /..", fs::read_dir("/..").map(|dir| dir.count())));
         for path in self.asked("--list") {
             let names = fs::read_dir(&path).map(|dir| {
                 let mut names: Vec<_> = dir.flatten().map(|entry| entry.file_name()).collect();
                 names.sort();
                 names
             });
-            tries.push(tell(&format!("list {path}"), names));
+            tries.push(report(&format!("list {path}"), names));
         }
     }
 
     fn writes(&self, first: &Path, tries: &mut Vec<String>) {
         let folder = first.parent().unwrap_or(Path::new("/"));
         let out = self.job.output_dir();
-        tries.push(tell("overwrite the input", fs::write(first, "forged")));
-        tries.push(tell("write beside the input", fs::write(folder.join("forged"), "forged")));
-        tries.push(tell("remove the input", fs::remove_file(first)));
-        tries.push(tell("rename the input", fs::rename(first, folder.join("renamed"))));
-        tries.push(tell("move the input out", fs::rename(first, out.join("moved"))));
-        tries.push(tell("write above the output", fs::write(out.join("../forged"), "forged")));
+        tries.push(report("overwrite the input", fs::write(first, "forged")));
+        tries.push(report("write beside the input", fs::write(folder.join("forged"), "forged")));
+        tries.push(report("remove the input", fs::remove_file(first)));
+        tries.push(report("rename the input", fs::rename(first, folder.join("renamed"))));
+        tries.push(report("move the input out", fs::rename(first, out.join("moved"))));
+        tries.push(report("write above the output", fs::write(out.join("../forged"), "forged")));
         if let Some(source) = self.job.source_dir() {
-            tries.push(tell("write into the source", fs::write(source.join("forged"), "forged")));
+            tries.push(report("write into the source", fs::write(source.join("forged"), "forged")));
         }
         for path in self.asked("--write") {
-            tries.push(tell(&format!("write {path}"), fs::write(&path, "forged")));
+            tries.push(report(&format!("write {path}"), fs::write(&path, "forged")));
         }
         self.links(first, tries);
     }
@@ -93,27 +93,27 @@ impl Guest {
         let out = self.job.output_dir();
         for (name, target) in [("absolute", "/etc/passwd"), ("up", "../../../../etc/passwd")] {
             let link = out.join(format!("{name}-link"));
-            tries.push(tell(&format!("make an {name} link"), test_guests::symlink(target, &link)));
-            tries.push(tell(
+            tries.push(report(&format!("make an {name} link"), test_guests::symlink(target, &link)));
+            tries.push(report(
                 &format!("host {name} link"),
                 sandmill_guest::read(&link).map(|b| b.len()),
             ));
-            tries.push(tell(&format!("wasi {name} link"), fs::read(&link).map(|b| b.len())));
+            tries.push(report(&format!("wasi {name} link"), fs::read(&link).map(|b| b.len())));
             let _ = fs::remove_file(&link);
         }
-        tries.push(tell("hard link of the input", fs::hard_link(first, out.join("hard"))));
+        tries.push(report("hard link of the input", fs::hard_link(first, out.join("hard"))));
     }
 }
 
 fn sockets(tries: &mut Vec<String>) {
-    tries.push(tell("connect", TcpStream::connect("127.0.0.1:80").map(drop)));
-    tries.push(tell("listen", TcpListener::bind("127.0.0.1:0").map(drop)));
-    tries.push(tell("udp", UdpSocket::bind("127.0.0.1:0").map(drop)));
-    tries.push(tell("look up", std::net::ToSocketAddrs::to_socket_addrs("localhost:80").map(drop)));
-    tries.push(tell("spawn", std::process::Command::new("/bin/sh").spawn().map(drop)));
+    tries.push(report("connect", TcpStream::connect("127.0.0.1:80").map(drop)));
+    tries.push(report("listen", TcpListener::bind("127.0.0.1:0").map(drop)));
+    tries.push(report("udp", UdpSocket::bind("127.0.0.1:0").map(drop)));
+    tries.push(report("look up", std::net::ToSocketAddrs::to_socket_addrs("localhost:80").map(drop)));
+    tries.push(report("spawn", std::process::Command::new("/bin/sh").spawn().map(drop)));
 }
 
-fn tell<T: Debug, E: Display>(what: &str, got: Result<T, E>) -> String {
+fn report<T: Debug, E: Display>(what: &str, got: Result<T, E>) -> String {
     match got {
         Ok(detail) => format!("{what}=GOT IT: {detail:?}"),
         Err(reason) => format!("{what}=denied: {reason}"),

@@ -18,8 +18,8 @@ impl EntryScript for Guest {
 
     fn run(&mut self, (): (), _context: &MiniBatchContext) -> Result<Results> {
         let mut rows: Vec<String> = self.0.iter().map(described).collect();
-        rows.extend(self.0.iter().map(|model| told(comes_back(model))));
-        rows.push(told(Model::load("nothing").map(|model| model.name().to_owned())));
+        rows.extend(self.0.iter().map(|model| describe(comes_back(model))));
+        rows.push(describe(Model::load("nothing").map(|model| model.name().to_owned())));
         rows.extend(refused(&Model::load("f32")?)?);
         Ok(Results::rows(rows))
     }
@@ -62,15 +62,15 @@ fn same<T: Element>(model: &Model, values: [T; 6]) -> Result<String, Error> {
 
 fn refused(model: &Model) -> Result<Vec<String>> {
     let tensor = |width: usize| Tensor::new([2, width], vec![1.0_f32; 2 * width]);
-    let run = |inputs: &[(&str, Tensor)]| told(model.run(inputs).map(|_| "computed".to_owned()));
+    let run = |inputs: &[(&str, Tensor)]| describe(model.run(inputs).map(|_| "computed".to_owned()));
     Ok(vec![
         run(&[("x", tensor(3)?)]),
         run(&[("z", tensor(2)?)]),
         run(&[("x", Tensor::new([2, 2], vec![1_i64; 4])?)]),
-        told(model.run(&[("x", tensor(2)?)])?.get("z").map(Tensor::to_string)),
+        describe(model.run(&[("x", tensor(2)?)])?.get("z").map(Tensor::to_string)),
     ])
 }
 
-fn told(result: Result<String, Error>) -> String {
+fn describe(result: Result<String, Error>) -> String {
     result.unwrap_or_else(|error| format!("{}: {error}", error.code()))
 }

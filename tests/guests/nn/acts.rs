@@ -44,19 +44,19 @@ impl Guest for Component {
 
 type Said = Result<String, String>;
 
-fn told(error: errors::Error) -> String {
+fn describe(error: errors::Error) -> String {
     format!("{:?}: {}", error.code(), error.data())
 }
 
 fn load(name: &str) -> Result<Graph, String> {
-    graph::load_by_name(name).map_err(told)
+    graph::load_by_name(name).map_err(reported)
 }
 
 /// Runs one computation, and returns the bytes of its only output.
 fn compute(graph: &Graph, inputs: Vec<(&str, Tensor)>) -> Result<Vec<u8>, String> {
-    let context = graph.init_execution_context().map_err(told)?;
+    let context = graph.init_execution_context().map_err(reported)?;
     let inputs = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
-    let mut outputs = context.compute(inputs).map_err(told)?;
+    let mut outputs = context.compute(inputs).map_err(reported)?;
     let (_, output) = outputs.pop().ok_or("no output")?;
     Ok(output.data())
 }
@@ -115,16 +115,16 @@ fn play(act: &str, file: &str) -> Said {
         "load-bytes" => {
             let bytes = fs::read(file).map_err(|error| error.to_string())?;
             let graph = graph::load(&[bytes], GraphEncoding::Onnx, ExecutionTarget::Cpu);
-            let output = compute(&graph.map_err(told)?, vec![("x", numbers())])?;
+            let output = compute(&graph.map_err(reported)?, vec![("x", numbers())])?;
             Ok(shown(&output))
         }
         "load-bytes-for-a-gpu" => {
             let graph = graph::load(&[vec![0]], GraphEncoding::Onnx, ExecutionTarget::Gpu);
-            graph.map(|_| String::new()).map_err(told)
+            graph.map(|_| String::new()).map_err(reported)
         }
         "another-encoding" => {
             let graph = graph::load(&[vec![0]], GraphEncoding::Pytorch, ExecutionTarget::Cpu);
-            graph.map(|_| String::new()).map_err(told)
+            graph.map(|_| String::new()).map_err(reported)
         }
         // Takes minutes in any backend.
         "without-end" => {

@@ -152,7 +152,7 @@ fn executable(job: &Job, path: &str) {
 /// Events go to standard output, and the program is called after everything is written.
 #[test]
 fn programs_are_told_of_a_job() {
-    let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > told\n\
+    let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > reported\n\
                   test -f \"$SANDMILL_DIR/job.json\" && echo noise\n";
     let job = texts("echo_files").file("end.sh", script);
     executable(&job, "end.sh");

@@ -74,7 +74,7 @@ fn rows_of_text_are_a_table() {
 fn items_that_failed_end_it_unless_tolerated() {
     let ran = mapped(&stream(), "echo_table", "--arg --fail --arg n4");
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @r#"
+    assert_snapshot!(ran.messages(), @r#"
     row 5 failed: "4,n4" is not wanted
     error: 1 row failed, and 0 may (--error-threshold); to continue despite all failures: --error-threshold -1
     "#);
@@ -104,12 +104,12 @@ fn an_input_without_rows_gives_a_stream_without_columns() {
 fn what_is_no_whole_stream_is_told() {
     let whole = stream();
     let cut = &whole[..whole.len() - 100];
-    let told = [(b"" as &[u8], 2), (b"id,name\n1,a\n", 2), (cut, 42)].map(|(input, code)| {
+    let reported = [(b"" as &[u8], 2), (b"id,name\n1,a\n", 2), (cut, 42)].map(|(input, code)| {
         let ran = mapped(input, "echo_table", "");
         ran.exits_with(code);
-        ran.told()
+        ran.messages()
     });
-    assert_snapshot!(told.join("\n"), @r#"
+    assert_snapshot!(reported.join("\n"), @r#"
     error: standard input is empty: an Arrow IPC stream has a schema at least
     error: standard input is not an Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
     error: standard input is cut off after 3 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
@@ -118,16 +118,16 @@ fn what_is_no_whole_stream_is_told() {
 
 #[test]
 fn a_panic_or_endless_loop_is_told_with_its_rows() {
-    let told = [
+    let reported = [
         ("hostile_table", "--arg --do --arg panic"),
         ("hostile_table", "--arg --do --arg loop --timeout 1"),
     ]
     .map(|(name, options)| {
         let ran = mapped(&stream(), name, options);
         ran.exits_with(42);
-        ran.told()
+        ran.messages()
     });
-    assert_snapshot!(told.join("\n"), @"
+    assert_snapshot!(reported.join("\n"), @"
     error: mini-batch 0 (rows 1 to 3 of the input): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
     stack of the entry script, innermost call first:
        0: test_guests::harm::harm
@@ -149,13 +149,13 @@ fn init_and_shutdown_have_the_time_of_a_call() {
     let mut empty = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
     empty.finish().unwrap();
     let empty = empty.into_inner().unwrap();
-    let told = ["", "--arg --in-shutdown"].map(|when| {
+    let reported = ["", "--arg --in-shutdown"].map(|when| {
         let ran =
             mapped(&empty, "hostile_init", &format!("--arg --do --arg loop {when} --timeout 1"));
         ran.exits_with(42);
-        ran.told()
+        ran.messages()
     });
-    assert_snapshot!(told.join("\n"), @"
+    assert_snapshot!(reported.join("\n"), @"
     error: stopped: init was not done within 1 s (--timeout)
     error: stopped: shutdown was not done within 1 s (--timeout)
     ");
@@ -223,7 +223,7 @@ fn a_script_in_python_maps() {
     let failing = "def run(table):\n    raise ValueError(f'no {len(table)}')\n";
     let ran = spawn(Job::empty().file("score.py", failing), &stream(), "score.py", line).wait();
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @r#"
+    assert_snapshot!(ran.messages(), @r#"
     error: mini-batch 0 (rows 1 to 3 of the input): ValueError: no 3 (score.py, line 2, in run)
     Traceback (most recent call last):
       File "/source/score.py", line 2, in run

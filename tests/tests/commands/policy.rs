@@ -45,16 +45,16 @@ fn the_folder_of_passwords_is_no_side_input() {
          limits: {{ memory: 1 GB }}",
         guest("echo_files").display()
     ));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for command in [&["run", "job.yaml", "--job-dir", "job"][..], &["plan", "job.yaml"]] {
         let command = [command, &["--policy", "policy.yaml"]].concat();
         let ran = rerun(&named, &command);
         ran.exits_with(2);
         assert!(!ran.has("job/job.json"), "{ran}");
-        told.push(said(&ran));
+        reported.push(said(&ran));
     }
-    assert_eq!(told[0], told[1]);
-    assert_snapshot!(told[0], @"
+    assert_eq!(reported[0], reported[1]);
+    assert_snapshot!(reported[0], @"
     error: job.yaml:4: side_inputs.s.path: found /etc; the operator's policy allows side inputs only below weights (policy.yaml:4)
     error: job.yaml:5: limits.memory: found 1 GB, more than the operator's policy allows; ask for at most 512 MB (policy.yaml:1)
     ");
@@ -250,7 +250,7 @@ fn the_doctor_names_the_policy() {
         let job = job().file("wrong.yaml", "limits: {memroy: 1 GB}");
         job.env("SANDMILL_POLICY", variable).command(&[&["doctor"], arguments].concat())
     };
-    let told = |ran: &Ran| {
+    let describe = |ran: &Ran| {
         let (_, part) = ran.stdout.split_once("What jobs may ask for:\n").unwrap();
         part.split_once("\n\n").unwrap().0.to_owned()
     };
@@ -258,12 +258,12 @@ fn the_doctor_names_the_policy() {
         let found: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         found["policy"].clone()
     };
-    assert_eq!(told(&doctor(&[], "policy.yaml")), "  ok        the operator's policy: policy.yaml");
+    assert_eq!(describe(&doctor(&[], "policy.yaml")), "  ok        the operator's policy: policy.yaml");
     let given = json(&doctor(&["--json", "--policy", "policy.yaml"], "gone.yaml"));
     assert_eq!(given, serde_json::json!({"file": "policy.yaml", "problem": null}));
     let wrong = doctor(&[], "wrong.yaml");
     wrong.exits_with(2);
-    assert_snapshot!(told(&wrong), @"
+    assert_snapshot!(describe(&wrong), @"
     WRONG     the operator's policy: wrong.yaml
               error: wrong.yaml:1: limits.memroy: unknown key; did you mean memory?
     ");

@@ -35,7 +35,7 @@ fn registered() -> Job {
 }
 
 /// A text with the name of the user replaced.
-fn told(text: &str) -> String {
+fn describe(text: &str) -> String {
     let by = regex::Regex::new(r" by [^ ]+ at").unwrap();
     let alone = regex::Regex::new(r"(?m) by [^ ]+$").unwrap();
     let text = by.replace_all(text, " by [WHO] at");
@@ -44,7 +44,7 @@ fn told(text: &str) -> String {
 
 /// A job's notes about the registered versions of its names.
 fn notes(ran: &Ran) -> String {
-    let text = told(&ran.redacted());
+    let text = describe(&ran.redacted());
     text.lines().filter(|line| line.contains("registered by")).collect::<Vec<_>>().join("\n")
 }
 
@@ -82,12 +82,12 @@ fn names_are_registered_listed_and_shown() {
     assert_snapshot!(ran.redacted(), @"registered; for a job file: dataset: images@1, 1 file with 1 byte");
     let again = ran.into_job().command(&["dataset", "register", "images", "two"]);
     again.exits_with(2);
-    assert_snapshot!(told(&again.redacted()), @"error: dataset images@1 is registered already, by [WHO] at [WHEN]: [DIR]/one; add --new-version to register it as version 2, or take another name");
+    assert_snapshot!(describe(&again.redacted()), @"error: dataset images@1 is registered already, by [WHO] at [WHEN]: [DIR]/one; add --new-version to register it as version 2, or take another name");
     let job = registered();
     let ran = job.command(&["dataset", "list"]);
-    assert_snapshot!(told(&ran.redacted_stdout()), @"images@2  [WHEN]  [DIR]/two/*.txt and 1 more path");
+    assert_snapshot!(describe(&ran.redacted_stdout()), @"images@2  [WHEN]  [DIR]/two/*.txt and 1 more path");
     let ran = ran.into_job().command(&["dataset", "show", "images"]);
-    assert_snapshot!(told(&ran.redacted_stdout()), @r"
+    assert_snapshot!(describe(&ran.redacted_stdout()), @r"
     dataset images@2
       description with \u{1b}[2J two
       registered  [WHEN] by [WHO]
@@ -100,7 +100,7 @@ fn names_are_registered_listed_and_shown() {
     let shown: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&shown["version"], &shown["held"]["bytes"]), (&1.into(), &1.into()));
     let ran = ran.into_job().command(&["model", "show", "net"]);
-    assert_snapshot!(told(&ran.redacted_stdout()), @"
+    assert_snapshot!(describe(&ran.redacted_stdout()), @"
     model net@1
       registered  [WHEN] by [WHO]
       path        [DIR]/net

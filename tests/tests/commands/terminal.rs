@@ -78,15 +78,15 @@ fn keys_names_and_paths_of_a_job_file() {
                 .file("job.yaml", format!("name: t\ninputs: in\n{}\n", place.replace('K', YAML))),
             place => job(&format!("{}\n", place.replace('K', YAML))),
         };
-        let mut told = false;
+        let mut reported = false;
         for command in [&["run", "job.yaml", "--job-dir", "job"][..], &["plan", "job.yaml"]] {
             let ran = self::job("").file("job.yaml", fs::read(job.path("job.yaml")).unwrap());
             let ran = ran.command(command);
             is_clean(place, &ran.stdout);
             is_clean(place, &ran.stderr);
-            told |= ran.stderr.contains(r"\u{");
+            reported |= ran.stderr.contains(r"\u{");
         }
-        assert!(told, "{place} is told nowhere");
+        assert!(reported, "{place} is told nowhere");
     }
 }
 

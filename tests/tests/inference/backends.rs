@@ -18,8 +18,8 @@ fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
         }
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let told = run(&[]);
-    let lines = told.lines().filter(|line| line.contains("onnxruntime"));
+    let reported = run(&[]);
+    let lines = reported.lines().filter(|line| line.contains("onnxruntime"));
     let found: Value = serde_json::from_str(&run(&["--json"])).unwrap();
     let found = found["backends"].as_array().unwrap();
     let found = found.iter().find(|state| state["name"] == "onnxruntime").unwrap();
@@ -33,17 +33,17 @@ fn onnxruntime_computes_behind_the_wall() {
     let library = onnxruntime().canonicalize().unwrap();
     let package = library.ancestors().nth(2).unwrap();
     for named in [&library, package] {
-        let (told, found) = doctor(Some(named), &[]);
+        let (reported, found) = doctor(Some(named), &[]);
         assert!(found["missing"].is_null(), "{found}");
         assert_eq!(found["library"], library.to_str().unwrap());
         let version = found["version"].as_str().unwrap();
         assert!(version.starts_with("1."), "{found}");
         let expected = format!("  ok        onnxruntime {version}: {}", library.display());
-        assert_eq!(told.lines().next(), Some(&*expected));
+        assert_eq!(reported.lines().next(), Some(&*expected));
         // This is the package without CUDA.
         assert!(
-            told.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
-            "{told}"
+            reported.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
+            "{reported}"
         );
     }
     // The command line takes precedence.
@@ -55,17 +55,17 @@ fn onnxruntime_computes_behind_the_wall() {
 #[test]
 fn why_onnxruntime_is_not_there_is_told() {
     let folder = tempfile::tempdir().unwrap();
-    let (told, found) = doctor(None, &[]);
-    assert!(told.starts_with("  -         onnxruntime: its library was not found"), "{told}");
+    let (reported, found) = doctor(None, &[]);
+    assert!(reported.starts_with("  -         onnxruntime: its library was not found"), "{reported}");
     assert!(found["missing"].is_string() && found["version"].is_null(), "{found}");
-    let (told, _) = doctor(Some(folder.path()), &[]);
+    let (reported, _) = doctor(Some(folder.path()), &[]);
     let expected = format!(
         "  -         onnxruntime: SANDMILL_ONNXRUNTIME names {}, a folder without libonnxruntime.so;",
         folder.path().display()
     );
-    assert!(told.starts_with(&expected), "{told}");
+    assert!(reported.starts_with(&expected), "{reported}");
     let text = folder.path().join("libonnxruntime.so");
     std::fs::write(&text, "no library").unwrap();
-    let (told, _) = doctor(Some(&text), &[]);
-    assert!(told.contains("cannot be opened as a library"), "{told}");
+    let (reported, _) = doctor(Some(&text), &[]);
+    assert!(reported.contains("cannot be opened as a library"), "{reported}");
 }

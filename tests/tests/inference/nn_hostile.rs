@@ -75,9 +75,9 @@ fn a_model_that_tract_cannot_compute_is_refused_before_the_job_begins() {
     let models = ["hostile/unknown_operator".to_owned()];
     let ran = computing("backend: tract", &models).file("inputs/a.tensors", ONE).run(&[]);
     ran.exits_with(2);
-    let told = &ran.says("model unknown_operator: it needs ").stderr;
-    assert_eq!(told.matches("unknown_operator").count(), 1, "{told}");
-    assert!(told.contains(r#"run "pip install onnxruntime""#), "{told}");
+    let reported = &ran.says("model unknown_operator: it needs ").stderr;
+    assert_eq!(reported.matches("unknown_operator").count(), 1, "{reported}");
+    assert!(reported.contains(r#"run "pip install onnxruntime""#), "{reported}");
     assert!(!ran.has("job/journal.db"), "{ran}");
 }
 

@@ -28,14 +28,14 @@ fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
     prepare(&job);
     let ran = job.run(&[]);
     ran.exits_with(code);
-    let told = ran.told();
-    told.lines().filter(|line| !line.starts_with("job test: ")).collect::<Vec<_>>().join("\n")
+    let reported = ran.messages();
+    reported.lines().filter(|line| !line.starts_with("job test: ")).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn inputs_that_are_not_there() {
-    let told = [refused("nowhere", 2, |_| ()), refused("input/[a", 2, |_| ())];
-    assert_snapshot!(told.join("\n"), @r#"
+    let reported = [refused("nowhere", 2, |_| ()), refused("input/[a", 2, |_| ())];
+    assert_snapshot!(reported.join("\n"), @r#"
     error: input 'texts': [DIR]/nowhere is not there; check the path
     error: job.yaml:5: not valid YAML (column 24): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must be in quotes
     "#);
@@ -51,7 +51,7 @@ fn inputs_without_a_file_give_nothing_to_write() {
             fs::write(job.path("rows/a"), text).unwrap();
         })
     };
-    let told = [
+    let reported = [
         refused("input/*.png", 42, |_| ()),
         refused("{ path: 'input/*.csv', format: csv }", 42, |_| ()),
         refused("{ path: 'input/*.parquet', format: parquet }", 42, |_| ()),
@@ -60,10 +60,10 @@ fn inputs_without_a_file_give_nothing_to_write() {
         table("id,x\n", "csv"),
         table("", "jsonl"),
     ];
-    let ends = told.iter().map(|told| {
-        let end = told.lines().find(|line| line.starts_with("Job test")).unwrap();
+    let ends = reported.iter().map(|reported| {
+        let end = reported.lines().find(|line| line.starts_with("Job test")).unwrap();
         let words = "Job test failed after [TIME]: the inputs hold no items, so there is nothing to write: ";
-        end.strip_prefix(words).unwrap_or_else(|| panic!("{told}"))
+        end.strip_prefix(words).unwrap_or_else(|| panic!("{reported}"))
     });
     assert_snapshot!(ends.collect::<Vec<_>>().join("\n"), @"
     input 'texts': the glob [DIR]/input/*.png matches no file; check the path
@@ -146,7 +146,7 @@ fn links_to_folders_are_skipped() {
     let ran = job.run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "a.txt: 4\n");
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     note: input 'texts': [DIR]/input/round is a link to a folder and is skipped; name that folder as a path of the input to include it
     Job test completed in [TIME].
@@ -211,7 +211,7 @@ fn a_file_larger_than_limits_read() {
         .run(&["--set", "error_threshold=1"]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "a.txt: 4\n");
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     mini-batch 1, attempt 1 ([WORKER]): /inputs/texts/b.txt: it has 11 bytes, more than limits.read allows (10 bytes)
     Job test completed in [TIME].
@@ -235,20 +235,20 @@ fn says(ran: &Ran) -> String {
     ran.exits_with(2);
     assert_eq!(ran.text("full/theirs.txt"), "theirs");
     assert_eq!(ran.text("file"), "theirs");
-    ran.told()
+    ran.messages()
 }
 
 #[test]
 fn output_folders_and_job_directories_of_others() {
-    let mut told: Vec<String> = ["full", "file", "/dev/full", "/proc/nowhere", "."]
+    let mut reported: Vec<String> = ["full", "file", "/dev/full", "/proc/nowhere", "."]
         .iter()
         .map(|output| format!("{output}: {}", says(&to(output, "").run(&[]))))
         .collect();
     for dir in ["full", "file", "/proc/nowhere"] {
         let ran = to("results", dir).command(&["run", "job.yaml", "--job-dir", dir]);
-        told.push(format!("--job-dir {dir}: {}", says(&ran)));
+        reported.push(format!("--job-dir {dir}: {}", says(&ran)));
     }
-    assert_snapshot!(told.join("\n"), @"
+    assert_snapshot!(reported.join("\n"), @"
     full: error: the output folder [DIR]/full is not empty (it holds 'theirs.txt'): it may be another job's output; name an empty or new folder for `output`
     file: error: job.yaml:6: output: [DIR]/file is a file; name a folder
     /dev/full: error: job.yaml:6: output: /dev/full is a file; name a folder
@@ -266,16 +266,16 @@ fn a_job_directory_that_is_taken() {
     ran.exits_with(0);
     let again = ran.into_job().run(&["--no-reuse"]);
     again.exits_with(2);
-    let mut told = again.told() + "\n";
+    let mut reported = again.messages() + "\n";
     assert_eq!(again.text("results/parallel_run_step.txt"), "a.txt: 4\n");
     let other = again.into_job().run(&["--set", "name=second"]);
     other.exits_with(2);
-    told += &(other.told() + "\n");
+    reported += &(other.messages() + "\n");
     let elsewhere = other.into_job().command(&["run", "job.yaml", "--job-dir", "elsewhere"]);
     elsewhere.exits_with(2);
-    told += &elsewhere.told();
+    reported += &elsewhere.messages();
     assert_eq!(elsewhere.text("results/parallel_run_step.txt"), "a.txt: 4\n");
-    assert_snapshot!(told, @"
+    assert_snapshot!(reported, @"
     error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place
     error: [DIR]/job is the directory of job 'test', not of 'second': name another place with --job-dir
     error: the output folder [DIR]/results is not empty (it holds 'parallel_run_step.txt'): it may be another job's output; name an empty or new folder for `output`

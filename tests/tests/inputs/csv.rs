@@ -315,7 +315,7 @@ fn a_file_with_other_columns_is_told() {
         .file("in/b.csv", "x,id\n2,2\n")
         .run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     note: a file cannot be read, and fails: [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs
     mini-batch 1, attempt 1 ([WORKER]): [DIR]/in/b.csv: the header does not fit [DIR]/in/a.csv; expected 2 columns: id, x; found 2 columns: x, id: give them the same columns in the same order, or make them inputs of separate jobs

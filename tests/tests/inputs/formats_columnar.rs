@@ -38,11 +38,11 @@ fn a_guest_gets_what_pyarrow_reads() {
     let data = ran.dir().join("data");
     let dumped = ran.dir().join("job/output");
     let output = columnar(&["compare", data.to_str().unwrap(), dumped.to_str().unwrap()]);
-    let told = String::from_utf8_lossy(&output.stdout);
+    let reported = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}{errors}");
-    assert_eq!(told.lines().filter(|line| line.ends_with(": same")).count(), cases, "{told}");
-    println!("{told}");
+    assert!(output.status.success(), "{reported}{errors}");
+    assert_eq!(reported.lines().filter(|line| line.ends_with(": same")).count(), cases, "{reported}");
+    println!("{reported}");
 }
 
 /// Writes a Parquet file with this Python code.

@@ -54,9 +54,9 @@ fn tables_are_what_pyarrow_reads() {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "text.py failed:\n{errors}");
-    let told = String::from_utf8(output.stdout).unwrap();
+    let reported = String::from_utf8(output.stdout).unwrap();
     let mut cases = 0;
-    for line in told.lines() {
+    for line in reported.lines() {
         let expected: Value = serde_json::from_str(line).unwrap();
         let case = expected["case"].as_str().unwrap();
         let format = case.split('-').next().unwrap().replace("hive", "csv");
@@ -148,7 +148,7 @@ fn files_that_cannot_be_read_fail_alone() {
     // One failed item more than the threshold ends the job, as usual.
     let ran = job("csv").file("input/1.csv", good).file("input/2.csv", "other\n1\n").run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     note: a file cannot be read, and fails: [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs
     mini-batch 1, attempt 1 ([WORKER]): [DIR]/input/2.csv: the header does not fit [DIR]/input/1.csv; expected 2 columns: id, x; found 1 column: other: give them the same columns in the same order, or make them inputs of separate jobs

@@ -21,8 +21,8 @@ fn job(file: &str, text: impl AsRef<[u8]>) -> Job {
 
 /// The notes on stderr.
 fn notes(ran: &Ran) -> String {
-    let told = ran.told();
-    told.lines().filter(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n")
+    let reported = ran.messages();
+    reported.lines().filter(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n")
 }
 
 /// DuckDB, polars and pandas give the same values.
@@ -70,7 +70,7 @@ fn shapes_that_differ_are_kept_as_json() {
         "inputs.rows.schema={a: json}",
     ]);
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @r#"error: --set inputs.rows.schema: column "a" is json, which is for inputs of format jsonl only; write string, which gives the entry script the field's text"#);
+    assert_snapshot!(ran.messages(), @r#"error: --set inputs.rows.schema: column "a" is json, which is for inputs of format jsonl only; write string, which gives the entry script the field's text"#);
 }
 
 /// With `schema_inference: full`, the job has the column, as in pyarrow and pandas.
@@ -98,7 +98,7 @@ fn a_document_is_told_once() {
     let text = "[\n  {\n    \"id\": 1\n  },\n  {\n    \"id\": 2\n  }\n]\n";
     let ran = job("a.json", text).run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     note: a file cannot be read, and fails: [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
     note: input rows: its only file cannot be read as jsonl; check its format and its path

@@ -96,11 +96,11 @@ fn what_has_no_first_items_says_so() {
         .file("in/bob/a.txt", "2");
     let limited = groups.run(&["--limit", "1"]);
     limited.exits_with(2);
-    assert_snapshot!(limited.told(), @"error: --limit does not go with partition_keys, as groups are made of all items; --sample 1% runs a share of the groups");
+    assert_snapshot!(limited.messages(), @"error: --limit does not go with partition_keys, as groups are made of all items; --sample 1% runs a share of the groups");
     let sampled = limited.into_job().run(&["--sample", "1%"]);
     sampled.exits_with(0);
     assert_eq!(sampled.sorted_output().len(), 1);
     let ran = texts("run_only").run(&["--sample", "0"]);
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"error: --set sample: found 0; expected a number above 0 and up to 100, in percent (e.g. 1)");
+    assert_snapshot!(ran.messages(), @"error: --set sample: found 0; expected a number above 0 and up to 100, in percent (e.g. 1)");
 }

@@ -194,7 +194,7 @@ fn a_column_that_is_not_there_is_told_with_those_that_are() {
         .yaml("inputs: {sales: {path: in.csv, format: csv}}\npartition_keys: [shop]");
     let ran = job.run(&[]);
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 2 workers
     Job test did not begin: input 'sales' has no column 'shop', which partition_keys names; its columns are: store, x
     ");

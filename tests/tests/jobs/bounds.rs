@@ -84,9 +84,9 @@ fn what_the_leader_writes_of_failures_is_bounded() {
     let events = ran.log("sys/events.jsonl");
     assert!(events.contains("limits.failures"), "{ran}");
     assert!(events.lines().last().unwrap().contains("job_finished"), "{ran}");
-    let told = ran.into_job().command(&["status", "job"]);
-    told.exits_with(0);
-    assert!(told.stdout.contains("1,500"), "{told}");
+    let reported = ran.into_job().command(&["status", "job"]);
+    reported.exits_with(0);
+    assert!(reported.stdout.contains("1,500"), "{reported}");
 }
 
 /// The service that runs jobs for others names the tenant. A tenant has a fixed number of workers, whatever

@@ -121,7 +121,7 @@ fn run_must_return_rows_or_a_table() {
     let ran = three_files("core.wasm".as_ref()).file("core.wasm", module).run(&[]);
     ran.exits_with(2);
     assert!(!ran.has("job/output"), "{ran}");
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     error: [DIR]/core.wasm: run of sandmill:entry/entry-run@0.1.0 has the wrong type
       found:    func(variant { files(list<string>), table(list<u8>), void }, record { id: u64, dataset: string, attempt: u32, partition-key-value: list<tuple<string, string>> }) -> string
       expected: func(variant { files(list<string>), table(list<u8>), void }, record { id: u64, dataset: string, attempt: u32, partition-key-value: list<tuple<string, string>> }) -> result<variant { rows(list<string>), outcomes(list<result<string, string>>), table(list<u8>) }, string>

@@ -92,7 +92,7 @@ fn a_killed_worker_is_replaced() {
     assert_eq!(ran.sorted_output(), rows(), "{ran}");
     assert_eq!(ran.attempts("RUN_EXCEPTION"), ["5, 1"], "{ran}");
     assert!(ran.attempts("RUN_DONE").contains(&"5, 2".to_owned()), "{ran}");
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 2 workers
     [WORKER] exited with returncode -9
     mini-batch 5, attempt 1 ([WORKER]), will be tried again: the worker process exited with returncode -9 inside run; another process sent it that signal: the kernel has killed no process for lack of memory since the job began
@@ -281,7 +281,7 @@ fn a_file_whose_columns_planners_die_over_fails() {
     kill_planner(&mut running, &[first]);
     let ran = running.wait();
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
     note: input rows: its only file cannot be read as csv; check its format and its path
@@ -304,5 +304,5 @@ fn a_planner_that_is_killed_names_its_file() {
     kill_planner(&mut running, &[]);
     let ran = running.wait();
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs; the last file that it opened is [DIR]/input/a.csv");
+    assert_snapshot!(ran.messages(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs; the last file that it opened is [DIR]/input/a.csv");
 }

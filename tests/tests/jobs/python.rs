@@ -103,7 +103,7 @@ fn what_cannot_run_is_refused_before_the_start() {
         let ran = three_files(script).run(&[]);
         ran.exits_with(2);
         assert!(!ran.has("job/logs"), "the job began");
-        ran.told()
+        ran.messages()
     };
     let wanting = "import numpy as np
 import sklearn.linear_model
@@ -197,7 +197,7 @@ def run(mini_batch):
 ";
     let ran = three_files(script).run(&["--set", "run_max_try=1", "--set", "error_threshold=-1"]);
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @r#"
+    assert_snapshot!(ran.messages(), @r#"
     job test: 1 worker
     mini-batch 0, attempt 1 ([WORKER]): run returned None (is there a return statement?); it must return a list or a tuple with one row for each item, or a table
     mini-batch 1, attempt 1 ([WORKER]): run returned a generator (collect what it yields: return list(...)); it must return a list or a tuple with one row for each item, or a table
@@ -315,7 +315,7 @@ fn tables_are_columns_of_python_values() {
     assert_eq!(ran.output(), "Ann 1.5\nBob None\n");
     let ran = job(rows).run(&[]);
     ran.exits_with(2);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     error: the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the science runtime, which is not installed on this machine; install it once: sandmill python install science
     For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light
     ");
@@ -352,9 +352,9 @@ fn scripts_are_checked_before_they_are_run() {
     ");
     let ran = ran.into_job().command(&["check", "score.py", "--json"]);
     ran.exits_with(42);
-    let told: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&told["kind"], &told["good"]), (&"python_script".into(), &false.into()));
-    assert!(told["problems"][0].as_str().unwrap().contains("imports pandas"), "{told}");
+    let reported: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&reported["kind"], &reported["good"]), (&"python_script".into(), &false.into()));
+    assert!(reported["problems"][0].as_str().unwrap().contains("imports pandas"), "{reported}");
 }
 
 /// Makes a wheel of one module that needs a package of the science runtime, and lets `vendor` unpack it

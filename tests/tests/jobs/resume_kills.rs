@@ -77,7 +77,7 @@ fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) ->
         // If too many workers are killed in `init`, the job fails, but it can be resumed as well.
         let expected: &[i32] = if killed { &[-9, 0] } else { &[42] };
         assert!(expected.contains(&ran.code), "{ran}");
-        assert!(ran.left_behind.is_empty(), "{ran}");
+        assert!(ran.left_over.is_empty(), "{ran}");
         if ran.code == 0 {
             return ran;
         }

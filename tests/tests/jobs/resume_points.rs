@@ -46,7 +46,7 @@ fn is_whole(ran: &Ran) {
 
 /// Whether the leader ended at the given point.
 fn crashes(ran: &Ran) -> bool {
-    assert!([-9, 0].contains(&ran.code) && ran.left_behind.is_empty(), "{ran}");
+    assert!([-9, 0].contains(&ran.code) && ran.left_over.is_empty(), "{ran}");
     ran.code == -9
 }
 

@@ -91,12 +91,12 @@ fn what_an_entry_script_says_goes_to_its_log_files() {
 /// C15, E17: the level is INFO unless the job sets another.
 #[test]
 fn logging_level_silences_what_is_less_important() {
-    for (level, heard) in
+    for (level, received) in
         [("INFO", &["ERROR", "WARNING", "INFO"][..]), ("WARNING", &["ERROR", "WARNING"])]
     {
         let ran = surroundings().run(&["--set", &format!("logging_level={level}")]);
         ran.exits_with(0);
-        assert_eq!(levels(&ran), heard, "{level}");
+        assert_eq!(levels(&ran), received, "{level}");
     }
     assert_eq!(levels(&surroundings().run(&[])), ["ERROR", "WARNING", "INFO"]);
 }

@@ -21,8 +21,8 @@ fn read(ran: &Ran, file: &str, compression: &str) -> String {
     let path = ran.dir().join(file);
     let output =
         Command::new(python()).args(["-c", code]).arg(path).arg(compression).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}\n{ran}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}\n{ran}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

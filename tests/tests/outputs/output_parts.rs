@@ -34,12 +34,12 @@ fn names(ran: &Ran) -> Vec<String> {
 
 /// The output of Python code that reads the folder with pyarrow.
 #[track_caller]
-fn told_by_python(ran: &Ran, code: &str) -> String {
+fn read_by_python(ran: &Ran, code: &str) -> String {
     let code = format!("import sys, pyarrow.dataset as ds\npath = sys.argv[1]\n{code}");
     let path = ran.dir().join(FOLDER);
     let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}\n{ran}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}\n{ran}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -80,7 +80,7 @@ fn parts_may_be_compressed() {
              \x20   ids += [json.loads(line)['id'] for line in text.splitlines()]\n\
              print(sorted(ids) == list(range(10, 50)))"
         );
-        assert_eq!(told_by_python(&ran, &code), "True");
+        assert_eq!(read_by_python(&ran, &code), "True");
     }
 }
 
@@ -94,7 +94,7 @@ fn parts_may_have_types() {
             "table = ds.dataset(path, format='{kind}').to_table()\n\
              print(table.schema.types, sorted(table['id'].to_pylist()) == list(range(10, 50)))"
         );
-        assert_eq!(told_by_python(&ran, &code), "[DataType(int64), DataType(string)] True");
+        assert_eq!(read_by_python(&ran, &code), "[DataType(int64), DataType(string)] True");
     }
 }
 
@@ -133,7 +133,7 @@ fn a_job_that_fails_keeps_its_parts() {
             "table = ds.dataset(path, format='{format}').to_table()\n\
              print(sorted(table['id'].to_pylist()) == list(range(10, 50)))"
         );
-        assert_eq!(told_by_python(&ran, &code), "True", "{ran}");
+        assert_eq!(read_by_python(&ran, &code), "True", "{ran}");
         assert!(!ran.has("job/parts"), "{ran}");
     }
 }

@@ -15,22 +15,22 @@ use std::process::Command;
 fn reference(arguments: &[&str]) -> String {
     let script = root().join("tests/src/reference_tables.py");
     let output = Command::new(python()).arg(script).args(arguments).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {told}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {reported}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
 /// The output of Python code that can use pyarrow, pandas and the path of a file.
 #[track_caller]
-fn told_by_python(ran: &Ran, file: &str, code: &str) -> String {
+fn read_by_python(ran: &Ran, file: &str, code: &str) -> String {
     let code = format!(
         "import os, sys, pandas as pd, pyarrow as pa, pyarrow.parquet as pq\npath = sys.argv[1]\n{code}\n\
          sys.stdout.flush()\nos._exit(0)"
     );
     let path = ran.dir().join(file);
     let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{told}\n{ran}");
+    let reported = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{reported}\n{ran}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -71,7 +71,7 @@ fn parquet_keeps_types_values_and_nulls() {
         let found = is_right(&ran, "job/output/parallel_run_step.parquet", &folder);
         assert_eq!(found, "35 rows, 24 columns", "{compression}");
         let code = "print(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)";
-        let said = told_by_python(&ran, "job/output/parallel_run_step.parquet", code);
+        let said = read_by_python(&ran, "job/output/parallel_run_step.parquet", code);
         let name = if compression == "none" { "UNCOMPRESSED" } else { compression };
         assert_eq!(said.to_lowercase(), name.to_lowercase());
     }
@@ -87,7 +87,7 @@ fn arrow_keeps_types_values_and_nulls() {
     assert_eq!(found, "35 rows, 25 columns");
     // In the order of the input.
     let code = "print(list(pd.read_feather(path).id) == list(range(35)))";
-    assert_eq!(told_by_python(&ran, "job/output/all.feather", code), "True");
+    assert_eq!(read_by_python(&ran, "job/output/all.feather", code), "True");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn rows_of_text_are_a_column() {
     let show = "print(pd.read_parquet(path).to_csv(index=False))";
     let ran = rows("output_format: {type: parquet}");
     ran.exits_with(0);
-    assert_snapshot!(told_by_python(&ran, "job/output/parallel_run_step.parquet", show), @"
+    assert_snapshot!(read_by_python(&ran, "job/output/parallel_run_step.parquet", show), @"
     value
     a.txt: 1
     c.txt: 3
@@ -103,7 +103,7 @@ fn rows_of_text_are_a_column() {
     let ran = rows("output_format: {type: arrow}");
     ran.exits_with(0);
     let show = "print(pd.read_feather(path).to_csv(index=False))";
-    assert_snapshot!(told_by_python(&ran, "job/output/parallel_run_step.arrow", show), @"
+    assert_snapshot!(read_by_python(&ran, "job/output/parallel_run_step.arrow", show), @"
     value
     a.txt: 1
     c.txt: 3
@@ -143,7 +143,7 @@ fn a_job_that_fails_keeps_its_rows() {
     ran.exits_with(42);
     assert!(!ran.has("job/output/parallel_run_step.parquet"), "{ran}");
     let code = "print(pa.ipc.open_stream(path).read_all().num_rows % 5)";
-    let said = told_by_python(&ran, "job/output/parallel_run_step.parquet.part", code);
+    let said = read_by_python(&ran, "job/output/parallel_run_step.parquet.part", code);
     assert_eq!(said, "0");
     let job = ran.into_job();
     let other = Path::new(&folder).join("000.txt");
@@ -206,7 +206,7 @@ fn until_it_is_made(running: &mut Running) -> u32 {
 fn is_all_there(ran: &Ran) {
     ran.exits_with(0);
     let code = "print([len(v) for v in pq.read_table(path)['value'].to_pylist()])";
-    let rows = told_by_python(ran, "job/output/parallel_run_step.parquet", code);
+    let rows = read_by_python(ran, "job/output/parallel_run_step.parquet", code);
     assert_eq!(rows, "[67108864, 67108864, 67108864, 67108864]", "{ran}");
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
 }
@@ -260,10 +260,10 @@ fn no_room_for_the_output() {
     }
     let ran = job.run(&[]);
     let grown = mount("remount,size=400m");
-    let text = ran.told();
+    let text = ran.messages();
     let ran = if ran.code == 42 && grown { ran.into_job().resume(&[]) } else { ran };
     let rows = (ran.code == 0).then(|| {
-        told_by_python(
+        read_by_python(
             &ran,
             "results/parallel_run_step.parquet",
             "print(sorted(len(v) for v in pq.read_table(path)['value'].to_pylist()))",
@@ -319,7 +319,7 @@ fn columns_of_nulls_alone_take_the_known_type() {
         let settings = format!("process_count_per_node: {count}\noutput_format: {{type: {kind}}}");
         let ran = tables_of(&columns, &settings).run(&[]);
         ran.exits_with(0);
-        let told = told_by_python(&ran, &format!("job/output/parallel_run_step.{kind}"), show);
+        let reported = read_by_python(&ran, &format!("job/output/parallel_run_step.{kind}"), show);
         let types = "['int64', 'string', 'struct<a: double, b: list<item: string>>']";
         let (x, s) = if backwards {
             (
@@ -332,7 +332,7 @@ fn columns_of_nulls_alone_take_the_known_type() {
                 "[{'a': None, 'b': ['u']}, {'a': None, 'b': ['u']}, {'a': 1.5, 'b': []}, None]",
             )
         };
-        assert_eq!(told, format!("{types}\n{x}\n{s}"), "{kind}, {count} workers");
+        assert_eq!(reported, format!("{types}\n{x}\n{s}"), "{kind}, {count} workers");
     }
 }
 
@@ -356,9 +356,9 @@ fn columns_whose_types_no_table_knows_all() {
         ran.exits_with(0);
         let name =
             if layout == "parts" { "parallel_run_step" } else { "parallel_run_step.parquet" };
-        let told = told_by_python(&ran, &format!("job/output/{name}"), show);
+        let reported = read_by_python(&ran, &format!("job/output/{name}"), show);
         let types = "['int64', 'string', 'struct<a: double, b: list<item: string>>']";
-        assert_eq!(told, format!("{types}\n8"), "{layout}");
+        assert_eq!(reported, format!("{types}\n8"), "{layout}");
     }
 }
 
@@ -392,7 +392,7 @@ fn types_that_parquet_lacks_have_others() {
     "the whole mini-batch (1 item): the returned table cannot be written as parquet: in row 1 (counted from 0), column ""d"", of the type Date64, does not fit (1 ms is not the beginning of a day, and a date in this file is a day). Return another value or type, or set output_format.type to arrow or jsonl"
     "#);
     let show = "t = pq.read_table(path)\nprint(t.schema.types)\nprint([c.cast(pa.int64() if i < 1 else pa.int32()).to_pylist() for i, c in enumerate(t.columns)])";
-    assert_snapshot!(told_by_python(&ran, "job/output/parallel_run_step.parquet", show), @r#"
+    assert_snapshot!(read_by_python(&ran, "job/output/parallel_run_step.parquet", show), @r#"
     [TimestampType(timestamp[ms, tz=UTC]), DataType(date32[day]), Time32Type(time32[ms])]
     [[253402300800000, -62167219201000], [0, -1], [1000, 86399000]]
     "#);
@@ -405,7 +405,7 @@ fn numbers_that_json_lacks_are_told() {
     let ran = tables_of(&columns, "output_format: {type: jsonl}\nordered: true").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "{\"x\":null}\n{\"x\":0.5}\n{\"x\":null}\n{\"x\":null}\n");
-    let told = ran.told();
-    let notes: Vec<_> = told.lines().filter(|line| line.contains("nan")).collect();
+    let reported = ran.messages();
+    let notes: Vec<_> = reported.lines().filter(|line| line.contains("nan")).collect();
     assert_snapshot!(notes.join("\n"), @"note: 3 values of the rows are null in the output: nan and infinite numbers, which JSON does not have (output_format.type parquet or arrow keeps them)");
 }

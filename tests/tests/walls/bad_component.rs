@@ -16,13 +16,13 @@ fn refused(name: &str, content: &[u8]) -> String {
         .run(&[]);
     ran.exits_with(2);
     assert!(!ran.has("job"), "nothing is left behind\n{ran}");
-    ran.told()
+    ran.messages()
 }
 
 #[test]
 fn files_that_are_no_component() {
     let good = fs::read(guest("echo_files")).unwrap();
-    let told = [
+    let reported = [
         refused("empty.wasm", b""),
         refused("text.wasm", b"just a text\n"),
         refused("native.wasm", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0"),
@@ -32,7 +32,7 @@ fn files_that_are_no_component() {
         refused("module.wasm", b"\0asm\x01\0\0\0"),
         refused("script.wasm", b"def run(mini_batch):\n    return []\n"),
     ];
-    assert_snapshot!(told.join("\n"), @"
+    assert_snapshot!(reported.join("\n"), @"
     error: [DIR]/empty.wasm: the file is not a WebAssembly component: it is empty. Did the build that should write it fail?
     error: [DIR]/text.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
     error: [DIR]/native.wasm: the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built
@@ -51,10 +51,10 @@ fn a_damaged_component() {
     for byte in &mut bytes[middle..middle + 64] {
         *byte ^= 0xff;
     }
-    let told = refused("damaged.wasm", &bytes);
+    let reported = refused("damaged.wasm", &bytes);
     // The place where the damage is found depends on the compiler.
-    assert!(told.starts_with("error: [DIR]/damaged.wasm: "), "{told}");
-    assert!(told.contains("not a valid component") || told.contains("damaged component"), "{told}");
+    assert!(reported.starts_with("error: [DIR]/damaged.wasm: "), "{reported}");
+    assert!(reported.contains("not a valid component") || reported.contains("damaged component"), "{reported}");
 }
 
 #[test]
@@ -64,10 +64,10 @@ fn paths_that_lead_to_no_file() {
         let job = job.yaml(&format!("name: test\nentry_script: {script}\ninputs: {{ t: input }}"));
         let ran = job.run(&[]);
         ran.exits_with(2);
-        ran.told()
+        ran.messages()
     };
-    let told = [job("missing.wasm"), job("folder"), job("/dev/zero"), job("''")];
-    assert_snapshot!(told.join("\n"), @"
+    let reported = [job("missing.wasm"), job("folder"), job("/dev/zero"), job("''")];
+    assert_snapshot!(reported.join("\n"), @"
     error: job.yaml:2: entry_script: there is no [DIR]/missing.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     error: job.yaml:2: entry_script: [DIR]/folder is a folder with no Cargo.toml and no sources in C; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     error: the entry script /dev/zero cannot be used: it is not a regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
@@ -83,10 +83,10 @@ fn components_of_another_kind() {
         let ran = job.run(&[]);
         ran.exits_with(2);
         assert!(!ran.has("job"), "nothing is left behind\n{ran}");
-        ran.told()
+        ran.messages()
     };
-    let told = [run("not_entry"), run("unknown_import")].join("\n");
-    assert_snapshot!(told.replace(&folder_of_guests(), "[GUESTS]"), @"
+    let reported = [run("not_entry"), run("unknown_import")].join("\n");
+    assert_snapshot!(reported.replace(&folder_of_guests(), "[GUESTS]"), @"
     error: [GUESTS]/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
     error: [GUESTS]/unknown_import.wasm: the entry script imports interfaces that are not granted:
       evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
@@ -102,7 +102,7 @@ fn a_component_other_than_the_pinned_one() {
         .run(&[]);
     ran.exits_with(2).says(&pin);
     assert!(!ran.has("job"), "{ran}");
-    assert_snapshot!(ran.told().replace(&folder_of_guests(), "[GUESTS]"), @"error: [GUESTS]/echo_files.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change the pin");
+    assert_snapshot!(ran.messages().replace(&folder_of_guests(), "[GUESTS]"), @"error: [GUESTS]/echo_files.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change the pin");
 }
 
 fn folder_of_guests() -> String {

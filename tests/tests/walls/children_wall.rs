@@ -106,14 +106,14 @@ fn all_refuse(script: &[u8], expected: &str) {
     assert!(!run.has("job"), "{run}");
     ends_well(&run);
     let check = job().command(&["check", "script.wasm"]);
-    let told = format!("{}{}", check.stdout, check.stderr);
-    assert!([2, 42].contains(&check.code) && told.contains(expected), "{check}");
+    let reported = format!("{}{}", check.stdout, check.stderr);
+    assert!([2, 42].contains(&check.code) && reported.contains(expected), "{check}");
     ends_well(&check);
 }
 
 fn ends_well(ran: &Ran) {
     assert!(ran.took < Duration::from_secs(120), "{ran}");
-    assert!(ran.left_behind.is_empty(), "{ran}");
+    assert!(ran.left_over.is_empty(), "{ran}");
     assert!(ran.stderr.len() < 100_000, "an endless message");
     assert_eq!(entries(&ran.dir().join("cache"), "tmp-"), 0, "{ran}");
 }
@@ -295,7 +295,7 @@ fn ctrl_c_ends_a_compiler() {
 /// If a limit or an operator ends the compiler, the message says so.
 #[test]
 fn how_a_compiler_died_is_told() {
-    for (signal, told) in [
+    for (signal, reported) in [
         (
             Signal::KILL,
             "the compiler was killed, probably because the machine has too little memory",
@@ -323,7 +323,7 @@ fn how_a_compiler_died_is_told() {
         kill_process(compiler, signal).unwrap();
         kill_process(compiler, Signal::CONT).unwrap_or_default();
         let ran = running.wait();
-        ran.exits_with(2).says(told);
+        ran.exits_with(2).says(reported);
         ends_well(&ran);
     }
 }
@@ -439,7 +439,7 @@ fn send_planner(running: &mut Running, signal: Signal) {
 
 #[test]
 fn how_a_planner_died_is_told() {
-    for (signal, told) in [
+    for (signal, reported) in [
         (Signal::SYS, "the planner process was ended by the system-call filter"),
         (Signal::XCPU, "the planner process was ended by its limit of processor time"),
         (Signal::XFSZ, "the planner process was ended because it wrote a larger file than allowed"),
@@ -454,20 +454,20 @@ fn how_a_planner_died_is_told() {
         // The second planner is killed over the only file, or before it has read that file.
         running.until("another plans", |running| another(running).is_some());
         another(&running).into_iter().for_each(|id| kill_process(id, signal).unwrap());
-        running.wait().says(told);
+        running.wait().says(reported);
     }
 }
 
 #[test]
 fn how_helpers_of_a_planner_died_is_told() {
-    for (signal, told) in [
+    for (signal, reported) in [
         (Signal::SYS, "was ended by the system-call filter"),
         (Signal::KILL, "was killed (signal 9"),
     ] {
         let mut running = grouping().spawn(&["plan", "job.yaml"]);
         send(&mut running, "shuffle-worker", 4, signal);
         let ran = running.wait();
-        ran.exits_with(2).says("rows cannot be grouped by key").says(told);
+        ran.exits_with(2).says("rows cannot be grouped by key").says(reported);
     }
 }
 

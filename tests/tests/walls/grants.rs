@@ -53,7 +53,7 @@ fn refused(imports: &str) -> String {
     let ran = run(imports);
     ran.exits_with(2);
     assert!(!ran.has("job"), "nothing is left behind\n{ran}");
-    ran.told()
+    ran.messages()
 }
 
 const GRANTED: [&str; 32] = [
@@ -126,16 +126,16 @@ fn what_is_not_there_is_refused_by_name() {
 /// The interface exists, but the function does not.
 #[test]
 fn a_function_that_is_not_there_is_refused() {
-    let told = refused(
+    let reported = refused(
         r#"(import "wasi:cli/environment@0.2.0"
             (instance (export "get-secrets" (func (result string)))))"#,
     );
-    assert_snapshot!(told, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.1.0: build with tools for these versions, or use a newer Sandmill");
-    let told = refused(
+    assert_snapshot!(reported, @"error: [DIR]/entry.wasm: the entry script imports something that this Sandmill does not have: component imports instance `wasi:cli/environment@0.2.0`, but a matching implementation was not found in the linker: instance export `get-secrets` has the wrong type: function implementation is missing. Sandmill has WASI 0.2.12, wasi:nn 0.2.0-rc-2024-10-28 and sandmill:entry 0.1.0: build with tools for these versions, or use a newer Sandmill");
+    let reported = refused(
         r#"(import "wasi:random/random@0.2.0"
             (instance (export "get-random-u64" (func (result string)))))"#,
     );
-    assert!(told.contains("get-random-u64"), "{told}");
+    assert!(reported.contains("get-random-u64"), "{reported}");
 }
 
 /// Runs `sandmill inspect` on components with these imports.
@@ -250,17 +250,17 @@ fn inspect_speaks_to_programs_too() {
 
 #[test]
 fn inspect_refuses_what_is_no_component() {
-    let told = |name: &str, content: &[u8]| {
+    let describe = |name: &str, content: &[u8]| {
         let ran = Job::empty().file("a.wasm", content).command(&["inspect", name]);
         ran.exits_with(2);
-        ran.told()
+        ran.messages()
     };
     let mut damaged = component("");
     let middle = damaged.len() / 2;
     damaged[middle..].fill(0xff);
-    let damaged = told("a.wasm", &damaged);
+    let damaged = describe("a.wasm", &damaged);
     assert!(damaged.starts_with("error: a.wasm: the file is a damaged component: "), "{damaged}");
-    let all = [told("none.wasm", b""), told("a.wasm", b"text"), told(".", b"")];
+    let all = [describe("none.wasm", b""), describe("a.wasm", b"text"), describe(".", b"")];
     assert_snapshot!(all.join("\n"), @"
     error: none.wasm: it cannot be read: No such file or directory (os error 2)
     error: a.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built

@@ -71,8 +71,8 @@ fn messages(cases: &[(&str, &str)]) -> String {
 #[test]
 fn guests_that_break_off() {
     let all = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
-    let told = messages(&all.map(|what| (what, "")));
-    assert_snapshot!(told, @"
+    let reported = messages(&all.map(|what| (what, "")));
+    assert_snapshot!(reported, @"
     panic: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
     error: this guest fails, as asked
     trap: the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)
@@ -88,8 +88,8 @@ fn guests_that_break_off() {
 #[test]
 fn guests_whose_results_cannot_be_right() {
     let all = ["outcomes-too-few", "outcomes-too-many", "rows-with-line-ends"];
-    let told = messages(&all.map(|what| (what, "")));
-    assert_snapshot!(told, @"
+    let reported = messages(&all.map(|what| (what, "")));
+    assert_snapshot!(reported, @"
     outcomes-too-few: run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch
     outcomes-too-many: run returned 7 outcomes for 2 items: return one outcome for each item, in the order of the mini-batch
     rows-with-line-ends: row 0 (counted from 0) of the results holds a line break, but a row is one line of the output: replace the line break, or return a table, whose fields may hold one
@@ -99,13 +99,13 @@ fn guests_whose_results_cannot_be_right() {
 /// T4.
 #[test]
 fn guests_that_want_too_much() {
-    let told = messages(&[
+    let reported = messages(&[
         ("huge-rows", "limits: { results: 1 MB }"),
         ("many-rows", "limits: { memory: 16 MB }"),
         ("allocate", "limits: { memory: 16 MB }"),
         ("loop", "limits: { fuel: 1000000 }"),
     ]);
-    assert_snapshot!(told, @"
+    assert_snapshot!(reported, @"
     huge-rows: run returned rows of 128.0 MB, and limits.results allows 1 MB. Raise it, or make mini_batch_size smaller
     many-rows: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
     allocate: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
@@ -131,7 +131,7 @@ fn fewer_or_more_rows_than_items() {
     let ran = job("return-nothing").yaml("error_threshold: 2").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), GOOD);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 2 workers
     Job test completed in [TIME].
       mini-batches  3, 1 with fewer rows than items
@@ -155,7 +155,7 @@ fn fewer_or_more_rows_than_items() {
     let ran = job("return-too-many").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output().len(), 4 + 7);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 2 workers
     note: mini-batch 1 returned 5 more rows than it has items; the rows are kept, and items are never counted above their number (reported once per job)
     Job test completed in [TIME].
@@ -175,7 +175,7 @@ fn nothing_is_ignored_unasked() {
     };
     let ran = last("panic");
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     mini-batch 2, attempt 1 ([WORKER]), will be tried again: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
     mini-batch 2, attempt 2 ([WORKER]): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
@@ -191,8 +191,8 @@ fn nothing_is_ignored_unasked() {
     ");
     // The same text is in a file, for users without a terminal.
     let result = ran.log("job_result.txt");
-    let told = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
-    let more = result.strip_prefix(told).and_then(|more| more.split_once("  os_sandbox    "));
+    let reported = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
+    let more = result.strip_prefix(reported).and_then(|more| more.split_once("  os_sandbox    "));
     // The rest lists the layers of the process wall on this machine.
     let causes = more.map(|(causes, _)| causes);
     assert_eq!(
@@ -207,7 +207,7 @@ fn nothing_is_ignored_unasked() {
 
     let ran = last("return-nothing");
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     Job test failed after [TIME]: 2 items failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   run returned no row for 2 items: an item without a row counts as failed
@@ -263,7 +263,7 @@ fn a_call_without_end_costs_its_worker() {
             }
         }
         if what == "loop" {
-            assert_snapshot!(ran.told(), @"
+            assert_snapshot!(ran.messages(), @"
             job test: 1 worker
             mini-batch 1, attempt 1 ([WORKER]), will be tried again: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
             mini-batch 1, attempt 2 ([WORKER]): run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)

@@ -215,7 +215,7 @@ fn tables_that_are_none_in_outputs_with_types() {
         );
         let path = ran.dir().join(format!("job/output/parallel_run_step.{kind}"));
         let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(told.trim(), acts().len().to_string(), "{output:?}\n{ran}");
+        let reported = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(reported.trim(), acts().len().to_string(), "{output:?}\n{ran}");
     }
 }

@@ -27,7 +27,7 @@ const ROWS: [&str; 3] = ["a.txt: 1", "b.txt: 2", "c.txt: 3"];
 fn an_init_that_always_fails_ends_the_job() {
     let ran = job("--do, panic").run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     [WORKER] could not start: the entry script panicked in init at src/harm.rs:[LINE]: this guest panics, as asked
     [WORKER] could not start: the entry script panicked in init at src/harm.rs:[LINE]: this guest panics, as asked
@@ -41,7 +41,7 @@ fn an_init_that_always_fails_ends_the_job() {
       what to do    repair init, or what it reads; then resume: sandmill resume job
       next command  sandmill explain job
     ");
-    let mut told = String::new();
+    let mut reported = String::new();
     for (what, settings) in [
         ("error", ""),
         ("trap", ""),
@@ -54,11 +54,11 @@ fn an_init_that_always_fails_ends_the_job() {
         let ran = job(&format!("--do, {what}")).yaml(settings).run(&[]);
         ran.exits_with(42).left_nothing();
         assert_eq!(ran.output(), "", "{ran}");
-        let text = ran.told();
+        let text = ran.messages();
         let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
-        told += &format!("{what}: {}\n", first.unwrap_or("nothing"));
+        reported += &format!("{what}: {}\n", first.unwrap_or("nothing"));
     }
-    assert_snapshot!(told, @"
+    assert_snapshot!(reported, @"
     error: this guest fails, as asked
     trap: the entry script trapped in init: wasm `unreachable` instruction executed (it aborted itself)
     exit-0: the entry script ended itself in init, with exit code 0: return an error instead
@@ -75,7 +75,7 @@ fn an_init_that_never_ends_ends_the_job() {
     let ran = job("--do, loop").yaml("run_invocation_timeout: 0.1").run(&[]);
     ran.exits_with(42).left_nothing();
     assert_eq!(ran.output(), "", "{ran}");
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     Job test failed after [TIME]: no progress: every worker has been inside init for more than [TIME] (3 x run_invocation_timeout + 30 s); see what init waits for, do less in it, or raise run_invocation_timeout
       first cause   init had not ended after [TIME]
@@ -92,7 +92,7 @@ fn an_init_that_never_ends_ends_the_job() {
 fn too_little_memory_to_start() {
     let ran = job("--do, nothing").yaml("limits: { memory: 64 KB }").run(&[]);
     ran.exits_with(42);
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
     [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
@@ -122,17 +122,17 @@ fn one_worker_that_cannot_start_is_replaced() {
 /// By then, all rows are committed: the job completes, and a note reports the failure.
 #[test]
 fn a_shutdown_that_fails_is_told() {
-    let mut told = String::new();
+    let mut reported = String::new();
     for what in ["panic", "exit-3", "trap", "loop"] {
         let ran =
             job(&format!("--do, {what}, --in-shutdown")).yaml("run_invocation_timeout: 1").run(&[]);
         ran.exits_with(0).left_nothing();
         assert_eq!(ran.sorted_output(), ROWS, "{ran}");
-        let text = ran.told();
+        let text = ran.messages();
         let note = text.lines().find_map(|line| line.strip_prefix("note: "));
-        told += &format!("{what}: {}\n", note.unwrap_or("nothing"));
+        reported += &format!("{what}: {}\n", note.unwrap_or("nothing"));
     }
-    assert_snapshot!(told, @"
+    assert_snapshot!(reported, @"
     panic: [WORKER] printed at its end: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked
     exit-3: [WORKER] printed at its end: shutdown failed: the entry script ended itself in shutdown, with an exit code other than 0: return an error instead
     trap: [WORKER] printed at its end: shutdown failed: the entry script trapped in shutdown: wasm `unreachable` instruction executed (it aborted itself)

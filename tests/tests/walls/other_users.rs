@@ -121,7 +121,7 @@ fn what_is_no_file_or_too_large_is_refused_at_once() {
     // Build the entry script before the clock starts.
     drop(job());
     let began = Instant::now();
-    let mut told = String::new();
+    let mut reported = String::new();
     for command in [
         &["run", "fifo"][..],
         &["run", "/dev/zero"],
@@ -143,9 +143,9 @@ fn what_is_no_file_or_too_large_is_refused_at_once() {
         let ran = job.command(command);
         ran.exits_with(2);
         let first = ran.redacted().lines().next().unwrap_or_default().to_owned();
-        told += &format!("{}: {first}\n", command.join(" "));
+        reported += &format!("{}: {first}\n", command.join(" "));
     }
-    assert_snapshot!(told, @"
+    assert_snapshot!(reported, @"
     run fifo: error: fifo: it is not a regular file but a named pipe; name a job file
     run /dev/zero: error: /dev/zero: it is not a regular file but a device; name a job file
     run large: error: large: is larger than 1 MB, which no job file needs

@@ -110,7 +110,7 @@ fn sockets_are_denied() {
 #[test]
 fn awkward_output_files() {
     let ran = job("forges_names").run(&[]);
-    assert_snapshot!(ran.told(), @r#"
+    assert_snapshot!(ran.messages(), @r#"
     job test: 1 worker
     mini-batch 0, attempt 1 ([WORKER]): the output "bell\u{7}\u{1b}[2J" cannot be published because its name holds a control character: choose another name
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
@@ -152,7 +152,7 @@ fn what_a_guest_prints_is_cut() {
         assert!(ran.has(&format!("job/logs/user/{file}.1")), "{ran}");
         assert!(!ran.has(&format!("job/logs/user/{file}.3")), "{ran}");
     }
-    assert_snapshot!(ran.told(), @"
+    assert_snapshot!(ran.messages(), @"
     job test: 1 worker
     Job test completed in [TIME].
       mini-batches  1

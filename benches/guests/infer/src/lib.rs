@@ -46,9 +46,9 @@ impl EntryScript for Infer {
                 _ => return Err("only the first dimension may be free".into()),
             }
         }
-        let told = |error: nn::wasi::nn::errors::Error| error.data();
-        let graph = graph::load_by_name("model").map_err(told)?;
-        let context = graph.init_execution_context().map_err(told)?;
+        let describe = |error: nn::wasi::nn::errors::Error| error.data();
+        let graph = graph::load_by_name("model").map_err(reported)?;
+        let context = graph.init_execution_context().map_err(reported)?;
         let mut rows = Vec::new();
         for &batch in &self.batches {
             dimensions[0] = u32::try_from(batch)?;
@@ -63,7 +63,7 @@ impl EntryScript for Infer {
                     start = Instant::now();
                 }
                 let tensor = Tensor::new(&dimensions, TensorType::Fp32, &pixels);
-                let outputs = context.compute(vec![(input.name.clone(), tensor)]).map_err(told)?;
+                let outputs = context.compute(vec![(input.name.clone(), tensor)]).map_err(reported)?;
                 for (_, tensor) in outputs {
                     std::hint::black_box(tensor.data());
                 }

@@ -228,13 +228,13 @@ mod tests {
         let first = table(vec![("a", numbers(vec![1, 2]))]);
         let nulls = table(vec![("a", Arc::new(NullArray::new(2)) as ArrayRef)]);
         let wide = table(vec![("a", numbers(vec![1, 2])), ("b", numbers(vec![1, 2]))]);
-        let told = |one: &[u8], two: &[u8]| {
+        let describe = |one: &[u8], two: &[u8]| {
             taken(&[&|sink| sink.table(one).unwrap(), &|sink| sink.table(two).unwrap()])
                 .unwrap_err()
                 .message
         };
         let text = taken(&[&|sink| sink.table(&first).unwrap(), &|sink| sink.row("x")]);
-        let texts = [told(&first, &wide), told(&nulls, &first), text.unwrap_err().message];
+        let texts = [describe(&first, &wide), describe(&nulls, &first), text.unwrap_err().message];
         insta::assert_snapshot!(texts.join("\n"), @r#"
         run returned the columns "a", "b", and the columns "a" for the first mini-batch: return the same columns each time
         run returned a column "a" of the type Int64, where the first mini-batch has "a" of the type Null: return the same columns each time. It had only nulls there: give it a type.

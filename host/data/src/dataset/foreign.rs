@@ -150,14 +150,14 @@ mod tests {
 
     #[test]
     fn each_format_is_told_from_each_other() {
-        let told = TableKind::ALL.map(|format| {
+        let reported = TableKind::ALL.map(|format| {
             let lines = STARTS.iter().map(|(name, start)| {
-                let told = foreign_start(start, format);
-                format!("  {name}: {}\n", told.unwrap_or_else(|| "-".to_owned()))
+                let reported = foreign_start(start, format);
+                format!("  {name}: {}\n", reported.unwrap_or_else(|| "-".to_owned()))
             });
             format!("{}\n{}", format.name(), lines.collect::<String>())
         });
-        insta::assert_snapshot!(told.concat(), @"
+        insta::assert_snapshot!(reported.concat(), @"
     csv
       parquet: a Parquet file: write format: parquet
       arrow: an Arrow file: write format: arrow

@@ -185,17 +185,17 @@ fn globs_choose_files() {
 fn nothing_found_is_told() {
     let tree = ListFixture::new(&["a/b/c.txt"]);
     fs::create_dir(tree.path("empty")).unwrap();
-    let told = |pattern| {
+    let describe = |pattern| {
         let (files, notices) = tree.try_list(pattern).unwrap();
         assert!(files.is_empty());
         notices.join("\n")
     };
-    assert_snapshot!(told(Some("*.csv")), @"input 'data': the glob /d/in/*.csv matches no file; check the path");
+    assert_snapshot!(describe(Some("*.csv")), @"input 'data': the glob /d/in/*.csv matches no file; check the path");
     assert_snapshot!(tree.error(Some("gone.csv")), @"input 'data': /d/in/gone.csv: No such file or directory (os error 2); check the path");
     assert_snapshot!(tree.error(Some("{a/b/c.txt,gone.csv}")), @"input 'data': /d/in/gone.csv: No such file or directory (os error 2); check the path");
-    assert_snapshot!(told(Some("{a,empty}")), @"input 'data': the list of 2 names in /d/in matches no file; check the path");
+    assert_snapshot!(describe(Some("{a,empty}")), @"input 'data': the list of 2 names in /d/in matches no file; check the path");
     fs::remove_dir_all(tree.path("a")).unwrap();
-    assert_snapshot!(told(None), @"input 'data': the folder /d/in holds no file");
+    assert_snapshot!(describe(None), @"input 'data': the folder /d/in holds no file");
 }
 
 #[test]
@@ -285,11 +285,11 @@ fn files_of_tables_with_a_log_are_refused() {
         let error = tree.list_by(refusing, pattern).err()?.to_string();
         error.find(" is a").map(|end| error[..end].to_owned())
     };
-    let told = |folder: &str| Some(format!("input 'data': /d/in{folder}"));
-    assert_eq!(refused(None), told("/ice"));
-    assert_eq!(refused(Some("t/**/*.parquet")), told("/t"));
-    assert_eq!(refused(Some("t/*/x.parquet")), told("/t"));
-    assert_eq!(refused(Some("*/data/*/*.parquet")), told("/ice"));
+    let describe = |folder: &str| Some(format!("input 'data': /d/in{folder}"));
+    assert_eq!(refused(None), describe("/ice"));
+    assert_eq!(refused(Some("t/**/*.parquet")), describe("/t"));
+    assert_eq!(refused(Some("t/*/x.parquet")), describe("/t"));
+    assert_eq!(refused(Some("*/data/*/*.parquet")), describe("/ice"));
     for pattern in ["a/*.parquet", "*/b.parquet", "t/_delta_log/*.parquet", "ice/metadata/*"] {
         assert_eq!(refused(Some(pattern)), None, "{pattern}");
     }

@@ -359,8 +359,8 @@ fn a_value_that_would_grow_without_end_stops_at_the_limit() {
     let table = ipc(vec![("l", list)]);
     for kind in [OutputKind::Csv, OutputKind::Jsonl, OutputKind::Text] {
         let mut writer = RowWriter::new(4 << 20, true, &OutputFormat::of(kind));
-        let told = writer.table(&table).unwrap_err().message;
-        assert!(told.contains("limits.results"), "{told}");
+        let reported = writer.table(&table).unwrap_err().message;
+        assert!(reported.contains("limits.results"), "{reported}");
         assert!(writer.lines().len() < 16 << 20);
     }
 }

@@ -70,20 +70,20 @@ fn a_date_of_milliseconds_shows_a_time_that_it_has() {
 
 #[test]
 fn zones_are_offsets_or_utc() {
-    let told = |zone: &str| {
+    let describe = |zone: &str| {
         let times = TimestampMicrosecondArray::from(vec![1_500_000, i64::MAX]).with_timezone(zone);
         texts(&times)
     };
-    assert_eq!(told("UTC"), ["1970-01-01T00:00:01.500Z", "+294247-01-10T04:00:54.775807Z"]);
-    assert_eq!(told("Europe/Berlin"), told("UTC"), "the same moment");
-    assert_eq!(told("+00:00"), told("UTC"));
+    assert_eq!(describe("UTC"), ["1970-01-01T00:00:01.500Z", "+294247-01-10T04:00:54.775807Z"]);
+    assert_eq!(describe("Europe/Berlin"), describe("UTC"), "the same moment");
+    assert_eq!(describe("+00:00"), describe("UTC"));
     assert_eq!(
-        told("+02:00"),
+        describe("+02:00"),
         ["1970-01-01T02:00:01.500+02:00", "+294247-01-10T06:00:54.775807+02:00"]
     );
-    assert_eq!(told("-0930")[0], "1969-12-31T14:30:01.500-09:30");
-    assert_eq!(told("+05")[0], "1970-01-01T05:00:01.500+05:00");
-    assert_eq!(told("")[0], "1970-01-01T00:00:01.500");
+    assert_eq!(describe("-0930")[0], "1969-12-31T14:30:01.500-09:30");
+    assert_eq!(describe("+05")[0], "1970-01-01T05:00:01.500+05:00");
+    assert_eq!(describe("")[0], "1970-01-01T00:00:01.500");
     let far = TimestampSecondArray::from(vec![i64::MAX, i64::MIN]).with_timezone("+14:00");
     assert_eq!(
         texts(&far),

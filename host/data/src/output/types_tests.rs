@@ -251,11 +251,11 @@ fn of_file(batch: &RecordBatch, kind: OutputKind) -> String {
         false => format!("as {}", cell(&found.to_string())),
     };
     if kind == OutputKind::Parquet {
-        let told = read(made, kind, true).schema_ref().field(0).data_type().clone();
+        let reported = read(made, kind, true).schema_ref().field(0).data_type().clone();
         if matches!(found, DataType::Interval(_)) {
             text.push_str("; others read Parquet's `INTERVAL`");
-        } else if !alike(&told, &found) {
-            let _ = write!(text, "; others read {}", cell(&told.to_string()));
+        } else if !alike(&reported, &found) {
+            let _ = write!(text, "; others read {}", cell(&reported.to_string()));
         }
     }
     text

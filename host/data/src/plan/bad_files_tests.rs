@@ -25,7 +25,7 @@ fn deadly_files_are_not_looked_into() {
         let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
         let bad = BadFile { file: "1.csv".to_owned(), reason: "somebody died".to_owned() };
         let request = PlanRequest {
-            tells_files: true,
+            reports_files: true,
             deadly: vec![(0, bad.clone())],
             ..PlanRequest::new(vec![tree.source("one", "in")], cut)
         };
@@ -80,15 +80,15 @@ fn objects_on_their_way_are_waited_for() {
     };
     let inputs = vec![TableInput::default(); 2];
     let cut = Cut::Tables { size: SliceSize::Rows(1), inputs, full_inference: false };
-    for tells_files in [false, true] {
+    for reports_files in [false, true] {
         let _ = fs::remove_file(tree.root().join("data/2"));
         let request = PlanRequest {
             asks: Asks::Absent,
-            tells_files,
+            reports_files,
             ..PlanRequest::new(sources(), cut.clone())
         };
         let asked: RefCell<Vec<(u32, String)>> = RefCell::default();
-        let hear = || {
+        let on_report = || {
             let (source, file) = asked.borrow().last().cloned().unwrap();
             if file == "2" {
                 fs::write(tree.root().join("data/2"), "x\n2\n").unwrap();
@@ -100,10 +100,10 @@ fn objects_on_their_way_are_waited_for() {
         let tools =
             ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut cut = Vec::new();
-        let mut told = Vec::new();
-        plan_with(tools, &hear, &mut |message| {
+        let mut reported = Vec::new();
+        plan_with(tools, &on_report, &mut |message| {
             match message {
-                FromPlanner::Opening { waits: false, file, .. } => told.push(file),
+                FromPlanner::Opening { waits: false, file, .. } => reported.push(file),
                 FromPlanner::Opening { source, file, next, .. } => {
                     assert!(next.is_empty());
                     asked.borrow_mut().push((source, file));
@@ -125,9 +125,9 @@ fn objects_on_their_way_are_waited_for() {
         // The planner asks for them when it looks for the columns, and again when it cuts.
         let asked: BTreeSet<_> = asked.take().into_iter().map(|(_, file)| file).collect();
         assert!(asked.iter().eq(["2", "3"]), "{asked:?}");
-        let told: BTreeSet<_> = told.into_iter().collect();
-        let others: &[&str] = if tells_files { &["1", "4", "5"] } else { &[] };
-        assert!(told.iter().eq(others), "{told:?}");
+        let reported: BTreeSet<_> = reported.into_iter().collect();
+        let others: &[&str] = if reports_files { &["1", "4", "5"] } else { &[] };
+        assert!(reported.iter().eq(others), "{reported:?}");
     }
 }
 
@@ -144,7 +144,7 @@ fn a_database_waits_for_what_lies_beside_it() {
     let cut = Cut::Tables { size: SliceSize::Rows(1), inputs: vec![table], full_inference: false };
     let request = PlanRequest { asks: Asks::Absent, ..PlanRequest::new(vec![source], cut) };
     let asked: RefCell<Vec<String>> = RefCell::default();
-    let hear = || {
+    let on_report = || {
         let file = asked.borrow().last().cloned().unwrap();
         Ok(MayOpen { source: 0, file, unfetched: Some("gone".to_owned()) })
     };
@@ -152,7 +152,7 @@ fn a_database_waits_for_what_lies_beside_it() {
     let tools =
         ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let mut bad = Vec::new();
-    plan_with(tools, &hear, &mut |message| {
+    plan_with(tools, &on_report, &mut |message| {
         match message {
             FromPlanner::Opening { file, .. } => asked.borrow_mut().push(file),
             FromPlanner::MiniBatches(batches) => {
@@ -190,7 +190,7 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
         };
         let asked: RefCell<Vec<String>> = RefCell::default();
         let stale = Cell::new(true);
-        let hear = || {
+        let on_report = || {
             let asked = asked.borrow();
             let file = if stale.replace(!stale.get()) { "0" } else { asked.last().unwrap() };
             let unfetched = (file == "2").then(|| "gone".to_owned());
@@ -200,7 +200,7 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
         let tools =
             ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut said = Vec::new();
-        plan_with(tools, &hear, &mut |message| {
+        plan_with(tools, &on_report, &mut |message| {
             said.push(match message {
                 FromPlanner::Opening { file, next, .. } => {
                     asked.borrow_mut().push(file.clone());
@@ -304,13 +304,13 @@ fn an_input_of_another_format_is_told_once() {
         let inputs = vec![TableInput { schema, ..TableInput::default() }];
         let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
         let plan = planned(vec![tree.source("one", "in")], cut);
-        let told = match plan {
+        let reported = match plan {
             Err(error) => error.to_string(),
-            Ok(plan) => plan.mini_batches.iter().map(|batch| told(&batch.work)).collect(),
+            Ok(plan) => plan.mini_batches.iter().map(|batch| describe(&batch.work)).collect(),
         };
-        tree.clean(&told)
+        tree.clean(&reported)
     };
-    let told = [
+    let reported = [
         plan(&[parquet], false),
         plan(&[parquet, parquet, good], false),
         plan(&["", parquet, good], false),
@@ -318,7 +318,7 @@ fn an_input_of_another_format_is_told_once() {
         plan(&[parquet, parquet], true),
         plan(&[good, parquet], true),
     ];
-    assert_snapshot!(told.join("\n"), @"
+    assert_snapshot!(reported.join("\n"), @"
     input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
     input 'one': /d/in/0 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out
     (/d/in/1 is not csv, but a Parquet file: write format: parquet; or name the files by a glob that leaves it out)(1 rows of 2)
@@ -328,7 +328,7 @@ fn an_input_of_another_format_is_told_once() {
     ");
 }
 
-fn told(work: &Work) -> String {
+fn describe(work: &Work) -> String {
     match work {
         Work::Unreadable(bad) => format!("({})", bad.reason),
         Work::Text(slice) => format!("({} rows of {})", slice.rows, slice.file),
@@ -347,7 +347,7 @@ fn an_input_that_nobody_can_read_is_told() {
     let tools =
         ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let plan = planned_with(tools).unwrap();
-    let told = [plan.notices, plan.columns].concat();
-    let last = told.iter().find(|notice| notice.contains("none of")).unwrap();
+    let reported = [plan.notices, plan.columns].concat();
+    let last = reported.iter().find(|notice| notice.contains("none of")).unwrap();
     assert_snapshot!(last, @"input one: none of its 2 files can be read as parquet; check its format and its path");
 }

@@ -62,7 +62,7 @@ pub(super) fn format(
     }
     let schema = resolution.of(&columns.schema());
     if columns.are_known() {
-        notices.push(columns::told(input.name(), &schema));
+        notices.push(columns::describe(input.name(), &schema));
     }
     let keys = input.path.iter().flat_map(PartitionFormat::keys);
     let keys = keys.map(|key| Field::new(key, DataType::Utf8, true).into());
@@ -185,8 +185,8 @@ fn each_slice<'s>(
             Ok(cut) => cut,
             Err(error) => {
                 let what = foreign_file(&path, format.kind);
-                let told = |what: String| input.told_foreign(&path, &what);
-                let reason = what.map_or_else(|| format!("{} {error}", path.display()), told);
+                let describe = |what: String| input.describe_foreign(&path, &what);
+                let reason = what.map_or_else(|| format!("{} {error}", path.display()), reported);
                 return sender.add_bad(index, file, reason, MiniBatchDigest::new());
             }
         };

@@ -22,13 +22,13 @@ pub(super) fn known(unknown: &str, names: &[&str]) -> String {
 }
 
 /// The message that lists the columns of an input.
-pub(super) fn told(input: &str, schema: &Schema) -> FromPlanner {
+pub(super) fn describe(input: &str, schema: &Schema) -> FromPlanner {
     FromPlanner::Columns(format!("columns of input {input}: {}", listed(schema)))
 }
 
 /// The columns of JSON lines, and a notice for each doubtful inference.
 pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<FromPlanner> {
-    let mut notices = vec![told(input, &inferred.schema)];
+    let mut notices = vec![describe(input, &inferred.schema)];
     let doubts = inferred.doubts.iter();
     notices.extend(doubts.map(|doubt| FromPlanner::Notice(format!("input {input}: {doubt}"))));
     notices
@@ -37,14 +37,14 @@ pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<FromPlan
 /// Columns with their types.
 pub(super) fn listed(schema: &Schema) -> String {
     let fields = schema.fields();
-    let told = fields.iter().take(SHOWN);
-    let told: Vec<_> = told.map(|f| format!("{} {}", f.name(), kind(f))).collect();
-    let more = match fields.len() - told.len() {
+    let reported = fields.iter().take(SHOWN);
+    let reported: Vec<_> = reported.map(|f| format!("{} {}", f.name(), kind(f))).collect();
+    let more = match fields.len() - reported.len() {
         _ if fields.is_empty() => "none was found".to_owned(),
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("{}{more}", told.join(", "))
+    format!("{}{more}", reported.join(", "))
 }
 
 /// The name of a type for users.
@@ -68,14 +68,14 @@ pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<FromPlanner> {
     if columns.is_empty() {
         return Vec::new();
     }
-    let told = columns.iter().take(SHOWN);
-    let told: Vec<_> = told.map(|column| format!("{} {}", column.name, column.kind)).collect();
-    let more = match columns.len() - told.len() {
+    let reported = columns.iter().take(SHOWN);
+    let reported: Vec<_> = reported.map(|column| format!("{} {}", column.name, column.kind)).collect();
+    let more = match columns.len() - reported.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let told = format!("columns of input {input}: {}{more}", told.join(", "));
-    let mut notices = vec![FromPlanner::Columns(told)];
+    let reported = format!("columns of input {input}: {}{more}", reported.join(", "));
+    let mut notices = vec![FromPlanner::Columns(reported)];
     let pairs = columns.iter().zip(&inferred.doubts);
     let doubts = pairs.filter_map(|(column, doubt)| {
         doubt.as_ref().map(|doubt| format!("{} is read as {} ({doubt})", column.name, column.kind))

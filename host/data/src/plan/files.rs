@@ -19,7 +19,7 @@ pub(super) fn plan_files(
     }
     sender.send(FromPlanner::Tables(Vec::new()))?;
     let listings = sources.iter().map(|it| (it, SourceListing::new(it).map_err(PlanError::from)));
-    sender.tell_share(Share::measure(listings, &|_| 1));
+    sender.report_share(Share::measure(listings, &|_| 1));
     let mut left = Left::default();
     for (index, source) in (0..).zip(sources) {
         left.begin(source);

@@ -110,7 +110,7 @@ impl PlanInput<'_> {
             self.looked_at_format.set(FIRST_FILES);
             return Ok(None);
         };
-        let reason = self.told_foreign(&path, &what);
+        let reason = self.describe_foreign(&path, &what);
         self.looked_at_format.set(count + 1);
         let first = self.foreign.borrow_mut().get_or_insert_with(|| reason.clone()).clone();
         if count + 1 == FIRST_FILES {
@@ -129,7 +129,7 @@ impl PlanInput<'_> {
     }
 
     /// The message for a file that is not of the input's format.
-    pub(super) fn told_foreign(&self, path: &Path, what: &str) -> String {
+    pub(super) fn describe_foreign(&self, path: &Path, what: &str) -> String {
         let format = self.table.kind.name();
         format!(
             "{} is not {format}, but {what}; or name the files by a glob that leaves it out",
@@ -171,8 +171,8 @@ impl PlanInput<'_> {
         if self.asks(source, file) {
             return Ok(sender.ask_for(source, file, next)?);
         }
-        if self.request.tells_files {
-            sender.tell_opening(source, file)?;
+        if self.request.reports_files {
+            sender.report_opening(source, file)?;
         }
         Ok(None)
     }

@@ -52,12 +52,12 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// Makes a plan, and passes each message to `emit` as soon as it is known. `hear` waits for the next answer,
+/// Makes a plan, and passes each message to `emit` as soon as it is known. `on_report` waits for the next answer,
 /// if the request lets the planner ask. Errors in the inputs become a message; only an error of `emit` or
-/// `hear` is returned, and it stops planning.
+/// `on_report` is returned, and it stops planning.
 fn plan_with(
     tools: ShuffleContext<'_>,
-    hear: &dyn Fn() -> io::Result<MayOpen>,
+    on_report: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let PlanRequest { memory, again, partition_keys, asks, sample, .. } = tools.request;
@@ -66,7 +66,7 @@ fn plan_with(
     let mut sender = Sender::new(emit, *memory, again);
     sender.only(*sample);
     if asks.are_answered() {
-        sender.answered_by(hear);
+        sender.answered_by(on_report);
     }
     match plan_all(tools, &mut sender) {
         Ok(()) => emit(FromPlanner::Finished),

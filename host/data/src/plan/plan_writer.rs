@@ -26,7 +26,7 @@ const REASON: usize = 2000;
 pub(super) struct Sender<'a> {
     emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
     /// Waits for the next answer; `None` if the planner may not ask.
-    hear: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
+    on_report: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
     next_id: u64,
     pending: Vec<MiniBatch>,
     pending_bytes: usize,
@@ -59,7 +59,7 @@ impl<'a> Sender<'a> {
     ) -> Self {
         Self {
             emit,
-            hear: None,
+            on_report: None,
             next_id: 0,
             pending: Vec::new(),
             pending_bytes: 0,
@@ -76,9 +76,9 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// From now on the planner may ask for files; `hear` waits for the next answer.
-    pub(super) fn answered_by(&mut self, hear: &'a dyn Fn() -> io::Result<MayOpen>) {
-        self.hear = Some(hear);
+    /// From now on the planner may ask for files; `on_report` waits for the next answer.
+    pub(super) fn answered_by(&mut self, on_report: &'a dyn Fn() -> io::Result<MayOpen>) {
+        self.on_report = Some(on_report);
     }
 
     /// From now on mini-batches that do not belong to the sample are left out.
@@ -87,7 +87,7 @@ impl<'a> Sender<'a> {
     }
 
     /// From now on the planner reports its progress.
-    pub(super) fn tell_share(&mut self, share: Option<Share>) {
+    pub(super) fn report_share(&mut self, share: Option<Share>) {
         self.share = share;
     }
 
@@ -121,13 +121,13 @@ impl<'a> Sender<'a> {
     }
 
     /// Reports the file that is opened next, after everything about the files before it.
-    pub(super) fn tell_opening(&mut self, source: u32, file: &str) -> io::Result<()> {
+    pub(super) fn report_opening(&mut self, source: u32, file: &str) -> io::Result<()> {
         self.flush()?;
         let file = file.to_owned();
         self.send(FromPlanner::Opening { source, file, waits: false, next: Vec::new() })
     }
 
-    /// As [`Self::tell_opening`], but also waits until the file is here. Returns the reason if it cannot be
+    /// As [`Self::report_opening`], but also waits until the file is here. Returns the reason if it cannot be
     /// fetched. `next` are the files that follow.
     pub(super) fn ask_for(
         &mut self,
@@ -135,11 +135,11 @@ impl<'a> Sender<'a> {
         file: &str,
         next: Vec<String>,
     ) -> io::Result<Option<BadFile>> {
-        let Some(hear) = self.hear else { return Ok(None) };
+        let Some(on_report) = self.on_report else { return Ok(None) };
         self.flush()?;
         self.send(FromPlanner::Opening { source, file: file.to_owned(), waits: true, next })?;
         loop {
-            let answer = hear()?;
+            let answer = on_report()?;
             // An answer to an earlier planner, which died, may come first.
             if (answer.source, answer.file.as_str()) == (source, file) {
                 let bad = |reason| BadFile { file: answer.file, reason };
@@ -227,7 +227,7 @@ impl<'a> Sender<'a> {
                  worker; {remedy}"
             );
         }
-        self.tell_size(&mini_batch)?;
+        self.report_size(&mini_batch)?;
         if self.pending_bytes + bytes > MINI_BATCH_BYTES {
             self.flush()?;
         }
@@ -242,7 +242,7 @@ impl<'a> Sender<'a> {
     }
 
     /// Sends a notice if a mini-batch may not fit into the entry script's memory.
-    fn tell_size(&mut self, mini_batch: &MiniBatch) -> io::Result<()> {
+    fn report_size(&mut self, mini_batch: &MiniBatch) -> io::Result<()> {
         let bytes = match &mini_batch.work {
             Work::Text(slice) => slice.length,
             Work::Table(slice) => slice.bytes,
@@ -284,7 +284,7 @@ impl<'a> Sender<'a> {
 
     /// Sends everything that waits, and the number of suppressed notices.
     pub(super) fn close(&mut self) -> Result<(), PlanError> {
-        if self.hear.is_some() && !self.behind.is_empty() {
+        if self.on_report.is_some() && !self.behind.is_empty() {
             self.flush()?;
             self.send(FromPlanner::Closed)?;
         }

@@ -41,12 +41,12 @@ pub fn serve() -> io::Result<()> {
     };
     let tools =
         ShuffleContext { request: &request, start: &next, bounds: ShuffleLimits::default() };
-    let hear = || {
+    let on_report = || {
         let answer = read_frame(&mut io::stdin().lock(), &mut Vec::new());
         let gone = || io::Error::new(ErrorKind::UnexpectedEof, "the leader no longer answers");
         answer.map_err(io::Error::other)?.ok_or_else(gone)
     };
-    serve_request(tools, &hear, &mut io::stdout().lock())
+    serve_request(tools, &on_report, &mut io::stdout().lock())
 }
 
 /// Starts the processes that group rows, and spares for those that die. Returns an empty list if no rows are grouped.
@@ -76,11 +76,11 @@ fn is_shuffled(request: &PlanRequest) -> bool {
 
 pub(super) fn serve_request(
     tools: ShuffleContext<'_>,
-    hear: &dyn Fn() -> io::Result<MayOpen>,
+    on_report: &dyn Fn() -> io::Result<MayOpen>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
-    plan_with(tools, hear, &mut |message| {
+    plan_with(tools, on_report, &mut |message| {
         bytes.clear();
         match encode(&message, &mut bytes) {
             Ok(()) => {}

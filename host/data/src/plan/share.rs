@@ -20,7 +20,7 @@ pub(super) struct Share {
     before: u64,
     /// The weight of the planned part of the file that is being cut.
     within: u64,
-    told: u16,
+    reported: u16,
 }
 
 impl Share {
@@ -42,7 +42,7 @@ impl Share {
                 }
             }
         }
-        (total > 0).then_some(Self { total, before: 0, within: 0, told: 0 })
+        (total > 0).then_some(Self { total, before: 0, within: 0, reported: 0 })
     }
 
     /// Records how much of the current file is planned.
@@ -60,8 +60,8 @@ impl Share {
     pub(super) fn news(&mut self) -> Option<u16> {
         let planned = u128::from(self.before.saturating_add(self.within).min(self.total));
         let share = u16::try_from(planned * 1000 / u128::from(self.total)).unwrap_or(1000);
-        (share > self.told).then(|| {
-            self.told = share;
+        (share > self.reported).then(|| {
+            self.reported = share;
             share
         })
     }

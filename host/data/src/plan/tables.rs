@@ -62,7 +62,7 @@ pub(super) fn plan_tables(
         let listings = inputs.iter().flat_map(|input| {
             input.sources.iter().map(move |source| (source, input.files(source)))
         });
-        sender.tell_share(Share::measure(listings, &share::bytes));
+        sender.report_share(Share::measure(listings, &share::bytes));
     }
     for (input, format) in inputs.iter().zip(&formats) {
         if !format.kind.is_text() {

@@ -433,17 +433,17 @@ fn folders_of_hive_make_columns() {
     ]);
     let plan = one_table(&tree, TableInput::default()).unwrap();
     let root = tree.root().display().to_string();
-    let told = |lines: &[String]| lines.join("\n").replace(&root, "/d");
-    assert_snapshot!(told(&texts(&tree, &plan)), @r#"
+    let describe = |lines: &[String]| lines.join("\n").replace(&root, "/d");
+    assert_snapshot!(describe(&texts(&tree, &plan)), @r#"
     x year city: 0 - d
     x year city: 1 2026 a b, 2 2026 a b
     x year city: 3 - c
     Unreadable(BadFile { file: "z.csv", reason: "/d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false" })
     "#);
-    assert_snapshot!(told(&plan.notices), @"a file cannot be read, and fails: /d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false");
+    assert_snapshot!(describe(&plan.notices), @"a file cannot be read, and fails: /d/in/z.csv is not in folders like the input's first file, year={year}/city={city}; move it there, or set hive to false");
     let off = TableInput { hive: Some(false), ..TableInput::default() };
     let plan = one_table(&tree, off).unwrap();
-    assert_snapshot!(told(&texts(&tree, &plan)), @"
+    assert_snapshot!(describe(&texts(&tree, &plan)), @"
     x: 0
     x: 1, 2
     x: 3

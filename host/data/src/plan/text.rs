@@ -132,7 +132,7 @@ pub(super) fn each_slice<'s>(
             Err(OpenError::File(error)) => {
                 let path = root.join(&file);
                 let what = foreign_file(&path, input.table.kind);
-                let reason = what.map_or(error.0, |what| input.told_foreign(&path, &what));
+                let reason = what.map_or(error.0, |what| input.describe_foreign(&path, &what));
                 return sender.add_bad(index, file, reason, MiniBatchDigest::new());
             }
             Err(error @ OpenError::Room { .. }) => return Err(DatasetError::from(error).into()),
@@ -190,11 +190,11 @@ fn foreign_text(input: &PlanInput<'_>, cut: &CutFile<'_>) -> Option<String> {
     if kind == TableKind::Jsonl
         && let Some(foreign) = foreign((start, is_all))
     {
-        return Some(foreign.told(cut.path(), cut.is_unpacked()));
+        return Some(foreign.describe(cut.path(), cut.is_unpacked()));
     }
     // A file whose header matches that of other files is of the format.
     let what = cut.header().is_empty().then(|| foreign_start(start, kind)).flatten()?;
-    Some(input.told_foreign(cut.path(), &what))
+    Some(input.describe_foreign(cut.path(), &what))
 }
 
 /// Sends notices about what is odd in a file with this number of rows.

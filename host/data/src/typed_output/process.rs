@@ -37,7 +37,7 @@ impl Finisher {
     }
 
     /// Makes `target` from the `rows` rows that were appended to `source`. Both files are used from their
-    /// current positions. `told` is called now and then with the number of bytes read. The process dies with
+    /// current positions. `on_progress` is called now and then with the number of bytes read. The process dies with
     /// this thread.
     ///
     /// # Errors
@@ -47,7 +47,7 @@ impl Finisher {
         mut source: &File,
         target: &File,
         rows: u64,
-        told: &mut dyn FnMut(u64),
+        on_progress: &mut dyn FnMut(u64),
     ) -> Result<(), TypedOutputError> {
         let cannot = |source| TypedOutputError::NotRun { program: self.program.clone(), source };
         let &Self { os_sandbox: mode, kind, compression, .. } = self;
@@ -76,7 +76,7 @@ impl Finisher {
                 Ok(message) => break message,
                 Err(RecvTimeoutError::Disconnected) => break Vec::new(),
                 // The child shares this file's position.
-                Err(RecvTimeoutError::Timeout) => told(source.stream_position().unwrap_or(0)),
+                Err(RecvTimeoutError::Timeout) => on_progress(source.stream_position().unwrap_or(0)),
             }
         };
         // The child has closed its standard error, or its message is as long as allowed. If it is exiting by
@@ -110,14 +110,14 @@ mod tests {
 
     #[test]
     fn says_how_the_process_ended() {
-        let told =
+        let on_progress =
             |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned()).to_string();
-        assert_eq!(told(1 << 8, "it is full"), "it is full");
-        assert!(told(libc::SIGXCPU, "").contains("21600 seconds"));
-        assert!(told(libc::SIGXFSZ, "").contains("larger than 1024 GB"));
-        assert!(told(libc::SIGABRT, "").contains("more than 8 GB of memory"));
-        assert!(told(libc::SIGSYS, "").contains("system-call filter"));
-        let panicked = told(101 << 8, "panic");
+        assert_eq!(on_progress(1 << 8, "it is full"), "it is full");
+        assert!(on_progress(libc::SIGXCPU, "").contains("21600 seconds"));
+        assert!(on_progress(libc::SIGXFSZ, "").contains("larger than 1024 GB"));
+        assert!(on_progress(libc::SIGABRT, "").contains("more than 8 GB of memory"));
+        assert!(on_progress(libc::SIGSYS, "").contains("system-call filter"));
+        let panicked = on_progress(101 << 8, "panic");
         assert_eq!(
             panicked,
             "the process that makes it ended with exit code 101; what it said: panic"

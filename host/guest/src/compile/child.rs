@@ -60,8 +60,8 @@ impl CompileTask {
 }
 
 /// Encodes a result for the parent.
-fn answer(told: &impl Serialize) -> Result<Vec<u8>, CompileError> {
-    let answer = postcard::to_stdvec(told)
+fn answer(reported: &impl Serialize) -> Result<Vec<u8>, CompileError> {
+    let answer = postcard::to_stdvec(reported)
         .map_err(|error| CompileError(format!("its names cannot be read: {error}")))?;
     if answer.len() as u64 > ANSWER_BYTES {
         return Err(CompileError(format!(
@@ -81,10 +81,10 @@ pub fn serve_compile(arguments: &[String], check: CheckImports) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = error.to_string();
-            let told = &text[..text.floor_char_boundary(MESSAGE_BYTES)];
-            let cut = if told.len() < text.len() { " ... (cut)" } else { "" };
+            let reported = &text[..text.floor_char_boundary(MESSAGE_BYTES)];
+            let cut = if reported.len() < text.len() { " ... (cut)" } else { "" };
             // If this fails, there is no other way to report it.
-            let _ = writeln!(io::stderr(), "{told}{cut}");
+            let _ = writeln!(io::stderr(), "{reported}{cut}");
             ExitCode::FAILURE
         }
     }

@@ -181,9 +181,9 @@ impl Compiler {
         // Both pipes must be drained, or a full one would block the child.
         let answer = drain(child.stdout.take(), ANSWER_BYTES);
         let message = drain(child.stderr.take(), MESSAGE_BYTES);
-        let told = self.wait(&message);
+        let reported = self.wait(&message);
         let status = end(&mut child).map_err(cannot)?;
-        let message = told?;
+        let message = reported?;
         if status.success() {
             return Ok(answer.recv().unwrap_or_default());
         }
@@ -267,18 +267,18 @@ mod tests {
 
     #[test]
     fn says_how_the_compiler_ended() {
-        let told = |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned());
-        assert!(told(libc::SIGXCPU, "").contains("1800 seconds"));
-        assert!(told(libc::SIGKILL, "").contains("too little memory"));
-        assert!(told(libc::SIGXFSZ, "").contains("larger than 4 GB"));
-        assert!(told(libc::SIGSYS, "").contains("system-call filter"));
-        assert!(told(libc::SIGSEGV, "").contains("signal 11"));
-        assert_eq!(told(1 << 8, "it is not a component"), "it is not a component");
+        let describe = |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned());
+        assert!(describe(libc::SIGXCPU, "").contains("1800 seconds"));
+        assert!(describe(libc::SIGKILL, "").contains("too little memory"));
+        assert!(describe(libc::SIGXFSZ, "").contains("larger than 4 GB"));
+        assert!(describe(libc::SIGSYS, "").contains("system-call filter"));
+        assert!(describe(libc::SIGSEGV, "").contains("signal 11"));
+        assert_eq!(describe(1 << 8, "it is not a component"), "it is not a component");
         assert_eq!(
-            told(101 << 8, "panic"),
+            describe(101 << 8, "panic"),
             "the compiler ended with exit code 101; what it said: panic"
         );
-        let aborted = told(libc::SIGABRT, "memory allocation of 9 bytes failed");
+        let aborted = describe(libc::SIGABRT, "memory allocation of 9 bytes failed");
         assert!(aborted.contains("8 GB") && aborted.ends_with("of 9 bytes failed"), "{aborted}");
     }
 

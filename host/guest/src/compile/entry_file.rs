@@ -87,7 +87,7 @@ mod tests {
     use crate::model::OsSandbox;
     use std::time::{Duration, Instant};
 
-    fn told(path: &Path, compiler: &Compiler) -> String {
+    fn describe(path: &Path, compiler: &Compiler) -> String {
         EntryFile::open(path, compiler).unwrap_err().to_string()
     }
 
@@ -105,7 +105,7 @@ mod tests {
         File::create(&large).unwrap().set_len(8 << 40).unwrap();
         let began = Instant::now();
         let all = [fifo.as_path(), &large, dir.path(), Path::new("/dev/zero")];
-        let all: String = all.iter().map(|path| told(path, &compiler()) + "\n").collect();
+        let all: String = all.iter().map(|path| describe(path, &compiler()) + "\n").collect();
         insta::assert_snapshot!(all.replace(dir.path().to_str().unwrap(), "/d"), @"
         the entry script /d/fifo cannot be used: it is not a regular file but a named pipe; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
         the entry script /d/large has 8192 GB, and an entry script has 1 GB at most; name the right file
@@ -122,7 +122,7 @@ mod tests {
         File::create(&path).unwrap().set_len(SCRIPT_BYTES).unwrap();
         let began = Instant::now();
         let stop = move || began.elapsed() > Duration::from_millis(50);
-        let error = told(&path, &compiler().stopping(stop));
+        let error = describe(&path, &compiler().stopping(stop));
         assert!(error.ends_with("reading was stopped, as requested"), "{error}");
         assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     }

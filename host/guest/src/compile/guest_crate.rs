@@ -146,7 +146,7 @@ fn build(
     let stdout = cargo.stdout.take();
     let kind = if examples { "example" } else { "cdylib" };
     let reader = std::thread::spawn(move || artifacts(stdout, &manifest, kind));
-    let errors = cargo.stderr.take().map_or_else(Vec::new, |stderr| tell(stderr, is_first, say));
+    let errors = cargo.stderr.take().map_or_else(Vec::new, |stderr| report(stderr, is_first, say));
     let status = cargo.wait();
     let modules = reader.join().unwrap_or_default();
     if !status.is_ok_and(|status| status.success()) {
@@ -168,7 +168,7 @@ fn build(
 /// Passes cargo's lines to `say` up to the first error. Returns the first error and all later lines, which
 /// become the text of our error. All lines about progress are replaced by a single one. `is_first`: no shared
 /// dependencies have been compiled yet.
-fn tell(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<String> {
+fn report(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<String> {
     let mut errors = Vec::new();
     let mut compiles = false;
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
@@ -311,7 +311,7 @@ mod tests {
         let lines =
             "  Locking 2 packages\n   Compiling a\n   Compiling b\nwarning: w\nerror: x\n --> y\n";
         for first in [true, false] {
-            let errors = tell(lines.as_bytes(), first, &mut |line| said.push(line.to_owned()));
+            let errors = report(lines.as_bytes(), first, &mut |line| said.push(line.to_owned()));
             assert_eq!(errors, ["error: x", " --> y"]);
         }
         assert_eq!(said, [COMPILES_FIRST, "warning: w", COMPILES, "warning: w"]);

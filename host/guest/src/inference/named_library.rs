@@ -186,16 +186,16 @@ mod tests {
     fn what_is_not_there_is_told_with_who_named_it() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
-        let told = |place: &str| {
+        let describe = |place: &str| {
             let error = named(&root.join(place)).unwrap_err().to_string();
             error.replace(root.to_str().unwrap(), "/d")
         };
-        insta::assert_snapshot!(told("none"), @"SANDMILL_ONNXRUNTIME names /d/none: No such file or directory (os error 2)");
-        insta::assert_snapshot!(told("."), @"SANDMILL_ONNXRUNTIME names /d/., a folder without libonnxruntime.so; name the library, the folder of the Python package onnxruntime, or one of Python packages (site-packages)");
+        insta::assert_snapshot!(describe("none"), @"SANDMILL_ONNXRUNTIME names /d/none: No such file or directory (os error 2)");
+        insta::assert_snapshot!(describe("."), @"SANDMILL_ONNXRUNTIME names /d/., a folder without libonnxruntime.so; name the library, the folder of the Python package onnxruntime, or one of Python packages (site-packages)");
         for name in ["libonnxruntime.so.1", "libonnxruntime.so.2"] {
             fs::write(root.join(name), "").unwrap();
         }
-        insta::assert_snapshot!(told("."), @"SANDMILL_ONNXRUNTIME names /d/., a folder with /d/libonnxruntime.so.1 and /d/libonnxruntime.so.2; name one of them");
+        insta::assert_snapshot!(describe("."), @"SANDMILL_ONNXRUNTIME names /d/., a folder with /d/libonnxruntime.so.1 and /d/libonnxruntime.so.2; name one of them");
     }
 
     /// Runs in its own process, because it sets variables that other tests may read.
@@ -231,11 +231,11 @@ mod tests {
         let venv_root = root.join("venv");
         let home = root.join("home");
         let bin = root.join("python/bin");
-        let told = |by: &str, library: &Path| format!("Some(({by:?}, {library:?}))");
+        let describe = |by: &str, library: &Path| format!("Some(({by:?}, {library:?}))");
         let all = [("VIRTUAL_ENV", &*venv_root), ("HOME", &*home), ("PATH", &*bin)];
-        assert!(found(&all).contains(&told("VIRTUAL_ENV", &venv)));
-        assert!(found(&all[1..]).contains(&told("the python3 on the PATH", &python)));
-        assert!(found(&all[1..2]).contains(&told("the user's Python packages", &own)));
+        assert!(found(&all).contains(&describe("VIRTUAL_ENV", &venv)));
+        assert!(found(&all[1..]).contains(&describe("the python3 on the PATH", &python)));
+        assert!(found(&all[1..2]).contains(&describe("the user's Python packages", &own)));
         // Another user may have put it there.
         fs::set_permissions(&venv, fs::Permissions::from_mode(0o666)).unwrap();
         assert!(!found(&all[..1]).contains("VIRTUAL_ENV"));

@@ -224,7 +224,7 @@ impl Probe {
         match serde_json::from_slice(&ended.said) {
             Ok(said) if ended.status.success() => Ok(said),
             Err(_) if ended.status.success() => Err(ProbeError::Unclear),
-            _ => Err(ProbeError::Failed(ended.told("the process that tried it"))),
+            _ => Err(ProbeError::Failed(ended.describe("the process that tried it"))),
         }
     }
 }
@@ -247,7 +247,7 @@ mod tests {
     fn a_child_that_breaks_is_a_reason() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
-        let told = |body: &str| {
+        let describe = |body: &str| {
             fs::write(&program, format!("#!/bin/sh\n{body}\n")).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
             let program = program.clone();
@@ -255,10 +255,10 @@ mod tests {
             let probe = Probe { program, os_sandbox, cuda: Vec::new() };
             probe.onnxruntime(Path::new("/x/libonnxruntime.so")).missing.unwrap_or_default()
         };
-        insta::assert_snapshot!(told("kill -SEGV $$"), @"the process that tried it was ended by signal 11");
-        insta::assert_snapshot!(told("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tried it ended with exit code 1; what it said: no\u{1b}sense");
-        insta::assert_snapshot!(told("echo nothing"), @"the output of the process that tried it cannot be understood");
-        assert_eq!(told("echo '{\"problem\": \"it is odd\", \"has_cuda\": false}'"), "it is odd");
-        assert_eq!(told("echo '{\"version\": \"1\", \"has_cuda\": false}'"), "");
+        insta::assert_snapshot!(describe("kill -SEGV $$"), @"the process that tried it was ended by signal 11");
+        insta::assert_snapshot!(describe("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tried it ended with exit code 1; what it said: no\u{1b}sense");
+        insta::assert_snapshot!(describe("echo nothing"), @"the output of the process that tried it cannot be understood");
+        assert_eq!(describe("echo '{\"problem\": \"it is odd\", \"has_cuda\": false}'"), "it is odd");
+        assert_eq!(describe("echo '{\"version\": \"1\", \"has_cuda\": false}'"), "");
     }
 }

@@ -159,10 +159,10 @@ impl CommitThread {
                 CommitTask::Finish(status) => {
                     let replies = self.replies.clone();
                     // If the leader no longer listens, it is ending.
-                    let mut told = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));
+                    let mut on_progress = |bytes| drop(replies.send(CommitReply::Finishing(bytes)));
                     let _inside = error_span!("commit", finish = true).entered();
                     let begun = Instant::now();
-                    self.store.finish(status, &mut told)?;
+                    self.store.finish(status, &mut on_progress)?;
                     debug!(seconds = begun.elapsed().as_secs_f64(), "the output is complete");
                     self.reply(CommitReply::Finished);
                     return Ok(());
@@ -219,20 +219,20 @@ pub(crate) enum StillWriting {
 }
 
 /// Waits for the reply to [`Committer::finish`]. Returns `None` if the committer was silent for as long as
-/// `patience`. Calls `told` each time that another `interval` has passed.
+/// `patience`. Calls `on_progress` each time that another `interval` has passed.
 pub(crate) async fn last_reply(
     replies: &mut mpsc::UnboundedReceiver<CommitReply>,
     (interval, patience): (Duration, Duration),
-    told: &mut dyn FnMut(StillWriting),
+    on_progress: &mut dyn FnMut(StillWriting),
 ) -> Option<Result<(), CommitError>> {
     let mut silent_since = Instant::now();
-    let mut told_at = Instant::now();
+    let mut reported_at = Instant::now();
     let mut done = None;
     loop {
         let wait = interval.min(patience.saturating_sub(silent_since.elapsed()));
         match tokio::time::timeout(wait, replies.recv()).await {
             Err(_) if silent_since.elapsed() >= patience => return None,
-            Err(_) => told(StillWriting::Silent(silent_since.elapsed())),
+            Err(_) => on_progress(StillWriting::Silent(silent_since.elapsed())),
             Ok(Some(CommitReply::Finished)) => return Some(Ok(())),
             Ok(Some(CommitReply::Fatal(error))) => return Some(Err(error)),
             Ok(Some(CommitReply::Finishing(bytes))) => {
@@ -242,9 +242,9 @@ pub(crate) async fn last_reply(
                 } else if silent_since.elapsed() >= patience {
                     return None;
                 }
-                if told_at.elapsed() >= interval {
-                    told_at = Instant::now();
-                    told(StillWriting::Finishing(bytes));
+                if reported_at.elapsed() >= interval {
+                    reported_at = Instant::now();
+                    on_progress(StillWriting::Finishing(bytes));
                 }
             }
             Ok(Some(

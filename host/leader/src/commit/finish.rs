@@ -14,7 +14,7 @@ use std::fs;
 use std::io::ErrorKind;
 
 /// Makes the output file, if the job has one of this kind.
-pub(super) fn make(store: &CommitState, told: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
+pub(super) fn make(store: &CommitState, on_progress: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
     let (Some(rows), Some(finish)) = (&store.rows, &store.target.finish) else {
         return Ok(());
     };
@@ -26,7 +26,7 @@ pub(super) fn make(store: &CommitState, told: &mut dyn FnMut(u64)) -> Result<(),
     let appended = rows.path();
     let rows = store.journal.counts().rows;
     let making = Making { appended, new: &new, path: &path, kept: appended, rows };
-    write(finish, &making, told)?;
+    write(finish, &making, on_progress)?;
     fail_point::pass("output-made");
     fs::rename(&new, &path).map_err(|e| CommitError::disk("rename a new file to", &path, e))?;
     fail_point::pass("output-named");

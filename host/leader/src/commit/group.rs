@@ -237,12 +237,12 @@ impl CommitState {
         Ok(())
     }
 
-    /// Completes the output and records the job's end. `told` is called at intervals with the progress. If
+    /// Completes the output and records the job's end. `on_progress` is called at intervals with the progress. If
     /// the output of `init` or `shutdown` causes an error, the journal records that the job failed.
     pub(super) fn finish(
         &mut self,
         mut status: JobStatus,
-        told: &mut dyn FnMut(u64),
+        on_progress: &mut dyn FnMut(u64),
     ) -> Result<(), CommitError> {
         let mut result = Ok(());
         if status == JobStatus::Completed {
@@ -269,9 +269,9 @@ impl CommitState {
             }
         }
         if status == JobStatus::Completed {
-            finish::make(self, told)?;
+            finish::make(self, on_progress)?;
         }
-        parts_output::make(self, status, told)?;
+        parts_output::make(self, status, on_progress)?;
         if self.files.published {
             // One `syncfs` covers all folders into which files were moved.
             sync_around(&self.target.output)?;

@@ -157,15 +157,15 @@ mod tests {
     #[test]
     fn other_columns_are_named() {
         let first = coded("\"a\" Int64\n\"b\" Utf8");
-        let told = |text: &str| {
+        let describe = |text: &str| {
             assert!(!coded(text).fits(&first));
-            let told = coded(text).unfit(&first, false).to_string();
-            told.split(": ").nth(1).unwrap().split(". ").next().unwrap().to_owned()
+            let reported = coded(text).unfit(&first, false).to_string();
+            reported.split(": ").nth(1).unwrap().split(". ").next().unwrap().to_owned()
         };
         let all = [
-            told("\"a\" Int64\n\"b\" LargeUtf8"),
-            told("\"a\" Int64"),
-            told("\"a\" Int64\n\"b\" Utf8\n\"c\" Date32"),
+            describe("\"a\" Int64\n\"b\" LargeUtf8"),
+            describe("\"a\" Int64"),
+            describe("\"a\" Int64\n\"b\" Utf8\n\"c\" Date32"),
         ];
         insta::assert_snapshot!(all.join("\n"), @r#"
         column 2 is "b" LargeUtf8, and was "b" Utf8

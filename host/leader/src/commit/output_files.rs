@@ -24,7 +24,7 @@ pub(super) struct Making<'a> {
 pub(super) fn write(
     finish: &Finish,
     making: &Making<'_>,
-    told: &mut dyn FnMut(u64),
+    on_progress: &mut dyn FnMut(u64),
 ) -> Result<(), CommitError> {
     let &Making { appended, new, path, kept, rows } = making;
     let failed = |action, error| CommitError::disk(action, new, error);
@@ -32,7 +32,7 @@ pub(super) fn write(
     let target = target.map_err(|e| failed("make", e))?;
     // Open it read-only, with the position at its beginning.
     let source = open_part(appended).map_err(|e| CommitError::disk("open", appended, e.into()))?;
-    if let Err(why) = (finish.make)(&source, &target, rows, told) {
+    if let Err(why) = (finish.make)(&source, &target, rows, on_progress) {
         // If it stays, the next start removes it.
         let _ = fs::remove_file(new);
         let path = path.to_owned();

@@ -44,7 +44,7 @@ fn folder(target: &CommitTarget) -> Option<(PathBuf, &str)> {
 pub(super) fn make(
     store: &mut CommitState,
     status: JobStatus,
-    told: &mut dyn FnMut(u64),
+    on_progress: &mut dyn FnMut(u64),
 ) -> Result<(), CommitError> {
     let Some((folder, ending)) = folder(&store.target) else { return Ok(()) };
     let completed = status == JobStatus::Completed;
@@ -62,7 +62,7 @@ pub(super) fn make(
         _ => all_open_columns(&store.journal)?,
     };
     let parts =
-        Split { store, header, completed, folder: &folder, new: &new, ending, told, done: 0 };
+        Split { store, header, completed, folder: &folder, new: &new, ending, on_progress, done: 0 };
     if let Err(why) = parts.all() {
         // If it stays, the next start removes it.
         let _ = remove_tree(&new);
@@ -97,7 +97,7 @@ struct Split<'a> {
     folder: &'a Path,
     new: &'a Path,
     ending: &'a str,
-    told: &'a mut dyn FnMut(u64),
+    on_progress: &'a mut dyn FnMut(u64),
     /// The size of the finished parts.
     done: u64,
 }
@@ -143,14 +143,14 @@ impl Split<'_> {
             rows: segments.iter().map(|segment| segment.rows).sum(),
         };
         let done = self.done;
-        write(finish, &making, &mut |read| (self.told)(done + read))?;
+        write(finish, &making, &mut |read| (self.on_progress)(done + read))?;
         fs::remove_file(&appended).map_err(|e| CommitError::disk("remove", &appended, e))?;
         self.done += bytes;
         self.is_made()
     }
 
     fn is_made(&mut self) -> Result<(), CommitError> {
-        (self.told)(self.done);
+        (self.on_progress)(self.done);
         fail_point::pass("part-made");
         Ok(())
     }
@@ -176,7 +176,7 @@ impl Split<'_> {
             file.put(header, 0)?;
             for some in segments.chunks(AT_ONCE) {
                 file.append_all(&source, some)?;
-                (self.told)(self.done + file.len());
+                (self.on_progress)(self.done + file.len());
             }
             Ok(file)
         };

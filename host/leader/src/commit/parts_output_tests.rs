@@ -129,9 +129,9 @@ fn a_part_that_changed_fails_the_job() {
         spoil(&bench, 1);
         let (_, replies) = bench.finish();
         let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
-        let told = "output/rows/part-process001.csv holds other bytes from 2 up to 4 than the rows that \
+        let on_progress = "output/rows/part-process001.csv holds other bytes from 2 up to 4 than the rows that \
                     process001 reported";
-        assert!(error.to_string().contains(told), "{error}");
+        assert!(error.to_string().contains(on_progress), "{error}");
         assert_eq!(fs::read_dir(bench.job.default_output()).unwrap().count(), 0);
         assert_eq!(bench.journal().finished().unwrap(), None);
         let restored = bench.restart_as(parts(&bench), false).unwrap();
@@ -150,10 +150,10 @@ fn a_part_that_changed_fails_the_job() {
 fn parts_with_types_are_made_at_the_end() {
     let mut bench = bench();
     let with_types = |bench: &CommitFixture, fails: bool| {
-        let make = move |mut source: &File, mut target: &File, rows, told: &mut dyn FnMut(u64)| {
+        let make = move |mut source: &File, mut target: &File, rows, on_progress: &mut dyn FnMut(u64)| {
             let mut text = String::new();
             io::Read::read_to_string(&mut source, &mut text).unwrap();
-            told(text.len() as u64);
+            on_progress(text.len() as u64);
             io::Write::write_all(&mut target, format!("{rows} {text}").as_bytes()).unwrap();
             if fails { Err("it is odd".into()) } else { Ok(()) }
         };

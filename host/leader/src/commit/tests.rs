@@ -310,10 +310,10 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
     let first = bench.success(6, 6, "one\n");
     let second = bench.success(6, 7, "two\n");
     bench.submit(&first);
-    let mut told = Vec::new();
-    while !told.contains(&CommitReply::Committed(vec![MiniBatchId(6)])) {
+    let mut reported = Vec::new();
+    while !reported.contains(&CommitReply::Committed(vec![MiniBatchId(6)])) {
         bench.committer().flush();
-        told.push(bench.reply());
+        reported.push(bench.reply());
     }
     OpenOptions::new().write(true).open(path(6)).unwrap().set_len(4).unwrap();
     bench.submit(&second);
@@ -323,15 +323,15 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
     let id = MiniBatchId(9);
     bench.submit(&Success { id, segment: Segment { rows: 0, ..more.segment }, ..more });
     let (ids, rejected) = bench.finish();
-    told.extend(rejected);
-    let failures: Vec<_> = told
+    reported.extend(rejected);
+    let failures: Vec<_> = reported
         .iter()
         .filter_map(|reply| match reply {
             CommitReply::Rejected { id, failure } => Some(format!("{id}: {failure}")),
             _ => None,
         })
         .collect();
-    assert_eq!((ids, failures.len()), (vec![], 8), "{told:#?}");
+    assert_eq!((ids, failures.len()), (vec![], 8), "{reported:#?}");
     assert!(
         failures.iter().all(|text| text.contains("its part file does not hold")),
         "{failures:?}"
@@ -431,19 +431,19 @@ fn an_output_file_that_exists_is_named() {
 fn a_slow_end_is_told_and_waited_for() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let (replies, mut received) = tokio::sync::mpsc::unbounded_channel();
-    let mut told = 0;
+    let mut reported = 0;
     let ended = runtime.block_on(async {
         let patience = std::time::Duration::from_millis(1);
         last_reply(&mut received, (patience, FAR), &mut |_| {
-            told += 1;
-            if told == 3 {
+            reported += 1;
+            if reported == 3 {
                 replies.send(CommitReply::Committed(Vec::new())).unwrap();
                 replies.send(CommitReply::Finished).unwrap();
             }
         })
         .await
     });
-    assert_eq!((ended, told), (Some(Ok(())), 3));
+    assert_eq!((ended, reported), (Some(Ok(())), 3));
     drop(replies);
     let ended = runtime.block_on(last_reply(&mut received, (FAR, FAR), &mut |_| ()));
     assert_eq!(ended, Some(Err(CommitError::BrokeDown)));

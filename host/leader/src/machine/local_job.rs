@@ -31,7 +31,7 @@ pub enum LocalOutcome {
     /// An action that the state machine decided.
     Do(JobAction),
     /// A message of the node that does not go to the state machine.
-    Told(NodeReport),
+    Reported(NodeReport),
 }
 
 /// A job's state machine and its node. `now` is the time since the job began, and never decreases. `out`
@@ -56,19 +56,19 @@ impl<N: Obeys> LocalJob<N> {
     }
 
     /// Passes a message to the state machine, then lets it decide.
-    pub fn tell(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
+    pub fn send(&mut self, message: JobMessage, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         self.take_in(message, now, out);
         self.decide(now, out);
     }
 
     /// Handles the node's messages. If the state machine has learned something from them, lets it decide.
-    pub fn hear(
+    pub fn receive(
         &mut self,
-        told: Vec<NodeReport>,
+        reported: Vec<NodeReport>,
         now: Duration,
         out: &mut dyn FnMut(LocalOutcome),
     ) {
-        if self.take_in_told(told, now, out) {
+        if self.take_in_reported(reported, now, out) {
             self.decide(now, out);
         }
     }
@@ -76,8 +76,8 @@ impl<N: Obeys> LocalJob<N> {
     /// Handles the passing of time.
     pub fn tick(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         self.take_in(JobMessage::Tick, now, out);
-        let told = self.node.tick();
-        self.take_in_told(told, now, out);
+        let reported = self.node.tick();
+        self.take_in_reported(reported, now, out);
         self.decide(now, out);
     }
 
@@ -121,8 +121,8 @@ impl<N: Obeys> LocalJob<N> {
             match output {
                 JobOutput::Do(action) => out(LocalOutcome::Do(action)),
                 JobOutput::Order(_, order) => {
-                    let told = self.node.obey(order);
-                    has_learned |= self.take_in_told(told, now, out);
+                    let reported = self.node.obey(order);
+                    has_learned |= self.take_in_reported(reported, now, out);
                     let standing = self.standing();
                     self.take_in(standing, now, out);
                 }
@@ -132,23 +132,23 @@ impl<N: Obeys> LocalJob<N> {
     }
 
     /// Returns whether the state machine has learned something.
-    fn take_in_told(
+    fn take_in_reported(
         &mut self,
-        told: Vec<NodeReport>,
+        reported: Vec<NodeReport>,
         now: Duration,
         out: &mut dyn FnMut(LocalOutcome),
     ) -> bool {
         let mut has_learned = false;
-        for told in told {
-            let message = match told {
+        for reported in reported {
+            let message = match reported {
                 NodeReport::News(news) => Some(JobMessage::Node(HERE, news)),
                 NodeReport::Notice(text) => Some(JobMessage::Notice(text)),
                 NodeReport::Arrived => Some(JobMessage::Arrived),
                 NodeReport::NoSpace(text) => Some(JobMessage::NoSpace(text)),
                 // The state as of now: an earlier message may have led to an order.
                 NodeReport::Changed => Some(self.standing()),
-                told => {
-                    out(LocalOutcome::Told(told));
+                reported => {
+                    out(LocalOutcome::Reported(reported));
                     None
                 }
             };

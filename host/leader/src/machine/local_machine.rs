@@ -27,20 +27,20 @@ struct PureNode {
 impl PureNode {
     fn handle(&mut self, message: NodeMessage) -> Vec<NodeReport> {
         let outputs = self.machine.handle(message, self.now);
-        let mut told = self.follow(outputs);
-        told.push(NodeReport::Changed);
-        told
+        let mut reported = self.follow(outputs);
+        reported.push(NodeReport::Changed);
+        reported
     }
 
     fn follow(&mut self, outputs: Vec<NodeOutput>) -> Vec<NodeReport> {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for output in outputs {
             match output {
                 NodeOutput::Do(action) => self.actions.borrow_mut().push(action.into()),
-                NodeOutput::Tell(news) => told.push(NodeReport::News(news)),
+                NodeOutput::Report(news) => reported.push(NodeReport::News(news)),
             }
         }
-        told
+        reported
     }
 }
 
@@ -96,13 +96,13 @@ impl LocalMachine {
         let actions = self.actions.clone();
         let mut out = |outcome: LocalOutcome| match outcome {
             LocalOutcome::Do(action) => actions.borrow_mut().push(action.into()),
-            LocalOutcome::Told(told) => unreachable!("a pure node tells news only: {told:?}"),
+            LocalOutcome::Reported(reported) => unreachable!("a pure node tells news only: {reported:?}"),
         };
         match Addressed::from(message) {
-            Addressed::Job(message) => self.joined.tell(message, now, &mut out),
+            Addressed::Job(message) => self.joined.send(message, now, &mut out),
             Addressed::Node(message) => {
-                let told = self.joined.node.handle(message);
-                self.joined.hear(told, now, &mut out);
+                let reported = self.joined.node.handle(message);
+                self.joined.on_report(reported, now, &mut out);
             }
             Addressed::Both => self.joined.tick(now, &mut out),
         }

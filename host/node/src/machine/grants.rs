@@ -16,7 +16,7 @@ impl NodeMachine {
         let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
             Some(id) => self.hand_over(id, assignment),
-            None => self.tell(News::Returned(vec![assignment.mini_batch.id])),
+            None => self.report(News::Returned(vec![assignment.mini_batch.id])),
         }
     }
 
@@ -42,7 +42,7 @@ impl NodeMachine {
         }
         let left: Vec<MiniBatchId> = assignments.map(|left| left.mini_batch.id).collect();
         if !left.is_empty() {
-            self.tell(News::Returned(left));
+            self.report(News::Returned(left));
         }
     }
 
@@ -84,7 +84,7 @@ impl NodeMachine {
         if matches!(worker.activity, Activity::Loading(_)) {
             worker.activity = Activity::Running(self.now);
             let attempt = first.attempt;
-            self.tell(News::Started { worker: id, id: batch, attempt });
+            self.report(News::Started { worker: id, id: batch, attempt });
         } else {
             self.stray(id);
         }
@@ -126,7 +126,7 @@ impl NodeMachine {
         let mends_slowly =
             worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
         let awaits_word = failure.is_some_and(|failure| held.awaits_word(failure));
-        self.tell(News::Finished { worker: id, age, has_run, report });
+        self.report(News::Finished { worker: id, age, has_run, report });
         match (self.is_ending, drops_next) {
             // If the disk is full, the leader ends the job immediately.
             _ if is_full => {}
@@ -146,7 +146,7 @@ impl NodeMachine {
     /// is committed only once, so this report is discarded.
     fn discard_late(&mut self, id: WorkerId, report: &AttemptReport) {
         self.abandoned.remove(&id);
-        self.tell(News::Late {
+        self.report(News::Late {
             worker: id,
             id: report.id,
             attempt: report.attempt,
@@ -181,13 +181,13 @@ impl NodeMachine {
             let age = since(picked);
             let run = running.map(since);
             let process_seconds = 0.0;
-            self.tell(News::Lost { worker: id, id: first.id, age, run, process_seconds, failure });
+            self.report(News::Lost { worker: id, id: first.id, age, run, process_seconds, failure });
         }
     }
 
     pub(super) fn give_back(&mut self, held: VecDeque<HeldAttempt>) {
         if !held.is_empty() {
-            self.tell(News::Returned(held.into_iter().map(|held| held.id).collect()));
+            self.report(News::Returned(held.into_iter().map(|held| held.id).collect()));
         }
     }
 

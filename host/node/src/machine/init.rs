@@ -19,7 +19,7 @@ impl NodeMachine {
         let start = self.now.saturating_sub(since);
         worker.start_took = start;
         self.init_failures_in_a_row = 0;
-        self.tell(News::Ready { worker: id, start, init });
+        self.report(News::Ready { worker: id, start, init });
         if self.is_ending {
             self.shut_down(id);
         }
@@ -62,7 +62,7 @@ impl NodeMachine {
         if failure.kind != FailureKind::NoSpace {
             self.init_failures_in_a_row += 1;
         }
-        self.tell(News::InitFailed { worker: id, failure });
+        self.report(News::InitFailed { worker: id, failure });
     }
 
     /// I1: how many more workers may be started. We subtract those that are inside `init`, because they may

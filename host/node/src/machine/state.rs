@@ -19,7 +19,7 @@ pub struct NodeMachine {
     pub(super) next_worker: u32,
     pub(super) leases: Leases,
     /// Workers whose lost GPU the user has been notified of.
-    pub(super) told_lost: BTreeSet<WorkerId>,
+    pub(super) reported_lost: BTreeSet<WorkerId>,
     /// Workers whose attempt has just failed, and that wait for the leader's decision. The value says whether
     /// a retry may run there: it may not if the worker's `init` is slow.
     pub(super) waiting: BTreeMap<WorkerId, bool>,
@@ -50,7 +50,7 @@ impl NodeMachine {
             outputs: Vec::new(),
             workers: BTreeMap::new(),
             next_worker: first_worker,
-            told_lost: BTreeSet::new(),
+            reported_lost: BTreeSet::new(),
             waiting: BTreeMap::new(),
             grants: 0,
             abandoned: BTreeMap::new(),
@@ -114,11 +114,11 @@ impl NodeMachine {
         self.outputs.push(NodeOutput::Do(action));
     }
 
-    pub(super) fn tell(&mut self, news: News) {
-        self.outputs.push(NodeOutput::Tell(news));
+    pub(super) fn report(&mut self, news: News) {
+        self.outputs.push(NodeOutput::Report(news));
     }
 
     pub(super) fn notice(&mut self, message: String) {
-        self.tell(News::Notice(message));
+        self.report(News::Notice(message));
     }
 }

@@ -58,5 +58,5 @@ pub enum NodeOutput {
     /// An action to do here.
     Do(NodeAction),
     /// News to report to the leader.
-    Tell(News),
+    Report(News),
 }

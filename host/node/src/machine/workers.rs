@@ -37,16 +37,16 @@ impl NodeMachine {
         self.workers.insert(id, LiveWorker::new(self.now));
         let gpu = self.leases.take(id);
         if gpu.is_none() {
-            self.tell_of_lost_gpus(id);
+            self.report_lost_gpus(id);
         }
         self.act(NodeAction::Spawn(id, gpu));
     }
 
     /// Notifies the user of a GPU that is lost: a process that cannot be killed keeps its GPU, and so does
     /// one whose GPU memory the driver has not freed.
-    fn tell_of_lost_gpus(&mut self, id: WorkerId) {
+    fn report_lost_gpus(&mut self, id: WorkerId) {
         let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
-        let Some((index, holder)) = lost.filter(|(_, holder)| self.told_lost.insert(*holder))
+        let Some((index, holder)) = lost.filter(|(_, holder)| self.reported_lost.insert(*holder))
         else {
             return;
         };
@@ -61,7 +61,7 @@ impl NodeMachine {
 
     pub(super) fn on_spawned(&mut self, worker: WorkerId, pid: u32) {
         let gpu = self.leases.of(worker);
-        self.tell(News::Spawned { worker, pid, gpu });
+        self.report(News::Spawned { worker, pid, gpu });
     }
 
     /// The other workers continue; the machine may have room again later.
@@ -69,7 +69,7 @@ impl NodeMachine {
         self.workers.remove(&worker);
         self.leases.release(worker);
         self.spawn_again_at = Some(self.now + NodePolicy::SPAWN_PAUSE);
-        self.tell(News::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
+        self.report(News::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
     }
 
     /// Other jobs use the machine. We try again soon.
@@ -85,7 +85,7 @@ impl NodeMachine {
             (Some(true), true) => Company::Ending,
             _ => Company::Working,
         };
-        self.tell(News::NoRoom(company));
+        self.report(News::NoRoom(company));
     }
 
     /// A worker sent a message out of turn, which is ignored. If it does so repeatedly, it keeps the node
@@ -139,7 +139,7 @@ impl NodeMachine {
             && !worker.is_doomed()
         {
             worker.activity = Activity::ShuttingDown(self.now);
-            self.tell(News::Closing);
+            self.report(News::Closing);
             self.act(NodeAction::Shutdown(id));
         }
     }

@@ -89,20 +89,20 @@ impl Usages {
     /// The fields of the columns in [`header`](Self::header).
     pub(super) fn fields(&self) -> Vec<String> {
         let amd =
-            usages(&self.sys).into_iter().map(|usage| fields(&usage.told()).into_iter().take(3));
-        self.told(self.gpus.iter()).flat_map(|usage| fields(&usage)).chain(amd.flatten()).collect()
+            usages(&self.sys).into_iter().map(|usage| fields(&usage.describe()).into_iter().take(3));
+        self.describe(self.gpus.iter()).flat_map(|usage| fields(&usage)).chain(amd.flatten()).collect()
     }
 
     /// The average use, in percent, of the GPUs with these indices and of AMD's, which are never leased.
     /// `None` if no GPU reports it.
     pub(super) fn percent(&self, leased: &[u32]) -> Option<u32> {
-        let amd = usages(&self.sys).into_iter().map(|usage| usage.told());
+        let amd = usages(&self.sys).into_iter().map(|usage| usage.describe());
         let leased = self.gpus.iter().filter(|gpu| leased.contains(&gpu.index));
-        mean(self.told(leased).chain(amd).filter_map(|usage| usage.percent))
+        mean(self.describe(leased).chain(amd).filter_map(|usage| usage.percent))
     }
 
     /// The readings of NVIDIA's driver for these GPUs.
-    fn told<'a>(
+    fn describe<'a>(
         &'a self,
         gpus: impl Iterator<Item = &'a gpu::Gpu>,
     ) -> impl Iterator<Item = GpuUse> {
@@ -111,7 +111,7 @@ impl Usages {
 }
 
 impl Usage {
-    fn told(&self) -> GpuUse {
+    fn describe(&self) -> GpuUse {
         GpuUse {
             percent: u32::try_from(self.busy_percent).ok(),
             used: Some(self.used),

@@ -137,7 +137,7 @@ struct Watcher {
 #[derive(Debug)]
 struct GpuWatch {
     leased: Vec<u32>,
-    told: Option<u32>,
+    reported: Option<u32>,
     next: Instant,
 }
 
@@ -146,8 +146,8 @@ impl GpuWatch {
     fn news(&mut self, percent: Option<u32>) -> Option<u32> {
         self.next = Instant::now() + GPU_LOOK;
         let percent = percent?;
-        let changed = self.told.is_none_or(|told| told.abs_diff(percent) >= GPU_STEP);
-        changed.then(|| *self.told.insert(percent))
+        let changed = self.reported.is_none_or(|reported| reported.abs_diff(percent) >= GPU_STEP);
+        changed.then(|| *self.reported.insert(percent))
     }
 }
 
@@ -161,7 +161,7 @@ impl Watcher {
             options;
         let sampler =
             interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime, processes));
-        let gpus = GpuWatch { leased, told: None, next: Instant::now() + GPU_LOOK };
+        let gpus = GpuWatch { leased, reported: None, next: Instant::now() + GPU_LOOK };
         Self { budget, inbox, events, workers: Vec::new(), sampler, gpus }
     }
 
@@ -473,9 +473,9 @@ mod tests {
 
     #[test]
     fn the_use_of_gpus_is_told_where_it_has_changed() {
-        let mut gpus = GpuWatch { leased: Vec::new(), told: None, next: Instant::now() };
-        let told = [None, Some(0), Some(4), Some(5), Some(9), Some(0), None];
-        let news = told.map(|percent| gpus.news(percent));
+        let mut gpus = GpuWatch { leased: Vec::new(), reported: None, next: Instant::now() };
+        let reported = [None, Some(0), Some(4), Some(5), Some(9), Some(0), None];
+        let news = reported.map(|percent| gpus.news(percent));
         assert_eq!(news, [None, Some(0), None, Some(5), None, Some(0), None]);
         assert!(gpus.next > Instant::now());
     }

@@ -35,26 +35,26 @@ pub(super) struct WatchedWorker {
     pub(super) worker: WorkerId,
     pub(super) process: Process,
     /// Whether it was found over its budget, or with too many threads. Each worker is reported once.
-    told: bool,
+    reported: bool,
 }
 
 impl WatchedWorker {
     /// `None` if the process is gone.
     pub(super) fn new(worker: WorkerId, pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-        Some(Self { worker, process, told: false })
+        Some(Self { worker, process, reported: false })
     }
 
     /// Checks the worker once. Returns a failure if it uses more memory, or runs more threads, than it may.
     pub(super) fn look(&mut self, budget: &MemoryBudget) -> Option<Failure> {
-        if self.told {
+        if self.reported {
             return None;
         }
         let failure = budget.judge(private_memory(&self.process)?).or_else(|| {
             let threads = self.process.stat().ok()?.num_threads;
             judge_threads(u64::try_from(threads).unwrap_or(0))
         })?;
-        self.told = true;
+        self.reported = true;
         Some(failure)
     }
 }
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(watched.look(&budget), None, "told twice");
         child.kill().unwrap();
         child.wait().unwrap();
-        let mut gone = WatchedWorker { told: false, ..watched };
+        let mut gone = WatchedWorker { reported: false, ..watched };
         assert_eq!(gone.look(&budget), None, "it is gone");
     }
 

@@ -325,8 +325,8 @@ mod tests {
             theirs.write_all(&bytes).unwrap();
         });
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let heard = runtime.block_on(async {
-            let (events, mut heard) = mpsc::channel(4);
+        let received = runtime.block_on(async {
+            let (events, mut received) = mpsc::channel(4);
             let mut inbox = Inbox {
                 worker: WorkerId(0),
                 results: ByteSize(1),
@@ -338,14 +338,14 @@ mod tests {
             };
             let listening = tokio::spawn(async move { inbox.listen().await });
             let mut ids = Vec::new();
-            while let Some(event) = heard.recv().await {
+            while let Some(event) = received.recv().await {
                 let PoolEvent::Worker(_, FromWorker::Started { id }) = event else { panic!() };
                 ids.push(id.0);
             }
             assert!(matches!(listening.await.unwrap(), ListenEnd::Closed));
             ids
         });
-        assert_eq!(heard, (0..MESSAGES).collect::<Vec<_>>());
+        assert_eq!(received, (0..MESSAGES).collect::<Vec<_>>());
         worker.join().unwrap();
     }
 }

@@ -95,7 +95,7 @@ pub(super) struct RunningPlan {
     answers: mpsc::UnboundedReceiver<MayOpen>,
     /// The question of the current process.
     question: Question,
-    told: DeliveredPlan,
+    reported: DeliveredPlan,
     /// How the previous process ended.
     died: String,
 }
@@ -113,7 +113,7 @@ impl RunningPlan {
             planner,
             answers,
             question: Question::default(),
-            told: DeliveredPlan::default(),
+            reported: DeliveredPlan::default(),
             died: String::new(),
         }
     }
@@ -165,7 +165,7 @@ impl RunningPlan {
             std::future::pending::<()>().await;
         };
         let end = tokio::select! {
-            end = read(stdout, question, &mut self.told, events) => end,
+            end = read(stdout, question, &mut self.reported, events) => end,
             () = aside => ReadEnd::Closed,
         };
         if matches!(end, ReadEnd::Malformed(_) | ReadEnd::Changed | ReadEnd::Unheard) {
@@ -195,12 +195,12 @@ impl RunningPlan {
     fn next(&mut self, death: &Death) -> Option<((Child, Pipes), Vec<u8>)> {
         let how = death.by_signal.as_ref()?;
         // Another planner would rewrite the files that workers are reading.
-        if matches!(*self.planner.slot(), PlannerSlot::Closed) || self.told.has_spilled {
+        if matches!(*self.planner.slot(), PlannerSlot::Closed) || self.reported.has_spilled {
             return None;
         }
-        if self.told.is_later {
+        if self.reported.is_later {
             // A planner that waits for a file has not opened it yet.
-            let opening = self.told.opening.take();
+            let opening = self.reported.opening.take();
             let (source, file) = opening.filter(|_| !self.question.is_open())?;
             let folder = self.request.sources.get(source as usize).map(|source| &source.root);
             let path = folder.map_or_else(|| file.clone().into(), |folder| folder.join(&file));
@@ -216,8 +216,8 @@ impl RunningPlan {
             deadly.push((source, BadFile { file, reason }));
         }
         self.died.clone_from(how);
-        self.request.tells_files = true;
-        self.told.begin();
+        self.request.reports_files = true;
+        self.reported.begin();
         let mut frame = Vec::new();
         encode(&self.request, &mut frame).ok()?;
         Some((self.program.start_planner().ok()?, frame))
@@ -228,9 +228,9 @@ impl RunningPlan {
 #[derive(Default)]
 struct DeliveredPlan {
     tables: Option<Vec<TableFormat>>,
-    /// `delivered`: the mini-batches that were delivered; `heard`: those that this process has sent.
+    /// `delivered`: the mini-batches that were delivered; `received`: those that this process has sent.
     delivered: Prefix,
-    heard: Prefix,
+    received: Prefix,
     /// Whether workers read files that a planner wrote for them.
     has_spilled: bool,
     /// The notices so far. Each is delivered once, even if a later process repeats it.
@@ -273,7 +273,7 @@ const NOTICES: usize = 1000;
 impl DeliveredPlan {
     /// Resets what belongs to one process, for the next one.
     fn begin(&mut self) {
-        (self.heard, self.is_later, self.opening) = (Prefix::default(), true, None);
+        (self.received, self.is_later, self.opening) = (Prefix::default(), true, None);
     }
 
     /// Whether no earlier process has sent this text. Remembers the text.
@@ -304,13 +304,13 @@ impl DeliveredPlan {
             FromPlanner::MiniBatches(mut batches) => {
                 let mut is_same = true;
                 batches.retain(|batch| {
-                    self.heard.add(batch);
-                    if self.heard.count <= self.delivered.count {
+                    self.received.add(batch);
+                    if self.received.count <= self.delivered.count {
                         is_same &=
-                            self.heard.count < self.delivered.count || self.heard == self.delivered;
+                            self.received.count < self.delivered.count || self.received == self.delivered;
                         return false;
                     }
-                    self.delivered = self.heard;
+                    self.delivered = self.received;
                     self.has_spilled |= is_spilled(batch);
                     true
                 });
@@ -320,7 +320,7 @@ impl DeliveredPlan {
                 }
                 Ok((!batches.is_empty()).then_some(FromPlanner::MiniBatches(batches)))
             }
-            FromPlanner::Finished if self.heard.count < self.delivered.count => {
+            FromPlanner::Finished if self.received.count < self.delivered.count => {
                 Err(ReadEnd::Changed)
             }
             FromPlanner::Columns(text) => {
@@ -361,7 +361,7 @@ async fn feed(
 async fn read(
     stdout: Option<Receiver>,
     question: Option<&Question>,
-    told: &mut DeliveredPlan,
+    reported: &mut DeliveredPlan,
     events: &mpsc::Sender<FromPlanner>,
 ) -> ReadEnd {
     let Some(mut stdout) = stdout else { return ReadEnd::Closed };
@@ -374,11 +374,11 @@ async fn read(
                 Ok(None) => break,
                 Err(error) => return ReadEnd::Malformed(error),
             };
-            let heard = question.map_or(Ok(()), |question| question.hear(&message));
-            if let Err(error) = message.check().and(heard) {
+            let received = question.map_or(Ok(()), |question| question.on_report(&message));
+            if let Err(error) = message.check().and(received) {
                 return ReadEnd::Malformed(error);
             }
-            let message = match told.new_in(message) {
+            let message = match reported.new_in(message) {
                 Ok(Some(message)) => message,
                 Ok(None) => continue,
                 Err(end) => return end,

@@ -122,22 +122,22 @@ async fn a_file_that_planners_die_over_is_left_out() {
     );
     let mut bench = PoolFixture::new(&script, 8);
     let mut planner = bench.plan(8);
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     while let Some(message) = next(&mut planner).await {
         match message {
-            FromPlanner::MiniBatches(batches) => heard.extend(batches.iter().map(|it| it.id.0)),
+            FromPlanner::MiniBatches(batches) => received.extend(batches.iter().map(|it| it.id.0)),
             FromPlanner::Failed(text) => panic!("{text}"),
             _ => {}
         }
     }
-    assert_eq!(heard, [0, 1, 2]);
+    assert_eq!(received, [0, 1, 2]);
     let asked = |name: &str| {
         let mut received = FrameBuffer::default();
         received.push(&fs::read(at(name)).unwrap());
         received.next_message::<PlanRequest>().unwrap().unwrap()
     };
     assert_eq!(asked("request0"), request());
-    assert!(asked("request1").tells_files && asked("request1").deadly.is_empty());
+    assert!(asked("request1").reports_files && asked("request1").deadly.is_empty());
     let deadly = asked("request2").deadly;
     assert_eq!((deadly.len(), deadly[0].0, deadly[0].1.file.as_str()), (1, 0, "b.parquet"));
     insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it");
@@ -172,19 +172,19 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
         );
         let mut bench = PoolFixture::new(&script, 8);
         let mut planner = bench.plan(8);
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut failed = None;
         while let Some(message) = next(&mut planner).await {
             match message {
-                FromPlanner::MiniBatches(batches) => heard.extend(batches.iter().map(|it| it.id.0)),
+                FromPlanner::MiniBatches(batches) => received.extend(batches.iter().map(|it| it.id.0)),
                 FromPlanner::Failed(text) => failed = Some(text),
                 _ => {}
             }
         }
-        let told = "the planner process was killed (signal 9; the machine may have run out of memory), and its replacement \
+        let reported = "the planner process was killed (signal 9; the machine may have run out of memory), and its replacement \
                     made another plan before it had cut all inputs";
-        assert_eq!(failed.as_deref(), (!is_same).then_some(told));
-        assert_eq!(heard, if is_same { vec![0, 1, 2] } else { vec![0, 1] });
+        assert_eq!(failed.as_deref(), (!is_same).then_some(reported));
+        assert_eq!(received, if is_same { vec![0, 1, 2] } else { vec![0, 1] });
     }
 }
 
@@ -204,13 +204,13 @@ async fn a_planner_that_asks_is_answered() {
     let bytes = answered.len();
     let folder = dir.path().display();
     let mut request_bytes = Vec::new();
-    for tells_files in [false, true] {
+    for reports_files in [false, true] {
         let mut frame = Vec::new();
-        encode(&PlanRequest { tells_files, ..request.clone() }, &mut frame).unwrap();
+        encode(&PlanRequest { reports_files, ..request.clone() }, &mut frame).unwrap();
         request_bytes.push(frame.len());
     }
     let script = format!(
-        "cd {folder}; n=$(ls | grep -c heard); touch heard$n; cat $n; \
+        "cd {folder}; n=$(ls | grep -c received); touch received$n; cat $n; \
          [ $n = 0 ] && dd bs=1 count={} of=answer0 2>/dev/null && kill -KILL $$; \
          dd bs=1 count={} of=answer1 2>/dev/null; cat end",
         request_bytes[0] + bytes,
@@ -227,11 +227,11 @@ async fn a_planner_that_asks_is_answered() {
     assert_eq!(next(&mut planner).await, Some(FromPlanner::Closed));
     assert_eq!(next(&mut planner).await, Some(FromPlanner::Finished));
     for (name, file) in [("answer0", "a"), ("answer1", "b")] {
-        let mut heard = FrameBuffer::default();
-        heard.push(&fs::read(at(name)).unwrap());
-        let again: PlanRequest = heard.next_message().unwrap().unwrap();
+        let mut received = FrameBuffer::default();
+        received.push(&fs::read(at(name)).unwrap());
+        let again: PlanRequest = received.next_message().unwrap().unwrap();
         assert_eq!(again.asks, Asks::Each);
-        assert_eq!(heard.next_message::<MayOpen>().unwrap(), Some(answer(file)));
+        assert_eq!(received.next_message::<MayOpen>().unwrap(), Some(answer(file)));
     }
 }
 

@@ -132,9 +132,9 @@ impl Pool {
         bytes.drain(..pipes.begin(&bytes));
         let planner = Arc::new(PlannerChild::default());
         self.planner = Some(Arc::clone(&planner));
-        let (answers, told) = mpsc::unbounded_channel();
+        let (answers, reported) = mpsc::unbounded_channel();
         self.answers = Some(answers);
-        let plan = RunningPlan::new(self.program.clone(), request.clone(), planner, told);
+        let plan = RunningPlan::new(self.program.clone(), request.clone(), planner, reported);
         tokio::spawn(plan.run((child, pipes), bytes, events));
         Ok(())
     }

@@ -69,7 +69,7 @@ impl Session {
                 Ok(Some(Self { link, line, guest, bench, profiler, has_inference, wall }))
             }
             Err(failure) => {
-                tell_init_failed(&mut link, failure)?;
+                report_init_failed(&mut link, failure)?;
                 Ok(None)
             }
         }
@@ -198,7 +198,7 @@ impl Session {
                 Ok(true)
             }
             Err(failure) => {
-                tell_init_failed(&mut self.link, failure)?;
+                report_init_failed(&mut self.link, failure)?;
                 Ok(false)
             }
         }
@@ -214,7 +214,7 @@ impl Session {
     }
 }
 
-fn tell_init_failed(link: &mut LeaderLink, failure: Failure) -> io::Result<()> {
+fn report_init_failed(link: &mut LeaderLink, failure: Failure) -> io::Result<()> {
     link.queue(&FromWorker::InitFailed { failure: bounded(failure) })?;
     link.flush()
 }
@@ -320,11 +320,11 @@ fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
     let options = options.read(true).write(true).create(true).truncate(true);
     let place =
         options.open(job_dir.worker_inference(worker)).and_then(|file| NotePlace::of(&file));
-    let told = |error: &_| {
+    let describe = |error: &_| {
         let error = format!("model calls cannot be recorded: {error}");
         eprintln!("{}", printable(&error));
     };
-    place.inspect_err(told).ok()
+    place.inspect_err(reported).ok()
 }
 
 #[cfg(test)]

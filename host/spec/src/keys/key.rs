@@ -208,7 +208,7 @@ impl Key {
     }
 
     /// The same key, with these words for the docs. An empty text means that the words are derived.
-    pub(super) const fn told(
+    pub(super) const fn describe(
         self,
         values: &'static str,
         unless_given: &'static str,

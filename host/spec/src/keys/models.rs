@@ -12,7 +12,7 @@ pub(crate) const MODEL: &[Key] = &[
         "digits",
         "The model's name, where models is a list. The entry script loads it by this name.",
     )
-    .told("1 to 64 of `A`-`Z`, `a`-`z`, `0`-`9`, `_`, `-` and `.`, with a letter or a digit first", "required there", "The model's name, in the list form."),
+    .describe("1 to 64 of `A`-`Z`, `a`-`z`, `0`-`9`, `_`, `-` and `.`, with a letter or a digit first", "required there", "The model's name, in the list form."),
     key(
         "path",
         KeyKind::Text,
@@ -20,7 +20,7 @@ pub(crate) const MODEL: &[Key] = &[
         "models/digits.onnx",
         "An ONNX file, here or in a store; or a folder with model.onnx or with one ONNX file of any name; or a folder with a folder for each version, as 1 and 2, that holds such a file.",
     )
-    .told("path", "required", "An ONNX file, here or [in a store](stores.md); or a folder with `model.onnx`, or with one ONNX file (`.onnx`) of any name; or a folder that has a folder for each version (`1`, `2`, ...), each such a folder, as model repositories have it."),
+    .describe("path", "required", "An ONNX file, here or [in a store](stores.md); or a folder with `model.onnx`, or with one ONNX file (`.onnx`) of any name; or a folder that has a folder for each version (`1`, `2`, ...), each such a folder, as model repositories have it."),
     key(
         "model",
         KeyKind::Text,
@@ -28,7 +28,7 @@ pub(crate) const MODEL: &[Key] = &[
         "digits@2",
         "A model of the registry (sandmill model register) instead of a path: NAME@VERSION, or NAME for the latest version.",
     )
-    .told("`NAME@VERSION` or `NAME`", "", "A [registered model](registry.md), instead of `path`; without a version its latest one. It must be what it was when it was registered."),
+    .describe("`NAME@VERSION` or `NAME`", "", "A [registered model](registry.md), instead of `path`; without a version its latest one. It must be what it was when it was registered."),
     key(
         "version",
         KeyKind::Integer { min: 1, max: i64::MAX },
@@ -36,7 +36,7 @@ pub(crate) const MODEL: &[Key] = &[
         "2",
         "Which version, where path is a folder with versions. The highest unless given.",
     )
-    .told("", "the highest", "Which version, where `path` is a folder with versions."),
+    .describe("", "the highest", "Which version, where `path` is a folder with versions."),
     key(
         "digest",
         KeyKind::Text,
@@ -44,7 +44,7 @@ pub(crate) const MODEL: &[Key] = &[
         "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
         "The SHA-256 that the ONNX file must have. The job does not start with another one.",
     )
-    .told("`sha256:` and 64 hexadecimal digits, or the digits alone", "", "The SHA-256 that the ONNX file must have; not that of other files in its folder. With another one the job does not start."),
+    .describe("`sha256:` and 64 hexadecimal digits, or the digits alone", "", "The SHA-256 that the ONNX file must have; not that of other files in its folder. With another one the job does not start."),
     key(
         "backend",
         KeyKind::Choice(|| Backend::ALL.map(Backend::name).to_vec()),
@@ -52,7 +52,7 @@ pub(crate) const MODEL: &[Key] = &[
         "tract",
         "What computes. auto unless given: ONNX Runtime where its library is found, else tract, which is built in.",
     )
-    .told("", "`auto`", "What computes. `tract` is built in. `onnxruntime` needs the library of ONNX Runtime on this machine. `auto`: ONNX Runtime where its library is found, else tract."),
+    .describe("", "`auto`", "What computes. `tract` is built in. `onnxruntime` needs the library of ONNX Runtime on this machine. `auto`: ONNX Runtime where its library is found, else tract."),
     key(
         "device",
         KeyKind::Choice(|| DeviceChoice::ALL.map(DeviceChoice::name).to_vec()),
@@ -60,7 +60,7 @@ pub(crate) const MODEL: &[Key] = &[
         "gpu",
         "Where it runs. auto unless given: on the worker's GPU if it has one that a backend can use, else on the CPU. With gpu, loading fails where there is none.",
     )
-    .told("", "`auto`", "Where it runs. `gpu`: on the worker's GPU; a worker without one cannot load the model, which is an error, never a silent run on the CPU. `auto`: on the worker's GPU if it has one that a backend can use, else on the CPU."),
+    .describe("", "`auto`", "Where it runs. `gpu`: on the worker's GPU; a worker without one cannot load the model, which is an error, never a silent run on the CPU. `auto`: on the worker's GPU if it has one that a backend can use, else on the CPU."),
     key(
         "fallback",
         KeyKind::Choice(|| vec!["cpu"]),
@@ -68,7 +68,7 @@ pub(crate) const MODEL: &[Key] = &[
         "cpu",
         "With device gpu: runs on the CPU where there is no GPU. Without it, that is an error.",
     )
-    .told("", "", "With `device: gpu`: where there is no GPU the model runs on the CPU after all, and the job's result says so."),
+    .describe("", "", "With `device: gpu`: where there is no GPU the model runs on the CPU after all, and the job's result says so."),
 ];
 
 /// The keys below `inference`.
@@ -81,7 +81,7 @@ pub(crate) const INFERENCE: &[Key] = &[
         "Whether the entry script may load models of its own from bytes. false unless given.",
     )
     .or("false")
-    .told("", "", "Whether the entry script may load models of its own from bytes.")
+    .describe("", "", "Whether the entry script may load models of its own from bytes.")
     .flagged(DecidesRows::DecideUnlessDefault, KeyCeiling::No("a policy allows it, or does not")),
     THREADS,
     GPU_MEMORY,
@@ -97,7 +97,7 @@ const THREADS: Key = key(
     "2",
     "Threads of each worker that compute with a model on the CPU. Unless given, workers share the machine's cores evenly.",
 )
-.told("", "the machine's cores, shared evenly by the workers", "Threads of each worker that compute with a model on the CPU.")
+.describe("", "the machine's cores, shared evenly by the workers", "Threads of each worker that compute with a model on the CPU.")
 .flagged(DecidesRows::Not("how fast models compute"), KeyCeiling::Same);
 
 const GPU_MEMORY: Key = key(
@@ -107,5 +107,5 @@ const GPU_MEMORY: Key = key(
     "4 GB",
     "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it. Not limited unless given.",
 )
-.told("", "not limited", "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it.")
+.describe("", "not limited", "Bytes of a GPU's memory that one worker's models may take, where the backend can hold them to it.")
 .flagged(DecidesRows::Not("whether there is room to compute"), KeyCeiling::Same);

@@ -129,22 +129,22 @@ mod tests {
         let file = folder.join("policy.yaml");
         assert!(matches!(read(&file), Err(FileError::NotThere)));
         fs::write(&file, "gpus: 0").unwrap();
-        let told = |file_mode, folder_mode| {
+        let describe = |file_mode, folder_mode| {
             fs::set_permissions(&file, Permissions::from_mode(file_mode)).unwrap();
             fs::set_permissions(&folder, Permissions::from_mode(folder_mode)).unwrap();
-            let told = read(&file).err().map(|error| error.to_string()).unwrap_or_default();
-            told.replace(folder.to_str().unwrap(), "/etc")
+            let reported = read(&file).err().map(|error| error.to_string()).unwrap_or_default();
+            reported.replace(folder.to_str().unwrap(), "/etc")
         };
         for (file_mode, folder_mode) in [(0o644, 0o755), (0o400, 0o700), (0o644, 0o1777)] {
-            assert_eq!(told(file_mode, folder_mode), "");
+            assert_eq!(describe(file_mode, folder_mode), "");
         }
-        insta::assert_snapshot!(told(0o666, 0o755), @"is not used, as others can write to it (mode 666) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
-        insta::assert_snapshot!(told(0o660, 0o755), @"is not used, as others can write to it (mode 660) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
-        insta::assert_snapshot!(told(0o644, 0o777), @"is not used, as others can write to its folder (mode 777) and so decide what jobs may do: chmod go-w /etc");
+        insta::assert_snapshot!(describe(0o666, 0o755), @"is not used, as others can write to it (mode 666) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
+        insta::assert_snapshot!(describe(0o660, 0o755), @"is not used, as others can write to it (mode 660) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
+        insta::assert_snapshot!(describe(0o644, 0o777), @"is not used, as others can write to its folder (mode 777) and so decide what jobs may do: chmod go-w /etc");
         // Only root can give a file away.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
-            assert!(told(0o644, 0o755).contains("it belongs to user 65534, neither to you"));
+            assert!(describe(0o644, 0o755).contains("it belongs to user 65534, neither to you"));
         }
     }
 
@@ -173,10 +173,10 @@ mod tests {
         }
         mode("open", 0o777);
         for way in ways {
-            let told = read(&base.join(way)).unwrap_err().to_string();
-            let told = told.replace(base.to_str().unwrap(), "");
+            let reported = read(&base.join(way)).unwrap_err().to_string();
+            let reported = reported.replace(base.to_str().unwrap(), "");
             assert_eq!(
-                told,
+                reported,
                 "is not used, as others can write to the folder of a link to it (mode 777) and so decide what jobs may do: chmod go-w /open",
                 "{way}"
             );
@@ -187,8 +187,8 @@ mod tests {
         // Only root can give a link away.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::lchown(base.join("open/policy.yaml"), Some(65534), None).unwrap();
-            let told = read(&base.join("open/policy.yaml")).unwrap_err().to_string();
-            assert!(told.contains("a link to it belongs to user 65534"), "{told}");
+            let reported = read(&base.join("open/policy.yaml")).unwrap_err().to_string();
+            assert!(reported.contains("a link to it belongs to user 65534"), "{reported}");
         }
     }
 }

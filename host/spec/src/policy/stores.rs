@@ -12,12 +12,12 @@ impl PolicySettings {
     /// `raw`: the job file's settings, for the line numbers.
     pub(super) fn stores(&self, spec: &JobSpec, raw: Option<&RawJob>, report: &ErrorReport) {
         let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
-        let mut told = String::new();
+        let mut reported = String::new();
         for (key, address) in spec.addresses() {
             let is_allowed =
                 matches!(&address.place, StorePlace::Datastore(name) if allowed.contains(name));
             // Report only one error for each key.
-            if is_allowed || told == key {
+            if is_allowed || reported == key {
                 continue;
             }
             let message = format!("found {address}; {}", self.stores_rule());
@@ -35,7 +35,7 @@ impl PolicySettings {
             let other = others.into_iter().find(|at| at.key == key).map(|at| &at.origin);
             let origin = input.or(other);
             report.error(origin.unwrap_or(&SettingOrigin::File), &key, message);
-            told = key;
+            reported = key;
         }
     }
 

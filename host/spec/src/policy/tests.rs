@@ -99,10 +99,10 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!((spec.limits.memory, spec.limits.fuel), (ByteSize(256 << 20), Some(10)));
     assert_eq!(spec.limits.stack, ByteSize(1 << 20));
     assert_eq!((spec.process_count, spec.progress_update_timeout), (1, Duration::from_secs(60)));
-    let told = |key: &str| spec.notices.iter().any(|notice| notice.starts_with(key));
-    assert!(told("limits.memory: 256 MB by the operator's policy ("), "{:?}", spec.notices);
-    assert!(told("progress_update_timeout: 60 seconds"), "{:?}", spec.notices);
-    assert!(!told("limits.fuel") && !told("limits.stack"), "{:?}", spec.notices);
+    let describe = |key: &str| spec.notices.iter().any(|notice| notice.starts_with(key));
+    assert!(describe("limits.memory: 256 MB by the operator's policy ("), "{:?}", spec.notices);
+    assert!(describe("progress_update_timeout: 60 seconds"), "{:?}", spec.notices);
+    assert!(!describe("limits.fuel") && !describe("limits.stack"), "{:?}", spec.notices);
 
     let spec = PolicyFixture::new().job(policy, JOB, &[]).unwrap();
     assert_eq!(spec.limits.fuel, Some(1000), "forced");
@@ -180,8 +180,8 @@ fn no_root_reaches_into_job_directories() {
         policy(jobs, "['[dir]/jobs/deep', '[dir]/src/guest']"),
         policy(jobs, "['[dir]/weights/link/../../src']"),
     ];
-    let told = refused.map(|policy| policy.unwrap_err().to_string() + "\n").concat();
-    assert_snapshot!(told, @"
+    let reported = refused.map(|policy| policy.unwrap_err().to_string() + "\n").concat();
+    assert_snapshot!(reported, @"
     policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
     policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
     policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)

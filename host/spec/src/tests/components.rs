@@ -1,4 +1,4 @@
-use super::{SpecFixture, errors, errors_with, job, job_with, told};
+use super::{SpecFixture, errors, errors_with, job, job_with, reported};
 use std::fs;
 
 /// A component as in Azure's registry, with types of its inputs and optional arguments.
@@ -60,7 +60,7 @@ fn a_component_runs_once_its_inputs_are_given() {
     insta::assert_snapshot!(spec.arguments[..spec.own_arguments].join(" "), @"--labels /side_inputs/labels/digits.bin --nodes 3 --rate 0.5 --explain True --mode fast --copy_logs_to_parent True --process_count_per_node 2 --out /output --prs /output/prs_output");
     assert_eq!(spec.process_count, 2, "as ParallelRunStep's driver takes it");
     assert!(!spec.settings.allow_reuse);
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     resources.instance_count: the file asks for all nodes of a cluster; the job runs on this one, with max_concurrency_per_instance workers in all
     append_row_to is read as task.append_row_to
@@ -261,8 +261,8 @@ fn a_value_of_an_input_is_short() {
         .replace("default: 0.5", "default: 0.5}\n  long: {type: string, default: LONG")
         .replace("--rate", "--long ${{inputs.long}} --rate")
         .replace("LONG", &long);
-    let told = errors_with(&text, &GIVEN);
-    insta::assert_snapshot!(told, @"job.yaml:12: inputs.long: found a text of 2000 bytes; the value of an input has at most 1024: put a longer one into a file, and give that as an input of the type uri_file");
+    let reported = errors_with(&text, &GIVEN);
+    insta::assert_snapshot!(reported, @"job.yaml:12: inputs.long: found a text of 2000 bytes; the value of an input has at most 1024: put a longer one into a file, and give that as an input of the type uri_file");
 }
 
 /// `--set inputs.x=PATH` names other data, so the file's settings for its own data do not apply.

@@ -1,4 +1,4 @@
-use super::{SpecFixture, errors, errors_with, job, job_with, told};
+use super::{SpecFixture, errors, errors_with, job, job_with, reported};
 use crate::model::{ErrorThreshold, InputKind, OutputAction};
 use std::fs;
 use std::time::Duration;
@@ -55,7 +55,7 @@ fn a_deployment_loads() {
     assert_eq!(spec.side_inputs[0].host.to_str(), Some("/dir/weights"));
     let variables = [("A", "b"), ("AZUREML_MODEL_DIR", "/side_inputs/model")];
     assert_eq!(spec.environment_variables, variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     13 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     resources.instance_count: the file asks for 2 nodes; the job runs on this one, with settings.max_concurrency_per_instance workers in all
     endpoint_name: ignored, there are no endpoints on this machine
@@ -83,7 +83,7 @@ fn defaults_of_a_deployment() {
     assert_eq!(spec.settings.run_invocation_timeout, Duration::from_secs(30));
     assert_eq!(spec.settings.error_threshold, ErrorThreshold::Ignore);
     assert_eq!(spec.append_row_file_name, "predictions.csv");
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     13 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     code_configuration.code is read as source_directory
     code_configuration.scoring_script is read as entry_script
@@ -186,7 +186,7 @@ fn a_job_without_a_parent_copies_nothing() {
     let spec = job(&text);
     assert!(spec.parent.is_none());
     assert!(
-        told(&spec)
+        describe(&spec)
             .contains("copy_logs_to_parent: ignored, the job is not part of another job here")
     );
 }

@@ -235,11 +235,11 @@ inputs:
 /// If the format is unknown, settings that depend on it are not checked.
 #[test]
 fn a_wrong_format_is_told_alone() {
-    let told = errors(
+    let reported = errors(
         "entry_script: script.wasm\nmini_batch_size: 16 MB\nschema_inference: full\n\
          inputs: {a: {path: data, format: parq, columns: [x]}}\n",
     );
-    insta::assert_snapshot!(told, @r#"job.yaml:4: inputs.a.format: found "parq"; expected files, csv, tsv, jsonl, parquet, arrow or sqlite"#);
+    insta::assert_snapshot!(reported, @r#"job.yaml:4: inputs.a.format: found "parq"; expected files, csv, tsv, jsonl, parquet, arrow or sqlite"#);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-use super::{errors, errors_with, job, job_with, told};
+use super::{errors, errors_with, job, job_with, reported};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction, SliceSize};
 
 /// A configuration as version 1 of the Azure SDK saves it, with a shortened environment.
@@ -63,7 +63,7 @@ fn a_saved_file_loads_unchanged() {
     assert_eq!(spec.settings.run_invocation_timeout.as_secs(), 600);
     assert_eq!(spec.worker.output_action, OutputAction::AppendRow);
     assert_eq!(spec.append_row_file_name, "predictions.txt");
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
@@ -95,7 +95,7 @@ fn defaults_that_were_taken_are_said() {
                 node_count: 1\n  telemetry: true\ninputs: {a: data}\n";
     let spec = job(text);
     let cores = format!("{}, the number", spec.process_count);
-    insta::assert_snapshot!(told(&spec).replace(&cores, "[n], the number"), @"
+    insta::assert_snapshot!(describe(&spec).replace(&cores, "[n], the number"), @"
     12 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     telemetry: ignored, Sandmill has no such setting
     output_action is not in the saved file: append_row (Azure has no default for it)
@@ -161,7 +161,7 @@ fn saved_files_have_thresholds_and_preview_names() {
     assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(5));
     assert_eq!(spec.settings.allowed_failed_percent.to_string(), "2.5");
     insta::assert_snapshot!(spec.arguments.join(" "), @"--logging_level DEBUG --mini_batch_size 5 --error_threshold 10 --allowed_failed_count 5 --allowed_failed_percent 2.5 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine

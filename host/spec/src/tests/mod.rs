@@ -98,7 +98,7 @@ fn job_with(text: &str, set: &[(&str, &str)]) -> JobSpec {
 }
 
 /// All notices and conversions of a file, one line each.
-fn told(spec: &JobSpec) -> String {
+fn describe(spec: &JobSpec) -> String {
     let lines: Vec<_> = spec.notices.iter().chain(&spec.conversions).cloned().collect();
     lines.join("\n")
 }

@@ -1,4 +1,4 @@
-use super::{LEAST, errors, job, job_with, told};
+use super::{LEAST, errors, job, job_with, reported};
 use std::time::Duration;
 
 fn with_arguments(arguments: &str) -> String {
@@ -28,7 +28,7 @@ fn driver_options_set_the_job() {
     let parent = spec.parent.clone().expect("a parent");
     assert!(parent.copy_logs && parent.push_metrics);
     assert_eq!(spec.arguments.len(), 17);
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     arguments: --task_overhead_timeout sets task_overhead_timeout to 100; the entry script gets it too
     arguments: --progress_update_timeout sets progress_update_timeout to 700; the entry script gets it too
     arguments: --first_task_creation_timeout sets first_task_creation_timeout to 50; the entry script gets it too
@@ -48,7 +48,7 @@ fn driver_options_may_be_cut() {
         "--resource_monitor_interva, 20, --task, classify, --profile, x, --outputs, y",
     ));
     assert_eq!(spec.settings.resource_monitor_interval, Some(Duration::from_secs(20)));
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     arguments: --resource_monitor_interva is read as --resource_monitor_interval
     arguments: --resource_monitor_interval sets resource_monitor_interval to 20; the entry script gets it too
     ");
@@ -110,7 +110,7 @@ fn reserved_names_lead_to_their_keys() {
 fn gpus_decide_the_number_of_workers() {
     let spec = job_with(LEAST, &[("gpus", "2")]);
     assert_eq!((spec.gpus, spec.process_count), (2, 1));
-    insta::assert_snapshot!(told(&spec), @"process_count_per_node is not given: 1 worker, on one of 2 GPUs; for one worker per GPU set it to 2");
+    insta::assert_snapshot!(describe(&spec), @"process_count_per_node is not given: 1 worker, on one of 2 GPUs; for one worker per GPU set it to 2");
     let spec = job_with(LEAST, &[("gpus", "2"), ("process_count_per_node", "3")]);
     assert_eq!((spec.gpus, spec.process_count, spec.notices.len()), (2, 3, 0));
 }

@@ -44,8 +44,8 @@ fn what_of_the_input_is_joined() {
         ("[id]", "join: an input of files has the column file alone; write join: input"),
         ("{a: b}", "expected input, or a list of columns of the input (e.g. [id])"),
     ] {
-        let told = errors(&format!("{LEAST}join: {text}\n"));
-        assert!(told.contains(message), "{told}");
+        let reported = errors(&format!("{LEAST}join: {text}\n"));
+        assert!(reported.contains(message), "{reported}");
     }
 }
 

@@ -58,8 +58,8 @@ fn the_versions_that_a_script_asks_for_are_read() {
     let azure = "$schema: https://example.org/modelBatchDeployment.schema.json\nname: x\n\
         environment: {name: y, conda_file: conda.yml}\ninputs: {a: data}\n\
         code_configuration: {code: source, scoring_script: score.py}\n";
-    let told = asked(azure).1;
-    assert!(told.contains("conda_file, which is read as python.requirements"), "{told}");
+    let reported = asked(azure).1;
+    assert!(reported.contains("conda_file, which is read as python.requirements"), "{reported}");
     fs::write(root.join("bad.yaml"), "a: [").expect("a file");
     let wrong = ["bad.yaml", "nothing.txt", "data"].map(|file| {
         let text = format!("entry_script: score.py\npython: {{requirements: {file}}}\n{FILES}");

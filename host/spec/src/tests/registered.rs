@@ -1,6 +1,6 @@
 //! Registered datasets and models in a job file.
 
-use super::{LEAST, SpecFixture, told};
+use super::{LEAST, SpecFixture, reported};
 use crate::model::{Latest, Registered, RegisteredContent, RegisteredKind, RegisteredName};
 use crate::registered::{NotRegistered, Registrations};
 use crate::{JobSpec, LoadContext, OperatorPolicy, SpecErrors, load};
@@ -108,7 +108,7 @@ fn registered_names_stand_for_their_paths() {
             latest(RegisteredKind::Model, "digits", 4),
         ]
     );
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     inputs.one.dataset: dataset images@1, registered by ada at 1970-01-01 00:00:00Z
     inputs.two.dataset: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
     inputs.three.dataset: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
@@ -161,8 +161,8 @@ fn azures_names_are_looked_up() {
     let spec = good(&text.replace("azureml:digits:4", "azureml:images:2"));
     assert_eq!(spec.inputs[0].paths, ["[dir]/weights"]);
     assert!(spec.side_inputs[0].host.ends_with("data"), "{:?}", spec.side_inputs);
-    let told = spec.notices.iter().filter(|line| line.contains("registered by"));
-    insta::assert_snapshot!(told.cloned().collect::<Vec<_>>().join("\n"), @"
+    let reported = spec.notices.iter().filter(|line| line.contains("registered by"));
+    insta::assert_snapshot!(reported.cloned().collect::<Vec<_>>().join("\n"), @"
     inputs.images.path: dataset images@1, registered by ada at 1970-01-01 00:00:00Z
     inputs.more.path: dataset images@2 (the latest), registered by ada at 1970-01-01 00:00:00Z
     inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
@@ -196,8 +196,8 @@ fn a_policy_holds_for_registered_paths() {
     let policy = OperatorPolicy::load(&policy).expect("a good policy");
     let known = RegistryFixture { dir, is_broken: false };
     let errors = load_knowing(&job, &policy, &known).expect_err("two of them lie elsewhere");
-    let told = fixture.redact(&errors.to_string());
-    insta::assert_snapshot!(told, @"
+    let reported = fixture.redact(&errors.to_string());
+    insta::assert_snapshot!(reported, @"
     job.yaml:2: inputs.a.dataset: found [dir]/data; the operator's policy allows inputs only below [dir]/weights ([dir]/policy.yaml:1)
     job.yaml:3: models.m.model: found [dir]/digits.onnx; the operator's policy allows models only below [dir]/weights ([dir]/policy.yaml:1)
     ");

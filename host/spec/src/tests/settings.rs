@@ -1,6 +1,6 @@
 //! Single settings: their valid and invalid values.
 
-use super::{LEAST, SpecFixture, errors, job, job_with, told};
+use super::{LEAST, SpecFixture, errors, job, job_with, reported};
 use crate::model::ErrorThreshold;
 use std::time::Duration;
 
@@ -120,7 +120,7 @@ fn other_names_are_taken() {
     let spec = job(&format!("{LEAST}mini_batch_error_threshold: 3\nis_deterministic: false\n"));
     assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(3));
     assert!(!spec.settings.allow_reuse);
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     mini_batch_error_threshold is read as allowed_failed_count
     is_deterministic is read as allow_reuse
     ");

@@ -1,4 +1,4 @@
-use super::{errors, job, job_with, told};
+use super::{errors, job, job_with, reported};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction};
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ fn a_parallel_job_loads() {
         [("MODEL".to_owned(), "/side_inputs/score_model".to_owned())]
     );
     insta::assert_snapshot!(spec.arguments.join("|"), @"--model|/side_inputs/score_model/digits.bin|--threshold|0.5|--label|a b|--error_threshold|7|--allowed_failed_percent|30|--task_overhead_timeout|1200|--resource_monitor_interva|20|--logging_level|DEBUG|--mini_batch_size|4|--allowed_failed_count|5|--run_invocation_timeout|120|--run_max_try|3|--output_action|append_row|--append_row_file_name|parallel_run_step.txt|--process_count_per_node|2");
-    insta::assert_snapshot!(told(&spec), @r#"
+    insta::assert_snapshot!(describe(&spec), @r#"
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     resources.instance_count: the file asks for 2 nodes; the job runs on this one, with max_concurrency_per_instance workers in all
     input_data: inputs.job_data_path is cut into mini-batches
@@ -115,7 +115,7 @@ fn defaults_of_version_2() {
         (3, 60)
     );
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 10 });
-    insta::assert_snapshot!(told(&spec), @"
+    insta::assert_snapshot!(describe(&spec), @"
     11 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     input_data: inputs.d is cut into mini-batches
     task.append_row_to is not set: output_action is summary_only (as in Azure)
@@ -146,8 +146,8 @@ fn what_version_2_files_may_lack_and_may_hold() {
         "{}resources: {{docker_args: --x, shm_size: 2g, locations: [a], max_instance_count: 3, properties: {{a: b}}}}\nidentity: {{type: managed}}\n",
         LEAST.replace("script.wasm}", "script.wasm, model: m}")
     ));
-    let told = told(&spec);
-    let ignored = told.lines().filter(|line| line.contains("ignored"));
+    let reported = describe(&spec);
+    let ignored = reported.lines().filter(|line| line.contains("ignored"));
     insta::assert_snapshot!(ignored.collect::<Vec<_>>().join("\n"), @"
     task.model: ignored, a model is a side input here
     resources.docker_args: ignored, there are no containers here; limits bound an entry script
@@ -180,7 +180,7 @@ fn outputs_of_version_2() {
         (spec.output.clone(), spec.append_row_file_name.as_str()),
         (None, "parallel_run_step.txt")
     );
-    insta::assert_snapshot!(told(&spec).lines().filter(|line| line.contains("output")).collect::<Vec<_>>().join("\n"), @"outputs.o: its path is in Azure; results go to the job's own output folder");
+    insta::assert_snapshot!(describe(&spec).lines().filter(|line| line.contains("output")).collect::<Vec<_>>().join("\n"), @"outputs.o: its path is in Azure; results go to the job's own output folder");
     let text = LEAST.replace("script.wasm}", "script.wasm, append_row_to: \"${{outputs.x}}\"}");
     insta::assert_snapshot!(errors(&text), @r#"job.yaml:5: task.append_row_to: found the output "x", which outputs does not have"#);
 }

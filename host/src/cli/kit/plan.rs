@@ -219,8 +219,8 @@ impl PlanResult {
 }
 
 fn failed(failure: &Failure) -> Why {
-    let told = || wrong(format!("run failed: {}", shown(&failure.message)));
-    lack(failure).unwrap_or_else(told)
+    let describe = || wrong(format!("run failed: {}", shown(&failure.message)));
+    lack(failure).unwrap_or_else(reported)
 }
 
 /// The reason to skip the check, if the script's language cannot do what the command wants.

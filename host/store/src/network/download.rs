@@ -42,8 +42,8 @@ pub(super) fn file_of(object: &ObjectMeta) -> FileVersion {
 
 /// Whether an answer is about another version.
 fn differs(known: &ManifestObject, answer: &ManifestObject) -> bool {
-    let both_tell = known.version != 0 && answer.version != 0;
-    known.found.length != answer.found.length || (both_tell && known.version != answer.version)
+    let both_report = known.version != 0 && answer.version != 0;
+    known.found.length != answer.found.length || (both_report && known.version != answer.version)
 }
 
 /// An ETag without quotes and prefix: Azure lists it without quotes, but answers with quotes.
@@ -115,7 +115,7 @@ pub(super) async fn fetch(
         // The library has already retried temporary refusals.
         let broke_off = matches!(trouble, FetchFailure::Broken(_) | FetchFailure::Short(..));
         if !broke_off || attempt == ATTEMPTS {
-            return Err(trouble.told(config, target));
+            return Err(trouble.describe(config, target));
         }
         attempt += 1;
         tokio::time::sleep(pause).await;
@@ -135,7 +135,7 @@ enum FetchFailure {
 }
 
 impl FetchFailure {
-    fn told(self, config: &StoreConfig, target: &FetchTarget) -> FetchError {
+    fn describe(self, config: &StoreConfig, target: &FetchTarget) -> FetchError {
         match self {
             Self::Refused(error) | Self::Broken(error) => {
                 FetchError::store(error, StoreAction::ReadIt, config)

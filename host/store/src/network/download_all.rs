@@ -97,7 +97,7 @@ impl<'a> Porter<'a> {
 pub(super) async fn serve(
     request: &FetchRequest,
     mut asked: Receiver,
-    tell: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
+    report: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
 ) -> Result<(), FetchError> {
     let mut porter = Porter::new(request)?;
     let mut frames = FrameBuffer::default();
@@ -108,13 +108,13 @@ pub(super) async fn serve(
             && let Some(Bring { name, known }) = waiting.pop_front()
         {
             if let Err(reason) = porter.begin(name.clone(), known) {
-                tell(FromFetcher::Brought(name, Some(reason.into())))?;
+                report(FromFetcher::Brought(name, Some(reason.into())))?;
             }
         }
         tokio::select! {
             Some(next) = porter.next(), if !porter.tasks.is_empty() => {
                 let (name, brought) = next?;
-                tell(FromFetcher::Brought(name, brought.err().map(Into::into)))?;
+                report(FromFetcher::Brought(name, brought.err().map(Into::into)))?;
             }
             read = asked.read(&mut buffer) => {
                 let read = read.map_err(FetchError::Deaf)?;
@@ -127,7 +127,7 @@ pub(super) async fn serve(
                 }
             }
             () = tokio::time::sleep(TELL), if !porter.tasks.is_empty() => {
-                tell(FromFetcher::Progress(Fetched::default()))?;
+                report(FromFetcher::Progress(Fetched::default()))?;
             }
         }
     }

@@ -396,12 +396,12 @@ mod tests {
             path: "/c/a".into(),
             source: io::Error::from_raw_os_error(errno),
         };
-        let told = |error: FetchError| (error.kind(), error.to_string());
+        let describe = |error: FetchError| (error.kind(), error.to_string());
         let full =
             "/c/a cannot be written: No space left on device (os error 28); free some space there";
-        assert_eq!(told(write(libc::ENOSPC)), (StoreErrorKind::DiskFull, full.to_owned()));
+        assert_eq!(describe(write(libc::ENOSPC)), (StoreErrorKind::DiskFull, full.to_owned()));
         let refused = "/c/a cannot be written: Permission denied (os error 13)";
-        assert_eq!(told(write(libc::EACCES)), (StoreErrorKind::Disk, refused.to_owned()));
+        assert_eq!(describe(write(libc::EACCES)), (StoreErrorKind::Disk, refused.to_owned()));
         let list = FetchError::List(io::Error::from_raw_os_error(libc::EDQUOT));
         assert_eq!(list.kind(), StoreErrorKind::DiskFull);
     }

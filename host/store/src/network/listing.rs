@@ -29,7 +29,7 @@ const PAGE: usize = 1000;
 const REASON: usize = 1000;
 
 /// Receives the progress.
-pub(super) type Tell<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
+pub(super) type Report<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
 
 /// What may be fetched, and when.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +49,7 @@ pub(super) async fn list(
     request: &FetchRequest,
     wanted: &WantedObjects,
     extent: Extent,
-    tell: &mut Tell<'_>,
+    report: &mut Report<'_>,
 ) -> Result<Fetched, FetchError> {
     let config = Arc::new(request.store.clone());
     let asked = || StoreAction::Open(request.shown.clone());
@@ -81,8 +81,8 @@ pub(super) async fn list(
         tasks: JoinSet::new(),
         parts: 0,
         so_far: Fetched::default(),
-        told: Instant::now(),
-        tell,
+        reported: Instant::now(),
+        report,
     };
     match wanted {
         WantedObjects::All => round.list(&request.prefix, &Pattern::Everything).await?,
@@ -143,8 +143,8 @@ struct Round<'a> {
     tasks: JoinSet<Result<Arrived, FetchError>>,
     parts: u64,
     so_far: Fetched,
-    told: Instant,
-    tell: &'a mut Tell<'a>,
+    reported: Instant,
+    report: &'a mut Report<'a>,
 }
 
 /// The result of fetching an object during the listing.
@@ -196,7 +196,7 @@ impl Round<'_> {
                     self.others.extend(folders.map(|folder| self.hasher.hash_one(folder)));
                 }
             }
-            self.maybe_tell()?;
+            self.maybe_report()?;
             if page.page_token.is_none() {
                 return Ok(());
             }
@@ -300,14 +300,14 @@ impl Round<'_> {
             self.manifest.add(name, Ok(expected)).map_err(FetchError::List)?;
             if expected.found.length == 0 && listed {
                 self.later.push((name.to_owned(), expected));
-                return self.maybe_tell();
+                return self.maybe_report();
             }
             if self.is_here(&file, &expected) {
-                return self.maybe_tell();
+                return self.maybe_report();
             }
             if expected.found.length > 0 {
                 self.so_far.awaited += 1;
-                return self.maybe_tell();
+                return self.maybe_report();
             }
         }
         let target = self.target(file);
@@ -336,7 +336,7 @@ impl Round<'_> {
             return self.one_taken_back(&name);
         }
         if self.is_here(&file, &known) {
-            return self.maybe_tell();
+            return self.maybe_report();
         }
         let target = self.target(file);
         let key = key(&self.store, self.request, &name)?;
@@ -349,7 +349,7 @@ impl Round<'_> {
         // So that a file of this name from an earlier job is removed.
         self.seen.remove(&self.hasher.hash_one(name));
         self.manifest.remove(name);
-        self.maybe_tell()
+        self.maybe_report()
     }
 
     async fn fetch_now(
@@ -373,7 +373,7 @@ impl Round<'_> {
                 Err(reason) => Ok(Arrived::Unfetched(name, reason)),
             }
         });
-        self.maybe_tell()
+        self.maybe_report()
     }
 
     /// Adds to the size of the wanted objects. Fails if they may not be that large.
@@ -450,7 +450,7 @@ impl Round<'_> {
         let next = loop {
             match tokio::time::timeout(TELL, self.tasks.join_next()).await {
                 Ok(next) => break next,
-                Err(_) => self.maybe_tell()?,
+                Err(_) => self.maybe_report()?,
             }
         };
         match next {
@@ -469,15 +469,15 @@ impl Round<'_> {
             Some(Err(error)) => return Err(error.into()),
             None => {}
         }
-        self.maybe_tell()
+        self.maybe_report()
     }
 
-    fn maybe_tell(&mut self) -> Result<(), FetchError> {
-        if self.told.elapsed() < TELL {
+    fn maybe_report(&mut self) -> Result<(), FetchError> {
+        if self.reported.elapsed() < TELL {
             return Ok(());
         }
-        self.told = Instant::now();
-        (self.tell)(self.so_far)
+        self.reported = Instant::now();
+        (self.report)(self.so_far)
     }
 }
 

@@ -62,7 +62,7 @@ fn is_below(host: &str, named: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn told(endpoint: &str, answer: &str, variables: &[(&str, &str)]) -> String {
+    fn describe(endpoint: &str, answer: &str, variables: &[(&str, &str)]) -> String {
         let store = StoreConfig {
             options: vec![("endpoint".to_owned(), endpoint.to_owned())],
             ..StoreConfig::sample()
@@ -76,20 +76,20 @@ mod tests {
     fn an_answer_that_may_be_a_proxys_is_told() {
         let proxy = [("HTTPS_PROXY", "http://ada:hush@proxy:3128/"), ("http_proxy", "plain:80")];
         let refused = "403 Forbidden: denied destination";
-        insta::assert_snapshot!(told("https://s3.lake", refused, &proxy), @"; that may be the answer of the proxy proxy:3128 (HTTPS_PROXY), not of the store: check the store's address (AWS_ENDPOINT_URL, or endpoint in the file of datastores), or name its host in NO_PROXY");
-        insta::assert_snapshot!(told("http://s3.lake", refused, &proxy), @"; that may be the answer of the proxy plain:80 (http_proxy), not of the store: check the store's address (AWS_ENDPOINT_URL, or endpoint in the file of datastores), or name its host in NO_PROXY");
+        insta::assert_snapshot!(describe("https://s3.lake", refused, &proxy), @"; that may be the answer of the proxy proxy:3128 (HTTPS_PROXY), not of the store: check the store's address (AWS_ENDPOINT_URL, or endpoint in the file of datastores), or name its host in NO_PROXY");
+        insta::assert_snapshot!(describe("http://s3.lake", refused, &proxy), @"; that may be the answer of the proxy plain:80 (http_proxy), not of the store: check the store's address (AWS_ENDPOINT_URL, or endpoint in the file of datastores), or name its host in NO_PROXY");
         assert_eq!(
-            told("https://s3.lake", "403: <Error><Code>AccessDenied</Code></Error>", &proxy),
+            describe("https://s3.lake", "403: <Error><Code>AccessDenied</Code></Error>", &proxy),
             ""
         );
-        assert_eq!(told("https://s3.lake", refused, &[]), "");
+        assert_eq!(describe("https://s3.lake", refused, &[]), "");
         for direct in ["s3.lake", ".lake", "other, lake", "*"] {
             assert_eq!(
-                told("https://s3.lake:9000", refused, &[proxy[0], ("NO_PROXY", direct)]),
+                describe("https://s3.lake:9000", refused, &[proxy[0], ("NO_PROXY", direct)]),
                 ""
             );
         }
         let other = [proxy[0], ("NO_PROXY", "ake, s3.lak, other")];
-        assert!(told("https://s3.lake", refused, &other).contains("proxy:3128"));
+        assert!(describe("https://s3.lake", refused, &other).contains("proxy:3128"));
     }
 }

@@ -70,17 +70,17 @@ pub fn serve() -> io::Result<()> {
     };
     lock_down(&request)?;
     let mut out = io::stdout().lock();
-    let mut tell = |message| say(&mut out, &message).map_err(FetchError::Leader);
-    let result = runtime.block_on(Box::pin(work(&request, asked, &mut tell)));
+    let mut report = |message| say(&mut out, &message).map_err(FetchError::Leader);
+    let result = runtime.block_on(Box::pin(work(&request, asked, &mut report)));
     say(&mut out, &result.map_or_else(|error| FromFetcher::Failed(error.into()), FromFetcher::Done))
 }
 
 async fn work(
     request: &FetchRequest,
     asked: Option<Receiver>,
-    tell: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
+    report: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
 ) -> Result<Fetched, FetchError> {
-    let mut progress = |so_far| tell(FromFetcher::Progress(so_far));
+    let mut progress = |so_far| report(FromFetcher::Progress(so_far));
     match (&request.task, asked) {
         (StoreTask::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
             let must_fit = *must_fit;
@@ -91,7 +91,7 @@ async fn work(
         }
         (StoreTask::Put, _) => put_all(request, &mut progress).await,
         (StoreTask::Serve, Some(asked)) => {
-            serve_asked(request, asked, tell).await.map(|()| Fetched::default())
+            serve_asked(request, asked, report).await.map(|()| Fetched::default())
         }
         (StoreTask::Serve, None) => Ok(Fetched::default()),
     }

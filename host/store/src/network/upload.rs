@@ -1,7 +1,7 @@
 //! Writes the files of a folder to a store. An object appears there when its file has been sent completely.
 
 use super::error_text::{FetchError, StoreAction};
-use super::listing::Tell;
+use super::listing::Report;
 use super::open::OpenStore;
 use crate::model::LOCK_FILE;
 use crate::protocol::store::{FetchRequest, Fetched};
@@ -41,7 +41,7 @@ impl From<io::Error> for PutFailure {
 /// Writes all files of the request's folder. The error is for people.
 pub(super) async fn put_all(
     request: &FetchRequest,
-    tell: &mut Tell<'_>,
+    report: &mut Report<'_>,
 ) -> Result<Fetched, FetchError> {
     let config = &request.store;
     let shown = &request.shown;
@@ -65,14 +65,14 @@ pub(super) async fn put_all(
             return Err(FetchError::OddName(path.to_owned()));
         };
         so_far.objects += 1;
-        put(&store, &key, path, &mut so_far, tell).await.map_err(|trouble| match trouble {
+        put(&store, &key, path, &mut so_far, report).await.map_err(|trouble| match trouble {
             PutFailure::Store(error) => {
                 FetchError::store(error, StoreAction::Write(key.to_string(), shown.clone()), config)
             }
             PutFailure::Disk(source) => FetchError::Read { path: path.to_owned(), source },
             PutFailure::Leader(error) => error,
         })?;
-        tell(so_far)?;
+        report(so_far)?;
     }
     Ok(so_far)
 }
@@ -82,7 +82,7 @@ async fn put(
     key: &Key,
     path: &Path,
     so_far: &mut Fetched,
-    tell: &mut Tell<'_>,
+    report: &mut Report<'_>,
 ) -> Result<(), PutFailure> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -96,7 +96,7 @@ async fn put(
     let chunk = usize::try_from(CHUNK.max(length / PARTS)).unwrap_or(usize::MAX);
     let parts = store.objects().put_multipart_opts(key, Default::default()).await?;
     let mut upload = WriteMultipart::new_with_chunk_size(parts, chunk);
-    let sent = send(&mut file, chunk, &mut upload, so_far, tell).await;
+    let sent = send(&mut file, chunk, &mut upload, so_far, report).await;
     match sent {
         Ok(()) => upload.finish().await.map(drop)?,
         Err(trouble) => {
@@ -113,7 +113,7 @@ async fn send(
     chunk: usize,
     upload: &mut WriteMultipart,
     so_far: &mut Fetched,
-    tell: &mut Tell<'_>,
+    report: &mut Report<'_>,
 ) -> Result<(), PutFailure> {
     let mut buffer = vec![0; chunk];
     loop {
@@ -130,6 +130,6 @@ async fn send(
         upload.wait_for_capacity(AT_ONCE).await?;
         upload.write(buffer.get(..read).unwrap_or_default());
         so_far.bytes += read as u64;
-        tell(*so_far).map_err(PutFailure::Leader)?;
+        report(*so_far).map_err(PutFailure::Leader)?;
     }
 }

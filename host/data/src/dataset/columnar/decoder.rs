@@ -24,8 +24,8 @@ pub(super) struct Decoder {
 
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut told = f.debug_struct("Decoder");
-        told.field("columns", &self.columns).field("next", &self.next).finish_non_exhaustive()
+        let mut reported = f.debug_struct("Decoder");
+        reported.field("columns", &self.columns).field("next", &self.next).finish_non_exhaustive()
     }
 }
 

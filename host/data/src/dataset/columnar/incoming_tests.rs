@@ -72,20 +72,20 @@ fn record_batches_are_cut() {
 #[test]
 fn what_is_no_stream_is_told() {
     let whole = stream(&[batch(0, 5)]);
-    let told = |bytes: &[u8]| taken(bytes, 0).unwrap_err();
+    let describe = |bytes: &[u8]| taken(bytes, 0).unwrap_err();
     let mut twice = whole[..whole.len() - 8].to_vec();
     twice.extend(&whole);
     let texts = [
-        told(b""),
-        told(b"id,name\n1,a\n"),
-        told(b"ARROW1\0\0abc"),
-        told(b"PAR1abc"),
-        told(&[0xff; 4]),
-        told(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
-        told(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0x7f, 1]),
-        told(&whole[..whole.len() - 8]),
-        told(&whole[..whole.len() - 30]),
-        told(&twice),
+        describe(b""),
+        describe(b"id,name\n1,a\n"),
+        describe(b"ARROW1\0\0abc"),
+        describe(b"PAR1abc"),
+        describe(&[0xff; 4]),
+        describe(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0]),
+        describe(&[0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0x7f, 1]),
+        describe(&whole[..whole.len() - 8]),
+        describe(&whole[..whole.len() - 30]),
+        describe(&twice),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
     is empty: an Arrow IPC stream has a schema at least

@@ -206,7 +206,7 @@ fn groups_without_columns_shift_none() {
 
 #[test]
 fn counts_that_do_not_agree_are_told() {
-    let mut told = String::new();
+    let mut reported = String::new();
     for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
         let good = written(version);
         let fewer = |footer: &mut Footer<'_>| {
@@ -227,11 +227,11 @@ fn counts_that_do_not_agree_are_told() {
         ] {
             let error = read_by(&bytes, None, 1000).unwrap_err().to_string();
             assert_eq!(read_by(&bytes, None, 3).unwrap_err().to_string(), error);
-            told.push_str(&error);
-            told.push('\n');
+            reported.push_str(&error);
+            reported.push('\n');
         }
     }
-    insta::assert_snapshot!(told, @"
+    insta::assert_snapshot!(reported, @"
     is broken: its footer says 21 rows, and its row groups have 20; write it anew
     is cut off or broken: row group 0 has 19 rows, and 20 values of column 'a'
     is cut off or broken: row group 0 has 10 rows, and 20 values of column 'a'

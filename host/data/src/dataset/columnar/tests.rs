@@ -290,7 +290,7 @@ fn streams_that_follow_each_other_are_one_file() {
     }
     let other = arrow(&two.project(&[0, 3]).unwrap(), 2, true, None);
     let first = arrow(&one, 2, true, None);
-    let mut told = String::new();
+    let mut reported = String::new();
     for (what, behind) in [
         ("other columns", other),
         ("text", b"and so on".to_vec()),
@@ -300,9 +300,9 @@ fn streams_that_follow_each_other_are_one_file() {
         folder.put(&[first.clone(), behind].concat());
         let text = said(&folder, TableKind::Arrow);
         let text = text.replace(&first.len().to_string(), "[END]");
-        told.push_str(&format!("{what}: {}\n", text.split(" claims").next().unwrap_or_default()));
+        reported.push_str(&format!("{what}: {}\n", text.split(" claims").next().unwrap_or_default()));
     }
-    insta::assert_snapshot!(told, @"
+    insta::assert_snapshot!(reported, @"
     other columns: holds another stream at [END], with other columns than the first; write each into a file of its own
     text: holds 9 bytes after the end of its stream, at [END], which are not another stream; write it anew, or remove them
     many zeros: holds 65 bytes after the end of its stream, at [END], which are not another stream; write it anew, or remove them
@@ -342,7 +342,7 @@ fn said(folder: &ColumnarFixture, kind: TableKind) -> String {
 #[test]
 fn what_is_no_table_is_told() {
     let folder = ColumnarFixture::new();
-    let mut told = String::new();
+    let mut reported = String::new();
     let good = parquet(&table(&[Some(1); 50]), 20, 10, WriterVersion::PARQUET_2_0);
     let stream = arrow(&table(&[Some(1); 50]), 20, true, None);
     let file = arrow(&table(&[Some(1); 50]), 50, false, None);
@@ -371,10 +371,10 @@ fn what_is_no_table_is_told() {
     ] {
         folder.put(bytes);
         let text = said(&folder, kind);
-        told.push_str(text.split(" claims").next().unwrap_or_default());
-        told.push('\n');
+        reported.push_str(text.split(" claims").next().unwrap_or_default());
+        reported.push('\n');
     }
-    insta::assert_snapshot!(told, @"
+    insta::assert_snapshot!(reported, @"
     is empty, without even a schema; remove it, or write it anew
     is not a Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
     is cut off or broken: a Parquet file ends with PAR1, and it does not
@@ -416,7 +416,7 @@ fn lying(good: &[u8], group: Option<i64>, column: Lie) -> Vec<u8> {
 fn what_a_footer_claims_is_not_believed() {
     let folder = ColumnarFixture::new();
     let good = parquet(&table(&[Some(1); 5]), 20, 10, WriterVersion::PARQUET_2_0);
-    let mut told = String::new();
+    let mut reported = String::new();
     let lies: [(Option<i64>, Lie); 8] = [
         (Some(1 << 60), |column| column),
         (Some(-1), |column| column),
@@ -431,10 +431,10 @@ fn what_a_footer_claims_is_not_believed() {
         folder.put(&lying(&good, rows, column));
         let text = said(&folder, TableKind::Parquet);
         let length = std::fs::metadata(folder.path()).unwrap().len();
-        told.push_str(&text.replace(&length.to_string(), "[LENGTH]"));
-        told.push('\n');
+        reported.push_str(&text.replace(&length.to_string(), "[LENGTH]"));
+        reported.push('\n');
     }
-    insta::assert_snapshot!(told, @r#"
+    insta::assert_snapshot!(reported, @r#"
     is cut off or broken: row group 0 claims 1152921504606846976 rows, and at most 2147483647 can be read
     is cut off or broken: row group 0 claims -1 rows, and at most 2147483647 can be read
     is cut off or broken: row group 0 has 2147483647 rows, and 5 values of column 'id'

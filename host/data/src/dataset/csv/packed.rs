@@ -303,7 +303,7 @@ mod tests {
     fn what_is_broken_is_told() {
         let bomb = zstd(&vec![b'\n'; SMALL as usize + 1]);
         let length = ByteSize(bomb.len() as u64).to_string();
-        let told = [
+        let reported = [
             rows("t.gz", TEXT.as_bytes()),
             rows("t.gz", &gzip(TEXT.as_bytes())[..20]),
             rows("t.gz", &[&gzip(TEXT.as_bytes()), &b"more"[..]].concat()),
@@ -313,7 +313,7 @@ mod tests {
             rows("t.zst", &with_wrong_checksum(Packing::Zstd)),
             rows("t.csv", &bomb).replace(&length, "N"),
         ];
-        insta::assert_snapshot!(told.join("\n"), @"
+        insta::assert_snapshot!(reported.join("\n"), @"
         /d/in/t.gz is not packed with gzip, as its name says; give it another name, or pack it again
         /d/in/t.gz cannot be unpacked with gzip: it ends too early
         /d/in/t.gz cannot be unpacked with gzip: it ends too early

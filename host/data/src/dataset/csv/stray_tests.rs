@@ -7,10 +7,10 @@ use proptest::prelude::*;
 
 /// The rows, with a bar between fields, and what was refused. Asserts that they do not depend on how the text
 /// is cut.
-fn told_with(text: &str, csv: CsvFormat, columns: &[(&str, ColumnType)]) -> String {
+fn describe_with(text: &str, csv: CsvFormat, columns: &[(&str, ColumnType)]) -> String {
     let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv, columns);
-    let told = |size: SliceSize| {
+    let describe = |size: SliceSize| {
         let (rows, refused) = read(&files, &format, &files.cut(&format.csv, size));
         let rows = rows.iter().map(|row| {
             row.iter().map(|field| field.as_deref().unwrap_or("null")).collect::<Vec<_>>().join("|")
@@ -19,35 +19,35 @@ fn told_with(text: &str, csv: CsvFormat, columns: &[(&str, ColumnType)]) -> Stri
             refused.iter().map(|item| format!("line {}: {}", item.line.unwrap(), item.reason));
         rows.chain(refused).collect::<Vec<_>>().join("\n")
     };
-    let whole = told(SliceSize::Bytes(1 << 20));
+    let whole = describe(SliceSize::Bytes(1 << 20));
     for size in [SliceSize::Bytes(1), SliceSize::Bytes(9), SliceSize::Rows(1), SliceSize::Rows(2)] {
-        assert_eq!(told(size), whole, "{size}");
+        assert_eq!(describe(size), whole, "{size}");
     }
     whole
 }
 
 const COLUMNS: [(&str, ColumnType); 2] = [("id", ColumnType::Int64), ("text", ColumnType::String)];
 
-fn told(text: &str) -> String {
-    told_with(text, csv(true), &COLUMNS)
+fn describe(text: &str) -> String {
+    describe_with(text, csv(true), &COLUMNS)
 }
 
 #[test]
 fn a_quote_that_never_closes_fails_its_line() {
     let text = "id,text\n1,a\n2,\"b\n3,c\n4,d\n";
     let expected = "1|a\n3|c\n4|d\nline 3: column 2 'text': \"\\\"b\" has no closing quote";
-    assert_eq!(told(text), expected);
-    assert_eq!(told(&text.replace('\n', "\r\n")), expected);
-    assert_eq!(told(&text.replace('\n', "\r")), expected);
-    assert_eq!(told(&format!("\u{feff}{text}")), expected);
-    assert_eq!(told(text.trim_end()), expected);
+    assert_eq!(describe(text), expected);
+    assert_eq!(describe(&text.replace('\n', "\r\n")), expected);
+    assert_eq!(describe(&text.replace('\n', "\r")), expected);
+    assert_eq!(describe(&format!("\u{feff}{text}")), expected);
+    assert_eq!(describe(text.trim_end()), expected);
     let tabs = CsvFormat { delimiter: b'\t', ..csv(true) };
-    assert_eq!(told_with(&text.replace(',', "\t"), tabs, &COLUMNS), expected);
-    assert_snapshot!(told("id,text\n1,a\n2,\"b"), @r#"
+    assert_eq!(describe_with(&text.replace(',', "\t"), tabs, &COLUMNS), expected);
+    assert_snapshot!(describe("id,text\n1,a\n2,\"b"), @r#"
     1|a
     line 3: column 2 'text': "\"b" has no closing quote
     "#);
-    assert_snapshot!(told("id,text\n\"1,a\n\n2,\"b\n3,\"\n"), @r#"
+    assert_snapshot!(describe("id,text\n\"1,a\n\n2,\"b\n3,\"\n"), @r#"
     2|b
     3,
     line 2: column 1 'id': "\"1,a" has no closing quote
@@ -56,7 +56,7 @@ fn a_quote_that_never_closes_fails_its_line() {
 
 #[test]
 fn text_after_a_closing_quote_fails_its_line() {
-    assert_snapshot!(told("id,text\n1,\"ab\"cd\n2,\"c\" \n3,5\" pipe\n\"4\"\"5,x\n\"6\"7,\"x\"y\n8,\"\"\"\"\n"), @r#"
+    assert_snapshot!(describe("id,text\n1,\"ab\"cd\n2,\"c\" \n3,5\" pipe\n\"4\"\"5,x\n\"6\"7,\"x\"y\n8,\"\"\"\"\n"), @r#"
     2|c 
     3|5" pipe
     8|"
@@ -65,7 +65,7 @@ fn text_after_a_closing_quote_fails_its_line() {
     line 6: column 1 'id': "\"6\"7,\"x\"y" has text after its closing quote
     "#);
     // The field on lines 2 and 3 is right, and the quote after it is stray.
-    assert_snapshot!(told_with("a,b\n\"two\nlines\",\"He said \"hi\" to\nme\"\nx,y\n", csv(true), &[
+    assert_snapshot!(describe_with("a,b\n\"two\nlines\",\"He said \"hi\" to\nme\"\nx,y\n", csv(true), &[
         ("a", ColumnType::String),
         ("b", ColumnType::String),
     ]), @r#"
@@ -78,13 +78,13 @@ fn text_after_a_closing_quote_fails_its_line() {
 #[test]
 fn two_stray_quotes_hold_a_field_together_unless_lines_are_records() {
     let text = "id,text\n1,\"a\n2,b\n3,c\"\n4,\"d\"\n";
-    assert_eq!(told(text), "1|a\n2,b\n3,c\n4|d");
+    assert_eq!(describe(text), "1|a\n2,b\n3,c\n4|d");
     let lines = CsvFormat { quoted_newlines: false, ..csv(true) };
     let expected = "2|b\n3|c\"\n4|d\nline 2: column 2 'text': \"\\\"a\" has no closing quote";
-    assert_eq!(told_with(text, lines.clone(), &COLUMNS), expected);
-    assert_eq!(told_with(&text.replace('\n', "\r\n"), lines.clone(), &COLUMNS), expected);
+    assert_eq!(describe_with(text, lines.clone(), &COLUMNS), expected);
+    assert_eq!(describe_with(&text.replace('\n', "\r\n"), lines.clone(), &COLUMNS), expected);
     // All quotes are right, but each line is a record nevertheless.
-    let lines = told_with("id,text\n1,\"a\n2\",\"b\"\n", lines, &COLUMNS);
+    let lines = describe_with("id,text\n1,\"a\n2\",\"b\"\n", lines, &COLUMNS);
     assert_snapshot!(lines, @r#"
     line 2: column 2 'text': "\"a" has no closing quote
     line 3: column 1 'id': "2\"" is not a valid int64
@@ -104,8 +104,8 @@ fn a_header_with_a_stray_quote_is_one_line() {
         let cut = cutter.open(&files.root(), "t.csv".to_owned()).unwrap();
         assert!(cut.has_stray_header());
         assert_eq!(cut.header(), header.as_bytes());
-        let told = told_with(&text, csv(true), &names.map(|name| (name, ColumnType::Int64)));
-        assert_eq!(told, "1|2\n3|4");
+        let reported = describe_with(&text, csv(true), &names.map(|name| (name, ColumnType::Int64)));
+        assert_eq!(reported, "1|2\n3|4");
     }
 }
 

@@ -46,9 +46,9 @@ fn syntax(text: &str, error: &serde_json::Error) -> String {
     if text.trim().is_empty() {
         return "holds blanks only; leave it empty, or write an object".to_owned();
     }
-    let told = error.to_string();
-    let told = told.split(" at line ").next().unwrap_or_default();
-    format!("is not JSON: {told} at character {}", error.column())
+    let reported = error.to_string();
+    let reported = reported.split(" at line ").next().unwrap_or_default();
+    format!("is not JSON: {reported} at character {}", error.column())
 }
 
 /// Finds the first value that does not fit.

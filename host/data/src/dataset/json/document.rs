@@ -141,7 +141,7 @@ fn is_on_lines(text: &str, rest: &str) -> bool {
 
 impl Foreign {
     /// Explains why the file at the path fails, and what to do. `is_packed`: whether the file is compressed.
-    pub fn told(self, path: &Path, is_packed: bool) -> String {
+    pub fn describe(self, path: &Path, is_packed: bool) -> String {
         let what = match self {
             Self::Encoded(encoding) => &format!("is in {encoding}"),
             Self::List { on_lines: false, .. } => "is one JSON list on one line",
@@ -262,16 +262,16 @@ mod tests {
     #[test]
     fn files_are_told_with_what_to_do() {
         use Foreign::{Commas, Encoded, List, Lists, Objects, Sequence};
-        let told = [
-            List { on_lines: true, of_objects: true }.told(Path::new("/in/a b.json"), false),
-            List { on_lines: false, of_objects: false }.told(Path::new("/in/a.json"), false),
-            Lists { of_objects: false }.told(Path::new("/in/a.json"), false),
-            Objects.told(Path::new("/in/a.json.gz"), true),
-            Commas.told(Path::new("/in/a.txt"), false),
-            Sequence.told(Path::new("/in/a.geojsons"), false),
-            Encoded("UTF-16").told(Path::new("/in/a.jsonl"), false),
+        let reported = [
+            List { on_lines: true, of_objects: true }.describe(Path::new("/in/a b.json"), false),
+            List { on_lines: false, of_objects: false }.describe(Path::new("/in/a.json"), false),
+            Lists { of_objects: false }.describe(Path::new("/in/a.json"), false),
+            Objects.describe(Path::new("/in/a.json.gz"), true),
+            Commas.describe(Path::new("/in/a.txt"), false),
+            Sequence.describe(Path::new("/in/a.geojsons"), false),
+            Encoded("UTF-16").describe(Path::new("/in/a.jsonl"), false),
         ];
-        assert_snapshot!(told.join("\n"), @r"
+        assert_snapshot!(reported.join("\n"), @r"
         /in/a b.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' '/in/a b.json' > 'a b-lines.jsonl' (older jq than 1.7 rounds long numbers), and name it as the input's path
         /in/a.json is one JSON list on one line, and format jsonl takes one object on each line; make such a file, by jq -c '.[] | {value: .}' /in/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
         /in/a.json holds a JSON list on each line, and format jsonl takes one object on each line; make such a file, by jq -c '{value: .}' /in/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path

@@ -20,15 +20,15 @@ fn column(values: &[&str]) -> (String, Vec<String>) {
         "{}" => "null".to_owned(),
         row => row.strip_prefix("{\"a\":").unwrap().strip_suffix('}').unwrap().to_owned(),
     });
-    (told(schema.field(0)), values.collect())
+    (describe(schema.field(0)), values.collect())
 }
 
-fn told(field: &Field) -> String {
+fn describe(field: &Field) -> String {
     match field.data_type() {
         _ if is_json(field) => "json".to_owned(),
-        DataType::List(item) => format!("[{}]", told(item)),
+        DataType::List(item) => format!("[{}]", describe(item)),
         DataType::Struct(fields) => {
-            let fields = fields.iter().map(|field| format!("{} {}", field.name(), told(field)));
+            let fields = fields.iter().map(|field| format!("{} {}", field.name(), describe(field)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
         other => other.to_string(),
@@ -122,7 +122,7 @@ fn coordinates_of_several_depths_are_kept() {
     );
     let (schema, doubts) = file.infer();
     assert_snapshot!(doubts.join("\n"), @"column 'coordinates' is json, which keeps each value's own text, as it holds a list here, and something else before: t.jsonl, about line 2");
-    assert_snapshot!(file.told_as(&inferred(&schema)), @r#"
+    assert_snapshot!(file.describe_as(&inferred(&schema)), @r#"
     {"type":"Point","coordinates":"[1.0,2.0]"}
     {"type":"LineString","coordinates":"[[0.0,0.0],[1.0,1.0]]"}
     {"type":"GeometryCollection","geometries":[{"type":"Point","coordinates":[7.0,8.0]}]}
@@ -147,7 +147,7 @@ fn a_column_of_json_takes_any_value() {
          {\"id\":6,\"j\":01}\n{\"id\":7,\"j\":[1,]}\n{\"id\":-8,\"j\":[]}\n{\"id\":9,\"j\":{},\"s\":[]}\n\
          {\"id\":10,\"j\":false,\"more\":1}\n",
     );
-    assert_snapshot!(file.told_as(&format_of(&Schema::new(columns.to_vec()))), @r#"
+    assert_snapshot!(file.describe_as(&format_of(&Schema::new(columns.to_vec()))), @r#"
     {"id":1,"j":"{\"a\" : [1e400, \"\\u00e9\\n\"]}"}
     {"id":2}
     {"id":3}
@@ -170,7 +170,7 @@ fn values_after_the_sample_are_not_rounded() {
          {\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":0.10000000000000001}\n\
          {\"l\":[1,9007199254740993]}\n{\"u\":-1}\n{\"u\":1e3}\n{\"f\":1e400}\n{\"i\":\"1\"}\n",
     );
-    assert_snapshot!(file.told_as(&inferred(&schema)), @r#"
+    assert_snapshot!(file.describe_as(&inferred(&schema)), @r#"
     {"i":9007199254740993}
     {"f":0.1}
     {"u":1000}
@@ -188,7 +188,7 @@ fn values_after_the_sample_are_not_rounded() {
     let file = JsonFixture::new(
         "{\"f\":9007199254740993}\n{\"f\":0.1234567890123456789}\n{\"f\":1e400}\n",
     );
-    assert_snapshot!(file.told_as(&format_of(&Schema::new(columns))), @r#"
+    assert_snapshot!(file.describe_as(&format_of(&Schema::new(columns))), @r#"
     {"f":9.007199254740992e15}
     {"f":0.12345678901234568}
     line 3: column 'f': 1e400 is not a valid float64
@@ -207,7 +207,7 @@ fn times_are_exact_or_refused() {
          {\"day\":\"2026-11-22T10:00:00\"}\n{\"at\":\"2016-12-31T23:59:60Z\"}\n{\"at\":9223372036854775808}\n\
          {\"day\":2147483648}\n{\"at\":1.0000000000000000001}\n",
     );
-    assert_snapshot!(file.told_as(&format_of(&Schema::new(columns.to_vec()))), @r#"
+    assert_snapshot!(file.describe_as(&format_of(&Schema::new(columns.to_vec()))), @r#"
     {"day":"1500-01-01","at":"1500-01-01T00:00:00Z"}
     {"day":"+10000-01-01"}
     {"at":"2026-11-22T04:30:00.123456Z"}
@@ -229,7 +229,7 @@ fn keys_without_a_column_are_counted() {
     let found = |sample: &str, text: &str| {
         let (schema, _) = JsonFixture::new(sample).infer();
         let (rows, _, unknown) = JsonFixture::new(text).read_as(&inferred(&schema), WHOLE);
-        let told = unknown.iter().map(|keys| {
+        let reported = unknown.iter().map(|keys| {
             format!(
                 "{} of {}: {:?}, {} line {}",
                 keys.records,
@@ -239,7 +239,7 @@ fn keys_without_a_column_are_counted() {
                 keys.line
             )
         });
-        told.collect::<Vec<_>>().join("; ")
+        reported.collect::<Vec<_>>().join("; ")
     };
     // Lines that are all alike, and lines that differ.
     assert_snapshot!(found("{\"a\":1}\n", "\n{\"a\":1,\"b\":2}\n{\"a\":2,\"b\":3}\n"), @r#"2 of 2: ["b"], t line 2"#);

@@ -67,7 +67,7 @@ pub fn infer_json<E: From<DatasetError>>(
             }
         }
     }
-    let doubts = learned.notes.doubts.iter().map(Doubted::told).collect();
+    let doubts = learned.notes.doubts.iter().map(Doubted::reported).collect();
     Ok(InferredJson { schema: Schema::new(learned.fields.arrow()), doubts })
 }
 
@@ -138,7 +138,7 @@ struct Doubted {
 }
 
 impl Doubted {
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let (file, line) = &self.place;
         format!("column '{}' {}: {file}, about line {line}", self.column, self.what)
     }

@@ -77,11 +77,11 @@ impl JsonFixture {
         (rows, refused, unknown)
     }
 
-    fn told(&self, schema: &Schema) -> String {
-        self.told_as(&format_of(schema))
+    fn describe(&self, schema: &Schema) -> String {
+        self.describe_as(&format_of(schema))
     }
 
-    pub(super) fn told_as(&self, format: &TableFormat) -> String {
+    pub(super) fn describe_as(&self, format: &TableFormat) -> String {
         let (rows, refused, _) = self.read_as(format, SliceSize::Bytes(MAX_SLICE));
         let refused = refused
             .iter()
@@ -134,7 +134,7 @@ fn columns_are_inferred() {
     é Utf8
     "#);
     assert_snapshot!(doubts.join("\n"), @"column 'mixed' is string, as it holds texts, numbers or truth values mixed: t.jsonl, about line 4");
-    assert_snapshot!(file.told(&schema), @r#"
+    assert_snapshot!(file.describe(&schema), @r#"
     {"id":1,"x":1.0,"on":true,"tags":["a"],"at":{"lat":1.5}}
     {"id":2,"x":2.5,"tags":[],"at":{"lon":3}}
     {"id":3,"mixed":"1","big":9223372036854775808,"deep":[[{"k":[1]}]]}
@@ -148,7 +148,7 @@ fn what_no_type_holds_is_json() {
         JsonFixture::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
     let (schema, doubts) = file.infer();
     assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it holds a plain value here, and something else before: t.jsonl, about line 2");
-    assert_snapshot!(file.told(&schema), @r#"
+    assert_snapshot!(file.describe(&schema), @r#"
     {"a":"[1]"}
     {"a":"2"}
     {"a":"{\"b\" : 1.0}"}
@@ -162,7 +162,7 @@ fn what_no_type_holds_is_json() {
     assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it has more than 16 levels: t.jsonl, about line 1");
     let file = JsonFixture::new(deep(100_000));
     assert_eq!(
-        file.told(&file.infer().0),
+        file.describe(&file.infer().0),
         deep(100_000).trim_end().replace(": ", ":\"").replace('}', "\"}")
     );
     let wide: Vec<_> = (0..10_001).map(|n| format!("\"k{n}\": 1")).collect();
@@ -182,7 +182,7 @@ fn lines_that_are_no_rows_are_refused() {
         {\"l\": [1, \"a\"]}\n{\"l\": 1}\n{\"o\": {\"k\": []}}\n{\"o\": []}\n[1]\n12\n\"a\"\nnull\n   \n\
         {\"id\": 1\n\"x\": 2}\n{\"id\": 1} {\"id\": 2}\nid=1\n{\"s\": \"caf\xE9\"}\n{\"id\": }\n\
         {\"s\": \"a\0b\"}\n{'id': 1}\n{\"s\": \"\\ud800\"}\n{\"id\": 2}";
-    assert_snapshot!(JsonFixture::new(text).told(&schema), @r#"
+    assert_snapshot!(JsonFixture::new(text).describe(&schema), @r#"
     {"id":1}
     {"id":1,"x":2.0,"s":"5"}
     {"s":"a\u0000b"}
@@ -211,7 +211,7 @@ fn lines_that_are_no_rows_are_refused() {
     line 25: is not JSON: key must be a string at character 2
     line 26: is not JSON: unexpected end of hex escape at character 14
     "#);
-    assert_snapshot!(JsonFixture::new("{\"a\": 1}\n{}\n").told(&Schema::empty()), @"
+    assert_snapshot!(JsonFixture::new("{\"a\": 1}\n{}\n").describe(&Schema::empty()), @"
     line 1: cannot be read: the table has no columns
     line 2: cannot be read: the table has no columns
     ");
@@ -222,7 +222,7 @@ fn commas_are_not_overlooked() {
     let (schema, _) = JsonFixture::new("{\"a\": 1, \"b\": [1]}\n").infer();
     let text = "{\"a\": 1 \"b\": [2]}\n{\"a\": 1,, \"b\": [2]}\n{\"a\": 1, \"b\": [2 3]}\n\
         {\"a\": 1, \"b\": [2,]}\n{\"a\": 4, \"b\": [5, 6]}\n{\"a\": 1,}\n{,\"a\": 1}";
-    assert_snapshot!(JsonFixture::new(text).told(&schema), @r#"
+    assert_snapshot!(JsonFixture::new(text).describe(&schema), @r#"
     {"a":4,"b":[5,6]}
     line 1: is not JSON: expected `,` or `}` at character 9
     line 2: is not JSON: key must be a string at character 9
@@ -243,7 +243,7 @@ fn dates_and_times_are_not_cut() {
         {\"day\": 1, \"at\": 1000000}\n{\"day\": null, \"at\": 2e6}\n\
         {\"day\": 1.5}\n{\"at\": 0.5}\n{\"day\": 1e10}\n{\"at\": 1e300}\n{\"day\": true}\n\
         {\"day\": \"soon\"}\n{\"at\": []}\n{\"at\": \"now\"}";
-    assert_snapshot!(JsonFixture::new(text).told(&schema), @r#"
+    assert_snapshot!(JsonFixture::new(text).describe(&schema), @r#"
     {"day":"2026-11-22","at":"2026-11-22T09:00:00.500Z"}
     {"day":"1970-01-02","at":"1970-01-01T00:00:01Z"}
     {"at":"1970-01-01T00:00:02Z"}

@@ -6,7 +6,7 @@ use crate::model::ByteSize;
 use rusqlite::{Error, ErrorCode};
 
 /// Explains an error of a database or of its query.
-pub(super) fn told(error: &Error) -> DatasetError {
+pub(super) fn describe(error: &Error) -> DatasetError {
     let message = match error {
         Error::SqliteFailure(_, Some(message)) => message.clone(),
         Error::SqlInputError { msg, offset, .. } if *offset >= 0 => {

@@ -2,7 +2,7 @@
 
 use super::bounds::{MEMORY, VALUE};
 use super::clock_functions;
-use super::error_text::told;
+use super::error_text::reported;
 use crate::dataset::{DatasetError, fail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
@@ -51,7 +51,7 @@ impl Database {
         check_whole(path)?;
         match connect(path) {
             Ok(connection) => Ok(Self { connection, query: query.to_owned() }),
-            Err(error) => Err(told(&error)),
+            Err(error) => Err(describe(&error)),
         }
     }
 
@@ -61,7 +61,7 @@ impl Database {
         let statement = match self.connection.prepare(&self.query) {
             Ok(statement) => statement,
             Err(error) => {
-                let DatasetError(what) = told(&error);
+                let DatasetError(what) = describe(&error);
                 let is_missing = what.contains("no such table");
                 let tables = if is_missing { self.tables() } else { String::new() };
                 return fail!("{what}{tables}");

@@ -2,7 +2,7 @@
 
 use super::bounds::PATIENCE;
 use super::columns::{StorageClass, size, what};
-use super::error_text::told;
+use super::error_text::reported;
 use super::open::Database;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
@@ -42,10 +42,10 @@ impl Database {
     pub(super) fn survey_within(&mut self, patience: Duration) -> Result<Survey, DatasetError> {
         let began = Instant::now();
         let late = move || began.elapsed() >= patience;
-        self.connection.progress_handler(STEPS, Some(late)).map_err(|error| told(&error))?;
+        self.connection.progress_handler(STEPS, Some(late)).map_err(|error| describe(&error))?;
         let survey = self.look();
         let ended = self.connection.progress_handler(0, None::<fn() -> bool>);
-        ended.map_err(|error| told(&error))?;
+        ended.map_err(|error| describe(&error))?;
         survey
     }
 
@@ -117,9 +117,9 @@ type Take<'t> = dyn FnMut(u64, &Row<'_>) -> Result<(), DatasetError> + 't;
 
 /// Calls `take` for each row, with its number from 1.
 fn each_row(statement: &mut Statement<'_>, take: &mut Take<'_>) -> Result<(), DatasetError> {
-    let mut rows = statement.query([]).map_err(|error| told(&error))?;
+    let mut rows = statement.query([]).map_err(|error| describe(&error))?;
     let mut number = 0;
-    while let Some(row) = rows.next().map_err(|error| told(&error))? {
+    while let Some(row) = rows.next().map_err(|error| describe(&error))? {
         number += 1;
         take(number, row)?;
     }
@@ -127,7 +127,7 @@ fn each_row(statement: &mut Statement<'_>, take: &mut Take<'_>) -> Result<(), Da
 }
 
 fn value<'r>(row: &'r Row<'_>, index: usize) -> Result<ValueRef<'r>, DatasetError> {
-    row.get_ref(index).map_err(|error| told(&error))
+    row.get_ref(index).map_err(|error| describe(&error))
 }
 
 fn check_size(bytes: u64) -> Result<(), DatasetError> {

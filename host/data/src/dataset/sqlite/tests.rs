@@ -107,8 +107,8 @@ fn values_that_do_not_fit_are_told() {
          ('three', 7, 'x', 0, cast(x'61ff' as text)), (1.5, 1, null, 0, 'c');",
     );
     let errors = ["n", "b", "x", "big", "bad"];
-    let told: Vec<_> = errors.map(|columns| shop.error(&format!("select {columns} from t"))).into();
-    insta::assert_snapshot!(told.join("\n"), @r#"
+    let reported: Vec<_> = errors.map(|columns| shop.error(&format!("select {columns} from t"))).into();
+    insta::assert_snapshot!(reported.join("\n"), @r#"
     has the text "three" in column 'n' of row 3, where its table declares INTEGER; convert it in query, as with cast("n" as text), or leave the row out
     has the whole number 7 in column 'b' of row 3, where its table declares boolean; convert it in query, as with cast("b" as text), or leave the row out
     has the text "x" in column 'x' of row 3, where rows before have whole numbers; convert it in query, as with cast("x" as text), or leave the row out
@@ -145,7 +145,7 @@ fn a_query_reads_and_does_nothing_else() {
     let shop = orders();
     let other = shop.0.path().join("other.sqlite");
     let attach = format!("attach '{}' as other", other.display());
-    let told: Vec<_> = [
+    let reported: Vec<_> = [
         "insert into orders (id) values (9)",
         "delete from orders",
         "create table more (x)",
@@ -170,8 +170,8 @@ fn a_query_reads_and_does_nothing_else() {
     ]
     .map(|query| format!("{query}: {}", shop.error(query)))
     .into();
-    let told = told.join("\n").replace(shop.0.path().to_str().unwrap(), "/d");
-    insta::assert_snapshot!(told, @r#"
+    let reported = reported.join("\n").replace(shop.0.path().to_str().unwrap(), "/d");
+    insta::assert_snapshot!(reported, @r#"
     insert into orders (id) values (9): is not queried: not authorized; query may only select, and must give the same rows each time
     delete from orders: is not queried: not authorized; query may only select, and must give the same rows each time
     create table more (x): is not queried: not authorized; query may only select, and must give the same rows each time
@@ -303,14 +303,14 @@ fn a_database_that_is_not_whole_is_refused() {
 fn what_is_no_database_is_told() {
     let shop = orders();
     let good = std::fs::read(shop.path()).unwrap();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     let mut broken = good.clone();
     broken[4096..].fill(0xa5);
     for bytes in [b"id,text\n1,tea\n".repeat(99), good[..600].to_vec(), broken] {
         std::fs::write(shop.path(), bytes).unwrap();
-        told.push(shop.error("select * from orders"));
+        reported.push(shop.error("select * from orders"));
     }
-    insta::assert_snapshot!(told.join("\n"), @"
+    insta::assert_snapshot!(reported.join("\n"), @"
     is not an SQLite database; correct format, or leave the file out by a glob
     is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
     is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover

@@ -91,7 +91,7 @@ fn start_process(begin: &Begin) -> io::Result<Hand> {
             let output = Box::new(output);
             let mut hand = Hand { input, output, child: Some(child) };
             // If the process cannot receive this, the failure shows when it does not answer its first task.
-            let _ = hand.tell(begin);
+            let _ = hand.report(begin);
             Ok(hand)
         }
         _ => Err(io::Error::other("it has no pipes")),
@@ -100,7 +100,7 @@ fn start_process(begin: &Begin) -> io::Result<Hand> {
 
 impl Hand {
     /// Sends a message to the process. Its effect shows only in the answers.
-    fn tell<T: serde::Serialize>(&mut self, message: &T) -> io::Result<()> {
+    fn report<T: serde::Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut frame = Vec::new();
         encode(message, &mut frame).map_err(io::Error::other)?;
         self.input.write_all(&frame)?;
@@ -108,7 +108,7 @@ impl Hand {
     }
 
     fn ask(&mut self, task: &ShuffleTask) -> io::Result<Reply> {
-        self.tell(&Word::Task(task.clone()))?;
+        self.report(&Word::Task(task.clone()))?;
         let reply = read_frame(&mut self.output, &mut Vec::new()).map_err(io::Error::other)?;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
@@ -200,7 +200,7 @@ impl Crew<'_> {
     fn next(&self) -> io::Result<Hand> {
         let mut hand = self.idle.take().map_or_else(self.start, Ok)?;
         // If the process cannot receive this, sending the next message fails.
-        let _ = hand.tell(&Word::Setup(self.setup.clone()));
+        let _ = hand.report(&Word::Setup(self.setup.clone()));
         Ok(hand)
     }
 

@@ -37,7 +37,7 @@ fn named(file: &[u8]) -> (TempDir, Model) {
 }
 
 /// The error's kind and text.
-fn told<T>(result: Result<T, InferenceError>) -> String {
+fn describe<T>(result: Result<T, InferenceError>) -> String {
     match result {
         Ok(_) => "no error".to_owned(),
         Err(InferenceError::Refused { code, message }) => format!("{code:?}: {message}"),

@@ -53,8 +53,8 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
         }
         _ => problem(BackendTrialError::ByHand),
     };
-    let told = serde_json::to_vec(&said).map_err(io::Error::other);
-    match told.and_then(|told| io::stdout().write_all(&told)) {
+    let reported = serde_json::to_vec(&said).map_err(io::Error::other);
+    match reported.and_then(|reported| io::stdout().write_all(&reported)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }

@@ -10,7 +10,7 @@ use wasmtime::component::Resource;
 
 impl View<'_> {
     /// Returns the error to the guest. Ends the call if the guest may not handle the error.
-    pub(super) fn refuse<T>(&mut self, error: InferenceError) -> Told<T> {
+    pub(super) fn refuse<T>(&mut self, error: InferenceError) -> Reported<T> {
         match error {
             InferenceError::Refused { code, message } => {
                 Ok(Err(self.table.push(NnError { code, text: message.into() })?))
@@ -21,7 +21,7 @@ impl View<'_> {
 }
 
 /// The result of a function. The outer error ends the guest's call.
-pub(super) type Told<T> = Result<Result<T, Resource<NnError>>>;
+pub(super) type Reported<T> = Result<Result<T, Resource<NnError>>>;
 
 impl Host for View<'_> {}
 

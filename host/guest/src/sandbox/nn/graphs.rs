@@ -2,7 +2,7 @@
 
 use super::bindings::wasi::nn::graph::{self, ExecutionTarget, GraphEncoding, HostGraph};
 use super::bindings::wasi::nn::inference::{self, HostGraphExecutionContext};
-use super::errors::Told;
+use super::errors::Reported;
 use super::resources::{Execution, Graph, GuestTensor};
 use super::view::View;
 use crate::inference::{InferenceError, LoadedModel, NnErrorCode, OwnedTensor};
@@ -15,14 +15,14 @@ impl View<'_> {
     fn hand_over_graph(
         &mut self,
         loaded: Result<LoadedModel, InferenceError>,
-    ) -> Told<Resource<Graph>> {
+    ) -> Reported<Resource<Graph>> {
         match loaded {
             Ok(model) => Ok(Ok(self.table.push(Graph(model))?)),
             Err(error) => self.refuse(error),
         }
     }
 
-    fn hand_over_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Told<Vec<Named>> {
+    fn hand_over_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Reported<Vec<Named>> {
         let room = outputs.iter().map(GuestTensor::room).fold(0, u64::saturating_add);
         if let Err(error) = self.inference.allowance.take(room, "the outputs take") {
             return self.refuse(InferenceError::refused(NnErrorCode::TooLarge, error.to_string()));
@@ -42,14 +42,14 @@ impl graph::Host for View<'_> {
         builder: Vec<Vec<u8>>,
         encoding: GraphEncoding,
         target: ExecutionTarget,
-    ) -> Told<Resource<Graph>> {
+    ) -> Reported<Resource<Graph>> {
         let loaded = checked(&builder, encoding, target)
             .and_then(|(bytes, gpu)| self.inference.models.load_bytes(bytes, gpu));
         drop(builder);
         self.hand_over_graph(loaded)
     }
 
-    fn load_by_name(&mut self, name: String) -> Told<Resource<Graph>> {
+    fn load_by_name(&mut self, name: String) -> Reported<Resource<Graph>> {
         let loaded = self.inference.models.load(&name);
         self.hand_over_graph(loaded)
     }
@@ -99,7 +99,7 @@ fn encoding_name(encoding: GraphEncoding) -> &'static str {
 }
 
 impl HostGraph for View<'_> {
-    fn init_execution_context(&mut self, graph: Resource<Graph>) -> Told<Resource<Execution>> {
+    fn init_execution_context(&mut self, graph: Resource<Graph>) -> Reported<Resource<Execution>> {
         let model = self.table.get(&graph)?.0.clone();
         Ok(Ok(self.table.push(Execution(model))?))
     }
@@ -114,7 +114,7 @@ impl inference::Host for View<'_> {}
 
 impl HostGraphExecutionContext for View<'_> {
     /// Consumes the inputs, also if computing fails.
-    fn compute(&mut self, context: Resource<Execution>, inputs: Vec<Named>) -> Told<Vec<Named>> {
+    fn compute(&mut self, context: Resource<Execution>, inputs: Vec<Named>) -> Reported<Vec<Named>> {
         let mut taken = Vec::with_capacity(inputs.len());
         for (name, tensor) in inputs {
             taken.push((name, self.table.delete(tensor)?));

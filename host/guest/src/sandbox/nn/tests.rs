@@ -5,7 +5,7 @@ use super::bindings::wasi::nn::errors::{ErrorCode, HostError};
 use super::bindings::wasi::nn::graph::{ExecutionTarget, GraphEncoding, Host as _, HostGraph as _};
 use super::bindings::wasi::nn::inference::HostGraphExecutionContext as _;
 use super::bindings::wasi::nn::tensor::{HostTensor, TensorType};
-use super::errors::Told;
+use super::errors::Reported;
 use super::resources::{Execution, Graph, GuestTensor, NnError};
 use super::view::View;
 use super::{CallEnd, InferenceState};
@@ -137,7 +137,7 @@ impl NnFixture {
     ) -> Result<Vec<u8>, (ErrorCode, String)> {
         let context = self.context(model);
         let computed = self.view().compute(context, vec![("x".to_owned(), tensor)]);
-        let mut outputs = self.told(computed)?;
+        let mut outputs = self.describe(computed)?;
         assert_eq!(outputs.len(), 1);
         let (name, output) = outputs.remove(0);
         assert_eq!(name, "y");
@@ -147,16 +147,16 @@ impl NnFixture {
         Ok(data)
     }
 
-    fn told<T>(&mut self, told: Told<T>) -> Result<T, (ErrorCode, String)> {
-        told.expect("the call does not end").map_err(|error| self.read(&error))
+    fn describe<T>(&mut self, reported: Reported<T>) -> Result<T, (ErrorCode, String)> {
+        reported.expect("the call does not end").map_err(|error| self.read(&error))
     }
 
-    fn good<T>(&mut self, told: Told<T>) -> T {
-        self.told(told).unwrap_or_else(|(_, text)| panic!("{text}"))
+    fn good<T>(&mut self, reported: Reported<T>) -> T {
+        self.describe(reported).unwrap_or_else(|(_, text)| panic!("{text}"))
     }
 
-    fn refused<T>(&mut self, told: Told<T>) -> (ErrorCode, String) {
-        self.told(told).err().expect("it is refused")
+    fn refused<T>(&mut self, reported: Reported<T>) -> (ErrorCode, String) {
+        self.describe(reported).err().expect("it is refused")
     }
 
     fn read(&mut self, error: &Resource<NnError>) -> (ErrorCode, String) {
@@ -172,7 +172,7 @@ impl NnFixture {
         parts: &[&[u8]],
         encoding: GraphEncoding,
         to: ExecutionTarget,
-    ) -> Told<Resource<Graph>> {
+    ) -> Reported<Resource<Graph>> {
         let parts = parts.iter().map(|part| part.to_vec()).collect();
         self.view().load(parts, encoding, to)
     }
@@ -208,7 +208,7 @@ fn tensors_of_each_type_go_in_and_come_out() {
 fn what_a_guest_gives_wrongly_is_told_with_what_was_expected() {
     let mut bench = NnFixture::plain();
     let mut text = String::new();
-    let mut note = |(code, told): (ErrorCode, String)| text += &format!("{code:?}: {told}\n");
+    let mut note = |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
     for (dims, ty, bytes) in [
         (&[3, 2][..], TensorType::Fp32, 23),
         (&[3, 2], TensorType::Fp64, 48),
@@ -281,7 +281,7 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
     let mut bench = NnFixture::plain();
     let loaded = bench.load(&[&bytes], onnx, cpu);
     let mut text = String::new();
-    let mut note = |(code, told): (ErrorCode, String)| text += &format!("{code:?}: {told}\n");
+    let mut note = |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
     note(bench.refused(loaded));
     let settings = InferenceSettings { allow_guest_models: true, ..Default::default() };
     let mut bench = NnFixture::new(DataType::Float, &settings, &Limits::default());
@@ -317,18 +317,18 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
 fn models_are_described() {
     let mut bench = NnFixture::plain();
     assert_eq!(bench.view().names().expect("there"), ["double", "longer"]);
-    let told = bench.view().describe("double".to_owned()).expect("goes on").expect("it loads");
-    assert_eq!((told.name.as_str(), told.backend.as_str()), ("double", "tract"));
-    assert_eq!((told.device.as_str(), told.fell_back), ("cpu", false));
-    assert_eq!((told.inputs.len(), told.outputs.len()), (1, 1));
-    let x = &told.inputs[0];
+    let reported = bench.view().describe("double".to_owned()).expect("goes on").expect("it loads");
+    assert_eq!((reported.name.as_str(), reported.backend.as_str()), ("double", "tract"));
+    assert_eq!((reported.device.as_str(), reported.fell_back), ("cpu", false));
+    assert_eq!((reported.inputs.len(), reported.outputs.len()), (1, 1));
+    let x = &reported.inputs[0];
     assert_eq!(x.name, "x");
     assert!(matches!(x.ty, ElementType::Standard(TensorType::Fp32)), "{x:?}");
     let shape = x.shape.as_deref().expect("known");
     let [Dimension::Named(batch), Dimension::Fixed(2)] = shape else { panic!("{shape:?}") };
     assert_eq!(batch, "N");
-    let told = bench.view().describe("x".repeat(9999)).expect("goes on").expect_err("unknown");
-    assert!(told.starts_with("there is no model") && told.len() < 2100, "{told}");
+    let reported = bench.view().describe("x".repeat(9999)).expect("goes on").expect_err("unknown");
+    assert!(reported.starts_with("there is no model") && reported.len() < 2100, "{reported}");
 }
 
 /// A new instance, after a trap or in a deterministic job, finds the models that an earlier one has loaded.

@@ -99,14 +99,14 @@ fn the_rest_of_garbage_collection_is_off() {
             compile_here(&bytes, Instrumentation::default()).expect_err("refused");
         error.to_string()
     };
-    let told = [
+    let reported = [
         "(type $s (struct (field i32))) (func (drop (struct.new $s (i32.const 1))))",
         "(type $a (array (mut i32))) (func (drop (array.new $a (i32.const 1) (i32.const 9))))",
         "(func (drop (ref.i31 (i32.const 1))))",
         "(memory $shared 1 1 shared)",
     ]
     .map(refused);
-    insta::assert_snapshot!(told.join("\n"), @"
+    insta::assert_snapshot!(reported.join("\n"), @"
     it is not a valid component, or cannot be compiled: failed to parse WebAssembly module: struct indexed types not supported without the gc feature (at offset 0xf3)
     it is not a valid component, or cannot be compiled: failed to parse WebAssembly module: array indexed types not supported without the gc feature (at offset 0xf3)
     it is not a valid component, or cannot be compiled: failed to compile: wasm[0]::function[1]: WebAssembly translation error: Invalid input WebAssembly code at offset 421: gc support is not enabled

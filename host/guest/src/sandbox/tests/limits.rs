@@ -49,7 +49,7 @@ fn resources_of_the_guests_own_are_handles_too() {
 fn an_entry_script_of_too_many_parts() {
     let engine = engine(Instrumentation::default()).expect("an engine");
     let instances = "(core instance (instantiate $m))".repeat(600);
-    let told = ["(memory 0)", "(table 0 funcref) (table 0 funcref)", ""].map(|part| {
+    let reported = ["(memory 0)", "(table 0 funcref) (table 0 funcref)", ""].map(|part| {
         let text = format!(
             "(component
               (component $c (core module $m {part}) {instances})
@@ -59,7 +59,7 @@ fn an_entry_script_of_too_many_parts() {
         assert_eq!(failure.kind, FailureKind::OverLimit, "{failure}");
         failure.message
     });
-    insta::assert_snapshot!(told.join("\n"), @"
+    insta::assert_snapshot!(reported.join("\n"), @"
     the entry script has more than 100 memories: no setting allows that
     the entry script has more than 1000 tables: no setting allows that
     the entry script has more than 1000 instances of modules: no setting allows that

@@ -160,7 +160,7 @@ impl JobMachine {
         will_retry: bool,
     ) {
         // The journal has the original report. Each attempt is reported once.
-        self.tell_in_short(&mut report);
+        self.shorten(&mut report);
         if let Err(failure) = &report.outcome {
             report.failed_items = match will_retry {
                 true => Vec::new(),
@@ -214,7 +214,7 @@ impl JobMachine {
     }
 
     /// JSON cannot represent NaN and infinite numbers. One notice reports how many there were.
-    pub(super) fn tell_of_null_numbers(&mut self) {
+    pub(super) fn report_null_numbers(&mut self) {
         let (values, are) = match self.null_numbers {
             0 => return,
             1 => ("1 value".to_owned(), "is"),

@@ -85,8 +85,8 @@ impl JobMachine {
     fn all_done(&mut self) {
         let (status, by, reason) = if self.writes_nothing() {
             let reason = match (self.succeeded + self.failed, &self.found_nothing) {
-                (0, Some(told)) => {
-                    format!("the inputs hold no items, so there is nothing to write: {told}")
+                (0, Some(reported)) => {
+                    format!("the inputs hold no items, so there is nothing to write: {reported}")
                 }
                 (0, None) => {
                     "the inputs hold no items, so there is nothing to write; sandmill plan \
@@ -116,8 +116,8 @@ impl JobMachine {
     fn finish(&mut self) {
         let Some(ending) = self.ending.take() else { return };
         self.finished = true;
-        self.tell_of_null_numbers();
-        self.tell_unknown_keys();
+        self.report_null_numbers();
+        self.report_unknown_keys();
         // Report the failure that explains the job's end.
         let attempt = self.first_failure.take();
         let init = self.init_failure.take();

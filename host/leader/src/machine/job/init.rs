@@ -25,7 +25,7 @@ impl JobMachine {
 
     pub(super) fn init_succeeded(&mut self) {
         self.init_failure = None;
-        self.told_init_stop = false;
+        self.reported_init_stop = false;
     }
 
     /// I1: whether `init` has failed so often on a node that no new workers are started there.
@@ -53,8 +53,8 @@ impl JobMachine {
             return;
         }
         if self.has_good_worker() {
-            if self.is_init_hopeless() && !self.told_init_stop {
-                self.told_init_stop = true;
+            if self.is_init_hopeless() && !self.reported_init_stop {
+                self.reported_init_stop = true;
                 self.notice(format!(
                     "init failed {failures} times in a row: no new workers are started, the job \
                      continues with those that work"

@@ -45,12 +45,12 @@ impl JobMachine {
     }
 
     /// Leaves the first failures unchanged, and shortens the texts of later ones. All are counted.
-    pub(super) fn tell_in_short(&mut self, report: &mut AttemptReport) {
+    pub(super) fn shorten(&mut self, report: &mut AttemptReport) {
         let fails = u64::from(report.outcome.is_err()) + report.failed_items.len() as u64;
-        let before = self.failures_told;
-        self.failures_told = before.saturating_add(fails);
+        let before = self.failures_reported;
+        self.failures_reported = before.saturating_add(fails);
         let most = self.policy.limits.failures;
-        if self.failures_told <= most {
+        if self.failures_reported <= most {
             return;
         }
         if let Err(failure) = &mut report.outcome {

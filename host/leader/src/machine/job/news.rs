@@ -84,7 +84,7 @@ impl JobMachine {
     }
 
     fn on_spawned(&mut self, worker: WorkerId, pid: u32, gpu_index: Option<u32>) {
-        self.told_spawn_trouble = false;
+        self.reported_spawn_trouble = false;
         if let Some(since) = self.waits_since.take() {
             self.progressed();
             self.waited += self.now.saturating_sub(since);
@@ -101,8 +101,8 @@ impl JobMachine {
         if is_alone && self.is_empty_but(id) {
             return self.fail(EndedBy::Spawn, text);
         }
-        if !self.told_spawn_trouble {
-            self.told_spawn_trouble = true;
+        if !self.reported_spawn_trouble {
+            self.reported_spawn_trouble = true;
             let pause = NodePolicy::SPAWN_PAUSE.as_secs();
             self.notice(format!(
                 "{text}; the others continue, and it is tried again every {pause} s"
@@ -122,7 +122,7 @@ impl JobMachine {
             *other != id && node.standing.live() > 0
         };
         if company == Company::Working || self.nodes.iter().any(works) {
-            if !std::mem::replace(&mut self.told_no_room, true) {
+            if !std::mem::replace(&mut self.reported_no_room, true) {
                 self.notice(format!(
                     "fewer than {} workers run: other jobs use the rest of what this machine gives \
                      to jobs (machine, in the operator's policy); more are started when there is \

@@ -16,7 +16,7 @@ pub(super) struct JobNode {
     /// How many orders that grant attempts it was sent.
     pub(super) grants: u64,
     /// Whether it was notified that a worker of another node is past `init`.
-    pub(super) told_past_init: bool,
+    pub(super) reported_past_init: bool,
 }
 
 impl JobNode {

@@ -70,7 +70,7 @@ impl JobMachine {
         if self.ending.is_some() {
             return;
         }
-        self.tell_past_init();
+        self.report_past_init();
         let work = count_u32(self.queue.len() + self.granted.len()).min(self.workers());
         let live: u32 = self.nodes.values().map(|node| node.standing.live()).sum();
         let mut missing = work.max(u32::from(self.lacks_closer())).saturating_sub(live);
@@ -93,12 +93,12 @@ impl JobMachine {
 
     /// Notifies nodes whether a worker of another node is past `init`. A worker that stays inside `init` is
     /// late only if another one is past it, and nodes know only their own workers.
-    fn tell_past_init(&mut self) {
+    fn report_past_init(&mut self) {
         let past = self.nodes.values().filter(|node| node.standing.past_init() > 0).count();
         let mut changed = Vec::new();
         for (id, node) in &mut self.nodes {
             let others = past > usize::from(node.standing.past_init() > 0);
-            if std::mem::replace(&mut node.told_past_init, others) != others {
+            if std::mem::replace(&mut node.reported_past_init, others) != others {
                 changed.push((*id, others));
             }
         }

@@ -66,15 +66,15 @@ pub struct JobMachine {
     /// The first failure of `init` since the last success (I1, I2).
     pub(super) init_failure: Option<FirstFailure>,
     /// Whether the user was notified that no new workers are started.
-    pub(super) told_init_stop: bool,
-    pub(super) told_spawn_trouble: bool,
+    pub(super) reported_init_stop: bool,
+    pub(super) reported_spawn_trouble: bool,
     /// Since when the job has been waiting for other jobs before it can begin.
     pub(super) waits_since: Option<Duration>,
     /// Whether the user was notified that other jobs leave room for fewer workers than wanted.
-    pub(super) told_no_room: bool,
+    pub(super) reported_no_room: bool,
     pub(super) warned_of_surplus: bool,
     /// How many failures were reported.
-    pub(super) failures_told: u64,
+    pub(super) failures_reported: u64,
     /// How long the job has waited for its turn without a running worker.
     pub(super) waited: Duration,
     /// How many values of committed rows are null because JSON cannot represent them.
@@ -130,12 +130,12 @@ impl JobMachine {
             moved: Duration::ZERO,
             arrived: Duration::ZERO,
             init_failure: None,
-            told_init_stop: false,
-            told_spawn_trouble: false,
+            reported_init_stop: false,
+            reported_spawn_trouble: false,
             waits_since: None,
-            told_no_room: false,
+            reported_no_room: false,
             warned_of_surplus: false,
-            failures_told: 0,
+            failures_reported: 0,
             waited: Duration::ZERO,
             null_numbers: 0,
             unknown_keys: BTreeMap::new(),

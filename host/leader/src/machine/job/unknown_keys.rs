@@ -23,7 +23,7 @@ impl JobMachine {
     }
 
     /// Reports at the job's end how many records had unknown keys.
-    pub(super) fn tell_unknown_keys(&mut self) {
+    pub(super) fn report_unknown_keys(&mut self) {
         for (input, found) in std::mem::take(&mut self.unknown_keys) {
             let records = match found.records {
                 1 => "1 record had a key".to_owned(),

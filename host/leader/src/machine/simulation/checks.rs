@@ -16,8 +16,8 @@ impl SimulatedWorld {
         if self.winding_down || self.workers.values().any(|worker| worker.asked_to_end) {
             return;
         }
-        let done = self.plan_told && self.open == 0;
-        let done = done && self.committer.is_empty() && self.untold.is_empty();
+        let done = self.plan_reported && self.open == 0;
+        let done = done && self.committer.is_empty() && self.unreported.is_empty();
         assert!(!self.cancelled || done, "a cancelled job winds down");
         for by in
             [EndedBy::ErrorThreshold, EndedBy::AllowedFailedCount, EndedBy::AllowedFailedPercent]
@@ -63,7 +63,7 @@ impl SimulatedWorld {
 
     /// Whether a threshold will be exceeded once all results are written.
     fn commits_decide(&self) -> bool {
-        let ended = || self.committer.iter().chain(&self.untold).map(|settled| &settled.report);
+        let ended = || self.committer.iter().chain(&self.unreported).map(|settled| &settled.report);
         let good = || ended().filter(|report| report.outcome.is_ok());
         let items: u64 = good().map(|report| report.items.failed).sum();
         let short = good().filter(|report| report.is_short).count() as u64;
@@ -83,7 +83,7 @@ impl SimulatedWorld {
             EndedBy::AllowedFailedPercent => {
                 let planned = self.planned as u64;
                 let percent = self.policy.allowed_failed_percent;
-                let is_known = self.plan_told || percent.exceeded_by(failed, u64::MAX);
+                let is_known = self.plan_reported || percent.exceeded_by(failed, u64::MAX);
                 is_known && percent.exceeded_by(failed, planned)
             }
             _ => true,
@@ -117,7 +117,7 @@ impl SimulatedWorld {
         if self.commits_given_up || self.committer_dead {
             return assert_ne!(result.status, JobStatus::Completed);
         }
-        assert!(self.committer.is_empty() && self.untold.is_empty(), "it ended before its commits");
+        assert!(self.committer.is_empty() && self.unreported.is_empty(), "it ended before its commits");
         assert_eq!(result.succeeded_mini_batches, self.counted.succeeded);
         assert_eq!(result.failed_mini_batches, self.counted.failed);
         assert_eq!(result.short_mini_batches, self.counted.short);
@@ -126,7 +126,7 @@ impl SimulatedWorld {
         assert_eq!(ended, self.journal.len() as u64, "what ended is in the journal");
         assert!(self.runs > 1 || result.restored_mini_batches == 0);
         if result.status == JobStatus::Completed {
-            assert!(self.plan_told);
+            assert!(self.plan_reported);
             assert_eq!(self.plan.len() as u64, result.mini_batches);
             assert_eq!(ended, result.mini_batches, "every mini-batch ends exactly once");
             for by in [

@@ -50,7 +50,7 @@ pub(super) struct Cluster {
     next_node: u32,
     plan: VecDeque<MiniBatch>,
     mini_batches: u64,
-    plan_told: bool,
+    plan_reported: bool,
     committing: VecDeque<SettledMiniBatch>,
     ended: BTreeSet<MiniBatchId>,
     /// Whether a failure has decided the job's end.
@@ -82,7 +82,7 @@ impl Cluster {
             next_node: 0,
             plan: (0..mini_batches).map(batch).collect(),
             mini_batches,
-            plan_told: false,
+            plan_reported: false,
             committing: VecDeque::new(),
             ended: BTreeSet::new(),
             has_failed: false,
@@ -174,33 +174,33 @@ impl Cluster {
             workers: BTreeMap::new(),
         };
         self.nodes.insert(id, node);
-        self.tell(JobMessage::NodeJoined(id));
+        self.send(JobMessage::NodeJoined(id));
     }
 
     /// Loses a node, with its work and all messages on their way.
     fn lose(&mut self, id: NodeId) {
         self.nodes.remove(&id);
-        self.tell(JobMessage::NodeLost(id));
+        self.send(JobMessage::NodeLost(id));
     }
 
     fn step_plan(&mut self) {
-        if self.plan_told || !self.job.wants_plan() {
+        if self.plan_reported || !self.job.wants_plan() {
             return;
         }
         if self.plan.is_empty() {
-            self.plan_told = true;
-            return self.tell(JobMessage::PlanFinished);
+            self.plan_reported = true;
+            return self.send(JobMessage::PlanFinished);
         }
         let count = (1 + self.dice.below(5) as usize).min(self.plan.len());
         let batches = self.plan.drain(..count).collect();
-        self.tell(JobMessage::Planned(batches));
+        self.send(JobMessage::Planned(batches));
     }
 
     fn commit(&mut self) {
         let Some(settled) = self.committing.pop_front() else { return };
         let id = settled.report.id;
         assert!(self.ended.insert(id), "{id} ended twice");
-        self.tell(JobMessage::Committed(vec![id]));
+        self.send(JobMessage::Committed(vec![id]));
     }
 
     fn tick(&mut self) {
@@ -210,7 +210,7 @@ impl Cluster {
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
             self.happens(id, NodeMessage::Tick);
         }
-        self.tell(JobMessage::Tick);
+        self.send(JobMessage::Tick);
     }
 
     fn deliver_order(&mut self, id: NodeId) {
@@ -225,11 +225,11 @@ impl Cluster {
     fn deliver_news(&mut self, id: NodeId) {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         if let Some(news) = node.news.pop_front() {
-            self.tell(JobMessage::Node(id, news));
+            self.send(JobMessage::Node(id, news));
         }
     }
 
-    fn tell(&mut self, message: JobMessage) {
+    fn send(&mut self, message: JobMessage) {
         self.now += Duration::from_millis(1);
         let mut outputs = self.job.take_in(message, self.now);
         outputs.extend(self.job.decide());
@@ -264,7 +264,7 @@ impl Cluster {
         let Some(node) = self.nodes.get_mut(&id) else { return };
         for output in outputs {
             match output {
-                NodeOutput::Tell(news) => node.news.push_back(news),
+                NodeOutput::Report(news) => node.news.push_back(news),
                 NodeOutput::Do(NodeAction::Spawn(worker, _)) => {
                     let is_new = node.workers.insert(worker, ClusterWorker::default()).is_none();
                     assert!(is_new, "{worker} again");

@@ -70,7 +70,7 @@ impl SimulatedWorld {
     }
 
     fn step_plan(&mut self) {
-        if self.result.is_some() || self.plan_told || !self.machine.wants_plan() {
+        if self.result.is_some() || self.plan_reported || !self.machine.wants_plan() {
             return;
         }
         let most = 1 + self.dice.below(6) as usize;
@@ -78,12 +78,12 @@ impl SimulatedWorld {
         if count > 0 {
             let batches = self.plan[self.planned..self.planned + count].to_vec();
             self.planned += count;
-            self.tell(MachineMessage::Planned(batches));
+            self.send(MachineMessage::Planned(batches));
         } else if self.dice.one_in(64) {
-            self.tell(MachineMessage::PlanFailed("unreadable".to_owned()));
+            self.send(MachineMessage::PlanFailed("unreadable".to_owned()));
         } else {
-            self.plan_told = true;
-            self.tell(MachineMessage::PlanFinished);
+            self.plan_reported = true;
+            self.send(MachineMessage::PlanFinished);
         }
     }
 
@@ -96,7 +96,7 @@ impl SimulatedWorld {
         }
         self.write();
         if self.dice.calm || self.dice.one_in(2) {
-            self.tell_written();
+            self.report_written();
         }
     }
 
@@ -108,14 +108,14 @@ impl SimulatedWorld {
         let at = self.machine.next_deadline().unwrap_or_default();
         let left = at.saturating_sub(self.now).as_millis() as u64;
         self.now += Duration::from_millis(self.dice.below(left.max(1)));
-        self.tell(MachineMessage::Notice("time passes".to_owned()));
+        self.send(MachineMessage::Notice("time passes".to_owned()));
     }
 
     fn tick(&mut self) {
         let at = self.machine.next_deadline();
         let at = at.unwrap_or_else(|| panic!("the job hangs: {self:#?}"));
         self.now = self.now.max(at);
-        self.tell(MachineMessage::Tick);
+        self.send(MachineMessage::Tick);
     }
 
     /// Events that are rare.
@@ -124,18 +124,18 @@ impl SimulatedWorld {
             0 => {
                 let at_once = self.dice.one_in(2);
                 self.cancelled = true;
-                self.tell(MachineMessage::Cancel { reason: "asked".to_owned(), at_once });
+                self.send(MachineMessage::Cancel { reason: "asked".to_owned(), at_once });
             }
             1..=3 => self.crash(),
             4 => {
                 self.committer_dead = true;
                 self.committer.clear();
-                self.tell(MachineMessage::CommitFailed("disk full".to_owned()));
+                self.send(MachineMessage::CommitFailed("disk full".to_owned()));
             }
             5..=8 => self.overrun(),
             9..=12 => self.lie(),
             13 | 14 => self.free_gpu(),
-            _ => self.tell(MachineMessage::NoSpace("no room for an object".to_owned())),
+            _ => self.send(MachineMessage::NoSpace("no room for an object".to_owned())),
         }
     }
 
@@ -158,7 +158,7 @@ impl SimulatedWorld {
     fn overrun(&mut self) {
         if let Some(id) = self.any_worker() {
             let failure = Failure::new(FailureKind::OutOfMemory, "too much");
-            self.tell(MachineMessage::Overrun(id, failure));
+            self.send(MachineMessage::Overrun(id, failure));
         }
     }
 
@@ -172,19 +172,19 @@ impl SimulatedWorld {
                 self.workers.entry(id).and_modify(|worker| {
                     (worker.ready, worker.lied) = (false, true);
                 });
-                self.tell(MachineMessage::Restarting(id));
+                self.send(MachineMessage::Restarting(id));
             }
             (1, Some(mut assignment)) => {
                 assignment.attempt += 1;
                 let report = report(&assignment, ITEMS, ok(ITEMS));
-                self.tell(MachineMessage::Finished(id, report));
+                self.send(MachineMessage::Finished(id, report));
             }
             (2, Some(assignment)) => {
                 let mut report = report(&assignment, ITEMS, ok(ITEMS));
                 report.items.failed += 1;
-                self.tell(MachineMessage::Finished(id, report));
+                self.send(MachineMessage::Finished(id, report));
             }
-            _ => self.tell(MachineMessage::Started(id, other)),
+            _ => self.send(MachineMessage::Started(id, other)),
         }
     }
 
@@ -219,7 +219,7 @@ impl SimulatedWorld {
             if live {
                 self.attempt_begins(assignment.mini_batch.id);
             }
-            return self.tell(MachineMessage::Started(id, assignment.mini_batch.id));
+            return self.send(MachineMessage::Started(id, assignment.mini_batch.id));
         }
         self.step_finish(id, &assignment);
     }
@@ -233,10 +233,10 @@ impl SimulatedWorld {
         if fails {
             worker.failed_init = true;
             let failure = Failure::new(FailureKind::ScriptError, "no");
-            return self.tell(MachineMessage::InitFailed(id, failure));
+            return self.send(MachineMessage::InitFailed(id, failure));
         }
         worker.ready = true;
-        self.tell(MachineMessage::Ready(id, CallStats::default()));
+        self.send(MachineMessage::Ready(id, CallStats::default()));
     }
 
     /// The mini-batch cannot be read, so `run` does not begin.
@@ -248,7 +248,7 @@ impl SimulatedWorld {
             worker.inbox.pop_front();
             worker.awaits_word = kind == FailureKind::LoadFailed && !assignment.is_last;
         }
-        self.tell(MachineMessage::Finished(id, report(assignment, 0, outcome)));
+        self.send(MachineMessage::Finished(id, report(assignment, 0, outcome)));
     }
 
     fn step_finish(&mut self, id: WorkerId, assignment: &Assignment) {
@@ -270,9 +270,9 @@ impl SimulatedWorld {
             worker.ready = !breaks;
             worker.awaits_word = outcome.is_err() && !assignment.is_last;
         }
-        self.tell(MachineMessage::Finished(id, report(assignment, returned, outcome)));
+        self.send(MachineMessage::Finished(id, report(assignment, returned, outcome)));
         if breaks {
-            self.tell(MachineMessage::Restarting(id));
+            self.send(MachineMessage::Restarting(id));
         }
     }
 }

@@ -82,7 +82,7 @@ pub(super) struct SimulatedWorld {
     pub(super) now: Duration,
     pub(super) plan: Vec<MiniBatch>,
     pub(super) planned: usize,
-    pub(super) plan_told: bool,
+    pub(super) plan_reported: bool,
     pub(super) workers: BTreeMap<WorkerId, FakeWorker>,
     pub(super) next_worker: u32,
     /// GPUs that are still in use although their workers are gone, and until when the job waits for them.
@@ -90,7 +90,7 @@ pub(super) struct SimulatedWorld {
     /// What the committer still has to write.
     pub(super) committer: VecDeque<SettledMiniBatch>,
     /// What it has written, but not reported yet.
-    pub(super) untold: VecDeque<SettledMiniBatch>,
+    pub(super) unreported: VecDeque<SettledMiniBatch>,
     /// Whether nothing more can be written, for example because the disk is full.
     pub(super) committer_dead: bool,
     /// The journal. It outlives the leader.
@@ -140,12 +140,12 @@ impl SimulatedWorld {
             now: Duration::ZERO,
             plan,
             planned: 0,
-            plan_told: false,
+            plan_reported: false,
             workers: BTreeMap::new(),
             next_worker: 0,
             busy_gpus: BTreeMap::new(),
             committer: VecDeque::new(),
-            untold: VecDeque::new(),
+            unreported: VecDeque::new(),
             committer_dead: false,
             journal: BTreeMap::new(),
             counted: SimulatedCounts::default(),
@@ -187,10 +187,10 @@ impl SimulatedWorld {
         self.machine = machine(&self.policy, restored);
         self.now = Duration::ZERO;
         self.busy_gpus.clear();
-        (self.planned, self.plan_told, self.open) = (0, false, 0);
+        (self.planned, self.plan_reported, self.open) = (0, false, 0);
         self.workers.clear();
         self.committer.clear();
-        self.untold.clear();
+        self.unreported.clear();
         self.committer_dead = false;
         self.counted = counted;
         self.attempts.clear();
@@ -207,7 +207,7 @@ impl SimulatedWorld {
 
     /// Sends a message as the driver does: an answer is delivered only after all actions of its round are
     /// done.
-    pub(super) fn tell(&mut self, message: MachineMessage) {
+    pub(super) fn send(&mut self, message: MachineMessage) {
         self.now += Duration::from_millis(1);
         let mut ticked = matches!(message, MachineMessage::Tick);
         self.full = false;
@@ -436,20 +436,20 @@ impl SimulatedWorld {
     pub(super) fn write(&mut self) {
         let Some(settled) = self.committer.pop_front() else { return };
         let id = settled.report.id;
-        self.untold.push_back(settled.clone());
+        self.unreported.push_back(settled.clone());
         assert!(self.journal.insert(id, settled).is_none(), "{id} is committed twice");
     }
 
     /// The committer reports what it has written.
-    pub(super) fn tell_written(&mut self) {
-        let written: Vec<SettledMiniBatch> = self.untold.drain(..).collect();
+    pub(super) fn report_written(&mut self) {
+        let written: Vec<SettledMiniBatch> = self.unreported.drain(..).collect();
         if written.is_empty() {
             return;
         }
         for settled in written.iter().filter(|settled| settled.report.outcome.is_ok()) {
             self.counted.add(settled);
         }
-        self.tell(MachineMessage::Committed(
+        self.send(MachineMessage::Committed(
             written.iter().map(|settled| settled.report.id).collect(),
         ));
     }
@@ -460,7 +460,7 @@ impl SimulatedWorld {
             && let Some(settled) = self.committer.pop_front()
         {
             let failure = Failure::new(crate::model::FailureKind::BadOutput, "a link");
-            self.tell(MachineMessage::Rejected(settled.report.id, failure));
+            self.send(MachineMessage::Rejected(settled.report.id, failure));
         }
     }
 
@@ -468,7 +468,7 @@ impl SimulatedWorld {
         let gpu = self.workers.remove(&id).and_then(|worker| worker.gpu);
         let busy = gpu.filter(|_| self.dice.one_in(8));
         self.busy_gpus.extend(busy.map(|gpu| (id, (gpu, Duration::MAX))));
-        self.tell(MachineMessage::Exited(
+        self.send(MachineMessage::Exited(
             id,
             WorkerExit { code, signal, holds_gpu: busy.is_some(), ..WorkerExit::default() },
         ));
@@ -484,7 +484,7 @@ impl SimulatedWorld {
 
     pub(super) fn free_gpu(&mut self) {
         if let Some((id, _)) = self.busy_gpus.pop_first() {
-            self.tell(MachineMessage::GpuFree(id));
+            self.send(MachineMessage::GpuFree(id));
         }
     }
 

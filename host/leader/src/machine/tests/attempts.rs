@@ -170,8 +170,8 @@ fn a_worker_that_a_limit_ended_is_told_as_such() {
     let note = "its last words".to_owned();
     let exit = WorkerExit { signal: Some(9), note, failure, ..WorkerExit::default() };
     let actions = machine.handle(MachineMessage::Exited(W0, exit), secs(2));
-    let told = lost(&actions).expect("it was in run");
-    assert_eq!((told.message.as_str(), told.detail.as_str()), ("too much", "its last words"));
+    let reported = lost(&actions).expect("it was in run");
+    assert_eq!((reported.message.as_str(), reported.detail.as_str()), ("too much", "its last words"));
 }
 
 /// The worker's other mini-batches are returned intact, and the next worker gets the GPU when it is free.
@@ -210,9 +210,9 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
             WorkerExit { signal: Some(libc::SIGABRT), note, failure, ..WorkerExit::default() };
         lost(&machine.handle(MachineMessage::Exited(W0, exit), secs(2))).unwrap()
     };
-    let told = failure("memory allocation of 8388608 bytes failed\n");
-    assert_eq!(told.kind, FailureKind::OutOfMemory);
-    insta::assert_snapshot!(told.message, @"the worker process exited with returncode -6 inside run; it was refused memory, for a mini-batch that is too large or a model that takes more than its file: make mini_batch_size smaller, or raise limits.memory or limits.tensors, which its budget follows");
+    let reported = failure("memory allocation of 8388608 bytes failed\n");
+    assert_eq!(reported.kind, FailureKind::OutOfMemory);
+    insta::assert_snapshot!(reported.message, @"the worker process exited with returncode -6 inside run; it was refused memory, for a mini-batch that is too large or a model that takes more than its file: make mini_batch_size smaller, or raise limits.memory or limits.tensors, which its budget follows");
     assert_eq!(failure("stack overflow").kind, FailureKind::WorkerDied);
 }
 
@@ -256,13 +256,13 @@ fn a_report_that_cannot_be_costs_the_worker() {
 #[test]
 fn the_start_of_an_attempt_is_told_once() {
     let mut machine = running(policy(), 1);
-    let told = |actions: &[MachineAction]| {
+    let describe = |actions: &[MachineAction]| {
         let is = |action: &&MachineAction| matches!(action, MachineAction::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
         actions.iter().filter(is).count()
     };
-    assert_eq!(told(&machine.handle(started(0, 1), secs(1))), 0, "it does not hold that one");
-    assert_eq!(told(&machine.handle(started(0, 0), secs(1))), 1);
-    assert_eq!(told(&machine.handle(started(0, 0), secs(1))), 0);
+    assert_eq!(describe(&machine.handle(started(0, 1), secs(1))), 0, "it does not hold that one");
+    assert_eq!(describe(&machine.handle(started(0, 0), secs(1))), 1);
+    assert_eq!(describe(&machine.handle(started(0, 0), secs(1))), 0);
 }
 
 /// A worker that its guest has taken over cannot hold up the job by claiming again and again that its
@@ -347,15 +347,15 @@ fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> MachineMessa
 #[test]
 fn inference_is_counted_and_a_fallback_is_told() {
     let mut machine = running(policy(), 3);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for id in 0..3 {
         machine.handle(started(0, id), secs(1));
         machine.handle(inferring(id, 2, 0.5, id > 0), secs(2));
         let actions = machine.handle(committed(id), secs(2));
-        told.push(notices(&actions));
+        reported.push(notices(&actions));
     }
-    assert_eq!((told[0].len(), told[2].len()), (0, 0), "{told:?}");
-    assert!(told[1][0].contains("fallback: cpu"), "{told:?}");
+    assert_eq!((reported[0].len(), reported[2].len()), (0, 0), "{reported:?}");
+    assert!(reported[1][0].contains("fallback: cpu"), "{reported:?}");
     let actions = machine.handle(exit(Some(0), None), secs(3));
     let sum = result(&actions).inference;
     assert_eq!((sum.calls, sum.seconds, sum.bytes_in, sum.fell_back), (6, 1.5, 24, true));
@@ -387,7 +387,7 @@ fn keys_without_a_column_are_told_and_counted() {
     machine.handle(MachineMessage::Planned(batches(4)), secs(0));
     machine.handle(MachineMessage::PlanFinished, secs(0));
     machine.handle(ready(0), secs(0));
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for (id, attempt, outcome, records, name) in [
         (0, 1, segment(), 0, ""),
         (1, 1, segment(), 2, "b"),
@@ -401,11 +401,11 @@ fn keys_without_a_column_are_told_and_counted() {
             panic!()
         };
         report.unknown_keys = (records > 0).then_some(keys);
-        told.extend(notices(&machine.handle(MachineMessage::Finished(W0, report), secs(1))));
-        told.extend(notices(&machine.handle(committed(id), secs(1))));
+        reported.extend(notices(&machine.handle(MachineMessage::Finished(W0, report), secs(1))));
+        reported.extend(notices(&machine.handle(committed(id), secs(1))));
     }
-    told.extend(notices(&machine.handle(exit(Some(0), None), secs(2))));
-    insta::assert_snapshot!(told.join("\n"), @"
+    reported.extend(notices(&machine.handle(exit(Some(0), None), secs(2))));
+    insta::assert_snapshot!(reported.join("\n"), @"
     input d: records have keys that match none of its columns and are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
     input d: 5 records had keys that match none of its columns: 'b', 'd'
     ");

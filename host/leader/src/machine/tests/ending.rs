@@ -158,8 +158,8 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     // Inside `init`: this counts as a failure of `init`.
     let actions = machine.handle(overrun(1), secs(3));
     assert_eq!(killed(&actions), [1]);
-    let told = |action: &MachineAction| matches!(action, MachineAction::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
-    assert!(actions.iter().any(told), "{actions:#?}");
+    let describe = |action: &MachineAction| matches!(action, MachineAction::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
+    assert!(actions.iter().any(reported), "{actions:#?}");
     assert_eq!(spawned(&actions), [(2, None)]);
 
     // Idle: the worker is killed, with a notice.

@@ -54,7 +54,7 @@ fn joined(node: Unable) -> LocalJob<Unable> {
 fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     let mut job = joined(Unable::default());
     let mut ended_by = None;
-    job.tell(JobMessage::Planned(batches(1)), secs(0), &mut |outcome| {
+    job.send(JobMessage::Planned(batches(1)), secs(0), &mut |outcome| {
         if let LocalOutcome::Do(JobAction::Finish(result)) = outcome {
             ended_by = result.ended_by;
         }
@@ -69,9 +69,9 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
 fn the_deadline_of_a_node_counts_while_its_job_ends() {
     let standing = WorkersStanding { doomed: 1, ..WorkersStanding::default() };
     let mut job = joined(Unable { standing, deadline: Some(secs(31)), ended: Vec::new() });
-    job.hear(vec![NodeReport::Changed], secs(1), &mut |_| {});
+    job.on_report(vec![NodeReport::Changed], secs(1), &mut |_| {});
     let cancel = JobMessage::Cancel { reason: "asked".to_owned(), at_once: true };
-    job.tell(cancel, secs(1), &mut |_| {});
+    job.send(cancel, secs(1), &mut |_| {});
     assert_eq!(job.next_deadline(), Some(secs(31)));
 }
 
@@ -79,10 +79,10 @@ fn the_deadline_of_a_node_counts_while_its_job_ends() {
 #[test]
 fn nothing_is_decided_on_words_that_are_for_others() {
     let mut job = joined(Unable::default());
-    job.tell(JobMessage::PlanFinished, secs(0), &mut |_| {});
+    job.send(JobMessage::PlanFinished, secs(0), &mut |_| {});
     let mut others = 0;
-    job.hear(vec![NodeReport::GpuUse(3)], secs(1), &mut |outcome| {
-        others += usize::from(matches!(outcome, LocalOutcome::Told(NodeReport::GpuUse(3))));
+    job.on_report(vec![NodeReport::GpuUse(3)], secs(1), &mut |outcome| {
+        others += usize::from(matches!(outcome, LocalOutcome::Reported(NodeReport::GpuUse(3))));
     });
     assert_eq!(others, 1);
 }

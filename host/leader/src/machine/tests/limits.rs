@@ -42,7 +42,7 @@ fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
 fn later_failures_are_told_in_short() {
     let limits = JobLimits { failures: 2, ..JobLimits::default() };
     let mut machine = running(limited(limits), 4);
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for id in 0..4 {
         machine.handle(started(0, id), secs(0));
         let failure = Failure::new(FailureKind::Trap, "x".repeat(1000)).with_detail("stack");
@@ -54,10 +54,10 @@ fn later_failures_are_told_in_short() {
         let kept = kept.map(|failure| (failure.message.len(), failure.detail.len()));
         assert_eq!(kept, Some((1000, 5)), "the journal has all");
         let failure = lost(&actions).expect("a failure");
-        told.push((failure.message.chars().count(), failure.detail.len(), notices(&actions).len()));
+        reported.push((failure.message.chars().count(), failure.detail.len(), notices(&actions).len()));
         machine.handle(committed(id), secs(0));
     }
-    assert_eq!(told, [(1000, 5, 0), (1000, 5, 0), (201, 0, 1), (201, 0, 0)]);
+    assert_eq!(reported, [(1000, 5, 0), (1000, 5, 0), (201, 0, 1), (201, 0, 0)]);
     assert_eq!(machine.job().items.failed, 8);
 }
 

@@ -13,21 +13,21 @@ const B: NodeId = NodeId(1);
 fn on_two_nodes(policy: RetryPolicy, count: u64) -> JobMachine {
     let restored = Restored::default();
     let mut job = JobMachine::new(policy, Vec::new(), Timestamp::UNIX_EPOCH, restored);
-    tell(&mut job, JobMessage::NodeJoined(A), 0);
-    tell(&mut job, JobMessage::NodeJoined(B), 0);
-    tell(&mut job, JobMessage::Planned(batches(count)), 0);
-    tell(&mut job, JobMessage::PlanFinished, 0);
+    send(&mut job, JobMessage::NodeJoined(A), 0);
+    send(&mut job, JobMessage::NodeJoined(B), 0);
+    send(&mut job, JobMessage::Planned(batches(count)), 0);
+    send(&mut job, JobMessage::PlanFinished, 0);
     job
 }
 
-fn tell(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput> {
+fn send(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput> {
     let mut outputs = job.take_in(message, secs(second));
     outputs.extend(job.decide());
     outputs
 }
 
 fn stands(job: &mut JobMachine, node: NodeId, standing: WorkersStanding) -> Vec<JobOutput> {
-    tell(job, JobMessage::Node(node, News::Standing(standing)), 1)
+    send(job, JobMessage::Node(node, News::Standing(standing)), 1)
 }
 
 /// A node with one idle worker, after this many grants.
@@ -51,7 +51,7 @@ fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
 
 fn starts(job: &mut JobMachine, node: NodeId, id: u64) {
     let news = News::Started { worker: WorkerId(node.0), id: MiniBatchId(id), attempt: 1 };
-    tell(job, JobMessage::Node(node, news), 1);
+    send(job, JobMessage::Node(node, news), 1);
 }
 
 /// The failure that is committed.
@@ -82,10 +82,10 @@ fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
     assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
     starts(&mut job, A, 0);
     assert_eq!(granted(&stands(&mut job, B, idle(0))), []);
-    assert_eq!(granted(&tell(&mut job, JobMessage::NodeLost(A), 2)), [(B, 0, 1)]);
+    assert_eq!(granted(&send(&mut job, JobMessage::NodeLost(A), 2)), [(B, 0, 1)]);
     // Later messages of the lost node are ignored.
     let news = finished(report(0, 1, 2, segment()));
-    assert!(tell(&mut job, JobMessage::Node(A, news), 3).is_empty());
+    assert!(send(&mut job, JobMessage::Node(A, news), 3).is_empty());
 }
 
 #[test]
@@ -93,13 +93,13 @@ fn a_mini_batch_that_nodes_are_lost_with_fails() {
     let mut job = on_two_nodes(RetryPolicy { max_try: 9, ..patient() }, 1);
     for loss in 1..=RetryPolicy::NODE_LOSSES {
         let node = NodeId(loss + 1);
-        tell(&mut job, JobMessage::NodeJoined(node), 1);
+        send(&mut job, JobMessage::NodeJoined(node), 1);
         assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
         starts(&mut job, node, 0);
-        let outputs = tell(&mut job, JobMessage::NodeLost(node), 2);
-        let told = (loss == RetryPolicy::NODE_LOSSES)
+        let outputs = send(&mut job, JobMessage::NodeLost(node), 2);
+        let reported = (loss == RetryPolicy::NODE_LOSSES)
             .then(|| "5 nodes were lost while they ran it".to_owned());
-        assert_eq!(failed(&outputs), told, "after {loss}");
+        assert_eq!(failed(&outputs), reported, "after {loss}");
     }
 }
 
@@ -108,9 +108,9 @@ fn a_mini_batch_that_nodes_are_lost_with_fails() {
 fn a_mini_batch_that_was_not_begun_is_not_what_ended_a_node() {
     let mut job = on_two_nodes(patient(), 1);
     for node in (2..20).map(NodeId) {
-        tell(&mut job, JobMessage::NodeJoined(node), 1);
+        send(&mut job, JobMessage::NodeJoined(node), 1);
         assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
-        assert_eq!(failed(&tell(&mut job, JobMessage::NodeLost(node), 2)), None);
+        assert_eq!(failed(&send(&mut job, JobMessage::NodeLost(node), 2)), None);
     }
 }
 
@@ -143,7 +143,7 @@ fn a_retry_goes_to_another_node() {
     stands(&mut job, B, idle(0));
     starts(&mut job, A, 0);
     let news = finished(report(0, 1, 0, trap()));
-    assert_eq!(granted(&tell(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
+    assert_eq!(granted(&send(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
 }
 
 /// I1: a node on which `init` keeps failing starts no more workers. The job ends when this holds for all
@@ -176,14 +176,14 @@ fn i1_holds_for_each_node() {
 fn i3_a_node_learns_that_others_are_past_init() {
     let mut job = on_two_nodes(policy(), 9);
     let outputs = stands(&mut job, A, idle(0));
-    let told = |node, is_past| move |output: &JobOutput| matches!(output, JobOutput::Order(to, Order::PastInitElsewhere(past)) if *to == node && *past == is_past);
-    assert!(outputs.iter().any(told(B, true)) && !outputs.iter().any(told(A, true)));
+    let describe = |node, is_past| move |output: &JobOutput| matches!(output, JobOutput::Order(to, Order::PastInitElsewhere(past)) if *to == node && *past == is_past);
+    assert!(outputs.iter().any(describe(B, true)) && !outputs.iter().any(describe(A, true)));
     let outputs = stands(
         &mut job,
         A,
         WorkersStanding { starting: 1, grants: 1, ..WorkersStanding::default() },
     );
-    assert!(outputs.iter().any(told(B, false)));
+    assert!(outputs.iter().any(describe(B, false)));
 }
 
 /// If all workers of a job are gone, one node alone starts a worker for the normal end.
@@ -193,9 +193,9 @@ fn one_node_starts_the_worker_that_closes() {
     stands(&mut job, A, idle(0));
     starts(&mut job, A, 0);
     let news = finished(report(0, 1, 2, segment()));
-    tell(&mut job, JobMessage::Node(A, news), 2);
+    send(&mut job, JobMessage::Node(A, news), 2);
     stands(&mut job, A, WorkersStanding { grants: 1, ..WorkersStanding::default() });
-    let outputs = tell(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
+    let outputs = send(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
     let wants =
         outputs.iter().filter(|output| matches!(output, JobOutput::Order(_, Order::Want(1))));
     assert_eq!(wants.count(), 1, "{outputs:#?}");
@@ -228,12 +228,12 @@ fn a_node_that_is_lost_while_it_closes_has_closed_nothing() {
     stands(&mut job, A, idle(0));
     starts(&mut job, A, 0);
     let news = finished(report(0, 1, 2, segment()));
-    tell(&mut job, JobMessage::Node(A, news), 2);
+    send(&mut job, JobMessage::Node(A, news), 2);
     stands(&mut job, A, idle(1));
-    tell(&mut job, JobMessage::Node(A, News::Closing), 2);
+    send(&mut job, JobMessage::Node(A, News::Closing), 2);
     stands(&mut job, A, WorkersStanding { closing: 1, grants: 1, ..WorkersStanding::default() });
-    tell(&mut job, JobMessage::NodeLost(A), 3);
-    let outputs = tell(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
+    send(&mut job, JobMessage::NodeLost(A), 3);
+    let outputs = send(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
     let is_want = |output: &JobOutput| matches!(output, JobOutput::Order(B, Order::Want(1)));
     assert!(outputs.iter().any(is_want), "{outputs:#?}");
 }

@@ -143,20 +143,20 @@ fn a_retry_comes_before_what_a_worker_has_ahead() {
 
 /// Lets one attempt fail with each of these failures. Returns the message of the last one, and whether a
 /// retry was granted.
-fn told_of(failures: &[Failure]) -> (String, bool) {
+fn reported_failure(failures: &[Failure]) -> (String, bool) {
     let mut machine = running(RetryPolicy { max_try: 9, ..patient() }, 1);
     machine.handle(started(0, 0), secs(0));
     let mut last = Vec::new();
     for (attempt, failure) in (1..).zip(failures) {
         last = machine.handle(failed_with(0, 0, attempt, failure.clone()), secs(1));
     }
-    let told = last.iter().find_map(|action| match action {
+    let reported = last.iter().find_map(|action| match action {
         MachineAction::Emit(EventKind::AttemptFinished { report, will_retry, .. }) => {
             Some((report.outcome.clone().unwrap_err().message, *will_retry))
         }
         _ => None,
     });
-    let (message, will_retry) = told.expect("each attempt is told");
+    let (message, will_retry) = reported.expect("each attempt is told");
     let again = format!("0: !0.{}", failures.len() + 1);
     assert_eq!(given(&last).contains(&again), will_retry);
     let committed = last.iter().any(|action| matches!(action, MachineAction::Commit(_)));
@@ -172,12 +172,12 @@ fn two_traps_that_are_alike_end_the_tries() {
     let a = || trap("panicked at src/lib.rs:1:1: a", "run");
     let message =
         "panicked at src/lib.rs:1:1: a (not tried again, as attempt 2 failed in the very same way)";
-    assert_eq!(told_of(&[trap("b", ""), a(), a()]), (message.to_owned(), false));
+    assert_eq!(reported_failure(&[trap("b", ""), a(), a()]), (message.to_owned(), false));
     // Another message, another stack, or another failure in between: this may be chance.
-    assert!(told_of(&[a()]).1);
-    assert!(told_of(&[a(), trap("panicked at src/lib.rs:1:1: b", "run"), a()]).1);
-    assert!(told_of(&[a(), trap("panicked at src/lib.rs:1:1: a", "elsewhere")]).1);
-    assert!(told_of(&[a(), Failure::new(FailureKind::ScriptError, "busy"), a()]).1);
+    assert!(reported_failure(&[a()]).1);
+    assert!(reported_failure(&[a(), trap("panicked at src/lib.rs:1:1: b", "run"), a()]).1);
+    assert!(reported_failure(&[a(), trap("panicked at src/lib.rs:1:1: a", "elsewhere")]).1);
+    assert!(reported_failure(&[a(), Failure::new(FailureKind::ScriptError, "busy"), a()]).1);
 }
 
 /// W3, C17: an error that the entry script returned gets all its tries, even if it is the same each time.
@@ -186,7 +186,7 @@ fn errors_that_are_alike_have_all_their_tries() {
     use FailureKind::{BadOutput, BadResults, ScriptError, ShortResults};
     for kind in [ScriptError, BadOutput, BadResults, ShortResults] {
         let same = vec![Failure::new(kind, "no"); 8];
-        assert_eq!(told_of(&same), ("no".to_owned(), true), "{kind:?}");
+        assert_eq!(reported_failure(&same), ("no".to_owned(), true), "{kind:?}");
     }
 }
 

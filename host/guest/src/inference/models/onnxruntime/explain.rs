@@ -48,12 +48,12 @@ impl LibraryAction<'_> {
 
     fn explain(self, theirs: Theirs, text: &str) -> InferenceError {
         let says = |known: &[&str]| known.iter().any(|words| text.contains(words));
-        let told = self.told(text);
+        let reported = self.describe(text);
         if self.gpu && (says(&NO_MEMORY) || says(&NO_DEVICE_MEMORY)) {
-            return InferenceError::ends(FailureKind::DeviceOutOfMemory, told);
+            return InferenceError::ends(FailureKind::DeviceOutOfMemory, reported);
         }
         if says(&NO_MEMORY) {
-            return InferenceError::no_memory(&told);
+            return InferenceError::no_memory(&reported);
         }
         let code = match theirs {
             _ if says(&UNKNOWN_OPERATION) => NnErrorCode::UnsupportedOperation,
@@ -64,10 +64,10 @@ impl LibraryAction<'_> {
             }
             _ => NnErrorCode::RuntimeError,
         };
-        InferenceError::refused(code, told)
+        InferenceError::refused(code, reported)
     }
 
-    fn told(self, text: &str) -> String {
+    fn describe(self, text: &str) -> String {
         let mut text = text.trim().to_owned();
         if let Some(file) = self.file {
             let name = file.file_name().unwrap_or_default().to_string_lossy();
@@ -105,7 +105,7 @@ impl From<InferenceError> for OnnxRuntimeFailure {
 mod tests {
     use super::*;
 
-    fn told(theirs: Theirs, text: &str, gpu: bool) -> (Result<NnErrorCode, FailureKind>, String) {
+    fn describe(theirs: Theirs, text: &str, gpu: bool) -> (Result<NnErrorCode, FailureKind>, String) {
         let file = Some(Path::new("/jobs/x/models/m/model.onnx"));
         let error = LibraryAction { what: "load", file, gpu }.explain(theirs, text);
         let code = match &error {
@@ -130,24 +130,24 @@ mod tests {
         ];
         for (theirs, text, code) in cases {
             let expected = format!("onnxruntime cannot load it: {text}");
-            assert_eq!(told(theirs, text, false), (code, expected));
+            assert_eq!(describe(theirs, text, false), (code, expected));
         }
         // The attempt ends; the guest cannot handle the error.
-        let (code, text) = told(Theirs::GenericFailure, full, false);
+        let (code, text) = describe(Theirs::GenericFailure, full, false);
         assert_eq!(code, Err(FailureKind::OutOfMemory));
         assert!(text.contains("more memory than the worker may have") && text.ends_with(full));
         let gpu_full = Err(FailureKind::DeviceOutOfMemory);
-        assert_eq!(told(Theirs::GenericFailure, full, true).0, gpu_full);
+        assert_eq!(describe(Theirs::GenericFailure, full, true).0, gpu_full);
         let cublas = "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0";
-        assert_eq!(told(Theirs::GenericFailure, cublas, true).0, gpu_full);
+        assert_eq!(describe(Theirs::GenericFailure, cublas, true).0, gpu_full);
     }
 
     #[test]
     fn paths_of_the_host_are_not_told() {
         let text = "Load model from /jobs/x/models/m/model.onnx failed: /jobs/x/models/m/w.bin";
-        let (_, told) = told(Theirs::GenericFailure, text, false);
+        let (_, reported) = describe(Theirs::GenericFailure, text, false);
         assert_eq!(
-            told,
+            reported,
             "onnxruntime cannot load it: Load model from model.onnx failed: the model's \
              folder/w.bin"
         );

@@ -20,7 +20,7 @@ fn models_of_the_job_are_loaded_once() {
     let model = models.load("m").expect("it is still there");
     run_x(&model, &[1, 2], &[0.0; 2]).expect("it runs");
     assert_eq!(
-        told(models.load("other")),
+        describe(models.load("other")),
         "RuntimeError: model \"other\": the model's folder/model.onnx cannot be read: No such file or directory \
          (os error 2)"
     );
@@ -39,7 +39,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
     for text in [bytes(&trees(Vec::new())), b"none".to_vec()] {
         fs::write(&path, text).expect("it changes");
         assert_eq!(
-            told(open(all(), None).load("m")),
+            describe(open(all(), None).load("m")),
             "ends, host_fault: model \"m\": its file changed after the job began, so that workers would \
              compute with different models: do not write to it while a job runs, and start the job again"
         );
@@ -64,7 +64,7 @@ fn places_of_libraries_are_not_told() {
         1,
         &Limits::default(),
     );
-    let text = told(models.load("m"));
+    let text = describe(models.load("m"));
     assert!(text.contains("the folder of a library/libonnxruntime.so.1"), "{text}");
     assert!(!text.contains(folder.path().to_str().expect("UTF-8")), "{text}");
 }
@@ -73,11 +73,11 @@ fn places_of_libraries_are_not_told() {
 fn names_are_those_of_the_job() {
     let (_folder, model) = named(&bytes(&layer()));
     assert_eq!(
-        told(open(vec![model], None).load("../m")),
+        describe(open(vec![model], None).load("../m")),
         r#"NotFound: there is no model "../m"; the job's models are "m""#
     );
     assert_eq!(
-        told(open(Vec::new(), None).load("m")),
+        describe(open(Vec::new(), None).load("m")),
         r#"NotFound: there is no model "m": the job file has no models"#
     );
 }
@@ -85,7 +85,7 @@ fn names_are_those_of_the_job() {
 #[test]
 fn models_from_bytes_are_off_unless_the_job_wants_them() {
     assert_eq!(
-        told(open(Vec::new(), None).load_bytes(&bytes(&layer()), false)),
+        describe(open(Vec::new(), None).load_bytes(&bytes(&layer()), false)),
         "Security: models from bytes are off; load one of the job's models by name, or set \
          inference.allow_guest_models: true in the job file"
     );
@@ -96,12 +96,12 @@ fn a_gpu_is_leased_or_there_is_none() {
     let (_folder, model) = named(&bytes(&layer()));
     let gpu = Model { device: DeviceChoice::Gpu, ..model };
     assert_eq!(
-        told(open(vec![gpu.clone()], None).load("m")),
+        describe(open(vec![gpu.clone()], None).load("m")),
         "Security: model \"m\": it must run on a GPU, and no GPU is leased to this worker; give the job a \
          GPU for each worker (gpus: N or --gpus N), or let it run on the CPU with fallback: cpu"
     );
     assert_eq!(
-        told(any_models().load_bytes(&bytes(&layer()), true)),
+        describe(any_models().load_bytes(&bytes(&layer()), true)),
         "Security: the model from bytes: it must run on a GPU, and no GPU is leased to this worker; give \
          the job a GPU for each worker (gpus: N or --gpus N), or load it for the CPU"
     );
@@ -123,7 +123,7 @@ fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
     }
     let (_folder, model) = named(&bytes(&layer()));
     let gpu = Model { device: DeviceChoice::Gpu, ..model.clone() };
-    let text = told(open(vec![gpu.clone()], Some(3)).load("m"));
+    let text = describe(open(vec![gpu.clone()], Some(3)).load("m"));
     let begin = "UnsupportedOperation: model \"m\": no backend can use GPU 3; let it run on the CPU \
                  with fallback: cpu, or repair one: ONNX Runtime is not available (its library was not found";
     assert!(text.starts_with(begin), "{text}");
@@ -144,7 +144,7 @@ fn onnxruntime_that_is_not_there_is_told() {
     let (_folder, model) = named(&bytes(&layer()));
     let models = open(vec![Model { backend: Backend::OnnxRuntime, ..model }], None);
     assert_eq!(
-        told(models.load("m")),
+        describe(models.load("m")),
         "RuntimeError: model \"m\": ONNX Runtime cannot run it: its library was not found on this machine; \
          install the Python package onnxruntime and set SANDMILL_ONNXRUNTIME to where it is; or write \
          backend: tract"
@@ -167,12 +167,12 @@ fn what_tract_does_not_have_is_told_by_name() {
     let graph = proto.graph.as_mut().expect("a graph");
     graph.node[3].domain = "org.example".to_owned();
     assert_eq!(
-        told(load(&proto)),
+        describe(load(&proto)),
         "UnsupportedOperation: the model from bytes: it needs FeatureVectorizer, TfIdfVectorizer, \
          org.example.Relu, which tract does not have; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
     );
     assert_eq!(
-        told(load(&one("Relu", DataType::Bfloat16, DataType::Bfloat16, "N"))),
+        describe(load(&one("Relu", DataType::Bfloat16, DataType::Bfloat16, "N"))),
         "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
     );
 }
@@ -190,7 +190,7 @@ fn models_are_held_to_their_limit_together() {
     let first = models.load_bytes(&file, false).expect("the limit is reached");
     let both = size * 2;
     assert_eq!(
-        told(models.load_bytes(&file, false)),
+        describe(models.load_bytes(&file, false)),
         format!(
             "TooLarge: the model from bytes: its file has {size} bytes; limits.models is {both} bytes, of \
              which other models take {both} bytes"
@@ -199,7 +199,7 @@ fn models_are_held_to_their_limit_together() {
     // The last handle frees the model.
     let again = first.clone();
     drop(first);
-    assert_ne!(told(models.load_bytes(&file, false)), "no error");
+    assert_ne!(describe(models.load_bytes(&file, false)), "no error");
     drop(again);
     models.load_bytes(&file, false).expect("there is room again");
 }

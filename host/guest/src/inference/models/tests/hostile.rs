@@ -12,7 +12,7 @@ use tract_onnx::pb::{
 
 /// Loads a file, and returns the error's text.
 fn load_bytes(file: &[u8]) -> String {
-    told(any_models().load_bytes(file, false)).replace(": the model from bytes: ", ": ")
+    describe(any_models().load_bytes(file, false)).replace(": the model from bytes: ", ": ")
 }
 
 /// The sample layer, with a change.
@@ -176,7 +176,7 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
         let all = vec![Model { beside, ..model.clone() }];
         let models =
             LoadedModels::open(all, &InferenceSettings::default(), None, 1, &Limits::default());
-        told(models.load("m").map(drop))
+        describe(models.load("m").map(drop))
     };
     let known = Some(vec![("w.bin".to_owned(), stamp(&path))]);
     assert_eq!(load(known.clone()), "no error");
@@ -227,16 +227,16 @@ fn weights_in_other_files_are_those_of_the_folder() {
         both(&|weight| weight.data_type = 77),
         load_bytes(&bytes(&beside("w.bin", &[("location", "x.bin")]))),
         load_bytes(&bytes(&beside("w.bin", &[]))),
-        told(load(&beside("../../../etc/passwd", &[]))),
-        told(load(&beside("/etc/passwd", &[]))),
-        told(load(&beside("link", &[]))),
-        told(load(&beside("", &[]))),
-        told(load(&beside(".", &[]))),
-        told(load(&beside("gone.bin", &[]))),
-        told(load(&beside("w.bin", &[("offset", "-4")]))),
-        told(load(&beside("w.bin", &[("offset", "18446744073709551615")]))),
-        told(load(&beside("w.bin", &[("offset", "8")]))),
-        told(load(&beside("w.bin", &[("length", "28")]))),
+        describe(load(&beside("../../../etc/passwd", &[]))),
+        describe(load(&beside("/etc/passwd", &[]))),
+        describe(load(&beside("link", &[]))),
+        describe(load(&beside("", &[]))),
+        describe(load(&beside(".", &[]))),
+        describe(load(&beside("gone.bin", &[]))),
+        describe(load(&beside("w.bin", &[("offset", "-4")]))),
+        describe(load(&beside("w.bin", &[("offset", "18446744073709551615")]))),
+        describe(load(&beside("w.bin", &[("offset", "8")]))),
+        describe(load(&beside("w.bin", &[("length", "28")]))),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
     InvalidEncoding: its weight "W" says that it is in another file, and also has values of its own
@@ -361,13 +361,13 @@ fn a_tensor_beyond_all_memory_is_no_crash() {
         vec![longs("shape", &[2], &[1 << 30, 1 << 28])],
     ))
     .expect("it loads");
-    let text = told(run_x(&model, &[1], &[0.0]));
+    let text = describe(run_x(&model, &[1], &[0.0]));
     assert!(
         text.starts_with("ends, out_of_memory: the backend needs more memory than the worker may"),
         "{text}"
     );
     // The second run fails in the same way: the failed plan is not kept.
-    assert_eq!(told(run_x(&model, &[1], &[0.0])), text);
+    assert_eq!(describe(run_x(&model, &[1], &[0.0])), text);
 }
 
 /// An index must be within the table.
@@ -389,7 +389,7 @@ fn indices_beyond_a_tensor_are_errors() {
         let outputs = run([2, 0]).expect("it runs");
         assert_eq!(f32s(&outputs[0]), [3.0, 1.0], "{op_type}");
         for wrong in [3, 1 << 40, i64::MAX, -4, i64::MIN] {
-            let text = told(run([0, wrong]));
+            let text = describe(run([0, wrong]));
             assert!(text.starts_with("RuntimeError: tract: "), "{op_type} {wrong}: {text}");
         }
     }
@@ -404,7 +404,7 @@ fn a_model_is_not_waited_for() {
     let models =
         LoadedModels::open(vec![model], &InferenceSettings::default(), None, 1, &Limits::default());
     assert_eq!(
-        told(models.load("m")),
+        describe(models.load("m")),
         "RuntimeError: model \"m\": the model's folder/model.onnx cannot be read: it is not a regular file"
     );
 }

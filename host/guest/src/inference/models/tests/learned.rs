@@ -86,7 +86,7 @@ fn categories_become_columns() {
     assert_eq!(f32s(&outputs[0]), [0.0, 1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0]);
     // An unknown category can be an error.
     proto.graph.as_mut().expect("a graph").node[0].attribute.push(int("zeros", 0));
-    let refused = told(run_x(&load(&proto).expect("it loads"), &[1, 1], &[4.0]));
+    let refused = describe(run_x(&load(&proto).expect("it loads"), &[1, 1], &[4.0]));
     assert!(refused.contains("there is no category 4"), "{refused}");
 }
 
@@ -239,7 +239,7 @@ fn maps_and_texts_leave_the_scores() {
 #[test]
 fn attributes_that_do_not_fit_are_told() {
     let refused = |proto: &ModelProto| {
-        let text = told(load(proto));
+        let text = describe(load(proto));
         text.replace("the model from bytes: ", "")
     };
     let linear = |attributes| refused(&classes("LinearClassifier", attributes));
@@ -294,10 +294,10 @@ fn attributes_that_do_not_fit_are_told() {
 fn another_number_of_columns_is_an_error() {
     let attributes = vec![reals("offset", &[1.0, 2.0]), reals("scale", &[2.0, 0.5])];
     let model = load(&rows("Scaler", "?", attributes)).expect("it loads");
-    let refused = told(run_x(&model, &[1, 3], &[0.0; 3]));
+    let refused = describe(run_x(&model, &[1, 3], &[0.0; 3]));
     assert!(refused.contains("Scaler does not take 3 columns"), "{refused}");
     let model = load(&trees(vec![ints("nodes_featureids", &[900, 0, 0])])).expect("it loads");
-    let refused = told(run_x(&model, &[1, 4], &[0.0; 4]));
+    let refused = describe(run_x(&model, &[1, 4], &[0.0; 4]));
     assert!(refused.contains("TreeEnsembleClassifier does not take 4 columns"), "{refused}");
 }
 
@@ -329,7 +329,7 @@ fn attributes_that_are_anything_do_no_harm() {
                     let Ok(model) = load(&proto) else { continue };
                     let done = run_x(&model, &[2, 2], &[0.5, 1.5, f32::NAN, -1.0]);
                     computed += usize::from(done.is_ok());
-                    let said = told(done);
+                    let said = describe(done);
                     assert!(!said.contains("index out of"), "{said}");
                 }
             }

@@ -71,7 +71,7 @@ fn what_was_computed_is_counted_once() {
     assert_eq!(models.take_stats(), Default::default());
     run_x(&model, &[2, 2], &[0.0; 4]).expect("it runs");
     run_x(&model, &[1, 2], &[0.0; 2]).expect("it runs");
-    assert_ne!(told(run_x(&model, &[1, 3], &[0.0; 3])), "no error");
+    assert_ne!(describe(run_x(&model, &[1, 3], &[0.0; 3])), "no error");
     let stats = models.take_stats();
     assert_eq!((stats.calls, stats.bytes_in, stats.bytes_out), (2, 24, 36));
     assert!(stats.seconds > 0.0);
@@ -115,7 +115,7 @@ fn a_scalar_has_one_element() {
         assert_eq!((outputs[0].dims.as_slice(), f32s(&outputs[0])), (&[1][..], vec![0.0]));
     }
     assert_eq!(
-        told(run_x(&model, &[2], &[0.0; 2])),
+        describe(run_x(&model, &[2], &[0.0; 2])),
         r#"InvalidArgument: input "x": expected f32 [], got f32 [2]"#
     );
 }
@@ -174,7 +174,7 @@ fn outputs_of_other_types_are_seen_and_left_out() {
     let mut only = proto;
     only.graph.as_mut().expect("a graph").output.pop();
     assert_eq!(
-        told(run_x(&load(&only).expect("it loads"), &[1], &[1.0])),
+        describe(run_x(&load(&only).expect("it loads"), &[1], &[1.0])),
         "UnsupportedOperation: tensors of wasi:nn can hold none of its outputs: \"short\" (uint16 [N])"
     );
 }
@@ -233,8 +233,8 @@ fn wrong_inputs_are_told_with_what_was_expected() {
         &[view("a", f32, &[1, 4], &eight[..16]), b],
         &[a, view("b", f32, &big, &eight)],
     ];
-    let mut texts: Vec<String> = cases.iter().map(|inputs| told(model.run(inputs))).collect();
-    texts.push(told(load(&layer()).expect("it loads").run(&[view("x", f32, &[2, 2], &eight)])));
+    let mut texts: Vec<String> = cases.iter().map(|inputs| describe(model.run(inputs))).collect();
+    texts.push(describe(load(&layer()).expect("it loads").run(&[view("x", f32, &[2, 2], &eight)])));
     insta::assert_snapshot!(texts.join("\n"), @r#"
     InvalidArgument: input "b" is missing; the model takes "a" (f32 [N, 4]), "b" (f32 [N, 4])
     InvalidArgument: there is no input "c"; the model takes "a" (f32 [N, 4]), "b" (f32 [N, 4])
