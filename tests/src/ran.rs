@@ -48,13 +48,13 @@ impl Ran {
 
     /// Stderr for snapshots, redacted, and without lines that depend on the speed of the machine. `[WORKER]`
     /// replaces the name of each worker.
-    pub fn describe(&self) -> String {
+    pub fn messages(&self) -> String {
         let text = self.redacted();
-        let describe = |line: &&str| {
+        let is_message = |line: &&str| {
             let is_progress = line.contains("/s, ") || line.ends_with(" mini-batches");
             !is_progress && !line.starts_with("compiled ")
         };
-        let lines: Vec<String> = text.lines().filter(reported).map(unnamed).collect();
+        let lines: Vec<String> = text.lines().filter(is_message).map(unnamed).collect();
         lines.join("\n")
     }
 
@@ -161,7 +161,7 @@ impl fmt::Display for Ran {
         tree(self.job.dir(), 0, &mut files);
         writeln!(f, "`{}` ended with {} after {:?}", self.command, self.code, self.took)?;
         if !self.left_over.is_empty() {
-            writeln!(f, "left behind: {:?}", self.left_over)?;
+            writeln!(f, "still running: {:?}", self.left_over)?;
         }
         writeln!(f, "---- files\n{files}---- stdout\n{}---- stderr\n{}", self.stdout, self.stderr)
     }

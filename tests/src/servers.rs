@@ -58,7 +58,7 @@ impl Server {
         let script = root().join("tests/servers/objects.py");
         let mut command = Command::new(python());
         command.arg(script).arg(count.to_string());
-        Self::describe(command)
+        Self::started_on_its_port(command)
     }
 
     /// `tests/servers/clouds.py`, which writes a certificate and a key into the folder.
@@ -66,11 +66,11 @@ impl Server {
         let script = root().join("tests/servers/clouds.py");
         let mut command = Command::new(python());
         command.arg(script).arg(folder).args(is_secure.then_some("tls"));
-        Self::describe(command)
+        Self::started_on_its_port(command)
     }
 
-    /// Starts a server that prints its port.
-    fn describe(mut command: Command) -> Self {
+    /// Starts a server that chooses a port and prints it.
+    fn started_on_its_port(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();

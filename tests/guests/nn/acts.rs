@@ -1,6 +1,6 @@
 //! Computes with the job's models through `wasi:nn` and `sandmill:entry/models`, without the SDK. The name of
 //! the mini-batch's first file, `NNN-ACT.txt`, names the act, which may be a harmless one. A `good`
-//! mini-batch gives a row: the name, and the output of the model `double` for 1, 2, 3 and 4.
+//! mini-batch returns a row: the name, and the output of the model `double` for 1, 2, 3 and 4.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -34,29 +34,29 @@ impl Guest for Component {
         let MiniBatch::Files(files) = batch else { return Err("no files".into()) };
         let name = files[0].rsplit('/').next().unwrap_or_default().to_owned();
         let act = name.trim_end_matches(".txt").split_once('-').map_or("", |(_, act)| act);
-        let said = match act {
+        let result = match act {
             "good" => doubled()?,
             act => play(act, &files[0])?,
         };
-        Ok(Results::Rows(vec![format!("{name} {said}")]))
+        Ok(Results::Rows(vec![format!("{name} {result}")]))
     }
 }
 
-type Said = Result<String, String>;
+type Played = Result<String, String>;
 
-fn describe(error: errors::Error) -> String {
+fn error_text(error: errors::Error) -> String {
     format!("{:?}: {}", error.code(), error.data())
 }
 
 fn load(name: &str) -> Result<Graph, String> {
-    graph::load_by_name(name).map_err(reported)
+    graph::load_by_name(name).map_err(error_text)
 }
 
 /// Runs one computation, and returns the bytes of its only output.
 fn compute(graph: &Graph, inputs: Vec<(&str, Tensor)>) -> Result<Vec<u8>, String> {
-    let context = graph.init_execution_context().map_err(reported)?;
+    let context = graph.init_execution_context().map_err(error_text)?;
     let inputs = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
-    let mut outputs = context.compute(inputs).map_err(reported)?;
+    let mut outputs = context.compute(inputs).map_err(error_text)?;
     let (_, output) = outputs.pop().ok_or("no output")?;
     Ok(output.data())
 }
@@ -66,21 +66,21 @@ fn floats(dims: &[u32], values: &[f32]) -> Tensor {
     Tensor::new(dims, TensorType::Fp32, &bytes)
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn as_numbers(bytes: &[u8]) -> String {
     let values = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn doubled() -> Said {
+fn doubled() -> Played {
     let output = compute(&load("double")?, vec![("x", floats(&[2, 2], &[1., 2., 3., 4.]))])?;
-    Ok(shown(&output))
+    Ok(as_numbers(&output))
 }
 
-fn play(act: &str, file: &str) -> Said {
+fn play(act: &str, file: &str) -> Played {
     let numbers = || floats(&[2, 2], &[1., 2., 3., 4.]);
-    let with = |inputs| compute(&load("double")?, inputs).map(|output| shown(&output));
+    let with = |inputs| compute(&load("double")?, inputs).map(|output| as_numbers(&output));
     match act {
-        "describe" => Ok(describe()?),
+        "describe" => Ok(described()?),
         "unknown-model" => load("triple").map(|_| String::new()),
         "path-for-a-name" => load("../double/model.onnx").map(|_| String::new()),
         "unknown-input" => with(vec![("y", numbers())]),
@@ -115,16 +115,16 @@ fn play(act: &str, file: &str) -> Said {
         "load-bytes" => {
             let bytes = fs::read(file).map_err(|error| error.to_string())?;
             let graph = graph::load(&[bytes], GraphEncoding::Onnx, ExecutionTarget::Cpu);
-            let output = compute(&graph.map_err(reported)?, vec![("x", numbers())])?;
-            Ok(shown(&output))
+            let output = compute(&graph.map_err(error_text)?, vec![("x", numbers())])?;
+            Ok(as_numbers(&output))
         }
         "load-bytes-for-a-gpu" => {
             let graph = graph::load(&[vec![0]], GraphEncoding::Onnx, ExecutionTarget::Gpu);
-            graph.map(|_| String::new()).map_err(reported)
+            graph.map(|_| String::new()).map_err(error_text)
         }
         "another-encoding" => {
             let graph = graph::load(&[vec![0]], GraphEncoding::Pytorch, ExecutionTarget::Cpu);
-            graph.map(|_| String::new()).map_err(reported)
+            graph.map(|_| String::new()).map_err(error_text)
         }
         // Takes minutes in any backend.
         "without-end" => {
@@ -136,7 +136,7 @@ fn play(act: &str, file: &str) -> Said {
     }
 }
 
-fn describe() -> Said {
+fn described() -> Played {
     let mut text = models::names().join(" ");
     let model = models::describe("double")?;
     text += &format!("; {} on {} of {}", model.name, model.device, model.backend);

@@ -34,11 +34,11 @@ impl Guest for Component {
             // The model takes two numbers per row.
             bytes.extend((size as f32).to_le_bytes().repeat(2));
         }
-        let describe = |error: errors::Error| error.data();
-        let graph = graph::load_by_name("double").map_err(reported)?;
-        let context = graph.init_execution_context().map_err(reported)?;
+        let error_text = |error: errors::Error| error.data();
+        let graph = graph::load_by_name("double").map_err(error_text)?;
+        let context = graph.init_execution_context().map_err(error_text)?;
         let tensor = Tensor::new(&[files.len() as u32, 2], TensorType::Fp32, &bytes);
-        let outputs = context.compute(vec![("x".to_owned(), tensor)]).map_err(reported)?;
+        let outputs = context.compute(vec![("x".to_owned(), tensor)]).map_err(error_text)?;
         let (_, output) = &outputs[0];
         let doubled = output.data();
         let row = |(file, bytes): (&String, &[u8])| {

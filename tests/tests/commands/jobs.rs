@@ -152,7 +152,7 @@ fn executable(job: &Job, path: &str) {
 /// Events go to standard output, and the program is called after everything is written.
 #[test]
 fn programs_are_told_of_a_job() {
-    let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > reported\n\
+    let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > ended\n\
                   test -f \"$SANDMILL_DIR/job.json\" && echo noise\n";
     let job = texts("echo_files").file("end.sh", script);
     executable(&job, "end.sh");
@@ -165,7 +165,7 @@ fn programs_are_told_of_a_job() {
     assert_eq!(kind(events.last()), "job_finished");
     let raw = ran.text("jobs/test/logs/sys/events.jsonl");
     assert_eq!(ran.stdout, raw, "the same as in the log tree");
-    assert_eq!(ran.text("told"), "test completed\n");
+    assert_eq!(ran.text("ended"), "test completed\n");
     let ran = ran.into_job().command(&["metrics"]);
     assert!(ran.exits_with(0).stdout.contains("sandmill_jobs{state=\"completed\"} 1\n"), "{ran}");
     assert!(ran.stdout.ends_with("# EOF\n"), "{ran}");

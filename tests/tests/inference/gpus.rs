@@ -52,7 +52,7 @@ fn node_log(dir: &Path) -> String {
 
 /// The guest's report about its GPU and the variables about GPUs; each different report once.
 fn seen(settings: &str) -> Vec<String> {
-    describe(&ran(&Machine::new(), settings))
+    gpu_reports(&ran(&Machine::new(), settings))
 }
 
 fn ran(machine: &Machine, settings: &str) -> Ran {
@@ -66,15 +66,15 @@ fn ran(machine: &Machine, settings: &str) -> Ran {
     ran
 }
 
-fn describe(ran: &Ran) -> Vec<String> {
+fn gpu_reports(ran: &Ran) -> Vec<String> {
     let output = ran.output();
-    let describe = |line: &str| {
+    let report = |line: &str| {
         let words = line.split(['|', '"', '[', ']']).map(|word| word.trim_matches([',', ' ']));
         let about = ["agent_name=", "gpu_index=", "CUDA_", "AZ_BATCHAI_"];
         let kept = words.filter(|word| about.iter().any(|start| word.starts_with(start)));
         kept.collect::<Vec<_>>().join(" ")
     };
-    let mut all: Vec<String> = output.lines().map(reported).collect();
+    let mut all: Vec<String> = output.lines().map(report).collect();
     all.sort();
     all.dedup();
     all
@@ -168,14 +168,14 @@ fn a_gpu_never_has_two_jobs() {
     );
     assert!(second.stderr.contains(&notice), "{}", second.stderr);
     assert_eq!(
-        describe(&second),
+        gpu_reports(&second),
         ["agent_name=process000 gpu_index=None AZ_BATCHAI_GPU_COUNT_FOUND=1"]
     );
     // A second GPU is free.
     let third = ran(&machine, "gpus: 2\nprocess_count_per_node: 1");
     let expected = "agent_name=process000 gpu_index=Some(1) AZ_BATCHAI_GPU_COUNT_FOUND=2 \
                     CUDA_VISIBLE_DEVICES=1";
-    assert_eq!(describe(&third), [expected]);
+    assert_eq!(gpu_reports(&third), [expected]);
 }
 
 /// G1: a killed leader does not block a GPU.
@@ -197,5 +197,5 @@ fn the_gpu_of_a_killed_leader_is_free_with_its_workers() {
     let second = ran(&machine, "gpus: 1\nprocess_count_per_node: 1");
     let expected = "agent_name=process000 gpu_index=Some(0) AZ_BATCHAI_GPU_COUNT_FOUND=1 \
                     CUDA_VISIBLE_DEVICES=0";
-    assert_eq!(describe(&second), [expected]);
+    assert_eq!(gpu_reports(&second), [expected]);
 }

@@ -85,13 +85,13 @@ fn what_is_wrong_is_told_in_words() {
         "import { readText } from 'sandmill'; export function run(b) { return [readText('/etc/passwd')]; }",
         "import { writeFile } from 'sandmill'; export function run(b) { writeFile('/inputs/texts/x', '1'); return b; }",
     ];
-    let describe = |script: &str| {
+    let message = |script: &str| {
         let ran = one_file(script).run(&[]);
         let reported = ran.messages();
         let cause = reported.lines().find(|line| line.contains("first cause"));
         cause.map_or(reported.clone(), |line| line.trim_start().to_owned())
     };
-    assert_snapshot!(scripts.map(reported).join("\n"), @r#"
+    assert_snapshot!(scripts.map(message).join("\n"), @r#"
     error: SyntaxError: score.js, line 1, column 36: Unexpected token
     error: `run` of score.js is missing; write: export function run(miniBatch) { ... }
     error: score.js, line 1: imports lodash, which the JavaScript runtime does not have: bundle the script and its packages into one file, e.g. with esbuild --bundle --format=esm --external:sandmill

@@ -27,7 +27,7 @@ fn no_folder_has_a_circle() {
         found.extend(house.circles());
     }
     assert!(files > 400, "just {files} files were read");
-    let wrong: Vec<String> = found.iter().map(Circle::reported).collect();
+    let wrong: Vec<String> = found.iter().map(Circle::describe).collect();
     assert!(
         wrong.is_empty(),
         "files that import each other in a circle; move what they share into a file of its own:\n{}",
@@ -192,7 +192,7 @@ fn way_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
 fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
     let sources =
         files.iter().map(|(path, source)| (module_of(Path::new(path)), (*source).to_owned()));
-    House::of("src", &sources.collect()).circles().iter().map(Circle::reported).collect()
+    House::of("src", &sources.collect()).circles().iter().map(Circle::describe).collect()
 }
 
 #[test]
