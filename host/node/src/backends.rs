@@ -157,17 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_needs_it_does_not_begin_without() {
+    fn a_job_that_needs_onnxruntime_fails_without_it() {
         let needs = |named| describe(Backend::OnnxRuntime, named).unwrap_err();
         assert_snapshot!(needs(None), @r#"models.digits.backend is onnxruntime, and its library was not found: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH or SANDMILL_ONNXRUNTIME=PATH; or set the backend to auto"#);
         assert_snapshot!(needs(gone("ORT_DYLIB_PATH")), @"models.digits.backend is onnxruntime, which cannot be used: ORT_DYLIB_PATH names /gone: No such file or directory (os error 2)");
         // The user named the library for this job.
-        let error = describe(Backend::Auto, NamedLibrary::given(Some(Path::new("/gone")))).unwrap_err();
+        let error =
+            describe(Backend::Auto, NamedLibrary::given(Some(Path::new("/gone")))).unwrap_err();
         assert_snapshot!(error, @"--onnxruntime names /gone: No such file or directory (os error 2)");
     }
 
     #[test]
-    fn tract_takes_its_place() {
+    fn tract_replaces_a_missing_onnxruntime() {
         assert_eq!(describe(Backend::Auto, None), Ok(String::new()));
         assert_eq!(describe(Backend::Tract, gone("ORT_DYLIB_PATH")), Ok(String::new()));
         let notice = describe(Backend::Auto, gone("SANDMILL_ONNXRUNTIME")).unwrap();

@@ -50,7 +50,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn a_folder_is_known_by_its_files() {
+    fn content_changes_with_the_files_of_a_folder() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| {
             let path = dir.path().join(name);
@@ -72,7 +72,7 @@ mod tests {
 
     /// C25: a job file may change its time-outs, even if the entry script can see the file.
     #[test]
-    fn the_job_file_is_no_file_of_the_folders_that_are_shown() {
+    fn the_job_file_does_not_change_the_content() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         let job = dir.path().canonicalize().unwrap().join("job.yaml");

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_needs_more_hears_what_and_what_to_do() {
+    fn a_missing_feature_is_named_with_advice() {
         let none: &[Feature] = &[];
         let inputs = "inputs: {texts: a.txt}";
         assert_eq!(describe(inputs, none), "");

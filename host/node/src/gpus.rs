@@ -151,7 +151,7 @@ mod tests {
     use insta::assert_snapshot;
 
     #[test]
-    fn what_a_job_lacks_is_told() {
+    fn missing_gpus_are_reported_with_the_reason() {
         assert_snapshot!(lacking(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or a worker that it left behind; start the job again once they are free, if it needs them");
         assert_snapshot!(lacking(1, 2, &[(1, None)], None), @"1 of 2 workers that could each use a GPU get one; GPU 1 is taken by another job; start the job again once they are free, if it needs them");
         assert_snapshot!(lacking(1, 4, &[], None), @"1 of 4 workers that could each use a GPU get one: this machine has no more");
@@ -160,7 +160,7 @@ mod tests {
 
     /// The job's count is used only if the driver does not report its GPUs.
     #[test]
-    fn what_the_driver_tells_is_what_there_is() {
+    fn gpus_reported_by_the_driver_replace_the_jobs_count() {
         let unknown = Inventory::default();
         let (leases, names) = candidates(2, &unknown);
         assert_eq!(leases, [GpuLease::plain(0), GpuLease::plain(1)]);

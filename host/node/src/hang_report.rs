@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_worker_notes_is_told_in_words() {
+    fn an_inference_note_is_described_in_words() {
         let dir = tempfile::tempdir().unwrap();
         let job_dir = JobDir::new(dir.path());
         let path = job_dir.worker_inference(WorkerId(3));
@@ -68,7 +68,11 @@ mod tests {
         let computing = note(InferenceWork::Computing, Some(1));
         insta::assert_snapshot!(describe(&computing).unwrap(), @r#"computing with the model "b" for the last 2.0 s"#);
         insta::assert_snapshot!(describe(&note(InferenceWork::Loading, None)).unwrap(), @"loading a model of its own for the last 2.0 s");
-        assert_eq!(describe(&note(InferenceWork::Loading, Some(2))), None, "there is no such model");
+        assert_eq!(
+            describe(&note(InferenceWork::Loading, Some(2))),
+            None,
+            "there is no such model"
+        );
         assert_eq!(describe(&InferenceNote::encode(None)), None);
         assert_eq!(describe(&[2; 4000]), None);
         std::fs::remove_file(&path).unwrap();

@@ -179,7 +179,11 @@ mod tests {
             let looker = WorkerView::new(&[source], Timestamp::UNIX_EPOCH);
             let mut on_report = |looked| {
                 received.push(looked);
-                if received.len() < most { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+                if received.len() < most {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
             };
             follow(planner, looker, Duration::from_secs(60), &mut on_report).await
         });
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_told_with_what_its_files_are() {
+    fn a_plan_is_reported_with_file_stamps() {
         let messages = || {
             let notice = FromPlanner::Notice("large".to_owned());
             let batches = FromPlanner::MiniBatches(vec![batch(7)]);
@@ -201,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_planner_that_cannot_plan_is_no_end() {
+    fn a_planner_that_fails_is_an_error() {
         let (_, result) = received(vec![FromPlanner::Failed("no such folder".into())], 9);
         assert_eq!(result, Err("no such folder".to_owned()));
         let (looked, result) = received(vec![FromPlanner::MiniBatches(vec![batch(1)])], 9);
@@ -210,7 +214,7 @@ mod tests {
 
     /// C25: a file that is newer than the job is reported.
     #[test]
-    fn a_file_that_was_changed_later_is_told() {
+    fn a_file_newer_than_the_job_is_reported() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("0.txt"), "a").unwrap();
         let file = std::fs::File::open(folder.path().join("0.txt")).unwrap();

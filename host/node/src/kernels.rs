@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_compiled_that_no_model_needs() {
+    fn kernels_are_compiled_only_if_a_model_needs_them() {
         use {Backend::*, DeviceChoice as Device};
         let may = |models: &[ModelSpec], guests, has_other| may_run(models, guests, || has_other);
         assert!(!may(&[], false, false));
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gpu_has_a_process_that_sees_it_alone() {
+    fn each_gpu_has_a_process_that_sees_only_it() {
         let script = "echo $1 $CUDA_VISIBLE_DEVICES $LD_LIBRARY_PATH $HOME >>$XDG_CACHE_HOME/seen";
         let (folder, dir) = compiled(script, &Cancel::new());
         assert_eq!(folder.unwrap(), dir.path().join("cuda"));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_went_wrong_is_told() {
+    fn a_failure_is_reported_with_its_output() {
         let describe = |script: &str| compiled(script, &Cancel::new()).0.unwrap_err().to_string();
         assert_eq!(describe("echo no libcuda >&2; exit 1"), "no libcuda");
         assert_eq!(describe("exit 3"), "its process ended with exit code 3");
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_that_is_cancelled_does_not_wait_for_it() {
+    fn a_cancelled_job_does_not_wait_for_compilation() {
         let cancel = Cancel::new();
         cancel.cancel("Ctrl-C");
         let began = Instant::now();

@@ -41,7 +41,7 @@ mod tests {
 
     /// Names, contents and links count; times do not.
     #[test]
-    fn a_folder_has_a_digest() {
+    fn a_folder_digest_covers_names_contents_and_links() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path();
         fs::create_dir(folder.join("sub")).unwrap();

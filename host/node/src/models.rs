@@ -208,7 +208,7 @@ mod tests {
 
     /// The folder has no other files, and a second run gets the current file.
     #[test]
-    fn a_single_file_gets_a_folder_of_its_own() {
+    fn a_single_file_gets_a_separate_folder() {
         let (dir, model) = model("first");
         fs::write(dir.path().join("secret"), "").unwrap();
         let job_dir = JobDir::new(dir.path().join("job"));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_followed_and_a_copy_is_made_where_no_link_can_be() {
+    fn links_are_followed_and_files_copied_without_hard_links() {
         let (dir, mut model) = model("text");
         let link = dir.path().join("link.onnx");
         std::os::unix::fs::symlink("digits.onnx", &link).unwrap();
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_stays_where_it_is() {
+    fn a_model_folder_is_used_in_place() {
         let (dir, mut model) = model("text");
         fs::create_dir(dir.path().join("sub")).unwrap();
         fs::write(dir.path().join("sub/weights.bin"), "w").unwrap();
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn another_model_is_refused() {
+    fn a_large_wrong_or_missing_model_is_refused() {
         let (dir, mut model) = model("text");
         let refused = |model: &ModelSpec, limit| {
             describe(&dir, &look(std::slice::from_ref(model), limit, &Cancel::new()).unwrap_err())
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_changes_meanwhile_is_refused() {
+    fn a_model_that_changes_during_preparation_is_refused() {
         let (dir, model) = model("text");
         let models = [model];
         let seen = look(&models, LIMIT, &Cancel::new()).unwrap();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn each_file_that_is_asked_for_is_answered_once_it_is_known() {
+    fn each_request_is_answered_when_its_file_arrives() {
         let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &[]), None);
         assert_eq!(bench.0.arrived(&Arrival::Progress), None);
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_likely_to_follow_is_asked_for_once_and_in_its_order() {
+    fn likely_next_files_are_requested_once_in_order() {
         let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &["b", "c"]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None, "nobody waits for it yet");

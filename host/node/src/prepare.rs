@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_is_read_takes_in_what_is_written() {
+    fn folders_to_read_may_not_overlap_folders_to_write() {
         let side = "inputs: {a: in}\nside_inputs: {s: model}";
         assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x overlap, so the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
         assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x overlap, so the job would read what it writes: name another place, as by --job-dir '/d/jobs/x'");
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_no_message_holds_are_refused() {
+    fn paths_that_are_not_utf8_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let job_dir = OsStr::from_bytes(b"jobs-\xFF");
         let error = refused_in(dir.path(), "inputs: {a: in}", job_dir);

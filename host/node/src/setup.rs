@@ -177,7 +177,7 @@ mod tests {
 
     /// G1, G2: the variable shows the lease, and overrides the job's; without a lease it is not set.
     #[test]
-    fn a_leased_gpu_is_the_only_one_that_is_seen() {
+    fn cuda_visible_devices_names_only_the_leased_gpu() {
         let own = pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "7")]);
         assert_eq!(with_gpu(own.clone(), None), own);
         assert_eq!(
@@ -189,7 +189,7 @@ mod tests {
 
     /// G3, V1, V2.
     #[test]
-    fn guests_find_the_variables_of_parallel_run_step() {
+    fn guests_get_the_variables_of_parallel_run_step() {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt"] {
             std::fs::write(dir.path().join(name), "").unwrap();
@@ -210,7 +210,7 @@ mod tests {
 
     /// W6: a worker is not killed for a mini-batch that the planner allows.
     #[test]
-    fn a_mini_batch_by_keys_may_be_as_large_as_the_planner_lets_it_be() {
+    fn the_budget_covers_the_largest_mini_batch_by_keys() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("entry.wasm"), "").unwrap();
         std::fs::write(dir.path().join("a.csv"), "k\n1\n").unwrap();

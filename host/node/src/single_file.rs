@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_has_a_folder_without_its_neighbours() {
+    fn a_single_file_is_shown_without_its_neighbours() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::create_dir(path("in")).unwrap();
@@ -122,7 +122,7 @@ mod tests {
 
     /// `/dev/shm` is another file system, so files are copied.
     #[test]
-    fn copies_are_bounded_together() {
+    fn the_total_size_of_copies_is_limited() {
         let there = tempfile::tempdir_in("/dev/shm").unwrap();
         let dir = tempfile::tempdir().unwrap();
         let job_dir = JobDir::new(dir.path());

@@ -542,7 +542,7 @@ mod tests {
     use crate::model::FailureKind;
 
     #[test]
-    fn a_run_shows_what_came_back() {
+    fn a_trial_run_shows_returned_rows() {
         let folder = tempfile::tempdir().expect("temporary folder");
         // The script returns the list of paths as rows.
         let echo = "RUN
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_component_says_cannot_steer_the_terminal() {
+    fn control_characters_of_a_component_are_escaped() {
         let mut failure = Failure::new(FailureKind::ScriptError, "no\u{1b}[2J");
         failure.detail = "stack\r\n  of\u{7} it\n".to_owned();
         let mut text = String::new();

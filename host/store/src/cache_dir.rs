@@ -372,7 +372,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_at_the_same_time_have_folders_of_their_own() {
+    fn concurrent_jobs_have_separate_folders() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("a/stores");
         let one = CacheDir::take(&cache, "s3://b/x").unwrap();
@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_others_is_refused() {
+    fn a_folder_that_others_can_write_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
         fs::create_dir(&cache).unwrap();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_long_goes_first() {
+    fn the_least_recently_used_folder_is_removed_first() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
         let fill = |place: &str, age: u64| {
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_job_uses_can_be_removed() {
+    fn clear_removes_folders_that_no_job_uses() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
         assert_eq!(held(&cache).unwrap(), CachedObjects::default());
@@ -449,7 +449,7 @@ mod tests {
 
     /// A file of the first layout may have an object's length and time, but no content.
     #[test]
-    fn folders_of_an_earlier_version_are_not_used_and_go() {
+    fn folders_of_earlier_versions_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
         let slot = CacheDir::take(&cache, "s3://b/x").unwrap();
@@ -477,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_file_system_makes_of_a_time_is_found_out() {
+    fn the_time_resolution_of_a_file_system_is_probed() {
         let dir = tempfile::tempdir().unwrap();
         let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
         let mut times = TimeResolution::of(slot.folder()).unwrap();
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_told_from_folders_by_their_list() {
+    fn the_manifest_tells_objects_from_folders() {
         let dir = tempfile::tempdir().unwrap();
         let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
         assert!(!(slot.lookup())(&slot.data().join("a")));
@@ -514,7 +514,7 @@ mod tests {
 
     /// A job that waits for a folder while another one removes it gets a folder that exists.
     #[test]
-    fn a_folder_that_was_removed_is_nobodys() {
+    fn a_removed_folder_is_created_again_when_claimed() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("x-0");
         fs::create_dir(&folder).unwrap();

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_names() {
+    fn invalid_bucket_names_are_refused() {
         let refused = |address: &str| configured(address, &[]).unwrap_err();
         insta::assert_snapshot!(refused("s3://a b/x"), @r#"found the bucket "a b"; its name may have English letters, digits, - _ . and $, and at most 255 of them"#);
         for address in ["gs://bäh/x", "az://c?/x", &format!("s3://{}/x", "x".repeat(256))] {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_leads_into_stores_of_its_kind_alone() {
+    fn environment_credentials_apply_only_to_their_kind_of_store() {
         let variables = [("AWS_ACCESS_KEY_ID", "ak"), ("AZURE_CLIENT_ID", "c"), ("HOME", "/")];
         let s3 = configured("s3://b/x", &variables).unwrap();
         assert_eq!(s3.options, [("aws_access_key_id".to_owned(), "ak".to_owned())]);

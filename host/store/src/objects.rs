@@ -167,7 +167,7 @@ mod tests {
 
     /// A fetcher process may be compromised, and a source may be the target of a link that it made.
     #[test]
-    fn what_lies_elsewhere_is_nobodys_source() {
+    fn sources_outside_the_cache_are_not_claimed() {
         let dir = tempfile::tempdir().unwrap();
         let slot = CacheDir::take(&dir.path().join("cache"), "s3://box/").unwrap();
         let data = slot.data();

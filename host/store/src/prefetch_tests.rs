@@ -148,7 +148,7 @@ impl PrefetchFixture {
 /// The planner asks for an object that has no room yet, before the mini-batches of the object before it are
 /// done.
 #[test]
-fn an_object_waits_until_the_one_before_it_is_not_needed() {
+fn an_object_waits_until_the_cache_has_room() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
     let first = LOOKS;
     let second = LOOKS + 1;
@@ -170,7 +170,7 @@ fn an_object_waits_until_the_one_before_it_is_not_needed() {
 
 /// Otherwise, prefetches would delay requests whose objects are already coming.
 #[test]
-fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
+fn a_cached_object_does_not_wait_for_earlier_requests() {
     let mut bench = PrefetchFixture::new(&[("a", 30), ("b", 30), ("c", 30)]);
     bench.want(1, &["a"]);
     bench.want(2, &["b", "c"]);
@@ -187,7 +187,7 @@ fn what_is_here_does_not_wait_for_what_was_wanted_before_it() {
 /// Otherwise, mini-batches of `b` would keep `b`, wait for the earlier mini-batches of `a`, and leave these
 /// no room.
 #[test]
-fn mini_batches_do_not_overtake_each_other() {
+fn mini_batches_get_objects_in_request_order() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
     let look = LOOKS + 1;
     bench.want(look, &["b"]);
@@ -208,7 +208,7 @@ fn mini_batches_do_not_overtake_each_other() {
 
 /// A planner may be compromised by the files that it reads.
 #[test]
-fn what_lies_outside_is_let_alone() {
+fn files_outside_the_cache_are_not_touched() {
     let mut bench = PrefetchFixture::new(&[("a", 60)]);
     let secret = bench.dir.path().join("secret");
     fs::write(&secret, "of somebody").unwrap();
@@ -225,7 +225,7 @@ fn what_lies_outside_is_let_alone() {
 
 /// For instance, when the kernel's OOM killer ended it.
 #[test]
-fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
+fn requests_of_a_dead_process_are_sent_again() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
     let mut bench = PrefetchFixture::fetching(dies_once, &[("a", 20), ("b", 20), ("c", 20)]);
     bench.want(1, &["a", "b"]);
@@ -251,7 +251,7 @@ fn what_a_process_that_died_was_asked_for_is_asked_for_again() {
 
 /// If the process dies of every object, every object fails. A later request gets a new process.
 #[test]
-fn a_process_that_always_dies_is_given_up() {
+fn requests_fail_if_the_process_always_dies() {
     let mut bench =
         PrefetchFixture::fetching("echo died >> deaths; exit 1", &[("a", 20), ("b", 20)]);
     for number in [1, 2] {
@@ -284,7 +284,7 @@ fn a_full_disk_ends_fetching() {
 
 /// An evicted object is still in the list, so it can be fetched again.
 #[test]
-fn what_nobody_needs_goes_without_a_trace() {
+fn released_objects_are_evicted() {
     let mut bench = PrefetchFixture::new(&[("sub/a", 60), ("sub/b", 60)]);
     for (number, name) in [(1, "sub/b"), (2, "sub/a"), (3, "sub/b")] {
         bench.want(number, &[name]);
@@ -307,7 +307,7 @@ fn what_nobody_needs_goes_without_a_trace() {
 
 /// A fetcher process may be compromised by a store.
 #[test]
-fn what_links_lead_to_is_let_alone() {
+fn targets_of_links_are_not_touched() {
     let mut bench = PrefetchFixture::new(&[("one/a", 30), ("other/a", 30)]);
     let elsewhere = bench.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
@@ -328,7 +328,7 @@ fn what_links_lead_to_is_let_alone() {
 }
 
 #[test]
-fn what_nobody_needs_any_more_goes_when_it_has_come() {
+fn an_object_released_before_it_arrives_is_evicted() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60), ("c", 30)]);
     bench.want(1, &["a"]);
     bench.want(2, &["c"]);
@@ -344,7 +344,7 @@ fn what_nobody_needs_any_more_goes_when_it_has_come() {
 }
 
 #[test]
-fn what_was_not_asked_for_yet_may_be_released() {
+fn a_waiting_request_can_be_released() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60), ("c", 60)]);
     bench.want(1, &["a"]);
     bench.comes("a", None);
@@ -359,7 +359,7 @@ fn what_was_not_asked_for_yet_may_be_released() {
 }
 
 #[test]
-fn what_cannot_be_had_is_told_and_takes_no_room() {
+fn a_failed_object_is_reported_and_takes_no_room() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60), ("large", 101)]);
     bench.want(1, &["a"]);
     bench.comes("a", Some("it broke"));
@@ -401,7 +401,7 @@ impl PrefetchFixture {
 
 /// There are more objects than the window holds, and the planner asks for some before and after they arrive.
 #[test]
-fn all_come_in_their_order_and_those_that_are_asked_for_first() {
+fn all_objects_are_fetched_in_order_requested_ones_first() {
     let names: Vec<_> = (0..3 * WINDOW).map(|index| format!("sub/{index:03}")).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
     let mut bench = PrefetchFixture::bringing_all(LOGS, &objects);
@@ -429,7 +429,7 @@ fn all_come_in_their_order_and_those_that_are_asked_for_first() {
 
 /// Every request gets the same answer, and nothing is fetched again.
 #[test]
-fn what_cannot_be_had_fails_alone_where_all_come() {
+fn one_failed_object_does_not_fail_the_rest() {
     let objects = ["sub/a", "sub/b", "sub/c", "sub/d"].map(|name| (name, 3));
     let mut bench = PrefetchFixture::bringing_all(LOGS, &objects);
     bench.comes_as_asked("sub/d", Some("it fell"));
@@ -449,7 +449,7 @@ fn what_cannot_be_had_fails_alone_where_all_come() {
 }
 
 #[test]
-fn a_process_that_dies_is_replaced_where_all_come() {
+fn a_dead_process_is_replaced_when_fetching_all() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
     let mut bench = PrefetchFixture::bringing_all(dies_once, &[("a", 3), ("b", 3), ("c", 3)]);
     bench.want(LOOKS, &["c"]);
@@ -468,7 +468,7 @@ fn a_process_that_dies_is_replaced_where_all_come() {
 
 /// A million objects must not start a process each.
 #[test]
-fn a_process_that_always_dies_fails_all_that_is_to_come() {
+fn all_remaining_objects_fail_if_the_process_always_dies() {
     let names: Vec<_> = (0..2 * WINDOW).map(|index| index.to_string()).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
     let mut bench = PrefetchFixture::bringing_all("echo died >> deaths; exit 1", &objects);
@@ -486,7 +486,7 @@ fn a_process_that_always_dies_fails_all_that_is_to_come() {
 /// Objects of an earlier job are not fetched again. The list may come from a compromised process: its names
 /// lead nowhere else.
 #[test]
-fn only_what_is_not_here_is_fetched() {
+fn objects_that_are_already_here_are_not_fetched() {
     let objects = [("sub/a", 3), ("../secret", 3), ("/etc/passwd", 3), ("b/../../c", 3)];
     let first = PrefetchFixture::bringing_all(LOGS, &objects);
     first.comes_as_asked("sub/a", None);

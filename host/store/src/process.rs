@@ -68,9 +68,13 @@ const GOOGLE_ENDPOINTS: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "
 /// would see the credentials that they give out, or return the identity of its own machine.
 fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
     let named = variable("NO_PROXY").or_else(|| variable("no_proxy"));
-    let reported = store.options.iter().filter(|(name, _)| ENDPOINT_OPTIONS.iter().any(|it| name.ends_with(it)));
-    let reported =
-        reported.map(|(_, url)| url.clone()).chain(GOOGLE_ENDPOINTS.iter().filter_map(|it| variable(it)));
+    let reported = store
+        .options
+        .iter()
+        .filter(|(name, _)| ENDPOINT_OPTIONS.iter().any(|it| name.ends_with(it)));
+    let reported = reported
+        .map(|(_, url)| url.clone())
+        .chain(GOOGLE_ENDPOINTS.iter().filter_map(|it| variable(it)));
     let reported = reported.filter_map(|url| {
         let (_, rest) = url.split_once("://").unwrap_or(("", &url));
         let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?;
@@ -266,7 +270,7 @@ mod tests {
 
     /// A compromised process must not block the caller.
     #[test]
-    fn a_process_that_does_not_listen_holds_nobody_up() {
+    fn a_process_that_does_not_read_cannot_block_us() {
         let (_dir, fetcher) = started("exec sleep 60");
         let object = Bring {
             name: "x".repeat(30_000),
@@ -279,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_closes_its_output_and_stays_is_ended() {
+    fn a_process_that_closes_its_output_is_killed() {
         let (_dir, fetcher) = started("exec sleep 60 >&- 2>&-");
         let begun = Instant::now();
         let error = fetcher.end().to_string();
@@ -287,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn no_proxy_is_told_what_this_machine_is() {
+    fn metadata_servers_are_reached_without_a_proxy() {
         let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let store = StoreConfig {
             options: vec![

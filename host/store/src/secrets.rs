@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_not_told() {
+    fn secrets_are_removed_from_messages() {
         let options = [
             ("aws_secret_access_key", "hush/key"),
             ("sas_token", "sv=2024&sig=a-long-signature-of-some-kind%3D"),

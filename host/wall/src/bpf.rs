@@ -215,7 +215,7 @@ mod tests {
     proptest! {
         /// Any set of numbers, also large enough for long jumps, at both ends of the range.
         #[test]
-        fn every_number_comes_to_its_rule(
+        fn every_syscall_number_reaches_its_rule(
             killed in prop::collection::btree_set(prop_oneof![0..2000_u32, u32::MAX - 9..=u32::MAX], 0..600),
             allowed in prop::collection::btree_set(0..2000_u32, 0..600),
         ) {

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_own_cgroup_is_found() {
+    fn the_cgroup_of_this_process_is_found() {
         let mounts = "24 1 0:22 / /proc rw - proc proc rw\n\
                       30 24 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw\n";
         let own = "0::/user.slice/a.scope\n";
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_there_or_a_reason() {
+    fn the_probe_finds_a_cgroup_or_a_reason() {
         match probe_cgroup() {
             Ok(words) => assert!(words.starts_with("cgroup v2: "), "{words}"),
             Err(reason) => assert!(!reason.to_string().is_empty()),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn children_are_known() {
+    fn child_processes_are_recognized() {
         let mut child = process::Command::new("sleep").arg("100").spawn().unwrap();
         let [own, id] = [process::id(), child.id()].map(|id| id.to_string());
         assert!(is_child(&id, &own) && !is_child(&id, "1") && !is_child(&own, &id));
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cgroup_is_used_that_holds_nobody_else() {
+    fn a_cgroup_with_other_processes_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let at = || Delegated::at(dir.path().to_owned(), 12);
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();

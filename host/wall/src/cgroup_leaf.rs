@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_set_where_there_are_such() {
+    fn limits_are_set_for_existing_controllers() {
         let dir = tempfile::tempdir().unwrap();
         let files = ["memory.max", "memory.swap.max", "memory.oom.group", "pids.max"];
         let fill =
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_where_it_is() {
+    fn membership_is_read_from_the_process_cgroup_file() {
         let leaf = Path::new("/sys/fs/cgroup/a.scope/sandmill-12-process000");
         assert!(is_in(leaf, "5:memory:/b\n0::/a.scope/sandmill-12-process000\n"));
         assert!(!is_in(leaf, "0::/a.scope/sandmill-12-leader\n"));
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_taken_back() {
+    fn leaves_and_controllers_are_removed_on_drop() {
         let (dir, root) = cgroup(true);
         let leaves = Arc::new(Leaves::at(root, 12).unwrap());
         assert_eq!(text(dir.path(), "cgroup.subtree_control"), "+memory +pids");
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn the_leader_makes_room_and_comes_back() {
+    fn the_leader_moves_to_a_leaf_and_back() {
         let (dir, own) = cgroup(false);
         let leaves = Leaves::at(own, 12).unwrap();
         let leader = dir.path().join("sandmill-12-leader");
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_leader_left_is_removed() {
+    fn leaves_of_a_killed_leader_are_removed() {
         let (dir, root) = cgroup(true);
         // No process has such an id.
         let [dead, busy] =
@@ -389,7 +389,7 @@ mod tests {
 
     /// If several leaders share a cgroup, each removes what others left, and may lock it at any moment.
     #[test]
-    fn what_is_held_is_there_whoever_clears_up() {
+    fn a_held_leaf_is_never_removed_by_others() {
         let (dir, _) = cgroup(true);
         let path = dir.path().join("sandmill-12-leader");
         let done = AtomicBool::new(false);
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn the_own_limit_is_told_from_a_machine_without_memory() {
+    fn the_leafs_limit_differs_from_machine_wide_oom() {
         let (dir, root) = cgroup(true);
         let leaves = Arc::new(Leaves::at(root, 12).unwrap());
         let leaf = leaves.leaf("process000", &QUOTA).unwrap();

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn limits_are_told_by_name() {
+    fn signals_of_limits_are_explained() {
         let describe = |raw| death(ExitStatus::from_raw(raw));
         assert_eq!(describe(3 << 8), "ended with exit code 3");
         for (signal, word) in [

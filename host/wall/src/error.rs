@@ -215,14 +215,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_missing_layer_is_told_with_the_setting() {
+    fn a_missing_layer_is_reported_with_the_setting() {
         let error = WallError { layer: WallLayer::Landlock, source: LayerError::NotBuiltIn };
         insta::assert_snapshot!(error, @"the wall around the processes of a job lacks a layer: landlock: the kernel was built without it. What to do: use Linux 6.2 or later, with landlock among the modules of its `lsm=` boot parameter; in a container, a seccomp profile that allows landlock_create_ruleset; or, if you trust the entry script and its inputs, set `os_sandbox: best-effort` to continue without it (`sandmill doctor` shows what this machine has)");
     }
 
     /// A cause is shown only if it says more than the error.
     #[test]
-    fn what_says_a_reason_says_its_cause() {
+    fn an_error_message_contains_its_cause() {
         let refused = || io::Error::from_raw_os_error(libc::EPERM);
         let of_call = LayerError::call("seccomp", refused());
         insta::assert_snapshot!(of_call, @"Operation not permitted (os error 1)");

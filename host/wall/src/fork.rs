@@ -90,7 +90,7 @@ mod tests {
     /// Every thread has such a place, so a test's thread does as well as the first one.
     #[test]
     #[cfg(target_env = "gnu")]
-    fn the_c_library_says_where_the_number_is() {
+    fn the_c_librarys_thread_id_is_found() {
         let place = own_number();
         assert!(!place.is_null());
         // SAFETY: as above.

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_device_is_that_of_the_index() {
+    fn the_lease_index_selects_the_device() {
         let gpus = tempfile::tempdir().unwrap();
         for (bus, minor) in [("0000:81:00.0", 0), ("0000:01:00.0", 3)] {
             let folder = gpus.path().join(bus);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gpu_brings_no_right_to_write_any_file() {
+    fn a_gpu_lease_adds_no_right_to_write_files() {
         let part = GpuLease { visible: "MIG-1".to_owned(), ..GpuLease::plain(0) };
         let folders = gpu_folders(&part, &["/cuda/lib".into()]);
         for GrantedPath { path, rights, .. } in &folders {

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_is_for_what_its_path_leads_to() {
+    fn a_rule_covers_the_target_of_its_path() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         for folder in ["data", "elsewhere", "shared"] {
@@ -263,7 +263,7 @@ mod tests {
 
     /// A rule for the link would allow its target.
     #[test]
-    fn a_link_that_comes_later_is_no_folder() {
+    fn a_path_that_becomes_a_link_is_refused() {
         let root = tempfile::tempdir().unwrap();
         let base = root.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("data/deep")).unwrap();
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_in_a_folder_are_found_and_no_links() {
+    fn inner_folders_are_found_without_links() {
         let root = tempfile::tempdir().unwrap();
         let path = |name: &str| root.path().join(name);
         for folder in ["a/deep", "b"] {
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_may_be_run_and_no_device_or_symbolic_link_made() {
+    fn no_right_allows_running_files_or_making_devices() {
         use AccessFs::{Execute, MakeBlock, MakeChar, MakeFifo, MakeSock, MakeSym};
         use Rights::{Device, Files, Read, ReadAndLink, Stage, Write};
         for allowed in [Read, ReadAndLink, Stage, Files, Write, Device] {

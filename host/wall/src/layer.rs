@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_layer_is_there_or_says_why_not() {
+    fn each_layer_works_or_reports_a_reason() {
         let layers = probe();
         for layer in &layers {
             match &layer.found {

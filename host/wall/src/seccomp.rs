@@ -299,7 +299,7 @@ mod tests {
 
     /// All syscall numbers, and those of x86_64's other numbering (x32).
     #[test]
-    fn what_is_in_no_list_is_refused() {
+    fn syscalls_in_no_list_are_refused() {
         assert_eq!(probe().unwrap(), "seccomp");
         let processor = processor().unwrap();
         for occupant in WallRole::ALL {
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_are_made_and_processes_are_not() {
+    fn threads_are_allowed_and_processes_are_not() {
         let bits = |flags: i32| u64::from(flags.cast_unsigned());
         for occupant in WallRole::ALL.into_iter().filter(|it| *it != WallRole::Zygote) {
             let clone =
@@ -375,7 +375,7 @@ mod tests {
 
     /// Landlock's rules let a file that may be read be truncated by opening it; the filter must not.
     #[test]
-    fn only_who_may_write_a_file_empties_it() {
+    fn only_files_opened_for_writing_may_be_truncated() {
         let hidden = SECCOMP_RET_ERRNO | libc::ENOSYS as u32;
         for occupant in WallRole::ALL {
             let opening = syscalls::opening(occupant);
@@ -403,7 +403,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_decide() {
+    fn some_syscalls_depend_on_their_arguments() {
         use WallRole::{Compiler, Fetcher, GpuWorker, Planner, Worker};
         let at = |place: usize, value: i32| {
             let mut arguments = [u64::MAX; 6];
@@ -473,7 +473,7 @@ mod tests {
 
     /// A compromised worker can append to its logs, and cannot remove anything from them.
     #[test]
-    fn logs_only_grow() {
+    fn logs_can_only_be_appended_to() {
         const LOG: RawFd = 7;
         for occupant in [WallRole::Worker, WallRole::GpuWorker] {
             let program = filter(occupant, &[2, LOG]).unwrap();

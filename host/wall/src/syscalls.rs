@@ -420,7 +420,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_has_files_opens_any() {
+    fn only_roles_with_files_may_open_them() {
         let opens = |occupant| opening(occupant).contains(&(SYS_openat, 2));
         assert!(opens(WallRole::Worker) && opens(WallRole::Planner) && opens(WallRole::Shuffler));
         assert!(!opens(WallRole::Compiler) && !opens(WallRole::Finisher));

@@ -98,7 +98,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(60);
 
     #[test]
-    fn what_it_said_is_kept_up_to_a_bound() {
+    fn output_is_kept_up_to_a_bound() {
         let script = "printf 12345; head -c 1000000 /dev/zero | tr '\\0' x >&2; exit 3";
         let ended = end_of(start(script), LONG, 4, || None).unwrap();
         assert_eq!((&ended.said[..], ended.faults.as_str()), (&b"1234"[..], "xxxx"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_hangs_or_is_not_wanted_any_more_is_ended() {
+    fn a_hung_or_cancelled_task_is_killed() {
         let describe = |patience, stop: Option<&str>| {
             let stop = stop.map(str::to_owned);
             end_of(start("exec sleep 60"), patience, 4, || stop.clone()).unwrap_err().to_string()

@@ -5,7 +5,7 @@ use sandmill_model::{FailedItem, FailureKind, MiniBatchId, OsSandbox, Segment};
 
 proptest! {
     #[test]
-    fn paths_that_stay_below_are_told_by_their_parts(path in "(/|\\.|\\.\\.|a|\0){0,6}") {
+    fn stays_below_agrees_with_the_path_components(path in "(/|\\.|\\.\\.|a|\0){0,6}") {
         let down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
         let by_parts = Path::new(&path).components().all(down) && !path.contains('\0');
         prop_assert_eq!(stays_below(&path), by_parts);
@@ -44,7 +44,7 @@ fn item(item: usize, reason: usize) -> FailedItem {
 }
 
 #[test]
-fn a_worker_is_held_to_what_workers_say() {
+fn impossible_messages_of_a_worker_are_refused() {
     assert_eq!(finished(|_| ()), None);
     assert_eq!(finished(|r| r.failed_items = vec![item(4096, 2003); 1000]), None);
     assert_eq!(finished(|r| r.outcome = Err(failed(4003, (64 << 10) + 3))), None);
@@ -77,7 +77,7 @@ fn a_worker_is_held_to_what_workers_say() {
 }
 
 #[test]
-fn a_planner_is_held_to_what_can_be() {
+fn impossible_messages_of_a_planner_are_refused() {
     let check = |work| {
         error(FromPlanner::MiniBatches(vec![MiniBatch::new(MiniBatchId(0), 0, work)]).check())
     };
@@ -115,7 +115,7 @@ fn a_planner_is_held_to_what_can_be() {
 
 /// A few bytes for each element on the wire would need far more in memory.
 #[test]
-fn lists_end_while_they_are_read() {
+fn long_lists_are_refused_while_decoding() {
     let refused = |bytes: &[u8]| {
         let mut frames = FrameBuffer::default();
         frames.push(bytes);

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_message_does_not_cost_its_room_for_ever() {
+    fn the_buffer_shrinks_after_a_long_message() {
         let mut wire = Vec::new();
         encode(&vec![7_u8; 8 << 20], &mut wire).unwrap();
         let mut buffer = FrameBuffer::default();

@@ -168,7 +168,7 @@ mod tests {
 
     /// A node on another machine must receive the same as one on this machine.
     #[test]
-    fn all_words_travel_whole() {
+    fn all_messages_survive_encoding() {
         let plan = PlanOptions { again: vec![(1, "bad.csv".to_owned())] };
         let look = InspectRequest {
             plan: plan.clone(),

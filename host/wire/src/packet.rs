@@ -84,7 +84,7 @@ mod tests {
     use std::io::{Read, Seek, Write};
 
     #[test]
-    fn messages_come_whole_with_their_descriptors() {
+    fn messages_arrive_whole_with_their_descriptors() {
         let (ours, theirs) = packets().unwrap();
         let files = ["one", "two"].map(|text| {
             let mut file = tempfile::tempfile().unwrap();

@@ -194,7 +194,7 @@ macro_rules! limit_keys {
                 docs: "Bytes of side inputs that are copied into the job directory: a single file is copied if it is on another file system or belongs to another user. A job with more does not start (exit code 2).",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/node/src/single_file.rs", by "copies_are_bounded_together",
+                enforced: "host/node/src/single_file.rs", by "the_total_size_of_copies_is_limited",
             }
             job job_time: Option<Duration> => {
                 kind: KeyKind::Seconds { max: MAX_JOB_TIME },

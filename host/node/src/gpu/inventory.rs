@@ -179,7 +179,7 @@ mod tests {
 
     /// A cluster's scheduler starts Sandmill with some of the machine's GPUs; a job may use only these.
     #[test]
-    fn the_environment_leaves_some() {
+    fn cuda_visible_devices_limits_the_gpus() {
         let found = || vec![device(0, &[]), device(1, &["MIG-a", "MIG-b"]), device(2, &[])];
         for (visible, expected) in [
             ("0,2", vec![0, 3]),
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_left_out_with_the_reason() {
+    fn unusable_gpus_are_skipped_with_a_reason() {
         let without = |missing: &'static str| move |path: &Path| path != Path::new(missing);
         let (gpus, missing) = usable(vec![device(0, &[])], None, without("/dev/nvidia-uvm"));
         assert!(gpus.is_empty());
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_without_a_driver_has_none_and_says_why() {
+    fn without_a_driver_no_gpu_is_found() {
         let inventory = Inventory::of(&Err(NvidiaError::NoDriver));
         assert_eq!((inventory.gpus.len(), inventory.known), (0, false));
         assert_eq!(inventory.missing.as_deref(), Some("there is no NVIDIA driver"));

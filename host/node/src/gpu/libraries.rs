@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_are_absolute_there_and_named_once() {
+    fn folders_are_absolute_existing_and_unique() {
         let there = |path: &Path| path != Path::new("/gone");
         let of = |given: Option<&str>, path: Option<&str>| -> Vec<String> {
             let found = folders(given.map(OsStr::new), path.map(OsStr::new), Vec::new(), there);
@@ -79,7 +79,7 @@ mod tests {
 
     /// `pip install onnxruntime-gpu[cuda,cudnn]` suffices.
     #[test]
-    fn packages_of_python_bring_their_libraries() {
+    fn cuda_libraries_of_python_packages_are_found() {
         let dir = tempfile::tempdir().unwrap();
         let site = dir.path().join("site-packages");
         for package in ["cudnn/lib", "cu13/lib", "cu13/include", "headers"] {

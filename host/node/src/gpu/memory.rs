@@ -143,14 +143,14 @@ mod tests {
     const MB: u64 = 1 << 20;
 
     #[tokio::test]
-    async fn memory_that_comes_back_is_waited_for() {
+    async fn waits_until_the_memory_is_freed() {
         let used = AtomicU64::new(1000 * MB);
         let falling = move || Some(used.fetch_sub(400 * MB, Ordering::Relaxed));
         assert_eq!(freed(150 * MB, falling, Duration::from_secs(60), PAUSE).await, Ok(()));
     }
 
     #[test]
-    fn what_a_process_that_is_gone_had_is_nobody_elses() {
+    fn memory_of_exited_processes_is_not_counted_for_others() {
         let own = std::process::id();
         let gone = u32::MAX;
         assert_eq!(of_others(&[(own, Some(3)), (own, Some(4))]), 7);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn memory_that_stays_is_not_waited_for_for_ever() {
+    async fn the_wait_for_memory_has_a_time_limit() {
         let short = Duration::from_millis(120);
         assert_eq!(freed(100 * MB, || Some(900 * MB), short, PAUSE).await, Err(Some(800 * MB)));
         assert_eq!(freed(0, || None, short, PAUSE).await, Err(None), "the GPU may be lost");

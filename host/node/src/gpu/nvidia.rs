@@ -136,7 +136,7 @@ mod tests {
 
     /// On any machine, nothing panics.
     #[test]
-    fn a_driver_is_asked_or_its_absence_told() {
+    fn a_driver_is_queried_or_reported_missing() {
         match Nvidia::open() {
             Err(reason) => assert!(reason.to_string().contains("NVIDIA driver"), "{reason}"),
             Ok(nvidia) => {

@@ -164,7 +164,7 @@ mod tests {
 
     /// The worker comes after its leader has ended, and has lost the device.
     #[test]
-    fn a_worker_does_not_take_what_is_being_taken() {
+    fn a_worker_cannot_keep_a_device_taken_by_another_job() {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let leader = machine.job().take(&names(1), 1).unwrap();
         let file = leader.held[0].file.clone();
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gate_that_stays_shut_is_an_error() {
+    fn a_gate_that_stays_locked_is_an_error() {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());
         let job = machine.job();
         let _gate = job.0.gate(1).unwrap().expect("the gate");

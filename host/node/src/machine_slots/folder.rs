@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_of_the_session_comes_first_where_it_is_private() {
+    fn a_private_session_folder_is_preferred() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o700)).unwrap();
         let places = |user| {
@@ -199,7 +199,7 @@ mod tests {
 
     /// Another user who takes a name first cannot stop a job from counting.
     #[test]
-    fn a_name_that_is_taken_is_passed_over() {
+    fn unsuitable_folders_are_skipped() {
         let dir = tempfile::tempdir().unwrap();
         let place = |name: &str| dir.path().join(name);
         std::fs::write(place("taken"), "").unwrap();

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_share_the_workers_of_a_machine() {
+    fn jobs_share_the_worker_limit_of_a_machine() {
         let machine = SlotsFixture::new();
         let one = machine.job(Some(2), None, 1);
         let other = machine.job(Some(2), None, 1);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_share_the_memory_of_a_machine() {
+    fn jobs_share_the_memory_limit_of_a_machine() {
         let machine = SlotsFixture::new();
         let small = machine.job(None, Some(100), 30);
         let large = machine.job(None, Some(100), 60);
@@ -224,7 +224,7 @@ mod tests {
 
     /// M5: the jobs of one tenant leave room for those of others.
     #[test]
-    fn a_tenant_has_so_many_places_and_no_more() {
+    fn a_tenant_gets_no_more_than_its_places() {
         let machine = SlotsFixture::new();
         let caps = MachineCaps { workers_per_tenant: Some(2), ..machine.caps(Some(3), None) };
         let job = |tenant| MachineSlots::open(&caps, ByteSize(MB), tenant).unwrap().unwrap();
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn one_worker_must_fit() {
+    fn a_worker_larger_than_the_machine_limit_is_refused() {
         let machine = SlotsFixture::new();
         let caps = machine.caps(None, Some(100));
         let error =
@@ -272,7 +272,7 @@ mod tests {
 
     /// A place without its share may stand for any amount of memory.
     #[test]
-    fn a_place_without_its_share_leaves_no_room() {
+    fn a_place_without_a_share_leaves_no_memory() {
         let machine = SlotsFixture::new();
         let job = machine.job(None, Some(100), 10);
         let _place = job.take().unwrap().expect("a place");

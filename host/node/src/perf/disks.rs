@@ -103,7 +103,7 @@ mod tests {
 
     /// F18.
     #[test]
-    fn a_share_is_of_what_users_can_have() {
+    fn the_used_share_excludes_reserved_space() {
         let disk = Disk {
             device: "/dev/a".into(),
             mounted_at: "/a, b".into(),

@@ -88,9 +88,13 @@ impl Usages {
 
     /// The fields of the columns in [`header`](Self::header).
     pub(super) fn fields(&self) -> Vec<String> {
-        let amd =
-            usages(&self.sys).into_iter().map(|usage| fields(&usage.describe()).into_iter().take(3));
-        self.describe(self.gpus.iter()).flat_map(|usage| fields(&usage)).chain(amd.flatten()).collect()
+        let amd = usages(&self.sys)
+            .into_iter()
+            .map(|usage| fields(&usage.describe()).into_iter().take(3));
+        self.describe(self.gpus.iter())
+            .flat_map(|usage| fields(&usage))
+            .chain(amd.flatten())
+            .collect()
     }
 
     /// The average use, in percent, of the GPUs with these indices and of AMD's, which are never leased.
@@ -163,7 +167,7 @@ mod tests {
 
     /// K2: a value that a driver does not report is an empty field.
     #[test]
-    fn every_reading_may_be_missing() {
+    fn missing_readings_are_empty_fields() {
         let columns = columns("1").join(",");
         assert_eq!(
             columns,
@@ -185,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_there_where_gpus_are() {
+    fn each_gpu_has_columns() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         assert_eq!(gpus(root, root), []);

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_groups_are_found_in_both_versions() {
+    fn cgroup_limits_are_found_in_both_versions() {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = folder.path().join(path);

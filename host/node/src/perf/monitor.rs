@@ -403,7 +403,7 @@ mod tests {
     /// A4: with an interval there are samples of the machine, its disks and processes. A job of a second and
     /// a half has all of them, with any interval.
     #[test]
-    fn a_short_job_has_all_files() {
+    fn a_short_job_writes_all_files() {
         let bench = MonitorFixture::new(Some(Duration::from_secs(1)), roomy());
         let mut child = sleeper();
         bench.monitor.started(WorkerId(7), child.id());
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_of_no_time_has_no_files() {
+    fn a_job_that_ends_at_once_writes_no_files() {
         let bench = MonitorFixture::new(Some(Duration::from_secs(600)), roomy());
         let (names, ..) = bench.end();
         assert!(names.is_empty(), "{names:?}");
@@ -448,7 +448,7 @@ mod tests {
 
     /// A4: 0 turns samples off; workers are watched in any case.
     #[test]
-    fn without_samples_memory_is_watched_still() {
+    fn memory_is_watched_even_without_samples() {
         let tight = Limits { memory: ByteSize(0), ..Limits::default() };
         let tight = Limits { results: ByteSize(0), read: ByteSize(0), ..tight };
         let mut bench = MonitorFixture::new(None, MemoryBudget::new(&tight, 0, 0));
@@ -472,7 +472,7 @@ mod tests {
     }
 
     #[test]
-    fn the_use_of_gpus_is_told_where_it_has_changed() {
+    fn gpu_use_is_reported_only_when_it_changes() {
         let mut gpus = GpuWatch { leased: Vec::new(), reported: None, next: Instant::now() };
         let reported = [None, Some(0), Some(4), Some(5), Some(9), Some(0), None];
         let news = reported.map(|percent| gpus.news(percent));
@@ -481,7 +481,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_ends_the_samples_with_a_word() {
+    fn samples_end_with_a_notice_if_writing_fails() {
         let mut bench = MonitorFixture::new(Some(Duration::from_secs(600)), roomy());
         fs::write(bench.folder.path().join("logs"), "no folder").unwrap();
         let Some(PerfEvent::Notice(text)) = bench.events.blocking_recv() else {

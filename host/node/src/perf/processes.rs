@@ -243,7 +243,7 @@ mod tests {
 
     /// F17, F19.
     #[test]
-    fn lists_are_sorted() {
+    fn lists_are_sorted_by_cpu_and_memory() {
         let process = |pid, cpu, resident| ListedProcess {
             pid,
             parent: 1,
@@ -275,7 +275,7 @@ mod tests {
     /// M2: readers of a job's reports see no arguments of other users' processes, and with a policy, no other
     /// processes at all.
     #[test]
-    fn no_arguments_are_listed_and_only_the_jobs_own_processes_are() {
+    fn arguments_and_processes_of_others_are_not_listed() {
         let secret = "--password=hunter2";
         let mut child =
             std::process::Command::new("sleep").arg("60").env("X", secret).spawn().unwrap();

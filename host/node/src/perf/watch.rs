@@ -83,7 +83,7 @@ mod tests {
 
     /// W6: an out-of-memory failure differs from other ends, and says how much was used and allowed.
     #[test]
-    fn a_process_over_its_budget_is_told_of_once() {
+    fn a_process_over_its_budget_is_reported_once() {
         // `tail` keeps all of its input in memory, as its last bytes may follow.
         let mut child = Command::new("sh")
             .args(["-c", "exec tail -c 200000000"])
@@ -114,7 +114,7 @@ mod tests {
 
     /// Without a cgroup, nothing else limits a worker's threads, and they could use up the user's limit.
     #[test]
-    fn a_process_with_too_many_threads_is_told_of_once() {
+    fn a_process_with_too_many_threads_is_reported_once() {
         let mut watched = WatchedWorker::new(WorkerId(1), std::process::id()).unwrap();
         let budget = MemoryBudget { guest: ByteSize(u64::MAX), host: 0, inference: 0 };
         assert_eq!(watched.look(&budget), None);

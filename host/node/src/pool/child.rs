@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_end_is_told_as_it_was() {
+    async fn exit_codes_and_signals_are_reported() {
         for (script, code, signal) in [
             ("exit 0", Some(0), None),
             ("sleep 0.1; exit 259", Some(3), None),
@@ -171,7 +171,7 @@ mod tests {
 
     /// Its id may be from another PID namespace, or have been reused.
     #[tokio::test]
-    async fn a_process_that_is_no_child_is_left_alone() {
+    async fn a_process_that_is_not_a_child_is_refused() {
         let mut parent = Command::new("sh")
             .args(["-c", "sleep 60 & echo $!; wait"])
             .stdout(Stdio::piped())
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_nobody_waits_for_is_killed() {
+    async fn a_dropped_child_is_killed() {
         let child = forked("exec sleep 60");
         let id = child.id.unwrap();
         drop(child);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn files_in_memory_are_known() {
+    fn file_systems_in_memory_are_detected() {
         assert!(!is_in_memory(Path::new("/proc")) && !is_in_memory(Path::new("/not there")));
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
         match mounts.lines().any(|line| line.starts_with("tmpfs /dev/shm tmpfs ")) {

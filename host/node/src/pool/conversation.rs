@@ -312,7 +312,7 @@ mod tests {
 
     /// More bytes than a pipe holds, and far more messages than the channel holds.
     #[test]
-    fn what_a_worker_has_said_is_heard_when_it_is_gone() {
+    fn messages_of_an_exited_worker_are_received() {
         const MESSAGES: u64 = 20_000;
         let (reports, mut theirs) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&reports, true).unwrap();

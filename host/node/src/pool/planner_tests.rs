@@ -21,7 +21,7 @@ async fn next(planner: &mut mpsc::Receiver<FromPlanner>) -> Option<FromPlanner> 
 }
 
 #[tokio::test]
-async fn the_planner_gets_its_request_and_is_heard() {
+async fn the_planner_gets_its_request_and_its_messages_arrive() {
     // The script saves the request byte for byte, and prints our messages.
     let dir = tempfile::tempdir().unwrap();
     let frames_at = dir.path().join("frames");
@@ -43,7 +43,7 @@ async fn the_planner_gets_its_request_and_is_heard() {
 
 /// The standby process has failed, or it was started by a thread that has ended.
 #[tokio::test]
-async fn the_planner_is_started_where_none_could_be_forked() {
+async fn the_planner_is_started_if_it_cannot_be_forked() {
     let dir = tempfile::tempdir().unwrap();
     let frames_at = dir.path().join("frames");
     fs::write(&frames_at, frames(&[FromPlanner::Finished])).unwrap();
@@ -98,7 +98,7 @@ async fn a_planner_that_crashes_is_explained() {
 
 /// The second planner reports which files it opens, and the third skips the deadly one.
 #[tokio::test]
-async fn a_file_that_planners_die_over_is_left_out() {
+async fn a_file_that_kills_planners_is_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Void);
@@ -145,7 +145,7 @@ async fn a_file_that_planners_die_over_is_left_out() {
 
 /// Mini-batches are never left out or delivered twice, even if planners differ.
 #[tokio::test]
-async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
+async fn a_replacement_planner_with_another_plan_fails_the_job() {
     let batch = |id, stamp| MiniBatch { stamp, ..MiniBatch::new(MiniBatchId(id), 0, Work::Void) };
     let first = [batch(0, 7), batch(1, 8)];
     let finished = |batches: &[MiniBatch]| {
@@ -176,7 +176,9 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
         let mut failed = None;
         while let Some(message) = next(&mut planner).await {
             match message {
-                FromPlanner::MiniBatches(batches) => received.extend(batches.iter().map(|it| it.id.0)),
+                FromPlanner::MiniBatches(batches) => {
+                    received.extend(batches.iter().map(|it| it.id.0))
+                }
                 FromPlanner::Failed(text) => failed = Some(text),
                 _ => {}
             }
@@ -190,7 +192,7 @@ async fn a_planner_that_plans_otherwise_than_the_one_before_fails_the_job() {
 
 /// Answers follow the request, also for a planner that replaces another.
 #[tokio::test]
-async fn a_planner_that_asks_is_answered() {
+async fn requests_of_a_planner_are_answered() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     let request = PlanRequest { asks: Asks::Each, ..request() };
@@ -236,7 +238,7 @@ async fn a_planner_that_asks_is_answered() {
 }
 
 #[tokio::test]
-async fn a_planner_that_ends_early_or_talks_nonsense_has_failed() {
+async fn a_planner_that_exits_early_or_sends_garbage_fails() {
     let mut bench = PoolFixture::new("exit 0", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
     insta::assert_snapshot!(text, @"the planner process ended with exit code 0 before it had cut all inputs");

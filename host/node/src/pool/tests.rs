@@ -130,7 +130,7 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
 
 /// A worker's end is reported although its GPU is not free yet; a second event follows when it is.
 #[tokio::test]
-async fn the_gpu_of_a_worker_that_is_gone_is_waited_for() {
+async fn the_pool_waits_for_an_exited_workers_gpu() {
     let used = Arc::new(AtomicU64::new(0));
     let reading = Arc::clone(&used);
     let reading = Arc::new(move |_: &str| Some(reading.load(Ordering::Relaxed)));
@@ -151,7 +151,7 @@ async fn the_gpu_of_a_worker_that_is_gone_is_waited_for() {
 /// A zygote that fails is tried once, and then each worker is started on its own. (All tests that run the
 /// binary cover forked workers.)
 #[tokio::test]
-async fn workers_do_without_a_zygote() {
+async fn workers_start_without_a_zygote_if_it_fails() {
     let seen = tempfile::tempdir().unwrap();
     let seen = seen.path().join("zygotes");
     let script = format!(r#"[ "$PWD" = / ] || exit 5; echo once >>"{}""#, seen.display());
@@ -183,7 +183,7 @@ async fn onnxruntime_starts_without_telemetry() {
 }
 
 #[tokio::test]
-async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
+async fn a_worker_gets_only_its_setup_and_folder() {
     let script = "head -c $(cat ../../size) <&0 >received; env >env; cat <&1 >component";
     let mut bench = PoolFixture::new(script, 8);
     let mut setup = bench.setup();
@@ -214,7 +214,7 @@ async fn a_worker_gets_its_set_up_its_folder_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_set_up_that_is_too_long_starts_no_worker() {
+async fn a_setup_that_is_too_long_starts_no_worker() {
     let mut bench = PoolFixture::new("sleep 60", 8);
     let mut setup = bench.setup();
     setup.arguments = vec!["x".repeat(17 << 20)];
@@ -228,7 +228,7 @@ async fn a_set_up_that_is_too_long_starts_no_worker() {
 }
 
 #[tokio::test]
-async fn a_malformed_message_is_a_dead_worker() {
+async fn a_worker_that_sends_a_malformed_message_is_killed() {
     let script = "cat ../../frames >&0; echo some words >&2; sleep 60";
     let mut bench = PoolFixture::new(script, 8);
     let mut bytes = frames(&[started(1)]);
@@ -244,7 +244,7 @@ async fn a_malformed_message_is_a_dead_worker() {
 
 /// The message is well formed, but no honest worker sends it.
 #[tokio::test]
-async fn a_message_beyond_its_bounds_is_a_dead_worker() {
+async fn a_worker_that_exceeds_message_bounds_is_killed() {
     let mut bench = PoolFixture::new("cat ../../frames >&0; sleep 60", 8);
     let init = CallStats { seconds: f64::NAN, fuel: None };
     let odd = FromWorker::Ready { init, wall: WallState::default() };
@@ -275,7 +275,7 @@ async fn a_log_file_that_is_a_link_or_a_pipe_is_refused() {
 }
 
 #[tokio::test]
-async fn an_endless_length_is_a_dead_worker() {
+async fn a_worker_that_announces_a_huge_message_is_killed() {
     let mut bench = PoolFixture::new(r"printf '\377\377\377\377' >&0; sleep 60", 8);
     bench.pool.spawn(bench.setup()).unwrap();
     let (_, exit) = bench.until_the_end().await;
@@ -302,7 +302,7 @@ async fn kill_ends_the_whole_group_at_once() {
 }
 
 #[tokio::test]
-async fn a_process_left_behind_does_not_hide_the_end() {
+async fn a_leftover_child_process_does_not_delay_the_exit() {
     let mut bench = PoolFixture::new("sleep 30 & cat ../../frames >&0; exit 7", 8);
     bench.file("frames", &frames(&[started(1), started(2)]));
     bench.pool.spawn(bench.setup()).unwrap();
@@ -313,7 +313,7 @@ async fn a_process_left_behind_does_not_hide_the_end() {
 }
 
 #[tokio::test]
-async fn dropping_the_pool_ends_its_processes() {
+async fn dropping_the_pool_kills_its_processes() {
     let mut bench = PoolFixture::new("cat ../../frames >&0; sleep 60", 8);
     bench.file("frames", &frames(&[started(1)]));
     let id = bench.pool.spawn(bench.setup()).unwrap();
@@ -326,7 +326,7 @@ async fn dropping_the_pool_ends_its_processes() {
 
 /// F11.
 #[tokio::test]
-async fn a_note_is_the_printable_end_of_stderr() {
+async fn a_note_is_the_printable_tail_of_stderr() {
     let script = r"i=0; while [ $i -lt 900 ]; do echo filler >&2; i=$((i+1)); done;
         printf 'the \033[31mend\n' >&2; exit 1";
     let mut bench = PoolFixture::new(script, 8);
@@ -337,7 +337,7 @@ async fn a_note_is_the_printable_end_of_stderr() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_is_named() {
+async fn a_missing_program_is_named_in_the_error() {
     let mut bench = PoolFixture::new("", 8);
     let component = File::open(bench.dir.path().join("component")).unwrap();
     let (sender, _events) = mpsc::channel(1);

@@ -149,7 +149,7 @@ mod tests {
 
     /// The script does not see data, results and other programs in its folder.
     #[test]
-    fn the_script_its_modules_and_packages_are_shown() {
+    fn only_the_script_its_modules_and_packages_are_shown() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
         let all = [
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_beside_a_script_come_along_whole() {
+    fn python_packages_beside_a_script_are_shown_whole() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
         let packages = ["python_packages/a/__init__.py", "python_packages/a/data/t.txt"];
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_too_many_scripts_is_refused() {
+    fn a_folder_with_too_many_or_large_scripts_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
         (0..=FILES).for_each(|number| fs::write(folder.join(format!("{number}.py")), "").unwrap());

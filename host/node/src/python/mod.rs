@@ -104,7 +104,7 @@ mod tests {
     use crate::runtimes::Runtime;
 
     #[test]
-    fn code_that_is_not_there_is_named_with_the_line_to_type() {
+    fn missing_compiled_code_is_reported_with_the_install_command() {
         let not_compiled = |with, cache_dir: Option<&str>| {
             let cache_dir = cache_dir.map(PathBuf::from);
             let runtime = Runtime::Science;

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_versions_are_named_one_by_one() {
+    fn each_version_that_differs_is_reported() {
         let asked = [
             ("python", "3.8.5"),
             ("pandas", "1.5.3"),

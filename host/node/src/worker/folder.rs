@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn files_leave_and_the_folder_stays() {
+    fn results_are_moved_and_the_folder_stays() {
         let (_root, mut folder, output, staged) = fixture();
         folder.keep_present().unwrap();
         assert!(!folder.take(|| staged.clone()).unwrap());
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn temporary_files_of_init_stay_though_a_mini_batch_changes_them() {
+    fn temporary_files_of_init_stay_even_if_changed() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("temporary");
         let mut folder = TemporaryFolder::create(path.clone()).unwrap();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_init_made_is_made_again_after_a_change() {
+    fn changed_output_of_init_spoils_the_folder() {
         let (_root, mut folder, output, staged) = fixture();
         for harm in [
             &(|| fs::write(output.join("labels"), "xy").unwrap()) as &dyn Fn(),

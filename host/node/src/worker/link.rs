@@ -97,7 +97,7 @@ mod tests {
     use std::os::fd::OwnedFd;
 
     #[test]
-    fn messages_wait_for_each_other() {
+    fn messages_are_received_and_sent_in_order() {
         let (mut leader, worker) = UnixStream::pair().unwrap();
         let (mut reports, theirs) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&reports, true).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_a_fault() {
+    fn a_malformed_message_is_an_error() {
         let (mut leader, worker) = UnixStream::pair().unwrap();
         leader.write_all(&[1, 0, 0, 0, 250]).unwrap();
         let reports = OwnedFd::from(worker.try_clone().unwrap()).into();

@@ -168,7 +168,7 @@ mod tests {
 
     /// A compromised worker must not be able to write where other workers do.
     #[test]
-    fn a_worker_writes_among_its_own_files_only() {
+    fn a_worker_writes_only_its_own_folders() {
         use crate::model::{Profiler, Source, WorkerId, WorkerSettings};
         let source =
             Source { pattern: Some("*.png".to_owned()), ..Source::new("d", "/data".into()) };
@@ -197,7 +197,7 @@ mod tests {
 
     /// Rights add up along a path: everything below a writable folder is writable.
     #[test]
-    fn nothing_that_is_only_read_lies_where_workers_write() {
+    fn read_only_files_are_outside_writable_folders() {
         let dir = JobDir::new("/job");
         let surroundings = ZygoteLimits {
             os_sandbox: OsSandbox::Required,
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_end_is_an_error_and_not_the_end() {
+    fn a_too_large_file_is_an_error_not_a_signal() {
         let bounds = ResourceLimits {
             memory: None,
             cpu_seconds: None,

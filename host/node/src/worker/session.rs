@@ -333,7 +333,7 @@ mod tests {
     use crate::model::{OsSandbox, Source, WorkerSettings};
 
     #[test]
-    fn a_guest_is_granted_its_folders_and_no_others() {
+    fn a_guest_gets_only_its_own_folders() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         let source = |guest: &str, pattern: Option<&str>| Source {

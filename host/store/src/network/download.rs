@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_another_file() {
+    fn each_version_of_an_object_is_a_different_file() {
         let was = file_of(&object(Some("one"), 3, 5_000_000_007));
         assert_eq!(was, file_of(&object(Some("\"one\""), 3, 5_000_000_007)), "as Azure has it");
         for other in [
@@ -259,7 +259,7 @@ mod tests {
 
     /// An earlier job may have left anything there.
     #[test]
-    fn a_file_comes_to_its_place_whatever_is_there() {
+    fn a_fetched_file_replaces_any_existing_entry() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         fs::write(path("was"), "an object").unwrap();
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_are_no_paths_have_no_place() {
+    fn keys_that_cannot_be_paths_are_refused() {
         let data = Path::new("/data");
         assert_eq!(place(data, "a/b c.csv").unwrap(), Path::new("/data/a/b c.csv"));
         for wrong in ["", "../a", "a/../../b", "/etc/passwd", "a/", "a//b", "a\0b"] {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_its_name_an_object_has_a_file() {
+    fn any_object_name_becomes_a_valid_file_name() {
         let data = PathBuf::from("/data");
         assert_eq!(file_name("a//b"), "a%2F%2Fb");
         for odd in ["a//b", "", "..", "a/../b", "a\0b", &"ä".repeat(300), &"x/".repeat(300)] {

@@ -339,7 +339,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_server_answered_is_what_matters() {
+    fn brief_errors_quote_the_servers_answer() {
         let answer = "Error performing GET http://h/b in 1.2ms, after 8 retries - Server returned \
                       non-2xx status code: 404 Not Found: <Error><Code>NoSuchBucket</Code>\
                       <Message>It is not there</Message></Error>";
@@ -362,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn kinds_of_answers_are_told_apart() {
+    fn each_kind_of_answer_has_its_message() {
         let of = |asked: StoreAction, answer: &str| {
             let source = format!("Server returned non-2xx status code: {answer}").into();
             let error =
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_is_a_kind_of_its_own() {
+    fn a_full_disk_has_a_separate_error_kind() {
         let write = |errno| FetchError::Write {
             path: "/c/a".into(),
             source: io::Error::from_raw_os_error(errno),

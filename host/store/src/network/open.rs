@@ -218,7 +218,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_leads_into_a_web_server_is_written_as_the_web_wants_it() {
+    fn authorization_headers_are_encoded_as_http_requires() {
         let written = |options: &[(&str, &str)]| {
             let options: Vec<_> =
                 options.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();

@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_may_be_a_proxys_is_told() {
+    fn an_answer_that_may_be_the_proxys_is_reported() {
         let proxy = [("HTTPS_PROXY", "http://ada:hush@proxy:3128/"), ("http_proxy", "plain:80")];
         let refused = "403 Forbidden: denied destination";
         insta::assert_snapshot!(describe("https://s3.lake", refused, &proxy), @"; that may be the answer of the proxy proxy:3128 (HTTPS_PROXY), not of the store: check the store's address (AWS_ENDPOINT_URL, or endpoint in the file of datastores), or name its host in NO_PROXY");

@@ -161,7 +161,7 @@ mod tests {
 
     /// Kubernetes lays tokens out like this, and replaces the link `..data` to update them.
     #[test]
-    fn a_token_of_a_pod_may_be_another_file_tomorrow() {
+    fn a_pods_token_stays_readable_after_its_link_changes() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
         let path = |name: &str| folder.join(name);
