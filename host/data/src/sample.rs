@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_shown_in_words() {
+    fn rows_are_shown_as_text() {
         let ipc = types().expect("it is made");
         insta::assert_snapshot!(rows(&ipc).expect("it is read").join("\n"), @r#"
         int float text bool date time
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_stream_is_told() {
+    fn invalid_streams_are_refused() {
         assert!(rows(b"no").is_err());
     }
 }

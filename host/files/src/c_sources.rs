@@ -27,7 +27,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sources_lie_in_the_folder_and_in_src() {
+    fn sources_are_found_in_the_folder_and_in_src() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["b.c", "a.cpp", "src/z.cc", "src/deep/no.c", "target/no.c", "no.h", "no.o"] {
             let path = folder.path().join(name);

@@ -33,7 +33,7 @@ impl CollectFixture {
 }
 
 #[test]
-fn what_a_guest_holds_open_is_not_what_is_staged() {
+fn open_files_of_a_guest_cannot_change_staged_files() {
     let folders = folders();
     let inner = folders.folder.join("inner");
     fs::create_dir(&inner).unwrap();
@@ -51,7 +51,7 @@ fn what_a_guest_holds_open_is_not_what_is_staged() {
 }
 
 #[test]
-fn what_init_made_stays() {
+fn files_made_by_init_stay() {
     let folders = folders();
     let at = |name: &str| folders.folder.join(name);
     fs::create_dir_all(at("made/inner")).unwrap();
@@ -82,7 +82,7 @@ fn what_init_made_stays() {
 }
 
 #[test]
-fn what_cannot_be_published_is_refused_at_once() {
+fn unpublishable_files_are_refused_at_once() {
     let case = |make: &dyn Fn(&Path)| {
         let folders = folders();
         fs::write(folders.folder.join("0"), "").unwrap();

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_of_nulls_take_the_type_that_others_have() {
+    fn all_null_columns_take_the_type_of_other_tables() {
         let both = |one: &str, other: &str| {
             let found = common_columns(one, other);
             assert_eq!(found, common_columns(other, one));

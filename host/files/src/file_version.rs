@@ -92,7 +92,7 @@ mod tests {
     use std::time::{Duration, UNIX_EPOCH};
 
     #[test]
-    fn what_changes_a_file_changes_the_stamp() {
+    fn each_change_of_a_file_changes_the_stamp() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         fs::write(&path, "1").unwrap();

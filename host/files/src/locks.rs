@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_of_one_device() {
+    fn locks_are_matched_by_device_and_inode() {
         let locks = "1: FLOCK  ADVISORY  WRITE 11 fe:00:1234 0 EOF\n\
                      2: FLOCK  ADVISORY  WRITE 12 00:2a:1234 0 EOF\n\
                      2: -> FLOCK  ADVISORY  WRITE 13 00:2a:1234 0 EOF\n\

@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_has_its_place() {
+    fn late_records_are_merged_in_order() {
         let dir = tempfile::tempdir().unwrap();
         let mut writer = ManifestWriter::new(dir.path().join("part")).unwrap();
         for name in ["b", "d", "a", "f\n", "e", "z"] {
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_has_what_lies_below_its_root() {
+    fn a_source_has_the_objects_below_its_root() {
         let dir = slot();
         let names = ["a", "b/", "b/1", "b/c/2", "b0", "c"];
         let records: Vec<_> = names.iter().map(|&name| (name.to_owned(), Ok(object(1)))).collect();
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_manifest_is_refused() {
+    fn invalid_manifests_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("manifest");
         let long = "x".repeat(3 * BLOCK);
@@ -452,7 +452,7 @@ mod tests {
 
     /// The fetching process may be compromised: what it writes may cost time, but only a little.
     #[test]
-    fn without_order_little_is_read() {
+    fn little_is_read_of_an_unsorted_manifest() {
         let dir = slot();
         let path = dir.path().join("manifest");
         fs::write(&path, "b\x000 0 0\0\n".repeat(1 << 20)).unwrap();

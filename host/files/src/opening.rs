@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn only_regular_files_are_opened_and_no_fifo_waits() {
+    fn only_regular_files_are_opened_and_fifos_never_block() {
         let (_dir, base) = folder();
         std::fs::write(base.join("file"), "12345").unwrap();
         symlink("file", base.join("link")).unwrap();
@@ -256,7 +256,7 @@ mod tests {
     const BOTH: [Open; 2] = [at_its_path, without_openat2];
 
     #[test]
-    fn no_link_is_followed_on_the_way() {
+    fn links_within_a_path_are_refused() {
         let (_dir, base) = folder();
         std::fs::create_dir_all(base.join("real/deep")).unwrap();
         std::fs::write(base.join("real/deep/file"), "").unwrap();
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_made_where_no_link_leads() {
+    fn folders_are_never_made_through_links() {
         let (_dir, base) = folder();
         std::fs::create_dir(base.join("elsewhere")).unwrap();
         symlink("elsewhere", base.join("link")).unwrap();
@@ -298,7 +298,7 @@ mod tests {
 
     /// A thread swaps a folder and a link that leads out of it, as fast as it can.
     #[test]
-    fn a_race_of_folder_and_link_is_never_won() {
+    fn swapping_a_folder_for_a_link_never_works() {
         let (_dir, base) = folder();
         for inside in ["root/a", "secret"] {
             std::fs::create_dir_all(base.join(inside)).unwrap();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn scratch_folders_are_private_and_have_no_name_that_is_known() {
+    fn scratch_folders_are_private_and_unpredictable() {
         let [one, other] = [(); 2].map(|()| scratch_path("test").unwrap());
         assert_ne!(one, other);
         for path in [one, other] {

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn attempts_lie_one_after_the_other() {
+    fn attempts_are_stored_one_after_the_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.part");
         let mut part = PartFile::create(&path, false).unwrap();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn room_that_is_free_is_used_again() {
+    fn freed_space_is_reused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.part");
         let mut part = PartFile::create(&path, false).unwrap();
@@ -173,7 +173,7 @@ mod tests {
     proptest! {
         /// Needed rows stay where they were written, whatever is freed.
         #[test]
-        fn rows_that_are_wanted_are_not_written_over(
+        fn needed_rows_are_never_overwritten(
             steps in prop::collection::vec((0_usize..40, prop::option::of(0_u64..12)), 1..60),
         ) {
             let folder = tempfile::tempdir().unwrap();

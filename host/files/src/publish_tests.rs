@@ -89,7 +89,7 @@ fn links_and_devices_are_refused() {
 
 /// On file systems that ignore case, these names would be the file for rows.
 #[test]
-fn the_name_of_the_rows_is_reserved_in_every_spelling() {
+fn the_rows_file_name_is_reserved_in_every_spelling() {
     for name in ["PARALLEL_RUN_STEP.TXT", "parallel_run_\u{17f}tep.txt", "Parallel_run_step.txt."] {
         let folders = folders();
         fs::write(folders.staged.join(name), "forged").unwrap();
@@ -102,7 +102,7 @@ fn the_name_of_the_rows_is_reserved_in_every_spelling() {
 }
 
 #[test]
-fn folders_without_end_are_refused() {
+fn too_deep_folders_are_refused() {
     let folders = folders();
     fs::create_dir_all(folders.staged.join("d/".repeat(70))).unwrap();
     assert!(matches!(refused(&folders), OutputError::TooDeep { .. }));
@@ -132,7 +132,7 @@ fn files_are_copied_between_file_systems() {
 }
 
 #[test]
-fn another_file_system_is_no_trouble() {
+fn files_can_be_published_to_another_file_system() {
     let folders = folders();
     let Ok(other) = tempfile::tempdir_in("/dev/shm") else { return };
     if fs::metadata(other.path()).unwrap().dev() == fs::metadata(&folders.staged).unwrap().dev() {
@@ -144,7 +144,7 @@ fn another_file_system_is_no_trouble() {
 
 /// The writer of a file may replace it after it was checked: what was moved then is moved back.
 #[test]
-fn what_is_swapped_at_the_last_moment_goes_back() {
+fn a_file_swapped_after_its_check_is_moved_back() {
     let folders = folders();
     let open = |path: &Path| open_folder(CWD, path, OFlags::NOFOLLOW).unwrap();
     let from = open(&folders.staged);

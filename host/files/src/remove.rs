@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn files_links_and_taken_names_go_and_nothing_else() {
+    fn only_the_tree_itself_is_removed() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         let outside = folder.path().join("outside");

@@ -81,7 +81,7 @@ mod tests {
 
     /// A file counts as the object only if it has the object's length and time.
     #[test]
-    fn an_object_is_here_if_its_file_is_what_the_list_says() {
+    fn an_object_is_here_if_its_file_matches_the_manifest() {
         let dir = tempfile::tempdir().unwrap();
         let slot = dir.path().canonicalize().unwrap();
         let data = |name: &str| slot.join("data").join(name);

@@ -31,52 +31,52 @@ fn run(target: fn(&[u8]), bytes: &[u8], what: &str) {
 }
 
 #[test]
-fn frames_of_the_corpus_and_like_them() {
+fn frames_corpus_and_mutations_pass() {
     replay("frames", frames, 20_000);
 }
 
 #[test]
-fn job_files_of_the_corpus_and_like_them() {
+fn job_files_corpus_and_mutations_pass() {
     replay("jobs", jobs, 2_000);
 }
 
 #[test]
-fn tables_of_the_corpus_and_like_them() {
+fn tables_corpus_and_mutations_pass() {
     replay("tables", tables, 5_000);
 }
 
 #[test]
-fn results_of_the_corpus_and_like_them() {
+fn results_corpus_and_mutations_pass() {
     // The caller of the decoder catches its panics; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("results", results, 5_000);
 }
 
 #[test]
-fn rows_of_the_corpus_and_like_them() {
+fn rows_corpus_and_mutations_pass() {
     replay("rows", rows, 3_000);
 }
 
 #[test]
-fn columns_of_the_corpus_and_like_them() {
+fn columns_corpus_and_mutations_pass() {
     // The callers of the readers catch their panics; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("columns", columns, 1_000);
 }
 
 #[test]
-fn words_of_stores_of_the_corpus_and_like_them() {
+fn store_messages_corpus_and_mutations_pass() {
     replay("stores", stores, 20_000);
 }
 
 #[test]
-fn streams_of_the_corpus_and_like_them() {
+fn streams_corpus_and_mutations_pass() {
     // The caller of the decoder catches its panics; do not print them.
     std::panic::set_hook(Box::new(|_| ()));
     replay("streams", streams, 3_000);
 }
 
 #[test]
-fn recoveries_of_the_corpus_and_like_them() {
+fn recovery_corpus_and_mutations_pass() {
     replay("recovery", recovery, 60);
 }

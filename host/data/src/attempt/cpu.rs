@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_counts() {
+    fn bytes_read_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x");
         std::fs::write(&path, vec![0; 1 << 20]).unwrap();

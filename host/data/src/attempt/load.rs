@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_with_a_pattern_is_not_shown() {
+    fn a_pattern_hides_the_other_files_of_a_folder() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("a.png"), "a").unwrap();
         std::fs::write(folder.path().join("secret.txt"), "s").unwrap();
@@ -434,7 +434,7 @@ mod tests {
 
     /// C25: files that the guest read need not be inspected again; the others are.
     #[test]
-    fn a_stamp_tells_what_files_were() {
+    fn a_stamp_covers_the_state_of_each_file() {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a", "b"] {
             std::fs::write(folder.path().join(name), name).unwrap();

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_text_are_one_column() {
+    fn rows_of_text_become_one_column() {
         let found = taken(&[&|_| (), &|sink| {
             sink.row("a");
             sink.row("b\nc");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn other_columns_are_refused() {
+    fn columns_that_differ_from_the_first_are_refused() {
         let first = table(vec![("a", numbers(vec![1, 2]))]);
         let nulls = table(vec![("a", Arc::new(NullArray::new(2)) as ArrayRef)]);
         let wide = table(vec![("a", numbers(vec![1, 2])), ("b", numbers(vec![1, 2]))]);

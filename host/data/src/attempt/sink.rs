@@ -161,7 +161,7 @@ mod tests {
 
     /// E8, W4.
     #[test]
-    fn strict_cardinality_wants_a_row_for_each_item() {
+    fn strict_cardinality_requires_a_row_for_each_item() {
         let paths = ["/a", "/b", "/c"].map(str::to_owned);
         for count in [0, 1, 4] {
             let error = judged(loaded(&paths), true, |sink| (0..count).for_each(|_| sink.row("x")))
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn void_has_no_items_and_no_surplus() {
+    fn void_mini_batches_have_no_items_and_no_surplus() {
         let void = LoadedMiniBatch { data: MiniBatchData::Void, ..loaded(&[]) };
         let tally = tally(void, |sink| sink.row("x")).unwrap();
         assert_eq!((tally.items, tally.surplus_rows), (ItemCounts::default(), 0));

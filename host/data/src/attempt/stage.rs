@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed_below_their_input() {
+    fn links_are_followed_only_below_their_input() {
         use std::os::unix::fs::symlink;
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("source");
@@ -218,7 +218,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn names_are_told_by_their_parts(path in "(/|\\.|\\.\\.|a|\0){0,6}") {
+        fn path_checks_agree_with_path_components(path in "(/|\\.|\\.\\.|a|\0){0,6}") {
             let mut parts = Path::new(&path).components();
             let by_parts = parts.all(|part| matches!(part, Component::Normal(_)));
             let expected = by_parts && !path.is_empty() && !path.contains('\0');
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_below_their_input() {
+    fn only_paths_below_the_input_are_accepted() {
         for path in ["a", "a/b.txt", "..a", "a b"] {
             assert_eq!(checked(path).unwrap(), Path::new(path));
         }

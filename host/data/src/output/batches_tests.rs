@@ -85,7 +85,7 @@ fn texts(array: &dyn Array) -> Vec<Option<String>> {
 }
 
 #[test]
-fn rows_of_text_are_a_column() {
+fn rows_of_text_become_a_column() {
     for kind in KINDS {
         let mut writer = writer(kind);
         for row in ["a", "", "two\nlines\n"] {
@@ -109,7 +109,7 @@ fn rows_of_text_are_a_column() {
 
 /// The appended bytes are a stream that others can read, after every attempt.
 #[test]
-fn what_is_appended_is_a_stream_itself() {
+fn appended_bytes_form_a_valid_stream() {
     let table = |ids: Vec<i64>| ipc(vec![("id", Arc::new(Int64Array::from(ids)))]);
     let tables = [table(vec![1, 2]), table(vec![]), table(vec![3])];
     for count in 1..=3 {
@@ -149,7 +149,7 @@ fn words<K: arrow::datatypes::ArrowDictionaryKeyType>(words: &[Option<&str>]) ->
 
 /// Tables may differ in nulls, in dictionary keys and in dictionary values.
 #[test]
-fn tables_differ_in_what_does_not_matter() {
+fn tables_may_differ_in_nulls_and_dictionaries() {
     let one = ipc(vec![
         ("n", Arc::new(Int64Array::from(vec![Some(1), None]))),
         ("w", words::<Int8Type>(&[Some("red"), Some("blue")])),
@@ -178,7 +178,7 @@ fn tables_differ_in_what_does_not_matter() {
 
 /// Dictionaries in lists and structs.
 #[test]
-fn nested_dictionaries_become_one() {
+fn nested_dictionaries_are_combined() {
     let list = |values: &[Option<&str>]| -> ArrayRef {
         let field = Arc::new(Field::new("item", DataType::new_dictionary(), true));
         let offsets = OffsetBuffer::from_lengths([1, values.len() - 1]);
@@ -215,7 +215,7 @@ impl NewDictionary for DataType {
 /// All-null columns, at the top level and nested, take the type that they have in other tables, regardless of
 /// the order of the tables.
 #[test]
-fn nulls_alone_take_the_type_of_others() {
+fn all_null_columns_take_the_type_of_other_tables() {
     let structure = |n: ArrayRef, list: ArrayRef| -> ArrayRef {
         let field =
             |name, array: &ArrayRef| Arc::new(Field::new(name, array.data_type().clone(), true));
@@ -286,7 +286,7 @@ fn refused(kind: OutputKind, table: &[u8]) -> String {
 }
 
 #[test]
-fn what_cannot_be_written_fails_its_attempt() {
+fn types_that_cannot_be_written_fail_the_attempt() {
     let fields = [Field::new("a", DataType::Int8, true)];
     let union = UnionArray::try_new(
         UnionFields::try_new([0], fields).unwrap(),
@@ -310,7 +310,7 @@ fn what_cannot_be_written_fails_its_attempt() {
 
 /// A few bytes that stand for very many.
 #[test]
-fn bombs_are_too_large() {
+fn small_tables_that_expand_hugely_are_refused() {
     let long = "v".repeat(1 << 16);
     let keyed = words::<Int8Type>(&[Some(long.as_str()); 100]);
     let views = StringViewArray::from_iter_values(std::iter::repeat_n(&long, 1));
@@ -347,7 +347,7 @@ fn bombs_are_too_large() {
 }
 
 #[test]
-fn what_was_damaged_is_not_made() {
+fn damaged_rows_do_not_become_a_file() {
     let table = || ipc(vec![("id", Arc::new(Int64Array::from(vec![1, 2, 3])))]);
     let (bytes, rows) = appended(OutputKind::Arrow, &[table(), table()]);
     let format = OutputFormat::of(OutputKind::Arrow);

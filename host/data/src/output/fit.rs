@@ -333,7 +333,7 @@ mod tests {
     use arrow::datatypes::{Field, Int8Type, Schema};
 
     #[test]
-    fn dictionary_values_fail_only_where_a_row_has_them() {
+    fn only_used_dictionary_values_must_fit() {
         let fitted = |keys: Vec<Option<i8>>| {
             let values = Arc::new(TimestampSecondArray::from(vec![5, i64::MAX]));
             let keys = Int8Array::from(keys);

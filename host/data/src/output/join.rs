@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn the_input_stands_in_front() {
+    fn input_columns_come_first() {
         let both = [scores("score", vec![1]), scores("score", vec![2, 3])];
         insta::assert_snapshot!(csv(Join::Input, |writer| table(writer, &both)), @r#"
         id,name,score
@@ -270,7 +270,7 @@ mod tests {
 
     /// The input's values are written like values that a guest returns, whatever their type.
     #[test]
-    fn values_of_the_input_are_right() {
+    fn input_values_are_written_like_results() {
         let far = TimestampSecondArray::from(vec![253_402_300_800, -62_167_219_201]);
         let kind = DataType::Decimal128(5, -2);
         let money = cast(&StringArray::from(vec!["12300", "-500"]), &kind).unwrap();
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_joined_is_told() {
+    fn rows_that_cannot_be_joined_are_refused() {
         let short = csv(Join::Input, |writer| texts(writer, &["x"]));
         insta::assert_snapshot!(short, @"run returned 1 row for 3 items, and join puts the input's columns beside them: return one row for each item, or outcomes, which say which items have none, or leave join out");
         for values in [vec![1, 2], vec![1, 2, 3, 4]] {

@@ -27,7 +27,7 @@ mod tests {
     use std::io::Read;
 
     #[test]
-    fn members_make_a_file() {
+    fn compressed_members_form_a_valid_file() {
         for compression in [Compression::Gzip, Compression::Zstd] {
             let file =
                 ["a b\n", "", "c\n"].map(|text| member(text.as_bytes(), compression).unwrap());

@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_look_as_in_python() {
+    fn floats_are_printed_as_in_python() {
         for (value, text) in [
             (1.0, "1.0"),
             (-0.0, "-0.0"),
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_numbers_have_room() {
+    fn the_longest_numbers_fit_into_a_cell() {
         let cell = |text: &str| {
             let mut cell = NumberCell::EMPTY;
             cell.set(text);
@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floats_look_as_in_rust(bits in any::<u64>(), small in any::<u32>(), unit in -20..20_i32) {
+        fn floats_have_as_many_digits_as_in_rust(bits in any::<u64>(), small in any::<u32>(), unit in -20..20_i32) {
             for value in [f64::from_bits(bits), f64::from(small) * 10_f64.powi(unit)] {
                 prop_assert!(is_as_in_rust(&printed64(value), &format!("{value:?}")), "{value}");
             }
@@ -283,7 +283,7 @@ mod tests {
         }
 
         #[test]
-        fn floats_come_back(bits in any::<u64>(), small in any::<u32>()) {
+        fn floats_round_trip(bits in any::<u64>(), small in any::<u32>()) {
             let value = f64::from_bits(bits);
             prop_assume!(!value.is_nan());
             prop_assert_eq!(printed64(value).parse::<f64>().unwrap(), value);

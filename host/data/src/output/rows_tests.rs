@@ -35,7 +35,7 @@ fn lines(ipc: &[u8]) -> String {
 
 /// O1.
 #[test]
-fn text_rows_are_lines() {
+fn text_rows_become_lines() {
     let mut writer = text_writer(100, true);
     for row in ["a b", "", "\"quoted\"", "ends\n", "ends too\r\n"] {
         writer.row(row);
@@ -66,7 +66,7 @@ fn a_row_of_a_table_has_a_limit() {
 
 /// O2.
 #[test]
-fn table_rows_are_spaced_lines() {
+fn table_rows_become_lines_with_spaces() {
     let mut categories = StringDictionaryBuilder::<Int32Type>::new();
     categories.append_value("red hot");
     categories.append_null();
@@ -103,7 +103,7 @@ fn dropped_rows_are_counted() {
 }
 
 #[test]
-fn what_is_no_table_is_said() {
+fn invalid_tables_are_refused() {
     let whole = ipc(vec![("a", Arc::new(Int64Array::from(vec![1, 2])))]);
     let error = |bytes: &[u8]| text_writer(1 << 20, true).table(bytes).unwrap_err().message;
     insta::assert_snapshot!(error(b""), @"run returned a table that is not a valid Arrow IPC stream: it holds no schema (it has 0 bytes)");
@@ -185,7 +185,7 @@ fn tables_are_written_as_pandas_does() {
 }
 
 #[test]
-fn what_needs_quotes_is_an_error_without_them() {
+fn fields_that_need_quotes_fail_without_quoting() {
     let none = csv(|format| format.quoting = Quoting::None);
     insta::assert_snapshot!(formatted(&table(), &none), @r#"row 0 (counted from 0), column "two words", of the results cannot be written without quotes, and output_format.quoting is none: choose another quoting or delimiter, or another value"#);
     let piped = csv(|format| (format.quoting, format.delimiter) = (Quoting::None, b'|'));
@@ -202,7 +202,7 @@ fn what_needs_quotes_is_an_error_without_them() {
 }
 
 #[test]
-fn rows_of_text_take_the_shape_of_the_file() {
+fn rows_of_text_take_the_format_of_the_file() {
     let written = |kind, rows: &[&str]| {
         let mut writer = RowWriter::new(1000, true, &OutputFormat::of(kind));
         rows.iter().for_each(|row| writer.row(row));
@@ -238,7 +238,7 @@ fn lists() -> ArrayRef {
 
 /// O6: values that do not fit into a cell are written as JSON, in quotes if needed.
 #[test]
-fn complex_values_turn_to_text() {
+fn nested_values_become_json_text() {
     insta::assert_snapshot!(lines(&ipc(vec![("l", lists())])), @"
     [1.0,null]
     []
@@ -349,7 +349,7 @@ fn maps_lists_and_structures_are_json_in_a_field_too() {
 
 /// A list of one row that refers to a long text many times.
 #[test]
-fn a_value_that_would_grow_without_end_stops_at_the_limit() {
+fn writing_a_huge_value_stops_at_the_limit() {
     let values: ArrayRef = Arc::new(StringArray::from(vec!["v".repeat(1 << 20)]));
     let keys = Int32Array::from(vec![0; 100_000]);
     let coded: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::new(keys, values));
@@ -366,7 +366,7 @@ fn a_value_that_would_grow_without_end_stops_at_the_limit() {
 }
 
 #[test]
-fn values_without_a_text_are_named() {
+fn values_without_a_text_form_are_reported() {
     let far: ArrayRef = Arc::new(Time32SecondArray::from(vec![0, 86_400]));
     let near: ArrayRef = Arc::new(Time32SecondArray::from(vec![0, 1]));
     let table = ipc(vec![("near", Arc::clone(&near)), ("far", Arc::clone(&far))]);
@@ -382,7 +382,7 @@ fn values_without_a_text_are_named() {
 
 /// Numbers that JSON lacks become null at any depth, and are counted.
 #[test]
-fn numbers_that_json_lacks_are_counted() {
+fn numbers_that_json_cannot_represent_are_counted() {
     let floats = || Float64Array::from(vec![f64::NAN, 0.5, f64::NEG_INFINITY]);
     let item = Arc::new(Field::new_list_field(DataType::Float64, true));
     let lists =
@@ -466,7 +466,7 @@ proptest! {
 
     /// Lines of numbers alone are made by separate code, unless one could be longer than `limits.row`.
     #[test]
-    fn lines_of_numbers_are_those_of_other_lines(
+    fn both_ways_to_write_number_lines_agree(
         rows in prop::collection::vec(any::<u64>(), 0..200), width in 1_usize..50,
     ) {
         let bits = || rows.iter().copied();

@@ -56,7 +56,7 @@ fn times_have_a_text_over_the_whole_range() {
 }
 
 #[test]
-fn a_date_of_milliseconds_shows_a_time_that_it_has() {
+fn a_millisecond_date_shows_its_time_of_day() {
     let dates = Date64Array::from(vec![0, 86_400_000, 86_400_001, -1, -86_400_000]);
     let expected = [
         "1970-01-01",
@@ -96,7 +96,7 @@ fn zones_are_offsets_or_utc() {
 }
 
 #[test]
-fn times_of_a_day_are_those_of_a_day() {
+fn times_of_day_beyond_24_hours_are_refused() {
     let seconds = Time32SecondArray::from(vec![0, 86_399, 86_400, -1]);
     insta::assert_snapshot!(texts(&seconds).join("\n"), @"
     00:00:00

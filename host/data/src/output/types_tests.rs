@@ -314,7 +314,7 @@ fn table() -> String {
 }
 
 #[test]
-fn the_table_in_the_docs_is_what_happens() {
+fn the_table_in_the_docs_matches_the_code() {
     let text = std::fs::read_to_string(DOCS).unwrap_or_default();
     let table = table();
     let (before, rest) = text.split_once(MARKS[0]).expect(AGAIN);
@@ -367,7 +367,7 @@ proptest::proptest! {
 
     /// Every value is in the file unchanged, or the error names the row that cannot be written.
     #[test]
-    fn no_value_becomes_another_one(
+    fn no_value_changes_when_it_is_written(
         bits in proptest::collection::vec(proptest::prelude::any::<u64>(), 1..5), shift in 0..60_u32,
     ) {
         let bits: Vec<u64> = bits.iter().map(|bits| (bits.cast_signed() >> shift).cast_unsigned()).collect();

@@ -16,7 +16,7 @@ use std::fs;
 /// The next planner receives the name of the file that a planner died over, and reports each file before it
 /// opens it.
 #[test]
-fn deadly_files_are_not_looked_into() {
+fn files_that_killed_a_planner_are_not_opened() {
     for kind in [TableKind::Csv, TableKind::Jsonl, TableKind::Parquet] {
         // The content must not look like another format: the planner would refuse it.
         let (one, two) = if kind.is_text() { ("x\n1\n", "x\n2\n") } else { ("\u{1}", "\u{2}") };
@@ -70,7 +70,7 @@ fn stored(tree: &TreeFixture, names: &[&str]) -> Source {
 
 /// If all objects are fetched anyway, the planner waits for those that are not here yet, and for no others.
 #[test]
-fn objects_on_their_way_are_waited_for() {
+fn the_planner_waits_for_missing_objects() {
     let tree = TreeFixture::new(&[("data/1", "x\n1\n"), ("data/4", "x\n4\n"), ("in/5", "x\n5\n")]);
     let sources = || {
         vec![
@@ -133,7 +133,7 @@ fn objects_on_their_way_are_waited_for() {
 
 /// Otherwise the database would be read without its latest changes.
 #[test]
-fn a_database_waits_for_what_lies_beside_it() {
+fn a_database_waits_for_its_wal_file() {
     let tree = TreeFixture::new(&[("data/shop.db", "")]);
     let source = stored(&tree, &["shop.db", "shop.db-wal"]);
     let table = TableInput {
@@ -173,7 +173,7 @@ fn a_database_waits_for_what_lies_beside_it() {
 /// The planner sends everything about a file before it asks for the next one, and it opens no file without an
 /// answer.
 #[test]
-fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
+fn each_file_is_opened_only_after_an_answer() {
     for (kind, full_inference) in [(TableKind::Csv, false), (TableKind::Jsonl, true)] {
         let texts = match kind {
             TableKind::Csv => ["x\n1\n2\n", "x\n3\n", "x\n4\n"],
@@ -238,7 +238,7 @@ fn files_that_are_asked_for_are_looked_into_when_they_are_here() {
 }
 
 #[test]
-fn packed_files_and_bad_ones() {
+fn compressed_files_are_unpacked_and_broken_ones_fail() {
     let tree = TreeFixture::new(&[
         ("in/2.jsonl", "{\"a\": 1, \"b\": [true]}\n{\"b\": []}\n"),
         ("in/3.gz", "no"),
@@ -268,7 +268,7 @@ fn packed_files_and_bad_ones() {
 
 /// The job's choice of keys or columns must not hide that no file is readable.
 #[test]
-fn an_input_without_a_readable_file_fails_by_its_files() {
+fn an_input_without_readable_files_fails_file_by_file() {
     let tree = TreeFixture::new(&[("in/1.gz", "no")]);
     for (keys, columns) in [(vec!["key".to_owned()], None), (vec![], Some(vec!["x".to_owned()]))] {
         let table = TableInput { columns, ..TableInput::default() };
@@ -292,7 +292,7 @@ fn an_input_without_a_readable_file_fails_by_its_files() {
 /// One file of another format is an unreadable file. If the first two files are, or the only one, the whole
 /// input is refused.
 #[test]
-fn an_input_of_another_format_is_told_once() {
+fn an_input_of_another_format_is_refused() {
     let good = "id\n1\n";
     let parquet = "PAR1\u{15}\u{4}\u{15}";
     let plan = |files: &[&str], schema: bool| {
@@ -337,7 +337,7 @@ fn describe(work: &Work) -> String {
 }
 
 #[test]
-fn an_input_that_nobody_can_read_is_told() {
+fn an_input_without_readable_files_gives_a_notice() {
     let tree = TreeFixture::new(&[("in/1", "\u{1}"), ("in/2", "\u{2}")]);
     let table = TableInput { kind: TableKind::Parquet, ..TableInput::default() };
     let cut =

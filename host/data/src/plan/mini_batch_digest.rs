@@ -50,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_a_mini_batch_changes_its_stamp() {
+    fn each_change_of_a_mini_batch_changes_its_stamp() {
         let work = Work::Files(["a"].into());
         let with_file = |nanos| {
             let mut stamp = MiniBatchDigest::new();

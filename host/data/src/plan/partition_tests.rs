@@ -117,7 +117,7 @@ fn files_are_grouped_by_keys_of_their_paths() {
 
 /// C21: each input is grouped on its own, but all of its folders together.
 #[test]
-fn each_input_is_divided_on_its_own() {
+fn each_input_is_grouped_separately() {
     let tree = TreeFixture::new(&[("a/x/1", ""), ("a/y/2", ""), ("b/x/3", ""), ("b/x/4", "")]);
     let source = |dataset, folder| formatted(tree.source(dataset, folder), "{k}/{file}");
     let sources = vec![source("one", "a"), source("one", "b"), source("two", "a")];
@@ -132,7 +132,7 @@ fn each_input_is_divided_on_its_own() {
 
 /// C8.
 #[test]
-fn what_cannot_be_grouped_is_told() {
+fn files_that_cannot_be_grouped_are_refused() {
     let tree = TreeFixture::new(&SONGS);
     let songs = |format| vec![formatted(tree.source("songs", "in"), format)];
     let none = vec![tree.source("songs", "in")];
@@ -239,7 +239,7 @@ fn tables_are_grouped_by_folder_level() {
 }
 
 #[test]
-fn columns_of_the_path_must_be_new() {
+fn path_columns_must_not_exist_in_the_files() {
     let tree = TreeFixture::new(&[("in/n/a.csv", "x,region\n1,a\n")]);
     let source = formatted(tree.source("sales", "in"), "{region}");
     assert_snapshot!(tables(&tree, vec![source], &["region"]).unwrap_err(), @"input 'sales': partition_format '{region}' makes a column 'region' of the files' paths, and the files have a column of that name; give the key another name");
@@ -276,7 +276,7 @@ fn rows_are_gathered_by_column_from_all_files() {
 }
 
 #[test]
-fn rows_that_fit_nowhere_are_named_where_they_stand() {
+fn rejected_rows_are_reported_with_file_and_line() {
     let tree = TreeFixture::new(&[
         ("in/a.csv", "x,store\n1,4\n\n\"2\n\",4\nshort\n"),
         ("in/b.csv", "x,store\n3,4,long\n5,4\n6,\n7,\n"),
@@ -295,7 +295,7 @@ fn rows_that_fit_nowhere_are_named_where_they_stand() {
 }
 
 #[test]
-fn keys_of_path_and_column_go_together() {
+fn path_keys_and_column_keys_can_be_combined() {
     let tree = TreeFixture::new(&[
         ("in/n/a.csv", "user,x\nann,1\nbob,2\n"),
         ("in/s, \"1\"/a.csv", "user,x\nann,3\nann\n"),
@@ -317,7 +317,7 @@ fn keys_of_path_and_column_go_together() {
 
 /// C21.
 #[test]
-fn gathered_inputs_are_divided_on_their_own() {
+fn gathered_inputs_are_grouped_separately() {
     let tree = TreeFixture::new(&[("a/1.csv", "k,x\n1,1\n2,2\n"), ("b/1.csv", "y,k\n3,1\n")]);
     let sources = vec![tree.source("one", "a"), tree.source("two", "b")];
     let plan = tables(&tree, sources.clone(), &["k"]).unwrap();
@@ -331,7 +331,7 @@ fn gathered_inputs_are_divided_on_their_own() {
 }
 
 #[test]
-fn stamps_of_gathered_rows_tell_of_changes() {
+fn stamps_of_gathered_rows_change_with_the_rows() {
     let tree = TreeFixture::new(&[("in/a.csv", "k,x\n1,1\n2,2\n"), ("in/b.csv", "k,x\n1,3\n")]);
     let stamps = || {
         let plan = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap();
@@ -346,7 +346,7 @@ fn stamps_of_gathered_rows_tell_of_changes() {
 }
 
 #[test]
-fn dead_processes_are_replaced_and_their_tasks_done_again() {
+fn dead_processes_are_replaced_and_their_tasks_repeated() {
     let text: String = (0..200).map(|n| format!("{},{n}\n", n % 7)).collect();
     let tree = TreeFixture::new(&[("in/a.csv", &format!("k,x\n{text}"))]);
     let sources = vec![tree.source("one", "in")];
@@ -386,14 +386,14 @@ fn cut_short(mut hand: Hand, bytes: u64) -> Hand {
 }
 
 #[test]
-fn a_spill_folder_that_cannot_be_written_is_told() {
+fn an_unwritable_spill_folder_is_reported() {
     let tree = TreeFixture::new(&[("in/a.csv", "k,x\n1,1\n"), ("spill", "no folder")]);
     let error = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap_err();
     assert_snapshot!(error, @"rows cannot be kept in /d/spill while they are grouped: Not a directory (os error 20)");
 }
 
 #[test]
-fn what_is_too_large_for_a_mini_batch_is_told() {
+fn groups_too_large_for_a_mini_batch_are_refused() {
     let keys = ["a".to_owned(), "b".to_owned()];
     let values = ["1".to_owned(), "x y".to_owned()];
     check_size("sales", &keys, &values, MAX_SLICE).unwrap();
@@ -471,7 +471,7 @@ proptest! {
 
 /// M1, M2, M6: ids are integers from 0 and rise by one, over all inputs; no mini-batch spans files.
 #[test]
-fn by_size_tables_never_span_files() {
+fn mini_batches_by_size_never_span_files() {
     let tree = TreeFixture::new(&[
         ("in/a.csv", "x\n1\n2\n3\n4\n"),
         ("in/b.csv", "x\n5\n"),

@@ -101,7 +101,7 @@ mod tests {
     use crate::model::{SliceSize, TableInput};
 
     #[test]
-    fn helpers_are_for_keys_that_are_columns() {
+    fn helpers_are_started_only_for_column_keys() {
         let source = |format: Option<&str>| Source {
             partition_format: format.map(str::to_owned),
             ..Source::new("one", "/data".into())

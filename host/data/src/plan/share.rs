@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_planned_is_told_when_it_grows() {
+    fn progress_is_reported_only_when_it_grows() {
         let folder = tempfile::tempdir().unwrap();
         for (name, bytes) in [("a", 100), ("b", 300)] {
             fs::write(folder.path().join(name), vec![0; bytes]).unwrap();

@@ -212,7 +212,7 @@ fn tables_are_cut_within_their_files() {
 }
 
 #[test]
-fn odd_files_are_noticed() {
+fn odd_files_give_a_notice() {
     let tree = TreeFixture::new(&[
         ("a/1.csv", ""),
         ("a/2.csv", "x\n"),
@@ -237,7 +237,7 @@ fn odd_files_are_noticed() {
 }
 
 #[test]
-fn many_notices_are_counted() {
+fn notices_beyond_the_limit_are_only_counted() {
     let files: Vec<_> = (0..50).map(|index| (format!("a/{index}.csv"), "x\n")).collect();
     let files: Vec<_> = files.iter().map(|(name, text)| (name.as_str(), *text)).collect();
     let tree = TreeFixture::new(&files);
@@ -277,7 +277,7 @@ fn headers_must_agree() {
 }
 
 #[test]
-fn bad_requests_are_refused_in_words() {
+fn bad_requests_are_refused_with_a_message() {
     let tree = TreeFixture::new(&[("a/1.csv", "x,y\n1,2\n")]);
     let sources = vec![tree.source("one", "a")];
     let plan_with = |csv: CsvFormat| {
@@ -322,7 +322,7 @@ fn a_leader_that_stops_listening_ends_planning() {
 }
 
 #[test]
-fn names_that_no_message_could_hold_are_refused() {
+fn names_too_long_for_a_message_are_refused() {
     let mut emit = |_| Ok(());
     let mut sender = Sender::new(&mut emit, u64::MAX, &[]);
     let files = vec!["x".repeat(200); 70_000].into_iter().collect();
@@ -372,7 +372,7 @@ fn messages_are_framed() {
 }
 
 #[test]
-fn what_was_inferred_is_told() {
+fn inferred_columns_are_reported() {
     let tree = TreeFixture::new(&[
         (
             "a/1.csv",
@@ -424,7 +424,7 @@ fn one_table(tree: &TreeFixture, table: TableInput) -> Result<PlanFixture, Datas
 }
 
 #[test]
-fn folders_of_hive_make_columns() {
+fn hive_style_folders_become_columns() {
     let tree = TreeFixture::new(&[
         ("in/year=2026/city=a%20b/1.csv", "x\n1\n2\n"),
         ("in/year=__HIVE_DEFAULT_PARTITION__/city=c/more/2.csv", "x\n3\n"),
@@ -458,7 +458,7 @@ fn folders_of_hive_make_columns() {
 }
 
 #[test]
-fn columns_are_chosen() {
+fn the_job_can_choose_columns() {
     let tree = TreeFixture::new(&[("in/k=v/1.csv", "id,width,note\n1,0.5,a\n2,1.5,b\n")]);
     let with = |names: &[&str]| {
         let columns = Some(names.iter().map(|&name| name.to_owned()).collect());
@@ -476,7 +476,7 @@ fn columns_are_chosen() {
 }
 
 #[test]
-fn large_mini_batches_are_named() {
+fn large_mini_batches_give_a_notice() {
     let tree = TreeFixture::new(&[("in/1.csv", "x\n1\n22\n333\n")]);
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let cut = Cut::Tables {

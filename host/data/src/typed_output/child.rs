@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tasks_are_words_of_the_command_line() {
+    fn tasks_round_trip_through_the_command_line() {
         for (kind, compression) in
             [(OutputKind::Parquet, Compression::Zstd), (OutputKind::Arrow, Compression::None)]
         {

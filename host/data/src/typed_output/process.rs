@@ -109,7 +109,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn says_how_the_process_ended() {
+    fn errors_report_how_the_process_ended() {
         let on_progress =
             |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned()).to_string();
         assert_eq!(on_progress(1 << 8, "it is full"), "it is full");
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_child_does_it_ends() {
+    fn the_child_ends_whatever_it_does() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("program");
         let target = folder.path().join("made");

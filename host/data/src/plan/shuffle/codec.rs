@@ -141,7 +141,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn keys_sort_as_their_values_do(
+        fn keys_sort_in_the_order_of_their_values(
             one in prop::collection::vec("[\0\u{1}ab\u{ff}]{0,4}", 2),
             other in prop::collection::vec("[\0\u{1}ab\u{ff}]{0,4}", 2),
         ) {
@@ -150,7 +150,7 @@ mod tests {
         }
 
         #[test]
-        fn rows_survive(
+        fn rows_round_trip(
             rows in prop::collection::vec(
                 (prop::collection::vec(any::<u8>(), 0..5), any::<u64>(), "[a\n]{0,300}"),
                 0..10,
@@ -176,13 +176,13 @@ mod tests {
     }
 
     #[test]
-    fn buckets_do_not_change() {
+    fn the_bucket_of_a_key_never_changes() {
         let buckets = ["", "a", "b", "store"].map(|text| bucket(text.as_bytes(), 32));
         assert_eq!(buckets, [25, 15, 27, 21]);
     }
 
     #[test]
-    fn short_keys_spread() {
+    fn short_keys_spread_over_all_buckets() {
         let mut counts = [0; 32];
         for number in 0..3200 {
             counts[bucket(&key(&[number.to_string()]), 32)] += 1;

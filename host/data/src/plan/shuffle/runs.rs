@@ -154,7 +154,7 @@ mod tests {
     use std::io::ErrorKind;
 
     #[test]
-    fn a_full_disk_is_told_with_what_to_do() {
+    fn a_full_disk_is_reported_with_advice() {
         let error = spill_error(Path::new("/d/spill"), &ErrorKind::StorageFull.into());
         insta::assert_snapshot!(error, @"rows cannot be kept in /d/spill while they are grouped: no storage space; they take about twice the space of the input: free space there, or choose a job directory on another disk");
     }
