@@ -64,7 +64,7 @@ fn write(path: PathBuf, text: &str) {
 }
 
 #[test]
-fn a_new_directory_is_made_and_says_how_it_stands() {
+fn a_new_job_directory_records_the_state_of_its_job() {
     let place = ClaimFixture::new();
     let mut claimed = place.claim().unwrap();
     assert_eq!(claimed.output(), resolve(&place.job.default_output()).unwrap());
@@ -79,7 +79,7 @@ fn a_new_directory_is_made_and_says_how_it_stands() {
 }
 
 #[test]
-fn ids_differ_and_tell_the_time() {
+fn ids_differ_and_contain_the_time() {
     let now: Timestamp = "2026-11-21T10:00:00.5Z".parse().unwrap();
     let first = new_id(now);
     let second = new_id(now);
@@ -88,7 +88,7 @@ fn ids_differ_and_tell_the_time() {
 }
 
 #[test]
-fn an_empty_directory_is_taken() {
+fn a_job_can_begin_in_an_empty_directory() {
     let place = ClaimFixture::new();
     fs::create_dir(place.job.root()).unwrap();
     // A crash during the first write leaves this file.
@@ -97,7 +97,7 @@ fn an_empty_directory_is_taken() {
 }
 
 #[test]
-fn holding_changes_nothing() {
+fn locking_a_job_directory_changes_nothing() {
     let place = ClaimFixture::new();
     place.end(place.claim(), JobStatus::Failed);
     let state = place.state();
@@ -109,7 +109,7 @@ fn holding_changes_nothing() {
 
 /// W15.
 #[test]
-fn a_job_is_taken_up_with_all_that_it_has() {
+fn a_resumed_job_keeps_its_files_and_state() {
     let place = ClaimFixture::new();
     place.end(place.claim_with_output(), JobStatus::Failed);
     let begun = place.state().begun;
@@ -147,7 +147,7 @@ fn a_job_directory_may_be_moved() {
 
 /// C25.
 #[test]
-fn results_that_are_not_what_they_were_are_told() {
+fn changed_results_of_a_completed_job_are_reported() {
     let place = ClaimFixture::new();
     let claimed = place.claim_with_output();
     let rows = place.out().join("rows.csv");
@@ -177,7 +177,7 @@ fn results_that_are_not_what_they_were_are_told() {
 
 /// Other users have no access, whatever the umask was when the directory was created.
 #[test]
-fn a_job_directory_is_its_owners_alone() {
+fn only_its_owner_can_access_a_job_directory() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
     let place = ClaimFixture::new();
@@ -203,14 +203,14 @@ fn a_job_directory_is_its_owners_alone() {
 }
 
 #[test]
-fn a_running_job_is_never_touched() {
+fn the_directory_of_a_running_job_is_refused() {
     let place = ClaimFixture::new();
     let _running = place.claim().unwrap();
     insta::assert_snapshot!(place.text(place.claim()), @"job 'iris' (process PID) is running in DIR/job: wait for it to end, or name another place with --job-dir");
 }
 
 #[test]
-fn what_is_not_this_job_s_is_never_touched() {
+fn directories_of_other_jobs_and_foreign_files_are_refused() {
     let place = ClaimFixture::new();
     place.end(place.claim(), JobStatus::Completed);
     let other = claim(&place.job, "wine", None);
@@ -226,7 +226,7 @@ fn what_is_not_this_job_s_is_never_touched() {
 }
 
 #[test]
-fn a_state_that_is_not_understood_is_left_alone() {
+fn an_unknown_state_file_is_refused() {
     let place = ClaimFixture::new();
     write(place.job.state_file(), r#"{"version": 1, "job": {}}"#);
     insta::assert_snapshot!(place.text(place.claim()), @"DIR/job/job.json cannot be understood (its version is 1, this program knows 2): name another place with --job-dir, or use the version of sandmill that wrote it");
@@ -268,7 +268,7 @@ fn overwrite_removes_what_the_job_made_and_follows_no_links() {
 }
 
 #[test]
-fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
+fn an_output_folder_elsewhere_belongs_to_one_job() {
     let place = ClaimFixture::new();
     let claimed = place.claim_with_output().unwrap();
     assert_eq!(claimed.output(), place.out().canonicalize().unwrap());
@@ -285,7 +285,7 @@ fn an_output_folder_elsewhere_is_made_and_kept_for_its_job() {
 }
 
 #[test]
-fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
+fn overwrite_replaces_only_rows_in_an_output_folder_elsewhere() {
     let place = ClaimFixture::new();
     place.end(place.claim_with_output(), JobStatus::Completed);
     let rows = place.out().join("rows.csv");
@@ -302,7 +302,7 @@ fn overwrite_replaces_only_the_rows_of_an_output_folder_elsewhere() {
 }
 
 #[test]
-fn an_output_folder_of_its_own_in_the_job_directory_is_cleared() {
+fn an_output_folder_inside_the_job_directory_is_cleared() {
     let place = ClaimFixture::new();
     let results = place.job.root().join("results");
     let take = || claim(&place.job, "iris", Some(&results));
@@ -341,7 +341,7 @@ fn an_output_folder_in_the_way_is_refused() {
 }
 
 #[test]
-fn an_output_folder_that_cannot_be_made_is_named() {
+fn the_error_names_an_output_folder_that_cannot_be_made() {
     let place = ClaimFixture::new();
     write(place.out(), "a file");
     insta::assert_snapshot!(place.text(place.claim_with_output()), @"DIR/out is not a folder: name an empty or new one");

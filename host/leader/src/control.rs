@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn it_answers_and_obeys_until_it_is_dropped() {
+    fn the_socket_answers_and_obeys_until_it_is_dropped() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join(CONTROL_SOCKET);
         let cancel = Cancel::new();
@@ -234,7 +234,7 @@ mod tests {
 
     /// A client that connects and sends nothing does not delay the job's end.
     #[test]
-    fn a_silent_one_is_given_up() {
+    fn a_silent_client_does_not_delay_the_end() {
         let dir = tempfile::tempdir().unwrap();
         let control = open(dir.path(), &Cancel::new());
         let (_folder, path) = control_path(dir.path(), CONTROL_SOCKET).unwrap();

@@ -467,7 +467,7 @@ mod tests {
     use crate::model::MiniBatchId;
 
     #[test]
-    fn the_end_of_the_committer_is_not_awaited_for_ever() {
+    fn waiting_for_the_committer_has_a_time_out() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let end = |replies: Vec<CommitReply>, open: bool| {
             let (sender, mut receiver) = mpsc::unbounded_channel();

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_had_by_one() {
+    fn a_folder_can_be_locked_only_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         assert!(!is_locked(&path));
@@ -200,7 +200,7 @@ mod tests {
 
     /// Threads that take and release the lock concurrently never hold it at the same time.
     #[test]
-    fn two_are_never_in_it_together() {
+    fn threads_never_hold_the_lock_at_once() {
         use std::sync::atomic::AtomicU32;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();

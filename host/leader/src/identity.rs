@@ -325,7 +325,7 @@ mod tests {
     /// Journals of earlier versions contain these names and values, and their jobs must still resume and be
     /// reused.
     #[test]
-    fn names_and_values_are_what_they_were() {
+    fn names_and_values_are_stable_across_versions() {
         let dir = tempfile::tempdir().unwrap();
         for folder in ["in", "weights", "source"] {
             fs::create_dir(dir.path().join(folder)).unwrap();
@@ -484,7 +484,7 @@ schema_inference: full
 
     /// A secret value does not appear in what is stored.
     #[test]
-    fn settings_name_what_decides_rows_and_keep_no_secrets() {
+    fn settings_cover_what_decides_rows_and_hide_secrets() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("entry.wasm"), "").unwrap();
         fs::create_dir(dir.path().join("in")).unwrap();

@@ -207,7 +207,7 @@ mod tests {
     /// Otherwise, a job whose file broke off in the middle could not resume, because the numbers of later
     /// mini-batches would shift.
     #[test]
-    fn only_files_without_any_mini_batch_are_noted() {
+    fn only_wholly_unreadable_files_are_noted() {
         let slice = |id, file: &str| {
             let slice = TextSlice { file: file.to_owned(), ..TextSlice::sample() };
             MiniBatch::new(MiniBatchId(id), 0, Work::Text(slice))

@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_is_read_as_it_was_written() {
+    fn a_written_state_is_read_back_unchanged() {
         let dir = tempfile::tempdir().unwrap();
         let job_dir = JobDir::new(dir.path());
         assert_eq!(JobState::read(&job_dir).unwrap(), None);
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn remembered_settings_are_for_their_owner_only() {
+    fn only_the_owner_can_read_stored_settings() {
         let dir = tempfile::tempdir().unwrap();
         let path = JobDir::new(dir.path()).state_file();
         let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_is_one_jobs() {
+    fn a_parent_folder_belongs_to_one_job() {
         let dir = tempfile::tempdir().unwrap();
         let parent = dir.path().canonicalize().unwrap().join("new/parent");
         let claim = |job: &str, mark: &str| {
@@ -145,7 +145,7 @@ mod tests {
 
     /// A job of a version without marks continues in a folder beside its old copies, the same one each time.
     #[test]
-    fn copies_without_a_mark_stay_and_a_folder_beside_them_is_taken() {
+    fn unmarked_copies_stay_and_a_second_folder_is_used() {
         let dir = tempfile::tempdir().unwrap();
         let parent = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(parent.join("logs/digits/sys")).unwrap();
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_nothing_is_given_back() {
+    fn only_an_empty_folder_is_removed() {
         let dir = tempfile::tempdir().unwrap();
         let parent = dir.path().canonicalize().unwrap();
         let folder = claim(&parent, "digits", "one").unwrap();
@@ -176,7 +176,7 @@ mod tests {
 
     /// If several jobs come at the same time, one of them gets the folder.
     #[test]
-    fn one_of_many_is_first() {
+    fn only_one_of_many_jobs_gets_a_folder() {
         let dir = tempfile::tempdir().unwrap();
         let parent = dir.path().canonicalize().unwrap();
         let claimed = std::sync::atomic::AtomicU32::new(0);

@@ -60,7 +60,7 @@ mod tests {
     use std::os::unix::fs::MetadataExt;
 
     #[test]
-    fn room_is_taken_and_given_back() {
+    fn disk_space_is_reserved_and_freed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("work/reserve");
         std::fs::create_dir(dir.path().join("work")).unwrap();

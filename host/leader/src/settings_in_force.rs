@@ -75,7 +75,7 @@ mod tests {
 
     /// 1.12: reported at the start, with the formula.
     #[test]
-    fn time_outs_in_force_are_told() {
+    fn time_outs_in_force_are_reported() {
         let dir = tempfile::tempdir().unwrap();
         let job = dir.path().join("job.yaml");
         for (name, text) in [

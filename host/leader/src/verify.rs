@@ -308,7 +308,7 @@ mod tests {
 
     /// C25, W15.
     #[test]
-    fn what_was_done_must_be_the_same_today() {
+    fn finished_mini_batches_must_be_unchanged() {
         assert_eq!(with(&[(0, 7), (2, 9)], None, &[7, 8, 9]), Ok(()));
         assert_eq!(with(&[(0, 7), (2, 9)], Some(&[7, 8, 9]), &[7, 8, 9]), Ok(()));
         // An incomplete plan may have grown.
@@ -335,7 +335,7 @@ mod tests {
 
     /// C25: a file that no worker has reported on must be older than the job.
     #[test]
-    fn files_of_what_is_not_done_must_not_change() {
+    fn files_of_unfinished_mini_batches_must_not_change() {
         let sources = [Source::new("texts", "/data".into())];
         let check = |done: Option<u64>, stamp: u64, is_younger: bool| {
             let stamps = done.map(|stamp| (MiniBatchId(0), stamp)).into_iter().collect();
@@ -359,7 +359,7 @@ mod tests {
 
     /// Files that are not processed yet decide how the columns of processed files are read.
     #[test]
-    fn columns_must_be_what_they_were() {
+    fn columns_must_be_unchanged() {
         let format = |name: &str| TableFormat {
             columns: vec![Column { name: name.into(), kind: ColumnType::Int64 }],
             ..TableFormat::default()

@@ -26,7 +26,7 @@ const KINDS: [(Layout, OnConflict); 9] = [
 const MOST: u32 = 400;
 
 #[test]
-fn undisturbed_jobs_pass_every_point() {
+fn undisturbed_jobs_pass_every_fail_point() {
     let mut points = BTreeSet::new();
     for (layout, on_conflict) in KINDS {
         let mut world = CrashWorld::new(layout, on_conflict);
@@ -114,7 +114,7 @@ fn a_crash_while_recovering_changes_nothing() {
 /// A worker's number is never used again, even if all that is known about the worker is what it left at its
 /// end. Found by fuzzing.
 #[test]
-fn numbers_of_workers_are_not_used_again() {
+fn worker_numbers_are_never_reused() {
     for first in (1..MOST).step_by(3) {
         let mut world = CrashWorld::new(Layout::File, OnConflict::Append);
         // Workers with higher numbers complete the rest, or only end normally.
@@ -146,7 +146,7 @@ fn damages() -> impl Strategy<Value = CrashDamage> {
 }
 
 #[test]
-fn rows_that_are_nowhere_are_taken_out_with_their_files() {
+fn lost_rows_are_removed_with_their_files() {
     for (layout, on_conflict) in KINDS {
         let mut world = CrashWorld::new(layout, on_conflict);
         // All rows and files are committed. Then all copies of the second worker's rows are lost.

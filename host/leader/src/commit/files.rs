@@ -184,7 +184,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_takes_no_more_names_than_it_has_room_for() {
+    fn a_group_refuses_clashing_names_and_too_many() {
         let found = |length| [GuestEntry { path: "a".into(), length }];
         let mut names = GroupNames::default();
         names.files.extend(0..NAMES as u64);

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn the_journal_keeps_a_header_whatever_its_form() {
+    fn the_journal_keeps_headers_of_every_format() {
         let line = Top::of(Some(&"a b".into())).unwrap();
         assert_eq!((line.note().as_str(), line.bytes.as_slice()), ("a b\n", &b"a b\n"[..]));
         assert_eq!(Top::noted(line.note(), true), Ok(line));
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_nulls_alone_wait_for_a_type() {
+    fn all_null_columns_get_their_type_later() {
         let open = |text: &str| {
             let text = text.to_owned();
             let bytes = Some(Vec::new());
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn other_columns_are_named() {
+    fn the_error_names_the_first_column_that_differs() {
         let first = coded("\"a\" Int64\n\"b\" Utf8");
         let describe = |text: &str| {
             assert!(!coded(text).fits(&first));

@@ -60,7 +60,7 @@ fn spoil(bench: &CommitFixture, worker: u32) {
 }
 
 #[test]
-fn a_part_is_its_workers_file_or_a_copy_of_what_counts() {
+fn a_part_links_or_copies_the_workers_committed_rows() {
     let mut bench = bench();
     // Rows of an attempt that fails.
     bench.success(0, 9, "half");
@@ -87,7 +87,7 @@ fn a_part_is_its_workers_file_or_a_copy_of_what_counts() {
 
 /// A worker that was taken over may have replaced its file by anything.
 #[test]
-fn a_file_that_may_do_more_than_others_is_copied() {
+fn part_files_with_special_permissions_or_links_are_copied() {
     use std::os::unix::fs::PermissionsExt;
     let mut bench = bench();
     let part = bench.job.part_file(WorkerId(0));

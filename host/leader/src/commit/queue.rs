@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_goes_at_once_and_later_ones_in_groups() {
+    fn the_first_request_is_immediate_and_later_ones_are_grouped() {
         let queue = CommitQueue::new(100);
         queue.submit(request(0));
         assert_eq!(queue.next(Instant::now()), Some(CommitTask::Commit(vec![request(0)])));
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn many_rows_are_copied_ahead() {
+    fn many_rows_are_copied_before_their_commit() {
         let queue = CommitQueue::new(100);
         let later = Instant::now() + 2 * EARLIER;
         [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_copied_makes_a_group_full_and_is_committed() {
+    fn copied_rows_fill_a_group_and_are_committed() {
         let queue = CommitQueue::new(100);
         let far = Instant::now() + 2 * EARLIER;
         queue.submit(success(50, false));
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_never_waits_and_nothing_is_kept_once_nobody_takes_it() {
+    fn submit_never_blocks_and_a_stopped_queue_stays_empty() {
         let queue = CommitQueue::new(100);
         (0..10_000).for_each(|number| queue.submit(request(number)));
         assert_eq!(queue.lock().requests.len(), 10_000);

@@ -24,7 +24,7 @@ fn three_rows() -> (CommitFixture, PathBuf) {
 
 /// Row 2 of what users ask for: a job never reports rows that are not there.
 #[test]
-fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
+fn a_changed_output_fails_the_job_and_is_repaired() {
     let ends = |tamper: &dyn Fn(&std::path::Path)| {
         let (mut bench, path) = three_rows();
         tamper(&path);
@@ -59,7 +59,7 @@ fn an_output_that_is_not_what_was_committed_fails_the_job_and_is_made_whole() {
 
 /// The job was interrupted, so no running leader could notice the change.
 #[test]
-fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
+fn an_output_that_changed_between_runs_is_repaired() {
     let (mut bench, path) = three_rows();
     let journal = bench.journal();
     fs::write(&path, "row 0\nrow X\nrow 2\n").unwrap();
@@ -74,7 +74,7 @@ fn an_output_that_was_changed_while_nothing_ran_is_made_whole() {
 
 /// The output is read back, so it does not matter where wrong bytes come from.
 #[test]
-fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace() {
+fn rows_with_a_wrong_checksum_fail_the_job() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let good = bench.success(0, 0, "good\n");
     bench.submit(&good);
@@ -92,7 +92,7 @@ fn rows_that_are_not_what_their_worker_reported_fail_the_job_and_leave_no_trace(
 
 /// If no rows stay in part files, workers may overwrite rows that are in the output.
 #[test]
-fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
+fn part_file_space_is_freed_once_rows_are_copied() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let mut target = bench.target();
     let mut frees = Vec::new();
@@ -119,7 +119,7 @@ fn room_in_part_files_is_free_once_the_rows_are_in_the_output() {
 
 /// The rows are in the output, but are not reported or journaled yet.
 #[test]
-fn rows_that_are_copied_ahead_count_once_they_are_committed() {
+fn rows_copied_early_count_once_they_are_committed() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let target = bench.target();
     let journal = bench.journal();
@@ -151,7 +151,7 @@ fn rows_that_are_copied_ahead_count_once_they_are_committed() {
 
 /// This also holds if the change comes between the copy and the commit.
 #[test]
-fn rows_that_are_changed_after_they_were_copied_are_not_committed() {
+fn rows_changed_after_the_copy_are_not_committed() {
     for at in [1, 7] {
         let (mut bench, path) = three_rows();
         let (mut store, _) = recover(bench.target(), bench.journal(), false).unwrap();

@@ -244,7 +244,7 @@ mod tests {
     /// If another program writes to the output after it was read back, the recorded time is not that of our
     /// write.
     #[test]
-    fn a_change_while_it_is_put_on_the_disk_is_doubted() {
+    fn a_change_during_the_sync_is_noticed() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rows.txt");
         let mut rows = RowsOutput::new(Appender::create(&path).unwrap(), None);

@@ -62,7 +62,7 @@ fn rejections(replies: &[CommitReply]) -> Vec<String> {
 
 /// W15.
 #[test]
-fn failed_mini_batches_run_again_only_if_that_is_wanted() {
+fn failed_mini_batches_run_again_only_on_request() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let success = bench.success(4, 0, "a\n");
     bench.submit(&success);
@@ -84,7 +84,7 @@ fn failed_mini_batches_run_again_only_if_that_is_wanted() {
 }
 
 #[test]
-fn ordered_rows_wait_for_those_before_them() {
+fn ordered_rows_wait_for_lower_ids() {
     let mut bench = CommitFixture::new(None);
     let ordered = |bench: &CommitFixture| CommitTarget {
         output_file: Some("rows.txt".into()),
@@ -131,7 +131,7 @@ fn ordered_rows_wait_for_those_before_them() {
 
 /// A9.
 #[test]
-fn the_first_header_is_the_first_line_and_another_one_is_refused() {
+fn the_first_header_is_written_and_different_ones_are_refused() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let target = CommitTarget { header_wanted: true, ..bench.target() };
     bench.restart_as(target, false).unwrap();
@@ -152,7 +152,7 @@ fn the_first_header_is_the_first_line_and_another_one_is_refused() {
 }
 
 #[test]
-fn files_are_appended_or_replaced_where_the_job_says_so() {
+fn files_are_appended_or_replaced_as_configured() {
     for (on_conflict, wanted) in
         [(OnConflict::Append, "of 0of 1of 2"), (OnConflict::Overwrite, "of 2")]
     {
@@ -179,7 +179,7 @@ fn files_are_appended_or_replaced_where_the_job_says_so() {
 }
 
 #[test]
-fn an_appended_file_that_lost_bytes_is_named() {
+fn the_error_names_an_appended_file_that_lost_bytes() {
     let mut bench = CommitFixture::new(None);
     let target = CommitTarget { on_conflict: OnConflict::Append, ..bench.target() };
     bench.restart_as(target.clone(), false).unwrap();
@@ -197,7 +197,7 @@ fn an_appended_file_that_lost_bytes_is_named() {
 }
 
 #[test]
-fn what_init_and_shutdown_wrote_is_published_when_the_job_completes() {
+fn files_of_init_and_shutdown_are_published_on_completion() {
     let mut bench = CommitFixture::new(None);
     bench.leave(0, "labels", "same");
     bench.leave(0, "of/0", "zero");
@@ -219,7 +219,7 @@ fn what_init_and_shutdown_wrote_is_published_when_the_job_completes() {
 }
 
 #[test]
-fn workers_that_disagree_about_a_file_are_named() {
+fn errors_name_workers_that_wrote_conflicting_files() {
     let mut texts = Vec::new();
     let mut case = |leave: &dyn Fn(&mut CommitFixture)| {
         let mut bench = CommitFixture::new(Some("rows.txt"));
@@ -257,7 +257,7 @@ fn workers_that_disagree_about_a_file_are_named() {
 }
 
 #[test]
-fn later_workers_files_are_appended_or_replace_where_the_job_says_so() {
+fn lifecycle_files_are_appended_or_replaced_as_configured() {
     for (on_conflict, wanted) in [(OnConflict::Append, "of 0ab"), (OnConflict::Overwrite, "b")] {
         let mut bench = CommitFixture::new(None);
         let target = CommitTarget { on_conflict, ..bench.target() };

@@ -130,7 +130,7 @@ fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
 
 /// O4, O9, W12.
 #[test]
-fn every_row_is_in_the_output_once_and_where_the_journal_says() {
+fn every_row_appears_once_at_its_journaled_position() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     for id in 0..2_000 {
         let rows = format!("{id},a\n{id},b\n").repeat(id as usize % 3);
@@ -153,7 +153,7 @@ fn every_row_is_in_the_output_once_and_where_the_journal_says() {
 }
 
 #[test]
-fn what_is_reported_is_in_the_journal_already() {
+fn mini_batches_are_journaled_before_they_are_reported() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let success = bench.success(0, 7, "row\n");
     bench.submit(&success);
@@ -169,7 +169,7 @@ fn what_is_reported_is_in_the_journal_already() {
 }
 
 #[test]
-fn a_lone_request_is_committed_at_once_and_flush_hurries() {
+fn flush_commits_a_lone_request_at_once() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     for id in 0..3 {
         let success = bench.success(0, id, "row\n");
@@ -221,7 +221,7 @@ fn files_are_published_when_their_mini_batch_is_committed() {
 }
 
 #[test]
-fn files_that_clash_are_rejected_and_their_mini_batch_is_not_committed() {
+fn mini_batches_with_clashing_files_are_rejected() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     // The committer may put all of them into one group, or not: the replies are the same.
     let cases = [(0, "same"), (1, "same"), (2, "same/below"), (3, "rows.txt"), (4, "other")];
@@ -243,7 +243,7 @@ fn files_that_clash_are_rejected_and_their_mini_batch_is_not_committed() {
 }
 
 #[test]
-fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
+fn missing_rows_are_rejected_before_anything_is_journaled() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     // In an ordered job, rows are still needed in the part files after their commit.
     let target = CommitTarget { ordered: true, ..bench.target() };
@@ -283,7 +283,7 @@ fn rows_that_are_not_there_are_rejected_before_anything_is_journaled() {
 
 /// Whatever a worker does to its part file, only its own attempts are lost.
 #[test]
-fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
+fn an_invalid_part_file_fails_only_its_attempt() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let good = bench.success(0, 0, "good\n");
     bench.submit(&good);
@@ -341,7 +341,7 @@ fn a_part_file_that_is_none_costs_its_attempt_and_not_the_job() {
 
 /// The path of an attempt's files may hold anything.
 #[test]
-fn a_staged_folder_that_is_none_costs_its_attempt_and_not_the_job() {
+fn an_invalid_staged_folder_fails_only_its_attempt() {
     let mut bench = CommitFixture::new(None);
     for id in 0..3 {
         let success = bench.with_file(bench.success(0, id, ""), &format!("f{id}"));
@@ -380,7 +380,7 @@ fn a_mini_batch_committed_twice_is_fatal() {
 }
 
 #[test]
-fn a_full_disk_is_fatal_and_says_so_and_with_room_the_output_is_completed() {
+fn a_full_disk_is_fatal_and_the_job_can_resume() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let target = bench.target();
     let success = bench.success(0, 0, "row\n");
@@ -415,7 +415,7 @@ fn dropping_the_committer_keeps_what_was_submitted() {
 
 /// O5.
 #[test]
-fn an_output_file_that_exists_is_named() {
+fn the_error_names_an_output_file_that_exists() {
     let bench = CommitFixture::new(None);
     fs::write(bench.job.default_output().join("rows.txt"), "").unwrap();
     let target = CommitTarget { output_file: Some("rows.txt".into()), ..bench.target() };
@@ -428,7 +428,7 @@ fn an_output_file_that_exists_is_named() {
 
 /// If a disk hangs, the user is notified, and the leader waits.
 #[test]
-fn a_slow_end_is_told_and_waited_for() {
+fn a_slow_end_is_reported_and_awaited() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let (replies, mut received) = tokio::sync::mpsc::unbounded_channel();
     let mut reported = 0;

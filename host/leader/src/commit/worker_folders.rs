@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_workers_name_one() {
+    fn only_valid_names_are_parsed_as_workers() {
         for (name, worker) in [("process007", Some(7)), ("process1000.part", Some(1000))] {
             assert_eq!(worker_of(name).map(|worker| worker.0), worker);
         }

@@ -62,7 +62,7 @@ fn text(error: &JournalError, at: &JournalFixture) -> String {
 }
 
 #[test]
-fn what_is_committed_is_there_after_reopening() {
+fn committed_entries_survive_reopening() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(5, 100), failed(9)]).unwrap();
@@ -89,7 +89,7 @@ fn what_is_committed_is_there_after_reopening() {
 }
 
 #[test]
-fn entries_taken_out_can_come_again_and_move_what_follows() {
+fn removed_entries_can_return_and_shift_later_ones() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(5, 100), succeeded(2, 10), failed(7), succeeded(0, 1)])
@@ -126,7 +126,7 @@ fn entries_taken_out_can_come_again_and_move_what_follows() {
 }
 
 #[test]
-fn notes_are_kept_and_can_go() {
+fn notes_are_kept_until_they_are_removed() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     journal.note("plan", "1").unwrap();
@@ -164,7 +164,7 @@ fn a_large_journal_opens_at_once() {
 }
 
 #[test]
-fn a_late_attempt_is_refused_and_its_group_with_it() {
+fn a_late_attempt_is_refused_with_its_whole_group() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, 10)]).unwrap();
@@ -182,7 +182,7 @@ fn a_late_attempt_is_refused_and_its_group_with_it() {
 }
 
 #[test]
-fn a_process_that_ends_without_closing_loses_nothing_that_was_committed() {
+fn a_crash_loses_no_committed_entries() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, 10)]).unwrap();
@@ -223,7 +223,7 @@ fn finishing_is_remembered_and_leaves_one_file() {
 }
 
 #[test]
-fn what_is_no_journal_is_refused() {
+fn a_missing_or_foreign_journal_is_refused() {
     let at = place();
     let error = Journal::open(&at.path).unwrap_err();
     insta::assert_snapshot!(text(&error, &at), @"there is no journal at JOURNAL, so the job cannot be resumed: run it again with --overwrite, or in another --job-dir");
@@ -249,7 +249,7 @@ fn what_is_no_journal_is_refused() {
 }
 
 #[test]
-fn numbers_beyond_the_database_are_refused() {
+fn numbers_too_large_for_the_database_are_refused() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, i64::MAX as u64)]).unwrap();
@@ -260,7 +260,7 @@ fn numbers_beyond_the_database_are_refused() {
 
 /// A resumed job gives the next worker the next number.
 #[test]
-fn a_worker_with_the_last_number_of_all_is_none() {
+fn a_worker_with_the_highest_number_is_refused() {
     let at = place();
     let mut journal = Journal::create(&at.path, &identity()).unwrap();
     let last = JournalEntry { worker: Some(WorkerId(u32::MAX)), ..succeeded(1, 10) };
@@ -270,7 +270,7 @@ fn a_worker_with_the_last_number_of_all_is_none() {
 }
 
 #[test]
-fn a_full_disk_says_so() {
+fn the_error_names_a_full_disk() {
     let at = place();
     let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(13), None);
     let error = JournalError::of(&at.path, full);
@@ -279,7 +279,7 @@ fn a_full_disk_says_so() {
 
 /// Settings contain arguments, which may be secrets.
 #[test]
-fn a_journal_is_its_owners_alone() {
+fn only_its_owner_can_read_a_journal() {
     use std::os::unix::fs::PermissionsExt;
     let place = place();
     let files = ["", "-wal"].map(|suffix| {

@@ -29,7 +29,7 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
 
 /// The results of a worker that has ended are rejected. Another worker does the mini-batch again.
 #[test]
-fn a_mini_batch_that_is_rejected_after_its_worker_ended_is_done_again() {
+fn a_rejected_mini_batch_of_an_ended_worker_runs_again() {
     let mut machine = running(policy(), 1);
     machine.handle(report(0, 1, 2, segment()), secs(1));
     machine.handle(exit(Some(0), None), secs(2));
@@ -49,7 +49,7 @@ fn a_mini_batch_that_is_rejected_after_its_worker_ended_is_done_again() {
 
 /// A retry would read the same. The failure names the file and the position in it.
 #[test]
-fn what_cannot_be_decoded_is_not_tried_again() {
+fn undecodable_input_is_not_retried() {
     let mut machine = new(RetryPolicy { max_try: 3, ..policy() });
     let file = "a.parquet".to_owned();
     let slice = TableSlice { file, part: 1, skip: 0, first_row: 40, rows: 2, bytes: 16 };
@@ -126,7 +126,7 @@ fn work_begins_before_the_plan_is_finished() {
 }
 
 #[test]
-fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
+fn a_dead_worker_fails_one_mini_batch_and_returns_others() {
     let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 8);
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let actions = machine.handle(exit(None, Some(9)), secs(2));
@@ -144,7 +144,7 @@ fn a_dead_worker_loses_the_first_mini_batch_and_returns_the_next() {
 
 /// W6: a kill that cannot have been for lack of memory is not reported as such.
 #[test]
-fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
+fn an_external_kill_is_not_reported_as_out_of_memory() {
     let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 1);
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let note = String::new();
@@ -163,7 +163,7 @@ fn a_worker_that_somebody_killed_did_not_run_out_of_memory() {
 
 /// W6: if a limit ended the worker, the mini-batch's failure is that of the limit.
 #[test]
-fn a_worker_that_a_limit_ended_is_told_as_such() {
+fn a_worker_killed_by_a_limit_reports_the_limit() {
     let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 1);
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let failure = Some(Failure::new(FailureKind::OutOfMemory, "too much"));
@@ -200,7 +200,7 @@ fn a_worker_whose_gpu_was_full_is_replaced() {
 
 /// The standard library aborts after a failed allocation. A process may also abort for other reasons.
 #[test]
-fn a_worker_that_got_no_memory_is_told_as_such() {
+fn a_failed_allocation_is_reported_as_out_of_memory() {
     let failure = |note: &str| {
         let mut machine = running(policy(), 1);
         machine.handle(started(0, 0), secs(1));
@@ -218,7 +218,7 @@ fn a_worker_that_got_no_memory_is_told_as_such() {
 
 /// If mini-batches are tiny, the leader would be busy with being woken by each one.
 #[test]
-fn workers_with_tiny_mini_batches_are_given_more_ahead() {
+fn workers_with_tiny_mini_batches_get_longer_queues() {
     let given = |seconds: f64, count: u64| {
         let mut machine = running(policy(), count);
         assert!(!machine.may_pause(), "one ahead, of unknown length");
@@ -243,7 +243,7 @@ fn workers_with_tiny_mini_batches_are_given_more_ahead() {
 }
 
 #[test]
-fn a_report_that_cannot_be_costs_the_worker() {
+fn an_impossible_report_kills_the_worker() {
     let mut machine = running(policy(), 1);
     let MachineMessage::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
     lie.items.total = u64::MAX;
@@ -254,7 +254,7 @@ fn a_report_that_cannot_be_costs_the_worker() {
 
 /// The log tree shows each attempt from its beginning.
 #[test]
-fn the_start_of_an_attempt_is_told_once() {
+fn the_start_of_an_attempt_is_reported_once() {
     let mut machine = running(policy(), 1);
     let describe = |actions: &[MachineAction]| {
         let is = |action: &&MachineAction| matches!(action, MachineAction::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
@@ -283,7 +283,7 @@ fn a_worker_may_restart_once_after_each_attempt() {
 
 /// C17: exactly `run_max_try` attempts. The last one reports that there will be no retry.
 #[test]
-fn tries_are_spent_exactly() {
+fn run_max_try_is_the_exact_number_of_attempts() {
     let mut machine = running(RetryPolicy { max_try: 3, ..patient() }, 1);
     for attempt in 1..=3 {
         let failure = Failure::new(FailureKind::ScriptError, "no");
@@ -300,7 +300,7 @@ fn tries_are_spent_exactly() {
 
 /// A worker that its guest has taken over must not keep the leader busy.
 #[test]
-fn a_worker_that_speaks_out_of_turn_is_killed() {
+fn a_worker_that_sends_unexpected_messages_is_killed() {
     let strays: [&dyn Fn() -> MachineMessage; 4] =
         [&|| ready(0), &|| started(0, 77), &|| MachineMessage::Restarting(W0), &|| {
             report(77, 1, 2, segment())
@@ -345,7 +345,7 @@ fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> MachineMessa
 
 /// The result totals the inference of all attempts. A fallback to the CPU is reported once.
 #[test]
-fn inference_is_counted_and_a_fallback_is_told() {
+fn inference_is_counted_and_a_fallback_is_reported() {
     let mut machine = running(policy(), 3);
     let mut reported = Vec::new();
     for id in 0..3 {
@@ -364,7 +364,7 @@ fn inference_is_counted_and_a_fallback_is_told() {
 
 /// A worker that its guest has taken over cannot falsify the totals.
 #[test]
-fn inference_that_cannot_be_costs_the_worker() {
+fn impossible_inference_statistics_kill_the_worker() {
     for message in [inferring(0, 1 << 60, 0.5, false), inferring(0, 1, f64::NAN, false)] {
         let mut machine = running(policy(), 1);
         machine.handle(started(0, 0), secs(1));
@@ -380,7 +380,7 @@ fn keys(records: u64, name: &str, line: u64) -> UnknownKeys {
 /// The first unknown key of each input is reported at once, and the number of records at the end. Failed
 /// attempts do not count.
 #[test]
-fn keys_without_a_column_are_told_and_counted() {
+fn unknown_keys_are_reported_and_counted() {
     let bears = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
     let sources = vec![Source::new("d", "/data".into())];
     let mut machine = LocalMachine::new(bears, sources, Timestamp::UNIX_EPOCH, Restored::default());

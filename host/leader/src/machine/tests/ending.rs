@@ -4,7 +4,7 @@ use super::*;
 use crate::model::{EndedBy, JobStatus};
 
 #[test]
-fn what_ended_a_job_stays_the_reason_when_committing_fails_too() {
+fn the_first_reason_for_the_end_is_kept() {
     let mut machine = running(policy(), 1);
     machine.handle(MachineMessage::CommitFailed("no space left".into()), secs(1));
     machine.handle(MachineMessage::CommitFailed("broke down".into()), secs(1));
@@ -12,7 +12,7 @@ fn what_ended_a_job_stays_the_reason_when_committing_fails_too() {
 }
 
 #[test]
-fn a_process_that_cannot_be_killed_does_not_hold_up_the_end() {
+fn an_unkillable_process_does_not_delay_the_end() {
     let mut machine = running(RetryPolicy { max_try: 1, ..policy() }, 1);
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(0));
     machine.handle(MachineMessage::Tick, secs(60));
@@ -22,7 +22,7 @@ fn a_process_that_cannot_be_killed_does_not_hold_up_the_end() {
 }
 
 #[test]
-fn a_cancelled_job_lets_the_running_mini_batch_end_and_keeps_it() {
+fn a_cancelled_job_keeps_its_running_mini_batch() {
     let mut machine = running(policy(), 8);
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };
@@ -54,7 +54,7 @@ fn an_empty_plan_has_nothing_to_write() {
 
 /// W9: every way to end also has a name for programs.
 #[test]
-fn each_end_is_named() {
+fn each_way_to_end_has_a_name() {
     let ended_by = |message: MachineMessage| {
         let mut machine = running(policy(), 1);
         machine.handle(message, secs(1));
@@ -106,7 +106,7 @@ fn a_full_disk_ends_the_job_and_fails_no_item() {
 
 /// If there is no room for an object, pending commits still complete, and count.
 #[test]
-fn a_full_disk_loses_nothing_that_is_being_committed() {
+fn a_full_disk_loses_no_pending_commits() {
     let mut machine = running(policy(), 8);
     machine.handle(report(0, 1, 2, segment()), secs(1));
     let full = "no room; free some space there";
@@ -124,7 +124,7 @@ fn a_full_disk_loses_nothing_that_is_being_committed() {
 
 /// As long as other workers run, a lack of room for one more process does not fail the job.
 #[test]
-fn a_worker_that_cannot_be_started_is_tried_again_later() {
+fn a_failed_worker_start_is_retried_later() {
     let mut machine = new(RetryPolicy { workers: 2, ..policy() });
     machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(MachineMessage::Spawned(W0, 17), secs(0));
@@ -178,7 +178,7 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
 
 /// Row 6: a job also ends if its results can no longer be written.
 #[test]
-fn a_committer_that_hangs_does_not_hold_up_the_end() {
+fn a_hanging_committer_does_not_block_the_end() {
     let mut machine = running(RetryPolicy { progress_timeout: secs(700), ..policy() }, 1);
     machine.handle(report(0, 1, 2, segment()), secs(1));
     let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: true };

@@ -65,7 +65,7 @@ fn i1_ends_at_three_times_the_count() {
 
 /// I1: workers that were held back because the last one might fail are started when it succeeds.
 #[test]
-fn i1_goes_on_when_the_last_succeeds() {
+fn i1_continues_when_the_last_worker_succeeds() {
     let mut machine = two_workers();
     for worker in 0..5 {
         fails_init(&mut machine, worker, secs(1));
@@ -91,7 +91,7 @@ fn i1_counts_from_the_last_good_init() {
 
 /// I1, row 16: no new workers are started, but the one that works continues. The job fails when it ends.
 #[test]
-fn i1_leaves_alone_what_works() {
+fn i1_keeps_working_workers_running() {
     let mut machine = two_workers();
     machine.handle(ready(0), secs(1));
     for worker in 1..7 {
@@ -209,7 +209,7 @@ fn a_time_out_or_kill_in_init_counts() {
 
 /// A new instance after a trap, while another worker works.
 #[test]
-fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
+fn a_restart_that_fails_in_init_costs_no_attempt() {
     for dies in [false, true] {
         let mut machine = new(RetryPolicy { workers: 2, ..policy() });
         machine.handle(MachineMessage::Planned(batches(9)), secs(0));
@@ -230,7 +230,7 @@ fn a_new_instance_that_hangs_or_dies_in_init_costs_no_attempt() {
 
 /// The syscall filter of the sandbox kills a process that makes a syscall that no entry script needs.
 #[test]
-fn a_forbidden_call_is_told_as_such() {
+fn a_forbidden_syscall_is_reported_as_such() {
     let mut machine = two_workers();
     let actions = machine.handle(exit_of(1, None, Some(31)), secs(1));
     let failure = actions.iter().find_map(|action| match action {

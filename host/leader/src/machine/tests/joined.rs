@@ -77,7 +77,7 @@ fn the_deadline_of_a_node_counts_while_its_job_ends() {
 
 /// A message that is not for the state machine leads to no decision.
 #[test]
-fn nothing_is_decided_on_words_that_are_for_others() {
+fn messages_for_other_parts_cause_no_decision() {
     let mut job = joined(Unable::default());
     job.send(JobMessage::PlanFinished, secs(0), &mut |_| {});
     let mut others = 0;

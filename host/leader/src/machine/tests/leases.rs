@@ -10,7 +10,7 @@ fn four_workers(gpus: u32) -> (LocalMachine, Vec<(u32, Option<u32>)>) {
 
 /// G1, G2: the documented example: 2 GPUs and 4 workers. Worker 0 stops, and worker 4 takes GPU 0.
 #[test]
-fn g2_the_next_worker_takes_the_index_of_the_one_that_stopped() {
+fn g2_a_new_worker_takes_the_freed_gpu_index() {
     let (mut machine, first) = four_workers(2);
     assert_eq!(first, [(0, Some(0)), (1, Some(1)), (2, None), (3, None)]);
     let actions = machine.handle(exit(Some(1), None), secs(1));
@@ -40,7 +40,7 @@ fn g1_a_lease_ends_with_the_process() {
 
 /// G1: a process that cannot be killed keeps its GPU, and the user is notified.
 #[test]
-fn g1_a_lost_gpu_is_told_and_comes_back_with_the_exit() {
+fn g1_a_lost_gpu_is_reported_and_returns_on_exit() {
     let mut machine = new(RetryPolicy { gpus: vec![0], ..policy() });
     machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(0));
@@ -86,7 +86,7 @@ fn g1_a_lease_ends_when_the_gpu_is_free() {
 
 /// G1: after a minute, the job continues without it.
 #[test]
-fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
+fn g1_waiting_for_a_busy_gpu_has_a_limit() {
     let (mut machine, _) = one_that_waits(&[0]);
     assert_eq!(machine.next_deadline(), Some(secs(61)));
     assert_eq!(spawned(&machine.handle(MachineMessage::Tick, secs(60))), []);
@@ -107,7 +107,7 @@ fn g1_a_gpu_that_does_not_come_back_is_not_waited_for_for_ever() {
 
 /// G2: without GPUs, no worker has one. The index is reported when a worker starts.
 #[test]
-fn g2_the_index_is_told() {
+fn g2_the_gpu_index_is_reported() {
     let (_, first) = four_workers(0);
     assert!(first.iter().all(|(_, gpu)| gpu.is_none()));
     let (mut machine, _) = four_workers(2);

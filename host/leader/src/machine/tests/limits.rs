@@ -8,7 +8,7 @@ fn limited(limits: JobLimits) -> RetryPolicy {
 }
 
 #[test]
-fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
+fn a_job_with_too_many_mini_batches_fails() {
     let limits = JobLimits { mini_batches: 3, ..JobLimits::default() };
     let mut machine = new(limited(limits));
     assert!(winding_down(&machine.handle(MachineMessage::Planned(batches(3)), secs(0))).is_empty());
@@ -20,7 +20,7 @@ fn a_job_with_too_many_mini_batches_fails_and_keeps_what_it_has() {
 }
 
 #[test]
-fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
+fn the_time_limit_does_not_count_waiting() {
     let limits = JobLimits { job_time: Some(secs(50)), ..JobLimits::default() };
     let mut machine = new(limited(limits));
     machine.handle(MachineMessage::Planned(batches(3)), secs(0));
@@ -39,7 +39,7 @@ fn a_job_ends_when_its_time_is_over_and_waiting_does_not_count() {
 
 /// The first failures are reported in full, and all are counted.
 #[test]
-fn later_failures_are_told_in_short() {
+fn later_failures_are_shortened() {
     let limits = JobLimits { failures: 2, ..JobLimits::default() };
     let mut machine = running(limited(limits), 4);
     let mut reported = Vec::new();

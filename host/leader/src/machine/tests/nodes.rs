@@ -77,7 +77,7 @@ fn finished(message: MachineMessage) -> News {
 }
 
 #[test]
-fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
+fn attempts_of_a_lost_node_go_to_another_node() {
     let mut job = on_two_nodes(policy(), 1);
     assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
     starts(&mut job, A, 0);
@@ -89,7 +89,7 @@ fn what_a_lost_node_had_is_granted_to_another_as_the_same_attempt() {
 }
 
 #[test]
-fn a_mini_batch_that_nodes_are_lost_with_fails() {
+fn a_mini_batch_that_loses_several_nodes_fails() {
     let mut job = on_two_nodes(RetryPolicy { max_try: 9, ..patient() }, 1);
     for loss in 1..=RetryPolicy::NODE_LOSSES {
         let node = NodeId(loss + 1);
@@ -105,7 +105,7 @@ fn a_mini_batch_that_nodes_are_lost_with_fails() {
 
 /// A mini-batch that never began cannot be the reason for a node's loss.
 #[test]
-fn a_mini_batch_that_was_not_begun_is_not_what_ended_a_node() {
+fn an_unstarted_mini_batch_is_not_blamed_for_lost_nodes() {
     let mut job = on_two_nodes(patient(), 1);
     for node in (2..20).map(NodeId) {
         send(&mut job, JobMessage::NodeJoined(node), 1);
@@ -117,7 +117,7 @@ fn a_mini_batch_that_was_not_begun_is_not_what_ended_a_node() {
 /// A node gets no grant while its answer to the last one is pending: its worker may already have a
 /// mini-batch.
 #[test]
-fn a_standing_from_before_a_grant_gives_no_room() {
+fn an_outdated_node_state_leads_to_no_grant() {
     let mut job = on_two_nodes(policy(), 9);
     assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
     assert_eq!(granted(&stands(&mut job, A, idle(0))), []);
@@ -188,7 +188,7 @@ fn i3_a_node_learns_that_others_are_past_init() {
 
 /// If all workers of a job are gone, one node alone starts a worker for the normal end.
 #[test]
-fn one_node_starts_the_worker_that_closes() {
+fn one_node_starts_the_worker_for_shutdown() {
     let mut job = on_two_nodes(policy(), 1);
     stands(&mut job, A, idle(0));
     starts(&mut job, A, 0);
@@ -203,7 +203,7 @@ fn one_node_starts_the_worker_that_closes() {
 
 /// A node that has no room at the moment is skipped.
 #[test]
-fn a_node_without_room_is_not_waited_for() {
+fn a_node_without_room_is_skipped() {
     let mut job = on_two_nodes(policy(), 1);
     let pausing = WorkersStanding { is_pausing: true, ..WorkersStanding::default() };
     let outputs = stands(&mut job, A, pausing);
@@ -223,7 +223,7 @@ fn a_node_without_room_is_not_waited_for() {
 
 /// The files that `shutdown` makes are made again on another node.
 #[test]
-fn a_node_that_is_lost_while_it_closes_has_closed_nothing() {
+fn a_node_lost_during_shutdown_is_replaced() {
     let mut job = on_two_nodes(policy(), 1);
     stands(&mut job, A, idle(0));
     starts(&mut job, A, 0);

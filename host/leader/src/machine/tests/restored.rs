@@ -30,7 +30,7 @@ fn restored() -> Restored {
 }
 
 #[test]
-fn what_is_done_counts_and_is_not_done_again() {
+fn finished_mini_batches_count_and_are_not_repeated() {
     let (mut machine, actions) = taken_up(patient(), restored(), 4);
     assert_eq!(spawned(&actions), [(7, None)], "numbers of workers go on, one is enough");
     assert_eq!(assigned(&machine.handle(ready(7), secs(1))), [(3, 1)]);
@@ -47,7 +47,7 @@ fn what_is_done_counts_and_is_not_done_again() {
 }
 
 #[test]
-fn a_job_that_was_done_completes_without_a_worker() {
+fn a_finished_job_completes_without_a_worker() {
     let closed = Restored { closed: true, ..restored() };
     let (_, actions) = taken_up(patient(), closed, 3);
     assert_eq!(result(&actions).status, JobStatus::Completed);
@@ -56,7 +56,7 @@ fn a_job_that_was_done_completes_without_a_worker() {
 
 /// One worker is started for the files of `init` and `shutdown` if no worker ended normally before.
 #[test]
-fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
+fn a_worker_is_started_to_run_a_missing_shutdown() {
     let (mut machine, actions) = taken_up(RetryPolicy { workers: 4, ..patient() }, restored(), 3);
     assert_eq!(spawned(&actions), [(7, None)]);
     let actions = machine.handle(ready(7), secs(1));
@@ -79,7 +79,7 @@ fn a_job_whose_workers_never_ended_in_order_starts_one_to_do_so() {
 
 /// The same if the last worker was killed in this run.
 #[test]
-fn a_worker_that_is_killed_at_the_end_is_replaced_to_end_in_order() {
+fn a_worker_killed_at_the_end_is_replaced_for_shutdown() {
     let mut machine = running(patient(), 2);
     machine.handle(started(0, 0), secs(0));
     machine.handle(report(0, 1, 2, segment()), secs(1));
@@ -134,7 +134,7 @@ fn thresholds_hold_over_both_runs() {
 
 /// A job keeps its directory even if its inputs are gone when it resumes.
 #[test]
-fn a_plan_that_fails_at_the_second_run_does_not_undo_the_first() {
+fn a_failed_plan_on_resume_keeps_the_job_directory() {
     let mut machine = LocalMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored());
     let actions = machine.handle(MachineMessage::PlanFailed("gone".into()), secs(0));
     assert!(!result(&actions).never_began());

@@ -110,7 +110,7 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
 /// W3, W9: with `error_threshold: 0`, one hopeless item of 200 ends the job within five calls of `run`, and
 /// not at the end of the input.
 #[test]
-fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
+fn a_hopeless_item_soon_ends_an_intolerant_job() {
     for thousandths in [0, 1, 100, 500, 900, 999] {
         for breaks in [false, true] {
             let later = Duration::from_millis(thousandths);
@@ -126,7 +126,7 @@ fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
 /// W3: the retry comes before the mini-batches that the worker was granted ahead, and these wait for the
 /// leader's decision.
 #[test]
-fn a_retry_comes_before_what_a_worker_has_ahead() {
+fn a_retry_comes_before_a_workers_queued_mini_batches() {
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 9);
     machine.handle(started(0, 0), secs(0));
     assert_eq!(given(&machine.handle(failed(0, 0, 1, FailureKind::Trap), secs(1))), ["0: !0.2"]);
@@ -166,7 +166,7 @@ fn reported_failure(failures: &[Failure]) -> (String, bool) {
 
 /// W3: a panic that occurs twice in the same way will occur again, so the remaining tries are skipped.
 #[test]
-fn two_traps_that_are_alike_end_the_tries() {
+fn two_identical_traps_end_the_retries() {
     let trap =
         |message: &str, stack: &str| Failure::new(FailureKind::Trap, message).with_detail(stack);
     let a = || trap("panicked at src/lib.rs:1:1: a", "run");
@@ -182,7 +182,7 @@ fn two_traps_that_are_alike_end_the_tries() {
 
 /// W3, C17: an error that the entry script returned gets all its tries, even if it is the same each time.
 #[test]
-fn errors_that_are_alike_have_all_their_tries() {
+fn identical_errors_use_all_tries() {
     use FailureKind::{BadOutput, BadResults, ScriptError, ShortResults};
     for kind in [ScriptError, BadOutput, BadResults, ShortResults] {
         let same = vec![Failure::new(kind, "no"); 8];
@@ -192,7 +192,7 @@ fn errors_that_are_alike_have_all_their_tries() {
 
 /// After the last try, the message does not mention skipped tries.
 #[test]
-fn the_last_of_two_traps_is_told_as_it_is() {
+fn a_trap_on_the_last_try_is_reported_unchanged() {
     let mut machine = running(RetryPolicy { max_try: 2, ..patient() }, 1);
     let trap = || Failure::new(FailureKind::Trap, "no");
     machine.handle(failed_with(0, 0, 1, trap()), secs(1));
@@ -206,7 +206,7 @@ fn the_last_of_two_traps_is_told_as_it_is() {
 
 /// W3: a retry goes to another worker if one is free.
 #[test]
-fn a_retry_goes_to_another_worker_that_is_free() {
+fn a_retry_goes_to_another_free_worker() {
     for failing in [0, 1] {
         let mut machine = new(RetryPolicy { workers: 2, ..policy() });
         machine.handle(MachineMessage::Planned(batches(2)), secs(0));
@@ -271,7 +271,7 @@ fn retries_leave_turns_for_first_attempts() {
 
 /// A mini-batch that could not be read is retried after a moment, or when enough others have begun.
 #[test]
-fn a_store_that_fails_is_given_a_moment() {
+fn a_retry_after_a_read_failure_is_delayed() {
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 1);
     let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
     assert_eq!(given(&actions), ["0: goes on"]);
@@ -292,7 +292,7 @@ fn a_store_that_fails_is_given_a_moment() {
 
 /// C9: nothing new begins while pending commits may show that too many items failed.
 #[test]
-fn nothing_begins_while_commits_decide() {
+fn nothing_begins_while_pending_commits_may_end_the_job() {
     let mut machine = running(policy(), 9);
     let actions = machine.handle(report(0, 1, 1, segment()), secs(1));
     assert!(given(&actions).is_empty() && machine.wants_commits(), "{actions:#?}");
@@ -307,7 +307,7 @@ fn nothing_begins_while_commits_decide() {
 
 /// C11: if no mini-batch may fail, the first failure decides, however much is still to be planned.
 #[test]
-fn a_share_of_nothing_is_exceeded_by_the_first_failure() {
+fn the_first_failure_exceeds_an_allowed_share_of_zero() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
     let ends = |text| {
         let mut machine = new(RetryPolicy { allowed_failed_percent: percent(text), ..patient() });

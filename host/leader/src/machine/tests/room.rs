@@ -43,7 +43,7 @@ fn a_job_waits_for_its_turn() {
 /// A killed worker keeps its place until it is gone. Waiting for that is not reported as waiting for other
 /// jobs.
 #[test]
-fn the_place_of_a_worker_that_ends_is_taken_at_once() {
+fn an_ended_workers_place_is_refilled_at_once() {
     let mut machine = running(policy(), 8);
     machine.handle(started(0, 0), secs(1));
     let failure = Failure::new(FailureKind::OutOfMemory, "too much");

@@ -5,7 +5,7 @@ use crate::model::{EndedBy, FailedItem, JobStatus};
 
 /// C9.
 #[test]
-fn the_threshold_counts_items_and_names_itself() {
+fn error_threshold_counts_items_and_is_named() {
     let mut machine =
         running(RetryPolicy { error_threshold: ErrorThreshold::AtMost(1), ..policy() }, 2);
     machine.handle(report(0, 1, 1, segment()), secs(1));
@@ -25,7 +25,7 @@ fn the_threshold_counts_items_and_names_itself() {
 
 /// The first failure has the kind of its item: what the reader rejected is not the script's fault.
 #[test]
-fn an_item_that_could_not_be_read_is_bad_input() {
+fn an_unreadable_item_is_reported_as_bad_input() {
     for kind in [FailureKind::BadInput, FailureKind::ScriptError] {
         let mut machine = running(policy(), 1);
         let MachineMessage::Finished(_, mut report) = report(0, 1, 1, segment()) else { panic!() };
@@ -87,7 +87,7 @@ fn run(policy: RetryPolicy, returned: &[Option<u64>]) -> JobResult {
 /// C10, W4: mini-batches that failed for good and short ones count together. The job does not end at the
 /// limit, but above it.
 #[test]
-fn the_count_of_failed_mini_batches_is_held() {
+fn allowed_failed_count_is_enforced() {
     let policy = RetryPolicy { allowed_failed_count: ErrorThreshold::AtMost(2), ..patient() };
     let result = run(policy.clone(), &[None, Some(1), Some(2), Some(2)]);
     assert_eq!((result.status, result.ended_by), (JobStatus::Completed, None));
@@ -106,7 +106,7 @@ fn the_count_of_failed_mini_batches_is_held() {
 
 /// C10: a mini-batch that may still succeed does not end the job.
 #[test]
-fn a_failure_that_is_tried_again_does_not_count() {
+fn a_failure_that_is_retried_does_not_count() {
     let policy = RetryPolicy {
         allowed_failed_count: ErrorThreshold::AtMost(0),
         error_threshold: ErrorThreshold::AtMost(0),
@@ -121,7 +121,7 @@ fn a_failure_that_is_tried_again_does_not_count() {
 
 /// C11: the share is not checked before the plan is complete, and then at once.
 #[test]
-fn the_share_is_held_once_the_plan_is_finished() {
+fn allowed_failed_percent_is_enforced_after_the_plan() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
     let policy = RetryPolicy { allowed_failed_percent: percent("25"), ..patient() };
     let mut machine = new(policy.clone());
@@ -182,7 +182,7 @@ fn any_one_threshold_ends_the_job_and_is_named() {
 
 /// E9: an empty return fails every item. That is tolerated with -1, and W10 applies if no item succeeded.
 #[test]
-fn empty_returns_are_borne_but_not_all_of_them() {
+fn some_empty_returns_are_tolerated_but_not_all() {
     let result = run(patient(), &[Some(0), Some(2)]);
     assert_eq!((result.status, result.items.failed), (JobStatus::Completed, 2));
     let result = run(patient(), &[Some(0), Some(0)]);

@@ -5,7 +5,7 @@ use crate::model::EndedBy;
 
 /// W2, C16.
 #[test]
-fn a_time_out_counts_from_the_call_of_run_and_kills() {
+fn a_time_out_starts_with_run_and_kills_the_worker() {
     let mut machine = running(policy(), 1);
     assert_eq!(machine.next_deadline(), Some(secs(600)));
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(10));
@@ -29,7 +29,7 @@ fn a_time_out_counts_from_the_call_of_run_and_kills() {
 
 /// C16, T6: the message names the setting, its value, and what to change.
 #[test]
-fn a_time_out_of_run_says_what_to_do() {
+fn a_run_time_out_message_gives_advice() {
     let mut machine = running(patient(), 1);
     machine.handle(started(0, 0), secs(0));
     let actions = machine.handle(MachineMessage::Tick, secs(60));
@@ -43,7 +43,7 @@ fn a_time_out_of_run_says_what_to_do() {
 
 /// A time-out during an inference says so, but only if the inference is still running.
 #[test]
-fn a_time_out_says_which_model_computed() {
+fn a_time_out_names_the_model_that_computed() {
     let mut machine = running(patient(), 1);
     machine.handle(started(0, 0), secs(0));
     let words = "computing with the model \"digits\" for the last 59.9 s";
@@ -115,7 +115,7 @@ fn a_job_without_a_first_mini_batch_fails_in_time() {
 
 /// A2, T7: any progress postpones the end. A planner that hangs makes no progress.
 #[test]
-fn a_job_in_which_nothing_moves_fails() {
+fn a_job_without_progress_fails() {
     let mut machine =
         new(RetryPolicy { progress_timeout: secs(50), run_timeout: secs(100), ..policy() });
     machine.handle(MachineMessage::Planned(batches(4)), secs(10));
@@ -143,7 +143,7 @@ fn a_job_in_which_nothing_moves_fails() {
 
 /// Row 6: if several deadlines pass at the same moment, all are handled.
 #[test]
-fn two_deadlines_at_one_moment_are_both_kept() {
+fn simultaneous_deadlines_are_all_handled() {
     let mut machine = new(RetryPolicy { workers: 2, run_timeout: secs(10), ..policy() });
     machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(20));
@@ -158,7 +158,7 @@ fn two_deadlines_at_one_moment_are_both_kept() {
 
 /// A2: a disk that does not respond ends the job, and until then workers get no further mini-batches.
 #[test]
-fn a_disk_that_does_not_answer_gets_no_more_results_and_ends_the_job() {
+fn a_silent_disk_stops_grants_and_ends_the_job() {
     let count = RetryPolicy::UNWRITTEN as u64 + 10;
     let patience =
         RetryPolicy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
