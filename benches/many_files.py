@@ -65,7 +65,7 @@ def listed(count):
     with subprocess.Popen([sys.executable, script, str(count)], stdout=subprocess.PIPE, text=True) as server:
         os.environ |= {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.stdout.readline().strip()}",
-            "AWS_ACCESS_KEY_ID": "anybody",
+            "AWS_ACCESS_KEY_ID": "any",
             "AWS_SECRET_ACCESS_KEY": "nothing",
             "AWS_REGION": "us-east-1",
             "AWS_ALLOW_HTTP": "true",

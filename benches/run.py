@@ -287,7 +287,7 @@ def books(options):
     return [
         line(f"Bookkeeping, {MANY:,} mini-batches of one file", each, "s", 30),
         line("   leader's peak memory", taken.peak, "MB", 150),
-        line(f"Taking up a job with {done:,} done, to its end", resumed.wall, "s", 2),
+        line(f"Resuming a job with {done:,} done, to its end", resumed.wall, "s", 2),
         line("   leader's peak memory", resumed.peak, "MB", 150),
     ]
 

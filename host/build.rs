@@ -6,9 +6,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Each worker is a process of its own, and a fifth of the processor time of its start went into
-/// 62,000 relocations. In the packed form they are few bytes to read, which the C library knows since
-/// 2.36. A linker that does not know it goes on without. With `SANDMILL_PORTABLE` set the program is for older ones, too.
+/// Links the program with packed relocations, unless `SANDMILL_PORTABLE` is set.
+///
+/// Each worker is a separate process, and a fifth of the processor time of its start went into 62,000
+/// relocations. In the packed form, they take few bytes. The C library supports this form since version 2.36;
+/// with `SANDMILL_PORTABLE`, the program also runs with older versions. A linker that does not know the option
+/// ignores it.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     name_commit();
@@ -21,7 +24,7 @@ fn main() {
     }
 }
 
-/// Hands the commit to a build for others. A build for development would be made anew for each commit.
+/// Passes the commit to release builds. With it, a development build would be repeated for each commit.
 fn name_commit() {
     println!("cargo::rerun-if-env-changed=SANDMILL_COMMIT");
     if let Ok(commit) = env::var("SANDMILL_COMMIT") {
@@ -40,7 +43,7 @@ fn name_commit() {
     }
 }
 
-/// Writes a list of the SDK's files, for `sandmill new`, which has the contract from elsewhere.
+/// Writes a list of the SDK's files, for `sandmill new`. The contract is not in it.
 fn carry_sdk() {
     let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default()).join("..");
     let mut files = Vec::new();
@@ -60,7 +63,7 @@ fn carry_sdk() {
 
 fn gather(path: &Path, place: &str, files: &mut Vec<(String, PathBuf)>) {
     let Ok(entries) = fs::read_dir(path) else {
-        let path = path.canonicalize().expect("the SDK lies beside this crate");
+        let path = path.canonicalize().expect("the SDK is beside this crate");
         files.push((place.to_owned(), path));
         return;
     };
@@ -87,7 +90,7 @@ fn libc_version() -> Option<&'static str> {
     unsafe extern "C" {
         fn gnu_get_libc_version() -> *const std::ffi::c_char;
     }
-    // SAFETY: it takes nothing and returns a text that is always there.
+    // SAFETY: the function takes no arguments, and returns a static string.
     unsafe { std::ffi::CStr::from_ptr(gnu_get_libc_version()) }.to_str().ok()
 }
 

@@ -72,7 +72,7 @@ class Reading(unittest.TestCase):
             values = [chance.choice([None, chance.random()]) for _ in range(count)]
             self.assertEqual(_arrow.read(stream(pa.table({"a": values})))["a"], values)
 
-    def test_what_cannot_be_read_is_named(self):
+    def test_unreadable_columns_are_named(self):
         table = pa.table({"id": [1], "tags": [["a"]]})
         with self.assertRaisesRegex(TypeError, "column 'tags' is a list"):
             _arrow.read(stream(table))
@@ -118,13 +118,13 @@ class Writing(unittest.TestCase):
         table = self.back({"a": [], "b": []})
         self.assertEqual((table.num_rows, table.column_names), (0, ["a", "b"]))
 
-    def test_what_is_read_can_be_written(self):
+    def test_columns_that_were_read_can_be_written(self):
         for name in ["int64", "float64", "unicode", "bool", "date", "timestamp", "zoned", "bytes", "time", "duration", "decimal"]:
             columns = _arrow.read(stream(pa.table({name: READ[name]})))
             with self.subTest(name):
                 self.assertEqual(self.back(columns).to_pydict(), columns)
 
-    def test_what_cannot_be_written_is_named(self):
+    def test_unwritable_columns_are_named(self):
         for columns, words in [
             ({}, "no columns"),
             ({"a": [1], "b": [1, 2]}, "column 'b' has 2 values, and the first column has 1"),

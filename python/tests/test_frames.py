@@ -67,7 +67,7 @@ class Reading(unittest.TestCase):
         self.assertEqual(frame.columns.tolist(), ["a", "a"])
         self.assertEqual(frame.iloc[0].tolist(), [1, "x"])
 
-    def test_what_is_read_can_be_changed(self):
+    def test_a_frame_that_was_read_can_be_changed(self):
         frame = frames.read(stream(pa.table({"a": [1, 2], "s": ["x", "y"]})))
         frame.loc[0, "a"] = 7
         frame["a"] += 1
@@ -173,7 +173,7 @@ class Writing(unittest.TestCase):
         frame = pd.DataFrame({"a": np.array([], "i8"), "s": pd.array([], "str"), "o": np.array([], "O")})
         self.assertEqual(back(frames.write(frame)).num_rows, 0)
 
-    def test_text_that_is_no_unicode_is_refused(self):
+    def test_text_that_is_not_unicode_is_refused(self):
         with self.assertRaisesRegex(ValueError, "column 'a' has a text that is not valid Unicode"):
             frames.write(pd.DataFrame({"a": pd.Series(["\ud800"], dtype="O")}))
         with self.assertRaisesRegex(ValueError, "column 'a' has a text that is not valid Unicode"):
@@ -183,7 +183,7 @@ class Writing(unittest.TestCase):
 
 
 class Parquet(unittest.TestCase):
-    def test_what_is_written_is_read_by_pyarrow(self):
+    def test_pyarrow_reads_each_written_type(self):
         for name, values in WRITTEN.items():
             if name == "duration":
                 # Parquet has no durations: they are integers.
@@ -210,12 +210,12 @@ class Parquet(unittest.TestCase):
         frame["text"] = pd.Series([None if number % 3 else "x" * number for number in range(1000)], dtype="str")
         pd.testing.assert_frame_equal(parquet_of(frame).to_pandas(), frame)
 
-    def test_an_index_that_is_no_range_becomes_a_column(self):
+    def test_an_index_other_than_a_range_becomes_a_column(self):
         frame = pd.DataFrame({"a": [1, 2]}, index=pd.Index(["x", "y"], name="key"))
         self.assertEqual(parquet_of(frame).to_pydict(), {"key": ["x", "y"], "a": [1, 2]})
         self.assertEqual(parquet_of(frame, index=False).to_pydict(), {"a": [1, 2]})
 
-    def test_what_is_not_there_is_refused_in_words(self):
+    def test_unsupported_files_are_refused(self):
         with self.assertRaisesRegex(ValueError, "compression 'zstd' is not available"):
             parquet.write(pd.DataFrame({"a": [1]}), compression="zstd")
         with self.assertRaisesRegex(ValueError, "one column of each name; these are there more than once: a"):

@@ -68,7 +68,7 @@ class Jobs(InFolder):
         self.assertEqual((names[0], names[-1]), ("job_started", "job_finished"))
         self.assertEqual(job.wait().state, "completed")
 
-    def test_what_is_wrong_is_told_in_sandmills_words(self):
+    def test_errors_have_sandmills_message(self):
         with self.assertRaises(sandmill.JobFailed) as caught:
             sandmill.run("job.yaml", settings={"mini_batch_sze": 3}, quiet=True)
         self.assertIn("did you mean mini_batch_size?", str(caught.exception))
@@ -79,7 +79,7 @@ class Jobs(InFolder):
         self.assertEqual((caught.exception.exit_code, caught.exception.job.state), (42, "failed"))
         self.assertTrue(caught.exception.job.job_dir.is_dir())
 
-    def test_ctrl_c_winds_the_job_down(self):
+    def test_ctrl_c_cancels_the_job(self):
         self.write(score_py="import time\ndef run(paths):\n    time.sleep(2)\n    return ['x' for _ in paths]\n")
         script = "import sandmill\nsandmill.run('job.yaml', settings={'mini_batch_size': 1})\n"
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "package/src")}
@@ -96,7 +96,7 @@ class Jobs(InFolder):
         self.assertIn("KeyboardInterrupt", rest)
         self.assertEqual(sandmill.run("job.yaml", settings={"mini_batch_size": 1}, quiet=True).rows(), ["x", "x"])
 
-    def test_a_program_that_is_not_there_is_told(self):
+    def test_a_missing_program_is_reported(self):
         environment = {"SANDMILL_BIN": "/nowhere/sandmill"}
         with unittest.mock.patch.dict(os.environ, environment):
             with self.assertRaisesRegex(sandmill.SandmillNotFound, "SANDMILL_BIN names /nowhere/sandmill"):
@@ -135,7 +135,7 @@ class Udfs(InFolder):
         self.assertEqual(calls(self.table)["value"].to_pylist(), ["1"])
         calls.close()
 
-    def test_a_script_that_fails_is_told_and_may_be_called_again(self):
+    def test_a_failed_script_may_be_called_again(self):
         bad = sandmill.udf("bad.py", runtime="light")
         for _ in range(2):
             with self.assertRaisesRegex(sandmill.ScriptFailed, r"ValueError: no luck \(bad.py, line 2, in run\)"):
@@ -151,7 +151,7 @@ class Udfs(InFolder):
         with self.assertRaisesRegex(sandmill.ScriptFailed, "not done within 1 s"):
             sandmill.udf("slow.py", runtime="light", timeout=1)(self.table)
 
-    def test_one_that_was_interrupted_starts_anew(self):
+    def test_an_interrupted_udf_starts_again(self):
         self.write(slow_py="import time\ndef run(table):\n    time.sleep(table['id'][0])\n    return ['x']\n")
         slow = sandmill.udf("slow.py", runtime="light")
         slow(pa.table({"id": [0]}))
@@ -210,12 +210,12 @@ class Tried(InFolder):
         ran = self.command("table.py", "t.csv", "--table")
         self.assertEqual(ran.stdout.splitlines(), sandmill.run("job.yaml", quiet=True).rows(), ran.stderr)
 
-    def test_pandas_is_handed_over(self):
+    def test_run_may_receive_a_dataframe(self):
         self.write(frame_py="def run(frame):\n    return frame.assign(twice=frame['id'] * 2)\n", t_csv="id\n1\n2\n")
         ran = self.command("frame.py", "t.csv", "--table", "--as", "pandas")
         self.assertEqual(ran.stdout, "1 2\n2 4\n", ran.stderr)
 
-    def test_what_is_wrong_is_told(self):
+    def test_errors_are_reported(self):
         self.write(bad_py="def run(paths):\n    return None\n", worse_py="import nowhere\n")
         for name, code, expected in [
             ("bad.py", 42, "error: run returned None (is there a return statement?)"),

@@ -75,10 +75,10 @@ class Steps(unittest.TestCase):
         self.assertEqual(job.output.resolve(), Path("results/rows.txt").resolve())
         again = step.run({"batch_size_param": "2", "word": "then"}, quiet=True, overwrite=True)
         self.assertEqual(sorted(again.rows()), ["it is then a.txt of 2", "it is then b.txt of 2"])
-        with self.assertRaisesRegex(ValueError, "size is no parameter of the step score-texts; it has: batch_size_param, word"):
+        with self.assertRaisesRegex(ValueError, "size is not a parameter of the step score-texts; it has: batch_size_param, word"):
             step.run({"size": 1})
 
-    def test_tables_are_handed_over(self):
+    def test_run_receives_tables(self):
         Path("table.py").write_text("def run(table):\n    return [a + b for a, b in table.tuples()]\n")
         table = Dataset.Tabular.from_delimited_files("t/t.csv").as_named_input("t")
         alone = config(entry_script="table.py", source_directory=None, mini_batch_size="1KB")
@@ -90,7 +90,7 @@ class Steps(unittest.TestCase):
         saved = json.loads(Path("saved.yaml").read_text())["parallel_run_config"]
         self.assertEqual((saved["node_count"], saved["run_max_try"], saved["logging_level"]), (2, 3, "INFO"))
 
-    def test_what_sandmill_refuses_is_told(self):
+    def test_a_refused_job_raises(self):
         step = ParallelRunStep("score-texts", config(entry_script="none.py"), ["in"])
         with self.assertRaisesRegex(JobFailed, "none.py"):
             step.run(quiet=True)

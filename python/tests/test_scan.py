@@ -40,7 +40,7 @@ class Imports(unittest.TestCase):
         script = "import os, numpy.linalg as la\nfrom os import path\nfrom torch import nn\nimport json, sandmill\nfrom azureml.core import Model\n"
         self.assertEqual(missing(script), [("numpy", "score.py", 1, False), ("torch", "score.py", 3, False)])
 
-    def test_what_the_runtime_brings_in_part(self):
+    def test_packages_that_the_runtime_has_in_part(self):
         script = """
 from azureml.core import Model, Run
 from azureml.core import model
@@ -52,7 +52,7 @@ from sandmill import read
         names = [package for package, _, _, _ in missing(script)]
         self.assertEqual(names, ["azureml.core.Run", "azureml.train.automl", "azureml.telemetry"])
 
-    def test_what_a_script_may_do_without(self):
+    def test_imports_that_a_script_can_do_without(self):
         script = """
 try:
     import numpy
@@ -79,7 +79,7 @@ if files:
             {"numpy": True, "array_like": True, "torch": True, "scipy": False, "pandas": True, "cv2": False},
         )
 
-    def test_modules_beside_the_script_are_looked_into(self):
+    def test_imports_of_modules_beside_the_script(self):
         found = missing(
             "import helper\nfrom parts import one\nfrom parts.two import thing\nimport loose.three\nimport parts.other\n",
             helper="import numpy\n",
@@ -99,7 +99,7 @@ if files:
 
 
 class Vendored(unittest.TestCase):
-    def test_packages_beside_the_script_are_there_with_what_they_need(self):
+    def test_packages_beside_the_script_have_dependencies(self):
         needs = '{"needs": ["numpy", "scikit-learn", "six"]}'
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
@@ -138,7 +138,7 @@ def run(frame):
 
 
 class Problems(unittest.TestCase):
-    def test_what_cannot_be_parsed(self):
+    def test_scripts_that_cannot_be_parsed(self):
         for script, words in [
             ("def run(:\n", "score.py, line 1: SyntaxError"),
             ("x = '\\0'\nif x\n", "score.py, line 2: SyntaxError: expected ':'"),
@@ -147,10 +147,10 @@ class Problems(unittest.TestCase):
         ]:
             self.assertIn(words, scanned(script)["error"])
 
-    def test_of_a_module_beside_the_script(self):
+    def test_a_module_that_cannot_be_parsed(self):
         self.assertIn("helper.py, line 1: ", scanned("import helper\n", helper="a b\n")["error"])
 
-    def test_what_run_is(self):
+    def test_run_must_be_a_function(self):
         for script in [
             "def run(x): pass", "run = lambda x: x", "from helper import run", "from helper import *",
             "import helper as run", "if True:\n    def run(x): pass", "try:\n    run = 1\nexcept: pass",

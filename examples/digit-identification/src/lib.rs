@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn every_digit_is_what_scikit_learn_says() {
+    fn predictions_equal_those_of_scikit_learn() {
         let rows: Vec<&str> = include_str!("../expected/digits.txt").lines().collect();
         let name = |row: &&str| Path::new("data/images").join(row.split(':').next().unwrap());
         let files: Vec<PathBuf> = rows.iter().map(name).collect();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_image_fails_alone() {
+    fn a_file_that_is_not_an_image_fails_alone() {
         for mut script in [by_weights(), by_model()] {
             let files = ["data/images/img_0003.png", WEIGHTS, "data/images/img_0007.png"];
             let Results::Outcomes(outcomes) = script.run_files(&files).unwrap() else { panic!() };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn init_says_what_is_missing() {
+    fn init_reports_what_is_missing() {
         let error = TestHost::new().init::<DigitIdentification>().err().unwrap().to_string();
         assert!(error.starts_with("there is no model \"digits\""), "{error}");
         let host = TestHost::new().argument("--weights=src/lib.rs");

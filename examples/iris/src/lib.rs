@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flower_is_what_scikit_learn_says() {
+    fn predictions_equal_those_of_scikit_learn() {
         let Results::Table(table) = script().run_table(flowers()).unwrap() else { panic!() };
         let ids = table["id"].as_primitive::<Int64Type>();
         let species = table["species"].as_string::<i32>();

@@ -57,7 +57,7 @@ mod tests {
     use crate::compile::testing;
 
     #[test]
-    fn what_is_no_entry_script_is_refused() {
+    fn a_component_without_exports_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, bytes: &[u8]| {
             let path = folder.path().join(name);

@@ -282,7 +282,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn amounts_are_told() {
+    fn amounts_are_printed() {
         let holds = |folder: &str, files, bytes, limit| Holds {
             folder: folder.into(),
             amount: CacheAmount { files, bytes },

@@ -42,12 +42,12 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     let answer = match reach(&dir, Ask::Cancel { at_once: arguments.at_once }) {
         Ok(Some(answer)) => answer,
         Ok(None) => return Err(not_running(&state)),
-        Err(error) => return Err(unheard(&state, &dir, &error)),
+        Err(error) => return Err(cannot_reach(&state, &dir, &error)),
     };
     if let Some(refused) = &answer.refused {
         return Err(Problem::usage(anyhow!("job {} refused: {refused}", answer.job)));
     }
-    describe(&answer, arguments.at_once, &dir, &state);
+    print_answer(&answer, arguments.at_once, &dir, &state);
     while arguments.wait && is_locked(&dir) {
         sleep(PAUSE);
     }
@@ -73,7 +73,7 @@ fn reach(dir: &Path, question: Ask) -> io::Result<Option<Answer>> {
     }
 }
 
-fn describe(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
+fn print_answer(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
     let how = match at_once {
         true => "ends at once",
         false => "finishes its running mini-batches, and begins no new ones",
@@ -92,7 +92,7 @@ fn not_running(state: &JobState) -> Problem {
     Problem::usage(anyhow!("job {} does not run: it {}{ended}", state.name, state.status.how()))
 }
 
-fn unheard(state: &JobState, dir: &Path, error: &io::Error) -> Problem {
+fn cannot_reach(state: &JobState, dir: &Path, error: &io::Error) -> Problem {
     let (name, pid) = (&state.name, state.pid);
     let socket = JobDir::new(dir).control_socket();
     Problem::usage(match error.kind() {

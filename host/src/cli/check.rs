@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_no_component_is_an_error() {
+    fn a_file_that_is_not_a_component_is_an_error() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("entry.py");
         std::fs::write(&path, "def run(batch):\n  pass\n").expect("writes");

@@ -74,6 +74,7 @@ pub(super) struct Ran {
     /// Whether nothing failed.
     pub(super) good: bool,
     /// What was returned, or what failed, in words.
+    #[serde(rename = "told")]
     pub(super) reported: String,
     #[serde(flatten)]
     pub(super) written: Written,
@@ -245,7 +246,7 @@ mod tests {
 
     #[cfg(feature = "inference")]
     #[test]
-    fn imports_are_grouped_in_words() {
+    fn imports_are_grouped_by_what_they_give() {
         insta::assert_snapshot!(checked().text(), @"
         Exports:
           sandmill:entry/entry-run@0.1.0
@@ -270,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_read_the_same() {
+    fn the_json_has_the_same_facts() {
         let mut checked = checked();
         checked.imports.truncate(2);
         checked.problems = vec!["it exports no `run`".to_owned()];

@@ -103,15 +103,15 @@ fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>>
     }
     let kept = kept(job, arguments.keep_output);
     let mut bytes = 0;
-    let mut goes = Vec::new();
+    let mut to_remove = Vec::new();
     for entry in fs::read_dir(&job.dir)? {
         let path = entry?.path();
         if !kept.contains(&path) && !JobHold::is_own(&path) {
             bytes += size(&path)?;
-            goes.push(path);
+            to_remove.push(path);
         }
     }
-    if goes.is_empty() {
+    if to_remove.is_empty() {
         return Ok(None);
     }
     if arguments.dry_run {
@@ -119,8 +119,8 @@ fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>>
     }
     // The state goes last: if the removal is interrupted, the rest still counts as a job and can be removed
     // later.
-    goes.sort_by_key(|path| *path == JobDir::new(&job.dir).state_file());
-    for path in &goes {
+    to_remove.sort_by_key(|path| *path == JobDir::new(&job.dir).state_file());
+    for path in &to_remove {
         remove_tree(path)?;
     }
     drop(hold);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_ended_goes() {
+    fn only_ended_jobs_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         let outside = tempfile::tempdir().unwrap();
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_output_may_stay() {
+    fn the_output_may_be_kept() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         job(&root.join("old"), "2026-01-01T10:00:00Z", "completed");

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_lies_where_the_standard_says() {
+    fn the_config_file_is_in_the_xdg_folder() {
         let home = Some(Path::new("/h"));
         let at = |config: Option<&str>, home| place(config.map(OsString::from), home);
         assert_eq!(at(Some("/x"), home), Some("/x/sandmill/config.yaml".into()));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_counts_before_the_file() {
+    fn an_option_overrides_the_config_file() {
         let file = UserConfig { cache_dir: Some("/file".into()), ..UserConfig::default() };
         let config = Config { file };
         assert_eq!(config.cache_dir(Some(Path::new("/option"))), Some("/option".into()));

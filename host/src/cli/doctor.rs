@@ -351,7 +351,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_says_what_it_has() {
+    fn the_features_of_a_build_are_listed() {
         use Feature::{Cuda, Inference, Stores};
         assert_eq!(built(&[Inference, Cuda, Stores]), "built with inference, cuda, stores");
         assert_eq!(built(&[Inference, Stores]), "built with inference, stores; without cuda");
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn gpus_are_told_one_by_one() {
+    fn each_gpu_has_its_line() {
         let describe = |json: &str| {
             let inventory = serde_json::from_str(json).unwrap();
             let mut text = String::new();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_with_what_to_do() {
+    fn missing_layers_come_with_a_remedy() {
         let mut findings = Findings::now(&PolicyArgument::default(), &Config::default());
         findings.layers =
             vec![DoctorCheck::new("landlock", Err("there is none".to_owned()), "a newer kernel")];

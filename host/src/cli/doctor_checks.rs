@@ -80,7 +80,8 @@ fn python(runtime: Runtime, cache_dir: Option<&Path>) -> DoctorCheck {
 
 fn toolchain() -> DoctorCheck {
     let reported = describe_toolchain();
-    let reported = reported.map(|version| format!("Rust for `entry_script: CRATE_FOLDER`: {version}"));
+    let reported =
+        reported.map(|version| format!("Rust for `entry_script: CRATE_FOLDER`: {version}"));
     let remedy = "nothing has to be done where entry scripts are components or Python scripts";
     DoctorCheck::new("Rust for `entry_script: CRATE_FOLDER`", reported, remedy)
 }
@@ -113,7 +114,11 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
             Err(problem) => Err(problem.to_string().replace("error: ", "").replace('\n', "; ")),
         },
     };
-    DoctorCheck::new("datastores", reported, "fix the file, or name another one with --datastores FILE")
+    DoctorCheck::new(
+        "datastores",
+        reported,
+        "fix the file, or name another one with --datastores FILE",
+    )
 }
 
 fn places(policy: &PolicyArgument) -> DoctorCheck {
@@ -186,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_registry_is_looked_into() {
+    fn the_registry_is_checked() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("registry.db");
         let describe = |file: &Path| {
@@ -202,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn long_reasons_are_cut_unless_more_is_wanted() {
+    fn long_reasons_are_cut_unless_verbose() {
         let reason = "no driver: libcuda.so.1 is missing. Tried: a.so. Is it installed?";
         assert_eq!(in_short(reason, false), "no driver: libcuda.so.1 is missing (-v says more)");
         assert_eq!(in_short(reason, true), reason);

@@ -16,7 +16,7 @@ const VERSION: u32 = 1;
 
 /// Other programs that follow a job.
 #[derive(Clone, Debug, Default, clap::Args)]
-pub(super) struct ReportedArguments {
+pub(super) struct FollowerArguments {
     /// Writes each event of the job to standard output (TARGET is -), a JSON object per line, as in
     /// logs/sys/events.jsonl.
     #[arg(long, value_name = "TARGET", value_parser = standard_output)]
@@ -35,7 +35,7 @@ fn standard_output(text: &str) -> Result<(), String> {
     (text == "-").then_some(()).ok_or_else(|| "expected -, for standard output".to_owned())
 }
 
-impl ReportedArguments {
+impl FollowerArguments {
     /// The reporter that writes events, if that is wanted.
     pub(super) fn reporter(&self) -> Option<Box<dyn Reporter>> {
         self.events.map(|()| Box::new(EventThread::new()) as _)

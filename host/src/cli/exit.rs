@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn causes_are_told_once() {
+    fn causes_are_printed_once() {
         let cause = std::io::Error::other("disk on fire");
         let error = Err::<(), _>(cause).context("cannot write job.json: disk on fire");
         let problem = Problem::failed(error.context("cannot claim the folder").unwrap_err());

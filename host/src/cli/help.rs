@@ -100,7 +100,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn every_command_has_an_example_that_is_read() {
+    fn every_command_has_an_example_that_parses() {
         let command = with_examples(Cli::command());
         let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
         assert_eq!(names, EXAMPLES.map(|(name, ..)| name), "in the order of the help");

@@ -188,7 +188,7 @@ mod tests {
     use crate::cli::jobs_found::testing::job;
 
     #[test]
-    fn jobs_are_told_in_a_table_and_as_json() {
+    fn jobs_are_listed_as_a_table_and_as_json() {
         let dir = tempfile::tempdir().unwrap();
         job(&dir.path().join("iris"), "2026-11-01T10:00:00Z", "completed");
         job(&dir.path().join("a-longer-name"), "2026-11-03T09:00:00Z", "running");

@@ -198,7 +198,7 @@ impl Mapper<'_> {
             stopper.stop();
         });
         if let Err(error) = watched {
-            say(&format!("warning: Ctrl-C leaves the folder of this run behind: {error}"));
+            say(&format!("warning: Ctrl-C does not remove the folder of this run: {error}"));
         }
     }
 
@@ -241,9 +241,9 @@ impl Mapper<'_> {
         let mut failed = 0;
         let mut has_begun = false;
         loop {
-            let news = self.trial.news(limit);
+            let message = self.trial.news(limit);
             let place = running.map(|taken| format!("{}: ", place(taken))).unwrap_or_default();
-            match news.map_err(|error| self.died(&place, error))? {
+            match message.map_err(|error| self.died(&place, error))? {
                 None => {
                     let seconds = self.limit.as_secs_f64();
                     return Err(failure(&format!(

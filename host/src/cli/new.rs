@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_name() {
+    fn invalid_names_are_refused() {
         let long = "a".repeat(65);
         for name in ["", "Digits", "1st", "../up", "a/b", "a b", "-a", "test", "é", &long] {
             assert!(check(name).is_err(), "{name}");
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn an_sdk_of_ones_own_can_be_named() {
+    fn another_sdk_can_be_named() {
         let root = tempfile::tempdir().unwrap();
         let root = root.path().canonicalize().unwrap();
         let folder = root.join("guest-sdk");

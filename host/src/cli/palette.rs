@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_and_the_environment_say_when() {
+    fn option_and_environment_decide_on_colours() {
         let of = |line: &str| Color::of(line.split(' ').map(OsString::from));
         assert_eq!(of("sandmill run x --color never"), Color::Never);
         assert_eq!(of("sandmill --color=always run x"), Color::Always);

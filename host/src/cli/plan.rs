@@ -188,7 +188,7 @@ impl StandalonePlanner {
             std::process::exit(signals::CANCELLED);
         });
         if let Err(error) = watched {
-            say(&format!("warning: Ctrl-C may leave temporary files behind: {error}"));
+            say(&format!("warning: Ctrl-C may not remove temporary files: {error}"));
         }
         planner
     }
@@ -387,7 +387,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_pipe_is_no_error() {
+    fn a_broken_pipe_is_recognised() {
         assert!(is_broken_pipe(&io::Error::from(ErrorKind::BrokenPipe).into()));
         assert!(!is_broken_pipe(&anyhow!("no")));
     }

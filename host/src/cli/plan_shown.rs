@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_read_well() {
+    fn sizes_are_rounded() {
         assert_eq!(
             [0, 1, 1023, 1024, 1_048_575, 5 << 30].map(size),
             ["0 bytes", "1 byte", "1,023 bytes", "1.0 KiB", "1.0 MiB", "5.0 GiB"]

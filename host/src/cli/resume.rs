@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
-use super::event_thread::ReportedArguments;
+use super::event_thread::FollowerArguments;
 use super::exit::{Exit, Problem};
 use super::logging::LoggingArguments;
 use super::policy::PolicyArgument;
@@ -38,7 +38,7 @@ pub(super) struct ResumeArguments {
     #[command(flatten)]
     datastores: DatastoresArgument,
     #[command(flatten)]
-    reported: ReportedArguments,
+    followers: FollowerArguments,
 }
 
 /// Resumes a job that was interrupted, failed or was cancelled.
@@ -56,7 +56,7 @@ pub(super) fn resume(
     let Some(JobFile { path, overrides, latest }) = state.job_file else {
         return refused(ClaimError::NoJobFile { dir, name: state.name });
     };
-    let later = arguments.counts.behind(&arguments.sets);
+    let later = arguments.counts.appended_to(&arguments.sets);
     let mut job_file = JobFile::new(&path, &[overrides, later].concat());
     let policy = arguments.policy.load()?;
     let names = RegistryNames::with(latest);
@@ -71,5 +71,5 @@ pub(super) fn resume(
     options.policy = policy;
     options.datastores = arguments.datastores.load()?;
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging, &arguments.reported)
+    prepare_and_run(spec, options, logging, &arguments.followers)
 }

@@ -5,7 +5,7 @@
 use super::config::Config;
 use super::datastores::DatastoresArgument;
 use super::error::ArgumentError;
-use super::event_thread::ReportedArguments;
+use super::event_thread::FollowerArguments;
 use super::exit::{Exit, Problem};
 use super::limit;
 use super::logging::LoggingArguments;
@@ -53,7 +53,7 @@ impl JobArguments {
     /// All settings from the command line; later ones win.
     pub(super) fn all_sets(&self, counts: &OptionSettings) -> Vec<Setting> {
         let picked = self.picked.as_ref().map(|name| ("job".to_owned(), name.clone()));
-        counts.behind(&self.sets).into_iter().chain(picked).collect()
+        counts.appended_to(&self.sets).into_iter().chain(picked).collect()
     }
 
     /// The user's config file; empty if there is a policy.
@@ -107,7 +107,7 @@ pub(super) struct OptionSettings {
 
 impl OptionSettings {
     /// These settings, followed by those of the options here.
-    pub(super) fn behind(&self, sets: &[Setting]) -> Vec<Setting> {
+    pub(super) fn appended_to(&self, sets: &[Setting]) -> Vec<Setting> {
         let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
         let gpus = self.gpus.map(|n| ("gpus", n.to_string()));
         let sample = self.sample.as_ref().map(|share| ("sample", share.clone()));
@@ -172,7 +172,7 @@ pub(super) struct RunArguments {
     #[command(flatten)]
     backends: BackendArguments,
     #[command(flatten)]
-    reported: ReportedArguments,
+    followers: FollowerArguments,
 }
 
 /// The backends for models.
@@ -218,7 +218,7 @@ pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Resul
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);
-    prepare_and_run(spec, options, logging, &arguments.reported)
+    prepare_and_run(spec, options, logging, &arguments.followers)
 }
 
 fn here() -> Result<PathBuf, Problem> {
@@ -230,7 +230,7 @@ pub(super) fn prepare_and_run(
     spec: JobSpec,
     mut options: Options,
     logging: &LoggingArguments,
-    others: &ReportedArguments,
+    followers: &FollowerArguments,
 ) -> Result<Exit, Problem> {
     let is_quiet = logging.quiet;
     let say_progress = move |text: &str| {
@@ -270,8 +270,8 @@ pub(super) fn prepare_and_run(
             metrics_name_prefix: spec.settings.metrics_name_prefix.clone(),
             reports: ReportBudget::new(spec.job_limits.reports),
         };
-    let reported = signals::watch(options.cancel.clone());
-    let reported = reported.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
+    let target = signals::watch(options.cancel.clone());
+    let target = target.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
     let named = spec.clone();
     let put = |output: &Path, exit: Exit| match exit {
         Exit::Completed => {
@@ -296,12 +296,12 @@ pub(super) fn prepare_and_run(
         Prepared::Job(job) => {
             let places = places(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
             let output = job.claim.output().to_owned();
-            let shown = (reported.as_ref(), logging.shown(), others.reporter());
+            let shown = (target.as_ref(), logging.shown(), followers.reporter());
             let result = start(*job, &places, &options.cancel, shown)?;
             let exit = put(&output, exit_of(&result));
             let status = if exit.is_err() { JobStatus::Failed } else { result.status };
-            others.call(&places.job, &places.job_dir, status);
-            others.print(&places, &result, false)?;
+            followers.call(&places.job, &places.job_dir, status);
+            followers.print(&places, &result, false)?;
             exit
         }
         Prepared::Reused(earlier) => {
@@ -310,8 +310,8 @@ pub(super) fn prepare_and_run(
             say_progress(reused_text(result, *ended, &places).trim_end());
             let exit = put(output, Exit::Completed);
             let status = if exit.is_err() { JobStatus::Failed } else { result.status };
-            others.call(&places.job, job_dir, status);
-            others.print(&places, result, true)?;
+            followers.call(&places.job, job_dir, status);
+            followers.print(&places, result, true)?;
             exit
         }
     }
@@ -380,15 +380,15 @@ fn start(
     job: Job,
     places: &ReportPaths,
     cancel: &Cancel,
-    (reported, shown, other): (Option<&signals::SignalTarget>, Shown, Option<Box<dyn Reporter>>),
+    (target, shown, other): (Option<&signals::SignalTarget>, Shown, Option<Box<dyn Reporter>>),
 ) -> Result<JobResult, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
     let mut all = report::terminal(places, shown, out);
     all.extend(log_tree(places));
     all.extend(other);
     let reporters = Reporters::new(all);
-    if let Some(reported) = reported {
-        reported.by(reporters.clone());
+    if let Some(target) = target {
+        target.report_with(reporters.clone());
     }
     run::run(job, &mut |event| reporters.on_event(event), cancel).map_err(Problem::failed)
 }
@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_policy_is_told() {
+    fn a_changed_policy_is_reported() {
         let policy = |file: &str, sha256: &str| {
             Some(PolicyUsed { file: file.into(), sha256: sha256.to_owned() })
         };

@@ -34,7 +34,7 @@ pub(super) fn schema_block(
             continue;
         }
         if !input.types.is_empty() {
-            let _ = writeln!(text, "    # in the place of types");
+            let _ = writeln!(text, "    # instead of types");
         }
         let _ = writeln!(text, "    {}:", if is_whole { "schema" } else { "types" });
         for (name, kind) in &columns {

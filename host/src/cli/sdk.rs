@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sdk_is_whole_and_stands_alone() {
+    fn the_written_sdk_is_complete() {
         let dir = tempfile::tempdir().unwrap();
         write(dir.path()).unwrap();
         let manifest = fs::read_to_string(dir.path().join("Cargo.toml")).unwrap();

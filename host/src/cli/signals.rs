@@ -18,7 +18,7 @@ pub(super) struct SignalTarget(Arc<Mutex<Option<Reporters>>>);
 
 impl SignalTarget {
     /// From now on, a job is running, and these reporters show messages.
-    pub(super) fn by(&self, reporters: Reporters) {
+    pub(super) fn report_with(&self, reporters: Reporters) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reporters);
     }
 
@@ -31,8 +31,8 @@ impl SignalTarget {
 /// its workers, and the third one exits at once. Committed results are always kept. Before a job is running,
 /// the first one cancels its preparation, and the second one exits.
 pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
-    let reported = SignalTarget::default();
-    let shared = reported.clone();
+    let target = SignalTarget::default();
+    let shared = target.clone();
     each(move |count, what| match (count, shared.reporters()) {
         (1, None) => {
             cancel.cancel(what);
@@ -51,7 +51,7 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
         }
         _ => std::process::exit(CANCELLED),
     })?;
-    Ok(reported)
+    Ok(target)
 }
 
 /// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from now on, with their number and name. If

@@ -186,7 +186,7 @@ mod tests {
 
     /// The README shows the new entry script without its comments and its test.
     #[test]
-    fn the_readme_shows_what_new_makes() {
+    fn the_readme_shows_the_new_entry_script() {
         let (_, script) =
             TemplateInput::default().files().find(|(path, _)| *path == "src/lib.rs").unwrap();
         let (code, _) = script.split_once("\n#[cfg(test)]").unwrap();

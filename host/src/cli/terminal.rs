@@ -14,8 +14,8 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// Writes a text for people to standard error. Line breaks stay. Errors are ignored: a missing reader is no
-/// reason to stop.
+/// Writes a text for people to standard error. Line breaks stay. Errors are ignored: Sandmill continues
+/// without a reader.
 pub(super) fn say(text: &str) {
     let _ = stderr().write_all(format!("{text}\n").as_bytes());
 }
@@ -126,7 +126,7 @@ pub(super) fn usage(error: &clap::Error) -> Exit {
         say(error.render().to_string().trim_end());
         return Exit::Usage;
     }
-    // A closed pipe is no reason to fail.
+    // A closed pipe is not an error.
     let _ = error.print();
     Exit::Completed
 }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn clap_says_nothing_raw() {
+    fn clap_does_not_escape_its_errors() {
         let command = clap::Command::new("x");
         let error = command.try_get_matches_from(["x", "a\u{9b}2J\u{202e}"]).unwrap_err();
         assert!(error.render().to_string().contains('\u{202e}'), "clap escapes it by now");

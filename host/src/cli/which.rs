@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(found(Some("zoo")), jobs.join("zoo"));
         let whole = jobs.join("older").display().to_string();
         assert_eq!(found(Some(&whole)), jobs.join("older"));
-        assert_eq!(found(Some("/etc")), Path::new("/etc"), "the command tells what it lacks");
+        assert_eq!(found(Some("/etc")), Path::new("/etc"), "the command reports what is missing");
         assert_snapshot!(error(Some("irsi")), @"irsi is not a job directory, and no job in jobs has this name; did you mean iris? The newest come first: iris, zoo, older");
         assert_snapshot!(error(Some("unlike-any")), @"unlike-any is not a job directory, and no job in jobs has this name. The newest come first: iris, zoo, older");
     }

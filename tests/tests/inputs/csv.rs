@@ -106,7 +106,7 @@ fn a_written_schema_makes_the_same_columns() {
     }
     let again = job().yaml(&pasted).command(&["plan", "job.yaml", "--write-schema"]);
     again.exits_with(0);
-    assert_eq!(again.stdout.replace("    # in the place of types\n", ""), ran.stdout, "{again}");
+    assert_eq!(again.stdout.replace("    # instead of types\n", ""), ran.stdout, "{again}");
     let files = job().yaml("inputs: {x: in}").command(&["plan", "job.yaml", "--write-schema"]);
     files.exits_with(2).says("--write-schema is for inputs of tables");
 }

@@ -47,8 +47,8 @@ impl EntryScript for Infer {
             }
         }
         let describe = |error: nn::wasi::nn::errors::Error| error.data();
-        let graph = graph::load_by_name("model").map_err(reported)?;
-        let context = graph.init_execution_context().map_err(reported)?;
+        let graph = graph::load_by_name("model").map_err(describe)?;
+        let context = graph.init_execution_context().map_err(describe)?;
         let mut rows = Vec::new();
         for &batch in &self.batches {
             dimensions[0] = u32::try_from(batch)?;
@@ -63,7 +63,8 @@ impl EntryScript for Infer {
                     start = Instant::now();
                 }
                 let tensor = Tensor::new(&dimensions, TensorType::Fp32, &pixels);
-                let outputs = context.compute(vec![(input.name.clone(), tensor)]).map_err(reported)?;
+                let outputs =
+                    context.compute(vec![(input.name.clone(), tensor)]).map_err(describe)?;
                 for (_, tensor) in outputs {
                     std::hint::black_box(tensor.data());
                 }

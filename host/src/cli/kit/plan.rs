@@ -220,7 +220,7 @@ impl PlanResult {
 
 fn failed(failure: &Failure) -> Why {
     let describe = || wrong(format!("run failed: {}", shown(&failure.message)));
-    lack(failure).unwrap_or_else(reported)
+    lack(failure).unwrap_or_else(describe)
 }
 
 /// The reason to skip the check, if the script's language cannot do what the command wants.

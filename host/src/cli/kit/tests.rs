@@ -34,7 +34,7 @@ fn a_script_that_returns_nothing_passes_no_check() {
 }
 
 #[test]
-fn a_script_that_answers_everything_alike_passes_no_check() {
+fn constant_answers_pass_only_the_memory_check() {
     let came = Came { rows: vec![Ok("row".to_owned())], peak: 1, ..Came::default() };
     let passed = verdicts(&all(&came)).into_iter().filter(|(_, why)| why.is_none());
     // The only thing that it does right is to hold no memory.
@@ -42,7 +42,7 @@ fn a_script_that_answers_everything_alike_passes_no_check() {
 }
 
 #[test]
-fn a_script_that_dies_or_hangs_passes_the_endless_loop_alone() {
+fn a_script_that_hangs_passes_only_the_endless_loop() {
     let with = |ending: InstanceEnding| {
         let lived = seen(Lived::default());
         let passed = verdicts(&[
@@ -57,7 +57,7 @@ fn a_script_that_dies_or_hangs_passes_the_endless_loop_alone() {
 }
 
 #[test]
-fn a_script_may_say_what_its_language_lacks() {
+fn a_script_may_report_what_its_language_lacks() {
     let message = "RuntimeError: not in this language: node ids".to_owned();
     let failure = Some(Failure::new(FailureKind::ScriptError, message));
     let verdict = (SCRIPT.judge)(&all(&Came { failure, ..Came::default() }));
@@ -86,7 +86,7 @@ fn names_are_stable_and_different() {
 }
 
 #[test]
-fn the_report_says_all() {
+fn the_report_lists_each_check() {
     let mut report = KitReport::new("x.wasm".into());
     report.add("one", "entry.run", Ok(()));
     report.add("another", "entry.init", Err(Why::Failed("found a\nexpected b".to_owned())));

@@ -29,7 +29,7 @@ def program() -> str:
     if named:
         if os.access(named, os.X_OK) and Path(named).is_file():
             return named
-        raise SandmillNotFound(f"{_VARIABLE} names {named}, which is no program; name the file `sandmill`, or unset it")
+        raise SandmillNotFound(f"{_VARIABLE} names {named}, which is not a program; name the file `sandmill`, or unset it")
     folders = {sysconfig.get_path("scripts"), str(Path(sys.executable).parent)}
     for folder in filter(None, folders):
         found = shutil.which("sandmill", path=folder)

@@ -283,7 +283,7 @@ class ParallelRunStep:
         for name in parameters:
             if name not in known:
                 shown = ", ".join(sorted(known)) or "none"
-                raise ValueError(f"pipeline_parameters: {name} is no parameter of the step {self.name}; it has: {shown}")
+                raise ValueError(f"pipeline_parameters: {name} is not a parameter of the step {self.name}; it has: {shown}")
         job: Dict[str, Any] = {
             "name": self.name,
             "parallel_run_config": self.parallel_run_config._section(parameters),
