@@ -131,7 +131,7 @@ fn lacking(
     // Writing to a string cannot fail.
     for (index, holder) in busy {
         let by = holder.map_or("another job".to_owned(), |pid| {
-            format!("the job of process {pid}, or a worker that it left behind")
+            format!("the job of process {pid}, or one of its workers that still runs")
         });
         let _ = write!(text, "; GPU {index} is taken by {by}");
     }
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn missing_gpus_are_reported_with_the_reason() {
-        assert_snapshot!(lacking(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or a worker that it left behind; start the job again once they are free, if it needs them");
+        assert_snapshot!(lacking(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or one of its workers that still runs; start the job again once they are free, if it needs them");
         assert_snapshot!(lacking(1, 2, &[(1, None)], None), @"1 of 2 workers that could each use a GPU get one; GPU 1 is taken by another job; start the job again once they are free, if it needs them");
         assert_snapshot!(lacking(1, 4, &[], None), @"1 of 4 workers that could each use a GPU get one: this machine has no more");
         assert_snapshot!(lacking(0, 4, &[], Some("the driver reports no GPU")), @"no worker of this job gets a GPU: the driver reports no GPU");

@@ -196,7 +196,7 @@ mod tests {
     fn likely_next_files_are_requested_once_in_order() {
         let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &["b", "c"]), None);
-        assert_eq!(bench.0.arrived(&ready(1)), None, "nobody waits for it yet");
+        assert_eq!(bench.0.arrived(&ready(1)), None, "no planner waits for it yet");
         assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
         assert_eq!(bench.open("b", &["c", "d"]), answer("b", None));
         assert_eq!(bench.numbers(), [("b", 1), ("c", 2), ("d", 3)]);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// The folder for objects, inside the folder for compiled code.
 const OBJECTS: &str = "objects";
 /// The interval of progress messages.
-const TELL: Duration = Duration::from_secs(10);
+const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What a job reads, with paths of this machine.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub fn stage(
         let input = spec.inputs.iter().find(is_of);
         let is_stored = input.is_some_and(|input| input.addresses().next().is_some());
         if let Some(input) = input.filter(|_| !is_stored) {
-            look_for_log(spec, input, source, say)?;
+            check_table_log(spec, input, source, say)?;
         }
         if is_stored && !staged.objects.claim(source) {
             return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
@@ -74,9 +74,9 @@ pub fn stage(
 }
 
 /// Checks whether a source is, or is part of, a table whose log says which rows are valid. Fails if its files
-/// would be read as the table's rows. It is no error if the job names the files, or if the entry script gets
-/// files instead of rows.
-fn look_for_log(
+/// would be read as the table's rows. Jobs that name the files, and entry scripts that
+/// get files instead of rows, are allowed.
+fn check_table_log(
     spec: &JobSpec,
     input: &Input,
     source: &Source,
@@ -108,7 +108,7 @@ fn refuses_tables(spec: &JobSpec, input: &Input) -> bool {
     table.is_some_and(|(_, table)| table.kind.may_have_log() && !table.files)
 }
 
-/// The error for a path outside; only the downloading process could have put a link there.
+/// The error for a path that leads out of the cache. Only the downloading process could have made such a link.
 fn outside(what: &str, path: &Path) -> StoreError {
     StoreError::AllOutside(path.to_owned()).of(what)
 }
@@ -175,7 +175,7 @@ fn coming(spec: &JobSpec) -> Coming {
 pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
     let mut reported = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
-        if reported.elapsed() >= TELL {
+        if reported.elapsed() >= NOTICE_INTERVAL {
             reported = Instant::now();
             say(&format!("so far {objects} objects, {}", ByteSize(bytes).rounded()));
         }

@@ -211,7 +211,7 @@ fn mini_batches_get_objects_in_request_order() {
 fn files_outside_the_cache_are_not_touched() {
     let mut bench = PrefetchFixture::new(&[("a", 60)]);
     let secret = bench.dir.path().join("secret");
-    fs::write(&secret, "of somebody").unwrap();
+    fs::write(&secret, "another user's").unwrap();
     for name in ["../secret", "sub/../../secret", "."] {
         bench.want(1, &[name]);
         assert_eq!(bench.next(), (1, vec![]));
@@ -220,7 +220,7 @@ fn files_outside_the_cache_are_not_touched() {
     // Once this is answered, all earlier events have been handled.
     bench.want(2, &[]);
     assert_eq!(bench.next(), (2, vec![]));
-    assert_eq!(fs::read_to_string(secret).unwrap(), "of somebody");
+    assert_eq!(fs::read_to_string(secret).unwrap(), "another user's");
 }
 
 /// For instance, when the kernel's OOM killer ended it.
@@ -318,12 +318,12 @@ fn targets_of_links_are_not_touched() {
         let folder = bench.file(name).parent().unwrap().to_owned();
         fs::rename(&folder, folder.with_extension("was")).unwrap();
         symlink(&elsewhere, &folder).unwrap();
-        fs::write(elsewhere.join("a"), "of somebody").unwrap();
+        fs::write(elsewhere.join("a"), "another user's").unwrap();
         bench.release(number);
         // Once this is answered, all earlier events have been handled.
         bench.want(9, &[]);
         assert_eq!(bench.next(), (9, vec![]));
-        assert_eq!(fs::read_to_string(elsewhere.join("a")).unwrap(), "of somebody");
+        assert_eq!(fs::read_to_string(elsewhere.join("a")).unwrap(), "another user's");
     }
 }
 

@@ -165,7 +165,7 @@ mod tests {
         write("cgroup.controllers", "cpu memory pids\n");
         assert_eq!(at().unwrap().controllers, ["memory", "pids"]);
         write("cgroup.procs", "1\n12\n77\n");
-        assert!(at().unwrap().is_root, "which may hold anybody");
+        assert!(at().unwrap().is_root, "which may hold any process");
         write("cgroup.type", "domain\n");
         assert!(at().unwrap_err().to_string().contains("other processes than this one are in"));
         write("cgroup.procs", "12\n");

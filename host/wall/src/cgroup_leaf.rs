@@ -346,7 +346,7 @@ mod tests {
         drop(leaf);
         assert!(!path.exists());
         fs::create_dir(&path).unwrap();
-        assert!(leaves.leaf("process000", &QUOTA).is_ok(), "one that nobody is in is made anew");
+        assert!(leaves.leaf("process000", &QUOTA).is_ok(), "an empty one is created again");
         drop(leaves);
         assert_eq!(text(dir.path(), "cgroup.subtree_control"), "+memory +pids", "the root's stay");
     }
@@ -378,7 +378,7 @@ mod tests {
         for name in [&dead, &busy, &alive].into_iter().chain(&foreign) {
             fs::create_dir(dir.path().join(name)).unwrap();
         }
-        fs::write(dir.path().join(&busy).join("as if somebody were in it"), "").unwrap();
+        fs::write(dir.path().join(&busy).join("as if a process were in it"), "").unwrap();
         let _alive = hold(&dir.path().join(&alive)).unwrap();
         let _leaves = Leaves::at(root, 12).unwrap();
         assert!(!dir.path().join(dead).exists());

@@ -90,12 +90,12 @@ impl MemoryWatch {
 /// Bytes in use, except those of living processes: memory that an ended worker left does not belong to them.
 fn in_use(nvidia: &Nvidia, visible: &str) -> Option<u64> {
     let used = nvidia.used(visible)?;
-    Some(used.saturating_sub(of_others(&nvidia.processes(visible).unwrap_or_default())))
+    Some(used.saturating_sub(held_by_processes(&nvidia.processes(visible).unwrap_or_default())))
 }
 
 /// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are unknown:
 /// for processes of other containers, the driver may list other ids than they have here.
-fn of_others(processes: &[(u32, Option<u64>)]) -> u64 {
+fn held_by_processes(processes: &[(u32, Option<u64>)]) -> u64 {
     let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
     let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| lives(*pid)));
     known.sum::<Option<u64>>().unwrap_or(0)
@@ -150,13 +150,21 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_exited_processes_is_not_counted_for_others() {
+    fn memory_is_not_attributed_if_a_process_is_unknown() {
         let own = std::process::id();
         let gone = u32::MAX;
-        assert_eq!(of_others(&[(own, Some(3)), (own, Some(4))]), 7);
-        assert_eq!(of_others(&[(own, Some(3)), (gone, Some(4))]), 0, "one may be the worker's");
-        assert_eq!(of_others(&[(own, Some(3)), (own, None)]), 0, "not all is told");
-        assert_eq!(of_others(&[]), 0);
+        assert_eq!(held_by_processes(&[(own, Some(3)), (own, Some(4))]), 7);
+        assert_eq!(
+            held_by_processes(&[(own, Some(3)), (gone, Some(4))]),
+            0,
+            "one may be the worker's"
+        );
+        assert_eq!(
+            held_by_processes(&[(own, Some(3)), (own, None)]),
+            0,
+            "the driver reports no figure for one"
+        );
+        assert_eq!(held_by_processes(&[]), 0);
     }
 
     #[tokio::test]

@@ -112,7 +112,7 @@ mod tests {
         let mounts = std::fs::read_to_string("/proc/mounts").unwrap();
         match mounts.lines().any(|line| line.starts_with("tmpfs /dev/shm tmpfs ")) {
             true => assert!(is_in_memory(Path::new("/dev/shm"))),
-            false => eprintln!("not tried: /dev/shm is no tmpfs here"),
+            false => eprintln!("not tried: /dev/shm is not a tmpfs here"),
         }
     }
 }

@@ -177,9 +177,9 @@ impl Listener {
         // `settle` makes some twenty file syscalls, so we run it off the runtime's thread. If it fails, the
         // job continues.
         let _ = tokio::task::spawn_blocking(move || settle(&dir, worker)).await;
-        // We do not wait for the end of the stream: a process that the worker left behind may hold the socket
-        // forever. All that the worker itself sent has arrived by now. Nothing counts that comes after a
-        // malformed message.
+        // We do not wait for the end of the stream: a child of the worker may still run and hold the socket
+        // forever. All that the worker itself sent has arrived by now. What follows a malformed message does
+        // not count.
         if !nonsense && let ListenEnd::Malformed(error) = inbox.drain().await {
             link.accuse(malformed(&error));
         }

@@ -80,7 +80,7 @@ impl Zygote {
         let Self::Open(open) = self else { return None };
         let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new().ok()?;
         let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        send_packet(&open.socket, &ToZygote::Plan, &theirs).ok()?;
+        send_packet(&open.socket, &ToZygote::Plan, &zygote).ok()?;
         Some(pipes)
     }
 
@@ -136,7 +136,7 @@ fn suits(setup: &Setup) -> bool {
 impl OpenZygote {
     fn start(program: &Program) -> io::Result<Self> {
         child::check()?;
-        let (socket, theirs) = packets()?;
+        let (socket, zygote) = packets()?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
         let process = program.start_zygote(theirs)?;
@@ -192,22 +192,19 @@ mod tests {
     }
 
     #[test]
-    #[expect(
-        clippy::zombie_processes,
-        reason = "that nothing is left to wait for is what is tested"
-    )]
-    fn a_worker_that_came_too_late_is_ended_and_reaped() {
+    #[expect(clippy::zombie_processes, reason = "the test checks that they are reaped")]
+    fn a_worker_that_was_forked_late_is_killed_and_reaped() {
         let process = sleeps();
         let worker = sleeps();
         let ids = [process.id(), worker.id()];
-        let (socket, theirs) = packets().unwrap();
-        send_packet(&theirs, &FromZygote::Failed("late".into()), &[]).unwrap();
-        send_packet(&theirs, &FromZygote::Forked(worker.id()), &[]).unwrap();
-        drop(theirs);
+        let (socket, zygote) = packets().unwrap();
+        send_packet(&zygote, &FromZygote::Failed("late".into()), &[]).unwrap();
+        send_packet(&zygote, &FromZygote::Forked(worker.id()), &[]).unwrap();
+        drop(zygote);
         drop(OpenZygote { process, socket, loading: None });
         for id in ids {
             let left = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
-            assert!(left.is_err(), "nobody has to wait for it");
+            assert!(left.is_err(), "it has already been reaped");
         }
     }
 }

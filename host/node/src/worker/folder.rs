@@ -79,7 +79,7 @@ impl OutputFolder {
     }
 
     /// Lists the open folder once: it is empty after nearly every mini-batch of most jobs. (Its modification
-    /// time is no help: it is coarser than the duration of a mini-batch.)
+    /// time cannot show this: it is coarser than the duration of a mini-batch.)
     fn is_empty(&mut self) -> Result<bool, Failure> {
         self.holds_nothing().map_err(|e| host_fault("list", &self.path, &e))
     }

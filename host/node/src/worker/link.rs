@@ -99,9 +99,9 @@ mod tests {
     #[test]
     fn messages_are_received_and_sent_in_order() {
         let (mut leader, worker) = UnixStream::pair().unwrap();
-        let (mut reports, theirs) = io::pipe().unwrap();
+        let (mut reports, sender) = io::pipe().unwrap();
         rustix::io::ioctl_fionbio(&reports, true).unwrap();
-        let mut link = LeaderLink::new(worker, OwnedFd::from(theirs).into()).unwrap();
+        let mut link = LeaderLink::new(worker, OwnedFd::from(sender).into()).unwrap();
         assert_eq!(link.poll().unwrap(), SocketEvent::None);
         let mut wire = Vec::new();
         encode(&ToWorker::Shutdown, &mut wire).unwrap();
@@ -120,7 +120,7 @@ mod tests {
         drop((leader, reports));
         assert_eq!(link.poll().unwrap(), SocketEvent::Closed);
         link.queue(&FromWorker::Restarting).unwrap();
-        assert!(link.wait().is_err(), "nobody reads it");
+        assert!(link.wait().is_err(), "the leader has closed the pipe");
     }
 
     #[test]

@@ -284,7 +284,7 @@ fn grants(setup: Setup, bench: &AttemptRunner) -> Grants {
     if setup.temporary {
         mounts.push(writable(job_dir.worker_temporary(worker), GUEST_TEMPORARY));
     }
-    // The libraries of backends are opened here, before the wall is built; models are read behind it.
+    // The libraries of backends are opened here, before the wall is built. Models are read after it is built.
     let lease = setup.gpu.map(|gpu| gpu.index);
     let note = has_inference(&setup.models, &setup.inference).then(|| note_place(job_dir, worker));
     let models =

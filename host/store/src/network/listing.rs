@@ -200,7 +200,7 @@ impl Round<'_> {
             if page.page_token.is_none() {
                 return Ok(());
             }
-            at = PageRange { token: page.page_token, behind: None, ..at };
+            at = PageRange { token: page.page_token, after: None, ..at };
         }
     }
 
@@ -228,7 +228,7 @@ impl Round<'_> {
         {
             self.missing(name, &FetchError::NoPath(name.to_owned()), false)?;
         }
-        *at = PageRange { token: None, behind: Some(key), most: None };
+        *at = PageRange { token: None, after: Some(key), most: None };
         Ok(())
     }
 

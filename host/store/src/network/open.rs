@@ -116,7 +116,7 @@ impl OpenStore {
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
         let options = PaginatedListOptions {
             page_token: at.token.clone(),
-            offset: at.behind.clone(),
+            offset: at.after.clone(),
             max_keys: at.most,
             ..Default::default()
         };
@@ -130,7 +130,7 @@ pub(super) struct PageRange {
     /// The end of the last page.
     pub(super) token: Option<String>,
     /// The key after which the page begins.
-    pub(super) behind: Option<String>,
+    pub(super) after: Option<String>,
     /// The most objects.
     pub(super) most: Option<usize>,
 }
