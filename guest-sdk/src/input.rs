@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn the_remedy_fits_what_is_wanted_and_what_came() {
+    fn the_remedy_fits_the_expected_and_actual_input() {
         let files = || Raw::Files(Vec::new());
         assert_eq!(
             said::<Void>(files()),

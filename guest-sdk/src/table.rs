@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_survives_the_way_there_and_back() {
+    fn a_table_survives_a_round_trip() {
         for rows in [0, 1, 1000] {
             assert_eq!(decode(encode(&table(rows)).unwrap()).unwrap(), table(rows));
         }

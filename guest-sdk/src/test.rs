@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_there_and_go() {
+    fn folders_are_created_and_deleted() {
         let mut script = TestHost::new().agent_name("process007").init::<Writes>().unwrap();
         script.run_files(&["none"]).unwrap();
         let Results::Outcomes(outcomes) = script.run_files(&["none"]).unwrap() else { panic!() };
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wrong_kind_of_mini_batch_is_a_sentence() {
+    fn a_wrong_kind_of_mini_batch_is_explained() {
         let mut script = TestHost::new().init::<Writes>().unwrap();
         let context = MiniBatchContext::default();
         let error = script.receive(Raw::Ipc(Vec::new()), &context).unwrap_err().to_string();
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_strict_host_counts() {
+    fn a_strict_host_checks_the_row_count() {
         let mut script = TestHost::new().strict_cardinality().init::<ReportsAll>().unwrap();
         assert!(script.run_files(&["a"]).is_ok());
         assert_eq!(

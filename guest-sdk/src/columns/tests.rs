@@ -24,7 +24,7 @@ fn said<T: std::fmt::Debug>(result: Result<T>) -> String {
 }
 
 #[test]
-fn columns_come_as_values() {
+fn columns_are_read_as_values() {
     let people = people();
     assert_eq!(people.f64("id").unwrap(), [1.0, 2.0, 3.0]);
     assert_eq!(people.i64("id").unwrap(), [1, 2, 3]);
@@ -42,7 +42,7 @@ fn columns_come_as_values() {
 }
 
 #[test]
-fn every_width_of_number_is_one() {
+fn all_number_types_are_read() {
     let numbers = table([
         ("a", Arc::new(Int8Array::from(vec![-1])) as ArrayRef),
         ("b", Arc::new(UInt64Array::from(vec![7])) as ArrayRef),
@@ -53,7 +53,7 @@ fn every_width_of_number_is_one() {
 }
 
 #[test]
-fn a_matrix_goes_row_by_row() {
+fn matrix_values_are_in_row_order() {
     let table = table([
         ("x", vec![1_i64, 2].into_column()),
         ("skipped", vec!["a", "b"].into_column()),
@@ -65,7 +65,7 @@ fn a_matrix_goes_row_by_row() {
 }
 
 #[test]
-fn dictionaries_and_views_are_text_as_well() {
+fn dictionaries_and_views_are_read_as_text() {
     let coded: DictionaryArray<Int8Type> =
         [Some("b"), None, Some("a"), Some("b")].into_iter().collect();
     let all_null: DictionaryArray<Int32Type> = [None::<&str>; 4].into_iter().collect();
@@ -90,7 +90,7 @@ fn dictionaries_and_views_are_text_as_well() {
 }
 
 #[test]
-fn a_dictionary_of_numbers_and_its_null_values() {
+fn a_dictionary_of_numbers_may_have_null_values() {
     let keys = Int8Array::from(vec![1, 0, 1]);
     let values = Arc::new(Int64Array::from(vec![None, Some(9)]));
     let coded = Arc::new(DictionaryArray::new(keys, values)) as ArrayRef;
@@ -100,7 +100,7 @@ fn a_dictionary_of_numbers_and_its_null_values() {
 }
 
 #[test]
-fn errors_name_the_column_the_row_and_what_there_is() {
+fn errors_name_the_column_the_row_and_existing_columns() {
     let people = people();
     let all = "the table has: id Int64, age Float64, name Utf8, member Boolean";
     assert_eq!(
@@ -142,7 +142,7 @@ fn an_integer_outside_the_range_is_named() {
 }
 
 #[test]
-fn new_columns_go_behind_the_old_ones_or_in_their_place() {
+fn new_columns_are_appended_or_replace_old_ones() {
     let people = people();
     let scores = vec![Some(0.5), None, Some(1.0)];
     let age = vec![1_i32, 2, 3].into_column();

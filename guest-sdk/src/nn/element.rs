@@ -228,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_bits_come_back_as_they_were() {
+    fn sixteen_bit_numbers_survive_a_round_trip() {
         for bits in 0..=u16::MAX {
             let half = F16(bits);
             let bf = Bf16(bits);
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn sixteen_bits_are_rounded() {
+    fn numbers_are_rounded_to_sixteen_bits() {
         let f16 = |value: f32| F16::from_f32(value).0;
         assert_eq!([f16(1.0), f16(-2.0), f16(65504.0)], [0x3C00, 0xC000, 0x7BFF]);
         // Ties go to the even number. A number beyond the largest becomes infinite.
@@ -265,7 +265,7 @@ mod tests {
 
     #[cfg(target_endian = "little")]
     #[test]
-    fn bytes_are_those_of_the_elements() {
+    fn elements_convert_to_bytes_and_back() {
         let all = [
             Values::F16(vec![F16(0x3C00), F16(1)]),
             Values::F32(vec![1.5, -0.0, f32::MAX]),

@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_computes_in_the_place_of_a_model() {
+    fn a_function_replaces_a_model() {
         let double = |inputs: &crate::nn::Tensors| {
             let x = inputs.get("x")?;
             let doubled: Vec<f32> = x.values::<f32>()?.iter().map(|x| 2.0 * x).collect();
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_model_that_is_not_there_is_told_with_those_there_are() {
+    fn a_missing_model_error_lists_the_existing_models() {
         let error = host().arguments(["--model", "doble"]).init::<Doubles>().err().unwrap();
         assert_eq!(
             error.to_string(),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_is_held_to_the_description() {
+    fn inputs_are_checked_against_the_description() {
         let script = host().init::<Doubles>().unwrap();
         let model = &script.0;
         assert_eq!(crate::nn::names(), ["double", "other"]);

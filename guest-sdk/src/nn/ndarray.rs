@@ -54,7 +54,7 @@ mod tests {
     use ndarray::{Array2, array, s};
 
     #[test]
-    fn arrays_come_back_as_they_were() {
+    fn arrays_survive_a_round_trip() {
         let array = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
         let there = array.as_ptr();
         let tensor = Tensor::from(array.clone());
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn other_layouts_are_laid_out_anew() {
+    fn other_layouts_are_copied_in_row_order() {
         let array = array![[1_i64, 2, 3], [4, 5, 6]];
         let turned = Tensor::from(array.clone().reversed_axes());
         assert_eq!(turned, Tensor::new([3, 2], vec![1_i64, 4, 2, 5, 3, 6]).unwrap());

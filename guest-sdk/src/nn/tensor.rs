@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_name_is_told_with_those_there_are() {
+    fn a_missing_name_error_lists_the_existing_names() {
         let label = Tensor::new([2], vec![1_i64, 2]).unwrap();
         let mut outputs = Tensors::new("output", vec![("label".to_owned(), label.clone())]);
         assert_eq!(outputs.get("label"), Ok(&label));

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_green_test_is_no_red_job() {
+    fn tests_refuse_the_same_results_as_a_job() {
         let rows = |rows: &[&str]| TestHost::new().arguments(rows.iter().copied());
         assert_eq!(two_files(rows(&["x", "y"])), "2 rows");
         assert_eq!(two_files(rows(&["x\n", "y\r\n"])), "2 rows");
@@ -114,7 +114,7 @@ mod tests {
 
     #[cfg(feature = "table")]
     #[test]
-    fn a_table_has_columns() {
+    fn a_table_without_columns_is_refused() {
         let schema = std::sync::Arc::new(arrow_schema::Schema::empty());
         let error = check(&arrow_array::RecordBatch::new_empty(schema).into(), 0).unwrap_err();
         assert!(error.to_string().ends_with("it has no columns"), "{error}");

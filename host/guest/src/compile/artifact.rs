@@ -153,7 +153,7 @@ mod tests {
     use crate::compile::testing;
 
     #[test]
-    fn says_what_a_wrong_file_looks_like() {
+    fn errors_describe_what_a_wrong_file_looks_like() {
         let text = |bytes: &[u8]| identify(bytes).expect_err("wrong file").to_string();
         insta::assert_snapshot!(text(b""), @"the file is not a WebAssembly component: it is empty. Did the build that should write it fail?");
         insta::assert_snapshot!(text(b"\x7fELF\x02\x01"), @"the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built");

@@ -118,7 +118,7 @@ mod tests {
 
     /// The cache refuses a folder that other users can access.
     #[test]
-    fn the_cache_folder_is_its_owners_alone() {
+    fn only_the_owner_can_access_the_cache_folder() {
         use std::os::unix::fs::PermissionsExt;
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("home/.cache/sandmill");
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_build_keeps_its_folder() {
+    fn a_running_build_keeps_its_folder() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path();
         assert_eq!(built_guests(cache).unwrap(), FileCount::default());

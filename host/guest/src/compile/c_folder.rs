@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wasi_sdk_that_is_named_is_used_or_missed() {
+    fn a_named_wasi_sdk_is_used_or_reported_missing() {
         let sdk = folder(&[("bin/clang", "")]);
         let named = |name: &str| (name == "WASI_SDK_PATH").then(|| sdk.path().to_owned());
         assert_eq!(CCompiler::find(false, named), Ok(CCompiler::Sdk(sdk.path().join("bin/clang"))));
@@ -275,7 +275,7 @@ mod tests {
 
     /// Checks that all source files are in the list: a missing one would be missing in a release.
     #[test]
-    fn all_of_ours_is_carried() {
+    fn all_source_files_are_embedded() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c");
         let mut names: Vec<_> = std::fs::read_dir(folder)
             .unwrap()

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_made_is_checked_and_not_made() {
+    fn checking_a_folder_does_not_create_it() {
         let root = tempfile::tempdir().expect("temporary folder");
         let path = root.path().join("a/cache");
         assert_eq!(Cache::check(&path), Ok(()));
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_taken_only_when_whole() {
+    fn only_whole_entries_are_used() {
         let (root, cache) = temporary_cache();
         let temporary = TemporaryFile::create(&cache.dir).expect("creates");
         (&temporary.file).write_all(b"compiled code").expect("writes");
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_ours_and_have_their_own_name() {
+    fn entries_belong_to_this_user_and_keep_their_name() {
         let (root, cache) = temporary_cache();
         let make = |name: &str| {
             let temporary = TemporaryFile::create(&cache.dir).expect("creates");
@@ -473,7 +473,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_writes_any_more_is_removed() {
+    fn leftover_temporary_files_are_removed() {
         let (root, cache) = temporary_cache();
         let path = root.path().join("cache");
         let count = || std::fs::read_dir(&path).expect("lists").count();
@@ -489,7 +489,7 @@ mod tests {
     }
 
     #[test]
-    fn many_that_compile_at_once_make_one_entry() {
+    fn concurrent_compilations_make_one_entry() {
         let (root, _) = temporary_cache();
         let path = root.path().join("cache");
         let script = root.path().join("script.wasm");
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_stays_behind_when_compiling_fails() {
+    fn no_files_remain_if_compiling_fails() {
         let (root, cache) = temporary_cache();
         let script = root.path().join("script.wasm");
         std::fs::write(&script, b"\0asm").expect("writes");

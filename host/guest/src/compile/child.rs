@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn components_of_wasi_0_3_are_told_how_to_be_built() {
+    fn errors_for_wasi_0_3_explain_how_to_build() {
         let text = |import: &str| {
             let bytes = wat::parse_str(import).expect("valid");
             translate(bytes, NONE, |_, _| Ok(())).expect_err("of WASI 0.3").to_string()
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn compiles_what_the_leader_read_and_nothing_else() {
+    fn only_the_bytes_that_the_leader_read_are_compiled() {
         let component = testing::component("run-only", testing::RUN_EMPTY);
         let task = CompileTask::Compile { digest: digest(b"another"), with: NONE };
         let error =

@@ -266,7 +266,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_how_the_compiler_ended() {
+    fn errors_report_how_the_compiler_ended() {
         let describe = |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned());
         assert!(describe(libc::SIGXCPU, "").contains("1800 seconds"));
         assert!(describe(libc::SIGKILL, "").contains("too little memory"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn names_cannot_steer_a_terminal() {
+    fn names_cannot_contain_terminal_escapes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("script.wasm");
         let bytes =
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_ended() {
+    fn a_slow_compiler_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         std::fs::write(&program, "#!/bin/sh\nexec sleep 30\n").unwrap();
@@ -313,7 +313,7 @@ mod tests {
 
     /// Programs that do not behave like the compiler are ended, and what they write is not obeyed.
     #[test]
-    fn whatever_the_child_does_it_ends() {
+    fn a_misbehaving_child_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         let script = |text: &str| {
             let path = folder.path().join("program");

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_run_from_the_root_and_from_other_instances() {
+    fn run_may_be_exported_at_the_top_level() {
         let types = r#"
             (type $pair (tuple string string))
             (type $batch' (variant (case "files" (list string)) (case "table" (list u8)) (case "void")))

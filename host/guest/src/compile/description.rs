@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_damaged_is_an_error() {
+    fn damaged_files_are_errors() {
         let mut damaged = testing::component("run-only", testing::RUN_EMPTY);
         let middle = damaged.len() / 2;
         damaged[middle..].fill(0xff);

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_that_which_is_built_in() {
+    fn the_version_matches_the_lock_file() {
         let lock = include_str!("../../../../Cargo.lock");
         let entry = format!("name = \"wasmtime\"\nversion = \"{WASMTIME_VERSION}\"");
         assert!(lock.contains(&entry), "WASMTIME_VERSION is another one than in Cargo.lock");

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_files_of_a_sensible_size_are_read() {
+    fn only_regular_files_of_limited_size_are_read() {
         let dir = tempfile::tempdir().unwrap();
         let fifo = dir.path().join("fifo");
         let large = dir.path().join("large");
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_the_one_that_was_opened() {
+    fn replacing_a_file_does_not_change_the_open_one() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap().join("script");
         std::fs::write(&path, "first").unwrap();

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cargo_says_is_told_once() {
+    fn cargo_output_is_reported_once() {
         let folder = tempfile::tempdir().expect("temporary folder");
         std::fs::create_dir(folder.path().join("src")).expect("makes a folder");
         let write = |file: &str, text: &str| {

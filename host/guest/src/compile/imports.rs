@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_name_of_the_list_is_granted() {
+    fn each_listed_interface_is_granted() {
         for (package, interfaces) in WASI {
             for interface in interfaces {
                 let name = format!("{package}/{interface}@0.2.12");
@@ -216,7 +216,7 @@ mod tests {
 
     #[cfg(feature = "inference")]
     #[test]
-    fn imports_that_are_not_granted_are_all_named() {
+    fn all_refused_imports_are_named() {
         use crate::compile::{ComponentNames, check_names};
         let names = ComponentNames {
             imports: [

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_says_what_its_core_module_says() {
+    fn the_declaration_is_read_from_the_core_module() {
         assert_eq!(says(&["files"]), Some(Takes::Files));
         assert_eq!(says(&["table"]), Some(Takes::Table));
         assert_eq!(says(&["void "]), Some(Takes::Void));
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_holds_each_kind() {
+    fn each_kind_is_encoded_as_a_byte() {
         for takes in Takes::ALL.map(Some).into_iter().chain([None]) {
             assert_eq!(Takes::of_byte(Takes::to_byte(takes)), takes);
         }

@@ -154,7 +154,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn entries_go_and_what_else_lies_there_stays() {
+    fn entries_are_removed_and_other_files_stay() {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path();
         let entry = format!("{}-{}", "a".repeat(64), "0".repeat(32));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_that_is_not_there_is_empty() {
+    fn a_missing_cache_counts_as_empty() {
         let folder = Path::new("/nonexistent/cache");
         assert_eq!(compiled(folder).unwrap(), FileCount::default());
         assert_eq!(clear_compiled(folder).unwrap(), FileCount::default());

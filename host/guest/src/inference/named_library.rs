@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_folders_lead_to_the_library() {
+    fn the_library_is_found_in_named_folders() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         for folder in ["venv/lib/python3.11/site-packages/onnxruntime/capi", "release/lib"] {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_told_with_who_named_it() {
+    fn errors_name_the_option_or_variable() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path().canonicalize().unwrap();
         let describe = |place: &str| {
@@ -200,7 +200,7 @@ mod tests {
 
     /// Runs in its own process, because it sets variables that other tests may read.
     #[test]
-    fn an_active_environment_is_found_by_itself() {
+    fn an_active_environment_is_found_automatically() {
         const SET: &str = "SANDMILL_TEST_FOUND";
         if env::var_os(SET).is_some() {
             println!("{:?}", NamedLibrary::found().map(|named| (named.by, named.path)));
@@ -221,7 +221,7 @@ mod tests {
         fs::create_dir(root.join("python/bin")).unwrap();
         fs::write(root.join("python/bin/python3"), "").unwrap();
         let found = |variables: &[(&str, &Path)]| {
-            let test = "inference::named_library::tests::an_active_environment_is_found_by_itself";
+            let test = "inference::named_library::tests::an_active_environment_is_found_automatically";
             let mut again = std::process::Command::new(env::current_exe().unwrap());
             again.args([test, "--exact", "--nocapture"]).env_clear().env(SET, "1");
             let ran = again.envs(variables.iter().copied()).output().unwrap();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_comes_first() {
+    fn the_command_line_takes_precedence() {
         let given = NamedLibrary::given(Some(Path::new("/x"))).unwrap();
         assert!(given.by_option() && given.path == Path::new("/x"), "{given:?}");
     }

@@ -60,7 +60,7 @@ mod tests {
     use crate::model::InferenceWork;
 
     #[test]
-    fn what_is_noted_stands_in_the_file() {
+    fn notes_are_written_to_the_file() {
         let file = tempfile::tempfile().unwrap();
         let place = NotePlace::of(&file).unwrap();
         let read = || {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_written_is_no_place() {
+    fn a_read_only_file_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("note");
         std::fs::write(&path, [0; 64]).unwrap();

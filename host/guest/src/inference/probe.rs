@@ -236,7 +236,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn the_version_of_tract_is_that_of_the_lock_file() {
+    fn the_version_of_tract_matches_the_lock_file() {
         let lock = include_str!("../../../../Cargo.lock");
         let entry = format!("name = \"tract-onnx\"\nversion = \"{TRACT_VERSION}\"");
         assert!(lock.contains(&entry), "TRACT_VERSION is another one than in Cargo.lock");
@@ -244,7 +244,7 @@ mod tests {
 
     /// Whatever the child does, the user gets an answer.
     #[test]
-    fn a_child_that_breaks_is_a_reason() {
+    fn a_failed_child_becomes_an_error_message() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("program");
         let describe = |body: &str| {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_asks_for_a_model_hears_why_there_is_none() {
+    fn loading_a_model_fails_with_the_reason() {
         let settings = InferenceSettings::default();
         let models = LoadedModels::open(Vec::new(), &settings, None, 1, &Limits::default());
         assert_eq!(models.names(), Vec::<String>::new());

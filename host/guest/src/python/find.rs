@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_runtime_lies_beside_the_program_or_in_the_cache() {
+    fn runtimes_are_found_beside_the_program_or_in_the_cache() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
         let program = folder.join("sandmill");

@@ -190,7 +190,7 @@ mod tests {
 
     /// Checks that all files are in the lists: a missing one would be missing from the runtime.
     #[test]
-    fn all_sources_are_carried() {
+    fn all_sources_are_embedded() {
         let all = [
             ("python/runtime", SHARED),
             ("python/science", SCIENCE),

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_pip_says_of_native_packages_is_understood() {
+    fn pip_errors_about_native_packages_are_recognised() {
         let said = "ERROR: Could not find a version that satisfies the requirement lightgbm (from versions: none)\n\
                     ERROR: No matching distribution found for lightgbm\n";
         assert_eq!(impure(said).as_deref(), Some("lightgbm"));
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_runtime_has_is_left_out() {
+    fn packages_of_the_runtime_are_left_out() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("requirements.txt");
         std::fs::write(&file, "# all\npandas==1.5.3\nPyYAML  # text\nrich\n\n").unwrap();

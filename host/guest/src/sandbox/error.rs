@@ -101,7 +101,7 @@ mod tests {
     /// T2 in docs/parallel-run-step.md: messages distinguish a file's permissions from paths that were never
     /// granted.
     #[test]
-    fn what_may_not_be_read_is_told() {
+    fn errors_distinguish_permissions_from_missing_grants() {
         let denied = io::Error::from_raw_os_error(libc::EACCES);
         assert_eq!(words(&denied), "it may not be read");
         let outside = io::Error::from(ErrorKind::PermissionDenied);

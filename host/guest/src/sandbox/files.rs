@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_was_granted() {
+    fn granted_files_are_read() {
         let (_root, mut files) = files(5);
         let mut read = |path: &str| {
             let (file, _) = files.read(path)?;
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_in_the_place_of_another_is_found_soon() {
+    fn a_replaced_folder_is_soon_noticed() {
         let (root, mut files) = files(5);
         files.read("/inputs/x/sub/b.txt").expect("reads");
         let path = |name: &str| root.path().join(name);
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_more_than_a_name_is_not_opened_plainly() {
+    fn links_and_special_files_are_not_opened_by_name() {
         let (_root, mut files) = files(5);
         let mut is_plain = |inside: &str| files.open_plain("/inputs/x/", inside).is_some();
         assert!(is_plain("a.txt") && is_plain("sub/b.txt") && is_plain("sub/../a.txt"));
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else() {
+    fn all_other_paths_are_refused() {
         let (_root, mut files) = files(1 << 20);
         let mut table = String::new();
         for path in [
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn what_file_systems_say_of_lengths_is_not_always_relied_upon() {
+    fn only_some_file_systems_report_exact_lengths() {
         let disk = tempfile::tempdir().expect("temporary folder");
         std::fs::write(disk.path().join("ostype"), "alpha").expect("writes");
         let mounts = [disk.path(), Path::new("/proc/sys/kernel")].map(|host| {

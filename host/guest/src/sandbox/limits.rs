@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memorys_own_maximum_costs_nothing() {
+    fn growth_beyond_a_memorys_own_maximum_is_not_counted() {
         let mut budget = Budget::new(ByteSize(1000));
         assert!(!budget.memory_growing(100, 900, Some(800)).expect("answers"));
         let refusal = GrowthRefusal { used: 100, asked: 800, end: Some(800) };

@@ -100,7 +100,7 @@ mod tests {
     use std::os::unix::ffi::OsStrExt;
 
     #[test]
-    fn every_entry_comes_once_with_its_kind() {
+    fn each_entry_is_listed_once_with_its_kind() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let at = |name: &str| folder.path().join(name);
         for number in 0..1500 {

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stays_counts_and_what_is_removed_does_not() {
+    fn only_remaining_files_count() {
         let root = tempfile::tempdir().unwrap();
         let at = |name: &str| root.path().join(name);
         let folder = LogFolder::new(root.path().to_owned(), 1);
@@ -179,7 +179,7 @@ mod tests {
 
     /// Paths that are too long for the system must not hide anything.
     #[test]
-    fn what_lies_too_deep_to_be_seen_fills_the_folder() {
+    fn a_folder_with_unreadable_parts_counts_as_full() {
         use rustix::fs::{Mode, OFlags, mkdirat, openat};
         let root = tempfile::tempdir().unwrap();
         let name = "x".repeat(250);

@@ -128,7 +128,7 @@ mod tests {
 
     /// C25 in docs/parallel-run-step.md.
     #[test]
-    fn what_files_were_is_remembered_once() {
+    fn the_first_state_of_each_file_is_recorded() {
         let mut noticed = Noticed::default();
         let paths = paths();
         noticed.expect(&paths);
@@ -145,7 +145,7 @@ mod tests {
 
     /// C25 in docs/parallel-run-step.md, through WASI's files.
     #[test]
-    fn a_look_at_an_open_file_counts() {
+    fn a_stat_on_an_open_file_is_recorded() {
         let mut noticed = Noticed::default();
         noticed.folder(3, "/inputs/x");
         noticed.expect(&paths());

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_numbered_as_they_are_met() {
+    fn files_are_numbered_in_the_order_seen() {
         let mut objects = ObjectNumbers::default();
         let numbers = [(9, 9), (1, 0), (9, 9), (0, 1)].map(|real| objects.number(real));
         assert_eq!(numbers, [1, 2, 1, 3]);

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_named_from_their_crate() {
+    fn paths_are_shortened_to_their_crate() {
         for (place, short) in [
             ("/rustc/17067e9ac6/library/core/src/option.rs:2:5", "library/core/src/option.rs:2:5"),
             ("/c/git/checkouts/arrow-1f/ab12/src/a.rs:1:1", "src/a.rs:1:1"),

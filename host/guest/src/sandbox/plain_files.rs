@@ -76,11 +76,11 @@ type Fd = Resource<Descriptor>;
 fn answer<T, U>(
     state: &mut InstanceState,
     ask: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
-    reported: impl FnOnce(T, &mut SeenObjects) -> U,
+    convert: impl FnOnce(T, &mut SeenObjects) -> U,
 ) -> Answer<U> {
     let mut files = state.filesystem();
     match ask(&mut files) {
-        Ok(found) => Ok((Ok(describe(found, &mut state.seen)),)),
+        Ok(found) => Ok((Ok(convert(found, &mut state.seen)),)),
         Err(error) => Ok((Err(files.convert_error_code(error)?),)),
     }
 }

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_profile_that_cannot_be_written_leaves_nothing() {
+    fn a_failed_write_leaves_no_partial_profile() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("process007.profile.json");
         std::fs::create_dir(&path).unwrap();

@@ -101,7 +101,7 @@ mod tests {
     use crate::model::ByteSize;
 
     #[test]
-    fn clones_count_together_and_each_call_anew() {
+    fn clones_share_a_count_that_each_call_resets() {
         let limits = Limits { logs: ByteSize(10), files: 1, ..Limits::default() };
         let root = tempfile::tempdir().unwrap();
         let folder = LogFolder::new(root.path().to_owned(), 1);

@@ -174,12 +174,12 @@ mod tests {
 
     /// A change of these numbers changes the results of existing deterministic jobs.
     #[test]
-    fn the_first_numbers_stay_what_they_are() {
+    fn the_first_numbers_never_change() {
         insta::assert_snapshot!(format!("{:x?}", first(Seed::of_mini_batch(0))), @"(72c8a7f21a5cd807, ee7e257e53a079ce, (2df88218dd4d0c77, 50119584824f302c))");
     }
 
     #[test]
-    fn it_does_not_matter_in_which_pieces_bytes_are_taken() {
+    fn the_size_of_requests_does_not_change_the_bytes() {
         let whole =
             RandomSources::new(Seed::of_mini_batch(7)).get_random_bytes(100).expect("bytes");
         let mut numbers = RandomSources::new(Seed::of_mini_batch(7));

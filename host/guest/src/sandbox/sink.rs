@@ -391,7 +391,7 @@ mod tests {
 
     /// As on a full disk, where nothing can be written before something is cut.
     #[test]
-    fn the_newest_goes_on_where_the_older_cannot_be_kept() {
+    fn new_output_continues_if_older_output_cannot_be_moved() {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("log.txt");
         let older = rotated(&path, 2);
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_cannot_be_written_is_no_error() {
+    fn a_file_that_cannot_be_written_causes_no_error() {
         let sink = GuestSink::new(&SinkFile::open(Path::new("/dev/null/stderr.txt")), &quota());
         accept(&sink, b"still here");
         assert_eq!(sink.tail_since(0), "still here");

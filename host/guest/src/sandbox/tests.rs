@@ -109,7 +109,7 @@ const RETURN: &str = r#"
 
 /// E14 in docs/parallel-run-step.md.
 #[test]
-fn rows_outcomes_and_tables_come_back() {
+fn rows_outcomes_and_tables_are_returned() {
     // The list of paths that `run` gets is also a valid list of rows.
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 0) (local.get $ptr) (local.get $len)))");
@@ -139,7 +139,7 @@ fn rows_outcomes_and_tables_come_back() {
 }
 
 #[test]
-fn init_and_shutdown_are_called_where_they_are() {
+fn init_and_shutdown_are_called_if_they_exist() {
     let full = r#"
         (global $calls (mut i32) (i32.const 0))
         (data (i32.const 64) "no model\nlooked in /side_inputs")
@@ -169,7 +169,7 @@ fn init_and_shutdown_are_called_where_they_are() {
 }
 
 #[test]
-fn traps_say_what_happened_and_another_instance_goes_on() {
+fn traps_are_explained_and_another_instance_still_works() {
     let bench = GuestFixture::new(
         "run-only",
         "(func $inner (param i32) (if (i32.eqz (local.get 0)) (then unreachable)))
@@ -213,7 +213,7 @@ fn deep_recursion_is_a_trap() {
 }
 
 #[test]
-fn memory_without_end_is_out_of_memory() {
+fn unlimited_growth_is_out_of_memory() {
     let limits = Limits { memory: ByteSize(8 << 20), ..Limits::default() };
     let body =
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable";
@@ -251,7 +251,7 @@ fn tables_count_as_memory() {
 }
 
 #[test]
-fn results_over_the_limit_leave_the_instance_whole() {
+fn results_over_the_limit_leave_the_instance_usable() {
     let limits = Limits { results: ByteSize(100), ..Limits::default() };
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 0) (local.get $ptr) (local.get $len)))");
@@ -322,7 +322,7 @@ fn rows_that_share_memory_are_counted_and_not_copied() {
 }
 
 #[test]
-fn log_lines_keep_to_the_level() {
+fn log_lines_are_filtered_by_level() {
     let body = r#"(import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
         (data (i32.const 64) "loaded\nthe model")
         RUN
@@ -365,7 +365,7 @@ fn a_panic_reaches_the_message() {
 }
 
 #[test]
-fn stdout_is_cut_and_the_guest_goes_on() {
+fn stdout_is_cut_and_the_guest_continues() {
     // 17 MB in steps of 4,096 bytes.
     let body = format!(
         "{WRITE} RUN (local $i i32)
@@ -387,7 +387,7 @@ fn stdout_is_cut_and_the_guest_goes_on() {
 }
 
 #[test]
-fn exit_is_its_own_kind() {
+fn exit_is_a_separate_failure_kind() {
     let body = r#"(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
         RUN (call $exit (i32.const 3)) unreachable)"#;
     let bench = GuestFixture::new("run-only", body);
@@ -412,7 +412,7 @@ fn a_guest_can_sleep() {
 }
 
 #[test]
-fn an_import_that_is_not_linked_is_a_clear_failure() {
+fn a_missing_folder_or_invalid_code_is_a_clear_failure() {
     let mut bench = GuestFixture::new("run-only", "RUN (i32.const 0))");
     bench.grants.mounts[0].host = bench.path("missing");
     let failure = bench.program.instantiate(&bench.grants).err().expect("no such folder");

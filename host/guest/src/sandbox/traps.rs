@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_of_the_script_are_cut_into_line_and_detail() {
+    fn script_errors_are_split_into_line_and_detail() {
         let failure = script_error("run", &ErrorText("no model\nlooked in /x\n".into()));
         assert_eq!(
             (failure.message.as_str(), failure.detail.as_str()),

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_go_on_by_being_looked_at() {
+    fn reading_a_clock_advances_the_time() {
         let time = VirtualTime::default();
         let wall = HostWallClock::now(&time);
         assert_eq!(wall, time::Duration::new(EPOCH, 1_000));
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_sleep_ends_first_in_whatever_order_they_are() {
+    fn the_shortest_sleep_ends_first_in_any_order() {
         for (lengths, first) in
             [(&[5, 1][..], &[1][..]), (&[1, 5], &[0]), (&[7], &[0]), (&[3, 1, 1], &[1, 2])]
         {
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_again_and_again_comes_to_an_end() {
+    fn a_guest_that_only_polls_finishes() {
         let time = VirtualTime::default();
         let mut sleep = Sleep { time, until: 100 * STEP };
         let mut context = Context::from_waker(Waker::noop());

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn as_much_is_read_as_there_is_room_for() {
+    fn reading_stops_when_the_buffer_is_full() {
         for is_exact in [false, true] {
             let mut room = [0; 4];
             let mut fill = |bytes: &[u8]| {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_unknown_length_is_read_up_to_the_limit() {
+    fn a_file_of_unknown_length_is_read_to_the_limit() {
         let read =
             |bytes: &[u8]| read_to_limit(&of(bytes, false)).map_err(|error| error.to_string());
         assert_eq!(read(b""), Ok(Vec::new()));

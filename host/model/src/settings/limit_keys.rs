@@ -37,7 +37,7 @@ macro_rules! limit_keys {
                 description: "The stack of a call, in the entry script's own code.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/guest/src/sandbox/program.rs", by "the_stack_is_as_large_as_the_job_says",
+                enforced: "host/guest/src/sandbox/program.rs", by "the_stack_has_the_size_that_the_job_sets",
             }
             worker fuel: Option<u64> => {
                 kind: KeyKind::Integer { min: 1, max: i64::MAX },
@@ -130,7 +130,7 @@ macro_rules! limit_keys {
                 description: "Bytes that the entry script may hand over in one call of the host.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/guest/src/sandbox/program.rs", by "a_call_hands_over_no_more_than_allowed",
+                enforced: "host/guest/src/sandbox/program.rs", by "a_call_transfers_no_more_than_allowed",
             }
             worker models: ByteSize => {
                 kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },
@@ -141,7 +141,7 @@ macro_rules! limit_keys {
                 docs: "Bytes of model files that a worker may load, all together. A model in the job file that is larger is refused, with the number to write.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/guest/src/inference/models/registry.rs", by "models_are_held_to_their_limit_together",
+                enforced: "host/guest/src/inference/models/registry.rs", by "all_models_together_share_one_limit",
             }
             worker tensors: ByteSize => {
                 kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },

@@ -45,7 +45,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     #[test]
-    fn only_panics_that_are_caught_are_quiet() {
+    fn only_caught_panics_are_silenced() {
         let printed = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&printed);
         panic::set_hook(Box::new(move |_| {

@@ -179,7 +179,7 @@ impl NnFixture {
 }
 
 #[test]
-fn tensors_of_each_type_go_in_and_come_out() {
+fn tensors_of_each_type_are_computed() {
     let types: [(DataType, TensorType, &[u8], &[u8]); 6] = [
         (DataType::Float, TensorType::Fp32, &1.5_f32.to_le_bytes(), &3_f32.to_le_bytes()),
         (DataType::Double, TensorType::Fp64, &1e300_f64.to_le_bytes(), &2e300_f64.to_le_bytes()),
@@ -205,7 +205,7 @@ fn tensors_of_each_type_go_in_and_come_out() {
 }
 
 #[test]
-fn what_a_guest_gives_wrongly_is_told_with_what_was_expected() {
+fn wrong_inputs_of_a_guest_are_explained() {
     let mut bench = NnFixture::plain();
     let mut text = String::new();
     let mut note = |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
@@ -248,7 +248,7 @@ fn what_a_guest_gives_wrongly_is_told_with_what_was_expected() {
 }
 
 #[test]
-fn a_guest_holds_no_more_tensors_than_it_may() {
+fn a_guests_tensors_are_limited() {
     // Room for two tensors with 10 rows and 8 bytes of dimensions each, and a little more.
     let limits = Limits { tensors: ByteSize(200), ..Limits::default() };
     let mut bench = NnFixture::new(DataType::Float, &InferenceSettings::default(), &limits);

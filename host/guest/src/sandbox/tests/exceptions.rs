@@ -72,7 +72,7 @@ fn exceptions_use_fuel() {
 }
 
 #[test]
-fn throwing_deep_down_overflows_no_stack() {
+fn nested_exceptions_overflow_only_the_guests_stack() {
     // The handler throws again, from within itself.
     let body = "(func $again (drop (block $h (result i32) (try_table (catch $e $h) (call $again)) (i32.const 0)))
           (call $again))
@@ -82,7 +82,7 @@ fn throwing_deep_down_overflows_no_stack() {
 }
 
 #[test]
-fn a_start_function_that_throws() {
+fn a_start_function_that_throws_is_a_failure() {
     let body = format!(
         "{THROWS} (func $start (call $throw (i32.const 1))) (start $start) RUN (i32.const 0))"
     );

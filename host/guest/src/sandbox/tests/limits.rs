@@ -29,7 +29,7 @@ fn failure_of(engine: &Engine, text: &str, limits: &Limits) -> Failure {
 }
 
 #[test]
-fn resources_of_the_guests_own_are_handles_too() {
+fn the_guests_own_resources_count_as_handles() {
     let text = r#"(component
         (type $r (resource (rep i32)))
         (core func $new (canon resource.new $r))
@@ -46,7 +46,7 @@ fn resources_of_the_guests_own_are_handles_too() {
 }
 
 #[test]
-fn an_entry_script_of_too_many_parts() {
+fn an_entry_script_with_too_many_parts_is_refused() {
     let engine = engine(Instrumentation::default()).expect("an engine");
     let instances = "(core instance (instantiate $m))".repeat(600);
     let reported = ["(memory 0)", "(table 0 funcref) (table 0 funcref)", ""].map(|part| {
@@ -68,7 +68,7 @@ fn an_entry_script_of_too_many_parts() {
 
 /// The code is compiled once for all stack sizes.
 #[test]
-fn the_stack_is_as_large_as_the_job_says() {
+fn the_stack_has_the_size_that_the_job_sets() {
     let body = "(func $f (param i32) (result i32)
           (if (result i32) (local.get 0)
             (then (i32.add (call $f (i32.sub (local.get 0) (i32.const 1))) (local.get 0)))
@@ -88,7 +88,7 @@ fn the_stack_is_as_large_as_the_job_says() {
 }
 
 #[test]
-fn a_call_hands_over_no_more_than_allowed() {
+fn a_call_transfers_no_more_than_allowed() {
     // Opens a file by a path of 2 MB, which is at address 64 KB.
     let body = r#"(import "wasi_snapshot_preview1" "path_open" (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
         RUN

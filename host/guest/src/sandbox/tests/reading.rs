@@ -39,7 +39,7 @@ fn the_host_reads_files_for_the_guest() {
 /// The length that a file system reports may be wrong, or may change. The guests of these tests can allocate
 /// memory, but not free it.
 #[test]
-fn files_are_read_whole_whatever_is_said_of_their_length() {
+fn files_are_read_whole_despite_a_wrong_length() {
     let mut bench = GuestFixture::new("run-only", &reader());
     for (host, guest) in [("/proc/sys/kernel", "/none"), ("/sys/devices/system/cpu", "/too-much")] {
         bench.grants.mounts.push(Mount { host: host.into(), guest: guest.into(), writable: false });

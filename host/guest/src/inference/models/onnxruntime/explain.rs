@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_of_the_host_are_not_told() {
+    fn errors_do_not_contain_host_paths() {
         let text = "Load model from /jobs/x/models/m/model.onnx failed: /jobs/x/models/m/w.bin";
         let (_, reported) = describe(Theirs::GenericFailure, text, false);
         assert_eq!(

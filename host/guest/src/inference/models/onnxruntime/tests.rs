@@ -154,7 +154,7 @@ fn a_model_is_described_and_computes() {
 
 /// Covers all types of `wasi:nn`, also bf16, which tract does not support.
 #[test]
-fn numbers_of_all_types_go_through() {
+fn all_number_types_are_supported() {
     use NnTensorType::{Bf16, F16, F32, F64, I32, I64, U8};
     // Each type with its number in ONNX.
     for (number, ty) in [(1, F32), (2, U8), (6, I32), (7, I64), (10, F16), (11, F64), (16, Bf16)] {
@@ -186,7 +186,7 @@ fn booleans_are_bytes_and_scalars_have_one_element() {
 }
 
 #[test]
-fn what_cannot_be_used_is_refused_with_a_reason() {
+fn unusable_models_are_refused_with_a_reason() {
     let to_string = [field(1, "to"), number(20, 2), number(3, STRING)].concat();
     let cast = [node("Cast", &["x"]), field(5, to_string)].concat();
     let x = port("x", FLOAT, &["n"]);
@@ -212,7 +212,7 @@ fn threads() -> usize {
 
 /// The calling thread is one of the computing threads.
 #[test]
-fn as_many_threads_compute_as_are_wanted() {
+fn the_requested_number_of_threads_computes() {
     let _library = library();
     let model = doubling();
     let before = threads();
@@ -253,8 +253,8 @@ fn large_weights_are_mapped() {
 }
 
 #[test]
-fn what_is_no_library_is_told() {
-    if !is_alone("inference::models::onnxruntime::tests::what_is_no_library_is_told") {
+fn a_file_that_is_not_onnxruntime_is_refused() {
+    if !is_alone("inference::models::onnxruntime::tests::a_file_that_is_not_onnxruntime_is_refused") {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

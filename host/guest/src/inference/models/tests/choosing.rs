@@ -49,8 +49,8 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
 
 /// The guest must not learn what is installed on the machine, and where.
 #[test]
-fn places_of_libraries_are_not_told() {
-    if !is_alone("inference::models::tests::choosing::places_of_libraries_are_not_told") {
+fn errors_do_not_contain_library_paths() {
+    if !is_alone("inference::models::tests::choosing::errors_do_not_contain_library_paths") {
         return;
     }
     let (folder, model) = named(&bytes(&layer()));
@@ -70,7 +70,7 @@ fn places_of_libraries_are_not_told() {
 }
 
 #[test]
-fn names_are_those_of_the_job() {
+fn only_models_of_the_job_are_found() {
     let (_folder, model) = named(&bytes(&layer()));
     assert_eq!(
         describe(open(vec![model], None).load("../m")),
@@ -92,7 +92,7 @@ fn models_from_bytes_are_off_unless_the_job_wants_them() {
 }
 
 #[test]
-fn a_gpu_is_leased_or_there_is_none() {
+fn a_model_for_a_gpu_needs_a_lease() {
     let (_folder, model) = named(&bytes(&layer()));
     let gpu = Model { device: DeviceChoice::Gpu, ..model };
     assert_eq!(
@@ -116,7 +116,7 @@ fn a_gpu_is_leased_or_there_is_none() {
 
 /// A simulated GPU: a lease, and no backend that could use it.
 #[test]
-fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
+fn errors_explain_why_a_leased_gpu_is_unusable() {
     if crate::inference::models::tract_cuda::check().is_ok() {
         eprintln!("skipped: there is a GPU here");
         return;
@@ -140,7 +140,7 @@ fn a_leased_gpu_that_nothing_can_use_is_told_with_reasons() {
 }
 
 #[test]
-fn onnxruntime_that_is_not_there_is_told() {
+fn a_missing_onnxruntime_is_reported() {
     let (_folder, model) = named(&bytes(&layer()));
     let models = open(vec![Model { backend: Backend::OnnxRuntime, ..model }], None);
     assert_eq!(
@@ -152,7 +152,7 @@ fn onnxruntime_that_is_not_there_is_told() {
 }
 
 #[test]
-fn what_tract_does_not_have_is_told_by_name() {
+fn operators_that_tract_lacks_are_named() {
     let mut proto = model(
         vec![
             node("FeatureVectorizer", &["x"], &["a"]),
@@ -178,7 +178,7 @@ fn what_tract_does_not_have_is_told_by_name() {
 }
 
 #[test]
-fn models_are_held_to_their_limit_together() {
+fn all_models_together_share_one_limit() {
     let file = bytes(&layer());
     let size = file.len() as u64;
     assert!(size < 512, "sizes are shown in bytes");

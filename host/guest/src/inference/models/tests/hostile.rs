@@ -27,7 +27,7 @@ fn refused(change: impl FnOnce(&mut GraphProto)) -> String {
 }
 
 #[test]
-fn what_is_no_model_is_told() {
+fn files_that_are_not_models_are_refused() {
     let file = bytes(&layer());
     let texts = [
         load_bytes(&[]),
@@ -46,7 +46,7 @@ fn what_is_no_model_is_told() {
 }
 
 #[test]
-fn no_garbage_is_a_model() {
+fn random_bytes_are_refused() {
     let mut state = 1_u64;
     for length in 1..300 {
         let garbage: Vec<u8> = (0..length)
@@ -61,7 +61,7 @@ fn no_garbage_is_a_model() {
 
 /// Loading a damaged model returns a model or an error. A crash would end the test.
 #[test]
-fn changed_bytes_do_no_harm() {
+fn damaged_models_cause_no_crash() {
     let mut state = 1_u64;
     let mut random = move |below: usize| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -89,7 +89,7 @@ fn changed_bytes_do_no_harm() {
 }
 
 #[test]
-fn graphs_that_contradict_themselves_are_told() {
+fn contradictory_graphs_are_refused() {
     let texts = [
         refused(|graph| graph.output[0].name = "z".to_owned()),
         refused(|graph| graph.input.push(graph.input[0].clone())),
@@ -110,7 +110,7 @@ fn graphs_that_contradict_themselves_are_told() {
 }
 
 #[test]
-fn weights_that_are_not_what_they_say_are_told() {
+fn weights_that_differ_from_their_description_are_refused() {
     let weight = |change: fn(&mut TensorProto)| refused(|graph| change(&mut graph.initializer[0]));
     let texts = [
         weight(|weight| weight.dims = vec![2, 4]),
@@ -193,7 +193,7 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
 }
 
 #[test]
-fn weights_in_other_files_are_those_of_the_folder() {
+fn separate_weights_must_be_in_the_models_folder() {
     let load = |proto: &ModelProto| {
         let (folder, model) = named(&bytes(proto));
         let inside = folder.path().join("w.bin");
@@ -258,7 +258,7 @@ fn weights_in_other_files_are_those_of_the_folder() {
 }
 
 #[test]
-fn graphs_without_end_are_told() {
+fn too_deep_or_large_graphs_are_refused() {
     let mut deep = vec![node("Relu", &["x"], &["y"])];
     for _ in 0..60 {
         let inside = graph(deep, Vec::new(), vec![port("y", DataType::Float, "1")], Vec::new());
@@ -280,7 +280,7 @@ fn graphs_without_end_are_told() {
 
 /// Each of these would crash, loop forever, or silently give wrong results.
 #[test]
-fn trees_that_are_none_are_told() {
+fn malformed_trees_are_refused() {
     let tree = |attributes: Vec<AttributeProto>| load_bytes(&bytes(&trees(attributes)));
     let texts = [
         tree(vec![ints("nodes_truenodeids", &[0, 0, 0]), ints("nodes_falsenodeids", &[0, 0, 0])]),
@@ -325,7 +325,7 @@ fn trees_that_are_none_are_told() {
 }
 
 #[test]
-fn what_tract_computes_otherwise_is_told() {
+fn operators_that_tract_computes_differently_are_refused() {
     let with = |op_type: &str, attributes: Vec<AttributeProto>| {
         let mut proto = one(op_type, DataType::Float, DataType::Float, "N 4");
         proto.graph.as_mut().expect("a graph").node[0].attribute = attributes;
@@ -353,7 +353,7 @@ fn what_tract_computes_otherwise_is_told() {
 
 /// The tensor has more elements than there are addresses, so that no machine tries to allocate it.
 #[test]
-fn a_tensor_beyond_all_memory_is_no_crash() {
+fn a_tensor_beyond_all_memory_is_an_error() {
     let model = load(&model(
         vec![node("ConstantOfShape", &["shape"], &["c"]), node("Add", &["x", "c"], &["y"])],
         vec![port("x", DataType::Float, "1")],
@@ -396,7 +396,7 @@ fn indices_beyond_a_tensor_are_errors() {
 }
 
 #[test]
-fn a_model_is_not_waited_for() {
+fn a_model_must_be_a_regular_file() {
     let (folder, model) = named(&[]);
     let path = folder.path().join("model.onnx");
     fs::remove_file(&path).expect("the file goes");

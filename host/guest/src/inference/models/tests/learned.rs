@@ -189,7 +189,7 @@ fn machine(other: Vec<AttributeProto>) -> Vec<AttributeProto> {
 }
 
 #[test]
-fn support_vectors_are_near_by_each_kernel() {
+fn each_kernel_compares_rows_with_support_vectors() {
     // The kernels' values of (2, 1) with (1, 0) and with (0, 1).
     let kernels =
         [("LINEAR", 2.0, 1.0), ("POLY", 4.0, 1.0), ("RBF", (-2.0_f32).exp(), (-4.0_f32).exp())];
@@ -208,7 +208,7 @@ fn support_vectors_are_near_by_each_kernel() {
 
 /// String labels cannot be returned, but the scores can.
 #[test]
-fn maps_and_texts_leave_the_scores() {
+fn scores_remain_without_maps_and_string_labels() {
     let strings = texts("classlabels_strings", &["ham", "spam"]);
     let attributes = vec![
         strings.clone(),
@@ -237,7 +237,7 @@ fn maps_and_texts_leave_the_scores() {
 }
 
 #[test]
-fn attributes_that_do_not_fit_are_told() {
+fn inconsistent_attributes_are_refused() {
     let refused = |proto: &ModelProto| {
         let text = describe(load(proto));
         text.replace("the model from bytes: ", "")
@@ -303,7 +303,7 @@ fn another_number_of_columns_is_an_error() {
 
 /// Whatever the attributes are, a model is refused or computes; it never panics.
 #[test]
-fn attributes_that_are_anything_do_no_harm() {
+fn arbitrary_attributes_cause_no_panic() {
     let good = [
         classes("SVMClassifier", machine(vec![word("kernel_type", "RBF")])),
         classes(

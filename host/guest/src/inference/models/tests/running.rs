@@ -30,7 +30,7 @@ fn a_layer_is_computed_for_any_batch() {
 }
 
 #[test]
-fn a_model_says_what_it_is() {
+fn inputs_and_outputs_are_described() {
     let model = load(&layer()).expect("it loads");
     let facts = model.facts();
     let named = |name: &str| ModelDimension::Named(name.to_owned());
@@ -65,7 +65,7 @@ fn model_port(info: tract_onnx::pb::ValueInfoProto) -> ModelPort {
 }
 
 #[test]
-fn what_was_computed_is_counted_once() {
+fn each_computation_is_counted_once() {
     let models = any_models();
     let model = models.load_bytes(&bytes(&layer()), false).expect("it loads");
     assert_eq!(models.take_stats(), Default::default());
@@ -81,7 +81,7 @@ fn what_was_computed_is_counted_once() {
 }
 
 #[test]
-fn numbers_of_all_types_are_taken_and_given() {
+fn all_number_types_are_accepted_and_returned() {
     let f16s = |values: [f32; 2]| raw!(values.map(|value| f16::from_f32(value).to_bits()));
     let cases: [(DataType, NnTensorType, Vec<u8>, Vec<u8>); 6] = [
         (DataType::Float, NnTensorType::F32, raw!([1.5_f32, -2.0]), raw!([3.0_f32, -4.0])),
@@ -122,7 +122,7 @@ fn a_scalar_has_one_element() {
 
 /// tract uses its own type for sizes.
 #[test]
-fn shapes_and_indices_are_whole_numbers() {
+fn shapes_and_indices_are_returned_as_integers() {
     let mut concat = node("Concat", &["one", "minus"], &["to"]);
     concat.attribute = vec![int("axis", 0)];
     let proto = model(
@@ -155,7 +155,7 @@ fn trees_vote() {
 }
 
 #[test]
-fn outputs_of_other_types_are_seen_and_left_out() {
+fn outputs_of_other_types_are_listed_but_not_returned() {
     let mut cast = node("Cast", &["x"], &["short"]);
     cast.attribute = vec![int("to", DataType::Uint16 as i64)];
     let proto = model(
@@ -180,7 +180,7 @@ fn outputs_of_other_types_are_seen_and_left_out() {
 }
 
 #[test]
-fn models_go_to_any_thread() {
+fn models_can_be_used_on_any_thread() {
     fn goes<T: Send + Sync>() {}
     goes::<LoadedModels>();
     goes::<LoadedModel>();
@@ -201,7 +201,7 @@ fn two() -> ModelProto {
 }
 
 #[test]
-fn inputs_come_in_any_order() {
+fn inputs_may_be_in_any_order() {
     let model = load(&two()).expect("it loads");
     let a = raw!([1.0_f32; 4]);
     let b = raw!([2.0_f32; 4]);
@@ -215,7 +215,7 @@ fn inputs_come_in_any_order() {
 }
 
 #[test]
-fn wrong_inputs_are_told_with_what_was_expected() {
+fn wrong_input_errors_say_what_was_expected() {
     let model = load(&two()).expect("it loads");
     let eight = [0; 32];
     let f32 = NnTensorType::F32;
