@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn the_folder_is_what_is_certain() {
+    fn the_folder_ends_before_the_first_wildcard() {
         let split = |text: &str| {
             let address = parse(text);
             let (folder, rest) = address.split();
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn no_part_leads_up() {
+    fn parts_that_lead_up_are_refused() {
         for key in [
             "..",
             "a/../b",

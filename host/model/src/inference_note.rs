@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_read_as_it_was_written() {
+    fn a_note_is_read_back_unchanged() {
         for work in [InferenceWork::Loading, InferenceWork::Computing] {
             for model in [None, Some(0), Some(7)] {
                 let note = InferenceNote::now(work, model);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn no_time_is_beyond_what_can_be() {
+    fn the_duration_is_capped() {
         let note =
             |since| InferenceNote { since, ..InferenceNote::now(InferenceWork::Loading, None) };
         let most = Duration::from_secs(5);

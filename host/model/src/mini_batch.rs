@@ -363,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_unpacked_needs_its_object_no_more() {
+    fn an_unpacked_text_needs_no_object() {
         let slice = TextSlice { file: "a.csv".to_owned(), ..TextSlice::sample() };
         let of = |work| MiniBatch::new(MiniBatchId(0), 7, work);
         let mut batch = of(Work::Text(slice.clone()));

@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_list_of_strings_in_another_form(texts in prop::collection::vec(".{0,9}", 0..9)) {
+        fn names_behave_like_a_list_of_strings(texts in prop::collection::vec(".{0,9}", 0..9)) {
             let names: Names = texts.iter().collect();
             prop_assert_eq!(names.iter().collect::<Vec<_>>(), texts.iter().collect::<Vec<_>>());
             let back: Vec<_> = names.iter().rev().collect();
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_none_is_an_error() {
+    fn an_invalid_list_is_an_error() {
         assert!(serde_json::from_str::<Names>("[\"a\", 1]").is_err());
         assert!(serde_json::from_str::<Names>("\"a\"").is_err());
         // A length that the bytes do not fulfil.

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn suggests_only_what_is_near() {
+    fn suggests_only_near_names() {
         let names = ["inputs", "Outputs", "mini_batch_size", "input-x"];
         assert_eq!(nearest("mini_bach_size", names), Some("mini_batch_size"));
         assert_eq!(nearest("Mini-Batch-Size", names), Some("mini_batch_size"));

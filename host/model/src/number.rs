@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_does_not_fit_becomes_the_nearest() {
+    fn numbers_out_of_range_become_the_nearest() {
         assert_eq!(to_usize(u64::MAX), usize::MAX);
         assert_eq!(count_u32(7), 7);
         assert_eq!(count_u32(1 << 32), u32::MAX);

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_template_is_told() {
+    fn invalid_templates_are_refused() {
         let errors = ["", "a/b", "{a}//{b}", "{a", "a}", "{}", "{d:yyyy}", "{a}{b}", "{a}/{a}"]
             .map(|text| PartitionFormat::parse(text).unwrap_err().to_string());
         insta::assert_snapshot!(errors.join("\n"), @r#"

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_share_that_is_just_reached_is_borne() {
+    fn a_share_that_is_just_reached_is_tolerated() {
         // 0.57 times 10,000 is less than 5,700 in floats, and 0.07 times 10,000 is more than 700.
         for hundredths in 0..=10_000 {
             let share = format!("{}.{:02}", hundredths / 100, hundredths % 100);

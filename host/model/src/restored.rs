@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_knows_what_was_put_in() {
+    fn a_set_contains_what_was_inserted() {
         let mut set = MiniBatchSet::default();
         for id in [0, 63, 64, 1000] {
             assert!(!set.contains(MiniBatchId(id)));

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_sample_is_refused() {
+    fn invalid_samples_are_refused() {
         for text in ["", "x", "NaN", "0", "-1", "101", "%", "inf"] {
             assert!(text.parse::<Sample>().is_err(), "{text}");
         }

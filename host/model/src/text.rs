@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn terminals_obey_nothing() {
+    fn printable_text_cannot_control_a_terminal() {
         assert_eq!(printable("a\tb\n\u{7}"), "a\tb\n\\u{7}");
         assert_eq!(on_one_line("a\tb\n\u{7}"), "a\\u{9}b\\u{a}\\u{7}");
         assert!(is_plain(b"a b~\t\n") && !is_plain(b"a\x1b") && !is_plain(b"\r"));
@@ -177,7 +177,7 @@ mod tests {
 
     /// The escaped text has no effect on a terminal, and a program reads the same values from it.
     #[test]
-    fn json_stays_what_it_says() {
+    fn escaped_json_keeps_its_values() {
         let value = serde_json::json!({"a\u{9b}2J": "\u{1b}\u{7f}\u{202e}\u{e0041}\n é"});
         let text = format!("{value:#}\n");
         let clean = printable_json(&text);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_registry_lies_where_the_environment_says() {
+    fn the_environment_decides_where_the_registry_is() {
         let from = |set: &[(&str, &str)]| {
             file(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
         };
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn users_have_names() {
+    fn the_name_of_a_user_is_found() {
         let users = "root:x:0:0:root:/root:/bin/sh\n\nbroken\nada:x:1000:1000::/home/ada:\n";
         assert_eq!(name_of(1000, users).as_deref(), Some("ada"));
         assert_eq!(name_of(7, users), None);

@@ -64,7 +64,7 @@ impl RegistryFolder {
 }
 
 #[test]
-fn what_is_registered_is_found_again() {
+fn registered_versions_are_found_again() {
     let fixture = RegistryFolder::new();
     assert!(Registry::open(&fixture.file()).unwrap().is_none());
     let first = fixture.register("digits", "/data/1", false).unwrap();
@@ -84,7 +84,7 @@ fn what_is_registered_is_found_again() {
 }
 
 #[test]
-fn what_is_not_there_is_told_with_what_is() {
+fn unknown_names_are_refused_with_suggestions() {
     let fixture = RegistryFolder::new();
     assert_snapshot!(fixture.missing("digits"), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
     for name in ["digits", "digit", "Other"] {
@@ -103,7 +103,7 @@ fn what_is_not_there_is_told_with_what_is() {
 }
 
 #[test]
-fn what_is_removed_is_gone_and_its_number_with_it() {
+fn the_number_of_a_removed_version_is_not_reused() {
     let fixture = RegistryFolder::new();
     let kind = RegisteredKind::Dataset;
     let remove = |name: &str| {
@@ -134,7 +134,7 @@ fn what_is_removed_is_gone_and_its_number_with_it() {
 }
 
 #[test]
-fn files_that_are_no_registry_are_refused() {
+fn other_files_are_refused() {
     let fixture = RegistryFolder::new();
     fs::create_dir(fixture.0.path().join("data")).unwrap();
     fs::write(fixture.file(), "x".repeat(5000)).unwrap();
@@ -155,7 +155,7 @@ fn files_that_are_no_registry_are_refused() {
 }
 
 #[test]
-fn what_others_can_write_to_is_not_trusted() {
+fn files_writable_by_others_are_refused() {
     let fixture = RegistryFolder::new();
     fixture.register("digits", "/data/1", false).unwrap();
     let open_up = |path: PathBuf, mode| {
@@ -172,7 +172,7 @@ fn what_others_can_write_to_is_not_trusted() {
 
 /// Twenty threads register at the same time: no version is lost or duplicated.
 #[test]
-fn versions_are_handed_out_once() {
+fn each_version_is_assigned_once() {
     let fixture = RegistryFolder::new();
     let mut versions: Vec<u64> = std::thread::scope(|scope| {
         let one = || fixture.register("digits", "/data/1", true).unwrap().version;

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_that_ends_is_not_to_be_raised() {
+    fn no_advice_to_raise_a_fixed_memory_bound() {
         let failure = Failure::new(
             FailureKind::OutOfMemory,
             "its memory ends at 4 GB, whatever limits.memory allows (8 GB)",
@@ -320,7 +320,7 @@ mod tests {
 
     /// The advice differs from that for other failures of init.
     #[test]
-    fn a_refused_model_has_advice_of_its_own() {
+    fn a_refused_model_has_its_own_advice() {
         let refused = |message: &str| Failure::new(FailureKind::ScriptError, message);
         let model =
             refused("model \"churn\": it needs FeatureVectorizer, which tract does not have");
@@ -332,7 +332,7 @@ mod tests {
 
     /// T6: compares elapsed and CPU seconds of an attempt that was too slow.
     #[test]
-    fn work_and_waiting_are_told_apart() {
+    fn computing_and_waiting_are_distinguished() {
         let advice = |cpu| {
             let failure = Failure::new(FailureKind::Timeout, "");
             of_failure(&failure, &attempt(cpu), false)[0].clone()

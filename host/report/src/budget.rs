@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_out_is_counted() {
+    fn left_out_lines_are_counted() {
         let budget = ReportBudget::new(ByteSize(100));
         let other = budget.clone();
         assert!(budget.take(60) && other.take(40) && budget.describe().is_none());
@@ -91,9 +91,9 @@ mod tests {
                 .unwrap()
                 .starts_with("3 parts of the logs left out, as limits.reports (100")
         );
-        let taken_up = ReportBudget::new(ByteSize(100));
-        taken_up.hold(99);
-        assert!(taken_up.take(1) && !taken_up.take(1));
+        let resumed = ReportBudget::new(ByteSize(100));
+        resumed.hold(99);
+        assert!(resumed.take(1) && !resumed.take(1));
         assert!(ReportBudget::default().take(1 << 40));
     }
 }

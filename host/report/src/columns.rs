@@ -44,7 +44,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn what_one_run_writes_the_next_one_reads() {
+    fn the_next_run_reads_the_columns() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         assert!(earlier(&dir).is_empty());

@@ -281,7 +281,7 @@ mod tests {
 
     /// C10: a mini-batch that will be retried counts as failed only until then.
     #[test]
-    fn a_failure_in_between_counts_until_the_mini_batch_passes() {
+    fn a_failed_attempt_counts_until_a_retry_succeeds() {
         let mut counters = JobCounters::default();
         let shown = |counters: &JobCounters| {
             (counters.failed_now(), counters.failed_items_now(), counters.succeeded())
@@ -308,10 +308,10 @@ mod tests {
 
     /// W15: a resumed job counts from where it was, but its speed is that of this run.
     #[test]
-    fn a_job_taken_up_goes_on_counting() {
+    fn a_resumed_job_continues_counting() {
         let mut counters = JobCounters::default();
         let mut speed = Speed::default();
-        counters.update(&samples::taken_up());
+        counters.update(&samples::resumed());
         speed.sample(1.0, &counters);
         assert_eq!(counters.line(&speed), "50/50+ mini-batches, 500 items, 10 failed, planning...");
         counters.update(&EventKind::Planned {

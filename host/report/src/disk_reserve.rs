@@ -33,7 +33,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn room_is_there_until_the_end() {
+    fn the_disk_reserve_is_freed_at_the_end() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         std::fs::create_dir_all(dir.work()).unwrap();

@@ -202,7 +202,7 @@ mod tests {
 
     /// F3: job_error.txt; a resumed job keeps the text of earlier runs.
     #[test]
-    fn a_few_lines_for_the_job() {
+    fn job_errors_keep_those_of_earlier_runs() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let events = samples::job();
@@ -221,7 +221,7 @@ mod tests {
         Items that failed for good are in logs/failed_items.csv
         "#);
         let mut again = samples::job();
-        again[0].kind = samples::taken_up();
+        again[0].kind = samples::resumed();
         let mut errors = Errors::new(&dir, &ReportBudget::default());
         for event in again {
             errors.on_event(&event).unwrap();
@@ -235,7 +235,7 @@ mod tests {
 
     /// F16.
     #[test]
-    fn a_digest_and_the_whole_story() {
+    fn a_digest_and_each_failure_in_full() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut errors = Errors::new(&dir, &ReportBudget::default());
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flood_stays_small() {
+    fn the_digest_of_many_failures_is_bounded() {
         let folder = tempfile::tempdir().unwrap();
         let mut errors = Errors::new(&JobDir::new(folder.path()), &ReportBudget::default());
         for id in 0..1000 {
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn no_failure_no_file() {
+    fn there_is_no_file_without_failures() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut errors = Errors::new(&dir, &ReportBudget::default());

@@ -69,7 +69,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn events_come_back_as_they_went_in() {
+    fn events_are_read_back_unchanged() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut events = EventWriter::new(&dir, &ReportBudget::default());
@@ -84,7 +84,7 @@ mod tests {
 
     /// M4: the last event is always written, and so is a notice that events are missing.
     #[test]
-    fn events_beyond_the_budget_are_left_out_but_for_the_end() {
+    fn events_over_budget_are_dropped_except_the_last() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let budget = ReportBudget::new(crate::model::ByteSize(2000));
@@ -96,13 +96,13 @@ mod tests {
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert!(read.len() < all.len() && text.len() < 5000, "{text}");
         assert_eq!(read.last(), all.last());
-        let is_told = |event: &Event| matches!(&event.kind, EventKind::Notice { message } if message.contains("limits.reports"));
-        assert_eq!(read.iter().filter(|event| is_told(event)).count(), 1, "{text}");
+        let is_the_notice = |event: &Event| matches!(&event.kind, EventKind::Notice { message } if message.contains("limits.reports"));
+        assert_eq!(read.iter().filter(|event| is_the_notice(event)).count(), 1, "{text}");
     }
 
     /// Most jobs compute with no models, and so their events are shorter.
     #[test]
-    fn inference_is_told_where_there_is_some() {
+    fn inference_is_null_if_there_is_none() {
         let none = samples::succeeded(1, 1, Vec::new());
         let some = samples::inferring(none.clone(), samples::inference());
         for (kind, begin) in [(none, "null"), (some, r#"{"calls":3,"#)] {

@@ -208,7 +208,7 @@ mod tests {
 
     /// Rows that the reader rejected have a line number; rows of a table that `run` failed have a row number.
     #[test]
-    fn places_in_tables_are_told() {
+    fn failed_rows_have_their_line_or_row() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut list = FailedItems::new(&dir, &ReportBudget::default());
@@ -310,7 +310,7 @@ mod tests {
 
     /// If there are more records than a report can name, the reason does not blame `run`.
     #[test]
-    fn items_beyond_those_that_are_named_are_counted() {
+    fn unnamed_items_are_counted() {
         let item =
             FailedItem { line: Some(7), reason: "5 fields, 4 expected".to_owned(), ..bad_record() };
         let EventKind::AttemptFinished { mut report, .. } = samples::succeeded(4, 1, Vec::new())
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn no_failure_no_file() {
+    fn there_is_no_file_without_failures() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut list = FailedItems::new(&dir, &ReportBudget::default());

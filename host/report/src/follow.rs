@@ -91,7 +91,7 @@ mod tests {
     use std::fs;
 
     #[test]
-    fn what_is_new_comes_once_also_of_a_file_that_was_put_aside() {
+    fn new_lines_appear_once_even_after_rotation() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let path = dir.script_stdout(WorkerId(0));

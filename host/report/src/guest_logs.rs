@@ -88,7 +88,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn workers_beyond_the_limit_keep_little() {
+    fn logs_beyond_the_limit_are_cut() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let budget = ReportBudget::new(ByteSize(100_000));

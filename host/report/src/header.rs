@@ -34,7 +34,7 @@ mod tests {
 
     /// A job that an earlier version began continues in a new table.
     #[test]
-    fn a_table_with_other_columns_is_put_aside() {
+    fn a_table_with_other_columns_is_renamed() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
         let text = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();

@@ -32,7 +32,7 @@ pub struct History {
     /// The time of the last event.
     pub last: Option<Timestamp>,
     /// How often the job was resumed.
-    pub taken_up: u64,
+    pub times_resumed: u64,
     /// The number of workers that the job wants.
     pub wanted: u32,
     /// The mini-batches planned so far.
@@ -213,7 +213,7 @@ impl History {
         self.last = Some(at);
         match event.kind {
             EventKind::JobStarted { job, tenant, workers, resumed } => {
-                let taken_up = if resumed.is_some() { self.taken_up + 1 } else { 0 };
+                let times_resumed = if resumed.is_some() { self.times_resumed + 1 } else { 0 };
                 // A resumed job retries what failed in earlier runs, except the failed items of mini-batches
                 // that succeeded.
                 let kept = resumed.is_some().then(|| std::mem::take(&mut self.failed_items));
@@ -222,7 +222,7 @@ impl History {
                     job,
                     tenant,
                     wanted: workers,
-                    taken_up,
+                    times_resumed,
                     failed_items,
                     ..Self::default()
                 };

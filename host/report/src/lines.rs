@@ -91,7 +91,7 @@ mod tests {
 
     /// 1.9: the format of the lines.
     #[test]
-    fn a_line_is_a_line_whatever_it_says() {
+    fn any_text_stays_on_one_line() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("x.txt");
         let mut log = LineLog::new(path.clone(), 42, "leader");

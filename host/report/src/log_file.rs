@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_made_late_and_keeps_one_header() {
+    fn a_file_is_created_at_first_write_with_one_header() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b.csv");
         let mut log = LogFile::new(path.clone(), "x,y");
@@ -305,7 +305,7 @@ mod tests {
 
     /// When a job is resumed, a partial line that a crash left does not swallow the next line.
     #[test]
-    fn a_half_line_is_ended() {
+    fn a_partial_line_is_ended() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("b.csv");
         fs::write(&path, "x,y\n1,2\n3").unwrap();
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_put_aside_and_the_cut_is_marked() {
+    fn a_full_file_is_rotated_with_a_mark() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("process000.txt");
         let mut log = LogFile::rotated(path);
@@ -352,7 +352,7 @@ mod tests {
     /// Text waits for room, up to a limit, and lines stay whole.
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_full_disk_is_waited_for() {
+    fn text_waits_while_the_disk_is_full() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
         let mut log = LogFile::new(PathBuf::from("/dev/full"), "x,y");
@@ -402,7 +402,7 @@ mod tests {
 
     /// Escapes are longer than the characters that they replace: they count.
     #[test]
-    fn a_budget_counts_what_is_written() {
+    fn a_budget_counts_escaped_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
         let budget = ReportBudget::new(crate::model::ByteSize(100));
@@ -415,7 +415,7 @@ mod tests {
 
     /// Control characters in names never reach a terminal, and JSON stays valid.
     #[test]
-    fn what_a_terminal_would_obey_is_escaped() {
+    fn control_characters_are_escaped() {
         let folder = tempfile::tempdir().unwrap();
         let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
         let hidden = "a\u{9b}2J\u{202e}\u{e0041}b";

@@ -207,7 +207,7 @@ mod tests {
 
     /// W14, F5: the driver's view, with the word for the first mini-batch.
     #[test]
-    fn tells_what_the_leader_did() {
+    fn logs_what_the_leader_did() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut role = MasterRole::new(&dir, 7);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_what_it_sees_now_and_then() {
+    fn logs_the_state_regularly() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut role = MasterRole::new(&dir, 7);
@@ -252,7 +252,7 @@ mod tests {
 
     /// W15, M9: a run that resumes the job has its own file.
     #[test]
-    fn each_run_has_its_own() {
+    fn each_run_has_its_own_file() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         for events in [samples::job(), samples::job_again()] {

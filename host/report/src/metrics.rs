@@ -168,7 +168,7 @@ mod tests {
 
     /// A8: the parent gets the metrics too; each run of the job appends its own.
     #[test]
-    fn the_parent_gets_them_too() {
+    fn the_parent_gets_the_metrics_too() {
         let folder = tempfile::tempdir().unwrap();
         let parent = folder.path().canonicalize().unwrap().join("parent");
         std::fs::create_dir(&parent).unwrap();

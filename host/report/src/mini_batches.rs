@@ -232,7 +232,7 @@ mod tests {
 
     /// W15: a run that resumes the job adds rows, but no second header.
     #[test]
-    fn the_next_run_adds_to_it() {
+    fn the_next_run_appends_rows() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         for events in [samples::job(), samples::job_again()] {

@@ -237,7 +237,7 @@ mod tests {
 
     /// W5, W6, G1, F10: workers, their GPUs, their exits in the known words, their replacements.
     #[test]
-    fn workers_come_and_go() {
+    fn worker_starts_exits_and_replacements_are_logged() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut main = NodeMain::new(&dir, 7);
@@ -259,7 +259,7 @@ mod tests {
 
     /// F9: for each mini-batch picked and finished: IP, PID, items, start, duration and times.
     #[test]
-    fn a_worker_tells_what_it_did() {
+    fn a_workers_mini_batches_are_logged() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut logs = WorkerLogs::new(&dir);

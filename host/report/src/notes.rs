@@ -67,7 +67,9 @@ impl NoteLines {
         self.reported += 1;
         match self.reported {
             0..=MOST => Some(line),
-            reported if reported == MOST + 1 => Some("more failures follow; the logs have all".into()),
+            reported if reported == MOST + 1 => {
+                Some("more failures follow; the logs have all".into())
+            }
             _ => None,
         }
     }
@@ -80,16 +82,16 @@ mod tests {
 
     /// W15.
     #[test]
-    fn tells_what_was_done_before() {
+    fn a_resumed_job_shows_earlier_progress() {
         assert_eq!(
-            NoteLines::default().line(&samples::taken_up()).as_deref(),
+            NoteLines::default().line(&samples::resumed()).as_deref(),
             Some("job digits: 1 worker; resumed: 50 mini-batches done, 1 of them failed")
         );
     }
 
     /// Unchanged columns would be the same line in each run; `plan` shows them.
     #[test]
-    fn columns_are_told_where_they_have_changed() {
+    fn changed_columns_are_reported() {
         let line = |before: &[&str], now: &str| {
             let before = before.iter().map(|line| (*line).to_owned()).collect();
             NoteLines::new(before).line(&EventKind::Columns { message: now.to_owned() })
@@ -105,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_first_failures_only() {
+    fn only_the_first_failures_are_shown() {
         let mut notes = NoteLines::default();
         let mut kinds: Vec<_> = samples::job().into_iter().map(|event| event.kind).collect();
         kinds.extend((3..20).map(|id| samples::failed(id, 1, samples::trap(), true)));

@@ -157,7 +157,7 @@ mod tests {
 
     /// F1: scheduled and processed counts, the final result, where to start on failure.
     #[test]
-    fn tells_how_the_job_stands() {
+    fn shows_the_state_of_the_job() {
         let folder = tempfile::tempdir().unwrap();
         let places = samples::places(folder.path());
         let dir = places.job_dir.clone();
@@ -244,7 +244,7 @@ mod tests {
 
     /// F1: a new file each day and after the job was resumed; nothing is overwritten.
     #[test]
-    fn the_history_goes_on_in_new_files() {
+    fn the_history_continues_in_new_files() {
         let folder = tempfile::tempdir().unwrap();
         let places = samples::places(folder.path());
         let dir = places.job_dir.clone();

@@ -195,7 +195,7 @@ mod tests {
 
     /// A guest that nests folders too deep loses only these: the parent gets everything else.
     #[test]
-    fn what_cannot_be_copied_keeps_no_report_back() {
+    fn uncopyable_files_do_not_block_the_reports() {
         let folder = tempfile::tempdir().unwrap();
         let parent = folder.path().canonicalize().unwrap().join("parent");
         let places = samples::places(&folder.path().join("job"));
@@ -210,14 +210,18 @@ mod tests {
         fs::write(files.join("z.log"), "mine").unwrap();
         let error = ParentCopy::new(dir, &parent).copy_all().unwrap_err().to_string();
         let reported = error.replace(&files.display().to_string(), "FILES");
-        let reported = reported.replace(&dir.logs().display().to_string(), "LOGS").replace("/d/d", "/d");
+        let reported =
+            reported.replace(&dir.logs().display().to_string(), "LOGS").replace("/d/d", "/d");
         assert!(
             reported.starts_with(
                 "of what the entry script left in its log folder, 1 file or folder could not be"
             ),
             "{reported}"
         );
-        assert!(reported.contains("it is more than 64 folders deep; all of it is in LOGS"), "{reported}");
+        assert!(
+            reported.contains("it is more than 64 folders deep; all of it is in LOGS"),
+            "{reported}"
+        );
         for path in [dir.result_file(), dir.events(), files.join("a.log"), files.join("z.log")] {
             let inside = path.strip_prefix(dir.logs()).unwrap();
             assert!(parent.join(inside).is_file(), "{}", inside.display());

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_gone_lingers_and_is_given_back() {
+    fn ended_workers_are_kept_for_a_while() {
         let mut all = PerWorker::new();
         for name in ["process1000", "process001", "process002"] {
             *all.of(name, || 0) += 1;

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn it_says_that_planning_goes_on() {
+    fn it_shows_that_planning_continues() {
         let mut counters = counters(1203, 12_396_000, 0);
         counters.planning_finished = false;
         counters.update(&EventKind::Planned {

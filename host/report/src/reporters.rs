@@ -53,7 +53,8 @@ struct Sinks {
 impl Reporters {
     /// Starts the clock for these reporters. Each event reaches them in this order.
     pub fn new(reporters: Vec<Box<dyn Reporter>>) -> Self {
-        let sinks = reporters.into_iter().map(|reporter| ReporterSlot { reporter, reported: false });
+        let sinks =
+            reporters.into_iter().map(|reporter| ReporterSlot { reporter, reported: false });
         let sinks = Sinks { list: Mutex::new(sinks.collect()), waiting: Mutex::default() };
         let sinks = Arc::new(sinks);
         let clock = Arc::new(TickThread::start(Arc::clone(&sinks)));
@@ -136,12 +137,12 @@ fn handle(list: &mut Vec<ReporterSlot>, event: &Event) {
 fn each(list: &mut Vec<ReporterSlot>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
     let mut warnings = Vec::new();
     // One warning for all of them: usually, they write to the same disk.
-    let mut is_told = list.iter().any(|sink| sink.reported);
+    let mut is_reported = list.iter().any(|sink| sink.reported);
     list.retain_mut(|ReporterSlot { reporter, reported }| match act(reporter.as_mut()) {
         Ok(()) => true,
         Err(error) if is_full(&error) => {
             *reported = true;
-            if !std::mem::replace(&mut is_told, true) {
+            if !std::mem::replace(&mut is_reported, true) {
                 warnings.push(format!("warning: reports wait for room on the disk: {error}"));
             }
             true
@@ -226,7 +227,7 @@ mod tests {
 
     /// Reporters run on the leader's thread: all files together must cost it little.
     #[test]
-    fn a_mini_batch_costs_all_files_together_little() {
+    fn all_reports_of_a_mini_batch_are_cheap() {
         const TIMES: u32 = 5000;
         let folder = tempfile::tempdir().unwrap();
         let mut tree = crate::log_tree(&samples::places(folder.path()));
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_the_first_event_and_all_come_in_order() {
+    fn the_leader_does_not_wait_and_events_stay_in_order() {
         let seen = Arc::default();
         let (go_on, reported) = mpsc::channel();
         let reporters = Reporters::new(vec![Box::new(Slow(reported, Arc::clone(&seen)))]);
@@ -292,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_lacks_room_goes_on_and_is_told_once() {
+    fn a_full_disk_is_reported_once_and_the_reporter_stays() {
         let (count, seen, said): (Arc<AtomicUsize>, _, Arc<Mutex<Vec<String>>>) =
             (Arc::default(), Arc::default(), Arc::default());
         let reporters = Reporters::new(vec![
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failing_sink_is_dropped_and_starves_nobody() {
+    fn a_failing_reporter_is_dropped_and_the_others_continue() {
         let count = Arc::default();
         let said = Arc::default();
         let reporters = Reporters::new(vec![

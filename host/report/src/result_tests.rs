@@ -38,7 +38,7 @@ fn completed() {
 
 /// What was computed and where, including a model that ran elsewhere than intended.
 #[test]
-fn inference_is_told() {
+fn inference_is_reported() {
     let mut result = samples::result(JobStatus::Completed);
     result.inference = InferenceStats { device: Some(Device::Gpu(0)), ..samples::inference() };
     result.inference.fell_back = false;
@@ -132,7 +132,7 @@ fn failed_before_the_first_mini_batch() {
 }
 
 #[test]
-fn rows_that_are_dropped_are_told_as_such() {
+fn dropped_rows_are_marked() {
     let result = samples::result(JobStatus::Completed);
     let places = ReportPaths { output: "/home/ada/out".into(), drops_rows: true, ..places() };
     insta::assert_snapshot!(result_text(&result, &places), @r"
@@ -177,7 +177,7 @@ fn the_next_file_fits_the_cause() {
 
 /// F2.
 #[test]
-fn the_file_says_the_same() {
+fn the_file_has_the_same_text() {
     let folder = tempfile::tempdir().unwrap();
     let places = ReportPaths { job_dir: JobDir::new(folder.path()), ..places() };
     let mut file = ResultFile::new(places.clone());
@@ -265,7 +265,7 @@ fn every_end_has_advice() {
 
 /// W10: if no item succeeded, the advice depends on where they failed, which may be before `run`.
 #[test]
-fn advice_speaks_of_run_only_where_run_was_called() {
+fn advice_mentions_run_only_if_run_was_called() {
     let describe = |kind| {
         let mut result = samples::result(JobStatus::Failed);
         result.ended_by = Some(EndedBy::NothingSucceeded);
@@ -284,7 +284,7 @@ fn advice_speaks_of_run_only_where_run_was_called() {
         FailureKind::Timeout,
         FailureKind::ShortResults,
     ];
-    insta::assert_snapshot!(kinds.map(reported).join("\n"), @"
+    insta::assert_snapshot!(kinds.map(describe).join("\n"), @"
     bad_input: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
     load_failed: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
     script_error: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
@@ -314,7 +314,7 @@ fn a_system_error_leads_to_its_file() {
 
 /// C25: the result of an earlier run is reused.
 #[test]
-fn a_result_that_is_reused_says_so() {
+fn a_reused_result_is_marked() {
     let ended = "2026-11-20T09:30:00.7Z".parse().unwrap();
     let text = reused_text(&samples::result(JobStatus::Completed), ended, &places());
     insta::assert_snapshot!(text, @"
@@ -328,7 +328,7 @@ fn a_result_that_is_reused_says_so() {
 
 /// Row 1 of what users ask for: every report counts the results that came too late.
 #[test]
-fn late_attempts_are_told() {
+fn late_attempts_are_reported() {
     use crate::{
         events::EventWriter, explain::explain_text, history::History, master_role::MasterRole,
         overview::Overview,
@@ -361,7 +361,8 @@ fn late_attempts_are_told() {
         read(dir.master_role("20261121100000")),
         explain_text(&History::read(dir).unwrap(), &places, false),
     ];
-    let reported = reported.iter().flat_map(|text| text.lines()).filter(|line| line.contains("not count"));
+    let reported =
+        reported.iter().flat_map(|text| text.lines()).filter(|line| line.contains("not count"));
     insta::assert_snapshot!(reported.collect::<Vec<_>>().join("\n"), @"
       too late      1 attempt (the rows do not count)
       too late      1 attempt ended after Sandmill had stopped waiting (a time-out, say); the rows do not count

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_job_directory_does_not_keep_is_named_again() {
+    fn options_outside_the_job_directory_are_repeated() {
         let describe = |command: &str, has_job_file: bool| {
             let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
             Resume::of(&words, has_job_file).go_on("jobs/a", "error_threshold=N")

@@ -103,7 +103,7 @@ pub(super) fn result(status: JobStatus) -> Box<JobResult> {
 }
 
 /// The first event of a run that resumes a job.
-pub(super) fn taken_up() -> EventKind {
+pub(super) fn resumed() -> EventKind {
     let resumed = Resumed {
         succeeded: 49,
         failed: 1,
@@ -165,7 +165,7 @@ pub(super) fn job_again() -> Vec<Event> {
     (result.mini_batches, result.succeeded_mini_batches, result.failed_mini_batches) = (52, 51, 1);
     (result.rows, result.short_mini_batches) = (510, 3);
     let kinds = vec![
-        taken_up(),
+        resumed(),
         EventKind::WorkerStarted { worker: "process003".into(), pid: 44, gpu_index: None },
         EventKind::Planned { mini_batches: 52, items: 520, finished: true, share: None },
         by(succeeded(50, 1, Vec::new()), "process003"),

@@ -15,7 +15,7 @@ pub fn standing_text(history: &History, runs: bool, now: Timestamp) -> String {
         let _ = writeln!(text, "  {name:<14}{value}");
     };
     if let Some(began) = history.began {
-        let times = match history.taken_up {
+        let times = match history.times_resumed {
             0 => String::new(),
             times => format!(", resumed {}", counted(times, "time")),
         };

@@ -90,7 +90,7 @@ mod tests {
 
     /// F13: system errors of each process, separate from the entry script's.
     #[test]
-    fn system_errors_are_apart() {
+    fn system_errors_have_their_own_files() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut errors = SystemErrors::new(&dir, &ReportBudget::default());
@@ -112,7 +112,7 @@ mod tests {
 
     /// W9: a system error that ends the job.
     #[test]
-    fn what_hit_the_leader_is_there_too() {
+    fn errors_of_the_leader_are_logged_too() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
         let mut result = samples::result(JobStatus::Failed);

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_the_slow_way_says() {
+    fn agrees_with_the_slow_formatter() {
         let mut iso = TimeWriter::iso();
         let mut log = TimeWriter::log();
         for text in [

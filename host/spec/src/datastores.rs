@@ -379,14 +379,14 @@ datastores:
     }
 
     #[test]
-    fn what_others_can_read_is_refused() {
+    fn a_file_readable_by_others_is_refused() {
         let error = load(GOOD, 0o640).unwrap_err().to_string();
         assert!(error.starts_with("/d/stores.yaml: holds credentials of stores"), "{error}");
         assert!(error.contains("(mode 640, user "), "{error}");
     }
 
     #[test]
-    fn what_is_wrong_is_told_without_secrets() {
+    fn errors_contain_no_secrets() {
         let error = load(
             "
 datastores:

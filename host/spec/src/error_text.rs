@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_that_was_said_last_holds() {
+    fn the_longest_key_and_the_last_word_win() {
         let words = Words::default();
         words.call("side_inputs", "inputs");
         words.call("side_inputs.model", "model");

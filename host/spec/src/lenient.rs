@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn quoted_text_may_stand_where_its_key_does() {
+    fn quoted_text_may_have_its_keys_indentation() {
         let strict = "a:\n  b: \"one\\n\\\n    two: three # four\n\n    five\"\n  c: 'it''s\n    so'\nd: 1\n";
         let loose = "a:\n  b: \"one\\n\\\n  two: three # four\n\n five\"\n  c: 'it''s\nso'\nd: 1\n";
         assert!(read(strict).is_some());
@@ -92,7 +92,7 @@ mod tests {
 
     /// Quotes that do not open a text: within words, in comments, in blocks of text.
     #[test]
-    fn what_needs_no_help_is_left_alone() {
+    fn valid_text_is_not_changed() {
         for text in [
             "a: it's\nb: 5\" wide\nc: 1\n",
             "a: 1 # don't\nb: |\n  it's \"so\n  'and so\nc: >-\n  \"x\nd: 'e'\n",

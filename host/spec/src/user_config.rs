@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_read() {
+    fn a_config_file_is_read() {
         let config = load("jobs_root: ~/jobs\ncache_dir: /var/c\nonnxruntime: ~\n");
         assert!(config.unwrap_err().contains("onnxruntime: found nothing"), "~ is null in YAML");
         let config = load("jobs_root: ~/jobs\ncache_dir: /var/c\n").unwrap();
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_come_all_at_once_with_their_lines() {
+    fn all_errors_are_reported_with_their_lines() {
         let error = load("jobs_rot: /a\ncache_dir: [a]\nonnxruntime: lib/ort\n").unwrap_err();
         assert_snapshot!(error, @r#"
         c.yaml:1: jobs_rot: unknown key; did you mean jobs_root?

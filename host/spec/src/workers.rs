@@ -119,7 +119,7 @@ mod tests {
 
     /// C6, 1.12: with GPUs there is one worker. A notice says how to get one for each GPU.
     #[test]
-    fn one_worker_where_there_are_gpus() {
+    fn there_is_one_worker_if_there_are_gpus() {
         let report = ErrorReport::default();
         let defaults = Defaults::new(Dialect::Own, &report);
         let machine = MachineSize { cores: 7, ..MachineSize::default() };

@@ -167,7 +167,7 @@ macro_rules! job_keys {
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether ParallelRunStep's own options, such as --mini_batch_size, are added after the arguments, with the job's settings. false unless given; true for files of Azure's.",
-                docs: "Whether ParallelRunStep's own options are added [after the arguments](#settings-behind-the-arguments).",
+                docs: "Whether ParallelRunStep's own options are added [after the arguments](#settings-after-the-arguments).",
                 prs: Prs::Unknown,
                 rows: DecidesRows::Not("settings that are passed on may still change"), // E11
                 ceiling: no "names and words, which the size of a job file bounds",

@@ -145,7 +145,7 @@ mod tests {
 
     /// Azure's optional arguments: a group whose input has no value is left out.
     #[test]
-    fn groups_are_there_if_their_inputs_are() {
+    fn groups_are_kept_if_their_inputs_have_values() {
         let is_absent = |name: &str| name == "inputs.no";
         for (line, expanded) in [
             ("--a 1", "--a 1"),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_replaced_where_they_are_known() {
+    fn known_references_are_replaced() {
         let known = |name: &str| (name == "a.b").then(|| String::from("X"));
         assert_eq!(replace("1${{a.b}}2${{ a.b }}3${{c}}${{", known), "1X2X3${{c}}${{");
         let many = "${{a}}".repeat(100_000);

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_name_stands_twice() {
+    fn no_name_occurs_twice() {
         let mut all: Vec<&str> = JOB.iter().map(|key| key.name).collect();
         all.extend(RENAMED.iter().map(|(name, _)| *name));
         all.extend(ALIASES.iter().map(|(name, _)| *name));

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_version_is_meant() {
+    fn the_highest_version_is_used() {
         let files = ["m/2/model.onnx", "m/10/x.onnx", "m/011/model.onnx", "m/+12/model.onnx"];
         let place = ModelFolder::new(&files);
         fs::write(place.0.path().join("m/99"), "a file").unwrap();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_model_is_told() {
+    fn paths_without_a_model_are_refused() {
         let place = ModelFolder::new(&["many/c.onnx", "many/b.onnx", "none/weights.bin"]);
         symlink("many/c.onnx", place.0.path().join("link.onnx")).unwrap();
         symlink("../many/c.onnx", place.0.path().join("none/out.onnx")).unwrap();

@@ -122,7 +122,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
-    fn what_others_can_write_is_not_used() {
+    fn a_file_writable_by_others_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap().join("etc");
         fs::create_dir(&folder).unwrap();
@@ -150,7 +150,7 @@ mod tests {
 
     /// L8: a user who can replace a link on the way decides which file is read.
     #[test]
-    fn links_count_as_the_file_does() {
+    fn links_are_checked_like_the_file() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         let mode = |name: &str, mode| {

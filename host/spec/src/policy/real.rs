@@ -39,7 +39,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     #[test]
-    fn links_and_dots_are_followed_to_where_they_lead() {
+    fn links_and_dots_are_resolved() {
         let dir = tempfile::tempdir().unwrap();
         let base = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("a/b")).unwrap();

@@ -73,7 +73,7 @@ const ROOTS: &str = "roots:\n  inputs: ['[dir]/in']\n  side_inputs: ['[dir]/weig
                      job_directories: ['[dir]/jobs']\n";
 
 #[test]
-fn a_job_beyond_a_ceiling_is_refused_with_all_that_is_beyond() {
+fn a_job_above_ceilings_is_refused_with_all_errors() {
     let policy = "limits:\n  memory: 256 MB\n  fuel: 1000\n  files: 5\nprocess_count_per_node: 2\n\
                   run_invocation_timeout: 60\nos_sandbox: required\n";
     let job = format!(
@@ -115,7 +115,7 @@ fn defaults_are_lowered_with_a_notice() {
 /// Settings that a deployment leaves out are defaults of Azure, not requests. Its retries do not count the
 /// first try.
 #[test]
-fn defaults_of_a_deployment_are_lowered_and_its_own_words_used() {
+fn deployment_defaults_are_lowered_and_errors_use_its_names() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";
     let job = "endpoint_name: e\nname: x\ncode_configuration: {code: src, scoring_script: component.wasm}\n\
                inputs: {a: {type: uri_folder, path: in}}\n";
@@ -130,7 +130,7 @@ fn defaults_of_a_deployment_are_lowered_and_its_own_words_used() {
 }
 
 #[test]
-fn what_a_job_names_lies_below_the_roots() {
+fn paths_of_a_job_must_be_below_the_roots() {
     let fixture = PolicyFixture::new();
     let good = format!("{JOB}side_inputs: {{w: weights}}\noutput: out/new\n");
     fixture.job(ROOTS, &good, &[]).unwrap();
@@ -165,7 +165,7 @@ fn what_a_job_names_lies_below_the_roots() {
 
 /// Only inputs and outputs may overlap, as one job may read what another wrote.
 #[test]
-fn no_root_reaches_into_job_directories() {
+fn roots_must_not_overlap_job_directories() {
     let fixture = PolicyFixture::new();
     fs::create_dir_all(fixture.base.join("jobs/deep")).unwrap();
     std::os::unix::fs::symlink("../jobs/deep", fixture.base.join("weights/link")).unwrap();
@@ -193,7 +193,7 @@ fn no_root_reaches_into_job_directories() {
 /// Files that are read together with the job file must stay below the roots, too: an error message about such
 /// a file reveals its content.
 #[test]
-fn files_beside_the_job_are_held_to_the_roots() {
+fn files_beside_the_job_must_be_below_the_roots() {
     let fixture = PolicyFixture::new();
     let link = |to: &str, name: &str| {
         std::os::unix::fs::symlink(to, fixture.base.join(name)).unwrap();
@@ -216,7 +216,7 @@ fn files_beside_the_job_are_held_to_the_roots() {
 /// The policy is checked again before the job begins: paths may have changed since the job file was read, and
 /// some paths are not in the job file.
 #[test]
-fn a_job_is_looked_at_again_before_it_begins() {
+fn a_job_is_checked_again_before_it_begins() {
     let fixture = PolicyFixture::new();
     let spec = fixture.job(ROOTS, &format!("{JOB}output: out\n"), &[]).unwrap();
     let policy = fixture.policy(ROOTS).unwrap();
@@ -242,7 +242,7 @@ fn a_job_is_looked_at_again_before_it_begins() {
 }
 
 #[test]
-fn crates_and_modules_can_be_kept_out() {
+fn crates_and_modules_can_be_refused() {
     let fixture = PolicyFixture::new();
     let job = |policy: &str, script: &str| {
         let spec = fixture.job(policy, JOB, &[("entry_script", script)]);
@@ -256,7 +256,7 @@ fn crates_and_modules_can_be_kept_out() {
 }
 
 #[test]
-fn a_trial_keeps_to_the_policy() {
+fn a_trial_obeys_the_policy() {
     let fixture = PolicyFixture::new();
     let text = format!("{ROOTS}limits: {{memory: 64 MB, fuel: 7}}\nrun_invocation_timeout: 5\n");
     let policy = fixture.policy(&text).unwrap();
@@ -276,7 +276,7 @@ fn a_trial_keeps_to_the_policy() {
 }
 
 #[test]
-fn a_policy_file_that_is_wrong_is_refused() {
+fn invalid_policy_files_are_refused() {
     let fixture = PolicyFixture::new();
     let wrong = |text: &str| fixture.policy(text).unwrap_err();
     assert_snapshot!(wrong("# nothing\n\n"), @"policy.yaml: is empty; a policy file needs at least one key");
@@ -336,7 +336,7 @@ fn every_key_is_accepted_with_its_example_and_is_in_the_docs() {
 }
 
 #[test]
-fn every_ceiling_is_one_that_jobs_are_held_against() {
+fn every_ceiling_is_applied_to_jobs() {
     let fixture = PolicyFixture::new();
     let mut spec = fixture.job("run_max_try: 9\n", JOB, &[]).unwrap();
     spec.gpus = 1;
@@ -346,7 +346,7 @@ fn every_ceiling_is_one_that_jobs_are_held_against() {
     let mut given = BTreeSet::new();
     for (path, key) in keys() {
         let OperatorPolicy(Some(settings)) = fixture.policy(&example(&path, key)).unwrap() else {
-            panic!("{path} is no policy");
+            panic!("{path}: the policy has no settings");
         };
         given.extend(settings.ceilings.iter().map(|ceiling| ceiling.key));
     }
@@ -385,7 +385,7 @@ fn the_policy_in_the_docs_loads() {
 
 /// No model is allowed unless the policy allows its name and its place, or models of the entry script's own.
 #[test]
-fn models_are_those_that_the_policy_names() {
+fn only_models_that_the_policy_names_are_allowed() {
     let fixture = PolicyFixture::new();
     let models = "models: {a: weights/m.onnx, b: {path: weights/m.onnx}, c: outside}\ninference: \
                   {allow_guest_models: true}\nlimits: {models: 1 GB, tensors: 1 GB}\n";
@@ -432,7 +432,7 @@ fn models_are_those_that_the_policy_names() {
 /// A model outside of the roots is refused before its path is inspected, and so is a version that is a link
 /// to such a place.
 #[test]
-fn models_lie_below_the_roots() {
+fn models_must_be_below_the_roots() {
     let fixture = PolicyFixture::new();
     fs::create_dir(fixture.base.join("weights/versions")).unwrap();
     let link = fixture.base.join("weights/versions/3");
@@ -447,7 +447,7 @@ fn models_lie_below_the_roots() {
 
 /// The messages for each setting above its ceiling, with and without a job file.
 #[test]
-fn each_setting_above_its_ceiling_is_told() {
+fn every_ceiling_has_its_message() {
     let policy = "limits:
   {memory: 64 KB, stack: 64 KB, fuel: 1, read: 1, results: 1, row: 1, logs: 1, output: 1, files: 0,
    handles: 16, transfer: 1 MB, models: 1 MB, tensors: 1 MB, mini_batches: 1, reports: 1 MB,

@@ -1,4 +1,4 @@
-use super::{SpecFixture, errors, errors_with, job, job_with, reported};
+use super::{SpecFixture, describe, errors, errors_with, job, job_with};
 use std::fs;
 
 /// A component as in Azure's registry, with types of its inputs and optional arguments.
@@ -212,7 +212,7 @@ fn components_that_do_not_fit() {
 
 /// Azure's own keys can be set by their names in the file.
 #[test]
-fn keys_of_the_file_are_set_in_its_own_words() {
+fn azure_keys_are_set_by_their_own_names() {
     let spec = job_with(
         &component(),
         &[
@@ -267,7 +267,7 @@ fn a_value_of_an_input_is_short() {
 
 /// `--set inputs.x=PATH` names other data, so the file's settings for its own data do not apply.
 #[test]
-fn an_input_that_is_set_is_another_one() {
+fn setting_an_input_drops_its_old_settings() {
     let job = "$schema: x/parallelJob.schema.json\ntype: parallel\n\
         inputs: {a: {type: uri_folder, path: gone, take: 5, format: csv}}\n\
         input_data: ${{inputs.a}}\ntask: {type: run_function, code: source, entry_script: inner.wasm}\n";

@@ -1,4 +1,4 @@
-use super::{SpecFixture, errors, errors_with, job, job_with, reported};
+use super::{SpecFixture, describe, errors, errors_with, job, job_with};
 use crate::model::{ErrorThreshold, InputKind, OutputAction};
 use std::fs;
 use std::time::Duration;

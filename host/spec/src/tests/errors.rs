@@ -53,7 +53,7 @@ job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecim
 }
 
 #[test]
-fn yaml_that_is_none() {
+fn invalid_yaml() {
     insta::assert_snapshot!(errors("a: b: c\n"), @r#"job.yaml:1: not valid YAML (column 5): mapping values are not allowed in this context; text that contains ": " must be in quotes"#);
     insta::assert_snapshot!(errors("entry_script: x\n\tinputs: y\n"), @"job.yaml:1: not valid YAML (column 15): while scanning a plain scalar, found a tab; indent with spaces, not with tabs");
     insta::assert_snapshot!(errors("inputs: [\n"), @"job.yaml:2: not valid YAML (column 1): while parsing a node, did not find expected node content");
@@ -198,7 +198,7 @@ inputs:
 }
 
 #[test]
-fn dialects_that_cannot_be() {
+fn invalid_csv_dialects() {
     insta::assert_snapshot!(errors(r#"
 entry_script: script.wasm
 inputs:
@@ -234,7 +234,7 @@ inputs:
 
 /// If the format is unknown, settings that depend on it are not checked.
 #[test]
-fn a_wrong_format_is_told_alone() {
+fn an_unknown_format_is_the_only_error() {
     let reported = errors(
         "entry_script: script.wasm\nmini_batch_size: 16 MB\nschema_inference: full\n\
          inputs: {a: {path: data, format: parq, columns: [x]}}\n",
@@ -277,7 +277,7 @@ inputs: {a: {path: data, columns: [x], files: true, hive: true}}
 
 /// M3: the queries of databases.
 #[test]
-fn databases_are_asked_one_thing() {
+fn databases_need_a_table_or_a_query() {
     insta::assert_snapshot!(errors(r#"
 entry_script: script.wasm
 inputs:
@@ -393,7 +393,7 @@ fn output_names() {
 }
 
 #[test]
-fn names_of_other_descriptions_lead_to_ours() {
+fn names_of_other_systems_lead_to_ours() {
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}max_concurrency_per_instance: 2\nretry_settings: {{}}\nmax_retries: 2\n\
          output_file_name: x\nmemory: 1 GB\nheader: true\n"
@@ -408,7 +408,7 @@ fn names_of_other_descriptions_lead_to_ours() {
 }
 
 #[test]
-fn misspelt_names_of_other_descriptions_lead_to_ours() {
+fn misspelt_names_of_other_systems_lead_to_ours() {
     insta::assert_snapshot!(
         errors(&format!("{LEAST}proces_count: 3\ntimeuot: 5\n")),
         @r"
@@ -419,7 +419,7 @@ fn misspelt_names_of_other_descriptions_lead_to_ours() {
 }
 
 #[test]
-fn set_says_where_it_is_wrong() {
+fn errors_of_set_name_the_key() {
     insta::assert_snapshot!(errors_with(
         LEAST,
         &[

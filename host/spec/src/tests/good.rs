@@ -273,7 +273,7 @@ fn databases_are_not_cut_by_size() {
 
 /// C26: void mini-batches need no inputs.
 #[test]
-fn void_jobs_need_no_inputs_and_ignore_them_loudly() {
+fn void_jobs_ignore_inputs_with_a_notice() {
     let spec = job("entry_script: script.wasm\nrank_mini_batch_count: 8");
     assert_eq!(spec.input_kind, InputKind::Void { count: 8 });
     assert_eq!(spec.notices, Vec::<String>::new());
@@ -297,7 +297,7 @@ tags: ignored, for display in Azure only
 }
 
 #[test]
-fn yaml_in_other_clothes() {
+fn other_forms_of_yaml() {
     let text = format!("\u{feff}---\r\n{}...\r\n", LEAST.replace('\n', "\r\n"));
     assert_eq!(job(&text), least());
     let text = "x: 1\n";
@@ -352,7 +352,7 @@ fn set_replaces_and_adds() {
 
 /// A limit above the size of a 32-bit memory causes one notice.
 #[test]
-fn limits_that_no_guest_reaches_are_noted() {
+fn unreachable_limits_are_noted() {
     let spec = job(&format!("{LEAST}\nlimits: {{memory: 8 GB, read: 4 GB, row: 5 GB}}\n"));
     assert_eq!(spec.limits.memory, ByteSize(8 << 30));
     insta::assert_snapshot!(spec.notices.join("\n"), @"

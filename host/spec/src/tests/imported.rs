@@ -1,4 +1,4 @@
-use super::{errors, errors_with, job, job_with, reported};
+use super::{describe, errors, errors_with, job, job_with};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction, SliceSize};
 
 /// A configuration as version 1 of the Azure SDK saves it, with a shortened environment.
@@ -75,7 +75,7 @@ fn a_saved_file_loads_unchanged() {
 }
 
 #[test]
-fn what_a_saved_file_cannot_say_stands_beside_it() {
+fn other_settings_may_be_beside_the_saved_section() {
     let spec = job(&format!(
         "{}name: beside\ninputs: {{rows: {{path: data, format: csv}}}}\narguments: [--x, 1]\noutput: out\n",
         SAVED.replace("digit_identification.py", "inner.wasm").replace("'5'", "1024KB"),
@@ -90,7 +90,7 @@ fn what_a_saved_file_cannot_say_stands_beside_it() {
 
 /// C28: the defaults for settings that a saved file leaves out are reported.
 #[test]
-fn defaults_that_were_taken_are_said() {
+fn used_defaults_are_reported() {
     let text = "parallel_run_config:\n  entry_script: script.wasm\n  process_count_per_node: null\n  \
                 node_count: 1\n  telemetry: true\ninputs: {a: data}\n";
     let spec = job(text);

@@ -143,7 +143,7 @@ fn steps_that_change_rows_are_carried_out() {
 
 /// C30: `take` limits a list of files. Streams are only named.
 #[test]
-fn files_of_a_table_may_be_taken() {
+fn take_limits_a_list_of_files() {
     let (fixture, text) =
         with_table("paths: [{pattern: '*.txt'}]\ntransformations: [{take: 3}]\n", "ro_mount");
     let spec = fixture.load(&text, &[]).expect("a job");

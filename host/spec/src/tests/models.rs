@@ -66,7 +66,7 @@ fn models_are_set_on_the_command_line() {
 }
 
 #[test]
-fn all_that_is_wrong_with_models_is_told_at_once() {
+fn all_errors_of_models_are_reported_at_once() {
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}models:
   ../etc: digits.onnx
@@ -130,7 +130,7 @@ arguments: [--m, '${{{{models.other}}}}']
 
 /// Side inputs may be below /models, as in earlier versions.
 #[test]
-fn models_and_side_inputs_lie_side_by_side() {
+fn models_and_side_inputs_may_be_siblings() {
     let spec = job(&format!(
         "{LEAST}models: {{digits: digits.onnx}}\nside_inputs: {{a: {{path: weights, mount_path: \
          /models/digits2}}}}\n"
@@ -152,7 +152,7 @@ fn a_model_that_no_worker_may_load_is_refused() {
 }
 
 #[test]
-fn a_fallback_without_a_gpu_is_told() {
+fn a_useless_fallback_is_reported() {
     let spec = job(&format!("{LEAST}models: {{digits: {{path: digits.onnx, fallback: cpu}}}}\n"));
     assert!(spec.notices.iter().any(|line| line.contains("has no effect")), "{spec:?}");
 }
@@ -160,7 +160,7 @@ fn a_fallback_without_a_gpu_is_told() {
 /// In Azure's files, `models` has our meaning. Only in the section that Azure saves does it mean models of
 /// Azure's registry.
 #[test]
-fn files_of_azure_take_models_in_our_words() {
+fn azure_files_may_have_our_key_models() {
     let ours = "models: {digits: digits.onnx}\n";
     let parallel = "type: parallel\ninputs: {images: {type: uri_folder, path: data}}\n\
                     input_data: ${{inputs.images}}\ntask: {type: run_function, entry_script: \

@@ -1,4 +1,4 @@
-use super::{LEAST, errors, job, job_with, reported};
+use super::{LEAST, describe, errors, job, job_with};
 use std::time::Duration;
 
 fn with_arguments(arguments: &str) -> String {
@@ -43,7 +43,7 @@ fn driver_options_set_the_job() {
 
 /// A4: a name may be cut within its last word. A shorter one is an option of the script.
 #[test]
-fn driver_options_may_be_cut() {
+fn driver_options_may_be_abbreviated() {
     let spec = job(&with_arguments(
         "--resource_monitor_interva, 20, --task, classify, --profile, x, --outputs, y",
     ));

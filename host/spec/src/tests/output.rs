@@ -33,7 +33,7 @@ fn formats_have_their_own_defaults() {
 }
 
 #[test]
-fn what_of_the_input_is_joined() {
+fn input_columns_are_joined() {
     let join = |text: &str| job(&format!("{LEAST}join: {text}\n")).output_format.join;
     assert_eq!(join("input"), Some(Join::Input));
     assert_eq!(join("[file]"), Some(Join::Columns(vec!["file".to_owned()])));

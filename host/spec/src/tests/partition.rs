@@ -87,7 +87,7 @@ fn templates_that_do_not_fit() {
 }
 
 #[test]
-fn keys_without_end() {
+fn the_number_of_keys_is_limited() {
     let many: Vec<String> = (0..100_000).map(|index| format!("k{index}")).collect();
     let text = format!("{FILES}partition_keys: [{}]\n", many.join(", "));
     insta::assert_snapshot!(errors(&text), @"job.yaml:3: partition_keys: found 100000 keys; at most 64 are allowed");

@@ -107,7 +107,7 @@ fn results_of_other_jobs_are_named() {
 
 /// M3: rows of an SQL table must come from a database that is a file.
 #[test]
-fn an_sql_table_is_to_be_a_file() {
+fn an_sql_table_must_come_from_a_file() {
     let import = "    type: import_data\n    source:\n      type: database\n      query: select * from REGION\n      \
                   connection: azureml:my_sql_connection\n    outputs: {sink: {type: mltable}}\n";
     let text = score().replace("${{parent.inputs.images}}", "${{parent.jobs.import.outputs.sink}}");

@@ -29,7 +29,7 @@ fn a_script_is_seen_below_the_source_folder() {
 }
 
 #[test]
-fn what_no_script_can_have_is_refused() {
+fn invalid_settings_of_scripts_are_refused() {
     let fixture = fixture();
     let errors = |text: &str| fixture.load(text, &[]).expect_err("a bad job file");
     let outside = format!("source_directory: source\nentry_script: ../score.py\n{FILES}");

@@ -1,6 +1,6 @@
 //! Registered datasets and models in a job file.
 
-use super::{LEAST, SpecFixture, reported};
+use super::{LEAST, SpecFixture, describe};
 use crate::model::{Latest, Registered, RegisteredContent, RegisteredKind, RegisteredName};
 use crate::registered::{NotRegistered, Registrations};
 use crate::{JobSpec, LoadContext, OperatorPolicy, SpecErrors, load};
@@ -125,7 +125,7 @@ fn a_dataset_in_a_datastore_is_an_address() {
 }
 
 #[test]
-fn names_that_lead_nowhere_are_told() {
+fn unknown_registered_names_are_refused() {
     insta::assert_snapshot!(wrong(&format!(
         "{SCRIPT}inputs:\n  a: {{dataset: imgs}}\n  b: {{dataset: images@3}}\n  c: {{dataset: \
          'images@'}}\n  d: {{path: data}}\n  e: {{dataset: images, path: data}}\n  f: {{format: \

@@ -1,6 +1,6 @@
 //! Single settings: their valid and invalid values.
 
-use super::{LEAST, SpecFixture, errors, job, job_with, reported};
+use super::{LEAST, SpecFixture, describe, errors, job, job_with};
 use crate::model::ErrorThreshold;
 use std::time::Duration;
 
@@ -107,7 +107,7 @@ fn percentages_have_two_messages() {
 
 /// C9: the message of a wrong threshold.
 #[test]
-fn thresholds_say_what_they_take() {
+fn errors_of_thresholds_list_the_values() {
     insta::assert_snapshot!(errors(&format!("{LEAST}error_threshold: few\nallowed_failed_count: -7\n")), @r#"
     job.yaml:3: error_threshold: found "few"; expected a whole number of items from 0 up, or -1 to ignore all failures
     job.yaml:4: allowed_failed_count: found -7; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures
@@ -116,7 +116,7 @@ fn thresholds_say_what_they_take() {
 
 /// C10, C25: names of version 2 with the same meaning are accepted, with a line for the user.
 #[test]
-fn other_names_are_taken() {
+fn other_names_are_accepted() {
     let spec = job(&format!("{LEAST}mini_batch_error_threshold: 3\nis_deterministic: false\n"));
     assert_eq!(spec.settings.allowed_failed_count, ErrorThreshold::AtMost(3));
     assert!(!spec.settings.allow_reuse);

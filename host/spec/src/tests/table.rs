@@ -16,7 +16,7 @@ fn all_keys() -> impl Iterator<Item = &'static Key> {
 }
 
 #[test]
-fn the_checked_in_schema_is_true() {
+fn the_checked_in_schema_is_current() {
     let path = repository("docs/job.schema.json");
     let schema = format!("{:#}\n", schema());
     if std::env::var_os("BLESS").is_some() {
@@ -32,7 +32,7 @@ fn the_checked_in_schema_is_true() {
 
 /// The tables of the docs are between two markers, and match the table of keys.
 #[test]
-fn the_tables_of_the_docs_are_true() {
+fn the_tables_of_the_docs_are_current() {
     let mut parts = docs();
     for file in ["docs/job-file.md", "docs/security.md"] {
         let path = repository(file);
@@ -178,7 +178,7 @@ fn the_job_files_in_the_docs_load() {
 }
 
 #[test]
-fn the_schema_takes_what_the_loader_takes() {
+fn the_schema_accepts_what_the_loader_accepts() {
     job("$schema: ./job.schema.json\nentry_script: script.wasm\ninputs: {a: data}\n\
          logging_level: info\nrun_max_try: \"3\"\nenvironment: x\n");
     let schema = schema();

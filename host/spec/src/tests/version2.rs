@@ -1,4 +1,4 @@
-use super::{errors, job, job_with, reported};
+use super::{describe, errors, job, job_with};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction};
 use std::time::Duration;
 
@@ -134,7 +134,7 @@ fn defaults_of_version_2() {
 /// C19, C21, C29: of name, compute and task, only task is required. One input is divided. Settings for a
 /// container or a machine of Azure are ignored, with the reason.
 #[test]
-fn what_version_2_files_may_lack_and_may_hold() {
+fn optional_and_ignored_keys_of_version_2() {
     let spec = job(LEAST);
     assert_eq!(spec.name, "job", "the file's name");
     insta::assert_snapshot!(errors("type: parallel\ninput_data: ${{inputs.d}}\ninputs: {d: {type: uri_folder, path: data}}\n"), @"job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
@@ -187,7 +187,7 @@ fn outputs_of_version_2() {
 
 /// C1, C21, C22: data in Azure and a missing Python script are refused, with advice.
 #[test]
-fn what_lies_in_azure_is_named_on_this_machine() {
+fn data_in_azure_must_be_named_on_this_machine() {
     let text = JOB
         .replace("./data", "azureml:images@latest")
         .replace("./weights", "azureml://datastores/models/paths/x")
