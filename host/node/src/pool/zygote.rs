@@ -79,8 +79,8 @@ impl Zygote {
     pub(super) fn call_planner(&mut self) -> Option<Pipes> {
         let Self::Open(open) = self else { return None };
         let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new().ok()?;
-        let theirs = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        send_packet(&open.socket, &ToZygote::Plan, &zygote).ok()?;
+        let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        send_packet(&open.socket, &ToZygote::Plan, &descriptors).ok()?;
         Some(pipes)
     }
 
@@ -110,8 +110,8 @@ impl Zygote {
         }
         let folder = JobDir::new(&setup.job_dir).worker_dir(setup.worker);
         let cgroup = cgroup.map(|cgroup| cgroup.path().to_owned());
-        let (reports, theirs) = io::pipe().ok()?;
-        let fds = [socket.as_fd(), theirs.as_fd(), stderr.as_fd()];
+        let (reports, sender) = io::pipe().ok()?;
+        let fds = [socket.as_fd(), sender.as_fd(), stderr.as_fd()];
         match open.fork(&ToZygote::Fork { folder, cgroup }, &fds) {
             Ok(child) => Some((Child::Forked(child), reports.into())),
             Err(_) => {
@@ -139,7 +139,7 @@ impl OpenZygote {
         let (socket, zygote) = packets()?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
-        let process = program.start_zygote(theirs)?;
+        let process = program.start_zygote(zygote)?;
         Ok(Self { process, socket, loading: None })
     }
 

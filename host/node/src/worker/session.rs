@@ -324,7 +324,7 @@ fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
         let error = format!("model calls cannot be recorded: {error}");
         eprintln!("{}", printable(&error));
     };
-    place.inspect_err(reported).ok()
+    place.inspect_err(describe).ok()
 }
 
 #[cfg(test)]
