@@ -6,7 +6,7 @@ images.
     inference.py layers FILE                         the perceptron of benches/kernels as a model
     inference.py images FOLDER COUNT FROM            COUNT copies of the PNG files in FROM
     inference.py loop MODEL IMAGES BATCH,BATCH..     seconds of one computation, for each batch size
-    inference.py digits FOLDER MODEL OUTPUT WORKERS  tells digits apart, a row for each PNG file
+    inference.py digits FOLDER MODEL OUTPUT WORKERS  classifies digits, a row for each PNG file
 
 `benches/run.py` runs it in a separate virtual environment, with onnx, onnxruntime, numpy and pillow.
 """

@@ -42,9 +42,9 @@ def main():
         command = [options.program, "plan", job]
         taken = [measure(command, round) for round in range(options.rounds)]
         watched = measure(command, options.rounds, watch_memory=True)
-    said = (run.WORK / "last-run.txt").read_text(errors="replace").splitlines()[-1]
+    summary = (run.WORK / "last-run.txt").read_text(errors="replace").splitlines()[-1]
     what = "objects" if options.objects else "files"
-    print(f"{options.files} {what} in folders of {FOLDER}: {said}")
+    print(f"{options.files} {what} in folders of {FOLDER}: {summary}")
     wall = statistics.median(one.wall for one in taken)
     cpu = statistics.median(one.cpu for one in taken)
     print(f"planned in {wall:.2f} s (at most {MOST_SECONDS}), {cpu:.2f} s of CPU")

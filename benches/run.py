@@ -377,8 +377,8 @@ def gpu(options):
     """A network of the size of ResNet-18 on a GPU, if the machine has one, with each backend that can use
     it."""
     python, library, script = python_side()
-    said = subprocess.run([SANDMILL, "doctor", "--json"], stdout=subprocess.PIPE, text=True).stdout
-    found = json.loads(said)
+    report = subprocess.run([SANDMILL, "doctor", "--json"], stdout=subprocess.PIPE, text=True).stdout
+    found = json.loads(report)
     if not found["gpus"]["count"]:
         print("Inference on a GPU is skipped: no GPU", file=sys.stderr)
         return []

@@ -142,27 +142,27 @@ static const char *lasting(entry_script_string_t *text) {
 }
 
 /* Defines a function that returns a text of the host. It asks the host once, and keeps the text. */
-#define TOLD(function, ask)                            \
+#define HOST_TEXT(function, ask)                       \
     const char *function(void) {                       \
-        static const char *told;                       \
-        if (told == NULL) {                            \
+        static const char *kept;                       \
+        if (kept == NULL) {                            \
             entry_script_string_t text;                \
             ask(&text);                                \
-            told = lasting(&text);                     \
+            kept = lasting(&text);                     \
         }                                              \
-        return told;                                   \
+        return kept;                                   \
     }
 
-TOLD(sandmill_agent_name, sandmill_entry_host_agent_name)
-TOLD(sandmill_node_id, sandmill_entry_host_node_id)
-TOLD(sandmill_output_dir, sandmill_entry_host_output_dir)
-TOLD(sandmill_log_dir, sandmill_entry_host_log_dir)
+HOST_TEXT(sandmill_agent_name, sandmill_entry_host_agent_name)
+HOST_TEXT(sandmill_node_id, sandmill_entry_host_node_id)
+HOST_TEXT(sandmill_output_dir, sandmill_entry_host_output_dir)
+HOST_TEXT(sandmill_log_dir, sandmill_entry_host_log_dir)
 
 const char *sandmill_source_dir(void) {
-    static const char *told;
+    static const char *kept;
     entry_script_string_t text;
-    if (told == NULL && sandmill_entry_host_source_dir(&text)) told = lasting(&text);
-    return told;
+    if (kept == NULL && sandmill_entry_host_source_dir(&text)) kept = lasting(&text);
+    return kept;
 }
 
 int sandmill_gpu_index(void) {

@@ -10,8 +10,8 @@ use std::process::Command;
 ///
 /// Each worker is a separate process, and a fifth of the processor time of its start went into 62,000
 /// relocations. In the packed form, they take few bytes. The C library supports this form since version 2.36;
-/// with `SANDMILL_PORTABLE`, the program also runs with older versions. A linker that does not know the option
-/// ignores it.
+/// with `SANDMILL_PORTABLE`, the program also runs with older versions. A linker that does not know the
+/// option ignores it.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     name_commit();

@@ -85,11 +85,11 @@ class Jobs(InFolder):
         environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1] / "package/src")}
         running = subprocess.Popen([sys.executable, "-c", script], env=environment, stderr=subprocess.PIPE, text=True)
         self.addCleanup(running.kill)
-        said = ""
-        while "job job: 1 worker" not in said:
+        printed = ""
+        while "job job: 1 worker" not in printed:
             line = running.stderr.readline()
-            self.assertTrue(line, said)
-            said += line
+            self.assertTrue(line, printed)
+            printed += line
         running.send_signal(signal.SIGINT)
         rest = running.communicate(timeout=60)[1]
         self.assertIn("SIGTERM: running mini-batches are finished", rest)

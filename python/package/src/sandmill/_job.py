@@ -42,7 +42,7 @@ class Job:
 
     def __init__(self, command: List[str], cwd: Optional[PathLike], env: Optional[Mapping[str, str]], quiet: bool) -> None:
         self._summary: Optional[dict] = None
-        self._said: "deque[str]" = deque(maxlen=_KEPT)
+        self._messages: "deque[str]" = deque(maxlen=_KEPT)
         self._quiet = quiet
         self._folder = Path(cwd) if cwd is not None else Path.cwd()
         environment = None if env is None else {**os.environ, **env}
@@ -62,7 +62,7 @@ class Job:
     def _listen(self) -> None:
         for line in self._process.stderr:
             text = line.decode("utf-8", "replace").rstrip("\n")
-            self._said.append(text)
+            self._messages.append(text)
             if not self._quiet:
                 print(text, file=sys.stderr, flush=True)
 
@@ -110,11 +110,11 @@ class Job:
         return self
 
     def _words(self, code: int) -> str:
-        said = [line for line in self._said if line.strip()]
-        errors = [index for index, line in enumerate(said) if line.startswith("error: ")]
+        lines = [line for line in self._messages if line.strip()]
+        errors = [index for index, line in enumerate(lines) if line.startswith("error: ")]
         if errors:
-            said = said[errors[0] :]
-        text = "\n".join(said[-40:])
+            lines = lines[errors[0] :]
+        text = "\n".join(lines[-40:])
         return text or f"sandmill ended with {code}, without a word"
 
     def cancel(self) -> None:

@@ -27,12 +27,12 @@ class _Process:
         pyarrow = _needs.pyarrow()
 
         self.schema = schema
-        self._said = tempfile.TemporaryFile()
+        self._stderr = tempfile.TemporaryFile()
         self._child: Any = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._stderr,
             # In its own session, so that Ctrl-C reaches only Python. When Python ends, the stream ends, and
             # with it the process.
             start_new_session=True,
@@ -57,14 +57,14 @@ class _Process:
 
     def _fail(self) -> None:
         self._end()
-        said = self._words()
+        message = self._words()
         code = self._child.returncode
-        raise ScriptFailed(said.removeprefix("error: ") if said else f"sandmill map ended with {code}, without a word") from None
+        raise ScriptFailed(message.removeprefix("error: ") if message else f"sandmill map ended with {code}, without a word") from None
 
     def _words(self) -> str:
-        with self._said as said:
-            said.seek(0)
-            return said.read().decode("utf-8", "replace").strip()
+        with self._stderr as file:
+            file.seek(0)
+            return file.read().decode("utf-8", "replace").strip()
 
     def _end(self) -> None:
         for stream in (self._child.stdin, self._child.stdout):
@@ -82,7 +82,7 @@ class _Process:
         """Ends the process at once, if it has not ended."""
         self._child.kill()
         self._end()
-        self._said.close()
+        self._stderr.close()
 
     def close(self) -> None:
         """Ends the stream, and so the process, which first calls the script's `shutdown`. Raises ScriptFailed
@@ -97,7 +97,7 @@ class _Process:
         self._end()
         if self._child.returncode != 0:
             self._fail()
-        self._said.close()
+        self._stderr.close()
 
 
 class _Processes:
