@@ -79,13 +79,13 @@ def installed(run):
 
 def beside(run, python, job, engines, rounds):
     """Measures one job in Sandmill and in each of the other engines."""
-    name, data, here = ours(run, job)
+    name, data, here = sandmill_job(run, job)
     outputs = {}
     sides = {"sandmill": here}
     for engine in engines:
         if command := command_of(python, engine, job):
             outputs[engine] = run.WORK / f"peer-{job}-{engine}"
-            sides[engine] = functools.partial(theirs, run, [*command, data, outputs[engine]])
+            sides[engine] = functools.partial(run_engine, run, [*command, data, outputs[engine]])
     taken = run.rounds_of(sides, rounds)
     lines = [run.line(f"{job}: Sandmill", taken["sandmill"].wall * 1000, "ms")]
     for engine, output in outputs.items():
@@ -115,7 +115,7 @@ def has_java():
     return found
 
 
-def ours(run, job):
+def sandmill_job(run, job):
     """The name, the data and the run of Sandmill's job, as in `run.py`."""
     if job == "files":
         data = run.files_data("files", run.FILES)
@@ -134,7 +134,7 @@ def ours(run, job):
     return name, data, run.table_job(name, run.build_guest("logistic"), data, form=form)
 
 
-def theirs(run, command):
+def run_engine(run, command):
     output = Path(command[-1])
     shutil.rmtree(output, ignore_errors=True)
     output.unlink(missing_ok=True)
@@ -332,9 +332,9 @@ def compare(here, there):
             tables = [pandas.read_csv(file, **read).set_axis(["id", "score"], axis=1) for file in files]
             return pandas.concat(tables).sort_values("id")
 
-        ours, other = rows(here), rows(there)
+        own, other = rows(here), rows(there)
         near = 1e-4 if "perceptron" in job else 1e-9
-        same = np.array_equal(ours.id, other.id) and np.allclose(ours.score, other.score, rtol=near, atol=near)
+        same = np.array_equal(own.id, other.id) and np.allclose(own.score, other.score, rtol=near, atol=near)
     if not same:
         sys.exit(f"bench: {there} has other rows than {here}")
 
