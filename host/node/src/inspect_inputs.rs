@@ -23,22 +23,22 @@ impl NodeJob {
     /// If the inputs cannot be planned, if no news arrives for too long, or if the job is cancelled.
     pub fn look(
         &mut self,
-        look: &InspectRequest,
+        wanted: &InspectRequest,
         on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
-        let looked = self.look_at_inputs(look, on_report);
+        let looked = self.inspect(wanted, on_report);
         // The run writes again what a shuffle wrote here.
         self.remove_spill()?;
         looked
     }
 
-    fn look_at_inputs(
+    fn inspect(
         &mut self,
-        look: &InspectRequest,
+        wanted: &InspectRequest,
         on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
-        let request = self.plan_request(&look.plan);
+        let request = self.plan_request(&wanted.plan);
         let program = self.options.program.clone();
         let cancel = self.options.cancel.clone();
         let objects = &mut self.staged.objects;
@@ -48,20 +48,20 @@ impl NodeJob {
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let result = runtime.block_on(async {
             let (worker_events, _) = mpsc::channel(1);
-            let (events, says) = mpsc::channel(4);
+            let (events, incoming) = mpsc::channel(4);
             // Dropping the pool kills the planner.
             let mut pool = Pool::new(program, component, worker_events);
             pool.plan(&request, events).map_err(failed)?;
             let answer = |answer| pool.answer(answer);
-            let looks = PlannerReads::new(&request.sources);
-            let planner = LonePlanner { says, answer: &answer, looks, objects };
-            let looker = WorkerView::new(&request.sources, look.since);
+            let reads = PlannerReads::new(&request.sources);
+            let planner = LonePlanner { incoming, answer: &answer, reads, objects };
+            let view = WorkerView::new(&request.sources, wanted.since);
             let mut cancelled = cancel.watch();
             let asked = async { cancelled.wait_for(Option::is_some).await.is_ok() };
             tokio::select! {
                 biased;
                 true = asked => Err(NodeError::Cancelled(cancel.reason().unwrap_or_default())),
-                result = follow(planner, looker, look.patience, on_report) => result,
+                result = follow(planner, view, wanted.patience, on_report) => result,
             }
         });
         // If a disk does not answer, we do not wait for it.
@@ -73,7 +73,7 @@ impl NodeJob {
 /// Follows the planner to the end of the plan, and passes on what it plans, with the state of the files.
 async fn follow(
     mut planner: LonePlanner<'_>,
-    looker: WorkerView,
+    view: WorkerView,
     patience: Duration,
     on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
 ) -> Result<(), NodeError> {
@@ -84,12 +84,12 @@ async fn follow(
             patience.as_secs()
         ))
     };
-    let looker = Arc::new(looker);
+    let view = Arc::new(view);
     loop {
         let looked = match planner.next(patience).await.map_err(late)? {
             Some(FromPlanner::MiniBatches(batches)) => {
-                let looker = Arc::clone(&looker);
-                let looked = tokio::task::spawn_blocking(move || looker.look_at(batches));
+                let view = Arc::clone(&view);
+                let looked = tokio::task::spawn_blocking(move || view.inspect(batches));
                 let looked = tokio::time::timeout(patience, looked).await.map_err(late)?;
                 Looked::MiniBatches(looked.map_err(|e| NodeError::Inputs(e.to_string()))?)
             }
@@ -130,7 +130,7 @@ impl WorkerView {
         Self { roots: sources.iter().map(OpenRoot::of).collect(), since, now: Timestamp::now() }
     }
 
-    fn look_at(&self, batches: Vec<MiniBatch>) -> Vec<LookedAt> {
+    fn inspect(&self, batches: Vec<MiniBatch>) -> Vec<LookedAt> {
         let look = |batch: MiniBatch| {
             let look = |(source, file)| self.roots.get(source as usize)?.look_at(file);
             let found: Vec<_> = batch.files().map(look).collect();
@@ -168,15 +168,15 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut received = Vec::new();
         let result = runtime.block_on(async {
-            let (events, says) = mpsc::channel(8);
+            let (events, incoming) = mpsc::channel(8);
             for message in messages {
                 events.send(message).await.unwrap();
             }
             drop(events);
             let mut objects = JobObjects::default();
-            let looks = PlannerReads::new(&[]);
-            let planner = LonePlanner { says, answer: &drop, looks, objects: &mut objects };
-            let looker = WorkerView::new(&[source], Timestamp::UNIX_EPOCH);
+            let reads = PlannerReads::new(&[]);
+            let planner = LonePlanner { incoming, answer: &drop, reads, objects: &mut objects };
+            let view = WorkerView::new(&[source], Timestamp::UNIX_EPOCH);
             let mut on_report = |looked| {
                 received.push(looked);
                 if received.len() < most {
@@ -185,7 +185,7 @@ mod tests {
                     ControlFlow::Break(())
                 }
             };
-            follow(planner, looker, Duration::from_secs(60), &mut on_report).await
+            follow(planner, view, Duration::from_secs(60), &mut on_report).await
         });
         (received, result.map_err(|error| error.to_string()))
     }
@@ -220,12 +220,12 @@ mod tests {
         let file = std::fs::File::open(folder.path().join("0.txt")).unwrap();
         let source = Source::new("texts", folder.path().into());
         let now = Timestamp::now();
-        let looker = WorkerView::new(&[source], now - SignedDuration::from_secs(100));
+        let view = WorkerView::new(&[source], now - SignedDuration::from_secs(100));
         let look = |age: i64| {
             let time = now - SignedDuration::from_secs(age);
             file.set_modified(time.into()).unwrap();
-            let [looked] = looker.look_at(vec![batch(7)]).try_into().unwrap();
-            let stamp = content_stamp(7, [looker.roots[0].look_at("0.txt")]);
+            let [looked] = view.inspect(vec![batch(7)]).try_into().unwrap();
+            let stamp = content_stamp(7, [view.roots[0].look_at("0.txt")]);
             assert_eq!((looked.stamp, looked.batch), (stamp, batch(7)));
             looked.changed.map(|changed| changed == time)
         };

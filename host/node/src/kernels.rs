@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long compiling may take for one GPU.
 const PATIENCE: Duration = Duration::from_secs(900);
 /// The number of bytes of the process's output that are reported.
-const TOLD: u64 = 2000;
+const REPORTED: u64 = 2000;
 
 /// Why tract cannot use the GPUs; a clause for people.
 #[derive(Debug, thiserror::Error)]
@@ -39,11 +39,11 @@ pub(super) enum KernelsError {
     #[error(transparent)]
     Stopped(WaitError),
     /// The process failed.
-    #[error("{}", said(.0))]
+    #[error("{}", explain(.0))]
     Failed(TaskEnd),
 }
 
-fn said(ended: &TaskEnd) -> String {
+fn explain(ended: &TaskEnd) -> String {
     if ended.faults.is_empty() { ended.describe("its process") } else { ended.faults.clone() }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn compile(
     for lease in leases {
         let lease = GpuLease { kernels: Some(folder.clone()), ..lease.clone() };
         let child = start(program, &lease, libraries).map_err(KernelsError::Start)?;
-        let ended = wall::end_of(child, PATIENCE, TOLD, || cancel.reason());
+        let ended = wall::end_of(child, PATIENCE, REPORTED, || cancel.reason());
         let ended = ended.map_err(KernelsError::Stopped)?;
         if !ended.status.success() {
             return Err(KernelsError::Failed(ended));

@@ -2,7 +2,7 @@
 
 use super::model_error::ModelError;
 use super::model_folder::of_folder;
-use super::models::look_at;
+use super::models::inspect_model;
 use crate::model::ByteSize;
 use crate::spec::ModelSpec;
 
@@ -26,7 +26,7 @@ pub struct ModelDigests {
 pub fn model_digests(model: &ModelSpec) -> Result<ModelDigests, ModelError> {
     // Ctrl-C ends the command that asks for the digests.
     let go_on = || false;
-    let file = look_at(model, ByteSize(u64::MAX), &go_on)?.sha256;
+    let file = inspect_model(model, ByteSize(u64::MAX), &go_on)?.sha256;
     let Some(folder) = &model.folder else {
         return Ok(ModelDigests { file, folder: None, files: 1, bytes: model.bytes });
     };

@@ -29,16 +29,16 @@ pub(super) struct InspectedModel {
 
 /// Checks that each model's file exists, is not too large, and has the expected digest. Results are in the
 /// order of `models`. Stops in the middle of a file if the job is cancelled.
-pub(super) fn look(
+pub(super) fn inspect(
     models: &[ModelSpec],
     limit: ByteSize,
     cancel: &Cancel,
 ) -> Result<Vec<InspectedModel>, ModelError> {
     let stop = || cancel.reason().is_some();
-    models.iter().map(|model| look_at(model, limit, &stop)).collect()
+    models.iter().map(|model| inspect_model(model, limit, &stop)).collect()
 }
 
-pub(super) fn look_at(
+pub(super) fn inspect_model(
     model: &ModelSpec,
     limit: ByteSize,
     stop: &dyn Fn() -> bool,
@@ -105,7 +105,7 @@ pub fn give_models(
     limit: ByteSize,
     job_dir: &JobDir,
 ) -> Result<Vec<Model>, ModelError> {
-    let seen = look(models, limit, &Cancel::new())?;
+    let seen = inspect(models, limit, &Cancel::new())?;
     stage(models, &seen, job_dir)?;
     Ok(placed(models, &seen, job_dir))
 }
@@ -199,7 +199,7 @@ mod tests {
     const LIMIT: ByteSize = ByteSize(1 << 20);
 
     fn seen(model: &ModelSpec) -> InspectedModel {
-        look_at(model, LIMIT, &|| false).unwrap()
+        inspect_model(model, LIMIT, &|| false).unwrap()
     }
 
     fn describe(dir: &tempfile::TempDir, error: &ModelError) -> String {
@@ -217,7 +217,7 @@ mod tests {
             // Make a new file, as a user does who replaces a model.
             fs::remove_file(&models[0].file).unwrap();
             fs::write(&models[0].file, text).unwrap();
-            let seen = look(&models, LIMIT, &Cancel::new()).unwrap();
+            let seen = inspect(&models, LIMIT, &Cancel::new()).unwrap();
             stage(&models, &seen, &job_dir).unwrap();
             let [placed] = placed(&models, &seen, &job_dir).try_into().unwrap();
             let there: Vec<_> = fs::read_dir(&placed.host).unwrap().collect();
@@ -254,7 +254,7 @@ mod tests {
         model.folder = Some(dir.path().to_owned());
         let job_dir = JobDir::new(dir.path().join("job"));
         let models = [model];
-        let seen = look(&models, LIMIT, &Cancel::new()).unwrap();
+        let seen = inspect(&models, LIMIT, &Cancel::new()).unwrap();
         stage(&models, &seen, &job_dir).unwrap();
         let [placed] = placed(&models, &seen, &job_dir).try_into().unwrap();
         assert_eq!((placed.host.as_path(), placed.file.as_str()), (dir.path(), "digits.onnx"));
@@ -267,7 +267,10 @@ mod tests {
     fn a_large_wrong_or_missing_model_is_refused() {
         let (dir, mut model) = model("text");
         let refused = |model: &ModelSpec, limit| {
-            describe(&dir, &look(std::slice::from_ref(model), limit, &Cancel::new()).unwrap_err())
+            describe(
+                &dir,
+                &inspect(std::slice::from_ref(model), limit, &Cancel::new()).unwrap_err(),
+            )
         };
         insta::assert_snapshot!(refused(&model, ByteSize(3)), @"model digits: /d/digits.onnx has 4 bytes, more than limits.models (3 bytes) lets a worker load; write limits.models: 1 MB, or more");
         model.digest = Some("ab".to_owned());
@@ -275,7 +278,7 @@ mod tests {
         insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/digits.onnx has the SHA-256 982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1, but models.digits.digest (job.yaml:7) is ab: it is not the model that this job was made for; put the right one there, or change the digest");
         model.digest =
             Some("982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1".to_owned());
-        look(std::slice::from_ref(&model), LIMIT, &Cancel::new()).unwrap();
+        inspect(std::slice::from_ref(&model), LIMIT, &Cancel::new()).unwrap();
         model.file = dir.path().to_owned();
         insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d cannot be read: it is not a regular file but a folder");
         model.file = dir.path().join("gone");
@@ -286,7 +289,7 @@ mod tests {
     fn a_model_that_changes_during_preparation_is_refused() {
         let (dir, model) = model("text");
         let models = [model];
-        let seen = look(&models, LIMIT, &Cancel::new()).unwrap();
+        let seen = inspect(&models, LIMIT, &Cancel::new()).unwrap();
         fs::write(&models[0].file, "other text").unwrap();
         let job_dir = JobDir::new(dir.path().join("job"));
         let error = stage(&models, &seen, &job_dir).unwrap_err();

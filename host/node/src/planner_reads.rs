@@ -98,11 +98,11 @@ impl PlannerRead {
 /// A planner whose mini-batches are not run. An object is released when the planner asks for the next one.
 pub(super) struct LonePlanner<'a> {
     /// The planner's messages.
-    pub(super) says: mpsc::Receiver<FromPlanner>,
+    pub(super) incoming: mpsc::Receiver<FromPlanner>,
     /// Sends answers to the planner.
     pub(super) answer: &'a dyn Fn(MayOpen),
     /// The files that the planner asks for.
-    pub(super) looks: PlannerReads,
+    pub(super) reads: PlannerReads,
     /// The objects of the job's inputs.
     pub(super) objects: &'a mut JobObjects,
 }
@@ -116,19 +116,19 @@ impl LonePlanner<'_> {
         patience: Duration,
     ) -> Result<Option<FromPlanner>, Elapsed> {
         loop {
-            let said = async {
+            let message = async {
                 tokio::select! {
-                    said = self.says.recv() => Ok(said),
+                    message = self.incoming.recv() => Ok(message),
                     arrival = self.objects.arrival() => Err(arrival),
                 }
             };
-            let answer = match tokio::time::timeout(patience, said).await? {
+            let answer = match tokio::time::timeout(patience, message).await? {
                 Ok(Some(FromPlanner::Opening { source, file, waits: true, next })) => {
-                    self.looks.open(source, file, next, self.objects)
+                    self.reads.open(source, file, next, self.objects)
                 }
-                Ok(said) => return Ok(said),
+                Ok(message) => return Ok(message),
                 Err(Arrival::NoSpace(text)) => return Ok(Some(FromPlanner::Failed(text))),
-                Err(arrival) => self.looks.arrived(&arrival),
+                Err(arrival) => self.reads.arrived(&arrival),
             };
             if let Some(answer) = answer {
                 (self.answer)(answer);
@@ -139,7 +139,7 @@ impl LonePlanner<'_> {
 
 impl Drop for LonePlanner<'_> {
     fn drop(&mut self) {
-        self.looks.close(self.objects);
+        self.reads.close(self.objects);
     }
 }
 

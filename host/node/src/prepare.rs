@@ -7,7 +7,7 @@ use super::error::NodeError;
 use super::features;
 use super::gpus::LeasedGpus;
 use super::job::NodeJob;
-use super::models::{InspectedModel, look, places};
+use super::models::{InspectedModel, inspect, places};
 use super::options::NodeOptions;
 use super::overlap::refuse_overlap;
 use super::python::{self, Chooser};
@@ -41,7 +41,7 @@ pub fn prepare(
     features::check(&spec)?;
     // Before any input is downloaded, because the downloading process needs the wall, too.
     wall::check(spec.worker.os_sandbox)?;
-    let standby = stand_by(&spec, &options, ask.begins);
+    let standby = start_standby(&spec, &options, ask.begins);
     let staged = stage(&spec, &options, say)?;
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);
@@ -49,7 +49,7 @@ pub fn prepare(
     options.policy.check(&checked, &staged.sources, Some(&job_dir))?;
     refuse_overlap(&spec, &staged, job_dir.root())?;
     let script = FoundScript::find(&spec, &options, &mut real, say)?;
-    let seen = look(&staged.models, spec.limits.models, &options.cancel)?;
+    let seen = inspect(&staged.models, spec.limits.models, &options.cancel)?;
     options.policy.check_model_places(places(&staged.models, &seen))?;
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
@@ -242,9 +242,9 @@ fn python_script(
 }
 
 /// Starts standby processes if the job begins here and its workers can be forked.
-fn stand_by(spec: &JobSpec, options: &NodeOptions, begins: bool) -> Option<Standby> {
-    let alike = spec.gpus == 0 && spec.models.is_empty();
-    (begins && alike).then(|| Standby::start(&options.program, spec.worker.os_sandbox))
+fn start_standby(spec: &JobSpec, options: &NodeOptions, begins: bool) -> Option<Standby> {
+    let can_fork = spec.gpus == 0 && spec.models.is_empty();
+    (begins && can_fork).then(|| Standby::start(&options.program, spec.worker.os_sandbox))
 }
 
 fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {

@@ -8,7 +8,7 @@ use crate::opening;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
-/// The paths without links of what a job reads besides its inputs and models.
+/// The resolved paths of what a job reads besides its inputs and models.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RealPaths {
     pub(super) entry_script: PathBuf,

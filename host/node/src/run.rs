@@ -50,7 +50,7 @@ pub struct Running {
     /// The objects of stores in the inputs.
     pub(super) objects: JobObjects,
     /// The objects that the planner asks for.
-    pub(super) looks: PlannerReads,
+    pub(super) reads: PlannerReads,
     pub(super) watched: MonitorOptions,
     /// `None` before and after the job.
     pub(super) monitor: Option<Monitor>,
@@ -109,7 +109,7 @@ impl Running {
             Some(event) = self.perf.recv() => self.on_perf(event),
             Some(event) = self.workers.recv() => self.on_pool_event(event),
             arrival = self.objects.arrival() => self.on_arrival(arrival),
-            Some(said) = next_of(&mut self.planner), if wants_plan => self.on_planner(said),
+            Some(message) = next_of(&mut self.planner), if wants_plan => self.on_planner(message),
         }
     }
 
@@ -173,7 +173,7 @@ impl Running {
     }
 
     fn on_arrival(&mut self, arrival: Arrival) -> Vec<NodeReport> {
-        if let Some(answer) = self.looks.arrived(&arrival) {
+        if let Some(answer) = self.reads.arrived(&arrival) {
             self.pool.answer(answer);
         }
         match arrival {
@@ -186,28 +186,28 @@ impl Running {
     }
 
     /// The planner waits for the objects it asks for, so its messages about one come before its next request.
-    fn on_planner(&mut self, said: FromPlanner) -> Vec<NodeReport> {
-        match said {
+    fn on_planner(&mut self, message: FromPlanner) -> Vec<NodeReport> {
+        match message {
             FromPlanner::Opening { waits: false, .. } => Vec::new(),
             FromPlanner::Opening { source, file, waits: true, next } => {
-                if let Some(answer) = self.looks.open(source, file, next, &mut self.objects) {
+                if let Some(answer) = self.reads.open(source, file, next, &mut self.objects) {
                     self.pool.answer(answer);
                 }
                 Vec::new()
             }
             FromPlanner::Closed => {
-                self.looks.close(&self.objects);
+                self.reads.close(&self.objects);
                 Vec::new()
             }
             FromPlanner::Finished => {
-                self.looks.close(&self.objects);
+                self.reads.close(&self.objects);
                 vec![NodeReport::Planned(FromPlanner::Finished)]
             }
             FromPlanner::Tables(tables) => {
                 self.tables.get_or_insert_with(|| tables.clone());
                 vec![NodeReport::Planned(FromPlanner::Tables(tables))]
             }
-            said => vec![NodeReport::Planned(said)],
+            message => vec![NodeReport::Planned(message)],
         }
     }
 
@@ -335,7 +335,7 @@ impl Running {
     /// A mini-batch needs these files, each from the source with that index. [`NodeReport::Fetched`] reports when
     /// they are here.
     pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
-        let path = |(source, file): &(u32, &str)| self.looks.path(*source, file);
+        let path = |(source, file): &(u32, &str)| self.reads.path(*source, file);
         self.objects.want(id.0, files.iter().map(path).collect());
     }
 

@@ -11,8 +11,8 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Puts an open file into a folder of its own, which is made anew. The file is hard-linked if the file system
-/// allows it, otherwise copied, up to `most` bytes. Returns the number of bytes that were copied.
+/// Puts an open file into a folder of its own, after removing what was there. The file is hard-linked if the
+/// file system allows it, otherwise copied, up to `most` bytes. Returns the number of bytes that were copied.
 ///
 /// # Errors
 /// If there is no space for it, if it has more bytes, or if the folder cannot be made.

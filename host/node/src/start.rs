@@ -25,8 +25,8 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Makes the job ready to run, and hands over what this holds for it. `plan` says how the inputs will be
-    /// planned.
+    /// Makes the job ready to run, and moves what this holds for it into the result. `plan` says how the
+    /// inputs will be planned.
     ///
     /// # Errors
     /// If files of an earlier run cannot be removed, or if the compiled entry script cannot be used.
@@ -58,7 +58,7 @@ impl NodeJob {
         };
         // Before `objects` is moved out, as the request depends on it.
         let request = self.plan_request(plan);
-        let looks = PlannerReads::new(&self.staged.sources);
+        let reads = PlannerReads::new(&self.staged.sources);
         Ok(Running {
             machine: NodeMachine::new(policy, 0),
             pool,
@@ -74,7 +74,7 @@ impl NodeJob {
             request,
             planner: None,
             tables: None,
-            looks,
+            reads,
             objects: std::mem::take(&mut self.staged.objects),
             watched,
             monitor: None,

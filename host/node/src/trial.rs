@@ -162,7 +162,7 @@ enum TrialMessage {
 /// The child process. Dropping this kills it.
 pub struct TrialChild {
     child: Child,
-    said: Receiver<Option<TrialMessage>>,
+    incoming: Receiver<Option<TrialMessage>>,
     sender: SyncSender<Option<TrialMessage>>,
 }
 
@@ -221,19 +221,19 @@ impl TrialChild {
             .map_err(|source| TrialError::Start { program, source })?;
         // If the child cannot read it, the child's exit status says more than this error would.
         let _ = ours.write_all(&frame);
-        let (sender, said) = mpsc::sync_channel(2);
-        let hears = sender.clone();
+        let (sender, incoming) = mpsc::sync_channel(2);
+        let reader = sender.clone();
         std::thread::Builder::new().spawn(move || {
             let mut buffer = Vec::new();
             loop {
                 let message = read_frame(&mut ours, &mut buffer).unwrap_or_default();
                 let last = message.is_none();
-                if hears.send(message).is_err() || last {
+                if reader.send(message).is_err() || last {
                     return;
                 }
             }
         })?;
-        Ok(Self { child, said, sender })
+        Ok(Self { child, incoming, sender })
     }
 
     /// The contract functions that the component has, or why it cannot be loaded.
@@ -307,8 +307,8 @@ impl TrialChild {
     }
 
     fn next(&mut self, limit: Duration) -> Result<TrialMessage, Option<TrialError>> {
-        match self.said.recv_timeout(limit) {
-            Ok(Some(said)) => Ok(said),
+        match self.incoming.recv_timeout(limit) {
+            Ok(Some(message)) => Ok(message),
             Ok(None) | Err(RecvTimeoutError::Disconnected) => Err(Some(self.died())),
             Err(RecvTimeoutError::Timeout) => Err(None),
         }

@@ -21,7 +21,7 @@ pub enum ToWorker {
     /// Work on this mini-batch, after those already assigned.
     Run(Assignment),
     /// Work on this mini-batch before those already assigned. The leader sends it only to a worker that
-    /// [waits](Assignment::awaits_word) after a failed attempt; it ends the wait.
+    /// [waits](Assignment::awaits_decision) after a failed attempt; it ends the wait.
     RunFirst(Assignment),
     /// Continue with the mini-batches already assigned: the wait after a failed attempt is over.
     GoOn,
@@ -52,12 +52,12 @@ impl Assignment {
     /// Whether the worker, after an attempt with this failure, waits until the leader sends
     /// [`ToWorker::RunFirst`] or [`ToWorker::GoOn`]. The leader may want the retry to run before the
     /// mini-batches that this worker already has in its queue.
-    pub fn awaits_word(&self, failure: &Failure) -> bool {
-        Self::awaits_word_after(failure, self.is_last)
+    pub fn awaits_decision(&self, failure: &Failure) -> bool {
+        Self::awaits_decision_after(failure, self.is_last)
     }
 
-    /// As [`Assignment::awaits_word`], for a caller that only has `is_last`.
-    pub fn awaits_word_after(failure: &Failure, is_last: bool) -> bool {
+    /// As [`Assignment::awaits_decision`], for a caller that only has `is_last`.
+    pub fn awaits_decision_after(failure: &Failure, is_last: bool) -> bool {
         !is_last && failure.kind.can_mend()
     }
 }

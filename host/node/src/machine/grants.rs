@@ -15,7 +15,7 @@ impl NodeMachine {
         let takes_retry = |(_, takes): &(&WorkerId, &bool)| **takes && assignment.attempt > 1;
         let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
-            Some(id) => self.hand_over(id, assignment),
+            Some(id) => self.assign(id, assignment),
             None => self.report(News::Returned(vec![assignment.mini_batch.id])),
         }
     }
@@ -29,7 +29,7 @@ impl NodeMachine {
     }
 
     /// Gives one attempt to each of the workers that have the fewest.
-    pub(super) fn give_ahead(&mut self, assignments: Vec<Assignment>) {
+    pub(super) fn grant_ahead(&mut self, assignments: Vec<Assignment>) {
         let depth = self.workers.values().filter_map(LiveWorker::takes_ahead).min();
         let takers = self
             .workers
@@ -38,7 +38,7 @@ impl NodeMachine {
         let takers: Vec<WorkerId> = takers.map(|(id, _)| *id).collect();
         let mut assignments = assignments.into_iter();
         for (id, assignment) in takers.into_iter().zip(&mut assignments) {
-            self.hand_over(id, assignment);
+            self.assign(id, assignment);
         }
         let left: Vec<MiniBatchId> = assignments.map(|left| left.mini_batch.id).collect();
         if !left.is_empty() {
@@ -46,7 +46,7 @@ impl NodeMachine {
         }
     }
 
-    fn hand_over(&mut self, id: WorkerId, assignment: Assignment) {
+    fn assign(&mut self, id: WorkerId, assignment: Assignment) {
         let is_retry = assignment.attempt > 1;
         let comes_first = is_retry && self.waiting.remove(&id).is_some();
         let Some(worker) = self.workers.get_mut(&id) else { return };
@@ -67,7 +67,7 @@ impl NodeMachine {
     }
 
     /// Lets the workers continue that wait after a failed attempt.
-    pub(super) fn let_go_on(&mut self) {
+    pub(super) fn resume_waiting(&mut self) {
         for id in std::mem::take(&mut self.waiting).into_keys() {
             let Some(worker) = self.workers.get(&id) else { continue };
             if matches!(worker.activity, Activity::Idle | Activity::Loading(_)) {
@@ -125,20 +125,20 @@ impl NodeMachine {
         let is_full = has(FailureKind::NoSpace);
         let mends_slowly =
             worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
-        let awaits_word = failure.is_some_and(|failure| held.awaits_word(failure));
+        let awaits_decision = failure.is_some_and(|failure| held.awaits_decision(failure));
         self.report(News::Finished { worker: id, age, has_run, report });
         match (self.is_ending, drops_next) {
             // If the disk is full, the leader ends the job immediately.
             _ if is_full => {}
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
-            (false, _) if awaits_word && !is_spent => {
+            (false, _) if awaits_decision && !is_spent => {
                 self.waiting.insert(id, !mends_slowly);
             }
             (false, _) => {}
         }
         if is_spent {
-            self.part_with(id);
+            self.kill_and_return(id);
         }
     }
 
@@ -181,7 +181,14 @@ impl NodeMachine {
             let age = since(picked);
             let run = running.map(since);
             let process_seconds = 0.0;
-            self.report(News::Lost { worker: id, id: first.id, age, run, process_seconds, failure });
+            self.report(News::Lost {
+                worker: id,
+                id: first.id,
+                age,
+                run,
+                process_seconds,
+                failure,
+            });
         }
     }
 

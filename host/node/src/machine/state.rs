@@ -99,8 +99,8 @@ impl NodeMachine {
         match order {
             Order::Want(workers) => self.spawn_wanted(workers),
             Order::Grant(grants) => grants.into_iter().for_each(|grant| self.begin(grant)),
-            Order::GrantAhead(assignments) => self.give_ahead(assignments),
-            Order::GoOn => self.let_go_on(),
+            Order::GrantAhead(assignments) => self.grant_ahead(assignments),
+            Order::GoOn => self.resume_waiting(),
             Order::PastInitElsewhere(is_past) => self.past_init_elsewhere = is_past,
             Order::Retire => self.retire(),
             Order::End(WorkersEnd::Done) => self.end_done(),

@@ -55,9 +55,9 @@ impl HeldAttempt {
         }
     }
 
-    /// See [`Assignment::awaits_word`].
-    pub(super) fn awaits_word(&self, failure: &Failure) -> bool {
-        Assignment::awaits_word_after(failure, self.is_last)
+    /// See [`Assignment::awaits_decision`].
+    pub(super) fn awaits_decision(&self, failure: &Failure) -> bool {
+        Assignment::awaits_decision_after(failure, self.is_last)
     }
 
     /// Whether the report is consistent. A compromised worker may report anything; sums and limits must hold

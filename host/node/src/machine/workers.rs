@@ -114,7 +114,7 @@ impl NodeMachine {
 
     /// Kills a worker that ends by itself because its GPU is in an unknown state; its attempts are returned
     /// unharmed.
-    pub(super) fn part_with(&mut self, id: WorkerId) {
+    pub(super) fn kill_and_return(&mut self, id: WorkerId) {
         self.give_back_of(id);
         self.kill(id);
     }

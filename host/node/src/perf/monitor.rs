@@ -19,7 +19,7 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// How often the workers' memory is checked: one read of `/proc` for each worker, which takes some
 /// microseconds.
-const LOOK: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The delay of the first sample. A shorter job has no samples, and costs only a sleeping thread.
 const FIRST_SAMPLE: Duration = Duration::from_millis(500);
@@ -36,7 +36,7 @@ const FIRST_LIST: Duration = Duration::from_secs(1);
 
 /// How often the GPUs are checked for the job's progress display; and by how many percent their use must
 /// change to be reported again.
-const GPU_LOOK: Duration = Duration::from_secs(3);
+const GPU_CHECK_INTERVAL: Duration = Duration::from_secs(3);
 const GPU_STEP: u32 = 5;
 
 /// How long the end of a job waits for the last sample, so that a disk that hangs does not block it.
@@ -143,8 +143,8 @@ struct GpuWatch {
 
 impl GpuWatch {
     /// The percentage, if it has changed enough to be reported.
-    fn news(&mut self, percent: Option<u32>) -> Option<u32> {
-        self.next = Instant::now() + GPU_LOOK;
+    fn changed_use(&mut self, percent: Option<u32>) -> Option<u32> {
+        self.next = Instant::now() + GPU_CHECK_INTERVAL;
         let percent = percent?;
         let changed = self.reported.is_none_or(|reported| reported.abs_diff(percent) >= GPU_STEP);
         changed.then(|| *self.reported.insert(percent))
@@ -161,18 +161,18 @@ impl Watcher {
             options;
         let sampler =
             interval.and_then(|interval| Sampler::new(job_dir, interval, wasmtime, processes));
-        let gpus = GpuWatch { leased, reported: None, next: Instant::now() + GPU_LOOK };
+        let gpus = GpuWatch { leased, reported: None, next: Instant::now() + GPU_CHECK_INTERVAL };
         Self { budget, inbox, events, workers: Vec::new(), sampler, gpus }
     }
 
     fn run(mut self) {
-        let mut next_look = Instant::now() + LOOK;
+        let mut next_check = Instant::now() + CHECK_INTERVAL;
         loop {
-            let look = (!self.workers.is_empty()).then_some(next_look);
+            let check = (!self.workers.is_empty()).then_some(next_check);
             let sample = self.sampler.as_ref().map(|sampler| sampler.next);
             let gpus =
                 self.sampler.as_ref().is_some_and(Sampler::has_gpus).then_some(self.gpus.next);
-            match self.next_command([look, sample, gpus].into_iter().flatten().min()) {
+            match self.next_command([check, sample, gpus].into_iter().flatten().min()) {
                 Ok(MonitorCommand::Started(worker, pid)) => {
                     let watched = WatchedWorker::new(worker, pid);
                     self.workers.extend(watched.map(|w| (w, ProcessMeter::worker(worker))));
@@ -184,12 +184,12 @@ impl Watcher {
                 Err(RecvTimeoutError::Disconnected) => break,
             }
             let now = Instant::now();
-            if now >= next_look {
-                next_look = now + LOOK;
-                self.look();
+            if now >= next_check {
+                next_check = now + CHECK_INTERVAL;
+                self.check_workers();
             }
             if gpus.is_some_and(|next| now >= next) {
-                self.look_at_gpus();
+                self.check_gpus();
             }
             if self.sampler.as_ref().is_some_and(|sampler| now >= sampler.next) {
                 self.sample(true);
@@ -207,19 +207,19 @@ impl Watcher {
         }
     }
 
-    fn look(&mut self) {
+    fn check_workers(&mut self) {
         for (watched, _) in &mut self.workers {
-            if let Some(failure) = watched.look(&self.budget) {
+            if let Some(failure) = watched.check(&self.budget) {
                 // If the leader is gone, there is no receiver.
                 let _ = self.events.send(PerfEvent::Overrun(watched.worker, failure));
             }
         }
     }
 
-    fn look_at_gpus(&mut self) {
+    fn check_gpus(&mut self) {
         let node = self.sampler.as_ref().and_then(|sampler| sampler.node.as_ref());
         let percent = node.and_then(|node| node.gpu_percent(&self.gpus.leased));
-        if let Some(percent) = self.gpus.news(percent) {
+        if let Some(percent) = self.gpus.changed_use(percent) {
             let _ = self.events.send(PerfEvent::GpuUse(percent));
         }
     }
@@ -464,7 +464,7 @@ mod tests {
         };
         assert_eq!(worker, WorkerId(1));
         assert!(failure.message.contains("more than its budget of 256 MB"), "{failure}");
-        bench.events.try_recv().expect_err("told once, and of the one worker");
+        bench.events.try_recv().expect_err("reported once, for that worker only");
         child.kill().unwrap();
         child.wait().unwrap();
         let (names, ..) = bench.end();
@@ -475,8 +475,8 @@ mod tests {
     fn gpu_use_is_reported_only_when_it_changes() {
         let mut gpus = GpuWatch { leased: Vec::new(), reported: None, next: Instant::now() };
         let reported = [None, Some(0), Some(4), Some(5), Some(9), Some(0), None];
-        let news = reported.map(|percent| gpus.news(percent));
-        assert_eq!(news, [None, Some(0), None, Some(5), None, Some(0), None]);
+        let changes = reported.map(|percent| gpus.changed_use(percent));
+        assert_eq!(changes, [None, Some(0), None, Some(5), None, Some(0), None]);
         assert!(gpus.next > Instant::now());
     }
 
@@ -485,9 +485,9 @@ mod tests {
         let mut bench = MonitorFixture::new(Some(Duration::from_secs(600)), roomy());
         fs::write(bench.folder.path().join("logs"), "no folder").unwrap();
         let Some(PerfEvent::Notice(text)) = bench.events.blocking_recv() else {
-            panic!("nothing was said");
+            panic!("no notice was sent");
         };
         assert!(text.starts_with("no more samples of what the machine uses are written"), "{text}");
-        assert!(bench.events.try_recv().is_err(), "said twice");
+        assert!(bench.events.try_recv().is_err(), "sent twice");
     }
 }

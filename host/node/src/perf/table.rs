@@ -50,8 +50,8 @@ pub(super) fn line(fields: &[String]) -> String {
 
 /// Appends `text` to the file, which begins with `header` (empty for no header). Makes the file's folder.
 ///
-/// Opens the file anew for each sample: the file of a resumed job is continued, and no file stays open
-/// between samples.
+/// Opens the file for each sample: the file of a resumed job is continued, and no file stays open between
+/// samples.
 pub(super) fn append(path: &Path, header: &str, text: &str) -> io::Result<()> {
     let open = || OpenOptions::new().append(true).create(true).open(path);
     let mut file = match open() {

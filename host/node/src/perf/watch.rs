@@ -46,7 +46,7 @@ impl WatchedWorker {
     }
 
     /// Checks the worker once. Returns a failure if it uses more memory, or runs more threads, than it may.
-    pub(super) fn look(&mut self, budget: &MemoryBudget) -> Option<Failure> {
+    pub(super) fn check(&mut self, budget: &MemoryBudget) -> Option<Failure> {
         if self.reported {
             return None;
         }
@@ -93,23 +93,23 @@ mod tests {
             .unwrap();
         let mut watched = WatchedWorker::new(WorkerId(3), child.id()).unwrap();
         let budget = MemoryBudget { guest: ByteSize(64 << 20), host: 32 << 20, inference: 0 };
-        assert_eq!(watched.look(&budget), None);
+        assert_eq!(watched.check(&budget), None);
         let mut input = child.stdin.take().unwrap();
         let zeros = vec![0; 1 << 20];
         for _ in 0..150 {
             std::io::Write::write_all(&mut input, &zeros).unwrap();
         }
-        let failure = watched.look(&budget).expect("holds 150 MB");
+        let failure = watched.check(&budget).expect("holds 150 MB");
         assert_eq!(failure.kind, FailureKind::OutOfMemory);
         let begin = "the worker process held 1";
         assert!(failure.message.starts_with(begin), "{failure}");
         let middle = "more than its budget of 96 MB (limits.memory 64 MB and 32 MB for results";
         assert!(failure.message.contains(middle), "{failure}");
-        assert_eq!(watched.look(&budget), None, "told twice");
+        assert_eq!(watched.check(&budget), None, "reported twice");
         child.kill().unwrap();
         child.wait().unwrap();
         let mut gone = WatchedWorker { reported: false, ..watched };
-        assert_eq!(gone.look(&budget), None, "it is gone");
+        assert_eq!(gone.check(&budget), None, "it is gone");
     }
 
     /// Without a cgroup, nothing else limits a worker's threads, and they could use up the user's limit.
@@ -117,7 +117,7 @@ mod tests {
     fn a_process_with_too_many_threads_is_reported_once() {
         let mut watched = WatchedWorker::new(WorkerId(1), std::process::id()).unwrap();
         let budget = MemoryBudget { guest: ByteSize(u64::MAX), host: 0, inference: 0 };
-        assert_eq!(watched.look(&budget), None);
+        assert_eq!(watched.check(&budget), None);
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
         let threads: Vec<_> = (0..most_threads())
@@ -126,11 +126,11 @@ mod tests {
                 std::thread::spawn(move || ended.lock().unwrap().recv().is_err())
             })
             .collect();
-        let failure = watched.look(&budget).expect("has one thread too many");
+        let failure = watched.check(&budget).expect("has one thread too many");
         assert_eq!(failure.kind, FailureKind::Forbidden);
         let most = format!("and no worker needs more than {}; it was killed", most_threads());
         assert!(failure.message.contains(&most), "{failure}");
-        assert_eq!(watched.look(&budget), None, "told twice");
+        assert_eq!(watched.check(&budget), None, "reported twice");
         drop(end);
         assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
     }

@@ -40,7 +40,7 @@ pub(super) struct WorkerCgroup {
 pub(super) type CgroupRoot = Result<Arc<Leaves>, NoCgroups>;
 
 /// The place that this machine allows. Must be called while this process has no children.
-pub(super) fn room(mode: OsSandbox) -> CgroupRoot {
+pub(super) fn cgroup_root(mode: OsSandbox) -> CgroupRoot {
     match mode {
         OsSandbox::Off => Err(NoCgroups::Off),
         OsSandbox::Required | OsSandbox::BestEffort => Ok(Leaves::prepare()?),
@@ -49,8 +49,8 @@ pub(super) fn room(mode: OsSandbox) -> CgroupRoot {
 
 impl Confinement {
     /// Makes the cgroups for the workers of a job.
-    pub(super) fn new(room: CgroupRoot, job_dir: &JobDir, budget: MemoryBudget) -> Self {
-        let leaves = match room {
+    pub(super) fn new(cgroup_root: CgroupRoot, job_dir: &JobDir, budget: MemoryBudget) -> Self {
+        let leaves = match cgroup_root {
             Ok(leaves) => leaves,
             Err(reason) => return Self { place: None, missing: Some(reason.to_string()) },
         };
@@ -62,7 +62,7 @@ impl Confinement {
     }
 
     /// Makes the cgroup of a worker that is about to start. `None` if the worker has to run without one.
-    pub(super) fn cell(&mut self, worker: WorkerId) -> Option<WorkerCgroup> {
+    pub(super) fn worker_cgroup(&mut self, worker: WorkerId) -> Option<WorkerCgroup> {
         let CgroupParent { leaves, quota, budget } = self.place.as_ref()?;
         let leaf = leaves.leaf(&worker.to_string(), quota);
         self.missing = leaf.as_ref().err().map(ToString::to_string);
@@ -101,8 +101,8 @@ mod tests {
     #[test]
     fn without_the_wall_there_is_no_cgroup() {
         let budget = MemoryBudget::new(&Limits::default(), 0, 0);
-        let mut none = Confinement::new(room(OsSandbox::Off), &JobDir::new("job"), budget);
-        assert!(none.cell(WorkerId(0)).is_none());
+        let mut none = Confinement::new(cgroup_root(OsSandbox::Off), &JobDir::new("job"), budget);
+        assert!(none.worker_cgroup(WorkerId(0)).is_none());
         assert_eq!(none.missing(), Some("os_sandbox is off"));
     }
 

@@ -46,7 +46,7 @@ impl WorkerLink {
     /// Queues a message. If it is too long to send, kills the worker, which would wait for it forever.
     pub(super) fn queue(&self, message: &ToWorker) {
         if let Err(error) = self.outbox.queue(message) {
-            self.accuse(format!("a message to it could not be sent: {error}"));
+            self.kill_for(format!("a message to it could not be sent: {error}"));
         }
     }
 
@@ -61,7 +61,7 @@ impl WorkerLink {
         self.flush();
     }
 
-    fn accuse(&self, fault: String) {
+    fn kill_for(&self, fault: String) {
         self.fault.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(fault);
         self.process.kill();
     }
@@ -75,7 +75,7 @@ impl WorkerLink {
 #[derive(Debug)]
 pub(super) struct Remains {
     pub(super) dir: JobDir,
-    pub(super) cell: Option<WorkerCgroup>,
+    pub(super) cgroup: Option<WorkerCgroup>,
     /// The worker's GPU, if its memory can be watched.
     pub(super) gpu: Option<(MemoryWatch, GpuLease)>,
     /// How many processes the kernel's OOM killer had killed when the job began.
@@ -138,7 +138,7 @@ enum ListenEnd {
     /// The worker sent something that is not a message.
     Malformed(FrameError),
     /// The receiver of the events is gone.
-    Unheard,
+    NoReceiver,
 }
 
 impl Listener {
@@ -152,21 +152,21 @@ impl Listener {
             () = link.outbox.run() => Err(ListenEnd::Closed),
             status = &mut wait => Ok(status),
         };
-        let nonsense = matches!(ended, Err(ListenEnd::Malformed(_)));
+        let is_malformed = matches!(ended, Err(ListenEnd::Malformed(_)));
         let status = match ended {
             Ok(status) => status,
             Err(ListenEnd::Closed) => match tokio::time::timeout(GRACE, &mut wait).await {
                 Ok(status) => status,
                 Err(_) => {
-                    link.accuse("it hung up but did not end".into());
+                    link.kill_for("it hung up but did not end".into());
                     wait.await
                 }
             },
             Err(ListenEnd::Malformed(error)) => {
-                link.accuse(malformed(&error));
+                link.kill_for(malformed(&error));
                 wait.await
             }
-            Err(ListenEnd::Unheard) => {
+            Err(ListenEnd::NoReceiver) => {
                 link.process.kill();
                 wait.await
             }
@@ -180,12 +180,12 @@ impl Listener {
         // We do not wait for the end of the stream: a child of the worker may still run and hold the socket
         // forever. All that the worker itself sent has arrived by now. What follows a malformed message does
         // not count.
-        if !nonsense && let ListenEnd::Malformed(error) = inbox.drain().await {
-            link.accuse(malformed(&error));
+        if !is_malformed && let ListenEnd::Malformed(error) = inbox.drain().await {
+            link.kill_for(malformed(&error));
         }
         let mut exit = describe(status, link.take_fault(), &stderr);
         // When the end is reported, the cgroup is already gone.
-        exit.failure = remains.cell.and_then(|cell| cell.end(exit.signal));
+        exit.failure = remains.cgroup.and_then(|cgroup| cgroup.end(exit.signal));
         exit.not_for_memory = exit.signal == Some(9)
             && remains.memory_kills.is_some_and(|kills| memory_kills() == Some(kills));
         // We also wait a moment for the GPU's memory to be free. If the receiver is gone, nothing is lost.
@@ -295,7 +295,9 @@ impl Inbox {
                     Err(error) => return Some(ListenEnd::Malformed(error)),
                 }
             }
-            let Ok(permit) = self.events.reserve().await else { return Some(ListenEnd::Unheard) };
+            let Ok(permit) = self.events.reserve().await else {
+                return Some(ListenEnd::NoReceiver);
+            };
             if let Some(message) = self.held.take() {
                 permit.send(PoolEvent::Worker(self.worker, message));
             }

@@ -2,7 +2,7 @@
 
 use super::child::Child;
 use super::environment::gpu_environment;
-use super::pipes::{Pipes, Theirs};
+use super::pipes::{Pipes, PlannerPipes};
 use crate::inference::NO_TELEMETRY;
 use crate::model::{self, JobDir, MiniBatchId, WorkerId, to_f64};
 use crate::opening::make_private;
@@ -81,7 +81,7 @@ impl Program {
 
     /// Starts the planner with three pipes.
     pub(super) fn start_planner(&self) -> io::Result<(Child, Pipes)> {
-        let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new()?;
+        let (pipes, PlannerPipes { stdin, stdout, stderr }) = Pipes::new()?;
         // The request has only absolute paths, so the working directory does not matter.
         let child = self
             .command(&self.planner, Path::new("/"))
@@ -125,7 +125,7 @@ impl Program {
 }
 
 /// Makes the folders of a worker, and opens its log file.
-pub(super) fn make_place(setup: &Setup) -> io::Result<StderrLog> {
+pub(super) fn prepare_folders(setup: &Setup) -> io::Result<StderrLog> {
     let dir = JobDir::new(&setup.job_dir);
     make_folders(&dir, setup)?;
     StderrLog::open(&dir.worker_stderr(setup.worker))
@@ -202,9 +202,11 @@ impl StderrLog {
         };
         let written = open(OpenOptions::new().create(true).append(true).mode(0o600))?;
         let mut read = open(OpenOptions::new().read(true))?;
-        let ours = read.metadata()?;
-        let theirs = written.metadata()?;
-        if !ours.is_file() || (ours.dev(), ours.ino()) != (theirs.dev(), theirs.ino()) {
+        let for_reading = read.metadata()?;
+        let for_writing = written.metadata()?;
+        if !for_reading.is_file()
+            || (for_reading.dev(), for_reading.ino()) != (for_writing.dev(), for_writing.ino())
+        {
             let error = io::Error::other("it is not a regular file, or was just replaced");
             return Err(explain(&error, "use the log file", path));
         }

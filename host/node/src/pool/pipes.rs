@@ -15,7 +15,7 @@ pub(super) struct Pipes {
 
 /// The planner's ends.
 #[derive(Debug)]
-pub(super) struct Theirs {
+pub(super) struct PlannerPipes {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
@@ -23,12 +23,13 @@ pub(super) struct Theirs {
 
 impl Pipes {
     /// Makes both ends of three pipes, which no other child inherits.
-    pub(super) fn new() -> io::Result<(Self, Theirs)> {
+    pub(super) fn new() -> io::Result<(Self, PlannerPipes)> {
         let (from_in, to_in) = io::pipe()?;
         let (from_out, to_out) = io::pipe()?;
         let (from_err, to_err) = io::pipe()?;
         let ours = Self { stdin: to_in.into(), stdout: from_out.into(), stderr: from_err.into() };
-        let theirs = Theirs { stdin: from_in.into(), stdout: to_out.into(), stderr: to_err.into() };
+        let theirs =
+            PlannerPipes { stdin: from_in.into(), stdout: to_out.into(), stderr: to_err.into() };
         Ok((ours, theirs))
     }
 

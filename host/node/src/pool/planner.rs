@@ -75,7 +75,7 @@ enum ReadEnd {
     /// The planner plans differently than the one it replaced.
     Changed,
     /// The receiver of the events is gone.
-    Unheard,
+    NoReceiver,
 }
 
 /// How a planner ended that did not finish its plan.
@@ -168,7 +168,7 @@ impl RunningPlan {
             end = read(stdout, question, &mut self.reported, events) => end,
             () = aside => ReadEnd::Closed,
         };
-        if matches!(end, ReadEnd::Malformed(_) | ReadEnd::Changed | ReadEnd::Unheard) {
+        if matches!(end, ReadEnd::Malformed(_) | ReadEnd::Changed | ReadEnd::NoReceiver) {
             process.kill();
         }
         let status = match tokio::time::timeout(GRACE, child.wait()).await {
@@ -179,7 +179,7 @@ impl RunningPlan {
             }
         };
         process.set_reaped();
-        if let ReadEnd::Complete | ReadEnd::Unheard = end {
+        if let ReadEnd::Complete | ReadEnd::NoReceiver = end {
             return None;
         }
         // The planner's stderr ends with it, unless another process holds the pipe.
@@ -306,8 +306,8 @@ impl DeliveredPlan {
                 batches.retain(|batch| {
                     self.received.add(batch);
                     if self.received.count <= self.delivered.count {
-                        is_same &=
-                            self.received.count < self.delivered.count || self.received == self.delivered;
+                        is_same &= self.received.count < self.delivered.count
+                            || self.received == self.delivered;
                         return false;
                     }
                     self.delivered = self.received;
@@ -385,7 +385,7 @@ async fn read(
             };
             let last = matches!(message, FromPlanner::Finished | FromPlanner::Failed(_));
             if events.send(message).await.is_err() {
-                return ReadEnd::Unheard;
+                return ReadEnd::NoReceiver;
             }
             if last {
                 return ReadEnd::Complete;

@@ -1,6 +1,6 @@
 //! Processes that are started before the job is known in detail.
 
-use super::confine::{CgroupRoot, room};
+use super::confine::{CgroupRoot, cgroup_root};
 use super::launch::Program;
 use super::pipes::Pipes;
 use super::zygote::Zygote;
@@ -17,7 +17,7 @@ pub struct Standby {
     planner: Option<Pipes>,
     thread: ThreadId,
     /// The place for cgroups, determined before there are other processes. Dropped last.
-    room: CgroupRoot,
+    cgroup_root: CgroupRoot,
 }
 
 impl Standby {
@@ -29,16 +29,16 @@ impl Standby {
 
     /// Like [`Self::start`], with another program.
     pub(super) fn with_program(program: &Program, mode: OsSandbox) -> Self {
-        let room = room(mode);
+        let cgroup_root = cgroup_root(mode);
         let mut zygote = Zygote::default();
         zygote.begin(program);
         let planner = zygote.call_planner();
-        Self { zygote, planner, thread: thread::current().id(), room }
+        Self { zygote, planner, thread: thread::current().id(), cgroup_root }
     }
 
     /// The processes. `None` if the current thread did not start them, as they end with the thread that did.
     pub(super) fn take(self) -> Option<(Zygote, Option<Pipes>, CgroupRoot)> {
-        let Self { zygote, planner, thread, room } = self;
-        (thread == thread::current().id()).then_some((zygote, planner, room))
+        let Self { zygote, planner, thread, cgroup_root } = self;
+        (thread == thread::current().id()).then_some((zygote, planner, cgroup_root))
     }
 }

@@ -2,9 +2,9 @@
 
 use super::PoolEvent;
 use super::child::Child;
-use super::confine::{CgroupRoot, Confinement, WorkerCgroup, room};
+use super::confine::{CgroupRoot, Confinement, WorkerCgroup, cgroup_root};
 use super::conversation::{self, Remains, WorkerEnds, WorkerLink};
-use super::launch::{Program, StderrLog, make_place};
+use super::launch::{Program, StderrLog, prepare_folders};
 use super::pipes::Pipes;
 use super::planner::{PlannerChild, RunningPlan};
 use super::prestarted::Standby;
@@ -42,7 +42,7 @@ pub struct Pool {
     queued: HashSet<WorkerId>,
     confinement: Confinement,
     /// The place for cgroups, if it was determined before [`confine`](Self::confine).
-    room: Option<CgroupRoot>,
+    cgroup_root: Option<CgroupRoot>,
     gpus: Option<MemoryWatch>,
     /// How many processes the kernel's OOM killer had killed before.
     memory_kills: Option<u64>,
@@ -71,7 +71,7 @@ impl Pool {
             workers: HashMap::new(),
             queued: HashSet::new(),
             confinement: Confinement::default(),
-            room: None,
+            cgroup_root: None,
             gpus: None,
             memory_kills: memory_kills(),
         }
@@ -79,8 +79,8 @@ impl Pool {
 
     /// Takes over processes that were started earlier. Must be called first.
     pub fn take_over(&mut self, standby: Standby) {
-        if let Some((zygote, waiting, room)) = standby.take() {
-            (self.zygote, self.waiting, self.room) = (zygote, waiting, Some(room));
+        if let Some((zygote, waiting, cgroup_root)) = standby.take() {
+            (self.zygote, self.waiting, self.cgroup_root) = (zygote, waiting, Some(cgroup_root));
         }
     }
 
@@ -94,8 +94,8 @@ impl Pool {
     /// allow it. Must be called before any process is started, except those that are [taken
     /// over](Self::take_over).
     pub fn confine(&mut self, mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) {
-        let room = self.room.take().unwrap_or_else(|| room(mode));
-        self.confinement = Confinement::new(room, job_dir, budget);
+        let cgroup_root = self.cgroup_root.take().unwrap_or_else(|| cgroup_root(mode));
+        self.confinement = Confinement::new(cgroup_root, job_dir, budget);
     }
 
     /// If a worker has a GPU, delays its `Exited` for some seconds until the GPU's memory is free; see
@@ -132,9 +132,9 @@ impl Pool {
         bytes.drain(..pipes.begin(&bytes));
         let planner = Arc::new(PlannerChild::default());
         self.planner = Some(Arc::clone(&planner));
-        let (answers, reported) = mpsc::unbounded_channel();
+        let (answers, receiver) = mpsc::unbounded_channel();
         self.answers = Some(answers);
-        let plan = RunningPlan::new(self.program.clone(), request.clone(), planner, reported);
+        let plan = RunningPlan::new(self.program.clone(), request.clone(), planner, receiver);
         tokio::spawn(plan.run((child, pipes), bytes, events));
         Ok(())
     }
@@ -153,7 +153,7 @@ impl Pool {
     /// # Errors
     /// If the worker's folders cannot be made, which `spawn` would report as well.
     pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
-        make_place(setup)?;
+        prepare_folders(setup)?;
         self.zygote.open(&self.program, &self.component, setup, self.confinement.folder());
         Ok(())
     }
@@ -162,19 +162,19 @@ impl Pool {
     fn start(
         &mut self,
         setup: &Setup,
-        cell: Option<&WorkerCgroup>,
+        cgroup: Option<&WorkerCgroup>,
         stderr: &StderrLog,
     ) -> io::Result<(Child, WorkerEnds)> {
-        let cgroup = cell.map(|cell| &cell.leaf);
+        let leaf = cgroup.map(|cgroup| &cgroup.leaf);
         self.zygote.open(&self.program, &self.component, setup, self.confinement.folder());
-        let (socket, theirs) = UnixStream::pair()?;
-        if let Some((child, reports)) = self.zygote.fork(setup, cgroup, (&theirs, stderr)) {
+        let (socket, worker_end) = UnixStream::pair()?;
+        if let Some((child, reports)) = self.zygote.fork(setup, leaf, (&worker_end, stderr)) {
             return Ok((child, WorkerEnds { socket, reports }));
         }
         // A worker that was forked too late may hold the other socket.
-        let (socket, theirs) = UnixStream::pair()?;
-        let own = (theirs, stderr);
-        let child = self.program.start_worker(setup, &self.component, cgroup, own)?;
+        let (socket, worker_end) = UnixStream::pair()?;
+        let own = (worker_end, stderr);
+        let child = self.program.start_worker(setup, &self.component, leaf, own)?;
         let reports = socket.try_clone()?.into();
         Ok((child, WorkerEnds { socket, reports }))
     }
@@ -194,11 +194,11 @@ impl Pool {
                 format!("{worker} runs already"),
             ));
         }
-        let stderr = make_place(&setup)?;
-        let cell = self.confinement.cell(worker);
-        let (child, ends) = self.start(&setup, cell.as_ref(), &stderr)?;
+        let stderr = prepare_folders(&setup)?;
+        let cgroup = self.confinement.worker_cgroup(worker);
+        let (child, ends) = self.start(&setup, cgroup.as_ref(), &stderr)?;
         let gpu = self.gpus.clone().zip(setup.gpu.clone());
-        let remains = Remains { dir, cell, gpu, memory_kills: self.memory_kills };
+        let remains = Remains { dir, cgroup, gpu, memory_kills: self.memory_kills };
         // If an error returns early, dropping the listener kills the worker.
         let (link, listener) =
             conversation::open(worker, results, child, ends, stderr, remains, self.events.clone())?;

@@ -4,7 +4,7 @@
 
 use super::child::{self, Child, ForkedChild};
 use super::launch::{Program, StderrLog};
-use super::pipes::{Pipes, Theirs};
+use super::pipes::{Pipes, PlannerPipes};
 use crate::model::JobDir;
 use crate::protocol::{FromZygote, Loading, Setup, ToZygote, packets, receive_packet, send_packet};
 use crate::wall::Leaf;
@@ -78,7 +78,7 @@ impl Zygote {
     /// before anything else is requested.
     pub(super) fn call_planner(&mut self) -> Option<Pipes> {
         let Self::Open(open) = self else { return None };
-        let (pipes, Theirs { stdin, stdout, stderr }) = Pipes::new().ok()?;
+        let (pipes, PlannerPipes { stdin, stdout, stderr }) = Pipes::new().ok()?;
         let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         send_packet(&open.socket, &ToZygote::Plan, &descriptors).ok()?;
         Some(pipes)

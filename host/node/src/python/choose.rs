@@ -1,7 +1,7 @@
 //! Which runtime runs a script.
 
 use super::PythonError;
-use super::judge::{elsewhere, gains, judge};
+use super::judge::{imports_in_science, judge, science_has_more};
 use super::script_scan::{ScriptInspector, ScriptScan};
 use super::versions::differences;
 use crate::compile::{Cache, Compiled, Compiler, EntryFile, Instrumentation};
@@ -92,11 +92,13 @@ impl Chooser<'_> {
             Ok(light) => light,
             Err(error) => return self.judged(script, science.map_err(|_| error)?, say),
         };
-        let (chosen, scan) = self.look(script, light, say)?;
+        let (chosen, scan) = self.scan(script, light, say)?;
         match science {
-            Ok(science) if scan.lacks() || gains(&scan) => self.judged(script, science, say),
+            Ok(science) if scan.lacks() || science_has_more(&scan) => {
+                self.judged(script, science, say)
+            }
             Ok(_) => judged(chosen, &scan, script),
-            Err(_) => match elsewhere(&scan).as_slice() {
+            Err(_) => match imports_in_science(&scan).as_slice() {
                 [] => judged(chosen, &scan, script),
                 lines => Err(PythonError::NeedsScience {
                     imports: lines.join("\n"),
@@ -112,7 +114,7 @@ impl Chooser<'_> {
         found: (Runtime, Installed),
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
-        let (chosen, scan) = self.look(script, found, say)?;
+        let (chosen, scan) = self.scan(script, found, say)?;
         judged(chosen, &scan, script)
     }
 
@@ -130,7 +132,7 @@ impl Chooser<'_> {
     }
 
     /// The runtime, without notices yet, and the result of its scan of the script.
-    fn look(
+    fn scan(
         &self,
         script: ScriptToRun<'_>,
         (runtime, installed): (Runtime, Installed),
@@ -147,7 +149,7 @@ impl Chooser<'_> {
                 prepared.ok_or_else(|| PythonError::NotCompiled(self.command()))?
             }
         };
-        let looker = ScriptInspector {
+        let inspector = ScriptInspector {
             program: self.program,
             runtime: &compiled,
             library: library.as_deref(),
@@ -155,7 +157,7 @@ impl Chooser<'_> {
             limits: self.limits,
             os_sandbox: self.os_sandbox,
         };
-        let scan = looker.look(script.path, script.guest, script.source)?;
+        let scan = inspector.scan(script.path, script.guest, script.source)?;
         let notices = Vec::new();
         Ok((Chosen { runtime, component, compiled, library, notices }, scan))
     }

@@ -108,8 +108,8 @@ fn opened(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
     files(script)?.into_iter().map(open).collect()
 }
 
-/// Copies the files to `folder`, which is made anew. The script gets its name in the sandbox, the last part
-/// of `guest`.
+/// Copies the files to `folder`, after removing what was there. The script gets its name in the sandbox, the
+/// last part of `guest`.
 ///
 /// # Errors
 /// If one cannot be read, or there is no space for it.

@@ -36,8 +36,8 @@ pub fn prepare(
     match returned(program, preparing.component, &asked, LIMIT)? {
         Ok(_) => Ok(preparing.scratch.join(TABLE)),
         Err(error) => {
-            let said = fs::read_to_string(preparing.scratch.join("stderr")).unwrap_or_default();
-            Err(PythonError::Look(printable(&format!("{error}\n{said}")).into_owned()))
+            let printed = fs::read_to_string(preparing.scratch.join("stderr")).unwrap_or_default();
+            Err(PythonError::Scan(printable(&format!("{error}\n{printed}")).into_owned()))
         }
     }
 }

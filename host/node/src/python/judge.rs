@@ -52,12 +52,12 @@ pub(super) fn judge(
         ))
         .into_owned()
     };
-    let changed = scan.changed.iter().filter(|_| runtime == Runtime::Science).map(otherwise);
+    let changed = scan.changed.iter().filter(|_| runtime == Runtime::Science).map(pandas3_notice);
     Ok(scan.missing.iter().map(note).chain(changed).collect())
 }
 
 /// What pandas 3 does differently.
-fn otherwise(changed: &Pandas3Line) -> String {
+fn pandas3_notice(changed: &Pandas3Line) -> String {
     let Pandas3Line { file, line, what } = changed;
     let what = match what {
         PandasChange::Chained => {
@@ -77,14 +77,14 @@ fn otherwise(changed: &Pandas3Line) -> String {
 
 /// Whether the science runtime has a package that the light one lacks, even if the import is in a function or
 /// a `try`: the script may reach it when it runs.
-pub(super) fn gains(scan: &ScriptScan) -> bool {
+pub(super) fn science_has_more(scan: &ScriptScan) -> bool {
     scan.error.is_none()
         && scan.missing.iter().any(|missing| science_version(&missing.package).is_some())
 }
 
 /// A line for each import that the light runtime lacks and the science runtime has. Empty if the script needs
 /// a package that neither runtime has.
-pub(super) fn elsewhere(scan: &ScriptScan) -> Vec<String> {
+pub(super) fn imports_in_science(scan: &ScriptScan) -> Vec<String> {
     let needed = scan.missing.iter().filter(|missing| !missing.guarded);
     let has = |missing: &Missing| {
         let Missing { file, line, package, .. } = missing;

@@ -37,7 +37,7 @@ pub enum PythonError {
     Refused(String),
     /// The imports cannot be checked.
     #[error("the imports of the script cannot be read: {0}")]
-    Look(String),
+    Scan(String),
     /// The process that checks the imports failed.
     #[error("the imports of the script cannot be read: {0}")]
     Trial(#[from] TrialError),

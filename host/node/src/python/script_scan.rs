@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::Duration;
 
 /// The longest time that the scan may take.
-const LOOKING: Duration = Duration::from_secs(60);
+const SCAN_LIMIT: Duration = Duration::from_secs(60);
 
 /// What the runtime found in a script.
 #[derive(Debug, Deserialize)]
@@ -83,14 +83,14 @@ impl ScriptInspector<'_> {
     ///
     /// # Errors
     /// If the child process fails.
-    pub(super) fn look(
+    pub(super) fn scan(
         &self,
         script: &Path,
         guest: &str,
         source: Option<&Path>,
     ) -> Result<ScriptScan, PythonError> {
         let scratch = ScratchFolder::create("python")
-            .map_err(|error| PythonError::Look(error.to_string()))?;
+            .map_err(|error| PythonError::Scan(error.to_string()))?;
         let shown = match source {
             Some(folder) => folder.to_owned(),
             None => {
@@ -107,9 +107,9 @@ impl ScriptInspector<'_> {
             environment: vec![(VARIABLE.to_owned(), r#"{"scan": true}"#.to_owned())],
             ..TrialSetup::plain(scratch.path(), self.os_sandbox, self.with, TrialRequest::Row)
         };
-        let row = returned(self.program, self.runtime, &asked, LOOKING)?;
-        let row = row.map_err(PythonError::Look)?;
-        serde_json::from_str(&row).map_err(|error| PythonError::Look(error.to_string()))
+        let row = returned(self.program, self.runtime, &asked, SCAN_LIMIT)?;
+        let row = row.map_err(PythonError::Scan)?;
+        serde_json::from_str(&row).map_err(|error| PythonError::Scan(error.to_string()))
     }
 }
 
@@ -124,6 +124,6 @@ pub(super) fn returned(
     limit: Duration,
 ) -> Result<Result<String, String>, PythonError> {
     let mut trial = TrialChild::start(program, runtime, asked)?;
-    trial.functions()?.map_err(|error| PythonError::Look(error.to_string()))?;
+    trial.functions()?.map_err(|error| PythonError::Scan(error.to_string()))?;
     Ok(trial.row(limit)?)
 }

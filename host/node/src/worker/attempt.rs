@@ -19,9 +19,9 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterAttempt {
     /// It takes the next mini-batch.
-    GoOn,
+    Continue,
     /// It waits for the leader, which may want another attempt to run first.
-    AwaitWord,
+    AwaitDecision,
     /// It ends the process, because its GPU is in an unknown state.
     End,
 }
@@ -60,16 +60,16 @@ impl AttemptRunner {
         }
         let (run, tally, stamp) = self.run(assignment, guest, link)?;
         let result = tally.and_then(|tally| {
-            let looks = guest.may_have_made_files();
+            let may_have_files = guest.may_have_made_files();
             let header = tally.header.as_ref().filter(|_| self.heads);
-            let stored = self.store(mini_batch, assignment.attempt, looks, header);
+            let stored = self.store(mini_batch, assignment.attempt, may_have_files, header);
             let (segment, has_files) = stored?;
             Ok((tally, segment, has_files))
         });
         let result = result.or_else(|failure| self.drop_files(failure));
-        let looks = result.is_err() || guest.may_have_made_files();
+        let may_have_files = result.is_err() || guest.may_have_made_files();
         // If clearing fails, the next instance's `init` gets an emptied folder.
-        let is_cleared = !looks || self.temporary.clear().is_ok();
+        let is_cleared = !may_have_files || self.temporary.clear().is_ok();
         if self.folder.is_spoiled() || !is_cleared {
             guest.throw_away();
         }
@@ -83,8 +83,8 @@ impl AttemptRunner {
         let inference = guest.take_inference();
         let next = match &result {
             Err(failure) if failure.kind == FailureKind::DeviceOutOfMemory => AfterAttempt::End,
-            Err(failure) if assignment.awaits_word(failure) => AfterAttempt::AwaitWord,
-            _ => AfterAttempt::GoOn,
+            Err(failure) if assignment.awaits_decision(failure) => AfterAttempt::AwaitDecision,
+            _ => AfterAttempt::Continue,
         };
         let stopped = clock.stop(&self.meter);
         self.used = Some(stopped.1);
@@ -143,11 +143,11 @@ impl AttemptRunner {
         &mut self,
         mini_batch: &MiniBatch,
         attempt: u32,
-        looks: bool,
+        may_have_files: bool,
         header: Option<&OutputHeader>,
     ) -> Result<(Segment, bool), Failure> {
         let staged = || self.job_dir.staged(self.worker, mini_batch.id, attempt);
-        let has_files = (looks || self.folder.keeps_any()) && self.folder.take(staged)?;
+        let has_files = (may_have_files || self.folder.keeps_any()) && self.folder.take(staged)?;
         match append(&mut self.part, &self.rows, header, (mini_batch.id, attempt)) {
             Ok(segment) => Ok((segment, has_files)),
             Err(error) => {

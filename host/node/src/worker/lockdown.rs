@@ -34,8 +34,8 @@ const SLACK: u64 = 1 << 30;
 /// The wall for this worker.
 pub(super) fn wall(setup: &Setup) -> Wall {
     let occupant = if setup.gpu.is_some() { WallRole::GpuWorker } else { WallRole::Worker };
-    let mut folders = read(setup);
-    folders.extend(written(setup));
+    let mut folders = read_folders(setup);
+    folders.extend(written_folders(setup));
     folders.extend(setup.gpu.iter().flat_map(|gpu| gpu_folders(gpu, &setup.inference.cuda)));
     Wall { occupant, mode: setup.settings.os_sandbox, folders, bounds: bounds(setup) }
 }
@@ -44,7 +44,7 @@ pub(super) fn wall(setup: &Setup) -> Wall {
 /// worker builds a narrower wall inside it. In the job directory, the folders for work, parts and logs can be
 /// written. The folder of links cannot: in a writable folder, a link to an input file would make that file
 /// writable.
-pub(super) fn around_all_workers(surroundings: &ZygoteLimits) -> Wall {
+pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
     let dir = JobDir::new(&surroundings.job_dir);
     let mut folders = vec![
         GrantedPath::real(dir.root(), Rights::Read),
@@ -90,7 +90,7 @@ fn is_staged(setup: &Setup) -> bool {
 }
 
 /// The folders that the worker only reads.
-fn read(setup: &Setup) -> Vec<GrantedPath> {
+fn read_folders(setup: &Setup) -> Vec<GrantedPath> {
     let folder = |path: &Path, rights| GrantedPath::real(path, rights);
     let rights = |linked| if linked { Rights::ReadAndLink } else { Rights::Read };
     let mut folders = Vec::new();
@@ -114,7 +114,7 @@ fn read(setup: &Setup) -> Vec<GrantedPath> {
 }
 
 /// The folders that the guest and the worker write. The part file and the guest's log files are open already.
-fn written(setup: &Setup) -> Vec<GrantedPath> {
+fn written_folders(setup: &Setup) -> Vec<GrantedPath> {
     let dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
     let folder = |path: PathBuf, rights| GrantedPath::real(path, rights);
@@ -207,7 +207,7 @@ mod tests {
             handles: 1,
             cgroups: None,
         };
-        let wall = around_all_workers(&surroundings);
+        let wall = zygote_wall(&surroundings);
         let written = wall.folders.iter();
         let written =
             written.filter(|folder| matches!(folder.rights, Rights::Write | Rights::Files));

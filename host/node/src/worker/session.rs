@@ -35,9 +35,9 @@ pub(super) enum SessionEnd {
 pub(super) struct Session {
     link: LeaderLink,
     /// Messages that came while the worker waited for the leader's decision, in order.
-    line: VecDeque<ToWorker>,
+    pending: VecDeque<ToWorker>,
     guest: Guest,
-    bench: AttemptRunner,
+    runner: AttemptRunner,
     profiler: Option<GuestProfiler>,
     /// Whether the guest may compute with models.
     has_inference: bool,
@@ -59,14 +59,14 @@ impl Session {
         });
         let loaded = code.program(setup.loading());
         let has_inference = has_inference(&setup.models, &setup.inference);
-        match loaded.and_then(|program| Ok((program, bench(&setup)?))) {
-            Ok((program, bench)) => {
+        match loaded.and_then(|program| Ok((program, make_runner(&setup)?))) {
+            Ok((program, runner)) => {
                 let program = program.profiled_by(profiler.clone());
                 let deterministic = setup.settings.deterministic;
-                let guest = Guest::new(program, grants(setup, &bench), deterministic);
+                let guest = Guest::new(program, grants(setup, &runner), deterministic);
                 let wall = WallState::default();
-                let line = VecDeque::new();
-                Ok(Some(Self { link, line, guest, bench, profiler, has_inference, wall }))
+                let pending = VecDeque::new();
+                Ok(Some(Self { link, pending, guest, runner, profiler, has_inference, wall }))
             }
             Err(failure) => {
                 report_init_failed(&mut link, failure)?;
@@ -111,7 +111,7 @@ impl Session {
                 SocketEvent::Message(
                     ToWorker::Run(assignment) | ToWorker::RunFirst(assignment),
                 ) => {
-                    let next = self.bench.attempt(&assignment, &mut self.guest, &mut self.link)?;
+                    let next = self.runner.attempt(&assignment, &mut self.guest, &mut self.link)?;
                     if next == AfterAttempt::End {
                         self.link.flush()?;
                         return Ok(SessionEnd::Done);
@@ -122,7 +122,7 @@ impl Session {
                             return Ok(SessionEnd::InitFailed);
                         }
                     }
-                    if next == AfterAttempt::AwaitWord && !self.await_word()? {
+                    if next == AfterAttempt::AwaitDecision && !self.await_decision()? {
                         return Ok(SessionEnd::Done);
                     }
                 }
@@ -132,7 +132,7 @@ impl Session {
                     ));
                 }
                 SocketEvent::Message(ToWorker::Free { id, attempt }) => {
-                    self.bench.part.free((id, attempt));
+                    self.runner.part.free((id, attempt));
                 }
                 SocketEvent::Message(ToWorker::Shutdown) => return self.shut_down(),
                 SocketEvent::Message(ToWorker::Setup(_)) => {
@@ -145,13 +145,13 @@ impl Session {
     }
 
     fn next_message(&mut self) -> io::Result<SocketEvent> {
-        if let Some(message) = self.line.pop_front() {
+        if let Some(message) = self.pending.pop_front() {
             return Ok(SocketEvent::Message(message));
         }
         match self.link.poll()? {
             SocketEvent::None => {
                 // The time until the next message does not count for a mini-batch.
-                self.bench.used = None;
+                self.runner.used = None;
                 self.link.wait()
             }
             incoming => Ok(incoming),
@@ -159,20 +159,20 @@ impl Session {
     }
 
     /// Waits for the leader's decision after a failed attempt. Returns false if the leader is gone.
-    fn await_word(&mut self) -> io::Result<bool> {
-        self.bench.used = None;
+    fn await_decision(&mut self) -> io::Result<bool> {
+        self.runner.used = None;
         loop {
             match self.link.wait()? {
                 SocketEvent::Message(ToWorker::GoOn) => return Ok(true),
                 SocketEvent::Message(first @ ToWorker::RunFirst(_)) => {
-                    self.line.push_front(first);
+                    self.pending.push_front(first);
                     return Ok(true);
                 }
                 SocketEvent::Message(end @ ToWorker::Shutdown) => {
-                    self.line.push_back(end);
+                    self.pending.push_back(end);
                     return Ok(true);
                 }
-                SocketEvent::Message(other) => self.line.push_back(other),
+                SocketEvent::Message(other) => self.pending.push_back(other),
                 SocketEvent::None => {}
                 SocketEvent::Closed => return Ok(false),
             }
@@ -182,8 +182,8 @@ impl Session {
     /// Makes an instance, calls `init` and reports the result to the leader. Returns false if it failed.
     fn start_guest(&mut self) -> io::Result<bool> {
         self.link.flush()?;
-        self.bench.used = None;
-        let AttemptRunner { folder, temporary, .. } = &mut self.bench;
+        self.runner.used = None;
+        let AttemptRunner { folder, temporary, .. } = &mut self.runner;
         let started = folder
             .reset()
             .and_then(|()| temporary.reset())
@@ -224,7 +224,7 @@ fn is_disconnect(error: &io::Error) -> bool {
 }
 
 /// Makes everything that attempts need below the job directory.
-fn bench(setup: &Setup) -> Result<AttemptRunner, Failure> {
+fn make_runner(setup: &Setup) -> Result<AttemptRunner, Failure> {
     let job_dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
     make_folder(&job_dir.parts())?;
@@ -273,11 +273,11 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// What the guest may see and use.
-fn grants(setup: Setup, bench: &AttemptRunner) -> Grants {
-    let job_dir = &bench.job_dir;
+fn grants(setup: Setup, runner: &AttemptRunner) -> Grants {
+    let job_dir = &runner.job_dir;
     let worker = setup.worker;
     let writable = |host, guest: &str| Mount { host, guest: guest.to_owned(), writable: true };
-    let mut mounts: Vec<Mount> = bench.loader.mounts().collect();
+    let mut mounts: Vec<Mount> = runner.loader.mounts().collect();
     mounts.extend(setup.mounts);
     mounts.push(writable(job_dir.worker_output(worker), GUEST_OUTPUT));
     mounts.push(writable(job_dir.script_log_dir(), GUEST_LOGS));
@@ -356,8 +356,8 @@ mod tests {
             },
             ..Setup::sample(root.join("job"))
         };
-        let bench = bench(&setup).unwrap();
-        let grants = grants(setup, &bench);
+        let runner = make_runner(&setup).unwrap();
+        let grants = grants(setup, &runner);
         let mut text = String::new();
         for mount in &grants.mounts {
             let host = mount.host.strip_prefix(root).unwrap().display().to_string();
@@ -374,7 +374,7 @@ mod tests {
         /tmp -> job/work/process007/tmp true
         ");
         assert_eq!(grants.agent_name, "process007");
-        for file in bench.job_dir.script_files(WorkerId(7)) {
+        for file in runner.job_dir.script_files(WorkerId(7)) {
             assert!(file.is_file());
             // In a folder that a guest can write, it could place a link that the host follows.
             let seen = |mount: &Mount| mount.writable && file.starts_with(&mount.host);

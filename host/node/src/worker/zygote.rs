@@ -37,7 +37,7 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
         let twin = match message {
             ToZygote::Load(loading, surroundings) => {
                 let [compiled] = exactly(descriptors)?;
-                let mut wall = lockdown::around_all_workers(&surroundings);
+                let mut wall = lockdown::zygote_wall(&surroundings);
                 // The file is opened again when it is mapped. If it was removed meanwhile, the leader
                 // continues without this process.
                 let compiled_path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
@@ -67,7 +67,7 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
         };
         twin.begin(cgroup.as_deref())?;
         let code = loaded.ok_or_else(|| io::Error::other("no entry script was loaded before"))?;
-        return Ok(Some(ForkedRole::Worker(settle(descriptors, folder)?, code)));
+        return Ok(Some(ForkedRole::Worker(become_worker(descriptors, folder)?, code)));
     }
     Ok(None)
 }
@@ -98,7 +98,7 @@ fn become_planner(descriptors: Vec<OwnedFd>) -> io::Result<()> {
 }
 
 /// Sets up a worker's standard files and working directory. Returns its link.
-fn settle(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<LeaderLink> {
+fn become_worker(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<LeaderLink> {
     let [socket, reports, stderr] = exactly(descriptors)?;
     rustix::stdio::dup2_stderr(stderr.as_fd())?;
     rustix::stdio::dup2_stdout(stderr.as_fd())?;
