@@ -41,7 +41,11 @@ fn a_guest_gets_what_pyarrow_reads() {
     let reported = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{reported}{errors}");
-    assert_eq!(reported.lines().filter(|line| line.ends_with(": same")).count(), cases, "{reported}");
+    assert_eq!(
+        reported.lines().filter(|line| line.ends_with(": same")).count(),
+        cases,
+        "{reported}"
+    );
     println!("{reported}");
 }
 
@@ -118,7 +122,7 @@ fn files_that_cannot_be_read_fail_alone() {
     let failed = ran.failed_items().replace(&ran.dir().display().to_string(), "[DIR]");
     assert_snapshot!(failed, @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
-    0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is not parquet, but text, as CSV is: write format: csv; or name the files by a glob that leaves it out"
+    0,/inputs/rows/a.parquet,/inputs/rows/a.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/a.parquet is not parquet, but text, possibly CSV: write format: csv; or name the files by a glob that leaves it out"
     5,/inputs/rows/c.parquet,/inputs/rows/c.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/c.parquet is cut off or broken: a Parquet file ends with PAR1, and it does not"
     6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without even a schema; remove it, or write it anew"
     7,"/inputs/rows/e.parquet, 6 rows from row 1",/inputs/rows/e.parquet,,1,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 1 to 6 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
@@ -129,7 +133,7 @@ fn files_that_cannot_be_read_fail_alone() {
 }
 
 #[test]
-fn the_union_of_all_files() {
+fn full_inference_unites_the_columns_of_all_files() {
     let job = table();
     numbers(
         &job,
@@ -210,7 +214,7 @@ open(path, 'wb').write(content)
 /// The memory of a worker's host side is limited as well: the worker is killed, and another one continues.
 #[test]
 #[cfg(target_os = "linux")]
-fn a_page_that_unpacks_to_gigabytes_costs_its_worker() {
+fn a_page_that_unpacks_to_gigabytes_kills_its_worker() {
     let job = keyed().yaml(
         "limits: {memory: 16MB, results: 1MB, read: 1MB}\nmini_batch_size: 64KB\nrun_max_try: 1\n\
          error_threshold: -1",

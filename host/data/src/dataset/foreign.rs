@@ -1,5 +1,5 @@
-//! Recognizes by its first bytes a file that is not of its input's format. Then one sentence reports that,
-//! instead of an error for each of its lines.
+//! Recognizes a file of another format than its input's, by its first bytes. Then one message reports the
+//! file, instead of an error for each of its lines.
 
 use crate::model::TableKind;
 use serde::de::IgnoredAny;
@@ -82,9 +82,10 @@ pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
         }
         FileFormat::Table(kind) => Some(format!("{what}: write format: {}", kind.name())),
         FileFormat::Packed if format.is_text() => None,
-        FileFormat::Packed => {
-            Some(format!("{what}, as text may be, and {} may not: unpack it", format.name()))
-        }
+        FileFormat::Packed => Some(format!(
+            "{what}, which is allowed for text but not for {}: unpack it",
+            format.name()
+        )),
         FileFormat::Other(remedy) => Some(format!("{what}: {remedy}")),
     }
 }
@@ -118,7 +119,7 @@ fn text(start: &[u8], format: TableKind) -> Option<(&'static str, FileFormat)> {
         TableKind::Jsonl => None,
         _ if is_object => Some(("JSON lines", FileFormat::Table(TableKind::Jsonl))),
         TableKind::Csv => None,
-        _ => Some(("text, as CSV is", FileFormat::Table(TableKind::Csv))),
+        _ => Some(("text, possibly CSV", FileFormat::Table(TableKind::Csv))),
     }
 }
 
@@ -149,7 +150,7 @@ mod tests {
     ];
 
     #[test]
-    fn each_format_is_told_from_each_other() {
+    fn each_format_is_distinguished_from_the_others() {
         let reported = TableKind::ALL.map(|format| {
             let lines = STARTS.iter().map(|(name, start)| {
                 let reported = foreign_start(start, format);
@@ -191,12 +192,12 @@ mod tests {
       arrow: an Arrow file: write format: arrow
       stream: an Arrow stream: write format: arrow
       sqlite: an SQLite database: write format: sqlite, and table or query
-      gzip: packed with gzip, as text may be, and parquet may not: unpack it
-      zstd: packed with zstd, as text may be, and parquet may not: unpack it
+      gzip: packed with gzip, which is allowed for text but not for parquet: unpack it
+      zstd: packed with zstd, which is allowed for text but not for parquet: unpack it
       zip: a zip archive: unpack it
       xlsx: an Excel workbook: save its sheets as CSV
       xls: an Office file, such as an Excel workbook: save its sheets as CSV
-      csv: text, as CSV is: write format: csv
+      csv: text, possibly CSV: write format: csv
       jsonl: JSON lines: write format: jsonl
       latin: -
       none: -
@@ -205,12 +206,12 @@ mod tests {
       arrow: -
       stream: -
       sqlite: an SQLite database: write format: sqlite, and table or query
-      gzip: packed with gzip, as text may be, and arrow may not: unpack it
-      zstd: packed with zstd, as text may be, and arrow may not: unpack it
+      gzip: packed with gzip, which is allowed for text but not for arrow: unpack it
+      zstd: packed with zstd, which is allowed for text but not for arrow: unpack it
       zip: a zip archive: unpack it
       xlsx: an Excel workbook: save its sheets as CSV
       xls: an Office file, such as an Excel workbook: save its sheets as CSV
-      csv: text, as CSV is: write format: csv
+      csv: text, possibly CSV: write format: csv
       jsonl: JSON lines: write format: jsonl
       latin: -
       none: -
@@ -219,12 +220,12 @@ mod tests {
       arrow: an Arrow file: write format: arrow
       stream: an Arrow stream: write format: arrow
       sqlite: -
-      gzip: packed with gzip, as text may be, and sqlite may not: unpack it
-      zstd: packed with zstd, as text may be, and sqlite may not: unpack it
+      gzip: packed with gzip, which is allowed for text but not for sqlite: unpack it
+      zstd: packed with zstd, which is allowed for text but not for sqlite: unpack it
       zip: a zip archive: unpack it
       xlsx: an Excel workbook: save its sheets as CSV
       xls: an Office file, such as an Excel workbook: save its sheets as CSV
-      csv: text, as CSV is: write format: csv
+      csv: text, possibly CSV: write format: csv
       jsonl: JSON lines: write format: jsonl
       latin: -
       none: -

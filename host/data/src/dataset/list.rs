@@ -274,7 +274,7 @@ impl SourceListing {
             }
         }
         if !std::mem::replace(&mut self.found, true) {
-            let nothing = self.nothing();
+            let nothing = self.nothing_found();
             self.notices.push(nothing);
         }
         Ok(None)
@@ -312,7 +312,7 @@ impl SourceListing {
     }
 
     /// Records an entry of the input that cannot be passed on. `error` names it.
-    fn is_bad(&mut self, path: &[u8], error: &EntryError) {
+    fn record_bad(&mut self, path: &[u8], error: &EntryError) {
         let reason = error.to_string();
         self.found = true;
         self.notices.push(format!("a file cannot be read, and fails: {reason}"));
@@ -378,7 +378,7 @@ impl SourceListing {
             }
             Err(source) => {
                 let folder = self.prefix.clone();
-                self.is_bad(&folder, &EntryError::Unlisted { path, source });
+                self.record_bad(&folder, &EntryError::Unlisted { path, source });
             }
         }
         Ok(())
@@ -416,7 +416,7 @@ impl SourceListing {
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) => {
-                self.is_bad(&path, &error);
+                self.record_bad(&path, &error);
                 return None;
             }
         }
@@ -424,7 +424,7 @@ impl SourceListing {
             Ok(path) => Some(path),
             Err(error) => {
                 let path = error.as_bytes();
-                self.is_bad(path, &EntryError::NotUtf8 { path: self.path(path) });
+                self.record_bad(path, &EntryError::NotUtf8 { path: self.path(path) });
                 None
             }
         }
@@ -497,7 +497,7 @@ impl SourceListing {
         }
     }
 
-    fn nothing(&self) -> String {
+    fn nothing_found(&self) -> String {
         match self.pattern {
             Pattern::Everything => format!("{}: {} holds no file", self.input, self.shown),
             _ => format!("{}: {} matches no file; check the path", self.input, self.shown),

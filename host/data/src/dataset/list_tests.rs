@@ -90,7 +90,7 @@ fn files_come_sorted_by_their_whole_path() {
 }
 
 #[test]
-fn what_others_keep_beside_rows_is_left_out() {
+fn files_of_other_programs_beside_rows_are_skipped() {
     let names = ["_SUCCESS", "_k=1/a.csv", "_old/b.csv", "k=1/.a.csv.crc", "k=1/a.csv"];
     let tree = ListFixture::new(&names);
     let (files, notices) = tree.list_by(SourceListing::of_rows, None).unwrap();
@@ -101,7 +101,7 @@ fn what_others_keep_beside_rows_is_left_out() {
 }
 
 #[test]
-fn a_file_that_was_looked_at_is_still_the_next() {
+fn a_peeked_file_is_still_the_next() {
     let tree = ListFixture::new(&["a.csv", "b.csv"]);
     let source = tree.source(None);
     let peeked = "a.csv";
@@ -135,7 +135,7 @@ fn looking_ahead_changes_nothing() {
 
 /// The same for a named object that cannot be fetched.
 #[test]
-fn objects_are_listed_by_their_manifest_whatever_is_there() {
+fn objects_are_listed_by_their_manifest_alone() {
     let tree = ListFixture::new(&["data/c", "data/other"]);
     fs::create_dir(tree.path("list")).unwrap();
     let mut list = ManifestWriter::new(tree.path("part")).unwrap();
@@ -182,7 +182,7 @@ fn globs_choose_files() {
 
 /// Row W10 of docs/parallel-run-step.md: if no file is found there is no item, and a notice reports that.
 #[test]
-fn nothing_found_is_told() {
+fn a_source_without_files_is_reported() {
     let tree = ListFixture::new(&["a/b/c.txt"]);
     fs::create_dir(tree.path("empty")).unwrap();
     let describe = |pattern| {
@@ -235,7 +235,7 @@ fn links_that_cannot_be_followed_fail_alone() {
 }
 
 #[test]
-fn what_is_no_file_fails_alone() {
+fn a_special_file_fails_alone() {
     let tree = ListFixture::new(&["a.txt"]);
     let _socket = std::os::unix::net::UnixListener::bind(tree.path("s")).unwrap();
     assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
@@ -245,7 +245,7 @@ fn what_is_no_file_fails_alone() {
 }
 
 #[test]
-fn names_that_are_no_text_fail_alone() {
+fn names_that_are_not_utf8_fail_alone() {
     let tree = ListFixture::new(&["a.txt"]);
     let name = std::ffi::OsStr::from_bytes(b"b\xFF.csv");
     fs::write(tree.path("").join(name), "x").unwrap();

@@ -6,7 +6,8 @@
 //! - [`TableReader`] and [`RowReader`] read a worker's part.
 //! - [`FileVersion`] shows whether a file has changed.
 //!
-//! This module imports `model` only. What belongs to an input is decided once, while listing:
+//! Of this crate, this module imports only `model` and `opening`. What belongs to an input is decided once,
+//! while listing:
 //!
 //! - Names are UTF-8.
 //! - Hidden files count, except in inputs of rows.

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_glob_is_told() {
+    fn a_broken_glob_is_refused() {
         let error = Pattern::new(Some("a[b*")).unwrap_err();
         insta::assert_snapshot!(error, @r#""a[b*" is not a glob: unclosed character class; missing ']'"#);
     }

@@ -325,7 +325,7 @@ mod tests {
 
     /// Like objects of a store that have not been fetched: what exists at their paths does not matter.
     #[test]
-    fn files_may_be_known_before_they_are_there() {
+    fn files_that_the_caller_knows_need_not_exist() {
         let tree = ResolveFixture::new();
         let folder = fs::canonicalize(tree.0.path()).unwrap();
         let paths = ["in/x.csv", "in/none.csv", "in/[1].csv", "in"].map(|path| tree.path(path));
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_are_refused() {
+    fn too_many_sources_are_refused() {
         let tree = ResolveFixture::new();
         let many = input(&vec![tree.path("in"); 257]);
         assert_snapshot!(resolve(&many).unwrap_err(), @"the inputs name 257 different folders and globs, and at most 256 can be read: name a folder above them or a glob over them, as in data/**/*.csv");
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_told() {
+    fn unusable_paths_are_refused() {
         let tree = ResolveFixture::new();
         assert_snapshot!(tree.error("in/nope.csv"), @"input 'data': /d/in/nope.csv is not there; check the path");
         assert_snapshot!(tree.error("im/x.csv"), @"input 'data': /d/im/x.csv is not there: there is no /d/im; check the path");
@@ -398,7 +398,7 @@ mod tests {
 
     /// Row T2 of docs/parallel-run-step.md. Also works if the user who runs the tests may read everything.
     #[test]
-    fn what_may_not_be_read_is_named() {
+    fn unreadable_paths_are_named() {
         let error = io::Error::from(ErrorKind::PermissionDenied);
         assert_snapshot!(explain("/data/a.csv", &error), @"/data/a.csv may not be read by this user; check its permissions and those of the folders above it");
     }

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The maximum number of files in a folder of metadata that are checked.
-const LOOKED_AT: usize = 100_000;
+const MAX_INSPECTED: usize = 100_000;
 
 /// The format of a table whose metadata says which files and rows count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl TableLog {
             Self::Paimon => beside.join("schema-0").is_file() && folder.join("snapshot").is_dir(),
             Self::Iceberg => {
                 let names =
-                    || fs::read_dir(&beside).into_iter().flatten().take(LOOKED_AT).flatten();
+                    || fs::read_dir(&beside).into_iter().flatten().take(MAX_INSPECTED).flatten();
                 let is_shown = |name: &str| self.is_shown_by(name);
                 // The hint may be visible even if the folder may not be listed.
                 beside.join("version-hint.text").is_file()
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_known_by_what_lies_beside_their_files() {
+    fn tables_are_recognized_by_their_metadata_files() {
         for (file, expected) in [
             ("t/_delta_log/00000000000000000000.json", Some(TableLog::Delta)),
             ("t/.hoodie/hoodie.properties", Some(TableLog::Hudi)),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_inside_of_a_table_belong_to_it_but_for_its_metadata() {
+    fn folders_of_a_table_belong_to_it_except_its_metadata() {
         let tree = tree(&[
             "delta/_delta_log/0.json",
             "delta/day=1/x=2/a.parquet",

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn types_that_hold_each_other_are_joined() {
+    fn a_wider_type_replaces_a_narrower_one() {
         use DataType::*;
         let list = |data_type| List(Field::new("item", data_type, true).into());
         let named = |data_type| List(Field::new("element", data_type, true).into());
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn all_files_give_their_columns() {
+    fn a_table_has_the_columns_of_all_files() {
         use DataType::*;
         let mut columns = InputColumns::new(None);
         columns.learn(&schema(&[("a", Int32), ("b", Utf8)]), "one.parquet").unwrap();
@@ -375,22 +375,22 @@ mod tests {
     }
 
     #[test]
-    fn files_that_do_not_fit_are_told_why() {
+    fn files_that_do_not_fit_are_refused_with_a_reason() {
         use DataType::*;
         let mut columns = InputColumns::new(None);
         columns.learn(&schema(&[("a", Int32)]), "one.parquet").unwrap();
         let first = columns.schema();
-        let said = |file: &[(&str, DataType)]| {
+        let refusal = |file: &[(&str, DataType)]| {
             check(&schema(file), &first, true, "one.parquet").unwrap_err()
         };
-        insta::assert_snapshot!(said(&[("a", Int64)]), @"column 'a' is Int64, and Int32 in one.parquet; set schema_inference: full, which takes the wider type, or write the files with one type");
-        insta::assert_snapshot!(said(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet does not have; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns");
-        insta::assert_snapshot!(said(&[]), @"has no columns");
+        insta::assert_snapshot!(refusal(&[("a", Int64)]), @"column 'a' is Int64, and Int32 in one.parquet; set schema_inference: full, which takes the wider type, or write the files with one type");
+        insta::assert_snapshot!(refusal(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet does not have; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns");
+        insta::assert_snapshot!(refusal(&[]), @"has no columns");
         check(&schema(&[("a", Int16)]), &first, true, "one").unwrap();
     }
 
     #[test]
-    fn only_what_is_wanted_counts() {
+    fn only_wanted_columns_count() {
         use DataType::*;
         let wanted = ["b", "a"].map(str::to_owned);
         let mut columns = InputColumns::new(Some(&wanted));

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_hold_what_they_refer_to() {
+    fn slices_hold_only_the_data_they_refer_to() {
         let (keys, views) = texts(2000);
         for array in [&keys, &views] {
             let mut arrays = nested(array);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_small_is_left_alone() {
+    fn small_arrays_stay_unchanged() {
         let mut lists = ListBuilder::new(Int32Array::builder(4));
         lists.append_value([Some(1), None]);
         let lists: ArrayRef = Arc::new(lists.finish());

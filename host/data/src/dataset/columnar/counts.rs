@@ -58,15 +58,15 @@ pub(super) fn has_all_rows(
     let Ok(mut pages) = SerializedPageReader::new(Arc::clone(at), column, rows, None) else {
         return false;
     };
-    let mut named = 0_usize;
+    let mut stated = 0_usize;
     while let Ok(Some(page)) = pages.peek_next_page() {
         if !page.is_dict {
             let Some(here) = page.num_rows else { return false };
-            named = named.saturating_add(here);
+            stated = stated.saturating_add(here);
         }
         if pages.skip_next_page().is_err() {
             return false;
         }
     }
-    named == rows
+    stated == rows
 }

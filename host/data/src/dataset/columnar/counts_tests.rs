@@ -16,7 +16,7 @@ fn opened(folder: &tempfile::TempDir, bytes: &[u8]) -> ParquetFile {
 }
 
 #[test]
-fn the_first_slice_tells_of_wrong_counts() {
+fn the_first_slice_reports_wrong_counts() {
     let folder = tempfile::tempdir().unwrap();
     let good = written(WriterVersion::PARQUET_1_0);
     let bad = changed(&good, |footer| footer.groups[0].chunks[1].values = Some(39));
@@ -46,7 +46,7 @@ fn page(numbers: &[i32], rows: i64) -> Vec<u8> {
 }
 
 #[test]
-fn wrong_rows_of_pages_move_no_value() {
+fn wrong_row_counts_of_pages_do_not_shift_values() {
     for rows in [1, 3, 5] {
         let folder = tempfile::tempdir().unwrap();
         let pages = [page(&[1, 2, 3], rows), page(&[4, 5, 6], rows)].concat();

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn by_rows_the_ends_of_parts_do_not_matter() {
+    fn slices_by_rows_ignore_the_ends_of_parts() {
         let cuts = cut(&[(10, 10), (3, 3), (0, 0), (4, 4)], SliceSize::Rows(6));
         assert_eq!(cuts, [(0, 0, 6, 6), (0, 6, 6, 6), (1, 2, 5, 5)]);
         // But no slice is larger than a worker can hold.
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn claims_beyond_reason_end() {
+    fn impossible_row_counts_are_cut() {
         let mut cuts = FileSlices::new(
             "f".to_owned(),
             [u64::MAX / 2, 1]
@@ -231,7 +231,10 @@ mod tests {
                 (1_u64..70).prop_map(SliceSize::Rows),
             ],
         ) {
-            let made: Vec<_> = parts.iter().map(|&(rows, bytes)| SourcePart { rows, bytes, ..SourcePart::default() }).collect();
+            let made: Vec<_> = parts
+                .iter()
+                .map(|&(rows, bytes)| SourcePart { rows, bytes, ..SourcePart::default() })
+                .collect();
             let mut row = 0;
             for slice in FileSlices::new("f".to_owned(), made, size) {
                 prop_assert!(slice.rows > 0);

@@ -24,8 +24,8 @@ pub(super) struct Decoder {
 
 impl fmt::Debug for Decoder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut reported = f.debug_struct("Decoder");
-        reported.field("columns", &self.columns).field("next", &self.next).finish_non_exhaustive()
+        let mut debug = f.debug_struct("Decoder");
+        debug.field("columns", &self.columns).field("next", &self.next).finish_non_exhaustive()
     }
 }
 
@@ -60,7 +60,7 @@ impl Decoder {
     }
 
     /// Whether it should continue for these columns and this row. A new decoder would skip `passed` values.
-    pub(super) fn goes_on(&self, columns: &[usize], first: usize, passed: usize) -> bool {
+    pub(super) fn should_continue(&self, columns: &[usize], first: usize, passed: usize) -> bool {
         let Some(gap) = first.checked_sub(self.next) else { return false };
         self.columns == columns && gap.saturating_mul(DECODED) <= passed
     }

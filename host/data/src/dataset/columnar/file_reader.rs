@@ -41,7 +41,7 @@ pub(super) struct FileReader {
     /// Bytes that are read as other values, in the order of their offsets.
     changes: Arc<Vec<BytePatch>>,
     /// Whether the system has failed to read the file.
-    refused: Arc<AtomicBool>,
+    failed: Arc<AtomicBool>,
 }
 
 impl FileReader {
@@ -59,7 +59,7 @@ impl FileReader {
             tail: Bytes::new(),
             held: Arc::default(),
             changes: Arc::default(),
-            refused: Arc::default(),
+            failed: Arc::default(),
         };
         Ok((at, FileVersion::from(&metadata)))
     }
@@ -70,8 +70,8 @@ impl FileReader {
     }
 
     /// Whether the system has failed to read any part of the file. Then a retry may succeed.
-    pub(super) fn was_refused(&self) -> bool {
-        self.refused.load(Ordering::Relaxed)
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
     }
 
     /// The length of the file when it was opened plus that of the tail, in bytes.
@@ -136,7 +136,7 @@ impl FileReader {
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
-                    self.refused.store(true, Ordering::Relaxed);
+                    self.failed.store(true, Ordering::Relaxed);
                     return fail!("cannot be read: {}", std::io::Error::from(errno));
                 }
             }
@@ -190,8 +190,8 @@ impl ChunkReader for FileReader {
             Some(bytes) => From::Memory(bytes),
             None => {
                 let file = Arc::clone(&self.file);
-                let refused = Arc::clone(&self.refused);
-                From::File { file, at: start, changes: Arc::clone(&self.changes), refused }
+                let failed = Arc::clone(&self.failed);
+                From::File { file, at: start, changes: Arc::clone(&self.changes), failed }
             }
         };
         Ok(BufReader::with_capacity(PEEK, reader))
@@ -214,7 +214,7 @@ impl ChunkReader for FileReader {
 #[derive(Debug)]
 pub(super) enum From {
     Memory(Bytes),
-    File { file: Arc<File>, at: u64, changes: Arc<Vec<BytePatch>>, refused: Arc<AtomicBool> },
+    File { file: Arc<File>, at: u64, changes: Arc<Vec<BytePatch>>, failed: Arc<AtomicBool> },
 }
 
 impl Read for From {
@@ -226,7 +226,7 @@ impl Read for From {
                 buffer[..count].copy_from_slice(&taken);
                 Ok(count)
             }
-            Self::File { file, at, changes, refused } => {
+            Self::File { file, at, changes, failed } => {
                 let read = file.read_at(buffer, *at);
                 match &read {
                     Ok(count) => {
@@ -234,7 +234,7 @@ impl Read for From {
                         *at += *count as u64;
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => refused.store(true, Ordering::Relaxed),
+                    Err(_) => failed.store(true, Ordering::Relaxed),
                 }
                 read
             }

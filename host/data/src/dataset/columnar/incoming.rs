@@ -88,7 +88,7 @@ impl<R: Read> StreamBatches<R> {
                 compact(&batch.slice(taken, count))
             };
             let table = ArrowStream::of(&part, part.schema_ref());
-            table.map_err(|error| broken("rows that cannot be handed over", &error))
+            table.map_err(|error| broken("rows that cannot be written as Arrow data", &error))
         })?;
         self.cut = (count < left).then_some((batch, taken + count));
         let first = self.rows;

@@ -70,7 +70,7 @@ fn record_batches_are_cut() {
 }
 
 #[test]
-fn what_is_no_stream_is_told() {
+fn data_that_is_not_a_stream_is_refused() {
     let whole = stream(&[batch(0, 5)]);
     let describe = |bytes: &[u8]| taken(bytes, 0).unwrap_err();
     let mut twice = whole[..whole.len() - 8].to_vec();

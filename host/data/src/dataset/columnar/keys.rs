@@ -23,19 +23,19 @@ pub(super) fn look_up<const WIDTH: usize>(
         // The last group of a page may be cut short.
         let (run, rest) = keys.split_at(bytes.min(keys.len()));
         let from = skipped.min(values);
-        let (ours, later) = new.split_at_mut((values - from).min(new.len()));
+        let (slots, later) = new.split_at_mut((values - from).min(new.len()));
         let is_whole = match is_packed {
-            true => (from + ours.len()).checked_mul(bits)?.div_ceil(8) <= run.len(),
+            true => (from + slots.len()).checked_mul(bits)?.div_ceil(8) <= run.len(),
             false => run.len() == bytes,
         };
         if values == 0 || !is_whole {
             return None;
         }
         if is_packed {
-            look_up_packed(run, bits, from, known, ours)?;
-        } else if !ours.is_empty() {
+            look_up_packed(run, bits, from, known, slots)?;
+        } else if !slots.is_empty() {
             let key = run.iter().rev().fold(0, |key, byte| key << 8 | usize::from(*byte));
-            ours.fill(*known.get(key).filter(|_| key >> bits == 0)?);
+            slots.fill(*known.get(key).filter(|_| key >> bits == 0)?);
         }
         (keys, new, skipped) = (rest, later, skipped - from);
     }
@@ -65,16 +65,16 @@ fn look_up_packed<const WIDTH: usize>(
             }
         };
         let keys = keys.get(first..)?;
-        let (ours, later) = new.split_at_mut(keys.len().min(new.len()));
-        let keys = keys.get(..ours.len())?;
+        let (slots, later) = new.split_at_mut(keys.len().min(new.len()));
+        let keys = keys.get(..slots.len())?;
         // Checks all keys at once, because a branch for each would take longer than the rest. The highest bit
         // is set if a key is beyond the last one, or has that bit itself.
         if keys.iter().fold(0, |bad, key| bad | last.wrapping_sub(*key) | key) >> 31 != 0 {
             return None;
         }
-        for (ours, key) in ours.iter_mut().zip(keys) {
+        for (slot, key) in slots.iter_mut().zip(keys) {
             // SAFETY: no key is beyond `last`, the last index of `known`: this was checked above.
-            *ours = unsafe { *known.get_unchecked(*key as usize) };
+            *slot = unsafe { *known.get_unchecked(*key as usize) };
         }
         (place, first, new) = (place + AT_ONCE / 8 * bits, 0, later);
     }
@@ -166,7 +166,7 @@ mod tests {
 
     /// Keys as the library writes them, whole and cut short.
     #[test]
-    fn keys_are_looked_up_whatever_their_width() {
+    fn keys_of_any_width_are_looked_up() {
         for bits in 0..=20_u32 {
             let known: Vec<[u8; 4]> =
                 (0..1_u32 << bits).map(|n| (n ^ 0x55).to_le_bytes()).collect();

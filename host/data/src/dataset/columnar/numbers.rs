@@ -32,7 +32,10 @@ impl NumberStorage {
             | (Type::DOUBLE, DataType::Float64) => true,
             _ => return None,
         };
-        #[expect(deprecated, reason = "of levels that flat columns do not have, it is still named")]
+        #[expect(
+            deprecated,
+            reason = "files may still list it, for levels that flat columns do not have"
+        )]
         let is_known = |encoding| {
             use Encoding::{BIT_PACKED, PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY};
             matches!(encoding, PLAIN | RLE | BIT_PACKED | PLAIN_DICTIONARY | RLE_DICTIONARY)
@@ -277,7 +280,7 @@ mod tests {
 
     /// Whatever is wrong with a file, the numbers are those that the library reads.
     #[test]
-    fn damaged_numbers_are_what_the_library_takes_them_for() {
+    fn damaged_numbers_are_read_as_the_library_reads_them() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t");
         let mut seed = 1_u64;
@@ -312,22 +315,22 @@ mod tests {
                     }
                     std::fs::write(&path, &bytes).unwrap();
                     let open = || ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
-                    let mut ours = open();
-                    let mut theirs = open().without_numbers();
+                    let mut direct = open();
+                    let mut library = open().without_numbers();
                     for (skip, rows) in [(0, 400), (95, 60), (180, 20)] {
-                        let ours = caught(|| ours.read(0, skip, rows, &all));
-                        let theirs = caught(|| theirs.read(0, skip, rows, &all));
-                        match (ours, theirs) {
-                            (Ok(ours), Ok(theirs)) => {
-                                let both = [ours, theirs];
-                                let [ours, theirs] = both.map(|batches| {
+                        let direct = caught(|| direct.read(0, skip, rows, &all));
+                        let library = caught(|| library.read(0, skip, rows, &all));
+                        match (direct, library) {
+                            (Ok(direct), Ok(library)) => {
+                                let both = [direct, library];
+                                let [direct, library] = both.map(|batches| {
                                     concat_batches(&batches[0].schema(), &batches).unwrap()
                                 });
-                                assert_eq!(ours.columns(), theirs.columns());
+                                assert_eq!(direct.columns(), library.columns());
                                 read += 1;
                             }
                             (Err(_), Err(_)) => refused += 1,
-                            (ours, theirs) => panic!("{:?}, {:?}", ours.err(), theirs.err()),
+                            (direct, library) => panic!("{:?}, {:?}", direct.err(), library.err()),
                         }
                     }
                 }
@@ -337,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn levels_say_whether_all_are_there() {
+    fn levels_show_whether_all_values_are_present() {
         assert!(are_ones(&[200 << 1 & 0x7F | 0x80, 200 >> 6, 1], 200), "one run");
         assert!(are_ones(&[8, 1, 3, 0xFF, 6, 1], 15), "runs and groups");
         assert!(are_ones(&[3, 0x07], 3), "a part of a group");

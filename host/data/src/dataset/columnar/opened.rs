@@ -3,7 +3,7 @@
 use super::file_reader::FileReader;
 use super::footer::{Footer, encrypted};
 use super::nesting::check_nesting;
-use super::repair::{is_no_dictionary, leaves_out_headers, repair};
+use super::repair::{is_impossible_dictionary, leaves_out_headers, repair};
 use super::stored;
 use crate::dataset::{DatasetError, fail};
 use crate::model::count_u32;
@@ -89,7 +89,7 @@ fn is_odd(footer: &ArrowReaderMetadata) -> bool {
         || file.created_by().is_some_and(|by| leaves_out_headers(by.as_bytes()))
         || chunks().any(|chunk| {
             let dictionary = chunk.dictionary_page_offset();
-            dictionary.is_some_and(|at| is_no_dictionary(at, chunk.data_page_offset()))
+            dictionary.is_some_and(|at| is_impossible_dictionary(at, chunk.data_page_offset()))
         })
 }
 
@@ -99,12 +99,13 @@ fn is_odd(footer: &ArrowReaderMetadata) -> bool {
 fn repaired(
     at: &FileReader,
     bytes: &[u8],
-    said: Option<ParquetError>,
+    first_error: Option<ParquetError>,
 ) -> Result<(FileReader, ArrowReaderMetadata, SchemaRef), DatasetError> {
     let end = at.length().saturating_sub(TRAILER + bytes.len() as u64);
     let Some(read) = Footer::read(bytes) else {
-        let said = said.map_or_else(|| "it ends too early".to_owned(), |error| words(&error));
-        return fail!("has a footer that cannot be read: {said}");
+        let reason =
+            first_error.map_or_else(|| "it ends too early".to_owned(), |error| error_text(&error));
+        return fail!("has a footer that cannot be read: {reason}");
     };
     let with = |as_stored| {
         let mut footer = read.clone();
@@ -120,8 +121,8 @@ fn repaired(
     let ((at, footer), meant) = match both {
         Ok(both) => both,
         Err(error) => {
-            let error = said.unwrap_or(error);
-            return fail!("has a footer that cannot be read: {}", words(&error));
+            let error = first_error.unwrap_or(error);
+            return fail!("has a footer that cannot be read: {}", error_text(&error));
         }
     };
     let pairs = meant.metadata().file_metadata().key_value_metadata();
@@ -174,10 +175,10 @@ fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetEr
         })?;
         rows = rows.saturating_add(group.num_rows());
     }
-    let said = metadata.file_metadata().num_rows();
-    if said != rows {
+    let stated = metadata.file_metadata().num_rows();
+    if stated != rows {
         return fail!(
-            "is broken: its footer says {said} rows, and its row groups have {rows}; write it anew"
+            "is broken: its footer says {stated} rows, and its row groups have {rows}; write it anew"
         );
     }
     Ok(())
@@ -218,7 +219,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
 }
 
 /// The message of an error, without the kind that it begins with.
-pub(super) fn words(error: &ParquetError) -> String {
+pub(super) fn error_text(error: &ParquetError) -> String {
     match error {
         ParquetError::General(text)
         | ParquetError::NYI(text)

@@ -22,7 +22,7 @@ const HEADER: u64 = 1 << 10;
 const MAX_HEADER: u64 = 16 << 20;
 
 /// Whether a file was written by a program that wrote such pages.
-pub(super) fn are_wrong(created_by: &str) -> bool {
+pub(super) fn writes_wrong_flags(created_by: &str) -> bool {
     version_of(created_by.as_bytes(), PROGRAM).is_some_and(|version| version < (2, 0, 0))
 }
 

@@ -88,7 +88,7 @@ fn read(bytes: &[u8], rows: usize, is_number: bool) -> Result<Vec<i32>, DatasetE
 }
 
 #[test]
-fn pages_that_deny_that_they_are_compressed_are_read() {
+fn compressed_pages_that_claim_otherwise_are_read() {
     for flag in [Flag::No, Flag::LongNo, Flag::Yes, Flag::Missing] {
         let bytes = file(OLD, SNAPPY, packed, flag);
         for rows in [1, 2, 3, 6] {
@@ -101,7 +101,7 @@ fn pages_that_deny_that_they_are_compressed_are_read() {
 }
 
 #[test]
-fn pages_of_other_programs_are_what_they_say() {
+fn flags_of_other_programs_are_trusted() {
     let programs: [&[u8]; 3] = [
         b"parquet-cpp version 2.0.0",
         b"parquet-cpp-arrow version 1.5.1",
@@ -119,7 +119,7 @@ fn pages_of_other_programs_are_what_they_say() {
 }
 
 #[test]
-fn headers_that_are_broken_end_in_an_error() {
+fn broken_page_headers_are_errors() {
     let mut bytes = file(OLD, SNAPPY, packed, Flag::No);
     bytes[6..60].fill(0xff);
     for rows in [1, 6] {

@@ -51,7 +51,7 @@ struct ChunkReader {
     before: usize,
     has_lists: bool,
     /// Whether pages of lists state their rows, and these seem right.
-    names_rows: bool,
+    states_rows: bool,
     /// The first rows of its pages, if the file's index states them.
     starts: Option<Vec<usize>>,
 }
@@ -75,13 +75,13 @@ impl Chunks {
             let start = |page: &PageLocation| usize::try_from(page.first_row_index).unwrap_or(0);
             let starts = pages.as_ref().map(|pages| pages.iter().map(start).collect());
             let has_lists = column.column_descr().max_rep_level() > 0;
-            let names_rows = has_lists && (pages.is_some() || has_all_rows(&at, column, rows));
+            let states_rows = has_lists && (pages.is_some() || has_all_rows(&at, column, rows));
             let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, pages)?;
             let dictionary = None;
             let page = None;
             let before = 0;
             let chunk =
-                ChunkReader { reader, dictionary, page, before, has_lists, names_rows, starts };
+                ChunkReader { reader, dictionary, page, before, has_lists, states_rows, starts };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
         let chunks = leaves.iter().map(chunk).collect::<Result<_>>()?;
@@ -95,7 +95,7 @@ impl Chunks {
     }
 
     /// Whether reading can and should continue from row `first` of this row group, for these leaf columns.
-    pub(super) fn can_go_on(&self, group: usize, first: usize, leaves: &[usize]) -> bool {
+    pub(super) fn can_continue(&self, group: usize, first: usize, leaves: &[usize]) -> bool {
         let can_begin = |chunk: &Arc<Mutex<ChunkReader>>| {
             let chunk = locked(chunk);
             chunk.can_begin() && chunk.before <= first
@@ -103,7 +103,7 @@ impl Chunks {
         self.group == group
             && self.chunks.len() == leaves.len()
             && leaves.iter().all(|leaf| self.chunks.contains_key(leaf))
-            && (self.chunks.values().all(can_begin) || self.goes_on(first))
+            && (self.chunks.values().all(can_begin) || self.should_continue(first))
     }
     /// Whether the kept pages are small enough to stay.
     pub(super) fn may_stay(&self) -> bool {
@@ -151,7 +151,7 @@ impl Chunks {
         let schema = footer.parquet_schema();
         let is_wanted = |leaf: usize| columns.contains(&schema.get_column_root_idx(leaf));
         let passed = self.passed(first, is_wanted);
-        let kept = self.decoder.take().filter(|kept| kept.goes_on(columns, first, passed));
+        let kept = self.decoder.take().filter(|kept| kept.should_continue(columns, first, passed));
         let mut decoder = match kept {
             Some(kept) => kept,
             None if !self.chunks.values().all(|chunk| locked(chunk).can_begin()) => return None,
@@ -176,11 +176,13 @@ impl Chunks {
     }
 
     /// Whether the kept decoder should read on to row `first`. Considers only columns of lists.
-    fn goes_on(&self, first: usize) -> bool {
+    fn should_continue(&self, first: usize) -> bool {
         let is_list =
             |leaf: usize| self.chunks.get(&leaf).is_some_and(|chunk| locked(chunk).has_lists);
         let passed = self.passed(first, is_list);
-        self.decoder.as_ref().is_some_and(|kept| kept.goes_on(kept.columns(), first, passed))
+        self.decoder
+            .as_ref()
+            .is_some_and(|kept| kept.should_continue(kept.columns(), first, passed))
     }
 
     /// About how many values a new decoder of some leaf columns would skip before row `first`: the maximum of
@@ -207,7 +209,7 @@ pub(super) fn is_index_right(metadata: &ParquetMetaData, leaves: &[usize]) -> bo
 /// Whether pages begin at the first row, each after the one before, and are within the bytes of their
 /// `chunk`.
 fn can_be(pages: &[PageLocation], rows: i64, (start, end): (u64, u64)) -> bool {
-    let lies_within = |page: &PageLocation| {
+    let is_within = |page: &PageLocation| {
         let first = u64::try_from(page.offset).ok();
         let length = u64::try_from(page.compressed_page_size).ok();
         let last = first.zip(length).and_then(|(first, length)| first.checked_add(length));
@@ -217,7 +219,7 @@ fn can_be(pages: &[PageLocation], rows: i64, (start, end): (u64, u64)) -> bool {
     };
     pages.first().is_none_or(|page| page.first_row_index == 0)
         && pages.is_sorted_by(|one, next| one.first_row_index < next.first_row_index)
-        && pages.iter().all(lies_within)
+        && pages.iter().all(is_within)
         && pages.is_empty() == (rows == 0)
 }
 
@@ -336,7 +338,7 @@ impl ChunkReader {
     fn with_rows(&self, mut page: PageMetadata) -> PageMetadata {
         page.num_rows = match self.has_lists {
             false => page.num_levels.or(page.num_rows),
-            true => page.num_rows.filter(|_| self.names_rows),
+            true => page.num_rows.filter(|_| self.states_rows),
         };
         page
     }
@@ -367,7 +369,7 @@ struct Pages {
 enum PageStage {
     Dictionary,
     /// The rows that have been passed, as one page that can only be skipped.
-    Behind,
+    Passed,
     /// The last page that was read.
     Kept,
     /// The pages that follow in the file.
@@ -387,9 +389,9 @@ impl Pages {
                 PageStage::Dictionary => {
                     let dictionary =
                         PageMetadata { num_rows: None, num_levels: None, is_dict: true };
-                    (PageStage::Behind, chunk.dictionary.is_some().then_some(dictionary))
+                    (PageStage::Passed, chunk.dictionary.is_some().then_some(dictionary))
                 }
-                PageStage::Behind => {
+                PageStage::Passed => {
                     (PageStage::Kept, (chunk.before > 0).then(|| rows(chunk.before)))
                 }
                 PageStage::Kept => (
@@ -412,10 +414,10 @@ impl PageReader for Pages {
         let mut chunk = locked(&chunk);
         match self.next_stage(&chunk).0 {
             PageStage::Dictionary => {
-                self.stage = PageStage::Behind;
+                self.stage = PageStage::Passed;
                 Ok(chunk.dictionary.clone())
             }
-            PageStage::Behind => Err(ParquetError::General(
+            PageStage::Passed => Err(ParquetError::General(
                 "rows before the current position were requested".to_owned(),
             )),
             PageStage::Kept => {
@@ -442,8 +444,8 @@ impl PageReader for Pages {
         let chunk = Arc::clone(&self.chunk);
         let mut chunk = locked(&chunk);
         self.stage = match self.next_stage(&chunk).0 {
-            PageStage::Dictionary => PageStage::Behind,
-            PageStage::Behind => PageStage::Kept,
+            PageStage::Dictionary => PageStage::Passed,
+            PageStage::Passed => PageStage::Kept,
             PageStage::Kept => {
                 chunk.pass();
                 PageStage::Rest
@@ -470,7 +472,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_index_that_cannot_be_is_not_used() {
+    fn an_impossible_index_is_not_used() {
         let page = |offset, compressed_page_size, first_row_index| PageLocation {
             offset,
             compressed_page_size,
@@ -481,8 +483,8 @@ mod tests {
         assert!(!is_used(&[]));
         assert!(!is_used(&[page(4, 50, 1), page(54, 46, 10)]), "rows before");
         assert!(!is_used(&[page(4, 50, 0), page(54, 46, 0)]), "not rising");
-        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 20)]), "behind the rows");
-        assert!(!is_used(&[page(4, 50, 0), page(54, 47, 10)]), "behind the chunk");
+        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 20)]), "after the rows");
+        assert!(!is_used(&[page(4, 50, 0), page(54, 47, 10)]), "after the chunk");
         assert!(!is_used(&[page(3, 50, 0), page(54, 46, 10)]), "before the chunk");
         assert!(!is_used(&[page(-4, 50, 0), page(54, -1, 10)]), "negative");
     }

@@ -4,7 +4,7 @@ use super::counts::check_pages;
 use super::cut::SourcePart;
 use super::file_reader::FileReader;
 use super::numbers::{NumberPool, NumberStorage};
-use super::opened::{OpenedFile, open, words};
+use super::opened::{OpenedFile, error_text, open};
 use super::page_flags;
 use super::pages::{Chunks, is_index_right};
 use super::stored::as_in;
@@ -61,7 +61,7 @@ impl ParquetFile {
         let not_numbers = HashSet::new();
         let memory = NumberPool::default();
         let created_by = footer.metadata().file_metadata().created_by();
-        let has_wrong_flags = created_by.is_some_and(page_flags::are_wrong);
+        let has_wrong_flags = created_by.is_some_and(page_flags::writes_wrong_flags);
         Ok(Self {
             at,
             footer,
@@ -204,7 +204,7 @@ impl ParquetFile {
         let error = match batches {
             Ok(Ok(batches)) => return Ok(batches),
             Ok(Err(error)) => error.to_string(),
-            Err(error) => words(&error),
+            Err(error) => error_text(&error),
         };
         if error.contains(WRONG_CHECKSUM) {
             return fail!(
@@ -268,10 +268,11 @@ impl ParquetFile {
             if numbers.is_empty() && !is_small && skip == 0 {
                 return None;
             }
-            let mut chunks = match kept.take().filter(|kept| kept.can_go_on(group, skip, &leaves)) {
-                Some(chunks) => chunks,
-                None => Chunks::new(at, self.footer.metadata(), group, &leaves).ok()?,
-            };
+            let mut chunks =
+                match kept.take().filter(|kept| kept.can_continue(group, skip, &leaves)) {
+                    Some(chunks) => chunks,
+                    None => Chunks::new(at, self.footer.metadata(), group, &leaves).ok()?,
+                };
             match self.gather(&chunks, (skip, rows), &numbers) {
                 Ok(arrays) => {
                     let batch = self.complete(&mut chunks, (skip, rows), columns, arrays)?;
@@ -350,7 +351,7 @@ impl ParquetFile {
         RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
     }
 
-    /// Reads where pages of lists are, if the file says so correctly. Other pages state their rows
+    /// Reads the index of pages of lists, if the file has a valid one. Other pages state their rows
     /// themselves.
     fn index(&mut self, columns: &[usize]) {
         if std::mem::replace(&mut self.has_index, true) {

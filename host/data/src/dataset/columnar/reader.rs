@@ -178,7 +178,7 @@ impl RowReader {
                 self.opened = Some((path, file));
                 Ok(loaded)
             }
-            Err(error) if at.was_refused() => Err(RowError::Unread(error)),
+            Err(error) if at.has_failed() => Err(RowError::Unread(error)),
             Err(error) => Err(RowError::Broken(error)),
         }
     }

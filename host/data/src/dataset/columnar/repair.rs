@@ -36,7 +36,8 @@ pub(super) fn repair(footer: &mut Footer<'_>, end: u64, as_stored: bool) {
         footer.rows = Some(rows.fold(0, i64::saturating_add));
     }
     for chunk in footer.groups.iter_mut().flat_map(|group| &mut group.chunks) {
-        let is_wrong = |at: &i64| is_no_dictionary(*at, chunk.data_page.unwrap_or(i64::MAX));
+        let is_wrong =
+            |at: &i64| is_impossible_dictionary(*at, chunk.data_page.unwrap_or(i64::MAX));
         if chunk.dictionary.as_ref().is_some_and(is_wrong) {
             chunk.dictionary = None;
         }
@@ -46,8 +47,9 @@ pub(super) fn repair(footer: &mut Footer<'_>, end: u64, as_stored: bool) {
     }
 }
 
-/// Whether there can be no dictionary at the offset that is named for it. `data_page` is where values begin.
-pub(super) fn is_no_dictionary(at: i64, data_page: i64) -> bool {
+/// Whether a dictionary cannot be at the offset that the footer states for it. `data_page` is where values
+/// begin.
+pub(super) fn is_impossible_dictionary(at: i64, data_page: i64) -> bool {
     at == 0 || at > data_page
 }
 

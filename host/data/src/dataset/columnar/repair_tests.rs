@@ -131,7 +131,7 @@ fn footers_of_old_and_odd_writers_are_read() {
 }
 
 #[test]
-fn a_pair_whose_value_is_a_number_is_passed() {
+fn a_pair_whose_value_is_a_number_is_skipped() {
     let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
     let page = page(&[1, 2], None);
     let mut footer = plain_footer(2, page.len() as i64);
@@ -143,7 +143,7 @@ fn a_pair_whose_value_is_a_number_is_passed() {
 }
 
 #[test]
-fn columns_of_nulls_as_old_writers_name_them() {
+fn columns_of_nulls_from_old_writers_are_read() {
     let nulls: ArrayRef = Arc::new(Int32Array::new_null(3));
     let table = RecordBatch::try_from_iter_with_nullable([("n", nulls, true)]).unwrap();
     let options =
@@ -159,7 +159,7 @@ fn columns_of_nulls_as_old_writers_name_them() {
 }
 
 #[test]
-fn groups_without_columns_shift_none() {
+fn groups_without_columns_do_not_shift_others() {
     let number = |name: &str| {
         let builder = Type::primitive_type_builder(name, parquet::basic::Type::INT32);
         Arc::new(builder.with_repetition(Repetition::REQUIRED).build().unwrap())
@@ -205,7 +205,7 @@ fn groups_without_columns_shift_none() {
 }
 
 #[test]
-fn counts_that_do_not_agree_are_told() {
+fn counts_that_disagree_are_refused() {
     let mut reported = String::new();
     for version in [WriterVersion::PARQUET_1_0, WriterVersion::PARQUET_2_0] {
         let good = written(version);
@@ -310,7 +310,7 @@ pub(super) fn whole(pages: &[u8], footer: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn pages_are_what_their_checksums_say() {
+fn pages_must_match_their_checksums() {
     let good = [page(&[1, 2, 3], None), page(&[4, 5, 6], None)].concat();
     let file = |pages: &[u8]| whole(pages, &plain_footer(6, pages.len() as i64));
     let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(1..=6));

@@ -28,7 +28,7 @@ struct SeenUnits {
 impl Resolution {
     /// Reads the values of a file's `wanted` columns (`None`: all): `all` values, or the first ones. Fails if
     /// they cannot be read.
-    pub(super) fn look(
+    pub(super) fn learn(
         &mut self,
         file: &mut ParquetFile,
         wanted: Option<&[String]>,
@@ -46,7 +46,7 @@ impl Resolution {
             .collect();
         for (column, name, types) in times {
             let new = || SeenUnits { types, has_far: false, has_fine: false };
-            look(file, column, all, self.0.entry(name).or_insert_with(new))?;
+            learn_column(file, column, all, self.0.entry(name).or_insert_with(new))?;
         }
         Ok(())
     }
@@ -66,7 +66,7 @@ impl Resolution {
     }
 }
 
-fn look(
+fn learn_column(
     file: &mut ParquetFile,
     column: usize,
     all: bool,

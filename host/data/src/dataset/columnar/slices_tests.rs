@@ -108,7 +108,7 @@ fn lists(rows: usize) -> ListArray {
 
 /// With and without an index of the pages. The pages are read in order or with gaps, and again.
 #[test]
-fn lists_go_on_too() {
+fn lists_continue_across_slices() {
     for (name, how) in [
         ("one page", one_page()),
         ("small pages", small_pages()),

@@ -92,7 +92,7 @@ const HOW: [(bool, WriterVersion); 3] = [
 ];
 
 #[test]
-fn times_that_nanoseconds_do_not_hold_are_named() {
+fn times_that_nanoseconds_cannot_hold_are_reported() {
     let last = i128::from(i64::MAX);
     let nanos =
         [253_402_221_600_000_000_000, 1, last, -24_298_981_000_000_000_000, -last - 1, last + 1];
@@ -188,7 +188,7 @@ fn far_times_of_later_row_groups_are_seen() {
 }
 
 #[test]
-fn far_times_are_in_microseconds_where_these_hold_all() {
+fn far_times_are_in_microseconds_if_all_fit() {
     let far = [253_402_221_600_000_000_000, -24_298_981_000_000_000_000, 5_000].map(int96);
     for how in HOW {
         for all in [false, true] {
@@ -240,7 +240,7 @@ fn intervals_keep_their_months() {
 
 /// An Arrow file whose times have another unit than the table's.
 #[test]
-fn rows_that_the_table_does_not_hold_are_named() {
+fn rows_that_the_table_cannot_hold_are_reported() {
     let folder = tempfile::tempdir().unwrap();
     let seconds = TimestampSecondArray::from(vec![Some(1), Some(253_402_221_600), None, Some(-1)]);
     let mut lists = ListBuilder::new(TimestampSecondBuilder::new());

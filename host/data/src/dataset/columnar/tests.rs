@@ -179,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn all_rows_of_parquet_come_once(
+    fn each_row_of_parquet_is_read_once(
         values in prop::collection::vec(prop::option::of(any::<i16>()), 1..200),
         (group, page) in (1_usize..90, 1_usize..40),
         (second, flat) in (any::<bool>(), any::<bool>()),
@@ -202,7 +202,7 @@ proptest! {
     }
 
     #[test]
-    fn all_rows_of_arrow_come_once(
+    fn each_row_of_arrow_is_read_once(
         values in prop::collection::vec(prop::option::of(any::<i16>()), 1..200),
         batch in 1_usize..90,
         stream in any::<bool>(),
@@ -221,7 +221,7 @@ proptest! {
 }
 
 #[test]
-fn columns_come_in_the_order_in_which_they_are_asked_for() {
+fn columns_come_in_the_requested_order() {
     let folder = ColumnarFixture::new();
     let table = table(&[Some(1), None, Some(-7), Some(40)]);
     let wanted = ["pair", "id", "key"].map(str::to_owned);
@@ -277,7 +277,7 @@ fn files_become_one_table() {
 }
 
 #[test]
-fn streams_that_follow_each_other_are_one_file() {
+fn consecutive_streams_are_one_file() {
     let folder = ColumnarFixture::new();
     let one = table(&[Some(1), None, Some(40)]);
     let two = table(&[Some(7), Some(300)]);
@@ -291,16 +291,17 @@ fn streams_that_follow_each_other_are_one_file() {
     let other = arrow(&two.project(&[0, 3]).unwrap(), 2, true, None);
     let first = arrow(&one, 2, true, None);
     let mut reported = String::new();
-    for (what, behind) in [
+    for (what, rest) in [
         ("other columns", other),
         ("text", b"and so on".to_vec()),
         ("many zeros", vec![0; 65]),
         ("half a stream", both[first.len()..both.len() - 300].to_vec()),
     ] {
-        folder.put(&[first.clone(), behind].concat());
-        let text = said(&folder, TableKind::Arrow);
+        folder.put(&[first.clone(), rest].concat());
+        let text = read_error(&folder, TableKind::Arrow);
         let text = text.replace(&first.len().to_string(), "[END]");
-        reported.push_str(&format!("{what}: {}\n", text.split(" claims").next().unwrap_or_default()));
+        reported
+            .push_str(&format!("{what}: {}\n", text.split(" claims").next().unwrap_or_default()));
     }
     insta::assert_snapshot!(reported, @"
     other columns: holds another stream at [END], with other columns than the first; write each into a file of its own
@@ -331,16 +332,16 @@ fn dictionaries_are_counted() {
         assert!(bytes(&[0, 1], 500) > all + 500 * 12, "each once");
         assert!(bytes(&[0, 1], 10) > all / 50 + 10 * 12, "of ten rows");
         assert!(bytes(&[0, 1], 10) < all / 5, "of ten rows only");
-        assert!(bytes(&[0], 500) < all / 2, "nobody asks for them");
+        assert!(bytes(&[0], 500) < all / 2, "they are not requested");
     }
 }
 
-fn said(folder: &ColumnarFixture, kind: TableKind) -> String {
+fn read_error(folder: &ColumnarFixture, kind: TableKind) -> String {
     folder.read(kind, None, SliceSize::Rows(7)).expect_err("an error").to_string()
 }
 
 #[test]
-fn what_is_no_table_is_told() {
+fn a_file_that_is_not_a_table_is_refused() {
     let folder = ColumnarFixture::new();
     let mut reported = String::new();
     let good = parquet(&table(&[Some(1); 50]), 20, 10, WriterVersion::PARQUET_2_0);
@@ -370,7 +371,7 @@ fn what_is_no_table_is_told() {
         (TableKind::Arrow, &file[..file.len() / 2]),
     ] {
         folder.put(bytes);
-        let text = said(&folder, kind);
+        let text = read_error(&folder, kind);
         reported.push_str(text.split(" claims").next().unwrap_or_default());
         reported.push('\n');
     }
@@ -413,7 +414,7 @@ fn lying(good: &[u8], group: Option<i64>, column: Lie) -> Vec<u8> {
 }
 
 #[test]
-fn what_a_footer_claims_is_not_believed() {
+fn false_claims_of_a_footer_are_refused() {
     let folder = ColumnarFixture::new();
     let good = parquet(&table(&[Some(1); 5]), 20, 10, WriterVersion::PARQUET_2_0);
     let mut reported = String::new();
@@ -429,7 +430,7 @@ fn what_a_footer_claims_is_not_believed() {
     ];
     for (rows, column) in lies {
         folder.put(&lying(&good, rows, column));
-        let text = said(&folder, TableKind::Parquet);
+        let text = read_error(&folder, TableKind::Parquet);
         let length = std::fs::metadata(folder.path()).unwrap().len();
         reported.push_str(&text.replace(&length.to_string(), "[LENGTH]"));
         reported.push('\n');
@@ -453,7 +454,7 @@ fn survives(folder: &ColumnarFixture, kind: TableKind, bytes: &[u8]) {
 }
 
 #[test]
-fn broken_files_are_survived() {
+fn broken_files_do_not_crash_the_reader() {
     let folder = ColumnarFixture::new();
     let table = table(&[Some(1), None, Some(300), Some(-5), Some(77)]);
     let kinds = [

@@ -94,7 +94,7 @@ impl TypedFile for ParquetFile {
         wanted: Option<&[String]>,
         all: bool,
     ) -> Result<(), DatasetError> {
-        caught(|| resolution.look(self, wanted, all))
+        caught(|| resolution.learn(self, wanted, all))
     }
 
     fn parts(&mut self, needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {

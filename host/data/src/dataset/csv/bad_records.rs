@@ -1,5 +1,5 @@
 //! Reads a slice record by record, and sorts out the records that do not fit the table. This is slower than
-//! `plain`, which reads the same from the same bytes, and is used after that has given up.
+//! `plain`, and is used if `plain` gives up. Both make the same table of the same bytes.
 
 use super::columns::CsvColumn;
 use super::origins::Origins;

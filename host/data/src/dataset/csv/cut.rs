@@ -309,7 +309,7 @@ impl CutFile<'_> {
             let count = count.min(usize::try_from(end - self.offset).unwrap_or(usize::MAX));
             let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
             let back = self.scan.advance(bytes);
-            self.look_at_spans();
+            self.check_spans();
             match back {
                 None => self.consume(count),
                 Some(place) => self.go_back(place),
@@ -342,7 +342,7 @@ impl CutFile<'_> {
             }
             let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
             let passed = self.scan.advance_to_record_end(bytes);
-            self.look_at_spans();
+            self.check_spans();
             match passed {
                 Passed::All => self.consume(count),
                 Passed::Record(end) => {
@@ -359,11 +359,11 @@ impl CutFile<'_> {
     }
 
     /// Checks the fields with line ends that the scan has passed.
-    fn look_at_spans(&mut self) {
+    fn check_spans(&mut self) {
         let (Some(spans), Some(joined)) = (&mut self.scan.spans, &mut self.joined) else { return };
         let window = self.cutter.window.bytes();
         let start = self.offset.saturating_sub(self.at as u64);
-        spans.drain(..).for_each(|span| joined.look(&span, window, start, &self.file));
+        spans.drain(..).for_each(|span| joined.check(&span, window, start, &self.file));
     }
 
     /// Passes the LF of a CRLF whose CR has been passed.
@@ -457,7 +457,7 @@ impl CutFile<'_> {
                 break;
             }
             let back = self.scan.finish();
-            self.look_at_spans();
+            self.check_spans();
             let Some(place) = back else { break };
             self.go_back(place);
         }

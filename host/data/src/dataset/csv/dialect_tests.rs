@@ -157,7 +157,7 @@ fn gathered(files: &CsvFixture, csv: &CsvFormat, slices: &[TextSlice]) -> Cells 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
     #[test]
-    fn what_was_written_is_read(
+    fn written_rows_are_read_back(
         writer in writers(),
         rows in prop::collection::vec(
             prop::collection::vec("([a#, \"'\\\\^é\n]|#a|,#|\n#){0,5}", 2), 0..12),
@@ -206,7 +206,7 @@ fn odd(csv: &CsvFormat, text: &str) -> (Cells, Vec<(Option<u64>, String)>) {
 }
 
 #[test]
-fn lines_are_counted_over_what_is_no_record() {
+fn skipped_lines_and_comments_count_as_lines() {
     let csv = CsvFormat { comment: Some(b'#'), skip_lines: 3, ..CsvFormat::default() };
     let text = "one\r\ntwo\r\r# c\na,b\n#\n1,x\r\n# y\r\n\n2,\"#\n#\"\nz,bad\n3,#\n# end";
     let (rows, rejected) = odd(&csv, text);
@@ -232,7 +232,7 @@ fn quotes_of_another_dialect_can_be_stray() {
 }
 
 #[test]
-fn strays_stay_in_their_rows_when_they_are_written_anew() {
+fn rewritten_stray_quotes_stay_in_their_rows() {
     let csv = CsvFormat { escape: Some(b'\\'), header: false, ..CsvFormat::default() };
     let text = "1,\"open\\\"\n2,b\n3,\"c\\\"\"d\n4\\,5,\"x\\\ny\"\n6,a\\";
     let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);

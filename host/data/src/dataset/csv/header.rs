@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_are_told() {
+    fn bad_names_are_refused() {
         assert_snapshot!(names(b"a,b,a\n").unwrap_err(), @"/d/a.csv: columns 1 and 3 of the header are both named 'a'; rename one, or set `duplicate_names: rename`, which numbers them (if the file has no header, set `header: false`)");
         assert_snapshot!(names(b"column_1,\n").unwrap_err(), @"/d/a.csv: columns 1 and 2 of the header are both named 'column_1'; rename one, or set `duplicate_names: rename`, which numbers them (if the file has no header, set `header: false`)");
         assert_snapshot!(names(b"a,\xFF").unwrap_err(), @r#"/d/a.csv: the name of column 2 in the header, "�", is not UTF-8; save the file as UTF-8"#);
     }
 
     #[test]
-    fn another_header_is_told() {
+    fn a_different_header_is_refused() {
         let found = ["a".to_owned(), "c".to_owned()];
         let check = |expected: &[&str]| {
             check_names(Path::new("/d/b.csv"), &found, expected.iter().copied(), "/d/a.csv")

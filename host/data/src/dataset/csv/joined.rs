@@ -9,7 +9,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// How many bytes of a field are inspected, and how many of its lines.
-const LOOKED: usize = 64 << 10;
+const MAX_INSPECTED: usize = 64 << 10;
 const LINES: usize = 1000;
 /// How far the first and the last line of a field may reach beyond it, in bytes.
 const AROUND: usize = 4 << 10;
@@ -41,11 +41,11 @@ impl JoinedLines {
     }
 
     /// Checks a field of the file. `window` has the bytes of the file from the offset `start` on.
-    pub(super) fn look(&mut self, span: &Span, window: &[u8], start: u64, file: &File) {
+    pub(super) fn check(&mut self, span: &Span, window: &[u8], start: u64, file: &File) {
         let from = span.opens.saturating_sub(AROUND as u64);
         let opens = to_usize(span.opens - from);
         let closes = usize::try_from(span.closes - from).unwrap_or(usize::MAX);
-        let wanted = closes.saturating_add(AROUND).min(LOOKED);
+        let wanted = closes.saturating_add(AROUND).min(MAX_INSPECTED);
         let mut buffer = Vec::new();
         let at_hand =
             from.checked_sub(start).and_then(|at| window.get(to_usize(at)..)?.get(..wanted));
@@ -74,7 +74,7 @@ impl JoinedLines {
         while start <= closes && like + others < LINES {
             let rest = text.get(start..).unwrap_or_default();
             let end = memchr2(b'\n', b'\r', rest);
-            // A line that goes on beyond the text does not count, unless it ends the field.
+            // A line that continues beyond the text does not count, unless it ends the field.
             if end.is_none() && closes >= text.len() {
                 break;
             }

@@ -5,9 +5,10 @@
 //! - `cut` uses it to cut a file into slices, reading through a `window`. `slice` reads a slice. `packed`
 //!   unpacks packed files.
 //! - `header` and `infer` find the names and the types of columns. `types` says which texts a type accepts.
-//! - The reader in `text` turns a slice into Arrow. If the text is usual, `plain` does it fast: `field_splitter` finds
-//!   where fields end, `numbers` parses them, `simd_floats` several at once, `column_builder` and `columns` make columns. If
-//!   records do not fit or look unusual, `bad_records` does it record by record.
+//! - The reader in `text` turns a slice into Arrow. If the text is usual, `plain` does it fast:
+//!   `field_splitter` finds where fields end, `numbers` parses them, `simd_floats` several at once, and
+//!   `column_builder` and `columns` make columns. If records do not fit or look unusual, `bad_records` does
+//!   it record by record.
 //! - `rows` gives single records with their fields, for code that groups records. `origins` remembers where
 //!   such records came from.
 //! - `records` parses single records with csv-core.

@@ -108,7 +108,7 @@ fn digits(word: u64, length: usize) -> Option<u64> {
     (others(values) == 0).then_some(values)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "one byte of the word is looked at")]
+#[expect(clippy::cast_possible_truncation, reason = "only one byte of the word is used")]
 #[inline(always)]
 fn in_eight(word: u64, length: usize) -> Option<f64> {
     let values = values(word, length);
@@ -127,7 +127,7 @@ fn in_eight(word: u64, length: usize) -> Option<f64> {
 }
 
 /// Like `in_eight`, for 9 to 16 bytes. `low` has the last ones.
-#[expect(clippy::cast_possible_truncation, reason = "a byte or a half of a word is looked at")]
+#[expect(clippy::cast_possible_truncation, reason = "only a byte or a half of a word is used")]
 #[inline(always)]
 fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
     let word = u128::from(low) << 64 | u128::from(high);
@@ -151,7 +151,7 @@ fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
 }
 
 /// Divides a number by a power of ten. Floats hold both exactly, so the result is rounded only once.
-#[expect(clippy::cast_precision_loss, reason = "no number above `EXACT` comes here")]
+#[expect(clippy::cast_precision_loss, reason = "the number is at most `EXACT`")]
 #[inline(always)]
 fn divided(number: u64, places: usize) -> f64 {
     number.cast_signed() as f64 / POWERS[places]

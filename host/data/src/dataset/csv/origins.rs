@@ -138,7 +138,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn numbers_survive(numbers in prop::collection::vec(any::<u64>(), 0..20)) {
+        fn numbers_are_read_back(numbers in prop::collection::vec(any::<u64>(), 0..20)) {
             let mut out = Vec::new();
             numbers.iter().for_each(|number| put_number(*number, &mut out));
             let mut bytes = out.as_slice();

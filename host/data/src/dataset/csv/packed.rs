@@ -101,7 +101,7 @@ impl Unpacker {
         file: String,
     ) -> Result<CutFile<'c>, OpenError> {
         let path = root.join(&file);
-        let Some((packed, packing)) = look(&path, &file)? else {
+        let Some((packed, packing)) = detect_packing(&path, &file)? else {
             return Ok(cutter.open(root, file)?);
         };
         let name = self.unpack(packed, packing, &path)?;
@@ -138,7 +138,7 @@ impl Unpacker {
 
 /// The opened file, and how it is packed. `None` if it is not packed. Fails if its name says that it is, and
 /// it has other contents.
-fn look(path: &Path, name: &str) -> Result<Option<(File, Packing)>, DatasetError> {
+fn detect_packing(path: &Path, name: &str) -> Result<Option<(File, Packing)>, DatasetError> {
     let file = open_file(path)?;
     let mut start = Vec::new();
     if let Err(error) = (&file).take(4).read_to_end(&mut start) {
@@ -247,8 +247,8 @@ mod tests {
             }
         };
         // The checksum of gzip comes before the length.
-        let behind = if packing == Packing::Gzip { 5 } else { 1 };
-        let at = packed.len() - behind;
+        let from_end = if packing == Packing::Gzip { 5 } else { 1 };
+        let at = packed.len() - from_end;
         packed[at] ^= 1;
         packed
     }
@@ -295,12 +295,12 @@ mod tests {
         assert_eq!(rows("t.csv.zst", &zstd(text)), "good");
         assert_eq!(rows("t.csv", &gzip(text)), "good", "by its content");
         let two = |pack: fn(&[u8]) -> Vec<u8>| [pack(&text[..9]), pack(&text[9..])].concat();
-        assert_eq!(rows("t.gz", &two(gzip)), "good", "one behind the other");
-        assert_eq!(rows("t.zst", &two(zstd)), "good", "one behind the other");
+        assert_eq!(rows("t.gz", &two(gzip)), "good", "two packed texts in one file");
+        assert_eq!(rows("t.zst", &two(zstd)), "good", "two packed texts in one file");
     }
 
     #[test]
-    fn what_is_broken_is_told() {
+    fn broken_packed_files_are_refused() {
         let bomb = zstd(&vec![b'\n'; SMALL as usize + 1]);
         let length = ByteSize(bomb.len() as u64).to_string();
         let reported = [

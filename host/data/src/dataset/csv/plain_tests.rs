@@ -153,7 +153,7 @@ fn usual_and_unusual_fields_are_read_as_arrow_reads_them() {
 
 /// Asserts what the common case is, because a test cannot see how fast a way is.
 #[test]
-fn usual_tables_are_not_left_to_arrow() {
+fn usual_tables_take_the_fast_path() {
     let mut decoder = decoder(&ALL_KINDS);
     let line = "TRUE,7,-1.5,\"one, \"\"two\"\"\",2026-11-21,2026-11-21T10:00:00.5Z\r\n";
     let batch = decoder.decode(&line.repeat(5000), 5000).unwrap();
@@ -166,7 +166,7 @@ fn usual_tables_are_not_left_to_arrow() {
 }
 
 #[test]
-fn codes_are_no_numbers_where_kinds_were_inferred() {
+fn codes_are_not_numbers_if_kinds_were_inferred() {
     for (kind, code, number) in [
         (ColumnType::Int64, "007", "7"),
         (ColumnType::Int64, "-0", "0"),
@@ -188,7 +188,7 @@ fn codes_are_no_numbers_where_kinds_were_inferred() {
 }
 
 #[test]
-fn other_formats_are_left_to_arrow() {
+fn other_formats_do_not_take_the_fast_path() {
     let made = |csv| made(&[ColumnType::Int64], csv).is_some();
     assert!(made(CsvFormat::default()));
     assert!(!made(CsvFormat { delimiter: b'.', ..CsvFormat::default() }));

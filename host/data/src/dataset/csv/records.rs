@@ -7,14 +7,14 @@ use crate::model::{CsvFormat, to_usize};
 use csv_core::ReadRecordResult;
 use memchr::memchr2;
 
-/// Ends a record of gathered rows in which no quote closes a field, so that no quote of a later row closes
-/// it: a quote, and a byte of text after it.
+/// The bytes that end a gathered record with an unclosed field: a quote, and a byte of text after it. They
+/// prevent a quote of a later row from closing the field.
 pub(in crate::dataset) fn unclosed(csv: &CsvFormat) -> [u8; 2] {
     let text = if csv.delimiter == b'\x01' { b'\x02' } else { b'\x01' };
     [csv.quote.unwrap_or(b'"'), text]
 }
 
-/// The same for a rewritten record whose quote was followed by text.
+/// The same for a rewritten record in which text follows the closing quote.
 pub(in crate::dataset) fn followed(csv: &CsvFormat) -> [u8; 2] {
     let text = if csv.delimiter == b'\x03' { b'\x04' } else { b'\x03' };
     [csv.quote.unwrap_or(b'"'), text]
@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn records_come_with_their_place() {
+    fn records_have_their_offsets() {
         let text = b"\n1,\"a\nb\"\r\n\xEF\xBB\xBFx\n\ny,z,\"\"\"\"";
         let csv = CsvFormat::default();
         let mut records = RecordWalk::new(text, &csv);

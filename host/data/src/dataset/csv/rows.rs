@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_quoted_where_they_must() {
+    fn fields_are_quoted_if_necessary() {
         let mut out = Vec::new();
         for text in ["a b", "a,b", "\"", "a\nb"] {
             quote_field(text.as_bytes(), &CsvFormat::default(), &mut out);

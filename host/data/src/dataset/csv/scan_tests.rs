@@ -161,14 +161,14 @@ fn records_with_stray_quotes_end_with_their_line() {
 }
 
 #[test]
-fn a_field_that_is_too_long_is_given_up() {
+fn a_quote_of_a_field_that_is_too_long_is_stray() {
     let text = |length: usize| format!("1,\"{}\"\n2,b\n", "x\n".repeat(length / 2));
     assert_eq!(check(text(98).as_bytes(), true, 99), (2, 51, 0));
     assert_eq!(check(text(100).as_bytes(), true, 99), (52, 52, 2));
 }
 
 #[test]
-fn stray_quotes_are_named() {
+fn stray_quotes_are_listed() {
     let stray = |quote, end, text_follows| Stray { quote, end, text_follows };
     let csv = CsvFormat::default();
     let strays = |text: &str| CsvScan::strays(text.as_bytes(), &csv);
@@ -224,7 +224,7 @@ proptest! {
 
     /// Proper CSV is passed by blocks, and odd texts step by step. All ways must agree.
     #[test]
-    fn all_ways_count_the_same(
+    fn all_ways_to_scan_agree(
         pieces in prop::collection::vec(
             prop::sample::select(vec![
                 "abc", "1.5,", ",", "\n", "\r\n", "\"a, b\"", "\"a\n\"\"\"\r\n", ",\"\"\n", "\"",

@@ -138,7 +138,7 @@ mod tests {
 
         /// Does nothing on processors without AVX2.
         #[test]
-        fn four_floats_are_what_each_is(
+        fn four_floats_equal_those_parsed_one_by_one(
             texts in proptest::array::uniform4(prop_oneof![
                 4 => "-?([0-9]{1,8}|[0-9]{1,5}[.][0-9]{0,2}|[.][0-9]{1,7})",
                 1 => "[-+.0-9e, x]{0,10}",
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn near_the_bounds_of_the_text_there_are_none() {
+    fn fields_near_the_ends_of_the_text_are_refused() {
         if is_x86_feature_detected!("avx2") {
             let bounds = [(0, 3), (4, 7), (8, 11), (12, 15)];
             // SAFETY: there is AVX2.

@@ -104,7 +104,8 @@ fn a_header_with_a_stray_quote_is_one_line() {
         let cut = cutter.open(&files.root(), "t.csv".to_owned()).unwrap();
         assert!(cut.has_stray_header());
         assert_eq!(cut.header(), header.as_bytes());
-        let reported = describe_with(&text, csv(true), &names.map(|name| (name, ColumnType::Int64)));
+        let reported =
+            describe_with(&text, csv(true), &names.map(|name| (name, ColumnType::Int64)));
         assert_eq!(reported, "1|2\n3|4");
     }
 }
@@ -118,7 +119,7 @@ fn a_file_of_nothing_but_stray_quotes_has_columns() {
 }
 
 #[test]
-fn joined_lines_are_looked_for() {
+fn joined_lines_are_detected() {
     let joined = |text: &str, columns| {
         let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
         let mut found = Vec::new();
@@ -144,7 +145,7 @@ fn joined_lines_are_looked_for() {
 }
 
 #[test]
-fn a_long_field_is_no_stray_quote() {
+fn a_long_field_is_not_a_stray_quote() {
     let field = "some text, \"\"quoted\"\"\n".repeat(300_000);
     let text = format!("id,text\n1,\"{field}\"\n2,b\n");
     let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);

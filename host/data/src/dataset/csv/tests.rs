@@ -227,7 +227,7 @@ proptest! {
 }
 
 #[test]
-fn a_slice_ends_at_the_first_boundary_behind_its_size() {
+fn a_slice_ends_at_the_first_boundary_after_its_size() {
     let files = CsvFixture::new(&[("t.csv", b"h\n11\r\n22\r\n\r\n33\r\n44")]);
     let bounds = |size| {
         let slices = files.slices(&csv(true), size);
@@ -363,7 +363,7 @@ fn without_a_header_columns_are_numbered() {
 }
 
 #[test]
-fn the_first_part_decides_unless_all_is_asked_for() {
+fn types_come_from_a_sample_unless_all_is_read() {
     let mut text = b"n\n".to_vec();
     text.extend(b"1\n".repeat(1 << 20));
     text.extend(b"1.5\n");
@@ -435,7 +435,7 @@ fn records_that_do_not_fit_are_named_with_their_line() {
 }
 
 #[test]
-fn halves_of_a_character_in_two_fields_are_no_text() {
+fn halves_of_a_character_in_two_fields_are_not_text() {
     let files = CsvFixture::new(&[("t.csv", b"\xC3,\xA9\nx,y\n")]);
     let format = format(csv(false), &[("a", ColumnType::String), ("b", ColumnType::String)]);
     let (rows, rejected) = read(&files, &format, &files.slices(&format.csv, 100));

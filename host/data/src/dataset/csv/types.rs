@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_with_a_given_kind_take_what_has_its_value_and_no_more() {
+    fn columns_accept_only_texts_of_their_kind() {
         use ColumnType::{Date, Float64, Int64, Timestamp};
         for (kind, text, given, inferred) in [
             (Int64, "007", true, false),
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_what_they_tell() {
+    fn times_and_dates_are_parsed_exactly() {
         // As Python's datetime.datetime.
         assert_eq!(microseconds("1500-01-02T03:04:05"), Some(-14_831_672_155_000_000));
         assert_eq!(microseconds("9999-12-31T23:59:59.999999Z"), Some(253_402_300_799_999_999));

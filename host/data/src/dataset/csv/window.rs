@@ -43,7 +43,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_window_shows_the_file_from_any_place_on() {
+    fn a_window_shows_the_file_from_any_offset() {
         let mut file = tempfile::tempfile().unwrap();
         let length = 2 * BLOCK + 12_345;
         let text: Vec<u8> = (0..length).map(|at| (at * 7 / 1000 + at) as u8).collect();
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_length_is_read_and_what_is_no_file_is_not() {
+    fn files_without_a_length_are_read_but_folders_are_not() {
         let file = File::open("/proc/self/maps").unwrap();
         let mut window = Window::default();
         window.move_to(&file, 0).unwrap();

@@ -35,8 +35,8 @@ pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> 
             })
         }
         other => {
-            let what = what(&other);
-            format!("holds {what}; each line must be an object, as in {{\"id\": 1}}")
+            let found = shape_name(&other);
+            format!("holds {found}; each line must be an object, as in {{\"id\": 1}}")
         }
     }
 }
@@ -130,7 +130,7 @@ fn moment<T>(
     }
 }
 
-fn what(shape: &ValueShape<'_>) -> &'static str {
+fn shape_name(shape: &ValueShape<'_>) -> &'static str {
     match shape {
         ValueShape::Null => "null",
         ValueShape::Boolean => "a truth value",

@@ -88,7 +88,7 @@ impl JsonDecoder {
             return Some(batch);
         }
         let Some(mut quoted) = self.quoted.take() else {
-            return if strict::are_right(text) { self.decode_any(text, rows) } else { None };
+            return if strict::has_right_commas(text) { self.decode_any(text, rows) } else { None };
         };
         quoted.clear();
         let is_json = FilledLines::new(text).all(|(_, line)| self.part.quote(line, &mut quoted));
@@ -161,7 +161,7 @@ impl JsonDecoder {
         let line = match &self.quoted {
             Some(_) if !self.part.quote(line, &mut quoted) => return Ok(false),
             Some(_) => quoted.trim_ascii_end(),
-            None if !strict::are_right(line) => return Ok(false),
+            None if !strict::has_right_commas(line) => return Ok(false),
             None => line,
         };
         let mut checker = match self.checker.take() {

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_told_from_lines() {
+    fn documents_are_distinguished_from_json_lines() {
         use Foreign::{Commas, Encoded, Joined, List, Lists, Objects, Sequence};
         let on_lines = Some(List { on_lines: true, of_objects: true });
         let on_one = Some(List { on_lines: false, of_objects: true });
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_told_with_what_to_do() {
+    fn messages_name_a_command_that_converts_the_file() {
         use Foreign::{Commas, Encoded, List, Lists, Objects, Sequence};
         let reported = [
             List { on_lines: true, of_objects: true }.describe(Path::new("/in/a b.json"), false),

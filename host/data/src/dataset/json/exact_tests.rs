@@ -130,7 +130,7 @@ fn coordinates_of_several_depths_are_kept() {
 }
 
 #[test]
-fn the_last_word_on_a_column_is_told() {
+fn the_final_type_of_a_column_is_reported() {
     let file = JsonFixture::new("{\"a\":1}\n{\"a\":\"x\"}\n{\"a\":[]}\n{\"a\":true}\n");
     let (schema, doubts) = file.infer();
     assert!(is_json(schema.field(0)));

@@ -67,7 +67,7 @@ pub fn infer_json<E: From<DatasetError>>(
             }
         }
     }
-    let doubts = learned.notes.doubts.iter().map(Doubted::reported).collect();
+    let doubts = learned.notes.doubts.iter().map(Doubted::describe).collect();
     Ok(InferredJson { schema: Schema::new(learned.fields.arrow()), doubts })
 }
 

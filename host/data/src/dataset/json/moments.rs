@@ -56,7 +56,7 @@ mod tests {
 
     /// The days and microseconds that pyarrow and Python's datetime give.
     #[test]
-    fn moments_are_exact_or_none() {
+    fn only_exact_times_are_parsed() {
         for (text, expected) in [
             ("1970-01-01T00:00:01Z", Some(1_000_000)),
             ("2026-11-22T10:00:00.123456+01:00", Some(1_795_338_000_123_456)),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn days_are_whole_or_none() {
+    fn only_whole_days_are_parsed() {
         for (text, expected) in [
             ("2026-11-22", Some(20_779)),
             ("1500-01-01", Some(-171_664)),

@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_kept_as_they_are_written() {
+    fn json_values_keep_their_text() {
         let quoted = |line: &str| {
             let mut out = b"before\n".to_vec();
             let is_json = part().quote(line.as_bytes(), &mut out);

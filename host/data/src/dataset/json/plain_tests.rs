@@ -55,7 +55,7 @@ fn lines_that_are_alike_are_read_fast() {
 }
 
 #[test]
-fn all_else_is_left_to_arrow_json() {
+fn other_lines_are_left_to_arrow_json() {
     for text in [
         "",
         "{}\n",
@@ -111,7 +111,7 @@ fn all_else_is_left_to_arrow_json() {
 }
 
 #[test]
-fn keys_without_a_column_are_seen() {
+fn keys_without_a_column_are_detected() {
     let mut lines = plain_lines(true);
     assert!(lines.decode(b"{\"x\":1,\"i\":2,\"y\":null}\n", 1).is_some());
     assert_eq!(lines.take_unknown(&[]), Some(vec!["x".to_owned(), "y".to_owned()]));
@@ -134,7 +134,7 @@ proptest! {
 
     /// What the fast path accepts, it reads as arrow-json does.
     #[test]
-    fn both_ways_agree(
+    fn the_fast_path_agrees_with_arrow_json(
         keys in prop::sample::subsequence(vec![0_usize, 1, 2, 3, 4, 5], 1..=6).prop_shuffle(),
         lines in prop::collection::vec(values(), 1..4),
         end in prop::sample::select(vec!["\n", "\r\n", "\r", "\n\n"]),

@@ -18,7 +18,7 @@ enum LastToken {
 
 /// Whether there is a comma between any two values of lists and objects, and nowhere else. Checks nothing
 /// else: the result for a text with other mistakes may be either.
-pub(super) fn are_right(text: &[u8]) -> bool {
+pub(super) fn has_right_commas(text: &[u8]) -> bool {
     let mut last = LastToken::Begin;
     let mut at = 0;
     while let Some(&byte) = text.get(at) {
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commas_stand_between_values() {
+    fn values_must_be_separated_by_commas() {
         for text in [
             "",
             "{}\n[]\r\n{ } ",
@@ -76,7 +76,7 @@ mod tests {
             r#"{"a,,b": ",]", "b\",": "\\", "c": "a long text, with \" and ,, in it"}"#,
             "{\"a\":-1.5e+3}\r{\"a\":true}\n{\"é\":\"é\"}",
         ] {
-            assert!(are_right(text.as_bytes()), "{text}");
+            assert!(has_right_commas(text.as_bytes()), "{text}");
         }
         for text in [
             r#"{"a": 1 "b": 2}"#,
@@ -92,7 +92,7 @@ mod tests {
             "{} {}",
             r#"{"a\\" "b": 1}"#,
         ] {
-            assert!(!are_right(text.as_bytes()), "{text}");
+            assert!(!has_right_commas(text.as_bytes()), "{text}");
         }
     }
 }

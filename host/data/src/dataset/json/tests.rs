@@ -143,7 +143,7 @@ fn columns_are_inferred() {
 }
 
 #[test]
-fn what_no_type_holds_is_json() {
+fn values_that_fit_no_type_are_json() {
     let file =
         JsonFixture::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
     let (schema, doubts) = file.infer();
@@ -172,7 +172,7 @@ fn what_no_type_holds_is_json() {
 }
 
 #[test]
-fn lines_that_are_no_rows_are_refused() {
+fn lines_that_are_not_rows_are_refused() {
     let (schema, _) = JsonFixture::new(
         "{\"id\": 1, \"x\": 0.5, \"s\": \"a\", \"on\": true, \"l\": [1], \"o\": {\"k\": 1}}\n",
     )
@@ -218,7 +218,7 @@ fn lines_that_are_no_rows_are_refused() {
 }
 
 #[test]
-fn commas_are_not_overlooked() {
+fn missing_and_extra_commas_are_refused() {
     let (schema, _) = JsonFixture::new("{\"a\": 1, \"b\": [1]}\n").infer();
     let text = "{\"a\": 1 \"b\": [2]}\n{\"a\": 1,, \"b\": [2]}\n{\"a\": 1, \"b\": [2 3]}\n\
         {\"a\": 1, \"b\": [2,]}\n{\"a\": 4, \"b\": [5, 6]}\n{\"a\": 1,}\n{,\"a\": 1}";
@@ -234,7 +234,7 @@ fn commas_are_not_overlooked() {
 }
 
 #[test]
-fn dates_and_times_are_not_cut() {
+fn dates_and_times_are_not_truncated() {
     use arrow::datatypes::{Field, TimeUnit};
     let time = arrow::datatypes::DataType::Timestamp(TimeUnit::Microsecond, Some("+00:00".into()));
     let fields = [("day", arrow::datatypes::DataType::Date32), ("at", time)];

@@ -144,13 +144,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_is_seen(text in value()) {
+        fn each_value_is_found(text in value()) {
             prop_assert_eq!(seen(&text), serde_json::from_str::<Value>(&text).unwrap(), "{}", text);
         }
 
         /// The walk ends on any text.
         #[test]
-        fn nothing_breaks(text in "[{}\\[\\]\",:a1 \\\\é]{0,40}") {
+        fn any_text_is_walked_to_its_end(text in "[{}\\[\\]\",:a1 \\\\é]{0,40}") {
             if let ValueShape::Object(members) = shape(&text) {
                 members.for_each(drop);
             }

@@ -1,4 +1,5 @@
-//! SQLite's functions of dates and times, without the current time: each attempt at a mini-batch must read the same rows.
+//! SQLite's date and time functions without the current time, because each attempt at a mini-batch must read
+//! the same rows.
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Value, ValueRef};
@@ -15,14 +16,16 @@ const FUNCTIONS: [(&str, usize); 7] = [
     ("timediff", 0),
 ];
 
-/// Replaces the functions by ones that refuse to tell the current time, and else return what SQLite's own return.
+/// Replaces the functions with ones that fail if they are asked for the current time. Otherwise they return
+/// what SQLite's own functions return.
 ///
-/// The time may be a value of a row, so that the text of the query does not tell whether it is asked for.
+/// The time may be a value of a row, so the text of a query does not show whether it asks for the current
+/// time.
 pub(super) fn replace(connection: &Connection) -> rusqlite::Result<()> {
-    // The functions of this name on the same connection are the replacements.
+    // SQLite's own functions run on another connection: on this one, their names mean the replacements.
     for (name, before) in FUNCTIONS {
         let own = Connection::open_in_memory()?;
-        // A view of the file may call what is innocuous.
+        // The views of the file may call only innocuous functions.
         let flags = FunctionFlags::SQLITE_UTF8
             | FunctionFlags::SQLITE_DETERMINISTIC
             | FunctionFlags::SQLITE_INNOCUOUS;
@@ -40,7 +43,10 @@ pub(super) fn replace(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 fn asks_for_now(context: &Context<'_>, name: &str, before: usize) -> bool {
-    let is_now = |at: usize| matches!(context.get_raw(at), ValueRef::Text(text) if text.eq_ignore_ascii_case(b"now"));
+    let is_now = |at: usize| match context.get_raw(at) {
+        ValueRef::Text(text) => text.eq_ignore_ascii_case(b"now"),
+        _ => false,
+    };
     match context.len() {
         // `timediff` has two times.
         2 if name == "timediff" => is_now(0) || is_now(1),

@@ -100,7 +100,7 @@ impl fmt::Display for StorageClass {
 }
 
 /// Describes a value in words.
-pub(super) fn what(value: ValueRef<'_>) -> String {
+pub(super) fn describe_value(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Null => "a null".to_owned(),
         ValueRef::Integer(number) => format!("the whole number {number}"),

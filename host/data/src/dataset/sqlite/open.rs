@@ -2,7 +2,7 @@
 
 use super::bounds::{MEMORY, VALUE};
 use super::clock_functions;
-use super::error_text::reported;
+use super::error_text::describe;
 use crate::dataset::{DatasetError, fail};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use rusqlite::config::DbConfig;
@@ -61,10 +61,10 @@ impl Database {
         let statement = match self.connection.prepare(&self.query) {
             Ok(statement) => statement,
             Err(error) => {
-                let DatasetError(what) = describe(&error);
-                let is_missing = what.contains("no such table");
+                let DatasetError(reason) = describe(&error);
+                let is_missing = reason.contains("no such table");
                 let tables = if is_missing { self.tables() } else { String::new() };
-                return fail!("{what}{tables}");
+                return fail!("{reason}{tables}");
             }
         };
         if statement.column_count() == 0 || !statement.readonly() {

@@ -1,8 +1,8 @@
 //! Runs the query and reads its result row by row.
 
 use super::bounds::PATIENCE;
-use super::columns::{StorageClass, size, what};
-use super::error_text::reported;
+use super::columns::{StorageClass, describe_value, size};
+use super::error_text::describe;
 use super::open::Database;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
@@ -43,15 +43,15 @@ impl Database {
         let began = Instant::now();
         let late = move || began.elapsed() >= patience;
         self.connection.progress_handler(STEPS, Some(late)).map_err(|error| describe(&error))?;
-        let survey = self.look();
+        let survey = self.run_survey();
         let ended = self.connection.progress_handler(0, None::<fn() -> bool>);
         ended.map_err(|error| describe(&error))?;
         survey
     }
 
-    fn look(&self) -> Result<Survey, DatasetError> {
+    fn run_survey(&self) -> Result<Survey, DatasetError> {
         let mut statement = self.statement()?;
-        let mut columns = seen(&statement);
+        let mut columns = seen_columns(&statement);
         let mut rows = 0;
         let mut bytes = 0_u64;
         each_row(&mut statement, &mut |number, row| {
@@ -151,7 +151,7 @@ struct SeenColumn {
 }
 
 /// The columns, before the first row is read.
-fn seen(statement: &Statement<'_>) -> Vec<SeenColumn> {
+fn seen_columns(statement: &Statement<'_>) -> Vec<SeenColumn> {
     let columns = statement.columns().map(|column| {
         let kind = column.decl_type().and_then(StorageClass::declared);
         let declared = kind.and(column.decl_type()).map(str::to_owned);
@@ -185,14 +185,14 @@ impl SeenColumn {
 
 /// Fails with a message about a value that does not fit its column. `expected` is a part of the message.
 fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result<(), DatasetError> {
-    let what = what(value);
+    let found = describe_value(value);
     match value {
         ValueRef::Text(text) if std::str::from_utf8(text).is_err() => fail!(
-            "has {what} in column '{column}' of row {row}; read its bytes with cast(\"{column}\" as blob) in \
+            "has {found} in column '{column}' of row {row}; read its bytes with cast(\"{column}\" as blob) in \
              query"
         ),
         _ => fail!(
-            "has {what} in column '{column}' of row {row}, {expected}; convert it in query, as with \
+            "has {found} in column '{column}' of row {row}, {expected}; convert it in query, as with \
              cast(\"{column}\" as text), or leave the row out"
         ),
     }
@@ -244,7 +244,10 @@ impl ColumnBuilder {
             (SqliteValues::Int64(values), _) => values.append_null(),
             (SqliteValues::Float64(values), ValueRef::Real(number)) => values.append_value(number),
             (SqliteValues::Float64(values), ValueRef::Integer(number)) => {
-                #[expect(clippy::cast_precision_loss, reason = "`Kind::holds` takes exact ones")]
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "`StorageClass::holds` takes exact ones"
+                )]
                 values.append_value(number as f64);
             }
             (SqliteValues::Float64(values), _) => values.append_null(),

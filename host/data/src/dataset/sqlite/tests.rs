@@ -100,14 +100,15 @@ fn columns_have_declared_types_or_those_of_their_values() {
 
 /// A column of a table has one type: a value that does not fit is reported with its row.
 #[test]
-fn values_that_do_not_fit_are_told() {
+fn values_that_do_not_fit_are_reported() {
     let shop = Shop::new(
         "create table t (n integer, b boolean, x, big, bad text);
          insert into t values (1, 1, 1, 1.5, 'a'), (2, 0, 2, 9007199254740993, 'b'), \
          ('three', 7, 'x', 0, cast(x'61ff' as text)), (1.5, 1, null, 0, 'c');",
     );
     let errors = ["n", "b", "x", "big", "bad"];
-    let reported: Vec<_> = errors.map(|columns| shop.error(&format!("select {columns} from t"))).into();
+    let reported: Vec<_> =
+        errors.map(|columns| shop.error(&format!("select {columns} from t"))).into();
     insta::assert_snapshot!(reported.join("\n"), @r#"
     has the text "three" in column 'n' of row 3, where its table declares INTEGER; convert it in query, as with cast("n" as text), or leave the row out
     has the whole number 7 in column 'b' of row 3, where its table declares boolean; convert it in query, as with cast("b" as text), or leave the row out
@@ -121,7 +122,7 @@ fn values_that_do_not_fit_are_told() {
 /// No value is rounded, cut or converted: the table has SQLite's value, or the row is reported. SQLite itself
 /// has already changed some: `007` in a column of numbers is 7, and 2^64 - 1 is a float.
 #[test]
-fn values_are_those_that_sqlite_has() {
+fn values_are_those_that_sqlite_stores() {
     let shop = Shop::new(
         "create table t (n integer, x real, code text, day date, any, big numeric);
          insert into t values (9223372036854775807, 0.1, '007', '2024-02-30', '+5', 9007199254740993),
@@ -141,7 +142,7 @@ fn values_are_those_that_sqlite_has() {
 
 /// The file is untrusted, and so is the tenant's query.
 #[test]
-fn a_query_reads_and_does_nothing_else() {
+fn a_query_can_only_read() {
     let shop = orders();
     let other = shop.0.path().join("other.sqlite");
     let attach = format!("attach '{}' as other", other.display());
@@ -211,7 +212,7 @@ fn a_view_is_trusted_no_more_than_its_file() {
 
 /// A retry must read the same rows, whenever it runs.
 #[test]
-fn the_current_time_is_refused_wherever_it_comes_from() {
+fn queries_for_the_current_time_are_refused() {
     let shop = Shop::new(
         "create table t (day text, word text); insert into t values ('2024-02-28', 'NoW');
          create view v as select date('now') as x;",
@@ -253,7 +254,7 @@ fn the_current_time_is_refused_wherever_it_comes_from() {
 }
 
 #[test]
-fn a_query_without_end_is_ended() {
+fn an_endless_query_is_stopped() {
     let shop = orders();
     let endless = "with recursive n(i) as (select 1 union all select i + 1 from n) select count(*) as c from n";
     let mut database = Database::open(&shop.path(), endless).unwrap();
@@ -265,7 +266,7 @@ fn a_query_without_end_is_ended() {
 }
 
 #[test]
-fn what_is_too_large_is_told() {
+fn results_that_are_too_large_are_refused() {
     let shop = orders();
     insta::assert_snapshot!(shop.error("select zeroblob(200000000) as x"), @"has a value of more than 128 MB; leave it out in query, or take a part of it with substr");
     let many = "with recursive n(i) as (select 1 union all select i + 1 from n) select zeroblob(100000000) as x from n";
@@ -277,7 +278,7 @@ fn what_is_too_large_is_told() {
 
 /// The latest changes of an open database may be in other files.
 #[test]
-fn a_database_that_is_not_whole_is_refused() {
+fn a_database_with_unfinished_changes_is_refused() {
     let shop = orders();
     let writer = shop.connect();
     writer.pragma_update(None, "journal_mode", "wal").unwrap();
@@ -300,7 +301,7 @@ fn a_database_that_is_not_whole_is_refused() {
 }
 
 #[test]
-fn what_is_no_database_is_told() {
+fn a_file_that_is_not_a_database_is_refused() {
     let shop = orders();
     let good = std::fs::read(shop.path()).unwrap();
     let mut reported = Vec::new();
@@ -319,7 +320,7 @@ fn what_is_no_database_is_told() {
 
 /// Whatever bytes a file has, reading it ends with an error or with a table.
 #[test]
-fn no_file_brings_the_reader_down() {
+fn damaged_databases_do_not_crash_the_reader() {
     let shop = orders();
     let good = std::fs::read(shop.path()).unwrap();
     let mut seed = 7_u64;
@@ -346,7 +347,7 @@ fn no_file_brings_the_reader_down() {
 }
 
 #[test]
-fn another_database_than_was_planned_is_noticed() {
+fn a_result_that_differs_from_planning_is_refused() {
     let shop = orders();
     let mut database = Database::open(&shop.path(), "select id from orders").unwrap();
     let survey = database.survey().unwrap();
