@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_left_is_found() {
+    fn leftover_files_are_found() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/left");
         fs::create_dir_all(path.parent().unwrap()).unwrap();

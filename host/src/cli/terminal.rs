@@ -1,6 +1,6 @@
 //! The only module that writes to standard output and standard error. Texts may contain untrusted words
 //! (keys, paths, names, headers of inputs), so control characters and invisible characters are escaped.
-//! `tests/tests/repository/floors.rs` (`nothing_prints_but_the_one_exit`) makes sure that no other file
+//! `tests/tests/repository/floors.rs` (`only_the_terminal_module_prints`) makes sure that no other file
 //! prints.
 
 use super::exit::{Exit, Problem};

@@ -40,7 +40,10 @@ impl EntryScript for Guest {
             self.report(name, fs::write(self.out.join(name), format!("forged by {id}\n")));
         }
         let deep = self.out.join(format!("deep-{id}")).join("d/".repeat(60));
-        self.report("deep", fs::create_dir_all(&deep).and_then(|()| fs::write(deep.join("f"), "x")));
+        self.report(
+            "deep",
+            fs::create_dir_all(&deep).and_then(|()| fs::write(deep.join("f"), "x")),
+        );
         let link = self.out.join(format!("link-up-{id}"));
         self.report("link-up", test_guests::symlink("../../../../../../etc/passwd", &link));
         for number in 0..self.files {

@@ -32,7 +32,8 @@ impl EntryScript for Guest {
                 let link = folder.join("link");
                 let labels = out.join("labels");
                 for made in [test_guests::symlink(target, &link), fs::hard_link(labels, &link)] {
-                    let reported = made.map_or_else(|error| error.to_string(), |()| "made".to_owned());
+                    let reported =
+                        made.map_or_else(|error| error.to_string(), |()| "made".to_owned());
                     println!("{reported}");
                 }
             }

@@ -49,7 +49,10 @@ impl Guest {
         paths.extend(self.asked("--path"));
         for path in &paths {
             let shown = path.replace('\0', "\\0");
-            tries.push(report(&format!("host {shown}"), sandmill_guest::read(path).map(|b| b.len())));
+            tries.push(report(
+                &format!("host {shown}"),
+                sandmill_guest::read(path).map(|b| b.len()),
+            ));
             tries.push(report(&format!("wasi {shown}"), fs::read(path).map(|b| b.len())));
         }
         tries.push(report("list /", fs::read_dir("/").map(|dir| dir.count())));
@@ -93,7 +96,8 @@ impl Guest {
         let out = self.job.output_dir();
         for (name, target) in [("absolute", "/etc/passwd"), ("up", "../../../../etc/passwd")] {
             let link = out.join(format!("{name}-link"));
-            tries.push(report(&format!("make an {name} link"), test_guests::symlink(target, &link)));
+            tries
+                .push(report(&format!("make an {name} link"), test_guests::symlink(target, &link)));
             tries.push(report(
                 &format!("host {name} link"),
                 sandmill_guest::read(&link).map(|b| b.len()),
@@ -109,7 +113,10 @@ fn sockets(tries: &mut Vec<String>) {
     tries.push(report("connect", TcpStream::connect("127.0.0.1:80").map(drop)));
     tries.push(report("listen", TcpListener::bind("127.0.0.1:0").map(drop)));
     tries.push(report("udp", UdpSocket::bind("127.0.0.1:0").map(drop)));
-    tries.push(report("look up", std::net::ToSocketAddrs::to_socket_addrs("localhost:80").map(drop)));
+    tries.push(report(
+        "look up",
+        std::net::ToSocketAddrs::to_socket_addrs("localhost:80").map(drop),
+    ));
     tries.push(report("spawn", std::process::Command::new("/bin/sh").spawn().map(drop)));
 }
 

@@ -62,7 +62,8 @@ fn same<T: Element>(model: &Model, values: [T; 6]) -> Result<String, Error> {
 
 fn refused(model: &Model) -> Result<Vec<String>> {
     let tensor = |width: usize| Tensor::new([2, width], vec![1.0_f32; 2 * width]);
-    let run = |inputs: &[(&str, Tensor)]| describe(model.run(inputs).map(|_| "computed".to_owned()));
+    let run =
+        |inputs: &[(&str, Tensor)]| describe(model.run(inputs).map(|_| "computed".to_owned()));
     Ok(vec![
         run(&[("x", tensor(3)?)]),
         run(&[("z", tensor(2)?)]),

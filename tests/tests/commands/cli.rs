@@ -176,7 +176,7 @@ fn the_cache_is_shown_and_cleared() {
 }
 
 #[test]
-fn what_the_program_is_and_what_shells_and_man_read() {
+fn version_completions_and_man_pages() {
     let version = Job::empty().command(&["version"]);
     version.exits_with(0);
     assert!(
@@ -269,14 +269,14 @@ fn the_description_is_in_the_result() {
 
 /// C6.
 #[test]
-fn process_count_wins() {
+fn process_count_overrides_the_job_file() {
     let job = two_files().yaml("mini_batch_size: 1");
     let ran = job.run(&["--process-count", "3"]);
     ran.exits_with(0).says("job test: 3 workers\n");
 }
 
 #[test]
-fn jobs_go_to_a_folder_of_their_name() {
+fn the_job_directory_has_the_jobs_name() {
     let ran = two_files().command(&["run", "job.yaml"]);
     ran.exits_with(0).says("output        jobs/test/output/parallel_run_step.txt\n");
     assert!(ran.has("jobs/test/output/parallel_run_step.txt"));
@@ -294,7 +294,7 @@ fn paths_are_relative_to_the_job_file() {
 }
 
 #[test]
-fn all_errors_of_a_job_file_at_once() {
+fn all_errors_of_a_job_file_are_reported_at_once() {
     let job = Job::empty().file("w/x", "").file(
         "job.yaml",
         "name: Bad Name
@@ -395,7 +395,7 @@ fn master_role(ran: &Ran) -> String {
 }
 
 #[test]
-fn what_a_saved_file_leaves_out_gets_the_defaults_of_azure() {
+fn missing_keys_of_a_saved_file_get_azures_defaults() {
     let script = guest("echo_files").display().to_string();
     let yaml =
         format!("parallel_run_config:\n  entry_script: {script}\n  process_count_per_node: 1\n");
@@ -465,7 +465,7 @@ fn a_job_of_a_pipeline_is_picked_by_name() {
 }
 
 #[test]
-fn check_tells_what_a_component_needs() {
+fn check_lists_what_a_component_needs() {
     let good = guest("run_only").display().to_string();
     let ran = Job::empty().command(&["check", &good]);
     ran.exits_with(0);

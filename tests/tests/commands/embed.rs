@@ -64,7 +64,7 @@ fn it_ends_a_job_after_a_time() {
 }
 
 #[test]
-fn it_says_what_is_wrong_and_how_a_job_failed() {
+fn it_reports_wrong_job_files_and_failed_jobs() {
     let failing = texts("hostile_files").yaml("arguments: [--do, error]\nrun_max_try: 1");
     start(failing, &[]).wait().exits_with(42).says("error_threshold");
     let wrong = start(texts("echo_files").yaml("no_such_key: 1"), &[]).wait();

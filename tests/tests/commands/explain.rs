@@ -371,7 +371,7 @@ fn a_job_without_progress() {
 
 /// However the job ended, the file that its result names exists and is not empty.
 #[test]
-fn the_file_to_read_next_is_there() {
+fn the_file_to_read_next_exists() {
     for (guest, settings) in [
         ("hostile_files", "arguments: [--do, trap]"),
         ("hostile_files", "arguments: [--do, return-nothing]\nerror_threshold: -1"),

@@ -46,14 +46,14 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
 }
 
 #[test]
-fn types_may_be_called_as_the_sdks_own() {
+fn a_script_may_have_types_named_as_in_the_sdk() {
     let ran = over_files("natural_names").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "d.txt"]);
 }
 
 #[test]
-fn arguments_variables_and_errors_are_told_in_a_component() {
+fn a_component_sees_arguments_variables_and_error_kinds() {
     let paths = "/inputs/files/none.txt, /inputs/files/c, /inputs/files/a.txt/x, /inputs/files/b.txt, \
                  /inputs/files/../x, /etc/passwd, /inputs/files/a.txt";
     let ran = over_files("sdk_answers")
@@ -97,7 +97,7 @@ fn tables_have_the_types_that_the_contract_names() {
 
 /// E16.
 #[test]
-fn the_native_test_host_says_what_the_job_says() {
+fn the_native_test_host_gives_the_jobs_messages() {
     for (harm, sentence) in [
         (
             "rows-with-line-ends",
@@ -169,7 +169,7 @@ fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
 }
 
 #[test]
-fn what_is_printed_without_a_line_end_is_kept() {
+fn output_without_a_line_end_is_kept() {
     let ran = texts("unfinished_lines").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.log("user/stdout/0/process000.stdout.txt"), "init,run,run,run,shutdown");
@@ -258,7 +258,7 @@ const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *res
 }
 
 #[test]
-fn sources_in_c_that_do_not_compile_are_told_with_their_lines() {
+fn c_compile_errors_are_reported_with_their_lines() {
     let ran = Job::with_compilers()
         .file("score.c", "int f(void) { return missing; }\n")
         .command(&["build", "."]);
@@ -267,7 +267,7 @@ fn sources_in_c_that_do_not_compile_are_told_with_their_lines() {
 }
 
 #[test]
-fn new_says_where_the_sdk_must_be() {
+fn new_refuses_a_folder_without_the_sdk() {
     let ran = Job::empty().command(&["new", "first", "--sdk", "elsewhere"]);
     ran.exits_with(2);
     assert!(!ran.has("first"));
@@ -275,7 +275,7 @@ fn new_says_where_the_sdk_must_be() {
 }
 
 #[test]
-fn a_crate_that_exports_nothing_is_no_entry_script() {
+fn a_crate_that_exports_nothing_is_refused() {
     let manifest = "[package]\nname = \"silent\"\nedition = \"2024\"\n[lib]\ncrate-type = \
                     [\"cdylib\"]\n[workspace]\n";
     let ran = Job::empty()

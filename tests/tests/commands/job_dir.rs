@@ -20,7 +20,7 @@ fn interrupted(running: &mut Running) {
 
 /// O5, T8.
 #[test]
-fn a_finished_job_is_touched_only_with_overwrite() {
+fn a_finished_job_changes_only_with_overwrite() {
     let first = texts("echo_files").run(&[]);
     first.exits_with(0);
     let output = first.output();
@@ -37,7 +37,7 @@ fn a_finished_job_is_touched_only_with_overwrite() {
 }
 
 #[test]
-fn an_unfinished_job_is_run_anew_with_overwrite() {
+fn overwrite_restarts_an_unfinished_job() {
     let failed = texts("hostile_files")
         .yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
         .run(&[]);
@@ -48,7 +48,7 @@ fn an_unfinished_job_is_run_anew_with_overwrite() {
 }
 
 #[test]
-fn other_folders_are_refused() {
+fn folders_of_other_jobs_are_refused() {
     let first = texts("echo_files").run(&[]);
     let other = first.into_job().run(&["--set", "name=other", "--overwrite"]);
     other.exits_with(2);
@@ -75,7 +75,7 @@ fn the_output_of_another_job_is_refused() {
 }
 
 #[test]
-fn a_job_never_reads_what_it_writes() {
+fn inputs_must_not_overlap_the_output() {
     let refused = |settings: &[&str]| {
         let job = texts("echo_files").file("results/a.txt", "");
         let mut arguments = vec!["run", "job.yaml"];
@@ -109,7 +109,7 @@ fn an_input_in_the_job_directory_is_not_removed() {
 }
 
 #[test]
-fn a_running_job_is_let_alone() {
+fn a_running_job_cannot_be_run_again() {
     let mut running = hangs().start(&[]);
     running.until("the job has begun", |running| running.dir().join("job/job.json").exists());
     let yaml = running.dir().join("job.yaml").display().to_string();
@@ -126,7 +126,7 @@ fn a_running_job_is_let_alone() {
 
 /// W11.
 #[test]
-fn ctrl_c_finishes_what_runs_and_begins_nothing() {
+fn ctrl_c_finishes_running_mini_batches_and_starts_none() {
     let job = texts("hostile_files").yaml("arguments: [--do, pause, --on-batch, 1]");
     let mut running = job.start(&[]);
     interrupted(&mut running);
@@ -151,7 +151,7 @@ fn ctrl_c_finishes_what_runs_and_begins_nothing() {
 
 /// The end of the terminal has the effect of Ctrl-C; under `nohup`, it has none.
 #[test]
-fn a_hangup_winds_down_unless_it_is_ignored() {
+fn a_hangup_acts_like_ctrl_c_unless_ignored() {
     let until_one_is_done = |running: &mut Running| {
         running.until("the first mini-batch is committed", |running| {
             fs::read_to_string(running.dir().join("job/output/parallel_run_step.txt"))
@@ -175,7 +175,7 @@ fn a_hangup_winds_down_unless_it_is_ignored() {
 }
 
 #[test]
-fn what_fails_after_ctrl_c_is_not_tried_again() {
+fn failures_after_ctrl_c_are_not_retried() {
     let mut running = hangs().start(&["--set", "run_invocation_timeout=1"]);
     interrupted(&mut running);
     let ran = running.wait();
@@ -213,7 +213,7 @@ fn a_second_ctrl_c_stops_at_once() {
 
 /// W3, W13, F6, F16, K1.
 #[test]
-fn what_fails_once_is_tried_again() {
+fn a_failed_attempt_is_retried() {
     let ran = texts("hostile_files").yaml("arguments: [--do, error, --on-attempt, 1]").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
@@ -267,7 +267,7 @@ fn attempts(ran: &Ran) -> String {
 
 /// W9, W10, W11, T1.
 #[test]
-fn failures_are_not_ignored_unasked() {
+fn failures_fail_the_job_by_default() {
     let job =
         texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 2");
     let ran = job.run(&[]);

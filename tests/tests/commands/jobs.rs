@@ -33,7 +33,7 @@ fn runs(running: &mut Running) {
 }
 
 #[test]
-fn the_config_file_says_where_jobs_are() {
+fn the_config_file_sets_the_folder_of_jobs() {
     let job = texts("echo_files");
     let root = job.path("elsewhere");
     fs::create_dir_all(job.path("config-home/sandmill")).unwrap();
@@ -100,7 +100,7 @@ fn a_job_is_listed_and_cancelled_by_its_name() {
 
 /// The first job has the machine's only place. The second job waits, and is cancelled while it waits.
 #[test]
-fn a_waiting_job_says_so_and_is_cancelled() {
+fn a_waiting_job_is_reported_and_can_be_cancelled() {
     let machine = tempfile::tempdir().unwrap();
     let policy = machine.path().join("policy.yaml");
     let places = machine.path().join("places");
@@ -151,7 +151,7 @@ fn executable(job: &Job, path: &str) {
 
 /// Events go to standard output, and the program is called after everything is written.
 #[test]
-fn programs_are_told_of_a_job() {
+fn programs_receive_events_and_the_end_of_a_job() {
     let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > ended\n\
                   test -f \"$SANDMILL_DIR/job.json\" && echo noise\n";
     let job = texts("echo_files").file("end.sh", script);
@@ -176,7 +176,7 @@ fn programs_are_told_of_a_job() {
 
 /// Everything that is printed for people is also available as JSON.
 #[test]
-fn facts_come_as_json() {
+fn reports_are_available_as_json() {
     let ran = texts("hostile_files")
         .yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
         .command(&["run", "job.yaml", "--json"]);

@@ -92,7 +92,7 @@ fn a_failed_job_has_the_whole_tree() {
 
 /// W14, F1, F2, F3, F5, F7, F8, F9, K3, T1: the files agree with each other.
 #[test]
-fn the_files_of_a_failed_job_tell_the_same() {
+fn the_files_of_a_failed_job_agree() {
     let ran = job().run(&["--set", "error_threshold=0"]);
     ran.exits_with(42);
     assert_snapshot!(ran.log("job_error.txt").lines().take(1).collect::<String>(), @"2 failures so far, the most frequent first:");
@@ -125,7 +125,7 @@ fn the_files_of_a_failed_job_tell_the_same() {
 
 /// F3, F13, F16: without failures, there are no files about failures.
 #[test]
-fn a_good_job_has_no_files_of_errors() {
+fn a_good_job_has_no_error_files() {
     let ran = job().run(&["--set", "arguments=[--do, panic, --on-batch, 9]"]);
     ran.exits_with(0);
     let tree = tree(&ran);

@@ -33,7 +33,7 @@ fn json(ran: &Ran) -> Vec<Value> {
 }
 
 #[test]
-fn nothing_is_logged_unasked() {
+fn nothing_is_logged_by_default() {
     assert_eq!(log(&job().run(&[])), Vec::<String>::new());
     assert_eq!(log(&job().env("SANDMILL_LOG", "").run(&[])), Vec::<String>::new());
     assert_eq!(
@@ -43,7 +43,7 @@ fn nothing_is_logged_unasked() {
 }
 
 #[test]
-fn the_levels_tell_more_and_more() {
+fn each_level_logs_more() {
     let count = |ran: &Ran, level: &str| {
         log(ran).iter().filter(|line| line.starts_with(&format!("[WHEN] {level} job{{"))).count()
     };
@@ -63,7 +63,7 @@ fn the_levels_tell_more_and_more() {
 }
 
 #[test]
-fn programs_read_json() {
+fn the_log_can_be_json() {
     let ran = failing().run(&["-vv", "--log-format", "json"]);
     let lines = json(&ran);
     let failed = lines.iter().find(|line| line["level"] == "WARN" && line["kind"] != Value::Null);
@@ -81,7 +81,7 @@ fn programs_read_json() {
 }
 
 #[test]
-fn a_quiet_job_says_what_went_wrong_alone() {
+fn a_quiet_job_prints_only_failures() {
     let ran = job().run(&["--quiet"]);
     ran.exits_with(0);
     assert_eq!(ran.redacted(), "");
@@ -93,7 +93,7 @@ fn a_quiet_job_says_what_went_wrong_alone() {
 }
 
 #[test]
-fn what_is_no_level_is_refused() {
+fn an_unknown_level_is_refused() {
     let ran = job().run(&["--log", "loud=very"]);
     ran.exits_with(2);
     insta::assert_snapshot!(ran.redacted(), @r#"error: --log: found "loud=very"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
@@ -104,7 +104,7 @@ fn what_is_no_level_is_refused() {
 
 /// A file's name may contain a line end, and messages contain names.
 #[test]
-fn no_stranger_writes_lines_of_the_log() {
+fn a_file_name_cannot_forge_log_lines() {
     let forged = "a\n2026-11-25T19:00:00Z ERROR job{job=x}: the job has ended";
     let ran = Job::new(&guest("echo_files"))
         .yaml("inputs: { texts: in }\nerror_threshold: -1")
@@ -120,7 +120,7 @@ fn no_stranger_writes_lines_of_the_log() {
 
 /// The name of a job's input is untrusted.
 #[test]
-fn a_log_does_not_steer_a_terminal() {
+fn the_log_has_no_terminal_escapes() {
     let notes = "inputs: { texts: \"in\\e[2J\" }\nmini_batch_size: 1";
     for format in ["text", "json"] {
         let ran = Job::new(&guest("echo_files")).yaml(notes).file("in\u{1b}[2J/\u{202e}a.txt", "a");

@@ -71,7 +71,7 @@ fn rows_of_text_are_a_table() {
 }
 
 #[test]
-fn items_that_failed_end_it_unless_tolerated() {
+fn failed_rows_end_the_map_unless_tolerated() {
     let ran = mapped(&stream(), "echo_table", "--arg --fail --arg n4");
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @r#"
@@ -101,7 +101,7 @@ fn an_input_without_rows_gives_a_stream_without_columns() {
 }
 
 #[test]
-fn what_is_no_whole_stream_is_told() {
+fn an_invalid_or_incomplete_stream_is_reported() {
     let whole = stream();
     let cut = &whole[..whole.len() - 100];
     let reported = [(b"" as &[u8], 2), (b"id,name\n1,a\n", 2), (cut, 42)].map(|(input, code)| {
@@ -117,7 +117,7 @@ fn what_is_no_whole_stream_is_told() {
 }
 
 #[test]
-fn a_panic_or_endless_loop_is_told_with_its_rows() {
+fn a_panic_or_endless_loop_is_reported_with_its_rows() {
     let reported = [
         ("hostile_table", "--arg --do --arg panic"),
         ("hostile_table", "--arg --do --arg loop --timeout 1"),
@@ -145,7 +145,7 @@ fn a_panic_or_endless_loop_is_told_with_its_rows() {
 /// A job continues after some failures of `init` and `shutdown`. A map fails, because the reader would
 /// otherwise wait for the end of the stream.
 #[test]
-fn init_and_shutdown_have_the_time_of_a_call() {
+fn init_and_shutdown_have_the_timeout_of_a_call() {
     let mut empty = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
     empty.finish().unwrap();
     let empty = empty.into_inner().unwrap();
@@ -162,7 +162,7 @@ fn init_and_shutdown_have_the_time_of_a_call() {
 }
 
 #[test]
-fn inputs_and_outputs_that_cannot_be_used() {
+fn unusable_inputs_and_outputs_are_reported() {
     let script = guest("echo_table").display().to_string();
     let ran = spawn(Job::empty(), b"", &script, "< /dev/null | cat").wait();
     ran.says("standard input is empty");
@@ -178,7 +178,7 @@ fn inputs_and_outputs_that_cannot_be_used() {
 
 /// The reader of the results may close the pipe early.
 #[test]
-fn a_closed_output_is_told() {
+fn a_closed_output_is_reported() {
     let mut writer = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
     (0..50).for_each(|_| writer.write(&batch(0, 5000)).unwrap());
     let script = guest("echo_table").display().to_string();
@@ -191,7 +191,7 @@ fn a_closed_output_is_told() {
 }
 
 #[test]
-fn ctrl_c_ends_it() {
+fn ctrl_c_ends_the_map() {
     let script = guest("echo_table").display().to_string();
     let line = "< wait > out.arrows";
     let job = Job::empty();

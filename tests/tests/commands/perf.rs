@@ -55,7 +55,7 @@ fn lists(ran: &Ran) -> Vec<(String, String)> {
 
 /// A4, F17, F18, F19, K2, T4: the files are complete, even if the job ends long before the first interval.
 #[test]
-fn a_job_leaves_samples() {
+fn a_job_writes_resource_samples() {
     let ran = stuck_job().run(&[]);
     ran.exits_with(0);
     assert_eq!(
@@ -106,7 +106,7 @@ fn samples_can_be_turned_off() {
 /// each worker has a profile with the names of the guest's functions. This includes the worker that was
 /// killed inside its endless loop, and its replacement, which ended in order.
 #[test]
-fn profiles_show_what_guests_did() {
+fn profiles_show_guest_functions() {
     let ran = stuck_job().yaml("profiling_module: cProfile").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.attempts("RUN_TIMEOUT"), ["1, 1"], "{ran}");
@@ -122,7 +122,7 @@ fn profiles_show_what_guests_did() {
 
 /// If the leader was killed before it copied the profiles to the logs, a resume copies them.
 #[test]
-fn profiles_outlive_the_leader() {
+fn profiles_survive_a_killed_leader() {
     let job = stuck_job().yaml("profiling_module: guest");
     let mut running = job.start(&["--set", "run_invocation_timeout=30"]);
     let written = "job/work/process000/profile/process000.profile.json";

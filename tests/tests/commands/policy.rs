@@ -35,7 +35,7 @@ fn said(ran: &Ran) -> String {
 }
 
 #[test]
-fn the_folder_of_passwords_is_no_side_input() {
+fn etc_is_refused_as_a_side_input() {
     let job = job().yaml("side_inputs: /etc\n");
     let ran = job.run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
@@ -76,7 +76,7 @@ fn a_job_within_the_policy_runs() {
 /// A job cannot evade it: not through a variable, an unreadable policy, a resume, another job directory, or a
 /// link.
 #[test]
-fn a_policy_is_not_evaded() {
+fn a_policy_cannot_be_evaded() {
     let ran = job().env("SANDMILL_POLICY", "policy.yaml").run(&["--set", "side_inputs.s=/etc"]);
     ran.exits_with(2);
     ran.says("--set side_inputs.s: side_inputs.s.path: found /etc; the operator's policy allows");
@@ -109,7 +109,7 @@ fn a_policy_is_not_evaded() {
 }
 
 #[test]
-fn what_is_no_job_keeps_to_it_as_well() {
+fn other_commands_obey_the_policy() {
     let crates = ["check", "crate", "--policy", "policy.yaml"];
     let with_crate = || job().file("crate/Cargo.toml", "[package]").file("crate/build.rs", "");
     let ran = with_crate().command(&crates);
@@ -145,7 +145,7 @@ fn what_is_no_job_keeps_to_it_as_well() {
 /// time. Whether a job is refused, fails or runs, it never reads or writes the target of a link.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_link_that_takes_a_folders_place_is_never_followed() {
+fn a_link_that_replaces_a_folder_is_never_followed() {
     const JOBS: usize = 12;
     let swapped = [("in/d", "in/link"), ("out/o", "out/link"), ("out/p", "out/other")];
     let mut job = Job::new(&guest("echo_files"))
@@ -219,7 +219,7 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
 
 /// The doctor tells an operator in advance what jobs would miss, each with its own remedy.
 #[test]
-fn the_doctor_looks_for_what_jobs_need() {
+fn the_doctor_checks_what_jobs_need() {
     let job = Job::empty();
     let places = job.path("places").display().to_string();
     let doctor = job
@@ -258,7 +258,10 @@ fn the_doctor_names_the_policy() {
         let found: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
         found["policy"].clone()
     };
-    assert_eq!(describe(&doctor(&[], "policy.yaml")), "  ok        the operator's policy: policy.yaml");
+    assert_eq!(
+        describe(&doctor(&[], "policy.yaml")),
+        "  ok        the operator's policy: policy.yaml"
+    );
     let given = json(&doctor(&["--json", "--policy", "policy.yaml"], "gone.yaml"));
     assert_eq!(given, serde_json::json!({"file": "policy.yaml", "problem": null}));
     let wrong = doctor(&[], "wrong.yaml");

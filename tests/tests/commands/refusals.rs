@@ -22,7 +22,7 @@ fn misplaced(job: Job) -> Job {
 }
 
 #[test]
-fn inputs_that_cannot_be_used_leave_no_job_directory() {
+fn unusable_inputs_leave_no_job_directory() {
     let ran = misplaced(job()).run(&[]);
     ran.exits_with(2).says("Job test did not begin: input 'files': the path a.txt does not match");
     assert!(!ran.stderr.contains("read next") && !ran.has("job"), "{ran}");
@@ -30,7 +30,7 @@ fn inputs_that_cannot_be_used_leave_no_job_directory() {
 
 /// Otherwise, the job could not begin after its inputs were corrected.
 #[test]
-fn inputs_that_cannot_be_used_leave_no_copies() {
+fn unusable_inputs_leave_no_copies() {
     let job = job().yaml("parent: parent\ncopy_logs_to_parent: true");
     let right = fs::read_to_string(job.path("job.yaml")).unwrap();
     let ran = misplaced(job).run(&[]);
@@ -42,7 +42,7 @@ fn inputs_that_cannot_be_used_leave_no_copies() {
 }
 
 #[test]
-fn a_directory_that_was_overwritten_stays_claimed() {
+fn a_refused_overwrite_keeps_the_job_directory() {
     let ran = job().run(&[]);
     ran.exits_with(0);
     let ran = misplaced(ran.into_job()).run(&["--overwrite"]);
@@ -70,7 +70,7 @@ fn check_prints_the_digest_that_a_job_file_pins() {
 }
 
 #[test]
-fn a_panic_is_told_with_the_callers_of_the_source() {
+fn a_panic_is_reported_with_its_call_stack() {
     let ran = Job::new(&guest("hostile_files"))
         .yaml("inputs: { files: input }\nprocess_count_per_node: 1\nrun_max_try: 1")
         .yaml("arguments: [--do, panic]")
@@ -83,7 +83,7 @@ fn a_panic_is_told_with_the_callers_of_the_source() {
 }
 
 #[test]
-fn check_runs_what_needs_arguments_and_side_inputs() {
+fn check_passes_arguments_variables_and_side_inputs() {
     let script = guest("surroundings").display().to_string();
     let ran = job().file("weights/w.txt", "1").command(&[
         "check",
@@ -105,7 +105,7 @@ fn check_runs_what_needs_arguments_and_side_inputs() {
 }
 
 #[test]
-fn check_stops_what_does_not_end() {
+fn check_stops_an_endless_run() {
     let script = guest("hostile_files").display().to_string();
     let loops = ["--arg", "--do", "--arg", "loop", "--timeout", "1"];
     let ran = job().command(&[&["check", &script, "--run", "input/a.txt"][..], &loops].concat());
@@ -114,7 +114,7 @@ fn check_stops_what_does_not_end() {
 }
 
 #[test]
-fn a_line_for_run_is_one_for_plan() {
+fn plan_accepts_the_options_of_run() {
     let ran = job().command(&["plan", "job.yaml", "--process-count", "2", "--job-dir", "x"]);
     ran.exits_with(0);
     let ran = misplaced(ran.into_job()).command(&["plan", "job.yaml"]);

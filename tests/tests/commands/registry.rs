@@ -123,7 +123,7 @@ fn names_are_registered_listed_and_shown() {
 
 /// C1, C22: a job may use registered names. What "the latest" means is decided when the job begins.
 #[test]
-fn jobs_read_what_is_registered() {
+fn jobs_use_registered_names() {
     let inputs = "inputs: {all: {dataset: images@2}}\nmodels: {m: {model: net}}";
     let list = "arguments: [--list, /models/m]";
     let ran = registered().yaml(inputs).yaml(list).run(&[]);
@@ -157,7 +157,7 @@ fn jobs_read_what_is_registered() {
 }
 
 #[test]
-fn a_model_that_is_not_what_was_registered_is_refused() {
+fn a_model_that_changed_since_registration_is_refused() {
     let job = registered().yaml("inputs: {all: {dataset: images@1}}\nmodels: {m: {model: net@1}}");
     let weights = job.file("net/weights.bin", "5555x").run(&[]);
     weights.exits_with(2);
@@ -172,7 +172,7 @@ fn a_model_that_is_not_what_was_registered_is_refused() {
 
 /// A registered name cannot evade the operator's policy.
 #[test]
-fn the_operators_policy_holds() {
+fn registered_names_obey_the_policy() {
     let job = registered().yaml("inputs: {all: {dataset: images@1}}\nmodels: {m: {model: net}}");
     let dir = job.dir().display();
     let scripts = guest("reads_outside");
@@ -202,7 +202,7 @@ fn the_operators_policy_holds() {
 
 /// Data in a store is registered by the operator's name for the store.
 #[test]
-fn an_address_is_not_registered() {
+fn an_address_of_a_store_is_not_registered() {
     let ran = place().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"error: found s3://bucket/in/*.csv, the address of a store; data in a store is registered by the name of a datastore and the path there: sandmill dataset register other PATH --datastore NAME (or write the address into the job file, as the input's path)");
@@ -220,7 +220,7 @@ fn rerun(ran: &Ran) -> Job {
 }
 
 #[test]
-fn processes_that_register_at_once_get_versions_of_their_own() {
+fn concurrent_registrations_get_different_versions() {
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("new/registry.db");
     let start = || {
@@ -241,7 +241,7 @@ fn processes_that_register_at_once_get_versions_of_their_own() {
 
 /// If the process is killed between the write and the commit, nothing is registered.
 #[test]
-fn a_registration_that_is_cut_off_leaves_nothing() {
+fn an_interrupted_registration_leaves_nothing() {
     let job = registered().env("SANDMILL_FAIL_POINT", "registry-written");
     let cut = job.command(&["dataset", "register", "images", "one", "--new-version"]);
     cut.exits_with(-9);
@@ -261,7 +261,7 @@ fn a_registration_that_is_cut_off_leaves_nothing() {
 }
 
 #[test]
-fn a_registry_that_cannot_be_used_is_told() {
+fn an_unusable_registry_is_reported() {
     let show = |job: Job| job.command(&["dataset", "show", "images"]);
     let length = fs::metadata(registered().path(FILE)).unwrap().len();
     assert!(length > 4096);

@@ -47,7 +47,7 @@ fn job(yaml: &str) -> Job {
 }
 
 #[test]
-fn keys_names_and_paths_of_a_job_file() {
+fn keys_names_and_paths_of_a_job_file_are_escaped() {
     let places = [
         "\"K\": 1",
         "limits: { \"K\": 1 }",
@@ -100,7 +100,7 @@ fn a_key_stays_on_its_line() {
 }
 
 #[test]
-fn settings_and_arguments_of_the_command_line() {
+fn command_line_settings_and_arguments_are_escaped() {
     let set = format!("{HIDDEN}=1");
     for command in [
         &["run", "job.yaml", "--set", &set][..],
@@ -128,7 +128,7 @@ fn settings_and_arguments_of_the_command_line() {
 }
 
 #[test]
-fn the_header_of_an_input() {
+fn the_header_of_an_input_is_escaped() {
     let table = format!("{HIDDEN},b\n1,2\n");
     let ran = job("inputs: { a: { path: in/t.csv, format: csv } }\n")
         .file("in/t.csv", table)
@@ -138,7 +138,7 @@ fn the_header_of_an_input() {
 }
 
 #[test]
-fn a_component_by_its_own_words() {
+fn names_in_a_component_are_escaped() {
     let path = format!("{HIDDEN}.wasm");
     let component = fs::read(guest("echo_files")).unwrap();
     for command in [&["check", &path][..], &["inspect", &path], &["build", &path]] {
@@ -166,7 +166,7 @@ fn a_component_by_its_own_words() {
 
 /// A file from Azure's tools, with untrusted names of jobs, keys and inputs.
 #[test]
-fn a_pipeline_of_azure() {
+fn names_in_an_azure_pipeline_are_escaped() {
     let text = "type: pipeline\ninputs: { \"K\": { type: uri_folder, path: in } }\n\
                 jobs:\n  \"K\": { type: parallel, \"K\": 1 }\n  \"KK\": { type: parallel }\n";
     let ran = Job::empty().file("job.yaml", text.replace('K', YAML)).command(&["plan", "job.yaml"]);
@@ -177,7 +177,7 @@ fn a_pipeline_of_azure() {
 /// Runs a job over files with such names, and checks its reports. Then puts such a name into its job
 /// directory.
 #[test]
-fn reports_and_a_job_directory_of_strangers() {
+fn reports_and_foreign_job_directories_are_escaped() {
     let table = format!("{HIDDEN},b\n1,2\n3\n");
     let settings = "inputs: { a: { path: in/, format: csv } }\nerror_threshold: -1\n";
     let ran = Job::new(&guest("echo_table"))

@@ -74,7 +74,7 @@ fn a_component_that_computes_is_refused() {
 }
 
 #[test]
-fn gpus_are_refused_where_a_job_asks_for_them() {
+fn gpus_are_refused_if_a_job_asks_for_them() {
     assert_snapshot!(refused(texts().yaml("gpus: 1")), @"error: gpus is 1, and this sandmill was built without CUDA (feature `cuda`): set it to 0, or use a build with that feature");
     // An offer of the environment is not a demand of the job.
     let ran = run(texts().env("AZ_BATCHAI_GPU_COUNT_FOUND", "2"), &RUN);
@@ -82,7 +82,7 @@ fn gpus_are_refused_where_a_job_asks_for_them() {
 }
 
 #[test]
-fn doctor_says_what_is_left_out() {
+fn the_doctor_lists_missing_features() {
     let doctor = run(Job::empty(), &["doctor"]);
     let left_out = "\nbuilt without inference, cuda, stores\n";
     assert!(doctor.stdout.contains(left_out), "{doctor}");
@@ -97,7 +97,7 @@ fn doctor_says_what_is_left_out() {
 }
 
 #[test]
-fn a_program_that_embeds_more_hears_what_its_processes_lack() {
+fn processes_report_the_features_that_they_lack() {
     for (command, why) in [
         ("fetch-worker", "built without stores (feature `stores`)"),
         ("probe-backends", "built without inference (feature `inference`)"),

@@ -53,10 +53,13 @@ fn onnxruntime_computes_behind_the_wall() {
 }
 
 #[test]
-fn why_onnxruntime_is_not_there_is_told() {
+fn the_doctor_reports_why_onnxruntime_is_missing() {
     let folder = tempfile::tempdir().unwrap();
     let (reported, found) = doctor(None, &[]);
-    assert!(reported.starts_with("  -         onnxruntime: its library was not found"), "{reported}");
+    assert!(
+        reported.starts_with("  -         onnxruntime: its library was not found"),
+        "{reported}"
+    );
     assert!(found["missing"].is_string() && found["version"].is_null(), "{found}");
     let (reported, _) = doctor(Some(folder.path()), &[]);
     let expected = format!(

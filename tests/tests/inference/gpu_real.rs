@@ -42,7 +42,7 @@ fn doctor(visible: Option<&str>) -> Value {
 
 /// A machine in MIG mode also lists parts of GPUs, which are not in the table of nvidia-smi.
 #[test]
-fn the_inventory_is_that_of_nvidia_smi() {
+fn the_inventory_equals_that_of_nvidia_smi() {
     let Some(expected) = gpus() else { return };
     let found = doctor(None);
     let listed = found["gpus"].as_array().unwrap();
@@ -72,7 +72,7 @@ fn job(machine: &Path, script: &str) -> Job {
 /// G1: the lease of a killed leader is free as soon as its worker has ended. G3: the GPU is leased by the
 /// driver's inventory, and the resource samples have its columns.
 #[test]
-fn a_lease_outlives_no_worker() {
+fn a_lease_ends_with_its_worker() {
     if gpus().is_none() {
         return;
     }
@@ -103,7 +103,7 @@ fn a_lease_outlives_no_worker() {
 
 /// The program that compiles for a GPU succeeds, or says why it cannot.
 #[test]
-fn a_gpu_is_made_ready_or_the_reason_told() {
+fn a_gpu_is_prepared_or_the_reason_reported() {
     let there = gpus().is_some();
     let output = made_ready();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -157,7 +157,7 @@ fn equal_scikit_learn(ran: &Ran) {
 }
 
 #[test]
-fn digits_on_the_gpu_are_those_of_the_cpu() {
+fn digits_on_the_gpu_equal_those_on_the_cpu() {
     if gpus().is_none() {
         return;
     }

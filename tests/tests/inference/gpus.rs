@@ -96,7 +96,7 @@ fn a_worker_gets_a_gpu() {
 
 /// G2, V1: the variable is missing, not empty.
 #[test]
-fn a_worker_beyond_the_gpus_gets_none() {
+fn workers_beyond_the_number_of_gpus_have_no_gpu() {
     if has_driver() {
         return;
     }
@@ -180,7 +180,7 @@ fn a_gpu_never_has_two_jobs() {
 
 /// G1: a killed leader does not block a GPU.
 #[test]
-fn the_gpu_of_a_killed_leader_is_free_with_its_workers() {
+fn the_gpu_of_a_killed_leader_becomes_free() {
     if has_driver() {
         return;
     }

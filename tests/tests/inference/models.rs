@@ -32,7 +32,7 @@ fn tries(ran: &Ran) -> String {
 }
 
 #[test]
-fn a_model_is_a_folder_with_that_model_alone() {
+fn a_model_folder_holds_only_that_model() {
     let digits = "'${{models.digits}}/digits.onnx'";
     let whole = "'${{models.whole}}/weights.bin'";
     let versions = "'${{models.versions}}/model.onnx'";
@@ -67,7 +67,7 @@ fn a_model_is_a_folder_with_that_model_alone() {
 
 /// Neither a resumed job nor a reused result may belong to another model.
 #[test]
-fn a_model_that_changed_is_noticed() {
+fn a_changed_model_is_noticed() {
     let cut = job().env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
     cut.exits_with(-9);
     let changed = cut.into_job().env("SANDMILL_FAIL_POINT", "").file("all/digits.onnx", "2 2");
@@ -86,7 +86,7 @@ fn a_model_that_changed_is_noticed() {
 
 /// Model files that an interrupted run left behind are not used, and do not get in the way.
 #[test]
-fn a_job_that_is_taken_up_gets_its_models_again() {
+fn a_resumed_job_gets_its_models_again() {
     let job = job().yaml("arguments: [--path, /models/digits/digits.onnx]");
     let cut = job.env("SANDMILL_FAIL_POINT", "journal-made").run(&[]);
     cut.exits_with(-9);
@@ -99,7 +99,7 @@ fn a_job_that_is_taken_up_gets_its_models_again() {
 }
 
 #[test]
-fn a_model_with_another_digest_is_refused_before_anything_is_made() {
+fn a_model_with_a_wrong_digest_is_refused_first() {
     let ran = job().run(&["--set", &format!("models.digits.digest={}", "0".repeat(64))]);
     ran.exits_with(2);
     assert!(!ran.has("job"), "{ran}");
@@ -110,7 +110,7 @@ fn a_model_with_another_digest_is_refused_before_anything_is_made() {
 
 /// Models do not affect the plan. The output folder must not contain a model.
 #[test]
-fn plans_and_places_know_models() {
+fn models_and_the_output_folder_must_not_overlap() {
     let planned = job().command(&["plan", "job.yaml"]);
     planned.exits_with(0).says("1 mini-batch");
     let inside = planned.into_job().run(&["--set", "output=folder/results"]);

@@ -49,7 +49,7 @@ fn gives(row: &str) -> Fate {
 }
 
 #[test]
-fn a_component_of_any_host_computes() {
+fn a_component_with_plain_wasi_nn_computes() {
     let (_folder, models) = models();
     let ran = Job::new(&guest("nn_plain"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 2")
@@ -64,7 +64,7 @@ fn a_component_of_any_host_computes() {
 
 /// Each of these acts has one mistake. The guest gets the error, which becomes the reason of the failure.
 #[test]
-fn what_a_guest_does_wrong_is_told_and_harms_nobody() {
+fn wrong_calls_get_errors_and_harm_no_other_mini_batch() {
     let (_folder, models) = models();
     let fails = Fate::Fails;
     let acts = [
@@ -105,7 +105,7 @@ fn errors_that_are_never_dropped() {
 }
 
 #[test]
-fn models_from_bytes_where_the_job_allows_them() {
+fn models_from_bytes_if_the_job_allows_them() {
     let (_folder, models) = models();
     let settings =
         format!("process_count_per_node: 1\ninference: {{allow_guest_models: true}}\n{models}");
@@ -138,7 +138,7 @@ fn a_job_without_models() {
 }
 
 #[test]
-fn a_model_for_a_trial() {
+fn check_computes_with_a_model() {
     let ran = Job::empty().file("a.txt", "four").file("double.onnx", double()).command(&[
         "check",
         &guest("nn_plain").display().to_string(),

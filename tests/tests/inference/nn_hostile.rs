@@ -29,7 +29,7 @@ fn good(ran: &Ran) -> usize {
 /// Truncated files, garbage, dimensions that are too large, wrong types, nested branches, and trees with
 /// cycles or missing classes: each refusal names the model, and nothing else happens.
 #[test]
-fn a_model_that_is_no_model_is_refused() {
+fn an_invalid_model_is_refused() {
     for backend in BACKENDS {
         let mut models = models_in("hostile");
         let others = ["/endless_loop", "/expand_bomb", "/huge_constant"];
@@ -71,7 +71,7 @@ fn a_model_that_is_no_model_is_refused() {
 
 /// The job does not begin, and says once which command to type.
 #[test]
-fn a_model_that_tract_cannot_compute_is_refused_before_the_job_begins() {
+fn an_unsupported_operator_is_refused_before_the_job_begins() {
     let models = ["hostile/unknown_operator".to_owned()];
     let ran = computing("backend: tract", &models).file("inputs/a.tensors", ONE).run(&[]);
     ran.exits_with(2);
@@ -108,7 +108,7 @@ fn an_endless_loop_is_ended_by_the_time_out() {
 /// A model of a few bytes whose intermediate tensors take 16 GB, or many terabytes. The attempt fails before
 /// the machine is out of memory, and the entry script cannot prevent that.
 #[test]
-fn a_bomb_takes_its_attempt_only() {
+fn a_bomb_fails_only_its_attempt() {
     for (backend, bomb) in
         BACKENDS.into_iter().flat_map(|it| [(it, "expand_bomb"), (it, "huge_constant")])
     {
@@ -163,7 +163,7 @@ fn beside(bytes: u64) -> Vec<u8> {
 /// Weights in a separate file count toward the limit as far as the model refers to them. A job whose models
 /// are too large does not begin.
 #[test]
-fn large_weights_beside_a_model_are_refused_before_the_job_begins() {
+fn large_external_weights_are_refused_before_the_job_begins() {
     let job = |weights: u64| {
         let job = Job::new(&sandmill_tests::guest("computes"))
             .file("inputs/mlp-0.tensors", ONE)
@@ -189,7 +189,7 @@ fn varint(number: u64) -> Vec<u8> {
 
 /// Gigabytes of initializers are refused before they are read, and the message names the limit.
 #[test]
-fn gigabytes_of_initialisers_are_refused() {
+fn gigabytes_of_initializers_are_refused() {
     for backend in BACKENDS {
         let job = Job::new(&sandmill_tests::guest("computes"))
             .env("SANDMILL_ONNXRUNTIME", &onnxruntime().display().to_string())

@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, onnx_model_of};
 
 #[test]
-fn the_sdk_has_models_computed() {
+fn models_compute_through_the_sdk() {
     // ONNX's numbers for the types.
     let types = [("f32", 1), ("f64", 11), ("f16", 10), ("u8", 2), ("i32", 6), ("i64", 7)];
     let mut yaml = "rank_mini_batch_count: 1\nmodels:\n".to_owned();
@@ -39,7 +39,7 @@ fn the_sdk_has_models_computed() {
 
 /// The contract grew, but components that compute nothing have the same imports as before.
 #[test]
-fn models_are_imported_only_to_be_used() {
+fn models_are_imported_only_if_used() {
     let inspect = |name: &str| {
         let component = guest(name).display().to_string();
         Job::empty().command(&["inspect", &component]).stdout

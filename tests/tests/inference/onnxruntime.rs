@@ -25,7 +25,7 @@ fn backend(ran: &Ran) -> String {
 
 /// Behind the full wall. With one thread, the guest's own thread computes; with two, there is another thread.
 #[test]
-fn a_job_computes_with_it() {
+fn a_job_computes_with_onnxruntime() {
     let library = onnxruntime().display().to_string();
     for threads in ["", "inference: {threads: 1}", "inference: {threads: 2}"] {
         let job = job(", backend: onnxruntime").env("SANDMILL_ONNXRUNTIME", &library);
@@ -40,7 +40,7 @@ fn a_job_computes_with_it() {
 }
 
 #[test]
-fn tract_takes_its_place() {
+fn tract_replaces_a_missing_onnxruntime() {
     assert_eq!(backend(&job("").run(&[])), "tract");
     let ran = job("").env("SANDMILL_ONNXRUNTIME", "nowhere").run(&[]);
     ran.says("tract is used instead of onnxruntime: SANDMILL_ONNXRUNTIME names nowhere");
@@ -48,7 +48,7 @@ fn tract_takes_its_place() {
 }
 
 #[test]
-fn a_job_that_needs_it_does_not_begin_without() {
+fn a_job_that_needs_onnxruntime_does_not_start_without() {
     let ran = job(", backend: onnxruntime").run(&[]);
     ran.exits_with(2)
         .says("models.double.backend is onnxruntime, and its library was not found: run");

@@ -104,7 +104,7 @@ fn reasons(ran: &Ran) -> String {
 
 /// A file without a matching header is a failed item.
 #[test]
-fn headers_that_cannot_be() {
+fn invalid_headers_fail_their_files() {
     let huge = vec![b'x'; 3 << 20];
     let open = [b"\"", &huge[..]].concat();
     let reported = [
@@ -163,7 +163,7 @@ fn a_quote_that_is_not_closed() {
 }
 
 #[test]
-fn quotes_that_are_stray() {
+fn stray_quotes_are_handled() {
     let text = b"id,text\n1,\"ab\"cd\n2,\"b\n3,c\n4,5\" pipe\n5,\"d\n6,e\"\n7,f\n";
     assert_snapshot!(partly(text), @r#"
     "3 c\n4 \"5\"\" pipe\"\n5 \"d\n6,e\"\n7 f\n"
@@ -180,7 +180,7 @@ fn quotes_that_are_stray() {
 
 /// DuckDB infers the same types.
 #[test]
-fn codes_keep_their_zeros() {
+fn codes_keep_their_leading_zeros() {
     let text = "name,phone,zip\nAnn,+14155550100,01234\nBob,+442079460000,00501\n";
     let ran = job(&[("a.csv", text.as_bytes())]).run(&[]);
     ran.exits_with(0);

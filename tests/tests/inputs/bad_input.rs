@@ -33,7 +33,7 @@ fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
 }
 
 #[test]
-fn inputs_that_are_not_there() {
+fn missing_inputs_are_refused() {
     let reported = [refused("nowhere", 2, |_| ()), refused("input/[a", 2, |_| ())];
     assert_snapshot!(reported.join("\n"), @r#"
     error: input 'texts': [DIR]/nowhere is not there; check the path
@@ -43,7 +43,7 @@ fn inputs_that_are_not_there() {
 
 /// W10: an input without files ends the job in the same way as files without rows.
 #[test]
-fn inputs_without_a_file_give_nothing_to_write() {
+fn inputs_without_items_fail_the_job() {
     let table = |text: &'static str, format: &str| {
         let input = format!("{{ path: 'rows/*', format: {format} }}");
         refused(&input, 42, move |job| {
@@ -82,7 +82,7 @@ fn inputs_without_a_file_give_nothing_to_write() {
 /// Entries of an input that are not regular files inside it: each fails alone, and the job continues with the
 /// other files. The next test does the same for tables.
 #[test]
-fn files_that_are_no_files_fail_alone() {
+fn entries_that_are_not_regular_files_fail_alone() {
     let job = Job::new(&guest("echo_files"))
         .yaml("inputs: { texts: input }\nprocess_count_per_node: 2\nmini_batch_size: 1")
         .file("input/a.txt", "text")
@@ -121,7 +121,7 @@ fn files_that_are_no_files_fail_alone() {
 
 /// The same for tables.
 #[test]
-fn a_link_among_tables_fails_alone() {
+fn a_bad_link_among_tables_fails_alone() {
     let job = Job::new(&guest("echo_table"))
         .yaml("inputs: { rows: { path: rows, format: csv } }\nprocess_count_per_node: 1")
         .file("rows/a.csv", "id\n1\n2\n")
@@ -134,7 +134,7 @@ fn a_link_among_tables_fails_alone() {
 }
 
 #[test]
-fn devices_are_no_inputs() {
+fn a_device_is_refused_as_an_input() {
     assert_snapshot!(refused("/dev/null", 2, |_| ()), @"error: input 'texts': /dev/null is neither a file nor a folder but a device, fifo or socket; inputs are read from files");
 }
 
@@ -172,7 +172,7 @@ fn permissions_bind(job: &Job) -> bool {
 
 /// T2.
 #[test]
-fn files_that_may_not_be_read() {
+fn files_without_read_permission_fail_alone() {
     let job = job().yaml("inputs: { texts: input }").file("input/b.txt", "secret");
     if !permissions_bind(&job) {
         return;
@@ -190,7 +190,7 @@ fn files_that_may_not_be_read() {
 }
 
 #[test]
-fn output_folders_that_may_not_be_written() {
+fn output_folders_without_write_permission_are_refused() {
     let job = job().yaml("inputs: { texts: input }\noutput: closed");
     fs::create_dir(job.path("closed")).unwrap();
     if !permissions_bind(&job) {
@@ -239,7 +239,7 @@ fn says(ran: &Ran) -> String {
 }
 
 #[test]
-fn output_folders_and_job_directories_of_others() {
+fn unusable_output_folders_and_job_directories_are_refused() {
     let mut reported: Vec<String> = ["full", "file", "/dev/full", "/proc/nowhere", "."]
         .iter()
         .map(|output| format!("{output}: {}", says(&to(output, "").run(&[]))))
@@ -261,7 +261,7 @@ fn output_folders_and_job_directories_of_others() {
 }
 
 #[test]
-fn a_job_directory_that_is_taken() {
+fn a_used_job_directory_is_refused() {
     let ran = job().yaml("inputs: { texts: input }\noutput: results").run(&[]);
     ran.exits_with(0);
     let again = ran.into_job().run(&["--no-reuse"]);
@@ -285,7 +285,7 @@ fn a_job_directory_that_is_taken() {
 /// A file that cannot be read does not end the job. After the file is corrected, a resume reads it, whatever
 /// it contains now, and repeats nothing else.
 #[test]
-fn a_file_that_was_mended_is_read_when_the_job_is_resumed() {
+fn a_resume_reads_a_corrected_file() {
     let job = Job::new(&guest("echo_table"))
         .yaml(
             "inputs: {t: {path: in, format: csv}}\nmini_batch_size: 4\nprocess_count_per_node: 1\n\

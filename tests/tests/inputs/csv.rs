@@ -29,7 +29,7 @@ fn typed(csv: &str, input: &str) -> String {
 }
 
 #[test]
-fn quotes_hide_commas_and_line_ends() {
+fn quoted_fields_may_hold_commas_and_line_ends() {
     let csv = "id,text\n1,\"a, b\"\n2,\"say \"\"hi\"\"\"\n3,\"two\nlines\"\n4,end\n";
     // Tables may contain line ends, rows of text may not. This mini_batch_size may split the file after any
     // line.
@@ -39,7 +39,7 @@ fn quotes_hide_commas_and_line_ends() {
 }
 
 #[test]
-fn spellings_of_one_table_are_one_table() {
+fn equivalent_spellings_give_the_same_table() {
     let expected = ["1,one", "2,two"];
     assert_eq!(rows("id,name\n1,one\n2,two\n", ""), expected);
     assert_eq!(rows("id,name\n1,one\n2,two", ""), expected, "no last line end");
@@ -65,7 +65,7 @@ fn other_dialects_are_read() {
 
 /// A schema that `plan` wrote gives the columns that were inferred, also for JSON lines with lists.
 #[test]
-fn a_written_schema_makes_the_same_columns() {
+fn a_written_schema_gives_the_same_columns() {
     let job = || {
         Job::new(&guest("echo_table"))
             .file("in/a.csv", "id,no,\"a: b\",day\n1,x,2.5,2026-01-02\n")
@@ -114,7 +114,7 @@ fn a_written_schema_makes_the_same_columns() {
 /// Files that Python's `csv` writes in several dialects are read in the same way as by Python, wherever they
 /// are split.
 #[test]
-fn python_is_read_as_by_itself() {
+fn files_written_by_python_are_read_as_python_does() {
     let script = r#"
 import csv, random, sys
 random.seed(29)
@@ -155,7 +155,7 @@ with open("rows", "w") as file:
 }
 
 #[test]
-fn a_small_mini_batch_cuts_between_rows() {
+fn small_mini_batches_never_split_a_row() {
     let mut csv = "id,text\n".to_owned();
     for id in 0..500 {
         csv.push_str(&format!("{id},\"text\nof {id}\"\n"));
@@ -190,7 +190,7 @@ fn null_values_are_null() {
 }
 
 #[test]
-fn a_schema_overrides() {
+fn a_schema_overrides_the_inferred_types() {
     let csv = "a,b\n01,1\n02,2\n";
     assert_eq!(rows(csv, ""), ["01,1", "02,2"], "codes are text");
     assert_eq!(rows(csv, ", schema: {a: int64, b: int64}"), ["1,1", "2,2"]);
@@ -251,7 +251,7 @@ fn rows_that_fail_are_named_by_their_line() {
 }
 
 #[test]
-fn later_misfits_fail_unless_all_is_read_first() {
+fn later_misfits_fail_unless_inference_reads_everything() {
     // More rows than the default inference reads.
     let mut csv = "id,value\n".to_owned();
     for id in 0..200_000 {
@@ -274,7 +274,7 @@ fn later_misfits_fail_unless_all_is_read_first() {
 
 /// M2, D7.
 #[test]
-fn files_of_one_input_are_one_table_and_never_mixed() {
+fn files_of_an_input_share_columns_but_no_mini_batch() {
     let job = Job::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: 'in/*.csv', format: csv}}\nprocess_count_per_node: 1\narguments: [--rows]")
         .file("in/a.csv", "id,x\n1,1\n2,2\n")
@@ -308,7 +308,7 @@ fn files_of_one_input_are_one_table_and_never_mixed() {
 }
 
 #[test]
-fn a_file_with_other_columns_is_told() {
+fn a_file_with_other_columns_is_reported() {
     let ran = Job::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: in, format: csv}}\nprocess_count_per_node: 1\narguments: [--rows]")
         .file("in/a.csv", "id,x\n1,1\n")
@@ -333,7 +333,7 @@ fn a_file_with_other_columns_is_told() {
 
 /// W10: there is nothing to write, so the job fails. A job that writes no rows completes.
 #[test]
-fn tables_without_rows_give_nothing_to_write() {
+fn tables_without_rows_fail_the_job() {
     for csv in ["", "id,x\n", "id,x", "\u{feff}", "\n\n"] {
         let ran = table(csv, "").run(&["--set", "error_threshold=-1"]);
         ran.exits_with(42).says("gives no mini-batch\n").says("the inputs hold no items");
@@ -352,7 +352,7 @@ fn tables_without_rows_give_nothing_to_write() {
 }
 
 #[test]
-fn a_plan_tells_lines_and_bytes() {
+fn a_plan_shows_lines_and_bytes() {
     let mut csv = "id,x\n".to_owned();
     for id in 0..1000 {
         csv.push_str(&format!("{id},\"a\nb\"\n"));
@@ -373,7 +373,7 @@ fn a_plan_tells_lines_and_bytes() {
 
 /// Row 9 of the users' requirements: no mini-batch has more rows, and only the last one of a file has fewer.
 #[test]
-fn a_table_is_cut_at_a_number_of_rows() {
+fn mini_batches_have_a_maximum_number_of_rows() {
     let mut csv = "id,x\n".to_owned();
     for id in 0..1000 {
         csv.push_str(&format!("{id},\"a\nb\"\n"));

@@ -33,7 +33,7 @@ fn plan(inputs: &str, batch: usize) -> Ran {
 
 /// M1.
 #[test]
-fn a_folder_is_all_that_is_in_it() {
+fn a_folder_input_includes_all_its_files() {
     let first = plan("  texts: in", 3);
     assert_snapshot!(first.stdout, @r"
     mini-batch  input      items  where
@@ -58,7 +58,7 @@ fn mini_batch_size_counts_files() {
 }
 
 #[test]
-fn globs_find_what_they_say() {
+fn globs_match_the_expected_files() {
     assert_snapshot!(plan("  texts: 'in/*.txt'", 1).stdout, @r"
     mini-batch  input      items  where
              0  texts          1  a.txt
@@ -85,7 +85,7 @@ fn globs_find_what_they_say() {
 
 /// M1, C21.
 #[test]
-fn inputs_keep_to_themselves_and_come_in_order() {
+fn inputs_are_not_mixed_and_keep_their_order() {
     let inputs = "  second: {paths: [other/z.txt, in/deep, 'in/*.md']}\n  first: other";
     assert_snapshot!(plan(inputs, 2).stdout, @r"
     mini-batch  input       items  where
@@ -98,7 +98,7 @@ fn inputs_keep_to_themselves_and_come_in_order() {
 
 /// E5.
 #[test]
-fn guests_see_folders_below_the_input_s_name() {
+fn guests_see_folders_below_the_inputs_name() {
     let inputs =
         "  texts: in/deep\n  one: in/a.md\n  some: {paths: [other/z.txt, 'in/**/b.*', in/deep]}";
     let ran = tree(inputs)

@@ -165,7 +165,7 @@ fn files_that_cannot_be_read_fail_alone() {
 }
 
 #[test]
-fn lines_that_are_no_rows_fail_alone() {
+fn invalid_lines_fail_alone() {
     let text = "{\"id\": 1, \"x\": [1]}\n{\"id\": \"two\"}\n\n{\"id\": 3,\n\"x\": [2]}\n{\"id\": 4, \"x\": [\"a\"]}\n\
         [5]\n{\"id\": 6.5}\n{\"id\": 9223372036854775808}\n{\"id\": 7}\n";
     assert_snapshot!(outcome("jsonl", &[("a.jsonl", text.as_bytes())], &[]), @r#"
@@ -193,7 +193,7 @@ fn lines_that_are_no_rows_fail_alone() {
 }
 
 #[test]
-fn dirty_tables_of_json() {
+fn wide_long_and_invalid_json_tables() {
     let wide: Vec<_> = (0..1_000_000).map(|n| format!("\"k{n}\":1")).collect();
     let wide = format!("{{{}}}\n", wide.join(","));
     let ran =
@@ -217,7 +217,7 @@ fn dirty_tables_of_json() {
 
 /// Unpacked files are removed when the job ends, and a resumed job continues with packed files.
 #[test]
-fn packed_files_leave_nothing_behind() {
+fn unpacked_files_are_removed() {
     let packed = gzip(b"id\n1\n2\n3\n");
     let job = job("csv").file("input/a.csv.gz", &packed).yaml("run_max_try: 1");
     let ran = job.run(&["--set", "mini_batch_size=1", "--set", "arguments=[--fail, 3]"]);

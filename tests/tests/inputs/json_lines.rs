@@ -47,7 +47,7 @@ fn long_numbers_keep_their_digits() {
 }
 
 #[test]
-fn shapes_that_differ_are_kept_as_json() {
+fn columns_of_mixed_shapes_are_kept_as_json() {
     let text = "{\"type\":\"Point\",\"coordinates\":[1.0,2.0],\"bbox\":{}}\n\
         {\"type\":\"LineString\",\"coordinates\":[[0.0,0.0],[1.0,1.0]],\"bbox\":{}}\n";
     let ran = job("a.geojsonl", text).run(&[]);
@@ -75,7 +75,7 @@ fn shapes_that_differ_are_kept_as_json() {
 
 /// With `schema_inference: full`, the job has the column, as in pyarrow and pandas.
 #[test]
-fn a_late_key_is_counted() {
+fn keys_after_the_inferred_rows_are_counted() {
     let early = (0..60_000).map(|id| format!("{{\"a\":{id},\"o\":{{\"x\":1}}}}\n"));
     let late = (0..100).map(|id| format!("{{\"a\":{id},\"b\":{id}}}\n"));
     let later = (0..50).map(|id| format!("{{\"a\":{id},\"o\":{{\"y\":[]}}}}\n"));
@@ -94,7 +94,7 @@ fn a_late_key_is_counted() {
 }
 
 #[test]
-fn a_document_is_told_once() {
+fn a_json_document_is_reported_once() {
     let text = "[\n  {\n    \"id\": 1\n  },\n  {\n    \"id\": 2\n  }\n]\n";
     let ran = job("a.json", text).run(&[]);
     ran.exits_with(42);

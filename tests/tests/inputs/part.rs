@@ -14,7 +14,7 @@ fn rows() -> Job {
 }
 
 #[test]
-fn the_first_items_are_taken() {
+fn limit_takes_the_first_items() {
     let ran = texts("run_only").run(&["--limit", "2"]);
     ran.exits_with(0).says("only the first 2 items of each input are taken (--limit)");
     assert_eq!(ran.sorted_output(), ["a.txt", "b.txt"]);
@@ -36,7 +36,7 @@ fn the_first_items_are_taken() {
 
 /// `take` of an `MLTable` file counts across its files.
 #[test]
-fn the_first_rows_of_an_azure_table_are_taken() {
+fn take_in_an_mltable_limits_the_rows() {
     let job = |reads: &str, ending: &str, files: [&str; 2]| {
         Job::new(Path::new("score.py"))
             .file("code/score.py", "def run(table):\n    return table['id']\n")
@@ -88,7 +88,7 @@ fn a_sample_is_the_same_in_each_run() {
 }
 
 #[test]
-fn what_has_no_first_items_says_so() {
+fn limit_is_refused_with_partition_keys() {
     let groups = Job::new(Path::new("score.py"))
         .yaml("inputs: {f: {path: in, partition_format: '{user}/{file}.txt'}}\npartition_keys: [user]")
         .file("score.py", "def run(files):\n    return files\n")

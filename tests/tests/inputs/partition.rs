@@ -64,7 +64,7 @@ fn files_of_a_glob_are_grouped_by_their_paths() {
 
 /// M4, C21: a mini-batch has the files of all paths of its input, and no file of another input.
 #[test]
-fn all_paths_of_an_input_are_one_input() {
+fn groups_span_all_paths_of_one_input() {
     let mut job = Job::new(&guest("surroundings")).yaml(
         "inputs:\n  one: {paths: [a, 'b/*/*.txt'], partition_format: '{k}/{file}'}\n\
          \x20 two: {path: a, partition_format: '{k}/{file}'}\n\
@@ -188,7 +188,7 @@ fn tables_are_grouped_by_column() {
 }
 
 #[test]
-fn a_column_that_is_not_there_is_told_with_those_that_are() {
+fn an_unknown_key_column_is_reported_with_the_existing_ones() {
     let job = Job::new(&guest("tells_keys"))
         .file("in.csv", "store,x\n1,2\n")
         .yaml("inputs: {sales: {path: in.csv, format: csv}}\npartition_keys: [shop]");
@@ -218,7 +218,7 @@ fn children(parent: u32) -> Vec<(u32, String)> {
 }
 
 #[test]
-fn a_killed_process_of_the_shuffle_is_replaced() {
+fn a_killed_shuffle_process_is_replaced() {
     const ROWS: u32 = 100_000;
     let table = slow_table(ROWS);
     let mut job =
@@ -268,7 +268,7 @@ fn by_key(table: &str) -> Job {
 }
 
 #[test]
-fn ctrl_c_while_planning_leaves_nothing_behind() {
+fn ctrl_c_while_planning_leaves_no_files() {
     let job = by_key(&slow_table(400_000)).file("tmp/.keep", "");
     let tmp = job.path("tmp");
     let spilled = || fs::read_dir(&tmp).unwrap().count() - 1;

@@ -61,7 +61,7 @@ fn refused(reported: &str) -> Option<String> {
 }
 
 #[test]
-fn a_delta_table_is_refused_with_what_to_do() {
+fn a_delta_table_is_refused_with_advice() {
     let ran = lake("{path: lake/delta, format: parquet}").run(&[]);
     ran.exits_with(2);
     let reported =
@@ -72,7 +72,7 @@ fn a_delta_table_is_refused_with_what_to_do() {
 /// Inputs that name the table, folders inside or above it, globs, or several paths; also plain files, and
 /// files that the user explicitly wants.
 #[test]
-fn whatever_names_the_files_of_a_table_is_refused() {
+fn every_path_into_a_table_is_refused() {
     for (path, expected) in [
         ("path: lake/delta/day=2", "[DIR]/lake/delta is a Delta"),
         ("path: lake", "[DIR]/lake/delta is a Delta"),
@@ -93,7 +93,7 @@ fn whatever_names_the_files_of_a_table_is_refused() {
 
 /// Inputs of whole files may contain the files of a table; a message says so.
 #[test]
-fn files_as_such_are_not_refused() {
+fn file_inputs_may_contain_a_table() {
     let job = Job::new(&guest("echo_files"))
         .yaml("inputs: {t: lake}\nprocess_count_per_node: 1")
         .file("lake/_delta_log/0.json", "x")

@@ -40,7 +40,7 @@ fn a_thousand_million_mini_batches_are_refused_under_a_policy() {
 }
 
 #[test]
-fn a_job_with_more_mini_batches_than_it_may_have_fails() {
+fn a_job_with_too_many_mini_batches_fails() {
     let ran = job("echo_files", 6, "").file("policy.yaml", "limits: { mini_batches: 5 }\n");
     let ran = ran.run(&["--policy", "policy.yaml"]);
     ran.exits_with(42).says("the job has more than 5 mini-batches, which limits.mini_batches");
@@ -52,7 +52,7 @@ fn a_job_with_more_mini_batches_than_it_may_have_fails() {
 
 /// A job without end is ended, keeps its results, and can be resumed.
 #[test]
-fn a_job_ends_when_its_time_is_over() {
+fn a_job_ends_at_its_time_limit() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only";
     let ran = job("void", 1, settings)
         .file("policy.yaml", "limits: { job_time: 2, mini_batches: 1000000000 }\n")
@@ -66,7 +66,7 @@ fn a_job_ends_when_its_time_is_over() {
 /// Failures are reported first in full, then briefly, and beyond the limit not at all. All of them are
 /// counted.
 #[test]
-fn what_the_leader_writes_of_failures_is_bounded() {
+fn reports_of_failures_are_bounded() {
     let settings = "arguments: [--do, panic]\nerror_threshold: -1\nrun_max_try: 1\n\
                     output_action: summary_only\nlimits: { reports: 1 MB, failures: 20 }";
     let ran = job("hostile_files", 1500, settings).run(&[]);
@@ -92,7 +92,7 @@ fn what_the_leader_writes_of_failures_is_bounded() {
 /// The service that runs jobs for others names the tenant. A tenant has a fixed number of workers, whatever
 /// its job asks for.
 #[test]
-fn a_tenant_is_named_by_the_service_and_has_its_share() {
+fn the_service_names_the_tenant_and_limits_its_workers() {
     let policy = |job: Job| {
         let turns = job.path("turns").display().to_string();
         job.file("policy.yaml", format!("machine: {{workers_per_tenant: 1, directory: {turns}}}\n"))
@@ -107,7 +107,7 @@ fn a_tenant_is_named_by_the_service_and_has_its_share() {
 }
 
 #[test]
-fn a_policy_insists_on_the_wall_unless_it_says_otherwise() {
+fn a_policy_requires_the_wall_by_default() {
     let run = |policy: &str| {
         job("echo_files", 1, "os_sandbox: off")
             .file("policy.yaml", policy)
@@ -133,7 +133,7 @@ fn a_policy_that_others_can_write_is_not_used() {
 }
 
 #[test]
-fn a_leader_that_is_root_says_so() {
+fn a_leader_that_runs_as_root_warns() {
     let is_root = rustix::process::geteuid().is_root();
     let run = |arguments: &[&str]| {
         let ran = job("echo_files", 1, "").file("policy.yaml", "gpus: 0\n").run(arguments);
@@ -156,7 +156,7 @@ fn a_leader_that_is_root_says_so() {
 
 /// The process lists in a job's reports contain only the job's own processes, and a policy can turn them off.
 #[test]
-fn a_stranger_learns_of_no_other_processes() {
+fn process_lists_show_only_the_jobs_processes() {
     let settings = "rank_mini_batch_count: 1000000000\noutput_action: summary_only\n\
                     limits: { job_time: 3 }\nresource_monitor_interval: 1";
     for (lists, is_there) in [("", true), ("process_lists: off\n", false)] {

@@ -28,7 +28,7 @@ fn init_and_shutdown_are_optional() {
 }
 
 #[test]
-fn a_component_of_another_toolchain_is_as_good() {
+fn a_component_of_another_toolchain_works() {
     let ran = three_files(&python_guest())
         .yaml("arguments: [--prefix, 'py ']")
         .run(&["--set", "mini_batch_size=2"]);
@@ -70,7 +70,7 @@ fn core_module_that(does: &str, resolve: &Resolve, package: PackageId) -> Vec<u8
 
 /// As in Go: the allocator is code of the language, which cannot run before `_initialize`.
 #[test]
-fn a_core_module_whose_allocator_comes_late_works() {
+fn a_core_module_whose_allocator_needs_initialize_works() {
     let module = wat_module(
         r#"(module
             (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ (param i32 i32) (result i32)))
@@ -132,7 +132,7 @@ fn run_must_return_rows_or_a_table() {
 /// F16, T5.
 /// Stack traces contain the function names that the script's author chose, with any toolchain.
 #[test]
-fn errors_hold_the_functions_own_names() {
+fn stack_traces_have_the_names_of_functions() {
     let (resolve, package) = contract();
     let module = core_module_that("(call $divides_by_nothing)", &resolve, package);
     let ran = three_files("core.wasm".as_ref()).file("core.wasm", module).run(&[]);
@@ -147,7 +147,7 @@ fn errors_hold_the_functions_own_names() {
 }
 
 #[test]
-fn a_core_module_with_metadata_is_made_a_component_on_the_way_in() {
+fn a_core_module_is_converted_when_it_is_run() {
     let ran = three_files("core.wasm".as_ref()).file("core.wasm", core_module()).run(&[]);
     // One row for each of three mini-batches.
     ran.exits_with(0);
@@ -155,7 +155,7 @@ fn a_core_module_with_metadata_is_made_a_component_on_the_way_in() {
 }
 
 #[test]
-fn build_makes_a_component_of_a_core_module() {
+fn build_converts_a_core_module() {
     let job = three_files("core.component.wasm".as_ref()).file("core.wasm", core_module());
     let built = job.command(&["build", "core.wasm"]);
     built.exits_with(0);
@@ -207,7 +207,7 @@ fn init_is_called_once_in_each_worker() {
 
 /// E8.
 #[test]
-fn a_failed_item_leaves_the_others() {
+fn a_failed_item_does_not_fail_the_others() {
     let job = Job::new(&guest("outcomes"))
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
         .file("in/good.txt", "1")
@@ -250,7 +250,7 @@ fn a_failed_item_leaves_the_others() {
 
 /// E6, E7, O2.
 #[test]
-fn tables_come_and_go() {
+fn tables_are_passed_in_and_returned() {
     let job = Job::new(&guest("echo_table"))
         .yaml("inputs: {rows: {path: in.csv, format: csv}}\nprocess_count_per_node: 1")
         .file("in.csv", "id,width,name,good\n1,2.5,two words,true\n2,,plain,false\n");

@@ -26,7 +26,7 @@ fn printed(ran: &Ran) -> Vec<String> {
 /// E1, E2, E3, W1: each worker calls `init` once before its first `run`, `run` once for each mini-batch, and
 /// `shutdown` once after the last.
 #[test]
-fn functions_are_called_as_often_as_they_should() {
+fn functions_are_called_the_right_number_of_times() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 3").run(&[]);
     ran.exits_with(0);
     let mut runs = Vec::new();
@@ -82,7 +82,7 @@ fn workers_share_a_log_folder() {
 
 /// E10, O4: the order is not guaranteed, but every row is in the output file once, with its key.
 #[test]
-fn rows_of_all_workers_are_there() {
+fn the_output_has_the_rows_of_all_workers() {
     let ran = over_files("echo_files", 40).yaml("process_count_per_node: 4").run(&[]);
     ran.exits_with(0);
     let expected: Vec<String> =
@@ -110,7 +110,7 @@ fn each_file_that_cannot_be_read_fails_with_its_reason() {
 
 /// E8, E9: an empty result does not fail the attempt; all items have failed.
 #[test]
-fn an_empty_return_fails_all_items_and_no_attempt() {
+fn an_empty_result_fails_all_items_but_no_attempt() {
     let ran = over_files("hostile_files", 6)
         .yaml("arguments: [--do, return-nothing, --on-batch, '1']\nerror_threshold: -1")
         .run(&[]);
@@ -121,7 +121,7 @@ fn an_empty_return_fails_all_items_and_no_attempt() {
 
 /// E8: extra rows are kept, reported once, and never counted beyond the number of items.
 #[test]
-fn more_rows_than_items_are_told_once() {
+fn extra_rows_are_kept_and_reported_once() {
     let ran = over_files("hostile_files", 6).yaml("arguments: [--do, return-too-many]").run(&[]);
     ran.exits_with(0).says("more rows than it has items").says("items         6\n");
     assert_eq!(ran.stderr.matches("more rows than it has items").count(), 1, "{ran}");

@@ -103,7 +103,7 @@ fn no_room_for_the_output_file() {
 
 /// A resume does not repeat the work that was done before the disk was full.
 #[test]
-fn a_job_goes_on_once_there_is_room_for_its_output() {
+fn a_job_resumes_once_its_output_has_room() {
     let job = job().yaml("output: results");
     let Some(disk) = Disk::mount(&job.path("results"), 4000) else { return };
     let ran = job.run(&[]);
@@ -118,7 +118,7 @@ fn a_job_goes_on_once_there_is_room_for_its_output() {
 
 /// The disk with the journal, rows and logs fills up in the middle of a job.
 #[test]
-fn a_job_goes_on_once_there_is_room_for_its_journal() {
+fn a_job_resumes_once_its_journal_has_room() {
     let job = Job::new(&guest("echo_files")).yaml(
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 2\noutput: results",
     );
@@ -209,7 +209,7 @@ fn ids(text: &str, before: &str) -> BTreeSet<u64> {
 
 /// Failures on a full disk are written at the end, into space that was reserved for them.
 #[test]
-fn failures_on_a_full_disk_are_told_at_the_end() {
+fn failures_on_a_full_disk_are_reported_at_the_end() {
     let job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, error]\nmini_batch_size: 1\nrun_max_try: 1\n\
          error_threshold: -1\nprocess_count_per_node: 2\noutput: results",
@@ -233,7 +233,7 @@ fn failures_on_a_full_disk_are_told_at_the_end() {
 
 /// The leader may not write a larger file (`ulimit -f`), although the disk has room.
 #[test]
-fn a_job_whose_files_may_not_grow_ends_and_goes_on() {
+fn a_job_resumes_after_a_file_size_limit() {
     let job = Job::new(&guest("hostile_files")).yaml(
         "inputs: { texts: input }\narguments: [--do, pause]\nmini_batch_size: 1\n\
          process_count_per_node: 1",

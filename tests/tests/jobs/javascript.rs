@@ -69,7 +69,7 @@ module.exports = { run: (files) => [{ file: files[0].split('/').pop(), n: [1, nu
 }
 
 #[test]
-fn what_is_wrong_is_told_in_words() {
+fn wrong_scripts_get_clear_messages() {
     let scripts = [
         "export function run(b) { return [1,; }",
         "export function go(b) {}",
@@ -110,7 +110,7 @@ fn what_is_wrong_is_told_in_words() {
 }
 
 #[test]
-fn without_the_runtime_the_command_that_installs_it_is_named() {
+fn a_missing_runtime_is_reported_with_its_install_command() {
     let job = one_file("export function run(b) { return b; }");
     let ran = job.env("SANDMILL_CACHE_DIR", "empty").run(&[]);
     ran.exits_with(2).says("install it once: sandmill javascript install");

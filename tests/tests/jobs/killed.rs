@@ -117,7 +117,7 @@ fn a_killed_worker_is_replaced() {
 /// With only one attempt allowed, the mini-batch of the killed worker fails, and the rest of the output is
 /// complete.
 #[test]
-fn a_killed_worker_costs_its_attempt() {
+fn a_killed_worker_fails_its_attempt() {
     let mut running = stuck_job().start(&["--set", "run_max_try=1", "--set", "error_threshold=1"]);
     let (_, pid) = the_stuck_worker(&mut running);
     kill(pid);
@@ -153,7 +153,7 @@ fn nothing_outlives_a_killed_leader() {
 /// Kills the zygote, which forks the workers, and then its worker. The next worker is started without the
 /// zygote.
 #[test]
-fn workers_outlive_the_process_that_they_were_forked_from() {
+fn workers_survive_a_killed_zygote() {
     let mut running = stuck_job().start(&["--process-count", "1"]);
     let (_, pid) = the_stuck_worker(&mut running);
     let children = running.children();
@@ -174,7 +174,7 @@ fn workers_outlive_the_process_that_they_were_forked_from() {
 
 /// A compiler may have been compromised, so its output is also loaded only behind a wall.
 #[test]
-fn what_loads_compiled_code_stands_behind_a_wall() {
+fn processes_that_load_compiled_code_have_a_wall() {
     let mut running = stuck_job().start(&["--process-count", "1"]);
     the_stuck_worker(&mut running);
     let children = running.children();
@@ -196,7 +196,7 @@ fn what_loads_compiled_code_stands_behind_a_wall() {
 
 /// W7: kills the zygote and all workers at once, as when a node is lost.
 #[test]
-fn a_node_that_loses_all_its_processes_gets_others() {
+fn a_zygote_and_workers_killed_together_are_replaced() {
     let mut running = stuck_job().start(&[]);
     the_stuck_worker(&mut running);
     let lost = running.children();
@@ -214,7 +214,7 @@ fn a_node_that_loses_all_its_processes_gets_others() {
 /// When a machine runs out of memory, the kernel must kill workers first, not the leader or other programs.
 #[test]
 #[cfg(target_os = "linux")]
-fn workers_go_first_where_memory_runs_out() {
+fn the_oom_killer_prefers_workers() {
     let preferred =
         |pid: u32| fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).unwrap_or_default();
     let mut running = stuck_job().start(&["--process-count", "1"]);
@@ -227,7 +227,7 @@ fn workers_go_first_where_memory_runs_out() {
     assert_eq!(preferred(running.pid()), preferred(std::process::id()));
 }
 
-fn planned_for_long() -> Job {
+fn job_with_slow_planning() -> Job {
     let text = format!("id,x\n{}", "1,0.5\n".repeat(2_000_000));
     Job::new(&guest("echo_table"))
         .yaml(
@@ -263,7 +263,7 @@ fn kill_planner(running: &mut Running, before: &[u32]) -> (u32, String) {
 /// The first planner was forked before there was a plan to make. Its replacement is started as a new program.
 #[test]
 fn a_killed_planner_is_replaced() {
-    let mut running = planned_for_long().start(&[]);
+    let mut running = job_with_slow_planning().start(&[]);
     let (first, command) = kill_planner(&mut running, &[]);
     assert!(command.ends_with(" worker"), "{command}");
     running.until("another one plans", |running| planner(running, &[first]).is_some());
@@ -275,8 +275,8 @@ fn a_killed_planner_is_replaced() {
 /// While the planner determines the columns, the second death also makes it fail the file. Without the
 /// columns of its only file, the job fails.
 #[test]
-fn a_file_whose_columns_planners_die_over_fails() {
-    let mut running = planned_for_long().start(&[]);
+fn a_file_at_which_two_planners_die_fails() {
+    let mut running = job_with_slow_planning().start(&[]);
     let (first, _) = kill_planner(&mut running, &[]);
     kill_planner(&mut running, &[first]);
     let ran = running.wait();
@@ -299,8 +299,8 @@ fn a_file_whose_columns_planners_die_over_fails() {
 
 /// `sandmill plan` does not replace a killed planner, but reports the file at which it was.
 #[test]
-fn a_planner_that_is_killed_names_its_file() {
-    let mut running = planned_for_long().spawn(&["plan", "job.yaml"]);
+fn plan_names_the_file_of_a_killed_planner() {
+    let mut running = job_with_slow_planning().spawn(&["plan", "job.yaml"]);
     kill_planner(&mut running, &[]);
     let ran = running.wait();
     ran.exits_with(2);

@@ -58,7 +58,7 @@ fn waits(running: &Running) -> bool {
 /// Three jobs ask for two workers each, and the cap is two. The first job gets both, and the others wait.
 /// After its leader is killed, the others share its places.
 #[test]
-fn jobs_take_turns_and_a_killed_one_gives_its_places_back() {
+fn jobs_take_turns_and_a_killed_job_frees_its_places() {
     let machine = Machine::new("workers: 2");
     let mut first = machine.start(asleep(2));
     first.until("two workers", |first| workers(first) == 2);
@@ -89,7 +89,7 @@ fn jobs_take_turns_and_a_killed_one_gives_its_places_back() {
 }
 
 #[test]
-fn a_job_begins_with_fewer_workers_and_takes_more() {
+fn a_job_starts_with_fewer_workers_and_adds_more() {
     let machine = Machine::new("workers: 2");
     let mut first = machine.start(asleep(1));
     first.until("its worker", |first| workers(first) == 1);
@@ -107,7 +107,7 @@ fn a_job_begins_with_fewer_workers_and_takes_more() {
 
 /// The waiting job has not begun, but Ctrl-C ends it as usual.
 #[test]
-fn a_job_that_waits_is_cancelled() {
+fn a_waiting_job_can_be_cancelled() {
     let machine = Machine::new("workers: 1");
     let mut first = machine.start(asleep(1));
     first.until("its worker", |first| workers(first) == 1);
@@ -128,7 +128,7 @@ fn a_job_that_waits_is_cancelled() {
 /// Memory is counted by each worker's budget, by default a little more than 2 GB. A job whose worker can
 /// never fit is refused.
 #[test]
-fn memory_is_shared() {
+fn jobs_share_the_memory_cap() {
     let machine = Machine::new("memory: 1 GB");
     let ran = machine.start(job(2, 1)).wait();
     ran.exits_with(2);

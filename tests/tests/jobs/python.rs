@@ -83,7 +83,7 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
 
 /// O1: elements of other types are converted with `str`. An item may fail alone.
 #[test]
-fn rows_are_as_str_shows_them() {
+fn rows_are_converted_with_str() {
     let script = "import sandmill\ndef run(mini_batch):\n    return (1.50, None, b'x', ('a', 1), sandmill.Failed('too old'))\n";
     let ran = three_files(script).file("in/d.txt", "").file("in/e.txt", "").run(&[
         "--set",
@@ -98,7 +98,7 @@ fn rows_are_as_str_shows_them() {
 
 /// The refusal comes before any worker starts, and leaves no job directory.
 #[test]
-fn what_cannot_run_is_refused_before_the_start() {
+fn a_script_that_cannot_run_is_refused_first() {
     let refused = |script: &str| {
         let ran = three_files(script).run(&[]);
         ran.exits_with(2);
@@ -142,7 +142,7 @@ def run(mini_batch):
 /// The first line says what failed, and where in the script. The rest is the traceback, without the runtime's
 /// own lines.
 #[test]
-fn errors_are_those_of_the_script() {
+fn errors_show_the_scripts_own_traceback() {
     let script = "def inner(path):
     raise ValueError('no number in\\n' + path)
 def run(mini_batch):
@@ -186,7 +186,7 @@ def run(mini_batch):
 }
 
 #[test]
-fn what_run_returns_has_to_be_rows() {
+fn run_must_return_rows() {
     let script = "import os
 def rows(): yield 1
 def run(mini_batch):
@@ -248,7 +248,7 @@ def run(mini_batch):
 
 /// If workers started from a snapshot of a running Python, they would all have the same random numbers.
 #[test]
-fn workers_have_random_numbers_of_their_own() {
+fn workers_have_different_random_numbers() {
     let script = "import random, time, uuid
 def run(mini_batch):
     time.sleep(0.2)
@@ -269,7 +269,7 @@ def run(mini_batch):
 /// The job copies the files next to the script, so later changes do not affect it. A resume is refused if
 /// they changed.
 #[test]
-fn a_changed_script_is_another_script() {
+fn a_resume_with_changed_script_files_is_refused() {
     let job =
         three_files("import helper\ndef run(mini_batch):\n    return [helper.one(mini_batch)]\n")
             .file("helper.py", "def one(files):\n    return files[0]\n");
@@ -360,7 +360,7 @@ fn scripts_are_checked_before_they_are_run() {
 /// Makes a wheel of one module that needs a package of the science runtime, and lets `vendor` unpack it
 /// without a network.
 #[test]
-fn packages_in_python_alone_come_beside_the_script() {
+fn pure_python_packages_are_vendored_beside_the_script() {
     let make = "import zipfile
 import os
 os.makedirs('evil')
@@ -408,7 +408,7 @@ for name, module, tag in [('tiny', 'tiny.py', 'py3-none-any'), ('native', 'nativ
 
 /// A job never downloads anything: it names the command to type.
 #[test]
-fn without_a_runtime_the_command_that_installs_it_is_named() {
+fn a_missing_runtime_is_reported_with_its_install_command() {
     let job = three_files("def run(mini_batch):\n    return mini_batch\n");
     let ran = job.env("SANDMILL_CACHE_DIR", "empty").run(&[]);
     ran.exits_with(2).says("install it once: sandmill python install light");
@@ -421,7 +421,7 @@ fn without_a_runtime_the_command_that_installs_it_is_named() {
 
 /// Python imports modules from the current folder, which may be untrusted.
 #[test]
-fn an_installation_runs_nothing_of_the_current_folder() {
+fn an_installation_runs_no_code_of_the_current_folder() {
     let hostile = "open('ran', 'w')\n";
     let names =
         ["pip/__init__.py", "pip/__main__.py", "componentize_py.py", "json.py", "typing.py"];

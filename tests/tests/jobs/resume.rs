@@ -25,7 +25,7 @@ fn state(ran: &Ran) -> serde_json::Value {
 
 /// W1, W7, W15: new workers try failed mini-batches again, and good results are kept.
 #[test]
-fn a_failed_job_goes_on_with_a_higher_threshold() {
+fn a_failed_job_resumes_with_a_higher_threshold() {
     let again = failed().resume(&[]);
     again.exits_with(42).says("error_threshold allows (0)");
     let done = again.into_job().resume(&["--set", "error_threshold=1"]);
@@ -62,7 +62,7 @@ fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
 
 /// W15: this also holds if the leader ended before `job.json` recorded the failure, or during a resume.
 #[test]
-fn failed_mini_batches_are_tried_again_whatever_was_cut_short() {
+fn failed_mini_batches_are_retried_after_any_crash() {
     let point = |at: &str, job: Job| job.env("SANDMILL_FAIL_POINT", at);
     let mut job = fails();
     for at in ["end-committed", "job-taken-up"] {
@@ -83,7 +83,7 @@ fn failed_mini_batches_are_tried_again_whatever_was_cut_short() {
 /// thresholds and the numbers of workers and attempts may change, and so may settings that only affect
 /// reports.
 #[test]
-fn what_does_not_decide_rows_may_change() {
+fn settings_that_do_not_affect_rows_may_change() {
     let failed = texts("hostile_files")
         .yaml("arguments: [--do, huge-rows, --on-batch, 1]\nrun_max_try: 1\nlimits: {results: 1MB}")
         .run(&[]);
@@ -106,7 +106,7 @@ fn what_does_not_decide_rows_may_change() {
 
 /// Nothing is run, and nothing on the disk changes.
 #[test]
-fn what_decides_rows_must_be_as_it_was() {
+fn settings_that_affect_rows_must_be_unchanged() {
     let side = "side_inputs: {model: model}\nenvironment_variables: {TOKEN: one}";
     let ran = fails().yaml(side).file("model/weights", "1").run(&[]);
     ran.exits_with(42);
@@ -156,7 +156,7 @@ fn without_counts(reported: &str) -> String {
 
 /// The usual case: a script fails at once, is corrected, and is run again.
 #[test]
-fn a_job_of_which_nothing_succeeded_begins_anew() {
+fn a_job_without_any_success_starts_over() {
     let failing = "arguments: [--do, error]\nrun_max_try: 1";
     let ran = texts("hostile_files").yaml(failing).run(&[]);
     ran.exits_with(42);
@@ -170,7 +170,7 @@ fn a_job_of_which_nothing_succeeded_begins_anew() {
 
 /// M9, the other way round: a checkpoint that no longer matches is not used.
 #[test]
-fn inputs_must_be_as_they_were() {
+fn inputs_must_be_unchanged() {
     let reported = refused_files(failed().file("in/a.txt", "1234"));
     assert_snapshot!(reported, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
     // This file comes before all others in the listing.
@@ -194,7 +194,7 @@ fn inputs_must_be_as_they_were() {
 }
 
 #[test]
-fn a_job_is_taken_up_from_anywhere_with_what_it_was_told() {
+fn a_resume_works_from_any_folder_with_earlier_settings() {
     let ran = fails().yaml("output: results").run(&[
         "--set",
         "mini_batch_size=2",
@@ -210,7 +210,7 @@ fn a_job_is_taken_up_from_anywhere_with_what_it_was_told() {
 }
 
 #[test]
-fn what_is_no_job_directory_cannot_be_taken_up() {
+fn only_a_job_directory_can_be_resumed() {
     let ran = texts("echo_files").command(&["resume", "in"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"error: in is not a job directory (it has no job.json): name the directory of a job that was started");
@@ -248,7 +248,7 @@ fn the_result_of_a_job_is_reused_if_nothing_changed() {
 
 /// C25.
 #[test]
-fn a_result_is_not_reused_if_it_would_be_another() {
+fn a_result_is_not_reused_if_it_would_differ() {
     let refused = |job: Job, arguments: &[&str]| {
         let ran = job.run(arguments);
         ran.exits_with(2).says("use --overwrite to run it again");
@@ -268,12 +268,15 @@ fn a_result_is_not_reused_if_it_would_be_another() {
     assert!(reported.contains("parallel_run_step.txt had 27 bytes, now 1;"), "{reported}");
     let job = job.file("job/output/parallel_run_step.txt", output);
     let (_, reported) = refused(job.file("in/d.txt", ""), &[]);
-    assert!(reported.contains(": the inputs changed: there were 3 mini-batches, now 4;"), "{reported}");
+    assert!(
+        reported.contains(": the inputs changed: there were 3 mini-batches, now 4;"),
+        "{reported}"
+    );
 }
 
 /// C25, for files that the entry script itself wrote.
 #[test]
-fn the_files_of_a_job_are_reused_while_they_are_there() {
+fn a_result_is_reused_only_with_all_its_files() {
     let job = texts("writes_files").yaml("output_action: summary_only\noutput: results");
     let first = job.run(&[]);
     first.exits_with(0);
@@ -286,7 +289,7 @@ fn the_files_of_a_job_are_reused_while_they_are_there() {
 
 /// Row 2 of the users' requirements: at the end, the output contains what was committed.
 #[test]
-fn an_output_that_somebody_changed_fails_the_job_which_then_goes_on() {
+fn a_changed_output_fails_the_job_and_a_resume_repairs_it() {
     let job = Job::new(&guest("hostile_files")).yaml(
         "inputs: {texts: in}\narguments: [--do, pause]\nmini_batch_size: 1\n\
          process_count_per_node: 1",

@@ -225,7 +225,7 @@ fn tables_survive_kills() {
 
 /// The same with so many rows that they are copied to the output before their mini-batches are committed.
 #[test]
-fn rows_that_are_copied_ahead_survive_kills() {
+fn rows_that_are_copied_early_survive_kills() {
     let name = "a name that makes a row long ".repeat(4);
     let row = |id: usize| format!("{id} \"{name}{id}\"");
     let mut csv = "id,name\n".to_owned();

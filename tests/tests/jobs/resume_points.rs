@@ -142,7 +142,7 @@ fn overwriting_may_end_anywhere() {
 /// The files of `init` and `shutdown` exist even if the leader ended after the last mini-batch was committed
 /// and before a worker was shut down.
 #[test]
-fn a_job_whose_mini_batches_are_all_done_still_shuts_a_worker_down() {
+fn a_resume_without_mini_batches_still_shuts_a_worker_down() {
     const ONE: [&str; 4] = ["--set", "mini_batch_size=6", "--process-count", "1"];
     let shutdown =
         |worker: &str| format!("job/logs/user/entry_script_log/0/files/{worker}.shutdown");

@@ -51,7 +51,7 @@ fn five_calls_after_the_first_failure_end_the_job() {
 /// W3, W9: the attempts at a mini-batch follow each other directly, so a job that does not tolerate the
 /// failure ends long before the end of its input.
 #[test]
-fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
+fn a_failure_that_is_not_tolerated_ends_the_job_soon() {
     let ran = job(1000, 2).yaml("arguments: [--do, error, --on-batch, '3']").run(&[]);
     ran.exits_with(42).says("1 item failed, more than error_threshold allows (0)");
     let attempts = ran.log("sys/job_report/processed_mini-batches.csv").lines().count() - 1;
@@ -68,7 +68,7 @@ fn a_hopeless_item_ends_a_job_that_cannot_bear_it_soon() {
 
 /// I1: no process is started that could only fail.
 #[test]
-fn an_init_that_always_fails_is_tried_exactly_three_times_for_each_worker() {
+fn a_failing_init_is_tried_three_times_per_worker() {
     for workers in [1, 2, 4] {
         let job =
             Job::new(&guest("hostile_init")).file("input/a.txt", "x").file("input/b.txt", "x");

@@ -27,7 +27,7 @@ process_count_per_node: 1",
 /// E4, E11, E15, E16, C18, V2, V6:
 /// the context, arguments that Sandmill does not interpret, and the entry script's helper.
 #[test]
-fn an_entry_script_sees_what_the_job_file_says() {
+fn an_entry_script_sees_the_settings_of_the_job_file() {
     // The leader's own variables are not passed to guests.
     let ran = surroundings().env("SECRET_OF_THE_LEADER", "1").run(&[]);
     ran.exits_with(0);
@@ -66,7 +66,7 @@ fn variables_of_endpoints_are_set_by_the_job() {
 
 /// E16, E17, E18, F14, F15.
 #[test]
-fn what_an_entry_script_says_goes_to_its_log_files() {
+fn output_of_an_entry_script_goes_to_log_files() {
     let ran = surroundings().run(&["--set", "logging_level=DEBUG"]);
     ran.exits_with(0);
     let stdout = ran.log("user/stdout/0/process000.stdout.txt");
@@ -90,7 +90,7 @@ fn what_an_entry_script_says_goes_to_its_log_files() {
 
 /// C15, E17: the level is INFO unless the job sets another.
 #[test]
-fn logging_level_silences_what_is_less_important() {
+fn logging_level_drops_less_severe_messages() {
     for (level, received) in
         [("INFO", &["ERROR", "WARNING", "INFO"][..]), ("WARNING", &["ERROR", "WARNING"])]
     {
@@ -122,7 +122,7 @@ fn tries(job: Job, asked: &[&str]) -> Vec<String> {
 
 /// C30, E12, C2, C22: the script finds its side inputs and source files at the paths that the host gives.
 #[test]
-fn side_inputs_and_source_can_be_read_and_not_written() {
+fn side_inputs_and_source_are_read_only() {
     let job = Job::new(&guest("reads_outside"))
         .file("in/a.txt", "1")
         .file("weights/deep/w.bin", "22")
@@ -157,7 +157,7 @@ fn side_inputs_and_source_can_be_read_and_not_written() {
 }
 
 #[test]
-fn a_glob_shows_nothing_beside_what_it_matches() {
+fn a_glob_shows_only_the_files_that_it_matches() {
     let job = Job::new(&guest("reads_outside"))
         .file("in/a.txt", "1")
         .file("in/secret.md", "22")

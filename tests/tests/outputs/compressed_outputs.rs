@@ -38,7 +38,7 @@ fn job(settings: &str) -> Job {
 }
 
 #[test]
-fn lines_are_compressed_whole() {
+fn compressed_lines_are_complete() {
     let text = |kind: &str, compression: &str| {
         let format = format!("output_format: {{type: {kind}, compression: {compression}}}");
         let ran = job(&format!("{format}\nordered: true")).run(&[]);
@@ -64,7 +64,7 @@ fn lines_are_compressed_whole() {
 
 /// Whenever the leader is killed, the file so far is readable. After the next run, each row is in it once.
 #[test]
-fn the_file_is_whole_after_every_commit() {
+fn the_compressed_file_is_readable_after_every_commit() {
     for number in 1.. {
         let csv = "output_format: {type: csv, compression: gzip}";
         let point = format!("rows-appended:{number}");

@@ -64,7 +64,7 @@ fn clocks_and_files_are_the_same_everywhere() {
 
 /// Shows that the test above can fail.
 #[test]
-fn without_it_they_differ() {
+fn without_deterministic_the_bytes_differ() {
     let one = || repeats(false, &["--set", "arguments=[--awake]"]).sorted_output();
     let first = one();
     let second = one();

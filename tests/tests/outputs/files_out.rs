@@ -11,7 +11,7 @@ fn writes_files() -> Job {
 
 /// F21, O7.
 #[test]
-fn files_lie_beside_the_rows() {
+fn files_are_published_beside_the_rows() {
     let ran = writes_files().run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
@@ -34,7 +34,7 @@ fn a_failed_attempt_leaves_no_files() {
 
 /// O7.
 #[test]
-fn the_files_are_those_of_the_attempt_that_succeeded() {
+fn only_files_of_the_successful_attempt_are_published() {
     let ran = writes_files().run(&["--set", "arguments=[--fail]"]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");

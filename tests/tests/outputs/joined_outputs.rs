@@ -15,7 +15,7 @@ fn files(settings: &str) -> Ran {
 }
 
 #[test]
-fn files_stand_beside_their_rows() {
+fn rows_are_joined_with_their_files() {
     let ran = files("output_format: {type: csv}");
     ran.exits_with(0);
     assert_snapshot!(ran.output(), @r#"
@@ -51,7 +51,7 @@ fn tables(join: &str) -> Ran {
 }
 
 #[test]
-fn a_column_that_is_there_twice_is_told() {
+fn a_duplicate_or_unknown_column_is_reported() {
     let ran = tables("[id]");
     ran.exits_with(42)
         .says("the returned rows have a column \"id\", and join puts the input's column");

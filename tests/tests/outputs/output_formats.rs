@@ -39,7 +39,7 @@ fn output(ran: &Ran) -> String {
 
 /// O1, O2.
 #[test]
-fn text_is_as_it_always_was() {
+fn text_is_the_default_format() {
     assert_eq!(output(&rows("")), "a.txt: 1\nb,\"c\".txt: 2\n");
     let text = output(&tables(""));
     assert_snapshot!(text, @r#"
@@ -116,7 +116,7 @@ fn rows_of_text_as_csv_and_json_lines() {
 }
 
 #[test]
-fn what_cannot_stand_without_quotes_fails_its_attempt() {
+fn a_value_that_needs_quotes_fails_without_quoting() {
     let settings = "output_format: {type: csv, quoting: none, delimiter: ';'}\nrun_max_try: 1\n\
                     error_threshold: 2";
     let ran = tables(settings);

@@ -44,7 +44,7 @@ fn read_by_python(ran: &Ran, code: &str) -> String {
 }
 
 #[test]
-fn each_part_is_a_file_of_its_own() {
+fn each_worker_writes_its_own_part() {
     let ran = tables("output_format: {type: csv}").run(&[]);
     ran.exits_with(0).says("output        job/output/parallel_run_step\n");
     let rows: Vec<String> = (10..50).map(|n| format!("{n},n {n}")).collect();
@@ -99,7 +99,7 @@ fn parts_may_have_types() {
 }
 
 #[test]
-fn the_folder_has_the_name_that_is_given() {
+fn the_folder_of_parts_can_be_named() {
     let ran = Job::new(&guest("echo_files"))
         .yaml("inputs: {texts: in}\noutput_layout: parts\noutput: results")
         .yaml("append_row_file_name: all.d\njoin: input\noutput_format: {type: csv}")
@@ -139,7 +139,7 @@ fn a_job_that_fails_keeps_its_parts() {
 }
 
 #[test]
-fn there_is_no_order_of_parts() {
+fn ordered_is_refused_with_parts() {
     let ran = tables("ordered: true").run(&[]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"error: job.yaml:6: ordered: with output_layout: parts each worker's rows are in its own file, in the order in which it made them, so there is no order of all rows; remove one of the two");

@@ -188,7 +188,7 @@ fn large() -> Job {
 }
 
 /// Waits until the process that makes the output has started. Returns its id.
-fn until_it_is_made(running: &mut Running) -> u32 {
+fn wait_for_the_maker_of_the_output(running: &mut Running) -> u32 {
     let finisher = |running: &Running| {
         let children = running.children();
         children.into_iter().find(|(_, command)| command.contains(" finish-output "))
@@ -215,7 +215,7 @@ fn is_all_there(ran: &Ran) {
 #[test]
 fn a_killed_maker_of_the_output_fails_the_job() {
     let mut running = large().start(&[]);
-    let pid = until_it_is_made(&mut running);
+    let pid = wait_for_the_maker_of_the_output(&mut running);
     kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), Signal::KILL).unwrap();
     let ran = running.wait();
     ran.exits_with(42);
@@ -227,9 +227,9 @@ fn a_killed_maker_of_the_output_fails_the_job() {
 
 /// The same when the leader is killed: that process ends with it.
 #[test]
-fn a_leader_killed_while_the_output_is_made_leaves_nobody() {
+fn the_maker_of_the_output_ends_with_its_leader() {
     let mut running = large().start(&[]);
-    until_it_is_made(&mut running);
+    wait_for_the_maker_of_the_output(&mut running);
     running.kill_leader();
     let ran = running.wait();
     ran.exits_with(-9);
@@ -304,7 +304,7 @@ const PARTLY_NULL: [&str; 5] = [
 /// A column that is null throughout a mini-batch has no type there. It takes the type of the other
 /// mini-batches, whichever comes first.
 #[test]
-fn columns_of_nulls_alone_take_the_known_type() {
+fn all_null_columns_take_the_known_type() {
     let show = "t = (pq.read_table(path) if 'parquet' in path else pa.ipc.open_file(path).read_all())\n\
                 t = t.sort_by('id')\nprint([str(t.schema.field(c).type) for c in t.column_names])\n\
                 print(t['x'].to_pylist())\nprint(t['s'].to_pylist()[4:8])";
@@ -339,7 +339,7 @@ fn columns_of_nulls_alone_take_the_known_type() {
 /// The same if no mini-batch knows all types, in one file and in parts, which must all have the same types;
 /// and if the leader is killed in between and the job is resumed.
 #[test]
-fn columns_whose_types_no_table_knows_all() {
+fn column_types_are_merged_across_tables() {
     let show = "import glob\n\
                 paths = sorted(glob.glob(path + '/*')) if '.' not in path.split('/')[-1] else [path]\n\
                 tables = [pq.read_table(p) for p in paths]\n\
@@ -364,7 +364,7 @@ fn columns_whose_types_no_table_knows_all() {
 
 /// Integers in one mini-batch and floats in another remain an error.
 #[test]
-fn integers_and_floats_are_other_columns() {
+fn integers_and_floats_do_not_mix() {
     let columns = ["{'x': [1, 2]}", "{'x': [1.5, 2.5]}"];
     let settings = "process_count_per_node: 1\noutput_format: {type: parquet}\nrun_max_try: 1\nerror_threshold: -1";
     let ran = tables_of(&columns, settings).run(&[]);
@@ -375,7 +375,7 @@ fn integers_and_floats_are_other_columns() {
 /// pyarrow reads the substitutes for types that Parquet lacks. A value that its substitute cannot hold fails
 /// its mini-batch, and the reason names the row.
 #[test]
-fn types_that_parquet_lacks_have_others() {
+fn types_that_parquet_lacks_are_substituted() {
     let columns = [
         "{'s': pa.array([253402300800, -62167219201], pa.timestamp('s', 'UTC')), 'd': pa.array([0, -86400000], pa.date64()), \
           't': pa.array([1, 86399], pa.time32('s'))}",
@@ -400,7 +400,7 @@ fn types_that_parquet_lacks_have_others() {
 
 /// In JSON lines, `null` replaces nan and infinite numbers, and a note counts them.
 #[test]
-fn numbers_that_json_lacks_are_told() {
+fn numbers_that_json_lacks_are_noted() {
     let columns = ["{'x': [float('nan'), 0.5]}", "{'x': [float('inf'), float('-inf')]}"];
     let ran = tables_of(&columns, "output_format: {type: jsonl}\nordered: true").run(&[]);
     ran.exits_with(0);

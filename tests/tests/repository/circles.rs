@@ -11,7 +11,7 @@ use std::fs;
 use std::path::Path;
 
 #[test]
-fn no_folder_has_a_circle() {
+fn no_folder_has_an_import_cycle() {
     let mut found = Vec::new();
     let mut files = 0;
     for house in houses() {
@@ -196,7 +196,7 @@ fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn finds_circles_of_files_and_folders() {
+fn finds_cycles_of_files_and_folders() {
     let lib = ("lib.rs", "mod a; mod b; mod c; pub use a::{A, inner::Inner as Other};");
     let circles = |a, b, c| circles_of(&[lib, ("a.rs", a), ("b.rs", b), ("c.rs", c)]);
     let none: [&str; 0] = [];

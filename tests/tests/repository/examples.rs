@@ -31,7 +31,7 @@ fn digit_identification_equals_scikit_learn_for_all_digits() {
 }
 
 #[test]
-fn digit_identification_computes_by_itself_too() {
+fn digit_identification_equals_scikit_learn_with_own_weights() {
     run("digit-identification", "job-weights.yaml", 1797);
 }
 

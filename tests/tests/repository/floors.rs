@@ -91,7 +91,7 @@ const BROUGHT: [(&str, &[&str]); 3] = [
 ];
 
 #[test]
-fn a_build_has_the_libraries_of_its_features_alone() {
+fn a_build_has_only_the_libraries_of_its_features() {
     for set in 0..1 << BROUGHT.len() {
         let asked = |index: usize| set >> index & 1 == 1;
         let names: Vec<&str> =
@@ -242,7 +242,7 @@ const PRINTING: [(&str, &str); 14] = [
 
 /// Untrusted text reaches people only through one function.
 #[test]
-fn nothing_prints_but_the_one_exit() {
+fn only_the_terminal_module_prints() {
     let host = root().join("host");
     let mut found: BTreeMap<String, usize> = BTreeMap::new();
     for path in rust_files(&host) {
@@ -382,7 +382,7 @@ fn finds_every_way_to_import() {
 }
 
 #[test]
-fn skips_what_is_no_code() {
+fn skips_comments_and_strings() {
     assert_eq!(found("// crate::cli\n/* crate::cli */ /// [`crate::cli`]"), Vec::<String>::new());
     assert_eq!(
         found(r##"let a = "crate::cli"; let b = br#"x" crate::cli"#;"##),

@@ -97,7 +97,7 @@ fn rustup_adds_the_target_once() {
 }
 
 #[test]
-fn packages_of_the_distribution_take_rustups_place() {
+fn distribution_packages_replace_a_failing_rustup() {
     let installed = "[ -e $0.done ] && echo installed || exit 1";
     let machine = Machine::new()
         .fake("rustup", NO_NETWORK)
@@ -116,7 +116,7 @@ fn packages_of_the_distribution_take_rustups_place() {
 }
 
 #[test]
-fn a_failed_rustup_is_not_asked_twice() {
+fn a_failed_rustup_is_not_retried() {
     let machine = Machine::new()
         .fake("rustup", NO_NETWORK)
         .fake("dpkg-query", "exit 1")
@@ -134,7 +134,7 @@ fn a_failed_rustup_is_not_asked_twice() {
 }
 
 #[test]
-fn nothing_to_install_with_is_one_clear_line() {
+fn without_an_installer_there_is_one_clear_line() {
     assert_snapshot!(Machine::new().setup(), @r"
     setup: rustup is not installed; trying the packages of the distribution
     setup: error: no compiler for WebAssembly: rustup is not installed, and this system has no apt-get. Install one by hand: rustup target add wasm32-wasip2, or the packages rustc-web rust-web-src wasi-libc lld

@@ -28,7 +28,7 @@ fn sales() -> String {
 }
 
 #[test]
-fn frames_are_computed_as_pandas_computes_them() {
+fn data_frames_equal_those_of_native_pandas() {
     if !is_installed() {
         return;
     }
@@ -150,7 +150,7 @@ fn the_example_equals_scikit_learn() {
 
 /// O8, with the script of docs/entry-scripts.md.
 #[test]
-fn a_model_that_mlflow_saved_is_scored_as_an_endpoint_scores_it() {
+fn a_model_of_mlflow_is_scored_as_by_an_endpoint() {
     if !is_installed() {
         return;
     }

@@ -10,7 +10,7 @@ const TWO: &str = "a,b\n1,x\n2,y\n";
 /// E6, E7: a table is a DataFrame. Rows may be lists, arrays, Series or DataFrames. `init` and `shutdown` are
 /// optional.
 #[test]
-fn results_are_what_parallel_run_step_takes() {
+fn all_results_of_parallel_run_step_are_accepted() {
     if !is_installed() {
         return;
     }
@@ -63,7 +63,7 @@ def shutdown():
 /// The runtime is a snapshot, which contains the state of both random number generators, so each worker must
 /// seed them.
 #[test]
-fn workers_have_random_numbers_of_their_own() {
+fn workers_have_different_random_numbers() {
     if !is_installed() {
         return;
     }
@@ -150,7 +150,7 @@ fn the_runtime_follows_from_the_imports() {
 
 /// The host runs the models, outside the sandbox.
 #[test]
-fn models_take_and_give_arrays() {
+fn models_take_and_return_arrays() {
     if !is_installed() {
         return;
     }
@@ -190,7 +190,7 @@ def run(mini_batch):
 
 /// A profile of Python's functions, for `pstats`.
 #[test]
-fn a_profile_is_pythons() {
+fn a_profile_shows_python_functions() {
     if !is_installed() {
         return;
     }

@@ -36,7 +36,7 @@ def run(mini_batch):
 }
 
 #[test]
-fn bad_scripts_fail_alone_and_in_words() {
+fn bad_scripts_fail_alone_with_clear_messages() {
     if !is_installed() {
         return;
     }

@@ -163,7 +163,7 @@ fn an_input_may_be_larger_than_the_cache() {
 
 /// The first mini-batch runs before the last object has arrived, for files and for tables.
 #[test]
-fn the_first_mini_batch_waits_for_its_own_objects() {
+fn the_first_mini_batch_waits_only_for_its_objects() {
     let server = Server::objects(0);
     let url = server.url();
     let paths = format!("[{url}/in/a-1, {url}/in/b-2, {url}/in/held.c-3]");
@@ -194,7 +194,7 @@ fn the_first_mini_batch_waits_for_its_own_objects() {
 }
 
 #[test]
-fn what_is_not_there_fails_the_job() {
+fn missing_buckets_and_objects_are_refused() {
     let moto = Server::moto();
     moto.put("/box", "");
     let refused = |inputs: &str| {
@@ -220,7 +220,7 @@ fn what_is_not_there_fails_the_job() {
 }
 
 #[test]
-fn faults_pass_or_fail_their_own_items() {
+fn server_faults_are_retried_or_fail_their_items() {
     let server = Server::objects(0);
     let url = server.url();
     let fetch = |names: &[&str]| {
@@ -266,7 +266,7 @@ fn blobs(server: &Server, secret: &str) -> String {
 }
 
 #[test]
-fn a_service_principal_leads_into_azure() {
+fn a_service_principal_gives_access_to_azure() {
     let server = Server::objects(0);
     let stores = blobs(&server, "hushhush-client-secret");
     let ran = datastores(job("{t: {path: '*.txt', datastore: blobs}}"), &stores).run(&[]);
@@ -363,7 +363,7 @@ fn a_policy_allows_datastores_by_name() {
 
 /// While an object was being fetched, earlier versions kept an empty file with the object's length and time.
 #[test]
-fn what_an_earlier_version_left_is_no_object() {
+fn cached_files_of_an_earlier_version_are_not_used() {
     let moto = Server::moto();
     moto.put("/box", "");
     for name in ["a.csv", "b.csv"] {

@@ -85,7 +85,7 @@ fn a_certificate_must_be_trusted() {
 }
 
 #[test]
-fn a_service_account_leads_into_google() {
+fn a_service_account_gives_access_to_google() {
     let clouds = Clouds::new(false);
     let url = clouds.server.url();
     let stores = |account: &str| {
@@ -111,7 +111,7 @@ fn a_service_account_leads_into_google() {
 }
 
 #[test]
-fn a_machine_of_google_is_known() {
+fn the_identity_of_a_google_machine_is_used() {
     let clouds = Clouds::new(false);
     let url = clouds.server.url();
     let machine = |job: Job| {
@@ -125,7 +125,7 @@ fn a_machine_of_google_is_known() {
 }
 
 #[test]
-fn an_application_of_azure_is_known() {
+fn the_identity_of_an_azure_application_is_used() {
     let clouds = Clouds::new(false);
     let url = clouds.server.url();
     let machine = |job: Job, header: &str| {
@@ -148,7 +148,7 @@ fn an_application_of_azure_is_known() {
 }
 
 #[test]
-fn machines_pods_and_roles_of_amazon_are_known() {
+fn identities_of_amazon_machines_pods_and_roles_are_used() {
     let clouds = Clouds::new(false);
     let url = clouds.server.url();
     let stores =

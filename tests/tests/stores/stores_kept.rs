@@ -31,7 +31,7 @@ fn got(ran: &Ran, below: &str) -> String {
 }
 
 #[test]
-fn side_inputs_lie_in_stores() {
+fn side_inputs_are_read_from_stores() {
     let moto = Server::moto();
     moto.put("/box", "");
     moto.put("/box/words/a.txt", "22");
@@ -77,7 +77,7 @@ fn side_inputs_lie_in_stores() {
 }
 
 #[test]
-fn models_lie_in_stores() {
+fn models_are_read_from_stores() {
     let moto = Server::moto();
     moto.put("/box", "");
     moto.put("/box/digits.onnx", "22");
@@ -112,7 +112,7 @@ fn models_lie_in_stores() {
 }
 
 #[test]
-fn policies_hold_for_side_inputs_and_models() {
+fn policies_apply_to_side_inputs_and_models() {
     let moto = Server::moto();
     let refused = |lines: &str| {
         let job = reading(lines, &[], &moto).file("policy.yaml", "datastores: [nightly]\n");
@@ -168,7 +168,7 @@ fn odd_keys_fail_their_own_items() {
 }
 
 #[test]
-fn servers_that_are_odd() {
+fn unusual_and_stopped_servers() {
     let server = Server::objects(0);
     let url = server.url();
     let run = |paths: &str| {
@@ -192,7 +192,7 @@ fn servers_that_are_odd() {
 
 /// A resumed job fetches the objects that had failed, and repeats nothing else.
 #[test]
-fn a_store_that_has_healed_is_asked_again() {
+fn a_resume_fetches_from_a_recovered_store() {
     for (script, how, rows) in [
         ("echo_files", "", vec!["a-1: 6", "closed.b-2: 26", "d-1: 6"]),
         (

@@ -84,7 +84,7 @@ fn bounded(job: Job, settings: &[&str]) -> Ran {
 }
 
 #[test]
-fn text_comes_object_by_object() {
+fn text_is_fetched_object_by_object() {
     let (moto, here) = tables(8, HALF);
     let expected = rows_of(here, 8 * HALF);
     let ran = bounded(job(&moto, STORED), &[]);
@@ -106,7 +106,7 @@ fn text_comes_object_by_object() {
 }
 
 #[test]
-fn a_plan_is_that_of_the_same_files_here() {
+fn a_plan_equals_that_of_local_files() {
     let (moto, here) = tables(8, HALF);
     let ran = job(&moto, STORED).command(&["plan", "job.yaml"]);
     ran.exits_with(0);
@@ -140,7 +140,7 @@ fn written(format: &str, code: &str, names: impl Fn(usize) -> String) -> (Server
 }
 
 #[test]
-fn parquet_comes_object_by_object() {
+fn parquet_is_fetched_object_by_object() {
     let code = "import pyarrow as pa, pyarrow.parquet as pq\nos.mkdir('in')\n\
         for at in range(6):\n    \
         rows = [text(at * 9999 + row) for row in range(4500)]\n    \
@@ -155,7 +155,7 @@ fn parquet_comes_object_by_object() {
 
 /// The planner cuts the unpacked text into mini-batches, and then no longer needs the object.
 #[test]
-fn packed_lines_come_object_by_object_and_folders_make_columns() {
+fn packed_lines_with_folder_columns_are_fetched_object_by_object() {
     let code = "for at in range(6):\n    \
         os.makedirs(f'in/year={at}')\n    \
         lines = [json.dumps({'n': row, 'x': text(at * 9999 + row)}) for row in range(4500)]\n    \
@@ -169,7 +169,7 @@ fn packed_lines_come_object_by_object_and_folders_make_columns() {
 /// Hundreds of mini-batches of one object fill all queues while the planner waits for the next object. That
 /// object has no room until they are done.
 #[test]
-fn mini_batches_that_wait_do_not_keep_the_planner_from_its_object() {
+fn waiting_mini_batches_do_not_block_the_planners_object() {
     let (moto, here) = tables(4, MOST);
     let ran = bounded(job(&moto, STORED), &["mini_batch_size=1 KB"]);
     assert_eq!(ran.output(), rows_of(here, 4 * MOST));
@@ -202,7 +202,7 @@ fn objects_are_fetched_in_advance() {
 
 /// W7: no row is lost, and no row appears twice.
 #[test]
-fn a_job_whose_leader_was_killed_goes_on() {
+fn a_job_resumes_after_its_leader_was_killed() {
     let (moto, here) = tables(8, HALF);
     let expected = rows_of(here, 8 * HALF);
     let mut job = job(&moto, STORED);
@@ -243,7 +243,7 @@ fn a_planner_that_was_killed_is_replaced() {
 
 /// Grouped rows are read more than once, and so are databases.
 #[test]
-fn what_must_be_here_at_once_is_refused_if_it_has_no_room() {
+fn inputs_needed_all_at_once_must_fit_the_cache() {
     let moto = Server::moto();
     moto.put("/box", "");
     for name in ["large/x", "too/x"] {
@@ -271,7 +271,7 @@ fn what_must_be_here_at_once_is_refused_if_it_has_no_room() {
 /// Three kinds of object fail alone: one that is too large, one that cannot be fetched, and one that always
 /// arrives incomplete.
 #[test]
-fn what_cannot_be_had_fails_alone() {
+fn objects_that_cannot_be_fetched_fail_alone() {
     let server = Server::objects(0);
     let url = server.url();
     let names = [
@@ -317,7 +317,7 @@ fn what_cannot_be_had_fails_alone() {
 /// Empty objects and local files need no fetch. However the other objects come and go, the second look at an
 /// object finds what the first found.
 #[test]
-fn objects_stand_beside_empty_ones_and_files_of_this_machine() {
+fn empty_objects_and_local_files_need_no_fetch() {
     let moto = Server::moto();
     moto.put("/box", "");
     let text = |name: &str| (0..60000).map(|row| format!("{name},{row}\n")).collect::<String>();
@@ -337,7 +337,7 @@ fn objects_stand_beside_empty_ones_and_files_of_this_machine() {
 /// An object that could not be fetched has a fixed place in the plan. On a resume, its mini-batches come
 /// after those of all other files, and there are enough of them to fill all queues.
 #[test]
-fn what_had_failed_is_fetched_again_behind_all_others() {
+fn failed_objects_are_fetched_again_last() {
     let server = Server::objects(0);
     let url = server.url();
     let paths = ["a-25000", "closed.b-45000", "d-25000"].map(|name| format!("{url}/in/{name}"));
@@ -358,7 +358,7 @@ fn what_had_failed_is_fetched_again_behind_all_others() {
 /// The planner still holds the last object when the mini-batches of the others come. These must not block the
 /// planner, because there is no room for both objects.
 #[test]
-fn several_that_had_failed_have_room_for_one() {
+fn several_failed_objects_share_room_for_one() {
     let server = Server::objects(0);
     let url = server.url();
     let names = ["a-1000", "closed.b-30000", "closed.d-30000"];

@@ -73,7 +73,7 @@ fn names_and_folders_are_found_in_the_list() {
 
 /// The input may be a folder by its address (a final slash), or because objects are below it.
 #[test]
-fn a_mini_batch_sees_its_own_objects_alone() {
+fn a_mini_batch_sees_only_its_own_objects() {
     let moto = bucket(&[("in/a.txt", "1"), ("in/b.txt", "22"), ("in/c.txt", "333")]);
     for address in ["s3://box/in/", "s3://box/in"] {
         let script = Job::new(&guest("reads_outside")).yaml(&format!(
@@ -149,7 +149,7 @@ fn an_empty_object_with_others_below_is_a_folder() {
 
 /// Both use the same cache.
 #[test]
-fn jobs_over_files_and_over_tables_share_what_is_here() {
+fn file_and_table_jobs_share_cached_objects() {
     let moto = bucket(&[("in/a.csv", "n\n1\n"), ("in/b.csv", "n\n2\n")]);
     let mut ran = job("{t: s3://box/in/}", &moto).run(&[]);
     for (format, rows, fetched) in [
@@ -179,7 +179,7 @@ fn jobs_over_files_and_over_tables_share_what_is_here() {
 
 /// W7: mini-batches that are done must not have changed, nor may the other objects since the job began.
 #[test]
-fn a_job_that_was_killed_goes_on_if_its_objects_are_what_they_were() {
+fn a_killed_job_resumes_if_its_objects_are_unchanged() {
     let moto = bucket(&[]);
     for index in 0..300 {
         moto.put(&format!("/box/in/{index:03}"), "x");
@@ -217,7 +217,7 @@ fn kill_fetcher(running: &Running) -> u32 {
 /// Kills it as the kernel does when memory runs out. A new process fetches the objects that are missing. The
 /// cache has room for a third of the objects, so there is always something to fetch.
 #[test]
-fn a_process_that_fetches_and_is_killed_is_replaced() {
+fn a_killed_fetch_process_is_replaced() {
     let moto = bucket(&[]);
     for index in 0..30 {
         moto.put(&format!("/box/in/{index:02}"), vec![b'x'; 100 << 10]);
@@ -235,7 +235,7 @@ fn a_process_that_fetches_and_is_killed_is_replaced() {
 
 /// The same with tables that all fit into the cache, so that all of them are fetched.
 #[test]
-fn a_process_that_fetches_all_and_is_killed_is_replaced() {
+fn a_killed_fetch_process_is_replaced_for_tables() {
     let server = Server::objects(0);
     let url = server.url();
     let names: Vec<_> = (0..40).map(|index| format!("a{index:02}-3")).collect();
@@ -264,7 +264,7 @@ fn a_process_that_fetches_all_and_is_killed_is_replaced() {
 /// A job that was killed while it fetched all objects leaves complete objects that the next job can use, and
 /// no partial ones.
 #[test]
-fn what_came_before_a_job_was_killed_is_there_for_the_next() {
+fn objects_fetched_by_a_killed_job_are_reused() {
     let server = Server::objects(0);
     let url = server.url();
     let names: Vec<_> = (0..20).map(|index| format!("a{index:02}-3")).collect();

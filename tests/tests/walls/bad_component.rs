@@ -20,7 +20,7 @@ fn refused(name: &str, content: &[u8]) -> String {
 }
 
 #[test]
-fn files_that_are_no_component() {
+fn files_that_are_not_components_are_refused() {
     let good = fs::read(guest("echo_files")).unwrap();
     let reported = [
         refused("empty.wasm", b""),
@@ -45,7 +45,7 @@ fn files_that_are_no_component() {
 }
 
 #[test]
-fn a_damaged_component() {
+fn a_damaged_component_is_refused() {
     let mut bytes = fs::read(guest("echo_files")).unwrap();
     let middle = bytes.len() / 2;
     for byte in &mut bytes[middle..middle + 64] {
@@ -54,11 +54,14 @@ fn a_damaged_component() {
     let reported = refused("damaged.wasm", &bytes);
     // The place where the damage is found depends on the compiler.
     assert!(reported.starts_with("error: [DIR]/damaged.wasm: "), "{reported}");
-    assert!(reported.contains("not a valid component") || reported.contains("damaged component"), "{reported}");
+    assert!(
+        reported.contains("not a valid component") || reported.contains("damaged component"),
+        "{reported}"
+    );
 }
 
 #[test]
-fn paths_that_lead_to_no_file() {
+fn paths_that_are_not_files_are_refused() {
     let job = |script: &str| {
         let job = Job::empty().file("folder/a.txt", "a").file("input/a.txt", "a");
         let job = job.yaml(&format!("name: test\nentry_script: {script}\ninputs: {{ t: input }}"));
@@ -77,7 +80,7 @@ fn paths_that_lead_to_no_file() {
 
 /// E1.
 #[test]
-fn components_of_another_kind() {
+fn components_without_the_contract_are_refused() {
     let run = |name: &str| {
         let job = Job::new(&guest(name)).yaml("inputs: { t: input }").file("input/a", "a");
         let ran = job.run(&[]);
@@ -94,7 +97,7 @@ fn components_of_another_kind() {
 }
 
 #[test]
-fn a_component_other_than_the_pinned_one() {
+fn a_component_other_than_the_pinned_one_is_refused() {
     let pin = "0".repeat(64);
     let ran = Job::new(&guest("echo_files"))
         .yaml(&format!("inputs: {{ t: input }}\nentry_script_digest: sha256:{pin}"))

@@ -76,7 +76,7 @@ fn has_cgroup(wall: &Value) -> bool {
 }
 
 #[test]
-fn without_cgroups_a_job_runs_and_says_so() {
+fn a_job_without_cgroups_runs_and_reports_it() {
     let ran: Ran =
         job().yaml("os_sandbox: best-effort").env("SANDMILL_MISSING_LAYER", "cgroup").run(&[]);
     ran.exits_with(0);
@@ -90,7 +90,7 @@ fn without_cgroups_a_job_runs_and_says_so() {
 
 /// Checks the limits of a worker's cgroup, the processes in it, and its removal after the leader was killed.
 #[test]
-fn a_worker_has_a_cgroup_of_its_own() {
+fn a_worker_has_its_own_cgroup() {
     let Some(folder) = folder() else { return };
     let mut running = job_of(ENDLESS)
         .yaml("inputs: { files: input }\nprocess_count_per_node: 2\nmini_batch_size: 1")
@@ -128,7 +128,7 @@ fn a_worker_has_a_cgroup_of_its_own() {
 
 /// As under `systemd-run --scope -p Delegate=yes`: all controllers are available, but none is enabled.
 #[test]
-fn a_leader_makes_room_where_it_is_alone() {
+fn a_leader_enables_controllers_if_it_is_alone() {
     let Some(folder) = folder() else { return };
     fs::write(folder.join("cgroup.subtree_control"), "+memory +pids").unwrap();
     let scope = folder.join(format!("test-{}.scope", std::process::id()));
@@ -157,7 +157,7 @@ fn a_leader_makes_room_where_it_is_alone() {
 
 /// W6: running out of memory is reported differently from other deaths, and the report names the limit.
 #[test]
-fn a_worker_beyond_the_limit_of_its_cgroup_is_told() {
+fn a_worker_ended_by_its_cgroups_limit_is_reported() {
     let Some(folder) = folder() else { return };
     // The leader may notice the excess before the cgroup's limit ends the worker, so try several times.
     for _ in 0..5 {

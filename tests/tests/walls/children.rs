@@ -78,7 +78,7 @@ fn the_compiler_ends_with_its_leader() {
 /// A program inherits ignored signals. If it ignores SIGCHLD, it cannot wait for its children.
 #[test]
 #[cfg(target_os = "linux")]
-fn whoever_ignores_ends_of_children_can_start_it() {
+fn inspect_works_with_sigchld_ignored() {
     let inspected = Command::new("env")
         .arg("--ignore-signal=CHLD")
         .arg(sandmill_tests::sandmill())

@@ -162,7 +162,7 @@ fn types_that_are_nested_deeply() {
 
 /// The types are valid, but too long to print.
 #[test]
-fn a_type_whose_words_have_no_end() {
+fn a_type_too_long_to_print_is_refused() {
     let wide: String =
         (0..11).map(|n| format!("(type $t{} (tuple $t{n} $t{n} $t{n}))", n + 1)).collect();
     let component = wat::parse_str(format!(
@@ -192,7 +192,7 @@ fn names_without_end() {
 }
 
 #[test]
-fn build_looks_into_nothing_itself() {
+fn build_parses_nothing_in_its_own_process() {
     for (module, expected) in [
         (module_of(&[additions(1_200_000)], |_| {}), "without WIT metadata"),
         (with_data(40 << 20), "without WIT metadata"),
@@ -265,7 +265,7 @@ fn slow_job() -> (String, Job) {
 }
 
 #[test]
-fn a_compiler_ends_with_a_killed_command_and_the_next_one_cleans_up() {
+fn a_compiler_ends_with_its_command_and_the_next_cleans_up() {
     let (digest, job) = slow_job();
     let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
     running.until("it is compiled", |_| !compilers_of(&digest).is_empty());
@@ -294,7 +294,7 @@ fn ctrl_c_ends_a_compiler() {
 
 /// If a limit or an operator ends the compiler, the message says so.
 #[test]
-fn how_a_compiler_died_is_told() {
+fn the_death_of_a_compiler_is_reported() {
     for (signal, reported) in [
         (
             Signal::KILL,
@@ -438,7 +438,7 @@ fn send_planner(running: &mut Running, signal: Signal) {
 }
 
 #[test]
-fn how_a_planner_died_is_told() {
+fn the_death_of_a_planner_is_reported() {
     for (signal, reported) in [
         (Signal::SYS, "the planner process was ended by the system-call filter"),
         (Signal::XCPU, "the planner process was ended by its limit of processor time"),
@@ -459,7 +459,7 @@ fn how_a_planner_died_is_told() {
 }
 
 #[test]
-fn how_helpers_of_a_planner_died_is_told() {
+fn the_death_of_a_planners_helpers_is_reported() {
     for (signal, reported) in [
         (Signal::SYS, "was ended by the system-call filter"),
         (Signal::KILL, "was killed (signal 9"),
@@ -472,7 +472,7 @@ fn how_helpers_of_a_planner_died_is_told() {
 }
 
 #[test]
-fn a_planner_that_says_nothing_is_ended() {
+fn a_silent_planner_is_ended() {
     let job = grouping().yaml("first_task_creation_timeout: 1\nprogress_update_timeout: 1");
     let mut running = job.spawn(&["plan", "job.yaml"]);
     send_planner(&mut running, Signal::STOP);

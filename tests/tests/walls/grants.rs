@@ -92,12 +92,12 @@ const GRANTED: [&str; 32] = [
 ];
 
 #[test]
-fn what_is_granted_may_be_imported() {
+fn granted_interfaces_may_be_imported() {
     run(&instances(&GRANTED)).exits_with(0);
 }
 
 #[test]
-fn what_is_not_there_is_refused_by_name() {
+fn unknown_interfaces_are_refused_by_name() {
     let unknown = [
         "wasi:cli/enviroment@0.2.0",
         "wasi:cli/run@0.2.0",
@@ -125,7 +125,7 @@ fn what_is_not_there_is_refused_by_name() {
 
 /// The interface exists, but the function does not.
 #[test]
-fn a_function_that_is_not_there_is_refused() {
+fn an_unknown_function_is_refused() {
     let reported = refused(
         r#"(import "wasi:cli/environment@0.2.0"
             (instance (export "get-secrets" (func (result string)))))"#,
@@ -170,7 +170,7 @@ fn sockets_and_more() -> String {
 }
 
 #[test]
-fn inspect_tells_what_a_component_could_touch() {
+fn inspect_shows_what_a_component_could_access() {
     let ran = inspect(&[("a.wasm", &sockets_and_more())], &["a.wasm"]);
     ran.exits_with(42);
     assert_snapshot!(sizes_cut(&ran.redacted_stdout()), @r"
@@ -203,7 +203,7 @@ fn inspect_tells_what_a_component_could_touch() {
 }
 
 #[test]
-fn inspect_tells_what_changed() {
+fn inspect_shows_what_changed() {
     let before = instances(&["wasi:cli/stdout@0.2.0", "wasi:filesystem/types@0.2.0"]);
     let files = [("old.wasm", before.as_str()), ("new.wasm", &sockets_and_more())];
     let ran = inspect(&files, &["new.wasm", "--diff", "old.wasm"]);
@@ -228,7 +228,7 @@ fn inspect_tells_what_changed() {
 }
 
 #[test]
-fn inspect_speaks_to_programs_too() {
+fn inspect_prints_json() {
     let ran = inspect(&[("a.wasm", &sockets_and_more())], &["a.wasm", "--json"]);
     ran.exits_with(42);
     let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -249,7 +249,7 @@ fn inspect_speaks_to_programs_too() {
 }
 
 #[test]
-fn inspect_refuses_what_is_no_component() {
+fn inspect_refuses_files_that_are_not_components() {
     let describe = |name: &str, content: &[u8]| {
         let ran = Job::empty().file("a.wasm", content).command(&["inspect", name]);
         ran.exits_with(2);

@@ -27,7 +27,7 @@ fn job(what: &str) -> Job {
 
 /// Runs the job with all failures allowed and with more settings. Checks that every report has the message,
 /// and that all other rows are there. Returns the message.
-fn costs_its_mini_batch(what: &str, settings: &str) -> String {
+fn fails_only_its_mini_batch(what: &str, settings: &str) -> String {
     let ran = job(what).yaml("error_threshold: -1").yaml(settings).run(&[]);
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.sorted_output(), GOOD, "{ran}");
@@ -61,7 +61,7 @@ fn errors(ran: &Ran) -> String {
 /// For each of several ways to misbehave, a line with its name and the message.
 fn messages(cases: &[(&str, &str)]) -> String {
     let line = |(what, settings): &(&str, &str)| {
-        let message = costs_its_mini_batch(what, settings);
+        let message = fails_only_its_mini_batch(what, settings);
         format!("{what}: {message}\n")
     };
     cases.iter().map(line).collect()
@@ -69,7 +69,7 @@ fn messages(cases: &[(&str, &str)]) -> String {
 
 /// W2.
 #[test]
-fn guests_that_break_off() {
+fn guests_that_panic_trap_or_exit() {
     let all = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
     let reported = messages(&all.map(|what| (what, "")));
     assert_snapshot!(reported, @"
@@ -86,7 +86,7 @@ fn guests_that_break_off() {
 
 /// E7, W2.
 #[test]
-fn guests_whose_results_cannot_be_right() {
+fn guests_with_invalid_results() {
     let all = ["outcomes-too-few", "outcomes-too-many", "rows-with-line-ends"];
     let reported = messages(&all.map(|what| (what, "")));
     assert_snapshot!(reported, @"
@@ -98,7 +98,7 @@ fn guests_whose_results_cannot_be_right() {
 
 /// T4.
 #[test]
-fn guests_that_want_too_much() {
+fn guests_that_use_too_much() {
     let reported = messages(&[
         ("huge-rows", "limits: { results: 1 MB }"),
         ("many-rows", "limits: { memory: 16 MB }"),
@@ -115,7 +115,7 @@ fn guests_that_want_too_much() {
 
 #[test]
 fn a_huge_error_is_cut() {
-    let message = costs_its_mini_batch("huge-error", "");
+    let message = fails_only_its_mini_batch("huge-error", "");
     assert!(message.starts_with("eeee") && message.ends_with(" ..."), "{message}");
     assert!(message.len() < 400, "{} bytes at the terminal", message.len());
     let ran = job("huge-error").run(&[]);
@@ -167,7 +167,7 @@ fn fewer_or_more_rows_than_items() {
 }
 
 #[test]
-fn nothing_is_ignored_unasked() {
+fn no_failure_is_ignored_by_default() {
     // One worker, and the last mini-batch, so that all others are done before the job ends.
     let last = |what| {
         let arguments = format!("arguments=[--do, {what}, --on-batch, '2']");
@@ -239,7 +239,7 @@ fn a_second_attempt_may_succeed() {
 /// W2, C16, T6, K1.
 /// With one worker, killed workers must be replaced before the rest can be done.
 #[test]
-fn a_call_without_end_costs_its_worker() {
+fn an_endless_call_ends_its_worker() {
     for what in ["loop", "sleep"] {
         let ran = job(what)
             .yaml("run_invocation_timeout: 1\nerror_threshold: 2")

@@ -18,7 +18,7 @@ fn written(bytes: &[u8]) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn what_no_toolchain_would_hand_over() {
+fn values_that_no_toolchain_would_pass() {
     let fails = Fate::Fails;
     let outside = || Fate::Fails("is outside of the guest's memory");
     // The engine has its own messages for these.
@@ -98,7 +98,7 @@ fn starts(definitions: &str, settings: &str) -> Ran {
 
 /// All memories and tables of an instance share one budget, from the start.
 #[test]
-fn instances_that_want_too_much_to_start() {
+fn instances_that_need_too_much_memory_to_start() {
     let memories: String = (0..90).map(|_| "(memory 16)".to_owned()).collect();
     let tables: String = (0..90).map(|_| "(table 100000 funcref)".to_owned()).collect();
     for wants in [memories.as_str(), &tables, "(memory 65536)", "(table 9000000 funcref)"] {

@@ -41,7 +41,7 @@ fn forged_results_and_messages() {
 /// The guest renames, removes and links the output folder, uses reserved names in it, and tries to reach
 /// other folders in every way.
 #[test]
-fn folders_that_are_not_the_guests() {
+fn misuse_of_granted_and_foreign_folders() {
     let fails = Fate::Fails;
     let acts = [
         ("remove-output", gives(&["001-remove-output.txt: 0"])),

@@ -183,14 +183,14 @@ fn acts() -> [(&'static str, Fate); 21] {
 const SETTINGS: &str = "limits: {results: 16 MB}\nprocess_count_per_node: 1";
 
 #[test]
-fn tables_that_are_none_or_far_too_many() {
+fn invalid_or_far_too_large_tables() {
     let guest = guest("hostile_returns_file");
     play_with(&guest, SETTINGS, &acts(), |_, name| name.to_owned(), table);
 }
 
 /// The same for outputs with types: each act fails only its own mini-batch, and the output remains readable.
 #[test]
-fn tables_that_are_none_in_outputs_with_types() {
+fn invalid_tables_in_typed_outputs() {
     for (kind, read) in [("parquet", "pq.read_table"), ("arrow", "feather.read_table")] {
         let mut job = Job::new(&guest("hostile_returns_file"))
             .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")

@@ -121,7 +121,7 @@ fn one_worker_that_cannot_start_is_replaced() {
 /// E3.
 /// By then, all rows are committed: the job completes, and a note reports the failure.
 #[test]
-fn a_shutdown_that_fails_is_told() {
+fn a_failed_shutdown_is_reported() {
     let mut reported = String::new();
     for what in ["panic", "exit-3", "trap", "loop"] {
         let ran =

@@ -75,7 +75,7 @@ fn a_log_folder_that_grows_call_by_call() {
 
 /// A file that is written again and again, but replaces the previous one, does not count more than once.
 #[test]
-fn a_status_file_is_no_flood() {
+fn a_status_file_that_is_rewritten_counts_once() {
     let acts: Vec<_> = (0..20).map(|n| ("log-status", done(n, "log-status"))).collect();
     let settings = "limits: {output: 1 MB, files: 2}\nprocess_count_per_node: 1";
     play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
@@ -89,7 +89,7 @@ fn floods_of_logs() {
 }
 
 #[test]
-fn more_handles_than_there_are() {
+fn more_handles_than_allowed() {
     beyond("handles: 64", "limits.handles allows 64", &["many-open-files"]);
     let handles = || Fate::Fails("limits.handles allows 64");
     let acts =

@@ -21,7 +21,7 @@ fn job(name: &str, arguments: &str) -> Job {
 
 /// E7.
 #[test]
-fn what_is_no_arrow_stream() {
+fn invalid_arrow_streams_are_refused() {
     let mut reported = String::new();
     for what in ["nothing", "garbage", "cut", "flipped", "huge-length"] {
         let ran = job("bad_arrow", &format!("--do, {what}")).run(&[]);
@@ -62,7 +62,7 @@ fn the_other_tables_are_kept() {
 }
 
 #[test]
-fn a_guest_of_the_other_kind() {
+fn a_guest_for_another_kind_of_input_is_refused() {
     let ran = job("echo_files", "").run(&["--set", "inputs.rows.path=input/a.csv"]);
     ran.exits_with(2);
     assert_snapshot!(ran.messages(), @"error: the entry script [REPO]/target/guests/wasm32-wasip2/release/examples/echo_files.wasm takes files (`type Input = Files`), but the job hands over tables: remove `format` from the job's inputs, or set `type Input = Table` in the entry script");

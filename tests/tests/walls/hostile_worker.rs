@@ -44,7 +44,7 @@ fn finished(report: AttemptReport) -> FromWorker {
 /// Runs a job of three mini-batches whose first worker is this script, which finds the messages `first` and
 /// `second` in `$frames`. The zygote fails, so no workers are forked. Returns the failures of attempts and
 /// of `init`.
-fn costs_no_more_than_its_own(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
+fn harms_only_its_own_mini_batch(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
     let mut job = Job::new(&guest("echo_files")).yaml(
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
          run_max_try: 3\nerror_threshold: -1\nos_sandbox: off",
@@ -107,13 +107,13 @@ fn peak() -> u64 {
 fn messages_without_end() {
     let strays: Vec<_> =
         (0..5000).map(|id| FromWorker::Started { id: MiniBatchId(id + 9) }).collect();
-    let failed = costs_no_more_than_its_own(
+    let failed = harms_only_its_own_mini_batch(
         "while cat $frames/first; do :; done >&0 2>/dev/null",
         &strays,
         b"",
     );
     assert!(failed[0].contains("kept sending messages out of turn"), "{failed:?}");
-    let failed = costs_no_more_than_its_own(
+    let failed = harms_only_its_own_mini_batch(
         "while cat $frames/first; do :; done >&0 2>/dev/null",
         &vec![ready(); 1000],
         b"",
@@ -126,7 +126,7 @@ fn messages_without_end() {
 fn the_longest_messages_without_end() {
     let item = FailedItem { item: "x".repeat(16_000), ..FailedItem::sample() };
     let long = AttemptReport { failed_items: vec![item; 1000], ..success() };
-    let failed = costs_no_more_than_its_own(
+    let failed = harms_only_its_own_mini_batch(
         "while cat $frames/first; do :; done >&0 2>/dev/null",
         &[ready(), finished(AttemptReport { id: MiniBatchId(9), ..long })],
         b"",
@@ -136,9 +136,9 @@ fn the_longest_messages_without_end() {
 }
 
 #[test]
-fn what_is_no_message() {
+fn invalid_messages_end_the_worker() {
     for odd in [&b"\xff\xff\xff\xff"[..], b"\x02\0\0\0\xff\xff"] {
-        let failed = costs_no_more_than_its_own(
+        let failed = harms_only_its_own_mini_batch(
             "cat $frames/first $frames/second >&0; exec sleep 60",
             &[ready()],
             odd,
@@ -149,7 +149,7 @@ fn what_is_no_message() {
 
 /// The worker reports a success, but its part file is missing or invalid.
 #[test]
-fn rows_that_are_not_there() {
+fn reported_rows_that_do_not_exist() {
     for make in [
         ":",
         "mkfifo $part",
@@ -165,7 +165,7 @@ fn rows_that_are_not_there() {
         );
         let mut second = Vec::new();
         encode(&finished(success()), &mut second).unwrap();
-        let failed = costs_no_more_than_its_own(&script, &[ready()], &second);
+        let failed = harms_only_its_own_mini_batch(&script, &[ready()], &second);
         assert!(failed[0].contains("that its part file does not hold"), "{make}: {failed:?}");
     }
 }
@@ -178,14 +178,14 @@ fn more_rows_than_are_allowed() {
     let mut second = Vec::new();
     let outcome = Ok(Segment { length: (256 << 20) + 1, ..Segment::sample() });
     encode(&finished(AttemptReport { outcome, ..success() }), &mut second).unwrap();
-    let failed = costs_no_more_than_its_own(script, &[ready()], &second);
+    let failed = harms_only_its_own_mini_batch(script, &[ready()], &second);
     // The leader kills it for the report alone, without reading the part file.
     assert!(failed[0].contains("exited with returncode -9"), "{failed:?}");
 }
 
 /// The worker reports output files, but the entries there are not valid files.
 #[test]
-fn files_that_are_none() {
+fn reported_files_that_are_invalid() {
     for make in [
         "ln -s /etc staged/0-1",
         "echo x >staged/0-1",
@@ -201,7 +201,7 @@ fn files_that_are_none() {
         let outcome = Ok(Segment { length: 0, ..Segment::sample() });
         let report = AttemptReport { has_files: true, outcome, ..success() };
         encode(&finished(report), &mut second).unwrap();
-        let failed = costs_no_more_than_its_own(&script, &[ready()], &second);
+        let failed = harms_only_its_own_mini_batch(&script, &[ready()], &second);
         assert!(failed[0].contains("the output \""), "{make}: {failed:?}");
     }
 }

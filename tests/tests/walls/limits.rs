@@ -110,7 +110,7 @@ fn a_long_row_of_a_table() {
 
 /// The reports show the fuel that was used, so that a user can choose a limit.
 #[test]
-fn the_fuel_that_was_used_is_told() {
+fn used_fuel_is_reported() {
     let ran = job("moderate", "limits: { fuel: 10000000000 }").run(&[]);
     ran.exits_with(0);
     let table = ran.log("sys/job_report/processed_mini-batches.csv");

@@ -32,7 +32,7 @@ fn doctor(arguments: &[&str], missing: bool) -> Output {
 }
 
 #[test]
-fn a_job_says_what_stood_around_it() {
+fn a_job_reports_its_process_wall() {
     let ran = job("best-effort").run(&[]);
     ran.exits_with(0);
     let wall = wall(&ran);
@@ -55,7 +55,7 @@ fn a_missing_layer_stops_the_job_before_anything_runs() {
 }
 
 #[test]
-fn what_is_missing_is_told_if_the_job_goes_on() {
+fn missing_layers_are_reported_if_the_job_continues() {
     let ran = job("best-effort").env(MISSING.0, MISSING.1).run(&[]);
     ran.exits_with(0);
     ran.says("continues without a layer of the process wall: landlock: ");
@@ -65,7 +65,7 @@ fn what_is_missing_is_told_if_the_job_goes_on() {
 
 /// As in many build servers' sandboxes. The job's process is tried with its own process group, and without.
 #[test]
-fn the_session_may_lie_outside_of_the_name_space() {
+fn the_session_may_be_outside_of_the_namespace() {
     let unshare = |flags: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(flags).args(["--pid", "--fork"]);
@@ -88,7 +88,7 @@ fn the_session_may_lie_outside_of_the_name_space() {
 }
 
 #[test]
-fn without_the_wall_a_job_runs_too() {
+fn a_job_runs_without_the_wall() {
     let ran = job("off").run(&[]);
     ran.exits_with(0);
     let wall = wall(&ran);
@@ -99,7 +99,7 @@ fn without_the_wall_a_job_runs_too() {
 }
 
 #[test]
-fn the_doctor_says_what_the_machine_has() {
+fn the_doctor_lists_the_layers_of_this_machine() {
     let output = doctor(&["--json"], false);
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let works = found["required_works"].as_bool().unwrap();
@@ -118,7 +118,7 @@ fn the_doctor_says_what_the_machine_has() {
 }
 
 #[test]
-fn the_doctor_says_what_is_missing() {
+fn the_doctor_reports_missing_layers() {
     let output = doctor(&[], true);
     assert_eq!(output.status.code(), Some(2));
     let text = String::from_utf8(output.stdout).unwrap();

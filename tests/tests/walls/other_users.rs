@@ -32,7 +32,7 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
 
 /// Arguments on the command line may be secrets. Outputs have the permissions of the umask.
 #[test]
-fn what_tells_arguments_is_the_owners_alone() {
+fn files_with_arguments_are_readable_only_by_the_owner() {
     let ran = texts()
         .yaml("output: results\nparent: parent\ncopy_logs_to_parent: true\npush_metrics_to_parent: true")
         .run(&["--set", "arguments=[--key, s3cr3t]", "--set", "metrics_name_prefix=s3cr3t_"]);
@@ -64,7 +64,7 @@ fn what_tells_arguments_is_the_owners_alone() {
 
 /// Two jobs have the same name and parent: the copies of the first job are not overwritten.
 #[test]
-fn what_a_job_copied_to_its_parent_is_its_own() {
+fn copies_in_a_parent_are_kept_from_other_jobs() {
     let parent = "parent: parent\ncopy_logs_to_parent: true\npush_metrics_to_parent: true";
     let first = texts().yaml(parent).run(&[]);
     first.exits_with(0);
@@ -106,7 +106,7 @@ fn what_a_job_copied_to_its_parent_is_its_own() {
 
 /// Opening a fifo would block until a writer comes, and hashing 8 TB would take far too long.
 #[test]
-fn what_is_no_file_or_too_large_is_refused_at_once() {
+fn fifos_and_huge_files_are_refused_at_once() {
     let job = || {
         let job = texts().file("models/digits.onnx", "m");
         let kind = rustix::fs::FileType::Fifo;
@@ -167,7 +167,7 @@ fn what_is_no_file_or_too_large_is_refused_at_once() {
 
 /// Another user who may read the folders locks them; the jobs run anyway.
 #[test]
-fn no_reader_of_a_folder_keeps_jobs_from_it() {
+fn a_lock_of_another_user_blocks_no_job() {
     if !rustix::process::geteuid().is_root() {
         eprintln!("not tried: only root can take another user's part");
         return;

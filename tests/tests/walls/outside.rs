@@ -142,7 +142,7 @@ fn published(ran: &Ran) -> String {
 
 /// F15.
 #[test]
-fn what_a_guest_prints_is_cut() {
+fn output_of_a_guest_is_cut() {
     let ran = job("prints_a_lot").run(&[]);
     ran.exits_with(0);
     // The first file and the newest ones are kept.

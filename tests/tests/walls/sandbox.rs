@@ -17,7 +17,7 @@ fn misuses(what: &str, arguments: &[&str]) -> Ran {
 }
 
 #[test]
-fn guests_make_no_links() {
+fn guests_cannot_make_links() {
     let ran = misuses("link", &[]);
     ran.exits_with(0).left_nothing();
     let reported = ran.log("user/stdout/0/process000.stdout.txt");
@@ -29,7 +29,7 @@ fn guests_make_no_links() {
 }
 
 #[test]
-fn a_file_that_stays_open_leads_to_no_published_file() {
+fn a_published_file_is_not_the_one_left_open() {
     let ran = misuses("keep", &[]);
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.text("job/output/kept-0.txt"), "of 0\n");
@@ -37,7 +37,7 @@ fn a_file_that_stays_open_leads_to_no_published_file() {
 }
 
 #[test]
-fn what_init_made_is_made_again_for_the_next() {
+fn changed_files_of_init_are_made_again() {
     for (what, word) in
         [("change", "run changed /output/labels"), ("remove", "run removed /output/made")]
     {
@@ -53,7 +53,7 @@ fn what_init_made_is_made_again_for_the_next() {
 }
 
 #[test]
-fn folders_without_end_cost_one_attempt() {
+fn endless_folders_fail_one_attempt() {
     let ran = misuses("deep", &[]);
     ran.exits_with(0).left_nothing();
     assert!(ran.log("user/error.txt").contains("bad_output: the output"), "{ran}");
@@ -62,7 +62,7 @@ fn folders_without_end_cost_one_attempt() {
 }
 
 #[test]
-fn a_file_without_end_is_an_error_of_the_script() {
+fn an_endless_file_is_an_error_of_the_script() {
     // First the job's limit stops it, then the limit of the process.
     for (settings, kind) in [
         (&[][..], "over_limit: limits.output allows 16 GB"),
@@ -76,7 +76,7 @@ fn a_file_without_end_is_an_error_of_the_script() {
 }
 
 #[test]
-fn a_glob_takes_links_below_its_folder() {
+fn a_glob_matches_links_below_its_folder() {
     let job = Job::new(&guest("echo_files"))
         .yaml("inputs: {texts: 'in/*.txt'}")
         .file("in/a.txt", "1")

@@ -308,7 +308,7 @@ fn without_the_filter_no_input_is_emptied() {
 }
 
 #[test]
-fn what_a_worker_does_is_allowed() {
+fn calls_that_a_worker_needs_are_allowed() {
     for name in ALLOWED {
         let Some(came) = Scene::attack(name, "wall") else { return };
         let wanted = if *name == "abort" { Came::Killed(SIGABRT) } else { Came::Done };
@@ -341,7 +341,7 @@ const REFUSED_WITH_A_GPU: &[&str] = &[
 ];
 
 #[test]
-fn a_gpu_opens_the_wall_for_its_driver_and_no_more() {
+fn a_gpu_opens_the_wall_only_for_its_driver() {
     let mut wrong = Vec::new();
     for (name, stopped, _) in ATTACKS {
         let Some(came) = Scene::attack(name, "gpu") else { return };

@@ -120,7 +120,7 @@ macro_rules! limit_keys {
                 description: "Files and other handles that an instance may have open at once.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/guest/src/sandbox/program.rs", by "more_handles_than_there_are",
+                enforced: "host/guest/src/sandbox/program.rs", by "more_handles_than_allowed",
             }
             worker transfer: ByteSize => {
                 kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },
@@ -151,7 +151,7 @@ macro_rules! limit_keys {
                 description: "Bytes of tensors that the entry script may hold in the host at once.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/guest/src/sandbox/nn/allowance.rs", by "what_a_guest_does_wrong_is_told_and_harms_nobody",
+                enforced: "host/guest/src/sandbox/nn/allowance.rs", by "wrong_calls_get_errors_and_harm_no_other_mini_batch",
             }
             job mini_batches: u64 => {
                 kind: KeyKind::Integer { min: 1, max: i64::MAX },
@@ -162,7 +162,7 @@ macro_rules! limit_keys {
                 docs: "Mini-batches of the job. One with more fails as soon as that is known (exit code 42; a `rank_mini_batch_count` above it is refused, exit code 2).",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/leader/src/machine/job/limits.rs", by "a_job_with_more_mini_batches_than_it_may_have_fails",
+                enforced: "host/leader/src/machine/job/limits.rs", by "a_job_with_too_many_mini_batches_fails",
             }
             job reports: ByteSize => {
                 kind: KeyKind::Size { min: 1 << 20, max: u64::MAX },
@@ -173,7 +173,7 @@ macro_rules! limit_keys {
                 docs: "Bytes of all [reports](log-tree.md) that have a line for each attempt or item. Lines beyond are left out, and counted in the result. As much again is kept of the printed and logged output of workers that have ended; of further workers, the first 4 KB of each file.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/report/src/budget.rs", by "what_the_leader_writes_of_failures_is_bounded",
+                enforced: "host/report/src/budget.rs", by "reports_of_failures_are_bounded",
             }
             job failures: u64 => {
                 kind: KeyKind::Integer { min: 0, max: i64::MAX },
@@ -183,7 +183,7 @@ macro_rules! limit_keys {
                 description: "Failures that are reported in full. Later ones are reported in short.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/leader/src/machine/job/limits.rs", by "what_the_leader_writes_of_failures_is_bounded",
+                enforced: "host/leader/src/machine/job/limits.rs", by "reports_of_failures_are_bounded",
             }
             job copies: ByteSize => {
                 kind: KeyKind::Size { min: 0, max: u64::MAX },
@@ -205,7 +205,7 @@ macro_rules! limit_keys {
                 docs: "The longest that one run of the job may last, not counting the wait for [its turn](operators.md#machine-wide-caps). Then it fails (exit code 42, `ended by: job_time`); committed results are kept, and `sandmill resume` continues from there.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
-                enforced: "host/leader/src/machine/job/limits.rs", by "a_job_ends_when_its_time_is_over",
+                enforced: "host/leader/src/machine/job/limits.rs", by "a_job_ends_at_its_time_limit",
             }
 
         }
