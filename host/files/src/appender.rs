@@ -87,7 +87,7 @@ impl Appender {
         &self.file
     }
 
-    /// Writes bytes at an offset, over what is there.
+    /// Writes bytes at an offset, and overwrites the bytes there.
     pub fn put(&mut self, bytes: &[u8], at: u64) -> Result<(), OutputError> {
         self.file.write_all_at(bytes, at).map_err(|e| self.failed(e))?;
         self.end = self.end.max(at + bytes.len() as u64);
@@ -95,7 +95,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Writes a segment at an offset, over what is there.
+    /// Writes a segment at an offset, and overwrites the bytes there.
     pub fn patch(&mut self, part: &File, segment: &Segment, at: u64) -> Result<(), OutputError> {
         let end = checked_end(segment, size_of(part)?)?;
         self.copy(part, segment.offset, end, at)?;
@@ -233,7 +233,7 @@ impl<'a> Checker<'a> {
 
     /// Whether the bytes from `offset` are those of the segment. Also `false` if the file ends before.
     pub fn holds(&mut self, offset: u64, segment: &Segment) -> io::Result<bool> {
-        let far = || io::Error::other("a place is beyond what a file can hold");
+        let far = || io::Error::other("an offset is larger than any file");
         let step = i64::try_from(offset).map_err(|_| far())?
             - i64::try_from(self.at).map_err(|_| far())?;
         self.reader.seek_relative(step)?;

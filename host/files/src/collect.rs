@@ -1,8 +1,8 @@
 //! Moves what a mini-batch left in its guest's folder to where the leader finds it.
 //!
-//! Files are copied and folders are made anew. A guest may keep a file or folder open for as long as its
-//! instance lives, and what it writes there later must not reach anything that is published. No guest runs
-//! while its folder is inspected, so working with paths is safe.
+//! Files are copied, and folders are created again. A guest may keep a file or folder open for as long as
+//! its instance lives, and what it writes there later must not reach anything that is published. No guest
+//! runs while its folder is inspected, so working with paths is safe.
 
 use super::OutputError;
 use super::publish::{MAX_DEPTH, MAX_ENTRIES, check_kind, check_name};
@@ -41,7 +41,7 @@ impl From<&Metadata> for EntryStamp {
     }
 }
 
-/// How an entry of the folder relates to [`InitFiles`].
+/// How an entry of a guest's folder relates to [`InitFiles`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeptRelation {
     None,
@@ -89,7 +89,7 @@ impl InitFiles {
         self.folders.len() + self.files.len()
     }
 
-    fn part(&self, relative: &Path, metadata: &Metadata) -> KeptRelation {
+    fn relation(&self, relative: &Path, metadata: &Metadata) -> KeptRelation {
         if self.folders.contains(relative) {
             return if metadata.is_dir() { KeptRelation::Folder } else { KeptRelation::Changed };
         }
@@ -111,7 +111,7 @@ impl InitFiles {
 /// anything. Files are copied and then removed from `folder`. Returns whether there was anything.
 ///
 /// # Errors
-/// If something cannot be published, if it was too much, or if `kept` has changed. Then `staged` does not
+/// If something cannot be published, if there is too much, or if `kept` has changed. Then `staged` does not
 /// exist, and the caller must clear `folder`.
 pub fn collect_files(folder: &Path, kept: &InitFiles, staged: &Path) -> Result<bool, OutputError> {
     let relative = PathBuf::new();
@@ -156,13 +156,13 @@ fn clear(
         let entry = entry?;
         let relative = below.join(entry.file_name());
         let metadata = entry.metadata()?;
-        match kept.part(&relative, &metadata) {
+        match kept.relation(&relative, &metadata) {
             KeptRelation::Changed if changed_stay && !metadata.is_dir() => {}
             KeptRelation::None | KeptRelation::Changed => remove_tree(&entry.path())?,
             KeptRelation::File => *seen += 1,
             KeptRelation::Folder => {
                 *seen += 1;
-                // The recursion is no deeper than `InitFiles::of` allows.
+                // `InitFiles::of` limits the depth of this recursion.
                 clear(folder, kept, &relative, changed_stay, seen)?;
             }
         }
@@ -217,7 +217,7 @@ impl Collector<'_> {
     fn entry(&mut self, depth: usize) -> Result<(), OutputError> {
         let from = self.folder.join(&self.relative);
         let metadata = fs::symlink_metadata(&from).map_err(OutputError::io("inspect", &from))?;
-        match self.kept.part(&self.relative, &metadata) {
+        match self.kept.relation(&self.relative, &metadata) {
             KeptRelation::Changed => {
                 return Err(OutputError::Changed { path: self.relative.clone() });
             }

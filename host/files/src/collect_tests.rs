@@ -44,7 +44,7 @@ fn open_files_of_a_guest_cannot_change_staged_files() {
     held.write_all(b", and more").unwrap();
     let flags = rustix::fs::OFlags::CREATE | rustix::fs::OFlags::WRONLY;
     let late = rustix::fs::openat(&held_folder, "late", flags, rustix::fs::Mode::RWXU);
-    assert!(late.is_err(), "the folder that is held is none any more");
+    assert!(late.is_err(), "the folder that the guest holds open is removed");
     assert_eq!(fs::read_to_string(folders.staged.join("inner/held")).unwrap(), "first");
     assert_eq!(fs::read_dir(folders.staged.join("inner")).unwrap().count(), 1);
     assert_eq!(fs::read_dir(&folders.folder).unwrap().count(), 0);
@@ -77,7 +77,7 @@ fn files_made_by_init_stay() {
     fs::remove_dir(at("made/inner")).unwrap();
     fs::write(at("d"), "").unwrap();
     insta::assert_snapshot!(folders.collect(&kept).unwrap_err(), @"run removed /output/made/inner, which init made for all mini-batches: leave it where it is");
-    assert!(!folders.staged.exists(), "what was copied before is gone");
+    assert!(!folders.staged.exists(), "files that were copied before are removed");
     assert!(!clear_files(&folders.folder, &kept).unwrap());
 }
 

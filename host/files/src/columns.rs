@@ -7,8 +7,8 @@ const NULL: &str = "Null";
 /// The prefix of a type whose values are never null.
 const NON_NULL: &str = "non-null ";
 
-/// The columns that tables of both kinds can share, in the text form that `words` makes. `None` if they
-/// differ in more than all-null columns.
+/// The columns that two tables can share. Arguments and result are in the text form that `words` in
+/// `sandmill-data` makes. `None` if the tables differ in more than all-null columns.
 pub fn common_columns(one: &str, other: &str) -> Option<String> {
     let mut one = one;
     let mut other = other;
@@ -43,8 +43,8 @@ pub fn common_columns(one: &str, other: &str) -> Option<String> {
 /// The text after a `Null` type; `None` if the text does not begin with one.
 fn after_null(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(NON_NULL).unwrap_or(text).strip_prefix(NULL)?;
-    let goes_on = rest.starts_with(|next: char| next.is_ascii_alphanumeric());
-    (!goes_on).then_some(rest)
+    let continues = rest.starts_with(|next: char| next.is_ascii_alphanumeric());
+    (!continues).then_some(rest)
 }
 
 /// The length in bytes of the type at the beginning of a text: a word, and its parentheses.

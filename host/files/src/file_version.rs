@@ -1,4 +1,4 @@
-//! The observed state of files, to tell whether a mini-batch's content has changed.
+//! The observed state of files, to detect whether a mini-batch's content has changed.
 
 use rustix::fs::Stat;
 use serde::{Deserialize, Serialize};
@@ -8,7 +8,7 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Length and modification time: they tell whether a file has changed.
+/// The length and the modification time of a file: if both are the same, the file has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion {
     /// Bytes.
@@ -105,7 +105,7 @@ mod tests {
         let stamp = || content_stamp(7, [root.look_at("a")]);
         let metadata = FileVersion::from(&fs::metadata(&path).unwrap());
         let stat = FileVersion::from(&rustix::fs::fstat(File::open(&path).unwrap()).unwrap());
-        assert_eq!([Some(metadata), Some(stat)], [root.look_at("a"); 2], "whichever way");
+        assert_eq!([Some(metadata), Some(stat)], [root.look_at("a"); 2], "all ways agree");
         let mut seen = vec![stamp(), content_stamp(8, [root.look_at("a")]), 7];
         assert_eq!(seen[0], stamp());
         time(2);
@@ -114,7 +114,7 @@ mod tests {
         time(2);
         seen.push(stamp());
         fs::remove_file(&path).unwrap();
-        assert_eq!(stamp(), 7, "nobody can say");
+        assert_eq!(stamp(), 7, "the state is unknown");
         let count = seen.len();
         seen.sort_unstable();
         seen.dedup();

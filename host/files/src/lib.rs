@@ -10,7 +10,7 @@
 //! - [`PartFile`]: the file to which a worker appends rows; [`Appender`] copies committed segments of part
 //!   files into the output file, by offset;
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, except what its `init`
-//!   [`InitFiles`] there;
+//!   made there ([`InitFiles`]);
 //! - [`publish`]: moves files that guests wrote to the output folder; [`remove_tree`] and [`empty_folder`]
 //!   remove anything that guests may have made.
 

@@ -44,7 +44,11 @@ mod tests {
         let of = |major, minor| holders(locks, rustix::fs::makedev(major, minor), 1234);
         assert_eq!(of(0xfe, 0), [11]);
         assert_eq!(of(0, 0x2a), [12, 13]);
-        assert_eq!(of(0, 0x99), [11, 12, 13], "a device that is not named is none of a file's");
+        assert_eq!(
+            of(0, 0x99),
+            [11, 12, 13],
+            "without a lock of the device, only the inode counts"
+        );
         assert!(holders(locks, 0, 1).is_empty());
     }
 }

@@ -6,8 +6,8 @@
 //! break. If the object cannot be fetched, `!` and the reason replace the numbers. Paths have no NUL, so that
 //! a reader finds the end of a record from any position.
 //!
-//! An object is here if a regular file at its path in `data` [has the state](FileVersion::is_at) that the record
-//! says. The manifest does not change when an object arrives or is removed.
+//! An object is here if a regular file at its path in `data` [has the state](FileVersion::is_at) that the
+//! record says. The manifest does not change when an object arrives or is removed.
 
 use super::FileVersion;
 use memchr::memmem;
@@ -285,23 +285,23 @@ impl ManifestRecords {
     }
 
     fn next(&mut self) -> io::Result<Option<ManifestRecord>> {
-        let Some(length) = self.ahead()? else { return Ok(None) };
+        let Some(length) = self.peek_length()? else { return Ok(None) };
         let record = self.buffer.get(self.read..self.read + length).unwrap_or_default();
         let listed = parse(record).ok_or_else(|| invalid("a record of it is invalid"))?;
         self.read += length + END.len();
         Ok(Some(listed))
     }
 
-    /// Skips the rest of a record.
+    /// Skips the rest of the current record.
     fn skip(&mut self) -> io::Result<()> {
-        if let Some(length) = self.ahead()? {
+        if let Some(length) = self.peek_length()? {
             self.read += length + END.len();
         }
         Ok(())
     }
 
     /// The length of the next record without its end; `None` at the end of the file.
-    fn ahead(&mut self) -> io::Result<Option<usize>> {
+    fn peek_length(&mut self) -> io::Result<Option<usize>> {
         loop {
             let rest = self.buffer.get(self.read..).unwrap_or_default();
             if let Some(length) = memmem::find(rest, END) {

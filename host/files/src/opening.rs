@@ -195,20 +195,20 @@ impl Drop for ScratchFolder {
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let mut missing = Vec::new();
-    let mut there = absolute.as_path();
+    let mut prefix = absolute.as_path();
     loop {
-        match there.canonicalize() {
+        match prefix.canonicalize() {
             Ok(mut resolved) => {
                 resolved.extend(missing.iter().rev());
                 return Ok(resolved);
             }
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 // `..` below a missing folder cannot be resolved.
-                let (Some(parent), Some(name)) = (there.parent(), there.file_name()) else {
+                let (Some(parent), Some(name)) = (prefix.parent(), prefix.file_name()) else {
                     return Err(e);
                 };
                 missing.push(name.to_owned());
-                there = parent;
+                prefix = parent;
             }
             Err(e) => return Err(e),
         }
@@ -338,7 +338,11 @@ mod tests {
             stop.store(true, Ordering::Relaxed);
             assert!(opened > 0 && refused > 0, "{opened} opened, {refused} refused");
         });
-        assert_eq!(std::fs::read_dir(path("secret")).unwrap().count(), 1, "nothing came there");
+        assert_eq!(
+            std::fs::read_dir(path("secret")).unwrap().count(),
+            1,
+            "nothing was written there"
+        );
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The file to which a worker writes its attempts' rows. The leader copies what is committed, and may then
-/// say that the space is free. If possible, new rows overwrite old ones, because those bytes are still in the
+/// report the space as free. If possible, new rows overwrite old ones, because those bytes are still in the
 /// machine's cache. This type never syncs the file to the disk; the leader does if needed.
 #[derive(Debug)]
 pub struct PartFile {
@@ -47,7 +47,7 @@ impl PartFile {
         Ok(())
     }
 
-    /// Writes the lines of one attempt with one write. If that fails, nothing of it counts.
+    /// Writes the lines of one attempt with one write. If that fails, none of them count.
     pub fn append(
         &mut self,
         lines: &[u8],

@@ -234,15 +234,20 @@ impl<'a> Publisher<'a> {
         check_kind(&self.relative, stat.st_mode, stat.st_nlink)?;
         self.found.push(GuestEntry { path: path(), length: u64::try_from(stat.st_size).ok() });
         match (there, to) {
-            (Some(FileType::RegularFile), Some(to)) => self.meet(from, to, name),
+            (Some(FileType::RegularFile), Some(to)) => self.on_existing(from, to, name),
             (Some(_), _) => Err(self.exists()),
-            (None, Some(to)) if !self.dry => self.bring(from, to, name, false),
+            (None, Some(to)) if !self.dry => self.transfer_file(from, to, name, false),
             (None, _) => Ok(()),
         }
     }
 
-    /// Handles a file whose name exists in the output folder.
-    fn meet(&self, from: &OwnedFd, to: BorrowedFd<'_>, name: &CStr) -> Result<(), OutputError> {
+    /// Handles a file whose name exists in the output folder already.
+    fn on_existing(
+        &self,
+        from: &OwnedFd,
+        to: BorrowedFd<'_>,
+        name: &CStr,
+    ) -> Result<(), OutputError> {
         match self.rule.on_conflict {
             OnConflict::Error => {
                 if !self.rule.same_passes || !self.is_same(from, to, name)? {
@@ -258,8 +263,8 @@ impl<'a> Publisher<'a> {
                 Err(self.taken())
             }
             OnConflict::Append | OnConflict::Overwrite if self.dry => Ok(()),
-            OnConflict::Append => self.bring(from, to, name, false),
-            OnConflict::Overwrite => self.bring(from, to, name, true),
+            OnConflict::Append => self.transfer_file(from, to, name, false),
+            OnConflict::Overwrite => self.transfer_file(from, to, name, true),
         }
     }
 
@@ -309,7 +314,7 @@ impl<'a> Publisher<'a> {
         opened.map(Some).map_err(|e| self.io("open the output folder", e))
     }
 
-    fn bring(
+    fn transfer_file(
         &self,
         from: &OwnedFd,
         to: BorrowedFd<'_>,
@@ -335,7 +340,7 @@ impl<'a> Publisher<'a> {
             Err(Errno::EXIST) => return Err(self.exists()),
             other => {
                 other.map_err(|e| self.io("move to", e))?;
-                self.look_again(from, to, name)?;
+                self.recheck(from, to, name)?;
             }
         }
         fail_point::pass("file-moved");
@@ -343,13 +348,8 @@ impl<'a> Publisher<'a> {
     }
 
     /// Checks the file again after it was moved. Its writer may still run, and may have replaced it after the
-    /// first check. It can no longer replace it at its new place.
-    fn look_again(
-        &self,
-        from: &OwnedFd,
-        to: BorrowedFd<'_>,
-        name: &CStr,
-    ) -> Result<(), OutputError> {
+    /// first check. At its new place, the writer can no longer replace it.
+    fn recheck(&self, from: &OwnedFd, to: BorrowedFd<'_>, name: &CStr) -> Result<(), OutputError> {
         let stat = rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.io("inspect the published", e))?;
         check_kind(&self.relative, stat.st_mode, stat.st_nlink).inspect_err(|_| {

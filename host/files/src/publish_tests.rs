@@ -43,7 +43,7 @@ fn files_move_and_folders_merge() {
     assert_eq!(
         publish_files(&staged, &output, &PublishRule::STRICT).unwrap(),
         0,
-        "a repetition does no harm"
+        "a repetition is harmless"
     );
 }
 
@@ -142,7 +142,7 @@ fn files_can_be_published_to_another_file_system() {
     assert_eq!(fs::read_to_string(other.path().join("a/b/two.txt")).unwrap(), "2");
 }
 
-/// The writer of a file may replace it after it was checked: what was moved then is moved back.
+/// The writer of a file may replace it after it was checked. Then the replacement is moved back.
 #[test]
 fn a_file_swapped_after_its_check_is_moved_back() {
     let folders = folders();
@@ -154,7 +154,7 @@ fn a_file_swapped_after_its_check_is_moved_back() {
     symlink("/etc/passwd", folders.staged.join("link")).unwrap();
     for name in [c"link", c"hard", c"a"] {
         publisher.relative = name.to_str().unwrap().into();
-        let error = publisher.bring(&from, to.as_fd(), name, false).unwrap_err();
+        let error = publisher.transfer_file(&from, to.as_fd(), name, false).unwrap_err();
         assert!(matches!(error, OutputError::NotPublishable { .. }), "{error}");
         assert_eq!(fs::read_dir(&folders.output).unwrap().count(), 0);
         assert!(folders.staged.join(name.to_str().unwrap()).symlink_metadata().is_ok());

@@ -12,7 +12,7 @@ use std::path::Path;
 /// few descriptors and a constant stack, at any depth of folders.
 ///
 /// # Errors
-/// The operating system's, if something cannot be removed. What was removed before is gone.
+/// The operating system's, if something cannot be removed. What was removed before the error is not restored.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => empty_folder(path).and_then(|()| fs::remove_dir(path)),

@@ -85,7 +85,7 @@ pub fn rows(data: &[u8]) {
     let folder = path.parent().expect("a file lies in a folder");
     let (cut, refused) = read(format, size, folder);
     let (whole, refused_whole) = read(format, SliceSize::Bytes(MAX_SLICE), folder);
-    assert_eq!(cut, whole, "rows are others where they are cut");
+    assert_eq!(cut, whole, "the rows depend on the size of slices");
     assert_eq!(refused, refused_whole);
 }
 

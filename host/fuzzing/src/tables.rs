@@ -37,7 +37,11 @@ pub fn tables(data: &[u8]) {
     let all = slices.iter().map(|slice| slice.rows).sum::<u64>();
     let headers = u64::from(header && reference.records(text.len()) > 0);
     if !reference.has_strays {
-        assert_eq!(all + headers, records(text, delimiter), "csv-core counts otherwise");
+        assert_eq!(
+            all + headers,
+            records(text, delimiter),
+            "csv-core finds another number of records"
+        );
     }
 }
 

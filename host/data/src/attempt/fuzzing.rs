@@ -68,7 +68,8 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let report = report(&assignment, &clock, clock.stop(&meter), finished);
     let mut frame = Vec::new();
     encode(&FromWorker::Finished(Box::new(report)), &mut frame).expect("it fits into a frame");
-    read_frame::<FromWorker>(&mut frame.as_slice(), &mut Vec::new()).expect("the leader takes it");
+    read_frame::<FromWorker>(&mut frame.as_slice(), &mut Vec::new())
+        .expect("the leader accepts it");
 }
 
 /// Passes the results to the sink as the sandbox does. Also returns whether they are outcomes.

@@ -135,17 +135,20 @@ impl Loader {
             }
             Work::Table(slice) => {
                 let part = self.table_part(mini_batch.source, slice)?;
-                self.inputs[index].load_rows_of(&[part], self.tables.get(index))
+                self.inputs[index].load_file_rows(&[part], self.tables.get(index))
             }
             Work::TableGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| self.table_part(*source, slice));
                 let parts = parts.collect::<Result<Vec<_>, _>>()?;
-                self.inputs[index].load_rows_of(&parts, self.tables.get(index))
+                self.inputs[index].load_file_rows(&parts, self.tables.get(index))
             }
             Work::Unreadable(bad) => Err(failed(bad.reason.clone())),
-            Work::Rows(rows) => {
-                self.inputs[index].load_rows(&self.spill, rows, self.tables.get(index), label)
-            }
+            Work::Rows(rows) => self.inputs[index].load_gathered_rows(
+                &self.spill,
+                rows,
+                self.tables.get(index),
+                label,
+            ),
         }
     }
 
@@ -244,10 +247,10 @@ impl Loader {
         })
     }
 
-    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found` says
-    /// what its files were when the guest read them; the others are inspected now. A file that was changed
-    /// after the mini-batch was loaded counts as unknown, because it may have been read before the change. If
-    /// a file could not be fetched, its state is unknown too, so the planned stamp is returned.
+    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found` has
+    /// the states of the files that the guest has read; the other files are inspected now. A file that was
+    /// changed after the mini-batch was loaded counts as unknown, because it may have been read before the
+    /// change. If a file could not be fetched, its state is unknown too, so the planned stamp is returned.
     pub fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<FileVersion>]) -> u64 {
         if !mini_batch.unfetched.is_empty() {
             return mini_batch.stamp;
@@ -284,14 +287,14 @@ impl AttemptInput {
         format: Option<&TableFormat>,
         label: String,
     ) -> Result<LoadedMiniBatch<'_>, Failure> {
-        let reader = made(&mut self.reader, format, TableReader::new)?;
+        let reader = get_or_make(&mut self.reader, format, TableReader::new)?;
         let slices = parts.iter().map(|(root, slice, item)| TablePart { root, slice, item });
         let table = reader.read_group(slices, &label).map_err(|e| refused(&e, parts))?;
         Ok(LoadedMiniBatch::table(table, &self.source.dataset, label))
     }
 
     /// Loads rows that were gathered from the input's files.
-    fn load_rows(
+    fn load_gathered_rows(
         &mut self,
         spill: &Path,
         rows: &SpilledRows,
@@ -301,7 +304,7 @@ impl AttemptInput {
         for file in [&rows.text.file, &rows.origins, &rows.names] {
             checked(file)?;
         }
-        let reader = made(&mut self.rows_reader, format, TableReader::for_rows)?;
+        let reader = get_or_make(&mut self.rows_reader, format, TableReader::for_rows)?;
         let table = reader.read_rows(spill, rows, &label);
         let table =
             table.map_err(|e| refused(&e, &[(spill.to_owned(), &rows.text, String::new())]))?;
@@ -309,7 +312,7 @@ impl AttemptInput {
     }
 
     /// Loads rows of the input's Parquet or Arrow files.
-    fn load_rows_of(
+    fn load_file_rows(
         &mut self,
         parts: &[(PathBuf, &TableSlice, String)],
         format: Option<&TableFormat>,
@@ -363,7 +366,7 @@ fn refused(error: &DatasetError, parts: &[(PathBuf, &TextSlice, String)]) -> Fai
 }
 
 /// Returns the reader, and makes it on first use.
-fn made<'a>(
+fn get_or_make<'a>(
     reader: &'a mut Option<TableReader>,
     format: Option<&TableFormat>,
     make: impl FnOnce(&TableFormat) -> Result<TableReader, DatasetError>,
@@ -457,11 +460,15 @@ mod tests {
             loader.load(&mini_batch).unwrap();
             loader.stamp(&mini_batch, found)
         };
-        let looked = stamp(0, &[]);
-        assert_eq!(looked, stamp(0, &[read("a", 1), read("b", 1)]));
-        assert_eq!(looked, stamp(0, &[None, read("b", 1)]));
-        assert_ne!(looked, stamp(0, &[read("a", 2)]), "as it was read");
-        assert_eq!(looked, stamp(1, &[read("a", 2)]), "a copy may have another time");
+        let inspected = stamp(0, &[]);
+        assert_eq!(inspected, stamp(0, &[read("a", 1), read("b", 1)]));
+        assert_eq!(inspected, stamp(0, &[None, read("b", 1)]));
+        assert_ne!(
+            inspected,
+            stamp(0, &[read("a", 2)]),
+            "the state that the guest has read counts"
+        );
+        assert_eq!(inspected, stamp(1, &[read("a", 2)]), "a copy may have another time");
         // Two sources of one input, the second one staged.
         let parts = vec![(0, ["b"].into()), (1, ["a"].into())];
         let group = MiniBatch { stamp: 7, ..files(&[]) };

@@ -28,7 +28,7 @@ impl<W: Write> Outgoing<W> {
         RowWriter::new(limits.results.0, true, &format).with_row_limit(limits.row)
     }
 
-    /// Writes nothing yet.
+    /// A stream into `to`. Nothing is written yet.
     pub fn new(to: W) -> Self {
         Self { to, stream: None }
     }
@@ -47,7 +47,7 @@ impl<W: Write> Outgoing<W> {
         stream.write(&batch).map_err(|error| fault(&error))
     }
 
-    /// Writes what was taken.
+    /// Writes the results that were taken.
     ///
     /// # Errors
     /// If the stream cannot be written.

@@ -103,10 +103,10 @@ pub fn bounded(mut failure: Failure) -> Failure {
 /// A failure of the machine or of Sandmill, with the file or folder and the system's error.
 pub fn host_fault(action: &str, path: &Path, error: &io::Error) -> Failure {
     let message = format!("cannot {action} {}: {error}", path.display());
-    of_machine(message, is_full(error))
+    machine_failure(message, is_full(error))
 }
 
-fn of_machine(message: String, full: bool) -> Failure {
+fn machine_failure(message: String, full: bool) -> Failure {
     match full {
         true => Failure::new(FailureKind::NoSpace, message + "; free some space there"),
         false => Failure::new(FailureKind::HostFault, message),
@@ -117,7 +117,7 @@ fn of_machine(message: String, full: bool) -> Failure {
 pub fn not_stored(error: &OutputError) -> Failure {
     match error.is_guest_fault() {
         true => Failure::new(FailureKind::BadOutput, error.to_string()),
-        false => of_machine(error.to_string(), error.is_full()),
+        false => machine_failure(error.to_string(), error.is_full()),
     }
 }
 

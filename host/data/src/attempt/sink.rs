@@ -176,7 +176,7 @@ mod tests {
             sink.outcomes(3);
             (0..3).for_each(|index| sink.failed(index, "blurred"));
         });
-        assert_eq!(outcomes.unwrap().items.failed, 3, "they say why");
+        assert_eq!(outcomes.unwrap().items.failed, 3, "the outcomes give the reasons");
         let void = LoadedMiniBatch { data: MiniBatchData::Void, ..loaded(&[]) };
         assert!(judged(void, true, |sink| sink.row("x")).is_ok());
         let void = LoadedMiniBatch { data: MiniBatchData::Void, ..loaded(&[]) };
@@ -266,10 +266,10 @@ mod tests {
         })
         .unwrap();
         assert_eq!(tally.items, ItemCounts { total: 5, succeeded: 1, failed: 4 });
-        assert!(tally.is_short, "one of the two that the call got has no row");
+        assert!(tally.is_short, "one of the two items of the call has no row");
         let all = self::tally(table(), |sink| (0..2).for_each(|_| sink.row("x"))).unwrap();
         assert_eq!(all.items, ItemCounts { total: 5, succeeded: 2, failed: 3 });
-        assert!(!all.is_short, "W4: what could not be read was not given to the call");
+        assert!(!all.is_short, "W4: rejected records are not passed to the call");
         assert_eq!(tally.failed_items[0], record);
         let odd = &tally.failed_items[1];
         assert_eq!((odd.item.as_str(), odd.line, odd.row), ("/t.csv", None, Some(1)));

@@ -97,16 +97,15 @@ impl StageFolder {
     }
 }
 
-/// The path of the file itself. Links are followed as they were when the input was listed, only below
-/// `source`.
+/// The path of the file itself. Links are followed by the rule for listing the input: only below `source`.
 fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
     let named = source.join(relative);
-    let look = |path: &Path| fs::symlink_metadata(path).map_err(|e| unreadable(&named, &e));
+    let inspect = |path: &Path| fs::symlink_metadata(path).map_err(|e| unreadable(&named, &e));
     let refuse = |found: &str| {
         let message = format!("cannot read {}: it is {found} now", named.display());
         Err(Failure::new(FailureKind::LoadFailed, message))
     };
-    let kind = look(&named)?.file_type();
+    let kind = inspect(&named)?.file_type();
     if kind.is_file() {
         return Ok(named);
     }
@@ -118,7 +117,7 @@ fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
     if !real.starts_with(resolve(source)?) {
         return refuse("a link that leads out of its input");
     }
-    if look(&real)?.is_file() {
+    if inspect(&real)?.is_file() {
         Ok(real)
     } else {
         refuse("a link to something other than a regular file")

@@ -308,7 +308,7 @@ fn types_that_cannot_be_written_fail_the_attempt() {
     insta::assert_snapshot!(refused(OutputKind::Parquet, &stream(&twice.unwrap())), @r#"two columns of the returned table are called "a": give them different names"#);
 }
 
-/// A few bytes that stand for very many.
+/// A few bytes that expand to very many.
 #[test]
 fn small_tables_that_expand_hugely_are_refused() {
     let long = "v".repeat(1 << 16);

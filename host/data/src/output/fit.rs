@@ -26,7 +26,7 @@ pub(super) fn converted(
     to: &DataType,
     output: OutputKind,
 ) -> Result<ArrayRef, ArrowError> {
-    if array.data_type() == to && !(output == OutputKind::Parquet && needs_a_look(to)) {
+    if array.data_type() == to && !(output == OutputKind::Parquet && needs_check(to)) {
         return Ok(Arc::clone(array));
     }
     let child = |array: &ArrayRef, to: &DataType| converted(array, to, output);
@@ -94,19 +94,19 @@ fn used_values(dictionary: &dyn AnyDictionaryArray) -> Result<ArrayRef, ArrowErr
 }
 
 /// Whether values of the type must be checked, because a Parquet file might hold other values than these.
-pub(super) fn needs_a_look(kind: &DataType) -> bool {
+pub(super) fn needs_check(kind: &DataType) -> bool {
     match kind {
         DataType::Decimal32(..)
         | DataType::Decimal64(..)
         | DataType::Decimal128(..)
         | DataType::Decimal256(..)
         | DataType::Interval(_) => true,
-        DataType::Dictionary(_, values) => needs_a_look(values),
-        DataType::Struct(fields) => fields.iter().any(|field| needs_a_look(field.data_type())),
+        DataType::Dictionary(_, values) => needs_check(values),
+        DataType::Struct(fields) => fields.iter().any(|field| needs_check(field.data_type())),
         DataType::List(field)
         | DataType::LargeList(field)
         | DataType::FixedSizeList(field, _)
-        | DataType::Map(field, _) => needs_a_look(field.data_type()),
+        | DataType::Map(field, _) => needs_check(field.data_type()),
         _ => false,
     }
 }
@@ -252,8 +252,8 @@ fn plain(array: &ArrayRef, from: &DataType, to: &DataType) -> Result<ArrayRef, A
         (DataType::Time32(TimeUnit::Second), DataType::Time32(_)) => {
             let times = array.as_primitive::<Time32SecondType>();
             let times = times.try_unary::<_, Time32MillisecondType, _>(|value| {
-                let is_of_a_day = (0..86_400).contains(&value);
-                let millis = is_of_a_day.then_some(value).map(|value| value * 1000);
+                let is_time_of_day = (0..86_400).contains(&value);
+                let millis = is_time_of_day.then_some(value).map(|value| value * 1000);
                 millis.ok_or_else(|| unfit(format!("{value} s is not a time of day")))
             });
             return Ok(Arc::new(times?));

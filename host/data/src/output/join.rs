@@ -29,7 +29,7 @@ pub(super) struct JoinedRows {
 }
 
 impl JoinedRows {
-    /// For a mini-batch of files.
+    /// The input of a mini-batch of files.
     pub(super) fn files(names: &[String]) -> Self {
         let names = StringArray::from_iter_values(names);
         let schema = Arc::new(Schema::new(vec![Field::new(Join::FILE, DataType::Utf8, true)]));
@@ -38,7 +38,7 @@ impl JoinedRows {
         Self::of(input.unwrap_or_else(|_| RecordBatch::new_empty(schema)))
     }
 
-    /// For a table, as the guest received it.
+    /// The input of a mini-batch with a table, as the guest received it.
     ///
     /// # Errors
     /// If the table is damaged, or lacks a column that the job names.
@@ -302,11 +302,11 @@ mod tests {
         let short = csv(Join::Input, |writer| texts(writer, &["x"]));
         insta::assert_snapshot!(short, @"run returned 1 row for 3 items, and join puts the input's columns beside them: return one row for each item, or outcomes, which say which items have none, or leave join out");
         for values in [vec![1, 2], vec![1, 2, 3, 4]] {
-            let said = csv(Join::Input, |writer| table(writer, &[scores("score", values)]));
-            assert!(said.contains(" for 3 items, and join puts"), "{said}");
+            let reported = csv(Join::Input, |writer| table(writer, &[scores("score", values)]));
+            assert!(reported.contains(" for 3 items, and join puts"), "{reported}");
         }
-        let said = csv(Join::Input, |writer| table(writer, &[scores("id", vec![1, 2, 3])]));
-        insta::assert_snapshot!(said, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give it another name, or name the columns to join, without this one"#);
+        let reported = csv(Join::Input, |writer| table(writer, &[scores("id", vec![1, 2, 3])]));
+        insta::assert_snapshot!(reported, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give it another name, or name the columns to join, without this one"#);
         let values = Join::Columns(vec!["id".to_owned()]);
         let of_values = |join: &Join, fill: &dyn Fn(&mut RowWriter) -> String| {
             let format =

@@ -43,7 +43,9 @@ impl<'a> Runs<'a> {
         let runs = array.as_run_opt::<Int16Type>().map(Self::Short);
         let runs = runs.or_else(|| array.as_run_opt::<Int32Type>().map(Self::Medium));
         let runs = runs.or_else(|| array.as_run_opt::<Int64Type>().map(Self::Long));
-        runs.ok_or_else(|| ArrowError::InvalidArgumentError("a column of runs is none".to_owned()))
+        runs.ok_or_else(|| {
+            ArrowError::InvalidArgumentError("a column is not run-end encoded".to_owned())
+        })
     }
 
     /// The values, one for each run.

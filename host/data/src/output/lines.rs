@@ -26,8 +26,8 @@ pub(super) struct NumberLines<'a> {
 }
 
 impl<'a> NumberLines<'a> {
-    /// For lines of at most `row_limit` bytes. `None` if a field may need quotes or is not a plain number, or
-    /// if a line may be longer.
+    /// Makes lines of at most `row_limit` bytes. `None` if a field may need quotes or is not a plain number,
+    /// or if a line may be longer.
     pub(super) fn new(
         columns: &'a [CellColumn<'a>],
         style: &Style,
@@ -53,7 +53,7 @@ impl<'a> NumberLines<'a> {
             for (index, (column, cells)) in self.columns.iter().zip(blocks).enumerate() {
                 let end = if index == last { b'\n' } else { self.delimiter };
                 let are_numbers = column.numbers(first, &mut cells[..height], end);
-                debug_assert!(are_numbers, "looked at before");
+                debug_assert!(are_numbers, "`new` checked the types");
             }
             out.reserve(height * self.columns.len() * LONGEST);
             for row in 0..height {

@@ -22,15 +22,15 @@ impl NumberBuffers {
 /// A number whose text has fewer than [`LONGEST`] bytes.
 pub(super) trait NumberText: Copy {
     /// The text as Python's `repr` prints it.
-    fn text(self, room: &mut NumberBuffers) -> &str;
+    fn text(self, buffers: &mut NumberBuffers) -> &str;
 }
 
 macro_rules! integers {
     ($($integer:ty)*) => {$(
         impl NumberText for $integer {
             #[inline]
-            fn text(self, room: &mut NumberBuffers) -> &str {
-                room.integer.format(self)
+            fn text(self, buffers: &mut NumberBuffers) -> &str {
+                buffers.integer.format(self)
             }
         }
     )*};
@@ -43,12 +43,12 @@ macro_rules! floats {
     ($($float:ty: $end:literal)*) => {$(
         impl NumberText for $float {
             #[inline]
-            fn text(self, room: &mut NumberBuffers) -> &str {
+            fn text(self, buffers: &mut NumberBuffers) -> &str {
                 let size = self.abs();
                 if size == 0.0 || (1e-4..$end).contains(&size) {
-                    room.float.format_finite(self)
+                    buffers.float.format_finite(self)
                 } else {
-                    uncommon(room.float.format(self), &mut room.uncommon)
+                    uncommon(buffers.float.format(self), &mut buffers.uncommon)
                 }
             }
         }
@@ -187,9 +187,9 @@ pub(super) fn append(value: impl NumberText, out: &mut Vec<u8>) {
 
 /// Writes each number into a cell, followed by `end`.
 pub(super) fn fill<T: NumberText>(values: &[T], cells: &mut [NumberCell], end: u8) {
-    let mut room = NumberBuffers::new();
+    let mut buffers = NumberBuffers::new();
     for (cell, value) in cells.iter_mut().zip(values) {
-        cell.set(value.text(&mut room));
+        cell.set(value.text(&mut buffers));
         cell.end(end);
     }
 }
@@ -273,7 +273,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floats_have_as_many_digits_as_in_rust(bits in any::<u64>(), small in any::<u32>(), unit in -20..20_i32) {
+        fn floats_agree_with_rust(bits in any::<u64>(), small in any::<u32>(), unit in -20..20_i32) {
             for value in [f64::from_bits(bits), f64::from(small) * 10_f64.powi(unit)] {
                 prop_assert!(is_as_in_rust(&printed64(value), &format!("{value:?}")), "{value}");
             }

@@ -32,7 +32,7 @@ impl From<ArrowError> for Unfit {
 }
 
 /// How many bytes of a value are written to find the one that cannot be written.
-const LOOKED_AT: u64 = 1 << 20;
+const SEARCHED_BYTES: u64 = 1 << 20;
 
 /// The refusal of a table with a value or type that a line output cannot express. `row` is the value's row in
 /// the batch, `number` its row among all rows of the attempt.
@@ -44,8 +44,8 @@ pub(super) fn unprintable(
     error: &ArrowError,
 ) -> TableRefusal {
     let is_wrong = |column: &ArrayRef| {
-        let value = CellValue::new(column, LOOKED_AT);
-        value.and_then(|mut value| value.write(row, &mut Vec::new(), LOOKED_AT)).is_err()
+        let value = CellValue::new(column, SEARCHED_BYTES);
+        value.and_then(|mut value| value.write(row, &mut Vec::new(), SEARCHED_BYTES)).is_err()
     };
     let index = batch.columns().iter().position(is_wrong);
     let which = index

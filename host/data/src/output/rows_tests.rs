@@ -283,7 +283,7 @@ fn tables_as_json_lines() {
     assert!(writer.table(&table).unwrap_err().message.contains("limits.results"));
 }
 
-/// Values look the same, whether or not they are dictionary-encoded.
+/// Values are written alike, whether or not they are dictionary-encoded.
 #[test]
 fn dictionaries_are_written_as_their_values() {
     let keys = Int32Array::from(vec![Some(1), Some(0), None, Some(2)]);

@@ -42,7 +42,7 @@ pub(super) enum Zone {
     /// `Z`, after conversion to UTC. Zones with a name, such as `Europe/Berlin`, are printed this way, too.
     Utc,
     /// An offset: seconds to add to UTC.
-    Ahead(i64),
+    Offset(i64),
 }
 
 impl<'a> TimeColumn<'a> {
@@ -141,13 +141,13 @@ impl<'a> TimeColumn<'a> {
 impl Zone {
     fn parse(zone: Option<&str>) -> Result<Self, ArrowError> {
         let Some(zone) = zone.filter(|zone| !zone.is_empty()) else { return Ok(Self::None) };
-        let Some(ahead) = zone.strip_prefix(['+', '-']) else { return Ok(Self::Utc) };
-        let (hours, minutes) = match ahead.len() {
-            2 => (Some(ahead), "00"),
-            4 => (ahead.get(..2), ahead.get(2..).unwrap_or_default()),
+        let Some(offset) = zone.strip_prefix(['+', '-']) else { return Ok(Self::Utc) };
+        let (hours, minutes) = match offset.len() {
+            2 => (Some(offset), "00"),
+            4 => (offset.get(..2), offset.get(2..).unwrap_or_default()),
             5 => (
-                ahead.get(..2),
-                ahead.get(2..).and_then(|rest| rest.strip_prefix(':')).unwrap_or(""),
+                offset.get(..2),
+                offset.get(2..).and_then(|rest| rest.strip_prefix(':')).unwrap_or(""),
             ),
             _ => (None, ""),
         };
@@ -163,8 +163,8 @@ impl Zone {
         let seconds = hours * 3600 + minutes * 60;
         Ok(match (seconds, zone.starts_with('-')) {
             (0, _) => Self::Utc,
-            (seconds, true) => Self::Ahead(-seconds),
-            (seconds, false) => Self::Ahead(seconds),
+            (seconds, true) => Self::Offset(-seconds),
+            (seconds, false) => Self::Offset(seconds),
         })
     }
 }
@@ -182,20 +182,20 @@ pub(super) fn per_second(unit: TimeUnit) -> i64 {
 fn timestamp(value: i64, per_second: i64, zone: Zone, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
     let part = value.rem_euclid(per_second);
-    let ahead = if let Zone::Ahead(ahead) = zone { ahead } else { 0 };
+    let offset = if let Zone::Offset(offset) = zone { offset } else { 0 };
     // Split off the days first: adding the offset to the last seconds of 64 bits would overflow.
-    let second = seconds.rem_euclid(DAY) + ahead;
+    let second = seconds.rem_euclid(DAY) + offset;
     date(seconds.div_euclid(DAY) + second.div_euclid(DAY), out);
     out.push(b'T');
     clock(second.rem_euclid(DAY) * per_second + part, per_second, out);
     match zone {
         Zone::None => {}
         Zone::Utc => out.push(b'Z'),
-        Zone::Ahead(ahead) => {
-            out.push(if ahead < 0 { b'-' } else { b'+' });
-            two(ahead.abs() / 3600, out);
+        Zone::Offset(offset) => {
+            out.push(if offset < 0 { b'-' } else { b'+' });
+            two(offset.abs() / 3600, out);
             out.push(b':');
-            two(ahead.abs() / 60 % 60, out);
+            two(offset.abs() / 60 % 60, out);
         }
     }
 }

@@ -26,8 +26,8 @@ const LIMIT: u64 = 1 << 20;
 const DOCS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/types.md");
 /// The lines before and after the table.
 const MARKS: [&str; 2] = ["<!-- made by a test: begin -->\n", "<!-- made by a test: end -->\n"];
-const AGAIN: &str = "docs/types.md is not what the code does: make it anew by \
-                     SANDMILL_WRITE_DOCS=1 cargo test -p sandmill --lib output::types";
+const AGAIN: &str = "docs/types.md does not match the code: regenerate it with \
+                     SANDMILL_WRITE_DOCS=1 cargo test -p sandmill-data --lib output::types";
 
 fn arc(array: impl Array + 'static) -> ArrayRef {
     Arc::new(array)

@@ -1,7 +1,7 @@
 //! Files that cannot be read, or that the planner must not open.
 
 use super::shuffle::{ShuffleContext, ShuffleLimits};
-use super::tests::{TreeFixture, mute, planned, planned_with};
+use super::tests::{TreeFixture, no_answer, planned, planned_with};
 use super::*;
 use crate::dataset::{FileVersion, ManifestWriter};
 use crate::model::{
@@ -23,7 +23,7 @@ fn files_that_killed_a_planner_are_not_opened() {
         let tree = TreeFixture::new(&[("in/1.csv", one), ("in/2.csv", two)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
         let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
-        let bad = BadFile { file: "1.csv".to_owned(), reason: "somebody died".to_owned() };
+        let bad = BadFile { file: "1.csv".to_owned(), reason: "a planner died".to_owned() };
         let request = PlanRequest {
             reports_files: true,
             deadly: vec![(0, bad.clone())],
@@ -34,7 +34,7 @@ fn files_that_killed_a_planner_are_not_opened() {
             ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut opened = Vec::new();
         let mut works = Vec::new();
-        plan_with(tools, &mute, &mut |message| {
+        plan_with(tools, &no_answer, &mut |message| {
             match message {
                 FromPlanner::Opening { source: 0, file, .. } => opened.push(file),
                 // By then the planner has also opened files to find the columns.
@@ -88,7 +88,7 @@ fn the_planner_waits_for_missing_objects() {
             ..PlanRequest::new(sources(), cut.clone())
         };
         let asked: RefCell<Vec<(u32, String)>> = RefCell::default();
-        let on_report = || {
+        let next_answer = || {
             let (source, file) = asked.borrow().last().cloned().unwrap();
             if file == "2" {
                 fs::write(tree.root().join("data/2"), "x\n2\n").unwrap();
@@ -101,7 +101,7 @@ fn the_planner_waits_for_missing_objects() {
             ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let mut cut = Vec::new();
         let mut reported = Vec::new();
-        plan_with(tools, &on_report, &mut |message| {
+        plan_with(tools, &next_answer, &mut |message| {
             match message {
                 FromPlanner::Opening { waits: false, file, .. } => reported.push(file),
                 FromPlanner::Opening { source, file, next, .. } => {
@@ -144,7 +144,7 @@ fn a_database_waits_for_its_wal_file() {
     let cut = Cut::Tables { size: SliceSize::Rows(1), inputs: vec![table], full_inference: false };
     let request = PlanRequest { asks: Asks::Absent, ..PlanRequest::new(vec![source], cut) };
     let asked: RefCell<Vec<String>> = RefCell::default();
-    let on_report = || {
+    let next_answer = || {
         let file = asked.borrow().last().cloned().unwrap();
         Ok(MayOpen { source: 0, file, unfetched: Some("gone".to_owned()) })
     };
@@ -152,7 +152,7 @@ fn a_database_waits_for_its_wal_file() {
     let tools =
         ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
     let mut bad = Vec::new();
-    plan_with(tools, &on_report, &mut |message| {
+    plan_with(tools, &next_answer, &mut |message| {
         match message {
             FromPlanner::Opening { file, .. } => asked.borrow_mut().push(file),
             FromPlanner::MiniBatches(batches) => {
@@ -190,7 +190,7 @@ fn each_file_is_opened_only_after_an_answer() {
         };
         let asked: RefCell<Vec<String>> = RefCell::default();
         let stale = Cell::new(true);
-        let on_report = || {
+        let next_answer = || {
             let asked = asked.borrow();
             let file = if stale.replace(!stale.get()) { "0" } else { asked.last().unwrap() };
             let unfetched = (file == "2").then(|| "gone".to_owned());
@@ -199,9 +199,9 @@ fn each_file_is_opened_only_after_an_answer() {
         let start = || Err(io::Error::other("nothing is to be grouped"));
         let tools =
             ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
-        let mut said = Vec::new();
-        plan_with(tools, &on_report, &mut |message| {
-            said.push(match message {
+        let mut events = Vec::new();
+        plan_with(tools, &next_answer, &mut |message| {
+            events.push(match message {
                 FromPlanner::Opening { file, next, .. } => {
                     asked.borrow_mut().push(file.clone());
                     let next: Vec<_> = next.iter().map(|file| format!(" ({file})")).collect();
@@ -222,13 +222,13 @@ fn each_file_is_opened_only_after_an_answer() {
             Ok(())
         })
         .unwrap();
-        let said = said.join("; ");
+        let events = events.join("; ");
         // Without full inference the planner may stop after any file, so it names no following files.
-        let looked = match full_inference {
+        let inference = match full_inference {
             true => "open 1 (2) (3); open 2 (3); open 3; tables; ",
             false => "open 1; open 2; open 3; tables; ",
         };
-        let cut = said.strip_prefix(looked).unwrap_or_else(|| panic!("{said}"));
+        let cut = events.strip_prefix(inference).unwrap_or_else(|| panic!("{events}"));
         let (first, second) = if kind == TableKind::Csv { (2, 3) } else { (1, 2) };
         let expected = format!(
             "open 1 (2) (3); 1 {first}; open 2 (3); 2 gone; open 3; 3 {first}; closed; 1 {second}"

@@ -186,7 +186,7 @@ fn each_slice<'s>(
             Err(error) => {
                 let what = foreign_file(&path, format.kind);
                 let describe = |what: String| input.describe_foreign(&path, &what);
-                let reason = what.map_or_else(|| format!("{} {error}", path.display()), reported);
+                let reason = what.map_or_else(|| format!("{} {error}", path.display()), describe);
                 return sender.add_bad(index, file, reason, MiniBatchDigest::new());
             }
         };

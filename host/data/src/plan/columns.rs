@@ -37,14 +37,14 @@ pub(super) fn json_notices(input: &str, inferred: &InferredJson) -> Vec<FromPlan
 /// Columns with their types.
 pub(super) fn listed(schema: &Schema) -> String {
     let fields = schema.fields();
-    let reported = fields.iter().take(SHOWN);
-    let reported: Vec<_> = reported.map(|f| format!("{} {}", f.name(), kind(f))).collect();
-    let more = match fields.len() - reported.len() {
+    let shown = fields.iter().take(SHOWN);
+    let shown: Vec<_> = shown.map(|f| format!("{} {}", f.name(), kind(f))).collect();
+    let more = match fields.len() - shown.len() {
         _ if fields.is_empty() => "none was found".to_owned(),
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    format!("{}{more}", reported.join(", "))
+    format!("{}{more}", shown.join(", "))
 }
 
 /// The name of a type for users.
@@ -68,14 +68,14 @@ pub(super) fn notices(input: &str, inferred: &Inferred) -> Vec<FromPlanner> {
     if columns.is_empty() {
         return Vec::new();
     }
-    let reported = columns.iter().take(SHOWN);
-    let reported: Vec<_> = reported.map(|column| format!("{} {}", column.name, column.kind)).collect();
-    let more = match columns.len() - reported.len() {
+    let shown = columns.iter().take(SHOWN);
+    let shown: Vec<_> = shown.map(|column| format!("{} {}", column.name, column.kind)).collect();
+    let more = match columns.len() - shown.len() {
         0 => String::new(),
         more => format!(" and {more} more"),
     };
-    let reported = format!("columns of input {input}: {}{more}", reported.join(", "));
-    let mut notices = vec![FromPlanner::Columns(reported)];
+    let listed = format!("columns of input {input}: {}{more}", shown.join(", "));
+    let mut notices = vec![FromPlanner::Columns(listed)];
     let pairs = columns.iter().zip(&inferred.doubts);
     let doubts = pairs.filter_map(|(column, doubt)| {
         doubt.as_ref().map(|doubt| format!("{} is read as {} ({doubt})", column.name, column.kind))

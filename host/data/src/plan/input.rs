@@ -37,11 +37,11 @@ pub(super) struct PlanInput<'a> {
     /// The first source's listing, if it was begun to find such folders.
     pub(super) begun: RefCell<Option<SourceListing>>,
     /// The most recently inspected source of a store.
-    pub(super) looked_at: RefCell<Option<(u32, OpenRoot)>>,
+    pub(super) last_root: RefCell<Option<(u32, OpenRoot)>>,
     /// The file that the columns were learned from, if it is still open: usually it is cut next.
     pub(super) learned: RefCell<Option<(PathBuf, TypedTableFile)>>,
-    /// How many files were checked for their format, and why the first is of another format, if it is.
-    looked_at_format: Cell<u32>,
+    /// How many files were checked for their format, and the reason if the first is of another format.
+    format_checks: Cell<u32>,
     foreign: RefCell<Option<String>>,
 }
 
@@ -95,10 +95,10 @@ impl PlanInput<'_> {
         Ok(self.foreign(source, file)?.is_none())
     }
 
-    /// Checks the format of one of the first files. Returns why it is of another format, or `None`. Fails if
+    /// Checks the format of one of the first files. Returns the reason if it is of another format. Fails if
     /// all of the first files are of another format.
     pub(super) fn foreign(&self, source: u32, file: &str) -> Result<Option<String>, PlanError> {
-        let count = self.looked_at_format.get();
+        let count = self.format_checks.get();
         if count == FIRST_FILES {
             return Ok(None);
         }
@@ -107,11 +107,11 @@ impl PlanInput<'_> {
             return Ok(None);
         }
         let Some(what) = foreign_file(&path, self.table.kind) else {
-            self.looked_at_format.set(FIRST_FILES);
+            self.format_checks.set(FIRST_FILES);
             return Ok(None);
         };
         let reason = self.describe_foreign(&path, &what);
-        self.looked_at_format.set(count + 1);
+        self.format_checks.set(count + 1);
         let first = self.foreign.borrow_mut().get_or_insert_with(|| reason.clone()).clone();
         if count + 1 == FIRST_FILES {
             return refuse!("input '{}': {first}", self.name());
@@ -122,7 +122,7 @@ impl PlanInput<'_> {
     /// Fails if all files that were checked are of another format.
     pub(super) fn check_foreign(&self) -> Result<(), PlanError> {
         let first = self.foreign.borrow();
-        match (&*first, self.looked_at_format.get()) {
+        match (&*first, self.format_checks.get()) {
             (Some(first), 1..FIRST_FILES) => refuse!("input '{}': {first}", self.name()),
             _ => Ok(()),
         }
@@ -181,26 +181,26 @@ impl PlanInput<'_> {
     fn asks(&self, source: u32, file: &str) -> bool {
         match self.request.asks {
             Asks::Never => false,
-            Asks::Absent => !self.look(source, |root| root.is_here(file)).unwrap_or(true),
+            Asks::Absent => !self.with_root(source, |root| root.is_here(file)).unwrap_or(true),
             Asks::Each => self.source(source).manifest.is_some(),
         }
     }
 
     fn is_listed(&self, source: u32, file: &str) -> bool {
-        self.look(source, |root| root.lists(file)).unwrap_or(false)
+        self.with_root(source, |root| root.lists(file)).unwrap_or(false)
     }
 
     /// Inspects a source of a store; `None` for other sources.
-    fn look<T>(&self, index: u32, look: impl FnOnce(&OpenRoot) -> T) -> Option<T> {
+    fn with_root<T>(&self, index: u32, inspect: impl FnOnce(&OpenRoot) -> T) -> Option<T> {
         let source = self.source(index);
         source.manifest.as_ref()?;
-        let mut looked_at = self.looked_at.borrow_mut();
-        let root = match looked_at.take_if(|(known, _)| *known == index) {
+        let mut last_root = self.last_root.borrow_mut();
+        let root = match last_root.take_if(|(known, _)| *known == index) {
             Some((_, root)) => root,
             None => OpenRoot::of(source),
         };
-        let (_, root) = looked_at.insert((index, root));
-        Some(look(root))
+        let (_, root) = last_root.insert((index, root));
+        Some(inspect(root))
     }
 
     fn source(&self, index: u32) -> &Source {
@@ -237,7 +237,7 @@ pub(super) fn group<'a>(
                     "input '{dataset}': its {key} is also its {other}; choose another character"
                 ),
                 None => refuse!(
-                    "input '{dataset}': its {key} cannot be one; use one ASCII character other than a line \
+                    "input '{dataset}': its {key} is not valid; use one ASCII character other than a line \
                      end, such as ',', ';' or a tab for a delimiter"
                 ),
             };
@@ -261,9 +261,9 @@ pub(super) fn group<'a>(
             left: Cell::new(sources[0].take.unwrap_or(u64::MAX)),
             is_hive,
             begun,
-            looked_at: RefCell::default(),
+            last_root: RefCell::default(),
             learned: RefCell::default(),
-            looked_at_format: Cell::default(),
+            format_checks: Cell::default(),
             foreign: RefCell::default(),
         });
         first += sources.len();

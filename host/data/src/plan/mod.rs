@@ -3,8 +3,8 @@
 //! - `files` and `tables` (which uses `text` and `columnar`) cut by size.
 //! - `groups` and `keyed_tables` cut by partition keys; rows from many files are gathered by the processes of
 //!   `shuffle`.
-//! - `input` is an input of tables, `columns` reports columns, `mini_batch_digest` makes stamps, and `share` measures the
-//!   progress.
+//! - `input` is an input of tables, `columns` reports columns, `mini_batch_digest` makes stamps, and `share`
+//!   measures the progress.
 //! - `plan_writer` groups descriptors into messages; `serve` is the process, behind the wall of `lockdown`.
 //!
 //! This module imports `dataset`, `protocol`, `wall` and below.
@@ -52,12 +52,12 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// Makes a plan, and passes each message to `emit` as soon as it is known. `on_report` waits for the next answer,
-/// if the request lets the planner ask. Errors in the inputs become a message; only an error of `emit` or
-/// `on_report` is returned, and it stops planning.
+/// Makes a plan, and passes each message to `emit` as soon as it is known. `next_answer` waits for the next
+/// answer, if the request lets the planner ask. Errors in the inputs become a message; only an error of
+/// `emit` or `next_answer` is returned, and it stops planning.
 fn plan_with(
     tools: ShuffleContext<'_>,
-    on_report: &dyn Fn() -> io::Result<MayOpen>,
+    next_answer: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let PlanRequest { memory, again, partition_keys, asks, sample, .. } = tools.request;
@@ -66,7 +66,7 @@ fn plan_with(
     let mut sender = Sender::new(emit, *memory, again);
     sender.only(*sample);
     if asks.are_answered() {
-        sender.answered_by(on_report);
+        sender.answered_by(next_answer);
     }
     match plan_all(tools, &mut sender) {
         Ok(()) => emit(FromPlanner::Finished),

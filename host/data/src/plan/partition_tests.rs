@@ -1,7 +1,7 @@
 //! Partition keys: files by path, tables by folder and by column, compared with groups made by hand.
 
 use super::groups::check_size;
-use super::shuffle::{Hand, ShuffleContext, ShuffleLimits, serve_on};
+use super::shuffle::{Helper, ShuffleContext, ShuffleLimits, serve_on};
 use super::tests::{PlanFixture, TreeFixture, joined, planned_with};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, TableReader};
@@ -18,10 +18,14 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A shuffle process, as a thread.
-fn start() -> io::Result<Hand> {
-    let (mine, theirs) = UnixStream::pair()?;
-    std::thread::spawn(move || serve_on(&mut theirs.try_clone()?, &mut &theirs));
-    Ok(Hand { input: Box::new(mine.try_clone()?), output: Box::new(mine), child: None })
+fn start() -> io::Result<Helper> {
+    let (planner_end, helper_end) = UnixStream::pair()?;
+    std::thread::spawn(move || serve_on(&mut helper_end.try_clone()?, &mut &helper_end));
+    Ok(Helper {
+        input: Box::new(planner_end.try_clone()?),
+        output: Box::new(planner_end),
+        child: None,
+    })
 }
 
 /// Bounds of a few bytes, so that everything is cut, spilled and merged.
@@ -363,7 +367,7 @@ fn dead_processes_are_replaced_and_their_tasks_repeated() {
     let plan = planned_with(tools).unwrap();
     assert_eq!(rows(&tree, &sources, &plan), expected);
     assert!(started.load(Ordering::Relaxed) > 10);
-    let dead = || start().map(|hand| cut_short(hand, 0));
+    let dead = || start().map(|helper| cut_short(helper, 0));
     let tools = ShuffleContext { request: &request, start: &dead, bounds: TINY };
     let error = tree.clean(&planned_with(tools).unwrap_err().to_string());
     assert!(error.starts_with("rows cannot be grouped by key: 3 processes ended"), "{error}");
@@ -379,10 +383,10 @@ fn dead_processes_are_replaced_and_their_tasks_repeated() {
 }
 
 /// A process whose answers end after so many bytes.
-fn cut_short(mut hand: Hand, bytes: u64) -> Hand {
-    let output = std::mem::replace(&mut hand.output, Box::new(io::empty()));
-    hand.output = Box::new(io::Read::take(output, bytes));
-    hand
+fn cut_short(mut helper: Helper, bytes: u64) -> Helper {
+    let output = std::mem::replace(&mut helper.output, Box::new(io::empty()));
+    helper.output = Box::new(io::Read::take(output, bytes));
+    helper
 }
 
 #[test]

@@ -26,7 +26,7 @@ const REASON: usize = 2000;
 pub(super) struct Sender<'a> {
     emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
     /// Waits for the next answer; `None` if the planner may not ask.
-    on_report: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
+    next_answer: Option<&'a dyn Fn() -> io::Result<MayOpen>>,
     next_id: u64,
     pending: Vec<MiniBatch>,
     pending_bytes: usize,
@@ -36,9 +36,9 @@ pub(super) struct Sender<'a> {
     bad: u64,
     /// Bytes of memory of the entry script.
     memory: u64,
-    /// Files that keep their one place in the plan.
+    /// Files that an earlier plan could not read. Each keeps its one place in the plan.
     again: HashSet<(u32, &'a str)>,
-    /// The number of mini-batches of the file that is being cut; `None` if the file is not one of these.
+    /// The number of mini-batches of the file that is being cut; `None` if the file is not in `again`.
     of_file: Option<u64>,
     /// Which mini-batches belong to the plan, and how many were cut.
     sample: Sample,
@@ -46,12 +46,12 @@ pub(super) struct Sender<'a> {
     /// The progress of the plan; `None` if it cannot be measured.
     share: Option<Share>,
     /// Mini-batches that come at the end of the plan.
-    behind: Vec<(u32, Work, MiniBatchDigest)>,
+    deferred: Vec<(u32, Work, MiniBatchDigest)>,
 }
 
 impl<'a> Sender<'a> {
-    /// `memory` is the entry script's memory in bytes. `again` are files, with the indices of their sources,
-    /// that keep their one place in the plan (`PlanRequest::again`).
+    /// `memory` is the entry script's memory in bytes. `again` are the files that keep their one place in the
+    /// plan (`PlanRequest::again`), with the indices of their sources.
     pub(super) fn new(
         emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
         memory: u64,
@@ -59,7 +59,7 @@ impl<'a> Sender<'a> {
     ) -> Self {
         Self {
             emit,
-            on_report: None,
+            next_answer: None,
             next_id: 0,
             pending: Vec::new(),
             pending_bytes: 0,
@@ -72,13 +72,13 @@ impl<'a> Sender<'a> {
             sample: Sample::ALL,
             cut: 0,
             share: None,
-            behind: Vec::new(),
+            deferred: Vec::new(),
         }
     }
 
-    /// From now on the planner may ask for files; `on_report` waits for the next answer.
-    pub(super) fn answered_by(&mut self, on_report: &'a dyn Fn() -> io::Result<MayOpen>) {
-        self.on_report = Some(on_report);
+    /// From now on the planner may ask for files; `next_answer` waits for the next answer.
+    pub(super) fn answered_by(&mut self, next_answer: &'a dyn Fn() -> io::Result<MayOpen>) {
+        self.next_answer = Some(next_answer);
     }
 
     /// From now on mini-batches that do not belong to the sample are left out.
@@ -135,11 +135,11 @@ impl<'a> Sender<'a> {
         file: &str,
         next: Vec<String>,
     ) -> io::Result<Option<BadFile>> {
-        let Some(on_report) = self.on_report else { return Ok(None) };
+        let Some(next_answer) = self.next_answer else { return Ok(None) };
         self.flush()?;
         self.send(FromPlanner::Opening { source, file: file.to_owned(), waits: true, next })?;
         loop {
-            let answer = on_report()?;
+            let answer = next_answer()?;
             // An answer to an earlier planner, which died, may come first.
             if (answer.source, answer.file.as_str()) == (source, file) {
                 let bad = |reason| BadFile { file: answer.file, reason };
@@ -165,7 +165,7 @@ impl<'a> Sender<'a> {
         if let Some(count) = &mut self.of_file {
             *count += 1;
             if *count > 1 {
-                self.behind.push((source, work, stamp));
+                self.deferred.push((source, work, stamp));
                 return Ok(());
             }
         }
@@ -273,7 +273,7 @@ impl<'a> Sender<'a> {
         if !self.pending.is_empty() {
             let group = std::mem::take(&mut self.pending);
             self.pending_bytes = 0;
-            if let Some(share) = self.share.as_mut().and_then(Share::news) {
+            if let Some(share) = self.share.as_mut().and_then(Share::unreported) {
                 self.send(FromPlanner::Share(share))?;
             }
             self.send(FromPlanner::MiniBatches(group))?;
@@ -284,11 +284,11 @@ impl<'a> Sender<'a> {
 
     /// Sends everything that waits, and the number of suppressed notices.
     pub(super) fn close(&mut self) -> Result<(), PlanError> {
-        if self.on_report.is_some() && !self.behind.is_empty() {
+        if self.next_answer.is_some() && !self.deferred.is_empty() {
             self.flush()?;
             self.send(FromPlanner::Closed)?;
         }
-        for (source, work, stamp) in std::mem::take(&mut self.behind) {
+        for (source, work, stamp) in std::mem::take(&mut self.deferred) {
             self.add_group(source, work, Vec::new(), stamp)?;
         }
         self.flush()?;

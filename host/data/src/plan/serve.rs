@@ -3,7 +3,7 @@
 use super::groups::{format_of, positions};
 use super::lockdown::lock_down;
 use super::plan_with;
-use super::shuffle::{self, Hand, ShuffleContext, ShuffleLimits};
+use super::shuffle::{self, Helper, ShuffleContext, ShuffleLimits};
 use crate::model::Source;
 use crate::protocol::{Cut, FrameError, MAX_FRAME, MayOpen, PlanRequest, encode, read_frame};
 use crate::wall::{self, WallRole};
@@ -12,6 +12,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Bytes of memory that the planner may write to. A folder of ten million files takes about two gigabytes.
 const MEMORY_BYTES: u64 = 16 << 30;
+
 /// The planner process: reads a [`PlanRequest`] from standard input and writes messages to standard output.
 /// Fails if there is no valid request, if the requested wall cannot be built, or if the leader stops
 /// listening. The process is killed when the thread that started it ends.
@@ -41,17 +42,18 @@ pub fn serve() -> io::Result<()> {
     };
     let tools =
         ShuffleContext { request: &request, start: &next, bounds: ShuffleLimits::default() };
-    let on_report = || {
+    let next_answer = || {
         let answer = read_frame(&mut io::stdin().lock(), &mut Vec::new());
         let gone = || io::Error::new(ErrorKind::UnexpectedEof, "the leader no longer answers");
         answer.map_err(io::Error::other)?.ok_or_else(gone)
     };
-    serve_request(tools, &on_report, &mut io::stdout().lock())
+    serve_request(tools, &next_answer, &mut io::stdout().lock())
 }
 
-/// Starts the processes that group rows, and spares for those that die. Returns an empty list if no rows are grouped.
-/// Also makes the folder for spill files and unpacked texts, which must exist before the wall is built.
-fn helpers(request: &PlanRequest) -> io::Result<Vec<Hand>> {
+/// Starts the processes that group rows, and spares for those that die. Returns an empty list if no rows are
+/// grouped. Also makes the folder for spill files and unpacked texts, which must exist before the wall is
+/// built.
+fn helpers(request: &PlanRequest) -> io::Result<Vec<Helper>> {
     if matches!(request.cut, Cut::Tables { .. }) && !request.spill.as_os_str().is_empty() {
         // An error is reported when the folder is written to.
         let _ = std::fs::create_dir_all(&request.spill);
@@ -76,11 +78,11 @@ fn is_shuffled(request: &PlanRequest) -> bool {
 
 pub(super) fn serve_request(
     tools: ShuffleContext<'_>,
-    on_report: &dyn Fn() -> io::Result<MayOpen>,
+    next_answer: &dyn Fn() -> io::Result<MayOpen>,
     out: &mut impl Write,
 ) -> io::Result<()> {
     let mut bytes = Vec::new();
-    plan_with(tools, on_report, &mut |message| {
+    plan_with(tools, next_answer, &mut |message| {
         bytes.clear();
         match encode(&message, &mut bytes) {
             Ok(()) => {}

@@ -56,8 +56,8 @@ impl Share {
         self.within = 0;
     }
 
-    /// The progress in thousandths; `None` if it has not increased since the last report.
-    pub(super) fn news(&mut self) -> Option<u16> {
+    /// The progress in thousandths, to be reported now; `None` if it has not increased since the last report.
+    pub(super) fn unreported(&mut self) -> Option<u16> {
         let planned = u128::from(self.before.saturating_add(self.within).min(self.total));
         let share = u16::try_from(planned * 1000 / u128::from(self.total)).unwrap_or(1000);
         (share > self.reported).then(|| {
@@ -88,15 +88,15 @@ mod tests {
             Share::measure(std::iter::once((source, listing)), &bytes)
         };
         let mut share = measure(&source).unwrap();
-        assert_eq!(share.news(), None);
+        assert_eq!(share.unreported(), None);
         share.reach(50);
-        assert_eq!((share.news(), share.news()), (Some(125), None));
+        assert_eq!((share.unreported(), share.unreported()), (Some(125), None));
         share.pass(100);
         share.reach(75);
-        assert_eq!(share.news(), Some(437));
+        assert_eq!(share.unreported(), Some(437));
         // A file that has grown must not count for more than the whole.
         share.pass(3000);
-        assert_eq!(share.news(), Some(1000));
+        assert_eq!(share.unreported(), Some(1000));
         source.take = Some(1);
         assert!(measure(&source).is_none(), "only a part is taken");
     }

@@ -70,19 +70,19 @@ fn plan(
     let start = || Err(io::Error::other("nothing is to be grouped"));
     plan_with(
         ShuffleContext { request, start: &start, bounds: ShuffleLimits::default() },
-        &mute,
+        &no_answer,
         emit,
     )
 }
 
-/// For planners that do not ask.
-pub(super) fn mute() -> io::Result<MayOpen> {
-    Err(io::Error::other("nobody answers"))
+/// Answers nothing: for planners that do not ask.
+pub(super) fn no_answer() -> io::Result<MayOpen> {
+    Err(io::Error::other("no answer is expected"))
 }
 
 pub(super) fn planned_with(tools: ShuffleContext<'_>) -> Result<PlanFixture, DatasetError> {
     let mut messages = Vec::new();
-    plan_with(tools, &mute, &mut |message| {
+    plan_with(tools, &no_answer, &mut |message| {
         messages.push(message);
         Ok(())
     })
@@ -154,7 +154,7 @@ fn files_are_grouped_within_their_source() {
         .collect();
     assert_eq!(work, ["0: 1 2", "0: 3/x", "1: 1", "2: 1 2", "2: 3/x"]);
     assert!(plan.tables.is_empty() && plan.notices.is_empty());
-    assert_eq!(plan.groups[0], 1, "the first goes out at once");
+    assert_eq!(plan.groups[0], 1, "the first is sent at once");
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn messages_are_framed() {
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let tools =
         ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
-    serve_request(tools, &mute, &mut out).unwrap();
+    serve_request(tools, &no_answer, &mut out).unwrap();
     let mut seen = Vec::new();
     let mut rest = out.as_slice();
     while let Some((length, body)) = rest.split_first_chunk::<4>() {
@@ -388,7 +388,7 @@ fn inferred_columns_are_reported() {
     "#);
     let columns = vec![Column { name: "id;x".to_owned(), kind: ColumnType::String }];
     let plan = tables(vec![tree.source("b", "b")], 100, Some(columns)).unwrap();
-    assert_eq!(plan.columns.len(), 0, "the job file says it");
+    assert_eq!(plan.columns.len(), 0, "the job file has the schema");
 }
 
 /// Each mini-batch's table as text: a header, and one line for each row.

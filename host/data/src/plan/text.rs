@@ -38,10 +38,10 @@ pub(super) fn each_file<'s>(
     let mut files = 0;
     let bad = sender.bad();
     for (index, source) in (input.first..).zip(input.sources) {
-        // The listing of the first source may already have been begun.
         if input.left.get() == 0 {
             break;
         }
+        // The listing of the first source may already have been begun.
         let begun = input.begun.take();
         let mut listing = begun.map_or_else(|| input.files(source), Ok)?;
         while input.left.get() > 0

@@ -21,12 +21,12 @@ pub enum TypedOutputError {
     },
     /// The process reported an error and exited as it should in that case.
     #[error("{message}")]
-    Said {
+    Reported {
         /// Its message, printable.
         message: String,
     },
     /// The process ended in another way.
-    #[error("{end}{}", said(message))]
+    #[error("{end}{}", message_suffix(message))]
     Ended {
         /// How it ended.
         end: FinishEnd,
@@ -73,7 +73,7 @@ impl fmt::Display for FinishEnd {
     }
 }
 
-fn said(message: &str) -> String {
+fn message_suffix(message: &str) -> String {
     if message.is_empty() { String::new() } else { format!("; what it said: {message}") }
 }
 

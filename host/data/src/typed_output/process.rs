@@ -37,8 +37,8 @@ impl Finisher {
     }
 
     /// Makes `target` from the `rows` rows that were appended to `source`. Both files are used from their
-    /// current positions. `on_progress` is called now and then with the number of bytes read. The process dies with
-    /// this thread.
+    /// current positions. `on_progress` is called now and then with the number of bytes read. The process
+    /// dies with this thread.
     ///
     /// # Errors
     /// If the process cannot be run, or did not make the file.
@@ -49,18 +49,18 @@ impl Finisher {
         rows: u64,
         on_progress: &mut dyn FnMut(u64),
     ) -> Result<(), TypedOutputError> {
-        let cannot = |source| TypedOutputError::NotRun { program: self.program.clone(), source };
+        let not_run = |source| TypedOutputError::NotRun { program: self.program.clone(), source };
         let &Self { os_sandbox: mode, kind, compression, .. } = self;
         let mut command = Command::new(&self.program);
         command.arg(FINISH_COMMAND).args(FinishTask { mode, kind, compression, rows }.words());
         command.env_clear().current_dir("/");
         wall::keep_apart(&mut command);
         let mut child = command
-            .stdin(source.try_clone().map_err(cannot)?)
-            .stdout(target.try_clone().map_err(cannot)?)
+            .stdin(source.try_clone().map_err(not_run)?)
+            .stdout(target.try_clone().map_err(not_run)?)
             .stderr(Stdio::piped())
             .spawn()
-            .map_err(cannot)?;
+            .map_err(not_run)?;
         let (sender, message) = mpsc::channel();
         if let Some(pipe) = child.stderr.take() {
             thread::spawn(move || {
@@ -76,13 +76,15 @@ impl Finisher {
                 Ok(message) => break message,
                 Err(RecvTimeoutError::Disconnected) => break Vec::new(),
                 // The child shares this file's position.
-                Err(RecvTimeoutError::Timeout) => on_progress(source.stream_position().unwrap_or(0)),
+                Err(RecvTimeoutError::Timeout) => {
+                    on_progress(source.stream_position().unwrap_or(0))
+                }
             }
         };
         // The child has closed its standard error, or its message is as long as allowed. If it is exiting by
         // itself, the kill does not change its status.
         let _ = child.kill();
-        let status = child.wait().map_err(cannot)?;
+        let status = child.wait().map_err(not_run)?;
         if status.success() {
             return Ok(());
         }
@@ -93,7 +95,7 @@ impl Finisher {
 /// Why it failed.
 fn failure(status: ExitStatus, message: String) -> TypedOutputError {
     let end = match (status.code(), status.signal()) {
-        (Some(1), _) if !message.is_empty() => return TypedOutputError::Said { message },
+        (Some(1), _) if !message.is_empty() => return TypedOutputError::Reported { message },
         (_, Some(libc::SIGXCPU)) => FinishEnd::Time { limit: CPU_SECONDS },
         (_, Some(libc::SIGXFSZ)) => FinishEnd::Size { limit: ByteSize(FILE_BYTES) },
         (_, Some(libc::SIGABRT)) => FinishEnd::Memory { limit: ByteSize(MEMORY_BYTES) },
@@ -110,14 +112,14 @@ mod tests {
 
     #[test]
     fn errors_report_how_the_process_ended() {
-        let on_progress =
+        let describe =
             |raw, text: &str| failure(ExitStatus::from_raw(raw), text.to_owned()).to_string();
-        assert_eq!(on_progress(1 << 8, "it is full"), "it is full");
-        assert!(on_progress(libc::SIGXCPU, "").contains("21600 seconds"));
-        assert!(on_progress(libc::SIGXFSZ, "").contains("larger than 1024 GB"));
-        assert!(on_progress(libc::SIGABRT, "").contains("more than 8 GB of memory"));
-        assert!(on_progress(libc::SIGSYS, "").contains("system-call filter"));
-        let panicked = on_progress(101 << 8, "panic");
+        assert_eq!(describe(1 << 8, "it is full"), "it is full");
+        assert!(describe(libc::SIGXCPU, "").contains("21600 seconds"));
+        assert!(describe(libc::SIGXFSZ, "").contains("larger than 1024 GB"));
+        assert!(describe(libc::SIGABRT, "").contains("more than 8 GB of memory"));
+        assert!(describe(libc::SIGSYS, "").contains("system-call filter"));
+        let panicked = describe(101 << 8, "panic");
         assert_eq!(
             panicked,
             "the process that makes it ended with exit code 101; what it said: panic"

@@ -1,6 +1,6 @@
 //! The processes that perform tasks, and the spares that replace dead ones.
 
-use super::message::{BUCKETS, Begin, Reply, ShuffleSetup, ShuffleTask, Word};
+use super::message::{BUCKETS, Begin, Reply, ShuffleSetup, ShuffleTask, ToHelper};
 use super::serve::SHUFFLE_COMMAND;
 use crate::dataset::DatasetError;
 use crate::plan::PlanError;
@@ -20,46 +20,46 @@ use std::time::{Duration, Instant};
 const TRIES: u32 = 3;
 /// How long a process may take to exit after its pipes were closed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often its status is checked.
+/// How often the status of such a process is checked.
 const TICK: Duration = Duration::from_millis(1);
 
-/// One process, which ends when this value is dropped.
-pub(in crate::plan) struct Hand {
+/// A helper process. It ends when this value is dropped.
+pub(in crate::plan) struct Helper {
     pub(in crate::plan) input: Box<dyn Write + Send>,
     pub(in crate::plan) output: Box<dyn Read + Send>,
     pub(in crate::plan) child: Option<Child>,
 }
 
-impl fmt::Debug for Hand {
+impl fmt::Debug for Helper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hand").field("child", &self.child).finish_non_exhaustive()
+        f.debug_struct("Helper").field("child", &self.child).finish_non_exhaustive()
     }
 }
 
-impl Drop for Hand {
+impl Drop for Helper {
     fn drop(&mut self) {
         self.finish();
     }
 }
 
-/// Processes that wait for the next step or input.
+/// Helper processes that wait for the next step or input.
 #[derive(Debug, Default)]
-pub(in crate::plan) struct Idle(Mutex<Vec<Hand>>);
+pub(in crate::plan) struct Idle(Mutex<Vec<Helper>>);
 
 impl Idle {
-    fn take(&self) -> Option<Hand> {
+    fn take(&self) -> Option<Helper> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
-    fn put(&self, hand: Hand) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(hand);
+    fn put(&self, helper: Helper) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(helper);
     }
 }
 
 /// Starts processes for a request: as many as it allows, and enough spares for one task that kills its
 /// processes. Call this on the main thread, because the processes die with the thread, and before the wall is
 /// built.
-pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<Hand>> {
+pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<Helper>> {
     let begin = Begin {
         os_sandbox: request.os_sandbox,
         roots: request.sources.iter().map(|source| source.root.clone()).collect(),
@@ -75,7 +75,7 @@ pub(super) fn at_once(request: &PlanRequest) -> u32 {
 }
 
 /// Starts this same program as a helper.
-fn start_process(begin: &Begin) -> io::Result<Hand> {
+fn start_process(begin: &Begin) -> io::Result<Helper> {
     // The running program, even if the file at its path was replaced.
     let mut child = Command::new("/proc/self/exe")
         .arg0("sandmill")
@@ -89,18 +89,18 @@ fn start_process(begin: &Begin) -> io::Result<Hand> {
         (Some(input), Some(output)) => {
             let input = Box::new(input);
             let output = Box::new(output);
-            let mut hand = Hand { input, output, child: Some(child) };
+            let mut helper = Helper { input, output, child: Some(child) };
             // If the process cannot receive this, the failure shows when it does not answer its first task.
-            let _ = hand.report(begin);
-            Ok(hand)
+            let _ = helper.send(begin);
+            Ok(helper)
         }
         _ => Err(io::Error::other("it has no pipes")),
     }
 }
 
-impl Hand {
+impl Helper {
     /// Sends a message to the process. Its effect shows only in the answers.
-    fn report<T: serde::Serialize>(&mut self, message: &T) -> io::Result<()> {
+    fn send<T: serde::Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut frame = Vec::new();
         encode(message, &mut frame).map_err(io::Error::other)?;
         self.input.write_all(&frame)?;
@@ -108,7 +108,7 @@ impl Hand {
     }
 
     fn ask(&mut self, task: &ShuffleTask) -> io::Result<Reply> {
-        self.report(&Word::Task(task.clone()))?;
+        self.send(&ToHelper::Task(task.clone()))?;
         let reply = read_frame(&mut self.output, &mut Vec::new()).map_err(io::Error::other)?;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
@@ -138,7 +138,7 @@ impl Hand {
 /// Performs tasks, several at a time.
 pub(super) struct Crew<'a> {
     pub(super) setup: &'a ShuffleSetup,
-    pub(super) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
+    pub(super) start: &'a (dyn Fn() -> io::Result<Helper> + Sync),
     pub(super) idle: &'a Idle,
     pub(super) processes: u32,
 }
@@ -155,11 +155,11 @@ impl Crew<'_> {
         let failed = AtomicBool::new(false);
         thread::scope(|scope| {
             let failed = &failed;
-            let places: Vec<_> = (0..self.processes.max(1))
+            let workers: Vec<_> = (0..self.processes.max(1))
                 .map(|_| {
                     let tasks = Arc::clone(&tasks);
                     scope.spawn(move || {
-                        let result = self.place(&tasks);
+                        let result = self.run_tasks(&tasks);
                         failed.fetch_or(result.is_err(), Ordering::Relaxed);
                         result
                     })
@@ -175,61 +175,61 @@ impl Crew<'_> {
                 Ok(())
             });
             drop(sender);
-            for place in places {
-                place.join().unwrap_or_else(|_| Err(stopped()))?;
+            for worker in workers {
+                worker.join().unwrap_or_else(|_| Err(stopped()))?;
             }
             given
         })
     }
 
     /// Runs on a thread for each process: performs one task after another, with a new process if one dies.
-    fn place(&self, tasks: &Mutex<Receiver<ShuffleTask>>) -> Result<(), PlanError> {
-        let mut hand = None;
+    fn run_tasks(&self, tasks: &Mutex<Receiver<ShuffleTask>>) -> Result<(), PlanError> {
+        let mut helper = None;
         let result = loop {
             let task = tasks.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(task) = task else { break Ok(()) };
-            if let Err(error) = self.perform(&task, &mut hand) {
+            if let Err(error) = self.perform(&task, &mut helper) {
                 break Err(error);
             }
         };
-        hand.into_iter().for_each(|hand| self.idle.put(hand));
+        helper.into_iter().for_each(|helper| self.idle.put(helper));
         result
     }
 
     /// A process that has received the setup of this shuffle.
-    fn next(&self) -> io::Result<Hand> {
-        let mut hand = self.idle.take().map_or_else(self.start, Ok)?;
+    fn next(&self) -> io::Result<Helper> {
+        let mut helper = self.idle.take().map_or_else(self.start, Ok)?;
         // If the process cannot receive this, sending the next message fails.
-        let _ = hand.report(&Word::Setup(self.setup.clone()));
-        Ok(hand)
+        let _ = helper.send(&ToHelper::Setup(self.setup.clone()));
+        Ok(helper)
     }
 
-    fn perform(&self, task: &ShuffleTask, place: &mut Option<Hand>) -> Result<(), PlanError> {
+    fn perform(&self, task: &ShuffleTask, current: &mut Option<Helper>) -> Result<(), PlanError> {
         let mut ends = Vec::new();
         for _ in 0..TRIES {
-            let mut hand = match place.take() {
-                Some(hand) => hand,
+            let mut helper = match current.take() {
+                Some(helper) => helper,
                 None => match self.next() {
-                    Ok(hand) => hand,
+                    Ok(helper) => helper,
                     Err(error) => {
                         ends.push(error.to_string());
                         continue;
                     }
                 },
             };
-            match hand.ask(task) {
+            match helper.ask(task) {
                 Ok(Reply::Done) => {
-                    *place = Some(hand);
+                    *current = Some(helper);
                     return Ok(());
                 }
                 Ok(Reply::Failed(text)) => return Err(DatasetError(text).into()),
-                Err(error) => ends.push(hand.end(&error)),
+                Err(error) => ends.push(helper.end(&error)),
             }
         }
         Err(DatasetError(format!(
             "rows cannot be grouped by key: {TRIES} processes ended one after the other at {} ({}); \
              check whether the machine is short of memory",
-            task.what(self.setup),
+            task.describe(self.setup),
             ends.join(", "),
         ))
         .into())

@@ -38,7 +38,7 @@ pub(super) struct Begin {
 
 /// All further messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Word {
+pub(super) enum ToHelper {
     /// The setup of the tasks that follow. It is not answered.
     Setup(ShuffleSetup),
     /// A task to perform.
@@ -132,7 +132,7 @@ pub(super) enum ShuffleTask {
 
 impl ShuffleTask {
     /// A description for people.
-    pub(super) fn what(&self, setup: &ShuffleSetup) -> String {
+    pub(super) fn describe(&self, setup: &ShuffleSetup) -> String {
         match self {
             Self::Gather { bucket, .. } => format!("bucket {bucket} of {BUCKETS}"),
             Self::Scatter { slices, .. } => slices.first().map_or_else(String::new, |slice| {

@@ -21,7 +21,7 @@ mod serve;
 
 pub use serve::{SHUFFLE_COMMAND, serve};
 
-pub(super) use crew::{Hand, Idle, start_processes};
+pub(super) use crew::{Helper, Idle, start_processes};
 pub(super) use message::ShuffleLimits;
 pub(super) use run::{Shuffle, ShuffleContext, empty_spill};
 #[cfg(test)]

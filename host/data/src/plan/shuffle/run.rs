@@ -1,7 +1,7 @@
 //! The planner's side of a shuffle.
 
 use super::codec::values;
-use super::crew::{Crew, Hand, Idle, at_once};
+use super::crew::{Crew, Helper, Idle, at_once};
 use super::index::Groups;
 use super::message::{
     BUCKETS, NAMES, ShuffleLimits, ShuffleSetup, ShuffleTask, Slice, origins_name, text_name,
@@ -29,7 +29,7 @@ pub(in crate::plan) struct ShuffleContext<'a> {
     /// The leader's request.
     pub(in crate::plan) request: &'a PlanRequest,
     /// Returns a process that has not received any task yet.
-    pub(in crate::plan) start: &'a (dyn Fn() -> io::Result<Hand> + Sync),
+    pub(in crate::plan) start: &'a (dyn Fn() -> io::Result<Helper> + Sync),
     /// Limits on memory and on open files.
     pub(in crate::plan) bounds: ShuffleLimits,
 }

@@ -1,7 +1,7 @@
 //! A helper process of a shuffle.
 
 use super::gather::gather;
-use super::message::{Begin, Reply, ShuffleTask, Word};
+use super::message::{Begin, Reply, ShuffleTask, ToHelper};
 use super::scatter::Scatterer;
 use crate::dataset::DatasetError;
 use crate::plan::lockdown::lock_down;
@@ -34,21 +34,21 @@ pub fn serve() -> io::Result<()> {
 /// The part after the wall is built, for any two streams.
 pub(in crate::plan) fn serve_on(input: &mut impl Read, output: &mut impl Write) -> io::Result<()> {
     let mut buffer = Vec::new();
-    let mut next = || read_frame::<Word>(input, &mut buffer).map_err(io::Error::other);
-    let mut word = next()?;
+    let mut next = || read_frame::<ToHelper>(input, &mut buffer).map_err(io::Error::other);
+    let mut message = next()?;
     loop {
-        let setup = match word {
+        let setup = match message {
             None => return Ok(()),
-            Some(Word::Setup(setup)) => setup,
-            Some(Word::Task(_)) => {
+            Some(ToHelper::Setup(setup)) => setup,
+            Some(ToHelper::Task(_)) => {
                 let text = "a task arrived before its setup";
                 return Err(io::Error::new(ErrorKind::InvalidData, text));
             }
         };
         let mut scatterer = Scatterer::new(&setup);
         loop {
-            word = next()?;
-            let Some(Word::Task(task)) = word else { break };
+            message = next()?;
+            let Some(ToHelper::Task(task)) = message else { break };
             let done = match task {
                 ShuffleTask::Scatter { number, slices } => scatterer.scatter(number, &slices),
                 ShuffleTask::Gather { bucket, pieces } => gather(&setup, bucket, pieces),
