@@ -188,7 +188,7 @@ impl<'a> ColumnParts<'a> {
             Error::new(format!(
                 "column {} is {} ({kind}); expected {expected}; the table has: {}",
                 self.name,
-                word(kind),
+                kind_name(kind),
                 described(self.table.schema_ref())
             ))
         })
@@ -280,9 +280,9 @@ fn texts(array: &dyn Array) -> Option<Vec<&str>> {
 }
 
 /// The kind of the values, in words.
-fn word(kind: &DataType) -> &'static str {
+fn kind_name(kind: &DataType) -> &'static str {
     match kind {
-        DataType::Dictionary(_, values) => word(values),
+        DataType::Dictionary(_, values) => kind_name(values),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text",
         DataType::Boolean => "booleans",
         DataType::Date32 | DataType::Date64 => "dates",

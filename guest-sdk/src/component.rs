@@ -100,9 +100,9 @@ fn job() -> Job {
 
 /// Makes panics write their message and location to the log, too. The previous hook writes them to stderr.
 fn report_panics() {
-    let before = panic::take_hook();
+    let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        before(info);
+        previous(info);
         logging::error(info.to_string());
     }));
 }

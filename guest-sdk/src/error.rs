@@ -59,15 +59,15 @@ impl fmt::Display for Error {
         for context in self.contexts.iter().rev() {
             write!(f, "{context}: ")?;
         }
-        let mut said = self.cause.to_string();
-        f.write_str(&said)?;
+        let mut printed = self.cause.to_string();
+        f.write_str(&printed)?;
         let mut cause = self.cause.source();
         while let Some(next) = cause {
             // Many errors print their source themselves: do not repeat it.
             let text = next.to_string();
-            if !said.contains(&text) {
+            if !printed.contains(&text) {
                 write!(f, ": {text}")?;
-                said = text;
+                printed = text;
             }
             cause = next.source();
         }

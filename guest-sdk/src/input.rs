@@ -143,7 +143,7 @@ enum InputKindValue {
 mod tests {
     use super::*;
 
-    fn said<I: Input>(raw: Raw) -> String {
+    fn error_text<I: Input>(raw: Raw) -> String {
         I::receive(raw, |_| Ok(())).unwrap_err().to_string()
     }
 
@@ -151,27 +151,27 @@ mod tests {
     fn the_remedy_fits_the_expected_and_actual_input() {
         let files = || Raw::Files(Vec::new());
         assert_eq!(
-            said::<Void>(files()),
+            error_text::<Void>(files()),
             "this entry script takes no data (`type Input = Void`), but the mini-batch is files: \
              set `rank_mini_batch_count` in the job file, or set the `type Input` of its inputs"
         );
         assert_eq!(
-            said::<Files>(Raw::Void),
+            error_text::<Files>(Raw::Void),
             "this entry script takes files (`type Input = Files`), but the mini-batch is void: \
              remove `rank_mini_batch_count` from the job file and give it inputs, or set `type \
              Input = Void`"
         );
         assert!(
-            said::<Files>(Raw::Ipc(Vec::new())).ends_with(
+            error_text::<Files>(Raw::Ipc(Vec::new())).ends_with(
                 "is a table: leave the inputs' `format` out, or set `type Input = Table`"
             )
         );
         #[cfg(feature = "table")]
-        assert!(said::<Table>(files()).ends_with(
+        assert!(error_text::<Table>(files()).ends_with(
             "is files: give the job's inputs `format: csv`, or set `type Input = Files`"
         ));
         #[cfg(feature = "table")]
-        assert!(said::<Table>(Raw::Void).contains("remove `rank_mini_batch_count`"));
-        assert!(said::<Void>(Raw::Ipc(Vec::new())).contains("set `rank_mini_batch_count`"));
+        assert!(error_text::<Table>(Raw::Void).contains("remove `rank_mini_batch_count`"));
+        assert!(error_text::<Void>(Raw::Ipc(Vec::new())).contains("set `rank_mini_batch_count`"));
     }
 }

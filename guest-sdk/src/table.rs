@@ -3,7 +3,7 @@
 // The component and the tests use these; a native library build has no stream to decode.
 #![cfg_attr(
     not(any(test, target_arch = "wasm32")),
-    expect(dead_code, reason = "only a component gets and gives streams")
+    expect(dead_code, reason = "only a component reads and writes streams")
 )]
 
 use crate::{Context, Result};

@@ -19,7 +19,7 @@ fn people() -> RecordBatch {
     ])
 }
 
-fn said<T: std::fmt::Debug>(result: Result<T>) -> String {
+fn error_text<T: std::fmt::Debug>(result: Result<T>) -> String {
     result.unwrap_err().to_string()
 }
 
@@ -61,7 +61,7 @@ fn matrix_values_are_in_row_order() {
     ]);
     assert_eq!(table.f32_matrix(&["x", "y"]).unwrap(), [1.0, 0.25, 2.0, 0.5]);
     assert!(table.f32_matrix(&[]).unwrap().is_empty());
-    assert!(said(table.f32_matrix(&["x", "skipped"])).starts_with("column skipped is text"));
+    assert!(error_text(table.f32_matrix(&["x", "skipped"])).starts_with("column skipped is text"));
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn dictionaries_and_views_are_read_as_text() {
     assert_eq!(table.text_or_null("all null").unwrap(), [None; 4]);
     assert_eq!(table.text("view").unwrap(), names);
     assert_eq!(table.text("large").unwrap(), names);
-    assert!(said(table.text("coded")).contains("column coded, row 2 of the mini-batch"));
-    assert!(said(table.text("all null")).contains("row 1 of the mini-batch"));
+    assert!(error_text(table.text("coded")).contains("column coded, row 2 of the mini-batch"));
+    assert!(error_text(table.text("all null")).contains("row 1 of the mini-batch"));
     assert_eq!(table.slice(2, 2).text("coded").unwrap(), ["a", "b"]);
     for column in ["coded", "all null"] {
         assert!(table.slice(0, 0).text(column).unwrap().is_empty(), "{column}");
@@ -96,7 +96,7 @@ fn a_dictionary_of_numbers_may_have_null_values() {
     let coded = Arc::new(DictionaryArray::new(keys, values)) as ArrayRef;
     let table = table([("coded", coded)]);
     assert_eq!(table.i64_or_null("coded").unwrap(), [Some(9), None, Some(9)]);
-    assert!(said(table.f64("coded")).contains("column coded, row 2 of the mini-batch"));
+    assert!(error_text(table.f64("coded")).contains("column coded, row 2 of the mini-batch"));
 }
 
 #[test]
@@ -104,31 +104,33 @@ fn errors_name_the_column_the_row_and_existing_columns() {
     let people = people();
     let all = "the table has: id Int64, age Float64, name Utf8, member Boolean";
     assert_eq!(
-        said(people.f64("Age")),
+        error_text(people.f64("Age")),
         "the table has no column Age; it has: id Int64, age Float64, name Utf8, member Boolean"
     );
     assert_eq!(
-        said(people.f64("name")),
+        error_text(people.f64("name")),
         format!("column name is text (Utf8); expected numbers; {all}")
     );
     assert_eq!(
-        said(people.f64_or_null("member")),
+        error_text(people.f64_or_null("member")),
         format!("column member is booleans (Boolean); expected numbers; {all}")
     );
     assert_eq!(
-        said(people.i64("age")),
+        error_text(people.i64("age")),
         format!("column age is floats (Float64); expected whole numbers; {all}")
     );
     assert_eq!(
-        said(people.bool("id")),
+        error_text(people.bool("id")),
         format!("column id is whole numbers (Int64); expected booleans; {all}")
     );
     assert_eq!(
-        said(people.f64("age")),
+        error_text(people.f64("age")),
         "column age, row 2 of the mini-batch (the first is row 1): null; f64_or_null takes nulls"
     );
     let days = table([("day", Arc::new(Date32Array::from(vec![1])) as ArrayRef)]);
-    assert!(said(days.f64("day")).starts_with("column day is dates (Date32); expected numbers"));
+    assert!(
+        error_text(days.f64("day")).starts_with("column day is dates (Date32); expected numbers")
+    );
 }
 
 #[test]
@@ -137,7 +139,7 @@ fn an_integer_outside_the_range_is_named() {
     let table = table([("big", Arc::new(UInt64Array::from(numbers)) as ArrayRef)]);
     let expected = "column big, row 2 of the mini-batch (the first is row 1): the number is too \
                     large for i64; f64 takes it";
-    assert_eq!(said(table.i64_or_null("big")), expected);
+    assert_eq!(error_text(table.i64_or_null("big")), expected);
     assert!(table.f64_or_null("big").unwrap()[1] > Some(1.8e19));
 }
 
@@ -155,9 +157,9 @@ fn new_columns_are_appended_or_replace_old_ones() {
     assert_eq!(table.f64_or_null("score").unwrap(), scores);
     assert_eq!(table.i64("id").unwrap(), [1, 2, 3]);
     assert_eq!(
-        said(Results::with_columns(&people, [("score", vec![1.0])])),
+        error_text(Results::with_columns(&people, [("score", vec![1.0])])),
         "the new column score has 1 values; expected 3, one for each row"
     );
-    let none = Results::with_columns(&people.slice(0, 0), [("score", Vec::<f64>::new())]);
-    assert_eq!(none.unwrap().succeeded(), 0);
+    let empty = Results::with_columns(&people.slice(0, 0), [("score", Vec::<f64>::new())]);
+    assert_eq!(empty.unwrap().succeeded(), 0);
 }

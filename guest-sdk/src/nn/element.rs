@@ -213,8 +213,8 @@ impl Values {
 /// The elements as bytes, without a copy.
 #[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
 fn bytes<T: sealed::PlainNumber>(values: &[T]) -> &[u8] {
-    // SAFETY: types that are `PlainNumber` are plain numbers without padding, so all their bytes are initialized.
-    // The length is that of the slice.
+    // SAFETY: types that are `PlainNumber` have no padding, so all their bytes are initialized. The length is
+    // that of the slice.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 

@@ -52,13 +52,13 @@ impl ModelHandle {
     pub(crate) fn load(name: &str) -> Result<(Description, Self), Error> {
         let found = MODELS.with_borrow(|models| models.0.get(name).cloned());
         let loaded = found.ok_or_else(|| {
-            let there = match names().as_slice() {
+            let existing = match names().as_slice() {
                 [] => "the test has no models".to_owned(),
                 names => format!("the test's models are {names:?}"),
             };
             Error::new(
                 ErrorCode::NotFound,
-                format!("there is no model {name:?}; {there} (TestHost::model gives it one)"),
+                format!("there is no model {name:?}; {existing} (TestHost::model gives it one)"),
             )
         })?;
         Ok((loaded.0.description.clone(), loaded))
@@ -217,28 +217,28 @@ mod tests {
         let x =
             |rows, columns| Tensor::new([rows, columns], vec![1.0_f32; rows * columns]).unwrap();
         let y = |rows| Tensor::new([rows, 1], vec![1_i64; rows]).unwrap();
-        let said = |inputs: &[(&str, Tensor)]| model.run(inputs).unwrap_err().to_string();
+        let error_text = |inputs: &[(&str, Tensor)]| model.run(inputs).unwrap_err().to_string();
         assert!(model.run(&[("y", y(3)), ("x", x(3, 2))]).is_ok());
         assert_eq!(
-            said(&[("x", x(3, 2))]),
+            error_text(&[("x", x(3, 2))]),
             r#"input "y" is missing; the model takes "x" (f32 [N, 2]), "y" (i64 [N, ?])"#
         );
         assert_eq!(
-            said(&[("x", x(3, 4)), ("y", y(3))]),
+            error_text(&[("x", x(3, 4)), ("y", y(3))]),
             r#"input "x": expected f32 [N, 2], got f32 [3, 4]"#
         );
         assert_eq!(
-            said(&[("x", y(3)), ("y", y(3))]),
+            error_text(&[("x", y(3)), ("y", y(3))]),
             r#"input "x": expected f32 [N, 2], got i64 [3, 1]"#
         );
         // Both inputs must have the same N.
         assert_eq!(
-            said(&[("x", x(3, 2)), ("y", y(4))]),
+            error_text(&[("x", x(3, 2)), ("y", y(4))]),
             r#"input "y": expected i64 [N, ?] with N = 3 as in input "x", got i64 [4, 1]"#
         );
-        assert_eq!(said(&[("x", x(1, 2)), ("x", x(1, 2))]), r#"input "x" is given twice"#);
+        assert_eq!(error_text(&[("x", x(1, 2)), ("x", x(1, 2))]), r#"input "x" is given twice"#);
         assert_eq!(
-            said(&[("x", x(1, 2)), ("y", y(1)), ("z", y(1))]),
+            error_text(&[("x", x(1, 2)), ("y", y(1)), ("z", y(1))]),
             r#"there is no input "z"; the model takes "x" (f32 [N, 2]), "y" (i64 [N, ?])"#
         );
     }

@@ -56,14 +56,14 @@ mod tests {
     #[test]
     fn arrays_survive_a_round_trip() {
         let array = array![[1.0_f32, 2.0, 3.0], [4.0, 5.0, 6.0]];
-        let there = array.as_ptr();
+        let address = array.as_ptr();
         let tensor = Tensor::from(array.clone());
         assert_eq!(tensor, Tensor::new([2, 3], vec![1.0_f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap());
         assert_eq!(tensor.view::<f32>().unwrap(), array.view().into_dyn());
         let back: ArrayD<f32> = tensor.try_into().unwrap();
         assert_eq!(back, array.clone().into_dyn());
         // The memory is the same: the elements were not copied.
-        assert_eq!(Tensor::from(array).values::<f32>().unwrap().as_ptr(), there);
+        assert_eq!(Tensor::from(array).values::<f32>().unwrap().as_ptr(), address);
     }
 
     #[test]
@@ -81,8 +81,8 @@ mod tests {
     #[test]
     fn another_type_is_an_error() {
         let tensor = Tensor::new([1], vec![1.0_f32]).unwrap();
-        let said = "expected a tensor of u8, got f32 [1]";
-        assert_eq!(tensor.view::<u8>().unwrap_err().to_string(), said);
-        assert_eq!(ArrayD::<u8>::try_from(tensor).unwrap_err().to_string(), said);
+        let expected = "expected a tensor of u8, got f32 [1]";
+        assert_eq!(tensor.view::<u8>().unwrap_err().to_string(), expected);
+        assert_eq!(ArrayD::<u8>::try_from(tensor).unwrap_err().to_string(), expected);
     }
 }

@@ -251,10 +251,10 @@ impl Tensors {
     }
 
     fn missing(&self, wanted: &str) -> Error {
-        let there: Vec<String> =
+        let existing: Vec<String> =
             self.iter().map(|(name, tensor)| format!("{name:?} ({tensor})")).collect();
-        let there = if there.is_empty() { "none".to_owned() } else { there.join(", ") };
-        Error::argument(format!("there is no {} {wanted}; there is: {there}", self.what))
+        let existing = if existing.is_empty() { "none".to_owned() } else { existing.join(", ") };
+        Error::argument(format!("there is no {} {wanted}; there is: {existing}", self.what))
     }
 }
 
@@ -293,11 +293,12 @@ mod tests {
 
     #[test]
     fn shape_and_values_must_agree() {
-        let said = |shape: Vec<usize>| Tensor::new(shape, vec![0_u8; 6]).unwrap_err().to_string();
-        assert_eq!(said(vec![2, 4]), "a tensor u8 [2, 4] has 8 values, got 6");
-        assert_eq!(said(vec![]), "a tensor u8 [] has 1 values, got 6");
+        let error_text =
+            |shape: Vec<usize>| Tensor::new(shape, vec![0_u8; 6]).unwrap_err().to_string();
+        assert_eq!(error_text(vec![2, 4]), "a tensor u8 [2, 4] has 8 values, got 6");
+        assert_eq!(error_text(vec![]), "a tensor u8 [] has 1 values, got 6");
         assert_eq!(
-            said(vec![usize::MAX, 2]),
+            error_text(vec![usize::MAX, 2]),
             format!("a tensor u8 [{}, 2] is larger than any memory, got 6 values", usize::MAX)
         );
         assert!(Tensor::new([usize::MAX, usize::MAX, 0], Vec::<f32>::new()).is_ok());

@@ -19,7 +19,7 @@
 
 /// Embeds files of this repository. The arguments are a folder and paths in it. Gives the paths with the
 /// files' texts.
-macro_rules! carried {
+macro_rules! embedded {
     ($root:literal: $($name:literal),* $(,)?) => {
         &[$((
             $name,

@@ -166,13 +166,13 @@ mod tests {
         std::fs::write(&lock, "").unwrap();
         std::fs::write(profile.join("deps/a.rlib"), [0; 10]).unwrap();
         std::fs::hard_link(profile.join("deps/a.rlib"), profile.join("a.rlib")).unwrap();
-        let there = FileCount { files: 2, bytes: 10 };
-        assert_eq!(built_guests(cache).unwrap(), there);
+        let expected = FileCount { files: 2, bytes: 10 };
+        assert_eq!(built_guests(cache).unwrap(), expected);
         let build = File::open(&lock).unwrap();
         build.lock().unwrap();
         assert_eq!(clear_built_guests(cache).unwrap(), (FileCount::default(), true));
         drop(build);
-        assert_eq!(clear_built_guests(cache).unwrap(), (there, false));
+        assert_eq!(clear_built_guests(cache).unwrap(), (expected, false));
         assert!(cache.is_dir() && !cache.join(GUESTS).exists());
     }
 }

@@ -19,14 +19,14 @@ const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
 const CPP_INCLUDE: &str = "/usr/include/wasm32-wasi/c++/v1";
 const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
 
-macro_rules! made {
+macro_rules! generated {
     ($($name:literal),*) => {
         [$(($name, include_bytes!(concat!(env!("OUT_DIR"), "/", $name)).as_slice())),*]
     };
 }
 
 /// Sandmill's headers and sources.
-const OWN: &[(&str, &str)] = carried!("c":
+const OWN: &[(&str, &str)] = embedded!("c":
     "sandmill.h",
     "sandmill_internal.h",
     "sandmill.c",
@@ -34,8 +34,8 @@ const OWN: &[(&str, &str)] = carried!("c":
     "sandmill_write.c",
 );
 /// The files that wit-bindgen generated from the contract.
-const MADE: [(&str, &[u8]); 3] =
-    made!["entry_script.h", "entry_script.c", "entry_script_component_type.o"];
+const GENERATED: [(&str, &[u8]); 3] =
+    generated!["entry_script.h", "entry_script.c", "entry_script_component_type.o"];
 
 /// Compiles the sources and returns the path of the core module, in the folder's `target`. `say` receives the
 /// compiler's warnings.
@@ -67,12 +67,12 @@ pub(super) fn build(
         let source = std::path::absolute(source).unwrap_or_else(|_| source.clone());
         relative(&source)
     }));
-    let ours = beside_sources().map(|(name, _)| name).filter(|name| !name.ends_with(".h"));
-    command.args(ours.map(|name| bindings.join(name)));
+    let own_sources = beside_sources().map(|(name, _)| name).filter(|name| !name.ends_with(".h"));
+    command.args(own_sources.map(|name| bindings.join(name)));
     // Keep the names of functions: error messages about traps show them.
     command.args(has_cpp.then_some("-fno-exceptions")).args(["-Wl,--strip-debug", "-o"]).arg(&part);
-    let made = run(&mut command, &folder, &compiler, say);
-    let renamed = made.and_then(|()| {
+    let compiled = run(&mut command, &folder, &compiler, say);
+    let renamed = compiled.and_then(|()| {
         std::fs::rename(&part, &module).map_err(|error| {
             CompileError::new(format!("{} cannot be written: {error}", module.display()))
         })
@@ -85,7 +85,7 @@ pub(super) fn build(
 
 /// The files that are compiled with the user's sources.
 fn beside_sources() -> impl Iterator<Item = (&'static str, &'static [u8])> {
-    OWN.iter().map(|(name, text)| (*name, text.as_bytes())).chain(MADE)
+    OWN.iter().map(|(name, text)| (*name, text.as_bytes())).chain(GENERATED)
 }
 
 /// Writes Sandmill's files. An unchanged file keeps its modification time, so that programs that watch files
@@ -94,7 +94,7 @@ fn write(bindings: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(bindings)?;
     for (name, bytes) in beside_sources() {
         let path = bindings.join(name);
-        if std::fs::read(&path).is_ok_and(|there| there == bytes) {
+        if std::fs::read(&path).is_ok_and(|existing| existing == bytes) {
             continue;
         }
         let part = bindings.join(format!("{name}.{}.part", std::process::id()));
@@ -126,20 +126,20 @@ fn run(
     let output = command.stdin(Stdio::null()).output().map_err(|error| {
         CompileError::new(format!("the compiler {} cannot be run: {error}", compiler.name()))
     })?;
-    let said = [output.stderr, output.stdout].concat();
-    let said = String::from_utf8_lossy(&said);
-    let said = said.trim_end();
+    let messages = [output.stderr, output.stdout].concat();
+    let messages = String::from_utf8_lossy(&messages);
+    let messages = messages.trim_end();
     if output.status.success() {
-        said.lines().for_each(say);
+        messages.lines().for_each(say);
         return Ok(());
     }
-    let hint = if said.contains("undefined symbol: sandmill_run") {
+    let hint = if messages.contains("undefined symbol: sandmill_run") {
         "\nEach entry script defines `sandmill_run`, as sandmill.h declares it; in C++ the file includes sandmill.h"
     } else {
         ""
     };
     Err(CompileError::new(format!(
-        "the sources in {} do not compile, by {}:\n{said}{hint}",
+        "the sources in {} do not compile, by {}:\n{messages}{hint}",
         folder.display(),
         compiler.name()
     )))
@@ -281,9 +281,9 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        let mut carried: Vec<_> = OWN.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut embedded: Vec<_> = OWN.iter().map(|(name, _)| (*name).to_owned()).collect();
         names.sort();
-        carried.sort();
-        assert_eq!(names, carried);
+        embedded.sort();
+        assert_eq!(names, embedded);
     }
 }

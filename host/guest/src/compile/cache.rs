@@ -95,21 +95,21 @@ impl Cache {
     /// # Errors
     /// If this user cannot write there, or other users have access to it.
     pub fn check(path: &Path) -> Result<(), CompileError> {
-        // The path must be absolute: of a relative one, no ancestor may exist yet.
+        // The path must be absolute: possibly no ancestor of a relative path exists.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if let Ok(opened) = Dir::open_ambient_dir(&path, ambient_authority())
             && let Ok(metadata) = opened.dir_metadata()
         {
             check_private(&metadata, &path)?;
         }
-        let there = path.ancestors().find(|folder| folder.symlink_metadata().is_ok());
-        let there = there.unwrap_or(Path::new("/"));
-        let is_folder = if there.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR) };
+        let existing = path.ancestors().find(|folder| folder.symlink_metadata().is_ok());
+        let existing = existing.unwrap_or(Path::new("/"));
+        let is_folder = if existing.is_dir() { Ok(()) } else { Err(rustix::io::Errno::NOTDIR) };
         let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-        is_folder.and_then(|()| rustix::fs::access(there, access)).map_err(|errno| {
+        is_folder.and_then(|()| rustix::fs::access(existing, access)).map_err(|errno| {
             CompileError::new(format!(
                 "this user cannot write to {}: {errno}. Name a folder of yours in SANDMILL_CACHE_DIR",
-                there.display()
+                existing.display()
             ))
         })
     }
@@ -140,8 +140,8 @@ impl Cache {
         with: Instrumentation,
         say: &mut dyn FnMut(&str),
     ) -> Result<Compiled, CompileError> {
-        if let Some(there) = self.prepared(&script, with)? {
-            return Ok(there);
+        if let Some(found) = self.prepared(&script, with)? {
+            return Ok(found);
         }
         let path = script.path().display().to_string();
         let rewound = script.rewound();
@@ -199,7 +199,7 @@ impl Cache {
                 continue;
             };
             if open(&self.dir, name).is_ok_and(|file| is_left_over(&file)) {
-                // Another process may have removed it already; either way it is gone.
+                // Ignore the error: another process may have removed the file already.
                 let _ = self.dir.remove_file(name);
             }
         }
@@ -391,13 +391,13 @@ mod tests {
     const NONE: Instrumentation =
         Instrumentation { fuel: false, profile: false, deterministic: false };
 
-    fn nobody() -> Compiler {
+    fn missing_compiler() -> Compiler {
         Compiler::new(Path::new("/nonexistent"), OsSandbox::Off)
     }
 
     fn temporary_cache() -> (tempfile::TempDir, Cache) {
         let root = tempfile::tempdir().expect("temporary folder");
-        let cache = Cache::open(Some(&root.path().join("cache")), &nobody());
+        let cache = Cache::open(Some(&root.path().join("cache")), &missing_compiler());
         (root, cache.expect("opens"))
     }
 
@@ -409,7 +409,7 @@ mod tests {
         assert_eq!(mode & 0o777, 0o700);
         drop(cache);
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o777)).expect("chmod");
-        let error = Cache::open(Some(&path), &nobody()).expect_err("refused");
+        let error = Cache::open(Some(&path), &missing_compiler()).expect_err("refused");
         assert!(error.to_string().contains("open to others (mode 777)"), "{error}");
         assert_eq!(Cache::check(&path), Err(error));
     }
@@ -477,14 +477,14 @@ mod tests {
         let (root, cache) = temporary_cache();
         let path = root.path().join("cache");
         let count = || std::fs::read_dir(&path).expect("lists").count();
-        let at_work = TemporaryFile::create(&cache.dir).expect("creates");
+        let in_use = TemporaryFile::create(&cache.dir).expect("creates");
         std::fs::write(path.join("tmp-1-0"), b"half").expect("writes");
         std::fs::write(path.join("tmp-1-1"), b"").expect("writes");
         assert_eq!(count(), 3);
-        let other = Cache::open(Some(&path), &nobody()).expect("opens");
+        let other = Cache::open(Some(&path), &missing_compiler()).expect("opens");
         assert_eq!(count(), 1);
-        (&at_work.file).write_all(b"compiled code").expect("writes");
-        at_work.publish("entry").expect("is still there");
+        (&in_use.file).write_all(b"compiled code").expect("writes");
+        in_use.publish("entry").expect("is still there");
         assert!(other.lookup("entry").is_some());
     }
 
@@ -503,7 +503,7 @@ mod tests {
             (0..4).for_each(|_| drop(scope.spawn(prepare)));
         });
         assert_eq!(std::fs::read_dir(&path).expect("lists").count(), 1);
-        let cache = Cache::open(Some(&path), &nobody()).expect("opens");
+        let cache = Cache::open(Some(&path), &missing_compiler()).expect("opens");
         assert!(cache.prepare(&script, NONE, &mut |_| ()).expect("is there").cached);
     }
 

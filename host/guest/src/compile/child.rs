@@ -174,7 +174,7 @@ pub fn compile_here(
     let code = translate(component.to_vec(), with, |_, _| Ok(()))?;
     let mut file = tempfile::tempfile().expect("temporary file");
     file.write_all(&code).expect("writes");
-    // Stands for the trailer that the cache appends.
+    // A placeholder for the trailer that the cache appends.
     file.write_all(&[7; 40]).expect("writes");
     Ok(file)
 }

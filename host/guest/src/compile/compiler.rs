@@ -229,9 +229,9 @@ fn drain(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Vec<u
     receiver
 }
 
-/// Ends the child, which has nothing more to say. If it is exiting already, this does not change its status.
+/// Ends the child, from which no more output is needed. If it is exiting already, its status does not change.
 fn end(child: &mut Child) -> io::Result<ExitStatus> {
-    // Fails only if the child is gone.
+    // This fails only if the child has ended.
     let _ = child.kill();
     child.wait()
 }

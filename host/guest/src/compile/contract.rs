@@ -131,14 +131,15 @@ pub fn find_entry(engine: &Engine, component: &Component) -> Result<EntryFunctio
     let ty = component.component_type();
     let exports: Vec<(String, ComponentItem)> =
         ty.exports(engine).map(|(name, item)| (name.to_owned(), item.ty)).collect();
-    let ours = |name: &str| {
+    let is_contract_interface = |name: &str| {
         split_version(name).is_some_and(|(package, version)| {
             ["sandmill:entry/entry", "sandmill:entry/entry-run"].contains(&package)
                 && is_contract_version(version)
         })
     };
     // The contract's own interface comes first, then any other export that has a `run`.
-    let (own, other): (Vec<_>, Vec<_>) = exports.iter().partition(|(name, _)| ours(name));
+    let (own, other): (Vec<_>, Vec<_>) =
+        exports.iter().partition(|(name, _)| is_contract_interface(name));
     let mut wrong_type = None;
     for (name, item) in own.into_iter().chain(other) {
         let found = match item {

@@ -34,7 +34,7 @@ impl Instrumentation {
     pub fn words(self) -> impl Iterator<Item = &'static str> {
         let all =
             [(self.fuel, "fuel"), (self.profile, "profile"), (self.deterministic, "deterministic")];
-        all.into_iter().filter(|(is_done, _)| *is_done).map(|(_, word)| word)
+        all.into_iter().filter(|(is_enabled, _)| *is_enabled).map(|(_, word)| word)
     }
 
     /// Parses such words; `None` if one is unknown.
@@ -137,6 +137,6 @@ mod tests {
     fn the_version_matches_the_lock_file() {
         let lock = include_str!("../../../../Cargo.lock");
         let entry = format!("name = \"wasmtime\"\nversion = \"{WASMTIME_VERSION}\"");
-        assert!(lock.contains(&entry), "WASMTIME_VERSION is another one than in Cargo.lock");
+        assert!(lock.contains(&entry), "WASMTIME_VERSION differs from Cargo.lock");
     }
 }

@@ -101,7 +101,7 @@ fn write_component(
     // Modification times cannot show whether the target belongs to this module: the user may have restored an
     // older one.
     let digest = |path| EntryFile::open(path, compiler).map(|file| file.digest().to_owned());
-    if digest(target).is_ok_and(|there| digest(temporary) == Ok(there)) {
+    if digest(target).is_ok_and(|existing| digest(temporary) == Ok(existing)) {
         return std::fs::remove_file(temporary).map_err(cannot);
     }
     std::fs::rename(temporary, target).map_err(cannot)
@@ -295,26 +295,27 @@ mod tests {
              [\"cdylib\"]\n[workspace]\n",
         );
         write("src/lib.rs", "pub fn f() -> u8 { missing() }");
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let error = build_guest_crate(folder.path(), None, &Compiler::here(), &mut |line| {
-            said.push(line.to_owned());
+            messages.push(line.to_owned());
         })
         .expect_err("does not compile");
         let text = error.to_string();
         assert_eq!(text.matches("cannot find function `missing`").count(), 1, "{text}");
-        let said = said.join("\n");
+        let messages = messages.join("\n");
         assert!(
-            said.starts_with("compiling the entry script") && !said.contains("missing"),
-            "{said}"
+            messages.starts_with("compiling the entry script") && !messages.contains("missing"),
+            "{messages}"
         );
-        let mut said = Vec::new();
+        let mut messages = Vec::new();
         let lines =
             "  Locking 2 packages\n   Compiling a\n   Compiling b\nwarning: w\nerror: x\n --> y\n";
         for first in [true, false] {
-            let errors = report(lines.as_bytes(), first, &mut |line| said.push(line.to_owned()));
+            let errors =
+                report(lines.as_bytes(), first, &mut |line| messages.push(line.to_owned()));
             assert_eq!(errors, ["error: x", " --> y"]);
         }
-        assert_eq!(said, [COMPILES_FIRST, "warning: w", COMPILES, "warning: w"]);
+        assert_eq!(messages, [COMPILES_FIRST, "warning: w", COMPILES, "warning: w"]);
     }
 
     #[test]

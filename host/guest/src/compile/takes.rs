@@ -26,7 +26,7 @@ impl Takes {
 
     /// What a component declares. `None` if it declares nothing, an unknown kind, or two kinds.
     pub(super) fn read(component: &[u8]) -> Option<Self> {
-        let mut said = None;
+        let mut declared = None;
         for payload in Parser::new(0).parse_all(component) {
             // Damage is reported by the code that needs the rest of the component.
             if let Payload::CustomSection(section) = payload.ok()?
@@ -34,12 +34,12 @@ impl Takes {
             {
                 let word = section.data().trim_ascii_end();
                 let takes = Self::ALL.into_iter().find(|it| it.word().as_bytes() == word)?;
-                if said.replace(takes).is_some_and(|before| before != takes) {
+                if declared.replace(takes).is_some_and(|previous| previous != takes) {
                     return None;
                 }
             }
         }
-        said
+        declared
     }
 
     /// The word in the custom section.
@@ -119,7 +119,7 @@ mod tests {
     use crate::compile::testing;
 
     /// Reads a component whose core module declares these words.
-    fn says(words: &[&str]) -> Option<Takes> {
+    fn declared(words: &[&str]) -> Option<Takes> {
         let sections: String =
             words.iter().map(|word| format!("(@custom \"{SECTION}\" \"{word}\")\n")).collect();
         Takes::read(&testing::component("run-only", &format!("{sections}{}", testing::RUN_EMPTY)))
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn the_declaration_is_read_from_the_core_module() {
-        assert_eq!(says(&["files"]), Some(Takes::Files));
-        assert_eq!(says(&["table"]), Some(Takes::Table));
-        assert_eq!(says(&["void "]), Some(Takes::Void));
-        assert_eq!(says(&["void", "void "]), Some(Takes::Void));
+        assert_eq!(declared(&["files"]), Some(Takes::Files));
+        assert_eq!(declared(&["table"]), Some(Takes::Table));
+        assert_eq!(declared(&["void "]), Some(Takes::Void));
+        assert_eq!(declared(&["void", "void "]), Some(Takes::Void));
         for unclear in [&[][..], &["rows"], &[""], &["files", "table"], &["files", "rows"]] {
-            assert_eq!(says(unclear), None, "{unclear:?}");
+            assert_eq!(declared(unclear), None, "{unclear:?}");
         }
         assert_eq!(Takes::read(b"no wasm"), None);
     }

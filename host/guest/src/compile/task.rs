@@ -70,8 +70,8 @@ impl CompileTask {
     pub(super) fn parse(words: &[String]) -> Option<(Self, OsSandbox)> {
         let (mode, words) = words.split_first()?;
         let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode)?;
-        let (what, words) = words.split_first()?;
-        let task = match (what.as_str(), words) {
+        let (task_name, words) = words.split_first()?;
+        let task = match (task_name.as_str(), words) {
             (COMPILE, [digest, more @ ..]) => {
                 let with = Instrumentation::of_words(more.iter().map(String::as_str))?;
                 Self::Compile { digest: digest.clone(), with }

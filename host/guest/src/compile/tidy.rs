@@ -119,9 +119,9 @@ fn entries(dir: &Dir) -> io::Result<Vec<String>> {
     for entry in dir.entries()? {
         let entry = entry?;
         let name = entry.file_name();
-        let own = name.to_str().filter(|name| is_entry(name) || is_temporary(name));
+        let known = name.to_str().filter(|name| is_entry(name) || is_temporary(name));
         names.extend(
-            own.filter(|_| entry.file_type().is_ok_and(|it| it.is_file())).map(str::to_owned),
+            known.filter(|_| entry.file_type().is_ok_and(|it| it.is_file())).map(str::to_owned),
         );
     }
     Ok(names)
@@ -174,10 +174,10 @@ mod tests {
         assert_eq!(
             compiled(folder).unwrap(),
             FileCount { files: 1, bytes: 10 },
-            "it is written to"
+            "a process is writing it"
         );
         assert!(folder.join("tmp-1-1").exists());
-        assert_eq!(mapped.metadata().unwrap().len(), 100, "a job still has it");
+        assert_eq!(mapped.metadata().unwrap().len(), 100, "a job still has it open");
         assert_eq!(fs::read_dir(folder).unwrap().count(), 7);
     }
 

@@ -81,14 +81,14 @@ mod tests {
         let off = InferenceSettings::default();
         let guests = InferenceSettings { allow_guest_models: true, ..InferenceSettings::default() };
         let here = folder.path();
-        let gone = Path::new("/not there");
+        let missing = Path::new("/not there");
         let file = here.join("model.onnx");
         let of = |models: &[&Path], settings| inference_memory(models, settings, &limits);
         let base = ((256 + 192) << 20) + 20;
         assert_eq!(of(&[], &off), 0);
         assert_eq!(of(&[here], &off), base + 3 * 1500);
         assert_eq!(of(&[here, &file], &off), base + 3 * 2500);
-        assert_eq!(of(&[here, gone], &off), base + (3 << 20));
+        assert_eq!(of(&[here, missing], &off), base + (3 << 20));
         assert_eq!(of(&[here], &guests), base + (3 << 20));
         assert_eq!(of(&[], &guests), base + (3 << 20));
         let endless = Limits { tensors: ByteSize(u64::MAX), ..limits.clone() };

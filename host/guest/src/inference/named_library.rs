@@ -221,7 +221,8 @@ mod tests {
         fs::create_dir(root.join("python/bin")).unwrap();
         fs::write(root.join("python/bin/python3"), "").unwrap();
         let found = |variables: &[(&str, &Path)]| {
-            let test = "inference::named_library::tests::an_active_environment_is_found_automatically";
+            let test =
+                "inference::named_library::tests::an_active_environment_is_found_automatically";
             let mut again = std::process::Command::new(env::current_exe().unwrap());
             again.args([test, "--exact", "--nocapture"]).env_clear().env(SET, "1");
             let ran = again.envs(variables.iter().copied()).output().unwrap();

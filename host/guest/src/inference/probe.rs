@@ -25,7 +25,7 @@ pub const TRACT_VERSION: &str = "0.23.9";
 /// The time limit of one test.
 pub(super) const LIMIT: Duration = Duration::from_secs(60);
 /// The maximum length of the child's output, in bytes.
-pub(super) const SAID_BYTES: u64 = 64 << 10;
+pub(super) const ANSWER_BYTES: u64 = 64 << 10;
 /// The child's tasks, as words of its command line.
 pub(super) const TRACT_GPU: &str = "tract-gpu";
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
@@ -94,13 +94,13 @@ pub struct Probe {
 impl Probe {
     /// The state of tract on this machine. On the CPU it always works.
     pub fn tract(&self) -> BackendState {
-        let said = self.ask(&[TRACT_GPU]);
+        let answer = self.ask(&[TRACT_GPU]);
         BackendState {
             name: "tract",
             version: Some(TRACT_VERSION.to_owned()),
             library: None,
             missing: None,
-            no_gpu: said.map_or_else(|error| Some(error.to_string()), |said| said.problem),
+            no_gpu: answer.map_or_else(|error| Some(error.to_string()), |answer| answer.problem),
         }
     }
 
@@ -108,14 +108,14 @@ impl Probe {
     /// a small model, on two threads, behind the same wall as a worker.
     pub fn onnxruntime(&self, library: &Path) -> BackendState {
         let path = library.to_string_lossy();
-        let said = self.ask(&[ONNXRUNTIME, self.os_sandbox.name(), &path]);
-        let said = said.unwrap_or_else(problem);
+        let answer = self.ask(&[ONNXRUNTIME, self.os_sandbox.name(), &path]);
+        let answer = answer.unwrap_or_else(problem);
         BackendState {
             name: "onnxruntime",
-            version: said.version,
+            version: answer.version,
             library: Some(library.to_owned()),
-            missing: said.problem,
-            no_gpu: if said.has_cuda {
+            missing: answer.problem,
+            no_gpu: if answer.has_cuda {
                 None
             } else if HAS_CUDA {
                 let why = "it was built without CUDA; the Python package onnxruntime-gpu is not";
@@ -140,8 +140,8 @@ impl Probe {
     /// # Errors
     /// If they are not.
     pub fn onnxruntime_on_gpu(&self, library: &Path) -> Result<(), ProbeError> {
-        let said = self.ask(&[ONNXRUNTIME_GPU, &library.to_string_lossy()])?;
-        said.problem.map_or(Ok(()), |problem| Err(ProbeError::Problem(problem)))
+        let answer = self.ask(&[ONNXRUNTIME_GPU, &library.to_string_lossy()])?;
+        answer.problem.map_or(Ok(()), |problem| Err(ProbeError::Problem(problem)))
     }
 
     /// The library that the user named, with its version, if it can be used.
@@ -164,8 +164,8 @@ impl Probe {
     /// If the size is unknown.
     pub fn model_bytes(&self, folder: &Path, file: &Path) -> Result<u64, ProbeError> {
         let paths = [folder, file].map(Path::to_string_lossy);
-        let said = self.ask(&[MODEL, self.os_sandbox.name(), &paths[0], &paths[1]])?;
-        said.model_bytes.ok_or_else(|| ProbeError::Problem(said.problem.unwrap_or_default()))
+        let answer = self.ask(&[MODEL, self.os_sandbox.name(), &paths[0], &paths[1]])?;
+        answer.model_bytes.ok_or_else(|| ProbeError::Problem(answer.problem.unwrap_or_default()))
     }
 
     /// Judges a model of at most `limit` bytes. Without a folder the model is one file that contains all its
@@ -184,7 +184,7 @@ impl Probe {
             [folder, file].map(|path| path.to_string_lossy().into_owned())
         };
         let mode = self.os_sandbox.name();
-        let said = match folder {
+        let answer = match folder {
             Some(folder) => {
                 let [folder, file] = task(folder, file);
                 self.ask(&[JUDGE, mode, &limit, &folder, &file])?
@@ -196,7 +196,7 @@ impl Probe {
                 self.ask_of(&[JUDGE, mode, &limit], opened.into())?
             }
         };
-        said.judged.ok_or_else(|| ProbeError::Problem(said.problem.unwrap_or_default()))
+        answer.judged.ok_or_else(|| ProbeError::Problem(answer.problem.unwrap_or_default()))
     }
 
     /// Runs a task in a child.
@@ -220,9 +220,9 @@ impl Probe {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|source| ProbeError::Start { program: self.program.clone(), source })?;
-        let ended = wall::end_of(child, LIMIT, SAID_BYTES, || None).map_err(ProbeError::NoEnd)?;
+        let ended = wall::end_of(child, LIMIT, ANSWER_BYTES, || None).map_err(ProbeError::NoEnd)?;
         match serde_json::from_slice(&ended.said) {
-            Ok(said) if ended.status.success() => Ok(said),
+            Ok(answer) if ended.status.success() => Ok(answer),
             Err(_) if ended.status.success() => Err(ProbeError::Unclear),
             _ => Err(ProbeError::Failed(ended.describe("the process that tried it"))),
         }
@@ -239,7 +239,7 @@ mod tests {
     fn the_version_of_tract_matches_the_lock_file() {
         let lock = include_str!("../../../../Cargo.lock");
         let entry = format!("name = \"tract-onnx\"\nversion = \"{TRACT_VERSION}\"");
-        assert!(lock.contains(&entry), "TRACT_VERSION is another one than in Cargo.lock");
+        assert!(lock.contains(&entry), "TRACT_VERSION differs from Cargo.lock");
     }
 
     /// Whatever the child does, the user gets an answer.
@@ -258,7 +258,10 @@ mod tests {
         insta::assert_snapshot!(describe("kill -SEGV $$"), @"the process that tried it was ended by signal 11");
         insta::assert_snapshot!(describe("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tried it ended with exit code 1; what it said: no\u{1b}sense");
         insta::assert_snapshot!(describe("echo nothing"), @"the output of the process that tried it cannot be understood");
-        assert_eq!(describe("echo '{\"problem\": \"it is odd\", \"has_cuda\": false}'"), "it is odd");
+        assert_eq!(
+            describe("echo '{\"problem\": \"it is odd\", \"has_cuda\": false}'"),
+            "it is odd"
+        );
         assert_eq!(describe("echo '{\"version\": \"1\", \"has_cuda\": false}'"), "");
     }
 }

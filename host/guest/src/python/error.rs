@@ -35,12 +35,12 @@ pub enum InstallError {
         source: io::Error,
     },
     /// A tool failed.
-    #[error("{what} failed:\n{said}")]
+    #[error("{what} failed:\n{output}")]
     Failed {
         /// The command, as the user could type it.
         what: String,
         /// The end of its output.
-        said: String,
+        output: String,
     },
     /// The folder that the user gave has neither the runtime nor its wheel.
     #[error(

@@ -86,11 +86,11 @@ pub(super) fn run(command: &mut Command) -> Result<(), InstallError> {
     let output = match command.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => output,
-        Err(error) => return Err(InstallError::Failed { what, said: error.to_string() }),
+        Err(error) => return Err(InstallError::Failed { what, output: error.to_string() }),
     };
     let all = [output.stdout, output.stderr].concat();
     let all = String::from_utf8_lossy(&all);
     let lines: Vec<&str> = all.lines().collect();
-    let said = lines[lines.len().saturating_sub(10)..].join("\n");
-    Err(InstallError::Failed { what, said })
+    let output = lines[lines.len().saturating_sub(10)..].join("\n");
+    Err(InstallError::Failed { what, output })
 }

@@ -160,9 +160,9 @@ mod tests {
             }
         }
         std::fs::write(cache.join("entry"), "").unwrap();
-        let there = FileCount { files: 4, bytes: 0 };
-        assert_eq!(super::installed(&cache).unwrap(), there);
-        assert_eq!(clear_installed(&cache).unwrap(), there);
+        let expected = FileCount { files: 4, bytes: 0 };
+        assert_eq!(super::installed(&cache).unwrap(), expected);
+        assert_eq!(clear_installed(&cache).unwrap(), expected);
         std::fs::remove_file(folder.join(file_name(Runtime::Light))).unwrap();
         assert!(cache.join("entry").is_file());
         let advice = find(Runtime::Light).unwrap_err().to_string();

@@ -22,7 +22,7 @@ pub const SOURCES: &str = "/runtime";
 const TEXT: &str = "import sys; sys.path.insert(0, '/runtime'); import science";
 
 /// The file with the standard library and packages, as the package names it.
-const OF_PACKAGE: &str = "python-stdlib.zip";
+const PACKAGED_LIBRARY: &str = "python-stdlib.zip";
 
 /// The modules that only the science runtime has, with their packages' versions.
 const PACKAGES: &str = include_str!("../../../../python/science/packages.txt");
@@ -114,7 +114,7 @@ pub(super) fn make(
     let failed = InstallError::write;
     write_science(&sources).map_err(failed(&sources))?;
     std::fs::create_dir(library).map_err(failed(library))?;
-    let zip = artifacts.join(OF_PACKAGE);
+    let zip = artifacts.join(PACKAGED_LIBRARY);
     std::fs::rename(&zip, library.join(STANDARD_LIBRARY)).map_err(failed(&zip))?;
     std::fs::rename(artifacts.join("LICENSES"), library.join("LICENSES"))
         .map_err(failed(library))?;

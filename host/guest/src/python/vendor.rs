@@ -14,8 +14,8 @@ use walkdir::WalkDir;
 /// The folder of a script's packages, next to the script.
 pub const PACKAGES: &str = "python_packages";
 
-/// A file in that folder with the packages that the others need of the runtime. Its presence also means that
-/// Sandmill may replace the folder.
+/// A file in that folder. It lists the packages of the runtime that the installed ones need. Its presence
+/// also means that Sandmill may replace the folder.
 const MANIFEST: &str = "sandmill.json";
 
 /// A Python program that makes empty wheels.
@@ -126,9 +126,9 @@ impl Vendor<'_> {
             fetch.arg("--no-index").arg("--find-links").arg(from);
         }
         run(fetch.args(asked)).map_err(|error| match error {
-            InstallError::Failed { what, said } => match impure(&said) {
+            InstallError::Failed { what, output } => match impure(&output) {
                 Some(package) => InstallError::NotPure { package },
-                None => InstallError::Failed { what, said },
+                None => InstallError::Failed { what, output },
             },
             other => other,
         })
@@ -136,11 +136,11 @@ impl Vendor<'_> {
 }
 
 /// The package for which pip found no wheel. `None` if pip could not reach the network.
-fn impure(said: &str) -> Option<String> {
-    if said.contains("onnection") || said.contains("Max retries") {
+fn impure(output: &str) -> Option<String> {
+    if output.contains("onnection") || output.contains("Max retries") {
         return None;
     }
-    let (_, after) = said.rsplit_once("No matching distribution found for ")?;
+    let (_, after) = output.rsplit_once("No matching distribution found for ")?;
     Some(after.split_whitespace().next()?.to_owned())
 }
 
@@ -182,10 +182,10 @@ mod tests {
 
     #[test]
     fn pip_errors_about_native_packages_are_recognised() {
-        let said = "ERROR: Could not find a version that satisfies the requirement lightgbm (from versions: none)\n\
+        let output = "ERROR: Could not find a version that satisfies the requirement lightgbm (from versions: none)\n\
                     ERROR: No matching distribution found for lightgbm\n";
-        assert_eq!(impure(said).as_deref(), Some("lightgbm"));
-        assert_eq!(impure(&format!("Max retries exceeded\n{said}")), None);
+        assert_eq!(impure(output).as_deref(), Some("lightgbm"));
+        assert_eq!(impure(&format!("Max retries exceeded\n{output}")), None);
     }
 
     #[test]

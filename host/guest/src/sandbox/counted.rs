@@ -4,7 +4,7 @@ use crate::model::ByteSize;
 
 /// What is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CountedHandles {
+pub(super) enum LimitKind {
     /// Bytes of stdout, stderr and the log: `limits.logs`.
     Logs,
     /// Bytes of files: `limits.output`.
@@ -17,7 +17,7 @@ pub(super) enum CountedHandles {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("beyond the limit on {counted:?}: {asked} of {allowed}")]
 pub(super) struct OverLimit {
-    pub(super) counted: CountedHandles,
+    pub(super) counted: LimitKind,
     /// The limit.
     pub(super) allowed: u64,
     /// The total, including the last request.
@@ -32,29 +32,29 @@ impl OverLimit {
         let allowed = ByteSize(self.allowed);
         let asked = ByteSize(self.asked).rounded();
         match self.counted {
-            CountedHandles::Output if self.stays => format!(
+            LimitKind::Output if self.stays => format!(
                 "limits.output allows {allowed} for each worker in the log folder, where files stay; \
                  {during} this worker's share of it came to {}. Have it write less \
-                 there, remove what is not needed, or raise the limit",
+                 there, remove files that are not needed, or raise the limit",
                 if self.asked == u64::MAX { "more".to_owned() } else { asked }
             ),
-            CountedHandles::Files if self.stays => format!(
+            LimitKind::Files if self.stays => format!(
                 "limits.files allows {} for each worker in the log folder, where they stay; {during} \
                  this worker's share of it came to {}. Have it append to fewer files, \
-                 remove what is not needed, or raise the limit",
+                 remove files that are not needed, or raise the limit",
                 count(self.allowed),
                 if self.asked == u64::MAX { "more".to_owned() } else { self.asked.to_string() }
             ),
-            CountedHandles::Logs => format!(
+            LimitKind::Logs => format!(
                 "limits.logs allows {allowed} for stdout, stderr and the log of one call; {during} \
                  the entry script wrote {asked}. Have it print less, or raise the limit"
             ),
-            CountedHandles::Output => format!(
+            LimitKind::Output => format!(
                 "limits.output allows {allowed} for the files of one call; {during} the entry \
                  script wrote {asked}. Have it write less, make mini_batch_size smaller, or raise \
                  the limit"
             ),
-            CountedHandles::Files => format!(
+            LimitKind::Files => format!(
                 "limits.files allows one call to make {}; {during} the entry script asked for {}. \
                  Have it put more into each, make mini_batch_size smaller, or raise the limit",
                 count(self.allowed),

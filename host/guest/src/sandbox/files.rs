@@ -200,9 +200,9 @@ fn exact(dir: &Dir) -> Option<u64> {
 
 /// Opens a file that is not a symbolic link. Returns at once, also for a FIFO.
 fn open_name(dir: &Dir, name: &str) -> Option<File> {
-    let how =
+    let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = rustix::fs::openat(dir, name, how, Mode::empty()).ok()?;
+    let opened = rustix::fs::openat(dir, name, flags, Mode::empty()).ok()?;
     Some(File::from_std(opened.into()))
 }
 
@@ -272,8 +272,8 @@ mod tests {
         std::fs::rename(path("in/sub"), path("in/old")).expect("moves");
         std::fs::create_dir(path("in/sub")).expect("creates");
         std::fs::write(path("in/sub/new.txt"), "new").expect("writes");
-        files.read("/inputs/x/sub/new.txt").expect("finds what is not in the old one");
-        assert!(files.read("/inputs/x/sub/b.txt").is_err(), "it is in the old one");
+        files.read("/inputs/x/sub/new.txt").expect("finds a file of the new folder");
+        assert!(files.read("/inputs/x/sub/b.txt").is_err(), "the file is in the old folder");
         files.read("/inputs/x/sub/new.txt").expect("reads");
         std::fs::rename(path("in/sub"), path("in/new")).expect("moves");
         files.read("/inputs/x/sub/new.txt").expect("the folder is open");
@@ -302,7 +302,7 @@ mod tests {
         ] {
             assert!(!is_plain(other), "{other}");
         }
-        assert!(files.open_plain("/inputs", "x/a.txt").is_none(), "no folder of the guest's");
+        assert!(files.open_plain("/inputs", "x/a.txt").is_none(), "not a folder of the guest");
     }
 
     #[test]
@@ -373,7 +373,7 @@ mod tests {
         };
         let known = rustix::fs::statfs(disk.path()).expect("is there").f_type;
         assert_eq!(is_exact(&mounts[0]), EXACT.contains(&known), "{known:#x}");
-        assert!(!is_exact(&mounts[1]), "the kernel makes it up");
+        assert!(!is_exact(&mounts[1]), "the kernel generates the file");
     }
 
     #[test]

@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(budget.take_refusal(), None);
         assert!(!budget.table_growing(25, 26, None).expect("answers"));
         assert_eq!(budget.take_refusal(), Some(GrowthRefusal { used: 1000, asked: 8, end: None }));
-        assert_eq!(budget.take_refusal(), None, "told once");
+        assert_eq!(budget.take_refusal(), None, "returned once");
         assert!(!budget.memory_growing(0, usize::MAX, None).expect("answers"), "no overflow");
     }
 

@@ -1,7 +1,7 @@
 //! Limits what a guest leaves in its log folder. All workers of a job share that folder, and its files stay
 //! after a call. So the limit covers the whole life of the worker, and also counts what other workers left.
 
-use super::counted::{CountedHandles, OverLimit};
+use super::counted::{LimitKind, OverLimit};
 use crate::model::Limits;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -37,7 +37,7 @@ impl LogFolder {
     }
 
     /// Measures the folder, and sets the count to this worker's share.
-    fn look(&self) {
+    fn measure(&self) {
         let share = |number: u64| number / self.0.workers;
         // A folder that cannot be measured counts as full, because a guest could hide files in it.
         let held = held(&self.0.path).map(|(bytes, files)| (share(bytes), share(files)));
@@ -46,11 +46,11 @@ impl LogFolder {
         self.0.files.store(files, Relaxed);
     }
 
-    fn used(&self, counted: CountedHandles) -> Option<&AtomicU64> {
+    fn used(&self, counted: LimitKind) -> Option<&AtomicU64> {
         match counted {
-            CountedHandles::Output => Some(&self.0.bytes),
-            CountedHandles::Files => Some(&self.0.files),
-            CountedHandles::Logs => None,
+            LimitKind::Output => Some(&self.0.bytes),
+            LimitKind::Files => Some(&self.0.files),
+            LimitKind::Logs => None,
         }
     }
 
@@ -60,15 +60,15 @@ impl LogFolder {
     /// If the folder is full.
     pub(super) fn take(
         &self,
-        counted: CountedHandles,
+        counted: LimitKind,
         amount: u64,
         limits: &Limits,
     ) -> Result<(), OverLimit> {
         let Some(used) = self.used(counted) else { return Ok(()) };
-        let allowed = if counted == CountedHandles::Files { limits.files } else { limits.output.0 };
+        let allowed = if counted == LimitKind::Files { limits.files } else { limits.output.0 };
         let mut asked = used.load(Relaxed).saturating_add(amount);
         if asked > allowed {
-            self.look();
+            self.measure();
             asked = used.load(Relaxed).saturating_add(amount);
         }
         if asked > allowed {
@@ -79,7 +79,7 @@ impl LogFolder {
     }
 
     /// Subtracts an amount whose operation failed.
-    pub(super) fn give_back(&self, counted: CountedHandles, amount: u64) {
+    pub(super) fn give_back(&self, counted: LimitKind, amount: u64) {
         if let Some(used) = self.used(counted) {
             used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
         }
@@ -126,35 +126,23 @@ mod tests {
         let folder = LogFolder::new(root.path().to_owned(), 1);
         let limits = limits();
         for _ in 0..9 {
-            assert_eq!(folder.take(CountedHandles::Files, 1, &limits), Ok(()));
-            assert_eq!(folder.take(CountedHandles::Output, 7, &limits), Ok(()), "nothing stays");
+            assert_eq!(folder.take(LimitKind::Files, 1, &limits), Ok(()));
+            assert_eq!(folder.take(LimitKind::Output, 7, &limits), Ok(()), "nothing stays");
         }
         fs::write(at("a"), "1234567").unwrap();
         fs::create_dir(at("b")).unwrap();
         let over =
             |counted, allowed, asked| Err(OverLimit { counted, allowed, asked, stays: true });
         let again = LogFolder::new(root.path().to_owned(), 1);
-        assert_eq!(
-            again.take(CountedHandles::Files, 1, &limits),
-            over(CountedHandles::Files, 2, 3)
-        );
-        assert_eq!(
-            again.take(CountedHandles::Output, 4, &limits),
-            over(CountedHandles::Output, 10, 11)
-        );
-        assert_eq!(
-            folder.take(CountedHandles::Files, 3, &limits),
-            over(CountedHandles::Files, 2, 5)
-        );
-        assert_eq!(
-            folder.take(CountedHandles::Output, 4, &limits),
-            over(CountedHandles::Output, 10, 11)
-        );
-        assert_eq!(folder.take(CountedHandles::Output, 3, &limits), Ok(()));
-        folder.give_back(CountedHandles::Output, 3);
+        assert_eq!(again.take(LimitKind::Files, 1, &limits), over(LimitKind::Files, 2, 3));
+        assert_eq!(again.take(LimitKind::Output, 4, &limits), over(LimitKind::Output, 10, 11));
+        assert_eq!(folder.take(LimitKind::Files, 3, &limits), over(LimitKind::Files, 2, 5));
+        assert_eq!(folder.take(LimitKind::Output, 4, &limits), over(LimitKind::Output, 10, 11));
+        assert_eq!(folder.take(LimitKind::Output, 3, &limits), Ok(()));
+        folder.give_back(LimitKind::Output, 3);
         fs::remove_dir(at("b")).unwrap();
-        assert_eq!(folder.take(CountedHandles::Files, 1, &limits), Ok(()));
-        assert_eq!(folder.take(CountedHandles::Logs, u64::MAX, &limits), Ok(()), "not kept here");
+        assert_eq!(folder.take(LimitKind::Files, 1, &limits), Ok(()));
+        assert_eq!(folder.take(LimitKind::Logs, u64::MAX, &limits), Ok(()), "not kept here");
     }
 
     #[test]
@@ -166,15 +154,12 @@ mod tests {
         let limits = limits();
         let take = |workers| {
             let folder = LogFolder::new(root.path().to_owned(), workers);
-            (
-                folder.take(CountedHandles::Files, 1, &limits),
-                folder.take(CountedHandles::Output, 3, &limits),
-            )
+            (folder.take(LimitKind::Files, 1, &limits), folder.take(LimitKind::Output, 3, &limits))
         };
         assert!(matches!(take(1), (Err(_), Err(_))));
         assert_eq!(take(3), (Ok(()), Ok(())));
         let nowhere = LogFolder::new(root.path().join("nowhere"), 1);
-        assert_eq!(nowhere.take(CountedHandles::Files, 2, &limits), Ok(()));
+        assert_eq!(nowhere.take(LimitKind::Files, 2, &limits), Ok(()));
     }
 
     /// Paths that are too long for the system must not hide anything.
@@ -189,7 +174,7 @@ mod tests {
             folder = openat(&folder, name.as_str(), OFlags::RDONLY, Mode::empty()).unwrap().into();
         }
         let folder = LogFolder::new(root.path().to_owned(), 2);
-        let over = folder.take(CountedHandles::Files, 1, &Limits::default()).unwrap_err();
-        assert_eq!(over.asked, u64::MAX, "no share of what is not known");
+        let over = folder.take(LimitKind::Files, 1, &Limits::default()).unwrap_err();
+        assert_eq!(over.asked, u64::MAX, "an unknown size has no share");
     }
 }

@@ -7,12 +7,12 @@
 //! - `host`, `host_calls`: the interface `sandmill:entry/host`; `files`, `whole_file`: read whole files with
 //!   the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
-//! - `writing`, `listing`: WASI's file functions that we count or limit; `log_descriptors`: tracks which files stay;
-//!   `noticed`, `file_metadata`: record the state of the mini-batch's files when the guest reads them; `paths`,
-//!   `path_length`: refuse paths that are too long;
+//! - `writing`, `listing`: WASI's file functions that we count or limit; `log_descriptors`: tracks which
+//!   files stay; `noticed`, `file_metadata`: record the state of the mini-batch's files when the guest reads
+//!   them; `paths`, `path_length`: refuse paths that are too long;
 //! - `profile`: samples of what a guest is doing;
-//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `object_numbers`: replace the machine's random numbers,
-//!   clocks and file attributes in deterministic jobs;
+//! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `object_numbers`: replace the machine's random
+//!   numbers, clocks and file attributes in deterministic jobs;
 //! - `sink`: stdout, stderr and the log, cut at a size;
 //! - `types`: parameters and results in the guest's memory; `traps`: turns errors into failures; `error`: why
 //!   a guest's request is refused.

@@ -50,7 +50,7 @@ impl Noticed {
 
     /// Records that the host's `read` read a file.
     pub(super) fn read(&mut self, path: &str, found: FileVersion) {
-        if let Some(index) = ahead(&self.expected, &mut self.next, |known| known == path) {
+        if let Some(index) = find_next(&self.expected, &mut self.next, |known| known == path) {
             self.found[index] = Some(found);
         }
     }
@@ -74,14 +74,14 @@ impl Noticed {
             let inside = known.strip_prefix(name.as_str()).and_then(|at| at.strip_prefix('/'));
             inside == Some(path)
         };
-        if let Some(index) = ahead(&self.expected, &mut self.next, expected) {
+        if let Some(index) = find_next(&self.expected, &mut self.next, expected) {
             self.open.insert(handle, index);
         }
     }
 
     /// Records the result of a `stat` on an open file. A file that changed since the call began is not
     /// recorded, because the guest may have read another version.
-    pub(super) fn looked_at(&mut self, handle: u32, stat: &DescriptorStat) {
+    pub(super) fn inspected(&mut self, handle: u32, stat: &DescriptorStat) {
         let Some(index) = self.open.get(&handle) else { return };
         let Some(time) = stat.data_modification_timestamp else { return };
         let Ok(seconds) = i64::try_from(time.seconds) else { return };
@@ -94,7 +94,11 @@ impl Noticed {
 
 /// The first match at or after `next`, which is then moved to the element after it. Most guests read in
 /// order. For the others, a longer search would cost more than another `stat` after the call.
-fn ahead(expected: &[String], next: &mut usize, fits: impl Fn(&String) -> bool) -> Option<usize> {
+fn find_next(
+    expected: &[String],
+    next: &mut usize,
+    fits: impl Fn(&String) -> bool,
+) -> Option<usize> {
     let found = expected.iter().skip(*next).take(LOOK_AHEAD).position(fits)?;
     let index = *next + found;
     *next = index + 1;
@@ -150,28 +154,28 @@ mod tests {
         noticed.folder(3, "/inputs/x");
         noticed.expect(&paths());
         noticed.opened(3, "a", 7);
-        noticed.looked_at(7, &stat(1));
-        noticed.looked_at(7, &stat(2));
+        noticed.inspected(7, &stat(1));
+        noticed.inspected(7, &stat(2));
         // The handle is reused for another file.
         noticed.opened(3, "else", 7);
-        noticed.looked_at(7, &stat(3));
+        noticed.inspected(7, &stat(3));
         // The same name in a folder that the guest opened itself.
         noticed.opened(4, "b", 8);
-        noticed.looked_at(8, &stat(4));
+        noticed.inspected(8, &stat(4));
         // The handle of a preopened folder, which the guest has closed, is reused for another folder.
         noticed.folder(5, "/inputs/x");
         noticed.opened(3, "sub", 5);
         noticed.opened(5, "b", 8);
-        noticed.looked_at(8, &stat(4));
+        noticed.inspected(8, &stat(4));
         // The file has changed since the call began.
         noticed.opened(3, "b", 8);
         let later = Some(Datetime { seconds: u64::from(u32::MAX), nanoseconds: 0 });
-        noticed.looked_at(8, &DescriptorStat { data_modification_timestamp: later, ..stat(4) });
+        noticed.inspected(8, &DescriptorStat { data_modification_timestamp: later, ..stat(4) });
         noticed.opened(3, "c", 9);
-        assert_eq!(noticed.found(), [Some(found(1)), None, None], "the third was not looked at");
+        assert_eq!(noticed.found(), [Some(found(1)), None, None], "no `stat` on the third");
         // Files that are still open do not count for a later mini-batch.
         noticed.expect(&paths());
-        noticed.looked_at(9, &stat(5));
+        noticed.inspected(9, &stat(5));
         assert_eq!(noticed.found(), [None, None, None]);
     }
 }

@@ -329,7 +329,7 @@ mod tests {
         std::fs::create_dir(&path).unwrap();
         let (result, profiler) = run("(i32.const 0)", path);
         result.unwrap();
-        profiler.write().expect_err("a folder is in its place");
+        profiler.write().expect_err("its path is a folder");
         assert!(!folder.path().join("process007.profile.json.new").exists());
         assert!(!folder.path().join("process007.profile.json").is_file());
     }

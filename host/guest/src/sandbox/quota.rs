@@ -1,7 +1,7 @@
 //! Limits what a call may write, and what may stay. The bytes are counted while the guest runs, so that a
 //! flood is stopped in the middle.
 
-use super::counted::{CountedHandles, OverLimit};
+use super::counted::{LimitKind, OverLimit};
 use super::log_folder::LogFolder;
 use crate::model::Limits;
 use std::sync::Arc;
@@ -39,18 +39,18 @@ impl WriteQuota {
         }))
     }
 
-    /// Starts a new call. The count of what stays goes on.
+    /// Starts a new call. The count of the log folder continues.
     pub(super) fn restart(&self) {
-        for counted in [CountedHandles::Logs, CountedHandles::Output, CountedHandles::Files] {
+        for counted in [LimitKind::Logs, LimitKind::Output, LimitKind::Files] {
             self.meter(counted).used.store(0, Relaxed);
         }
     }
 
-    fn meter(&self, counted: CountedHandles) -> &WriteMeter {
+    fn meter(&self, counted: LimitKind) -> &WriteMeter {
         match counted {
-            CountedHandles::Logs => &self.0.logs,
-            CountedHandles::Output => &self.0.output,
-            CountedHandles::Files => &self.0.files,
+            LimitKind::Logs => &self.0.logs,
+            LimitKind::Output => &self.0.output,
+            LimitKind::Files => &self.0.files,
         }
     }
 
@@ -58,7 +58,7 @@ impl WriteQuota {
     ///
     /// # Errors
     /// If that exceeds the limit.
-    pub(super) fn take(&self, counted: CountedHandles, amount: u64) -> Result<(), OverLimit> {
+    pub(super) fn take(&self, counted: LimitKind, amount: u64) -> Result<(), OverLimit> {
         let meter = self.meter(counted);
         let asked = meter.used.load(Relaxed).saturating_add(amount);
         meter.used.store(asked, Relaxed);
@@ -74,7 +74,7 @@ impl WriteQuota {
     /// If that exceeds a limit.
     pub(super) fn write(
         &self,
-        counted: CountedHandles,
+        counted: LimitKind,
         amount: u64,
         stays: bool,
     ) -> Result<(), OverLimit> {
@@ -86,7 +86,7 @@ impl WriteQuota {
     }
 
     /// Subtracts an amount whose operation failed.
-    pub(super) fn give_back(&self, counted: CountedHandles, amount: u64, stays: bool) {
+    pub(super) fn give_back(&self, counted: LimitKind, amount: u64, stays: bool) {
         let used = &self.meter(counted).used;
         used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
         if stays {
@@ -107,22 +107,21 @@ mod tests {
         let folder = LogFolder::new(root.path().to_owned(), 1);
         let quota = WriteQuota::new(&limits, &folder);
         let clone = quota.clone();
-        assert_eq!(quota.take(CountedHandles::Logs, 6), Ok(()));
-        assert_eq!(clone.take(CountedHandles::Logs, 4), Ok(()));
-        let over =
-            OverLimit { counted: CountedHandles::Logs, allowed: 10, asked: 11, stays: false };
-        assert_eq!(quota.take(CountedHandles::Logs, 1), Err(over));
-        assert_eq!(quota.take(CountedHandles::Files, 1), Ok(()), "counted apart");
-        quota.give_back(CountedHandles::Files, 1, false);
-        assert_eq!(quota.take(CountedHandles::Files, 1), Ok(()));
-        assert!(quota.take(CountedHandles::Files, u64::MAX).is_err(), "no overflow");
+        assert_eq!(quota.take(LimitKind::Logs, 6), Ok(()));
+        assert_eq!(clone.take(LimitKind::Logs, 4), Ok(()));
+        let over = OverLimit { counted: LimitKind::Logs, allowed: 10, asked: 11, stays: false };
+        assert_eq!(quota.take(LimitKind::Logs, 1), Err(over));
+        assert_eq!(quota.take(LimitKind::Files, 1), Ok(()), "counted apart");
+        quota.give_back(LimitKind::Files, 1, false);
+        assert_eq!(quota.take(LimitKind::Files, 1), Ok(()));
+        assert!(quota.take(LimitKind::Files, u64::MAX).is_err(), "no overflow");
         clone.restart();
-        assert_eq!(quota.take(CountedHandles::Logs, 10), Ok(()));
-        assert_eq!(quota.write(CountedHandles::Files, 1, true), Ok(()));
+        assert_eq!(quota.take(LimitKind::Logs, 10), Ok(()));
+        assert_eq!(quota.write(LimitKind::Files, 1, true), Ok(()));
         std::fs::write(root.path().join("a"), "").unwrap();
         clone.restart();
-        assert!(quota.write(CountedHandles::Files, 1, true).is_err(), "it stayed");
+        assert!(quota.write(LimitKind::Files, 1, true).is_err(), "it stayed");
         clone.restart();
-        assert_eq!(quota.write(CountedHandles::Files, 1, false), Ok(()));
+        assert_eq!(quota.write(LimitKind::Files, 1, false), Ok(()));
     }
 }

@@ -24,8 +24,8 @@ impl Seed {
         Self::of(&id.to_le_bytes())
     }
 
-    fn of(what: &[u8]) -> Self {
-        let hash = Sha256::new().chain_update(b"sandmill deterministic 1:").chain_update(what);
+    fn of(input: &[u8]) -> Self {
+        let hash = Sha256::new().chain_update(b"sandmill deterministic 1:").chain_update(input);
         Self(hash.finalize().into())
     }
 }

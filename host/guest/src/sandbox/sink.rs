@@ -6,11 +6,11 @@
 //! `process000.stdout.txt.1`. When that is full, its content moves to `process000.stdout.txt.2` and replaces
 //! the older content there. So three files keep the beginning and the end of the output.
 //!
-//! They are opened before the wall is built: behind it, a worker cannot use names in a folder that also has
-//! other workers' logs. That is why content is moved instead of files renamed. The process that opened the
-//! files removes empty ones.
+//! They are opened before the wall is built: behind the wall, a worker cannot use names in a folder that also
+//! has other workers' logs. That is why content is moved instead of files renamed. The process that opened
+//! the files removes empty ones.
 
-use super::counted::{CountedHandles, OverLimit};
+use super::counted::{LimitKind, OverLimit};
 use super::quota::WriteQuota;
 use crate::model::rotated;
 use bytes::Bytes;
@@ -148,7 +148,7 @@ impl GuestSink {
     /// If the call has written too much and must end.
     pub(super) fn accept(&self, bytes: &[u8]) -> Result<(), OverLimit> {
         self.lock().accept(bytes);
-        self.quota.take(CountedHandles::Logs, bytes.len() as u64)
+        self.quota.take(LimitKind::Logs, bytes.len() as u64)
     }
 
     /// The number of bytes taken so far, including those that were not kept.
@@ -344,7 +344,7 @@ mod tests {
         let over = out.write(Bytes::from_static(b"!")).expect_err("too much");
         let StreamError::Trap(over) = over else { panic!("{over}") };
         assert_eq!(over.downcast_ref::<OverLimit>().map(|over| over.asked), Some(11));
-        assert_eq!(out.tail_since(0), "12345!", "kept all the same");
+        assert_eq!(out.tail_since(0), "12345!", "kept, although it is over the limit");
         quota.restart();
         assert_eq!(out.accept(b"12345"), Ok(()));
     }
@@ -395,7 +395,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("log.txt");
         let older = rotated(&path, 2);
-        std::fs::write(&older, "as it was").expect("writes");
+        std::fs::write(&older, "unchanged").expect("writes");
         let files = SinkFiles {
             name: "log.txt".into(),
             first: append_to(&path, false).expect("opens"),
@@ -408,7 +408,7 @@ mod tests {
         }
         let newest = std::fs::read_to_string(rotated(&path, 1)).expect("reads");
         assert!(newest.ends_with("before this]\nline 8\n"), "{newest}");
-        assert_eq!(std::fs::read_to_string(older).expect("reads"), "as it was");
+        assert_eq!(std::fs::read_to_string(older).expect("reads"), "unchanged");
     }
 
     #[test]

@@ -180,7 +180,7 @@ fn traps_are_explained_and_another_instance_still_works() {
     assert_eq!(failure.kind, FailureKind::Trap);
     insta::assert_snapshot!(failure.message, @"the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)");
     assert!(failure.detail.contains("0: inner\n"), "{}", failure.detail);
-    run(&mut bench.instance(), MiniBatchData::Void).1.expect("a new instance is whole");
+    run(&mut bench.instance(), MiniBatchData::Void).1.expect("a new instance works");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn unlimited_growth_is_out_of_memory() {
     // A guest that can handle the refusal succeeds.
     let body =
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) (i32.const 0)";
-    run_body(body, limits).expect("it can go on");
+    run_body(body, limits).expect("it handles the refusal");
     let small = Limits { memory: ByteSize(64 << 10), ..Limits::default() };
     let bench = GuestFixture::with_limits("run-only", "RUN (i32.const 0))", small);
     let failure = bench.program.instantiate(&bench.grants).err().expect("needs 2 pages to start");
@@ -261,7 +261,7 @@ fn results_over_the_limit_leave_the_instance_usable() {
     let failure = run(&mut instance, MiniBatchData::Files(&long)).1.expect_err("too large");
     assert_eq!(failure.kind, FailureKind::BadResults);
     insta::assert_snapshot!(failure.message, @"run returned rows of 108 bytes, and limits.results allows 100 bytes. Raise it, or make mini_batch_size smaller");
-    run(&mut instance, MiniBatchData::Files(&long[..0])).1.expect("it is whole");
+    run(&mut instance, MiniBatchData::Files(&long[..0])).1.expect("it is usable");
     let many = vec![String::new(); 13];
     let failure = run(&mut instance, MiniBatchData::Files(&many)).1.expect_err("too many");
     assert!(failure.message.contains("rows of 104 bytes"), "{failure}");

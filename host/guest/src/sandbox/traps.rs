@@ -78,7 +78,9 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
                 (Some(panic), _) => {
                     format!("the entry script panicked {during}{}", name_errors(&panic))
                 }
-                (None, Some(trap)) => format!("the entry script trapped {during}: {}", what(*trap)),
+                (None, Some(trap)) => {
+                    format!("the entry script trapped {during}: {}", describe_trap(*trap))
+                }
                 (None, None) if error.is::<ThrownException>() => format!(
                     "the entry script threw an exception {during} and did not catch it. Have it catch the \
                      exception and return an error"
@@ -146,16 +148,16 @@ fn exited(code: i32, during: &str) -> String {
 }
 
 /// A trap's text, with its most frequent cause.
-fn what(trap: Trap) -> String {
+fn describe_trap(trap: Trap) -> String {
     let text = trap.to_string();
     let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
-    let often = match trap {
+    let cause = match trap {
         Trap::UnreachableCodeReached => " (it aborted itself)",
         // Compilers put the stack at the start of the memory, so an overflow leaves the memory.
         Trap::MemoryOutOfBounds => " (a pointer gone wrong, or calls nested too deeply)",
         _ => "",
     };
-    format!("{text}{often}")
+    format!("{text}{cause}")
 }
 
 /// The last cause, without the backtrace that wasmtime puts first.

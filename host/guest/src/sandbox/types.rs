@@ -315,11 +315,11 @@ impl Pieces<'_> {
         let start = cx.realloc(0, 0, 1, size)?;
         let mut rest = cx.as_slice_mut().get_mut(start..).unwrap_or_default();
         for piece in self.0 {
-            let Some((place, behind)) = rest.split_at_mut_checked(piece.len()) else {
+            let Some((place, remaining)) = rest.split_at_mut_checked(piece.len()) else {
                 bail!("the guest's memory ends before what it is given");
             };
             place.copy_from_slice(piece);
-            rest = behind;
+            rest = remaining;
         }
         Ok((u32::try_from(start)?, u32::try_from(size)?))
     }

@@ -63,14 +63,14 @@ impl VirtualTime {
     fn ask(&self, id: u64) -> bool {
         let mut inner = self.inner();
         let ClockInner { now, waiting, .. } = &mut *inner;
-        if waiting.iter().all(|one| one.asked) {
-            let shortest = waiting.iter().map(|one| one.until).min().unwrap_or(0);
+        if waiting.iter().all(|sleep| sleep.asked) {
+            let shortest = waiting.iter().map(|sleep| sleep.until).min().unwrap_or(0);
             *now = shortest.max(*now);
-            waiting.iter_mut().for_each(|one| one.asked = false);
+            waiting.iter_mut().for_each(|sleep| sleep.asked = false);
         }
-        waiting.iter_mut().find(|one| one.id == id).is_none_or(|one| {
-            one.asked = true;
-            one.until <= *now
+        waiting.iter_mut().find(|sleep| sleep.id == id).is_none_or(|sleep| {
+            sleep.asked = true;
+            sleep.until <= *now
         })
     }
 }
@@ -83,7 +83,7 @@ struct Guard<'a> {
 
 impl Drop for Guard<'_> {
     fn drop(&mut self) {
-        self.time.inner().waiting.retain(|one| one.id != self.id);
+        self.time.inner().waiting.retain(|sleep| sleep.id != self.id);
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
             drop(waiting);
             let shortest = lengths.iter().min().expect("one") * 1_000_000_000;
             assert_eq!(HostMonotonicClock::now(&time), shortest + STEP, "{lengths:?}");
-            assert!(time.inner().waiting.is_empty(), "nothing is left behind");
+            assert!(time.inner().waiting.is_empty(), "no sleep remains");
         }
     }
 
@@ -245,7 +245,7 @@ mod tests {
         let time = VirtualTime::default();
         let mut sleep = Sleep { time, until: 100 * STEP };
         let mut context = Context::from_waker(Waker::noop());
-        let looks = (0..).find(|_| sleep.ready().as_mut().poll(&mut context).is_ready());
-        assert_eq!(looks, Some(99));
+        let polls = (0..).find(|_| sleep.ready().as_mut().poll(&mut context).is_ready());
+        assert_eq!(polls, Some(99));
     }
 }

@@ -240,16 +240,16 @@ mod tests {
                 path: "file".to_owned(),
                 opened: Ok(OpenFile { length, limit: ByteSize(100), ..of(bytes, false) }),
             };
-            let ours = lowered(file);
-            let theirs = lowered(move || Like::Ok(bytes.to_vec()));
+            let actual = lowered(file);
+            let expected = lowered(move || Like::Ok(bytes.to_vec()));
             // Memory that was allocated before the length turned out to be wrong is lost.
             let is_lost = length != 0 && length != bytes.len() as u64;
             if is_lost {
-                let start = u32::from_le_bytes(ours[4..8].try_into().unwrap()) as usize - 64;
-                assert_eq!((ours[0], &ours[8..12]), (0, &theirs[8..12]));
-                assert_eq!(&ours[start..start + bytes.len()], bytes);
+                let start = u32::from_le_bytes(actual[4..8].try_into().unwrap()) as usize - 64;
+                assert_eq!((actual[0], &actual[8..12]), (0, &expected[8..12]));
+                assert_eq!(&actual[start..start + bytes.len()], bytes);
             } else {
-                assert_eq!(ours, theirs, "{bytes:?}, {length}");
+                assert_eq!(actual, expected, "{bytes:?}, {length}");
             }
         }
         let why = || GuestReadError::Long { limit: 4 };

@@ -8,7 +8,7 @@
 //! folder fails as between two disks: otherwise a call could fill it with bytes that were counted for another
 //! folder. Guests cannot create links.
 
-use super::counted::CountedHandles;
+use super::counted::LimitKind;
 use super::path_length::refused;
 use super::quota::WriteQuota;
 use super::state::InstanceState;
@@ -74,7 +74,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
             }
             let rename =
                 |wasi: &mut InstanceState| wasi.filesystem().rename_at(folder, path, to, name);
-            state.count(CountedHandles::Output, 0, false, rename)
+            state.count(LimitKind::Output, 0, false, rename)
         },
     )
 }
@@ -110,7 +110,7 @@ fn write(
     let state = cx.data_mut();
     let amount = state.hole(&file, offset).saturating_add(bytes.len() as u64);
     let stays = state.kept.holds(&file);
-    state.count(CountedHandles::Output, amount, stays, |wasi| {
+    state.count(LimitKind::Output, amount, stays, |wasi| {
         wasi.filesystem().write(file, bytes, offset)
     })
 }
@@ -122,7 +122,7 @@ fn write_via_stream(
     let state = cx.data_mut();
     let amount = state.hole(&file, offset);
     let stays = state.kept.holds(&file);
-    state.count(CountedHandles::Output, amount, stays, |state| {
+    state.count(LimitKind::Output, amount, stays, |state| {
         let stream = state.filesystem().write_via_stream(file, offset)?;
         state.metered(stream, stays)
     })
@@ -134,7 +134,7 @@ fn append_via_stream(
 ) -> Answer<Resource<DynOutputStream>> {
     let state = cx.data_mut();
     let stays = state.kept.holds(&file);
-    state.count(CountedHandles::Output, 0, stays, |state| {
+    state.count(LimitKind::Output, 0, stays, |state| {
         let stream = state.filesystem().append_via_stream(file)?;
         state.metered(stream, stays)
     })
@@ -144,8 +144,7 @@ fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> A
     let state = cx.data_mut();
     let amount = state.hole(&file, size);
     let stays = state.kept.holds(&file);
-    state
-        .count(CountedHandles::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
+    state.count(LimitKind::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
 }
 
 fn open_at(
@@ -175,7 +174,7 @@ fn open_at(
     let answer = if makes {
         state.make(stays, open)
     } else {
-        state.count(CountedHandles::Output, 0, stays, open)
+        state.count(LimitKind::Output, 0, stays, open)
     };
     if let Ok((Ok(opened),)) = &answer {
         state.kept.note(opened, stays);
@@ -194,13 +193,13 @@ impl InstanceState {
     /// Runs `work`, which creates one file or folder. `stays`: in the log folder.
     fn make<T>(&mut self, stays: bool, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
         self.kept.made |= !stays;
-        self.count(CountedHandles::Files, 1, stays, work)
+        self.count(LimitKind::Files, 1, stays, work)
     }
 
     /// Runs `work`, which uses up `amount`, unless that exceeds the limit.
     fn count<T>(
         &mut self,
-        counted: CountedHandles,
+        counted: LimitKind,
         amount: u64,
         stays: bool,
         work: impl FnOnce(&mut Self) -> FsResult<T>,
@@ -250,7 +249,7 @@ struct Metered {
 
 impl Metered {
     fn take(&self, bytes: usize) -> StreamResult<()> {
-        let taken = self.quota.write(CountedHandles::Output, bytes as u64, self.stays);
+        let taken = self.quota.write(LimitKind::Output, bytes as u64, self.stays);
         taken.map_err(|over| StreamError::Trap(over.into()))
     }
 }

@@ -8,7 +8,7 @@ use super::world::ParsedWorld;
 use wit_component::{StringEncoding, embed_component_metadata};
 
 /// The name of the module from which the interpreter imports `call`.
-const DOOR: &str = "host";
+const HOST_MODULE: &str = "host";
 
 /// Makes the component of a prepared interpreter.
 ///
@@ -38,6 +38,6 @@ fn join(module: &[u8], world: &ParsedWorld, glue: &str) -> Result<Vec<u8>, Compi
     let mut glue = wat::parse_str(glue).map_err(|error| failed(&error))?;
     let encoded =
         embed_component_metadata(&mut glue, &world.resolve, world.world, StringEncoding::UTF8)
-            .and_then(|()| encode(module, Some((DOOR, &glue))));
+            .and_then(|()| encode(module, Some((HOST_MODULE, &glue))));
     encoded.map_err(|error| failed(&error))
 }

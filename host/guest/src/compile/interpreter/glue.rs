@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 
 /// The requests of the interpreter, by number. Numbers from [`FIRST`] on call a host function, with its
 /// parameters.
-const DOOR: &str = r#"
+const REQUESTS: &str = r#"
   ;; A 32-bit number as the answer.
   (func $number (param $value i32) (param $address i32) (param $length i32)
     (local $at i32)
@@ -186,7 +186,7 @@ fn module(more: &str, functions: &[HostFunction], exports: &str) -> String {
   (export "cabi_import_realloc" (func $realloc))
   (export "cabi_export_realloc" (func $realloc))"#,
     );
-    text.push_str(DOOR);
+    text.push_str(REQUESTS);
     for (index, function) in functions.iter().enumerate() {
         let mut call = format!("(call $f{index}");
         for parameter in 0..function.parameters {

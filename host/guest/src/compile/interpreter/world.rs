@@ -6,7 +6,7 @@ use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, UnresolvedPackageGroup, WorldId, WorldItem};
 
 /// The contract's files: paths in its folder, and texts. The contract itself comes first.
-pub const WIT: &[(&str, &str)] = carried!("wit":
+pub const WIT: &[(&str, &str)] = embedded!("wit":
     "entry.wit",
     "deps/cli.wit",
     "deps/clocks.wit",
@@ -28,9 +28,9 @@ const OF_INFERENCE: [&str; 2] = ["sandmill:entry/models@", "wasi:nn/"];
 
 /// The host functions that an interpreter may call. A function's number is its index.
 pub fn host_functions() -> Vec<&'static str> {
-    let is_there =
+    let is_available =
         |line: &&str| HAS_INFERENCE || !OF_INFERENCE.iter().any(|begin| line.starts_with(begin));
-    IMPORTS.lines().filter(is_there).collect()
+    IMPORTS.lines().filter(is_available).collect()
 }
 
 /// A host function, with its signature in core WebAssembly. All its parameters are 32-bit numbers.

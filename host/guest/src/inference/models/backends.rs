@@ -58,14 +58,14 @@ impl Backends {
         purpose: &Purpose,
         lease: Option<u32>,
     ) -> Result<Choice<'_>, InferenceError> {
-        let must = purpose.device == DeviceChoice::Gpu;
+        let needs_gpu = purpose.device == DeviceChoice::Gpu;
         let fell_back = match lease {
             Some(index) if purpose.device != DeviceChoice::Cpu => {
                 match self.on_gpu(purpose.backend) {
                     Ok(engine) => {
                         return Ok(Choice { engine, gpu: Some(index), fell_back: false });
                     }
-                    Err(reasons) if must && !purpose.fallback => {
+                    Err(reasons) if needs_gpu && !purpose.fallback => {
                         let instead = purpose.instead;
                         return Err(InferenceError::refused(
                             NnErrorCode::UnsupportedOperation,
@@ -74,10 +74,10 @@ impl Backends {
                             ),
                         ));
                     }
-                    Err(_) => must,
+                    Err(_) => needs_gpu,
                 }
             }
-            None if must && !purpose.fallback => {
+            None if needs_gpu && !purpose.fallback => {
                 let instead = purpose.instead;
                 return Err(InferenceError::refused(
                     NnErrorCode::Security,
@@ -87,7 +87,7 @@ impl Backends {
                     ),
                 ));
             }
-            _ => must,
+            _ => needs_gpu,
         };
         let engine = self.on_cpu(purpose.backend)?;
         Ok(Choice { engine, gpu: None, fell_back })

@@ -26,13 +26,13 @@ pub fn quiet_panics() {
 /// # Errors
 /// The text of the panic.
 pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
-    let before = GUARDED.replace(true);
+    let previous = GUARDED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(call));
-    GUARDED.set(before);
-    result.map_err(|panic| Panicked(said(&*panic)))
+    GUARDED.set(previous);
+    result.map_err(|panic| Panicked(panic_text(&*panic)))
 }
 
-fn said(panic: &(dyn Any + Send)) -> String {
+fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "it aborted without a message".to_owned())

@@ -212,7 +212,7 @@ pub(super) fn is_alone(test: &str) -> bool {
     }
     let mut again = std::process::Command::new(std::env::current_exe().expect("a test's program"));
     let ran = again.args([test, "--exact"]).env(ALONE, "1").output().expect("runs");
-    let said = String::from_utf8_lossy(&ran.stdout);
-    assert!(ran.status.success() && said.contains("1 passed"), "{said}");
+    let output_text = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && output_text.contains("1 passed"), "{output_text}");
     false
 }

@@ -8,7 +8,7 @@ use super::vet::Vetted;
 use super::{
     BackendModel, InferenceError, LoadSettings, ModelFacts, ModelSource, NnErrorCode, NnTensorType,
     OwnedTensor, TensorView, ml, onnx_facts, tract_cuda,
-    tract_vet::{self, ELSEWHERE},
+    tract_vet::{self, TRY_ONNXRUNTIME},
 };
 use crate::inference::memory::{LARGE, PLANS};
 use crate::model::{Backend, FailureKind};
@@ -42,7 +42,7 @@ struct TractPlan {
 
 /// Why tract cannot compute a model, as far as its file shows; `None` if it can.
 pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
-    keep_what_is_given(proto);
+    keep_supported_outputs(proto);
     let refused = tract_vet::check(proto).err();
     refused.or_else(|| input_types(proto.graph.as_ref()?).err())
 }
@@ -54,7 +54,7 @@ pub(super) fn load(
     wanted: &LoadSettings,
 ) -> Result<Box<dyn BackendModel>, InferenceError> {
     let Vetted { mut proto, inputs, outputs, bytes, .. } = vetted;
-    keep_what_is_given(&mut proto);
+    keep_supported_outputs(&mut proto);
     tract_vet::check(&proto)?;
     let graph = proto.graph.as_ref().ok_or_else(|| failed("there is no graph in it"))?;
     let folder = match source {
@@ -62,11 +62,11 @@ pub(super) fn load(
         ModelSource::Bytes(_) => None,
     };
     let input_types = input_types(graph)?;
-    let given = graph
+    let output_types = graph
         .output
         .iter()
         .map(|output| (output.name.clone(), onnx_facts::data_type(output).and_then(datum_type)));
-    let given = given.collect();
+    let output_types = output_types.collect();
     let model = guarded(wanted.gpu.is_some(), || {
         // The sizes in `value_info` are for any batch, and would contradict those of a plan.
         let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
@@ -85,7 +85,7 @@ pub(super) fn load(
         facts,
         model,
         inputs: input_types,
-        outputs: given,
+        outputs: output_types,
         runtime: if wanted.gpu.is_some() { "cuda" } else { "cpu" },
         plans: Vec::new(),
         most_plans: if wanted.others.saturating_add(bytes) > LARGE { 1 } else { PLANS },
@@ -147,14 +147,14 @@ impl TractModel {
 /// Removes the outputs that callers do not receive, with the nodes that only they need. Such outputs are
 /// string labels, which some of tract's operators do not support. If nothing would be left, the model stays
 /// unchanged.
-fn keep_what_is_given(proto: &mut ModelProto) {
+fn keep_supported_outputs(proto: &mut ModelProto) {
     let Some(graph) = &mut proto.graph else { return };
-    let is_given =
+    let is_supported =
         |output: &ValueInfoProto| onnx_facts::data_type(output).and_then(datum_type).is_some();
-    if graph.output.iter().all(is_given) || !graph.output.iter().any(is_given) {
+    if graph.output.iter().all(is_supported) || !graph.output.iter().any(is_supported) {
         return;
     }
-    graph.output.retain(is_given);
+    graph.output.retain(is_supported);
     let mut wanted: HashSet<&str> =
         graph.output.iter().map(|output| output.name.as_str()).collect();
     // The nodes are in the order of computation.
@@ -192,7 +192,7 @@ fn input_types(graph: &GraphProto) -> Result<Vec<DatumType>, InferenceError> {
                 InferenceError::refused(
                     NnErrorCode::UnsupportedOperation,
                     format!(
-                        "its input {:?} is {ty}, which tract cannot take; {ELSEWHERE}",
+                        "its input {:?} is {ty}, which tract cannot take; {TRY_ONNXRUNTIME}",
                         input.name
                     ),
                 )

@@ -21,7 +21,7 @@ const CONTRIBUTED: [&str; 9] = [
 ];
 
 /// Advice for operators that tract does not support.
-pub(super) const ELSEWHERE: &str = "ONNX Runtime may: run \"pip install onnxruntime\" in the active \
+pub(super) const TRY_ONNXRUNTIME: &str = "ONNX Runtime may: run \"pip install onnxruntime\" in the active \
      virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out";
 
 /// Refuses operators that tract does not support, and malformed ones that would harm it.
@@ -45,7 +45,7 @@ pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
                     }
                 } else if !register.0.contains_key(&node.op_type) {
                     missing.insert(node.op_type.clone());
-                } else if let Some(variant) = wrong(node) {
+                } else if let Some(variant) = wrong_variant(node) {
                     missing.insert(format!("{} {variant}", node.op_type));
                 }
             }
@@ -59,14 +59,14 @@ pub(super) fn check(proto: &ModelProto) -> Result<(), InferenceError> {
         let missing = Vec::from_iter(missing).join(", ");
         return Err(InferenceError::refused(
             NnErrorCode::UnsupportedOperation,
-            format!("it needs {missing}, which tract does not have; {ELSEWHERE}"),
+            format!("it needs {missing}, which tract does not have; {TRY_ONNXRUNTIME}"),
         ));
     }
     Ok(())
 }
 
 /// The variants of operators that tract 0.23.9 computes differently from ONNX Runtime, found by comparison.
-fn wrong(node: &NodeProto) -> Option<&'static str> {
+fn wrong_variant(node: &NodeProto) -> Option<&'static str> {
     let text = |name: &str| attribute(node, name).map_or(&b""[..], |it| it.s.as_slice());
     let transform = text("post_transform");
     let transformed = !matches!(transform, b"" | b"NONE");

@@ -45,13 +45,13 @@ pub(super) fn check(node: &NodeProto, targets: usize) -> Result<(), String> {
             .filter(|row| !is_leaf(**row))
             .map(|row| (node_ids[*row], [yes[*row], no[*row]]))
             .collect();
-        ends(*tree, rows.len(), &branches)?;
+        check_paths_end(*tree, rows.len(), &branches)?;
     }
     votes(node, targets, &leaves)
 }
 
 /// Checks that every path through the tree leads to a leaf.
-fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), String> {
+fn check_paths_end(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), String> {
     let mut parents = vec![0_usize; nodes];
     let mut children: Vec<Option<[usize; 2]>> = vec![None; nodes];
     for (branch, below) in branches {
@@ -67,9 +67,9 @@ fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), Str
     }
     // Removes nodes without parents until none is left. The nodes of a cycle always have one.
     let mut free: Vec<usize> = (0..nodes).filter(|node| parents[*node] == 0).collect();
-    let mut taken = 0;
+    let mut removed = 0;
     while let Some(node) = free.pop() {
-        taken += 1;
+        removed += 1;
         for child in children[node].into_iter().flatten() {
             parents[child] -= 1;
             if parents[child] == 0 {
@@ -77,7 +77,7 @@ fn ends(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), Str
             }
         }
     }
-    if taken < nodes {
+    if removed < nodes {
         return Err(format!("has a tree {tree} that contains a cycle"));
     }
     Ok(())

@@ -8,8 +8,8 @@ use super::{
     NnTensorType, TensorView, tract, tract_cuda,
 };
 use crate::inference::probe::{
-    JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, ProbeAnswer, SAID_BYTES, TRACT_GPU,
-    problem,
+    ANSWER_BYTES, JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, ProbeAnswer,
+    TRACT_GPU, problem,
 };
 use crate::model::OsSandbox;
 use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole};
@@ -30,7 +30,7 @@ const DOUBLE: &[u8] = b"\x08\x08\x12\x00:7\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add
 /// JSON.
 pub fn serve_probe(arguments: &[String]) -> ExitCode {
     let words: Vec<_> = arguments.iter().map(String::as_str).collect();
-    let said = match words[..] {
+    let answer = match words[..] {
         [TRACT_GPU] => {
             let result = enter().and_then(|()| Ok(tract_cuda::check()?));
             result.map_or_else(problem, |()| ProbeAnswer::default())
@@ -43,9 +43,9 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
                 ..ProbeAnswer::default()
             })
         }
-        [JUDGE, mode, limit] => said_of(judge_input(mode, limit)),
+        [JUDGE, mode, limit] => answer_of(judge_input(mode, limit)),
         [JUDGE, mode, limit, folder, file] => {
-            said_of(judge_file(mode, limit, Path::new(folder), Path::new(file)))
+            answer_of(judge_file(mode, limit, Path::new(folder), Path::new(file)))
         }
         [ONNXRUNTIME_GPU, library] => {
             let result = enter().and_then(|()| Ok(Library::open(Path::new(library))?.try_cuda()?));
@@ -53,8 +53,8 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
         }
         _ => problem(BackendTrialError::ByHand),
     };
-    let reported = serde_json::to_vec(&said).map_err(io::Error::other);
-    match reported.and_then(|reported| io::stdout().write_all(&reported)) {
+    let json = serde_json::to_vec(&answer).map_err(io::Error::other);
+    match json.and_then(|json| io::stdout().write_all(&json)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
@@ -65,16 +65,16 @@ fn enter() -> Result<(), BackendTrialError> {
 }
 
 fn onnxruntime(mode: &str, path: &Path) -> ProbeAnswer {
-    let mut said = ProbeAnswer::default();
+    let mut answer = ProbeAnswer::default();
     let result = enter().and_then(|()| {
         let library = Library::open(path)?;
-        said.version = Some(library.version().to_owned());
-        said.has_cuda = library.has_cuda();
+        answer.version = Some(library.version().to_owned());
+        answer.has_cuda = library.has_cuda();
         lock_down(mode, Vec::new())?;
         compute(&library)
     });
-    said.problem = result.err().map(|error: BackendTrialError| error.to_string());
-    said
+    answer.problem = result.err().map(|error: BackendTrialError| error.to_string());
+    answer
 }
 
 /// Reads a model with the checks of a worker, and returns its size.
@@ -84,7 +84,7 @@ fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, BackendTri
     Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
 }
 
-fn said_of(judged: Result<Judged, BackendTrialError>) -> ProbeAnswer {
+fn answer_of(judged: Result<Judged, BackendTrialError>) -> ProbeAnswer {
     judged.map_or_else(problem, |judged| ProbeAnswer {
         judged: Some(judged),
         ..ProbeAnswer::default()
@@ -164,7 +164,7 @@ fn lock_down(mode: &str, folders: Vec<GrantedPath>) -> Result<(), BackendTrialEr
 /// Computes with a model whose result is known.
 fn compute(library: &Library) -> Result<(), BackendTrialError> {
     let threads = 2;
-    let limit = SAID_BYTES;
+    let limit = ANSWER_BYTES;
     let wanted =
         LoadSettings { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
     let source = ModelSource::Bytes(DOUBLE);

@@ -62,17 +62,17 @@ impl<'a> Weights<'a> {
             self.beside = self.beside.saturating_add(bytes);
             return Ok(());
         }
-        let (takes, there, unit) = if tensor.raw_data.is_empty() {
-            let (takes, there) = numbers(tensor, elements, ty);
-            (takes, there, "values")
+        let (takes, found, unit) = if tensor.raw_data.is_empty() {
+            let (takes, found) = numbers(tensor, elements, ty);
+            (takes, found, "values")
         } else {
             (bytes, tensor.raw_data.len() as u64, "bytes")
         };
-        if takes != there {
+        if takes != found {
             let ty = ty.as_str_name().to_ascii_lowercase();
             let shape = ModelShape(&tensor.dims);
             return Err(encoding(format!(
-                "its weight {name:?} is {ty} {shape}, which takes {takes} {unit}; {there} are there"
+                "its weight {name:?} is {ty} {shape}, which takes {takes} {unit}; {found} are there"
             )));
         }
         self.inside = self.inside.saturating_add(bytes);
@@ -97,18 +97,18 @@ impl<'a> Weights<'a> {
         let name = &tensor.name;
         let entry = |key: &str| tensor.external_data.iter().find(|entry| entry.key == key);
         let location = entry("location").map_or("", |entry| entry.value.as_str());
-        let lies = format!("its weight {name:?} is in another file, {location:?}");
+        let prefix = format!("its weight {name:?} is in another file, {location:?}");
         let Some(folder) = self.folder else {
-            return Err(encoding(format!("{lies}, and a model from bytes has no other files")));
+            return Err(encoding(format!("{prefix}, and a model from bytes has no other files")));
         };
         let inside = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-        let outside = || encoding(format!("{lies}, which is not a file of the model's folder"));
+        let outside = || encoding(format!("{prefix}, which is not a file of the model's folder"));
         if location.is_empty() || !Path::new(location).components().all(inside) {
             return Err(outside());
         }
         let missing = |error: std::io::Error| {
             encoding(format!(
-                "{lies}, which cannot be read ({error}); if it is next to the model's file, write \
+                "{prefix}, which cannot be read ({error}); if it is next to the model's file, write \
                  the folder as the model's path"
             ))
         };
@@ -120,7 +120,7 @@ impl<'a> Weights<'a> {
         }
         let number = |key: &str, otherwise: u64| match entry(key) {
             Some(entry) => entry.value.parse().map_err(|_| {
-                encoding(format!("{lies}, whose {key} is not a number: {:?}", entry.value))
+                encoding(format!("{prefix}, whose {key} is not a number: {:?}", entry.value))
             }),
             None => Ok(otherwise),
         };
@@ -128,7 +128,7 @@ impl<'a> Weights<'a> {
         let end = offset.checked_add(length);
         if length != bytes || end.is_none_or(|end| end > metadata.len()) {
             return Err(encoding(format!(
-                "{lies}, at {offset} with a length of {length} bytes; it takes {bytes}, and the file \
+                "{prefix}, at {offset} with a length of {length} bytes; it takes {bytes}, and the file \
                  has {}",
                 metadata.len()
             )));
@@ -208,7 +208,7 @@ fn bytes(elements: u64, ty: DataType) -> Option<u64> {
 
 /// The number of values that a tensor needs in the list for its type, and the number that it has.
 fn numbers(tensor: &TensorProto, elements: u64, ty: DataType) -> (u64, u64) {
-    let (takes, there) = match ty {
+    let (takes, found) = match ty {
         DataType::Float => (elements, tensor.float_data.len()),
         DataType::Complex64 => (elements.saturating_mul(2), tensor.float_data.len()),
         DataType::Double => (elements, tensor.double_data.len()),
@@ -221,7 +221,7 @@ fn numbers(tensor: &TensorProto, elements: u64, ty: DataType) -> (u64, u64) {
         }
         _ => (elements, tensor.int32_data.len()),
     };
-    (takes, there as u64)
+    (takes, found as u64)
 }
 
 fn encoding(message: String) -> InferenceError {

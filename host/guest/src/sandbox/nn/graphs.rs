@@ -12,7 +12,7 @@ use wasmtime::component::Resource;
 type Named = (String, Resource<GuestTensor>);
 
 impl View<'_> {
-    fn hand_over_graph(
+    fn push_graph(
         &mut self,
         loaded: Result<LoadedModel, InferenceError>,
     ) -> Reported<Resource<Graph>> {
@@ -22,7 +22,7 @@ impl View<'_> {
         }
     }
 
-    fn hand_over_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Reported<Vec<Named>> {
+    fn push_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Reported<Vec<Named>> {
         let room = outputs.iter().map(GuestTensor::room).fold(0, u64::saturating_add);
         if let Err(error) = self.inference.allowance.take(room, "the outputs take") {
             return self.refuse(InferenceError::refused(NnErrorCode::TooLarge, error.to_string()));
@@ -46,12 +46,12 @@ impl graph::Host for View<'_> {
         let loaded = checked(&builder, encoding, target)
             .and_then(|(bytes, gpu)| self.inference.models.load_bytes(bytes, gpu));
         drop(builder);
-        self.hand_over_graph(loaded)
+        self.push_graph(loaded)
     }
 
     fn load_by_name(&mut self, name: String) -> Reported<Resource<Graph>> {
         let loaded = self.inference.models.load(&name);
-        self.hand_over_graph(loaded)
+        self.push_graph(loaded)
     }
 }
 
@@ -114,7 +114,11 @@ impl inference::Host for View<'_> {}
 
 impl HostGraphExecutionContext for View<'_> {
     /// Consumes the inputs, also if computing fails.
-    fn compute(&mut self, context: Resource<Execution>, inputs: Vec<Named>) -> Reported<Vec<Named>> {
+    fn compute(
+        &mut self,
+        context: Resource<Execution>,
+        inputs: Vec<Named>,
+    ) -> Reported<Vec<Named>> {
         let mut taken = Vec::with_capacity(inputs.len());
         for (name, tensor) in inputs {
             taken.push((name, self.table.delete(tensor)?));
@@ -125,7 +129,7 @@ impl HostGraphExecutionContext for View<'_> {
         }
         drop(taken);
         match computed {
-            Ok(outputs) => self.hand_over_outputs(outputs),
+            Ok(outputs) => self.push_outputs(outputs),
             Err(error) => self.refuse(error),
         }
     }

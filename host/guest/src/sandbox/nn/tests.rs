@@ -208,7 +208,8 @@ fn tensors_of_each_type_are_computed() {
 fn wrong_inputs_of_a_guest_are_explained() {
     let mut bench = NnFixture::plain();
     let mut text = String::new();
-    let mut note = |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
+    let mut note =
+        |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
     for (dims, ty, bytes) in [
         (&[3, 2][..], TensorType::Fp32, 23),
         (&[3, 2], TensorType::Fp64, 48),
@@ -219,7 +220,11 @@ fn wrong_inputs_of_a_guest_are_explained() {
     ] {
         let tensor = bench.tensor(dims, ty, &vec![0; bytes]);
         note(bench.compute(tensor).expect_err("wrong"));
-        assert_eq!(bench.inference.allowance.held(), 0, "inputs are taken all the same");
+        assert_eq!(
+            bench.inference.allowance.held(),
+            0,
+            "inputs are consumed even if computing fails"
+        );
     }
     let one = bench.floats(1);
     let two = bench.floats(1);
@@ -281,7 +286,8 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
     let mut bench = NnFixture::plain();
     let loaded = bench.load(&[&bytes], onnx, cpu);
     let mut text = String::new();
-    let mut note = |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
+    let mut note =
+        |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
     note(bench.refused(loaded));
     let settings = InferenceSettings { allow_guest_models: true, ..Default::default() };
     let mut bench = NnFixture::new(DataType::Float, &settings, &Limits::default());
@@ -317,7 +323,11 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
 fn models_are_described() {
     let mut bench = NnFixture::plain();
     assert_eq!(bench.view().names().expect("there"), ["double", "longer"]);
-    let reported = bench.view().describe("double".to_owned()).expect("goes on").expect("it loads");
+    let reported = bench
+        .view()
+        .describe("double".to_owned())
+        .expect("the call does not end")
+        .expect("it loads");
     assert_eq!((reported.name.as_str(), reported.backend.as_str()), ("double", "tract"));
     assert_eq!((reported.device.as_str(), reported.fell_back), ("cpu", false));
     assert_eq!((reported.inputs.len(), reported.outputs.len()), (1, 1));
@@ -327,7 +337,11 @@ fn models_are_described() {
     let shape = x.shape.as_deref().expect("known");
     let [Dimension::Named(batch), Dimension::Fixed(2)] = shape else { panic!("{shape:?}") };
     assert_eq!(batch, "N");
-    let reported = bench.view().describe("x".repeat(9999)).expect("goes on").expect_err("unknown");
+    let reported = bench
+        .view()
+        .describe("x".repeat(9999))
+        .expect("the call does not end")
+        .expect_err("unknown");
     assert!(reported.starts_with("there is no model") && reported.len() < 2100, "{reported}");
 }
 

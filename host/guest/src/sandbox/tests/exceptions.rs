@@ -19,7 +19,7 @@ const THROWS: &str = r#"
         unreachable))
 "#;
 
-fn nothing(limits: Limits, body: &str) -> Result<Collected, Failure> {
+fn run_throwing(limits: Limits, body: &str) -> Result<Collected, Failure> {
     let body = format!(
         "{THROWS}{RETURN} {body} (call $return (i32.const 0) (i32.const 0) (i32.const 0)))"
     );
@@ -38,7 +38,7 @@ fn exceptions_that_were_caught_hold_no_memory() {
           (if (i32.ne (call $caught (local.get $n)) (local.get $n)) (then unreachable))
           (br_if $l (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 50000))))";
     assert_eq!(
-        nothing(Limits { memory: ByteSize(1 << 20), ..Limits::default() }, body),
+        run_throwing(Limits { memory: ByteSize(1 << 20), ..Limits::default() }, body),
         Ok(Collected::default())
     );
 }
@@ -50,7 +50,7 @@ fn exceptions_that_are_kept_count_as_memory() {
         (loop $l
           (table.set $kept (local.get $n) (call $held (local.get $n)))
           (br_if $l (i32.lt_u (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 100000))))";
-    let failure = nothing(Limits { memory: ByteSize(4 << 20), ..Limits::default() }, body)
+    let failure = run_throwing(Limits { memory: ByteSize(4 << 20), ..Limits::default() }, body)
         .expect_err("they do not fit");
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
     insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 4 MB, it held 2.9 MB and asked for 2 MB more. Raise it, or hold less at a time");
@@ -58,7 +58,8 @@ fn exceptions_that_are_kept_count_as_memory() {
 
 #[test]
 fn an_exception_that_nothing_catches_ends_the_call() {
-    let failure = nothing(small(), "RUN (call $throw (i32.const 7))").expect_err("it is thrown");
+    let failure =
+        run_throwing(small(), "RUN (call $throw (i32.const 7))").expect_err("it is thrown");
     assert_eq!(failure.kind, FailureKind::Trap);
     insta::assert_snapshot!(failure.message, @"the entry script threw an exception in run and did not catch it. Have it catch the exception and return an error");
 }
@@ -67,7 +68,7 @@ fn an_exception_that_nothing_catches_ends_the_call() {
 fn exceptions_use_fuel() {
     let body = "RUN (loop $l (drop (call $caught (i32.const 1))) (br $l))";
     let failure =
-        nothing(Limits { fuel: Some(100_000), ..small() }, body).expect_err("it never ends");
+        run_throwing(Limits { fuel: Some(100_000), ..small() }, body).expect_err("it never ends");
     assert_eq!(failure.kind, FailureKind::OutOfFuel);
 }
 
@@ -77,7 +78,7 @@ fn nested_exceptions_overflow_only_the_guests_stack() {
     let body = "(func $again (drop (block $h (result i32) (try_table (catch $e $h) (call $again)) (i32.const 0)))
           (call $again))
         RUN (call $again)";
-    let failure = nothing(small(), body).expect_err("it never ends");
+    let failure = run_throwing(small(), body).expect_err("it never ends");
     insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise it");
 }
 

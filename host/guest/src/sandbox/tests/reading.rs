@@ -51,7 +51,7 @@ fn files_are_read_whole_despite_a_wrong_length() {
     };
     let on_host = |path: &str| std::fs::read_to_string(path).expect("reads");
     assert_eq!(on_host("/proc/sys/kernel/ostype").len(), 6);
-    assert_eq!(read("/none/ostype"), ["Linux\n"], "its length is said to be 0");
+    assert_eq!(read("/none/ostype"), ["Linux\n"], "its reported length is 0");
     let online = "/sys/devices/system/cpu/online";
     assert_eq!(std::fs::metadata(online).expect("is there").len(), 4096);
     assert_eq!(read("/too-much/online"), [on_host(online)]);

@@ -35,9 +35,9 @@ pub(super) fn int(node: &NodeProto, name: &str) -> Option<i64> {
 }
 
 /// Checks that a list has the required length.
-pub(super) fn long(what: &str, there: usize, wanted: usize) -> Result<(), OperatorRefusal> {
-    if there == wanted {
+pub(super) fn check_length(what: &str, found: usize, wanted: usize) -> Result<(), OperatorRefusal> {
+    if found == wanted {
         return Ok(());
     }
-    Err(OperatorRefusal::Broken(format!("has {there} {what}; it takes {wanted}")))
+    Err(OperatorRefusal::Broken(format!("has {found} {what}; it takes {wanted}")))
 }

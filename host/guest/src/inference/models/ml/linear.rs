@@ -1,6 +1,6 @@
 //! Linear classifiers.
 
-use super::attributes::{floats, long};
+use super::attributes::{check_length, floats};
 use super::scores::{Labels, Transform, dot, largest, logistic};
 use super::{Classes, Computation, OperatorRefusal};
 use tract_onnx::pb::NodeProto;
@@ -29,13 +29,13 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
             ));
         }
     } else {
-        long("intercepts", intercepts.len(), labels.len())?;
+        check_length("intercepts", intercepts.len(), labels.len())?;
     }
     let columns = coefficients.len() / intercepts.len();
     if columns == 0 {
         return Err(OperatorRefusal::Broken("has fewer coefficients than classes".to_owned()));
     }
-    long("coefficients", coefficients.len(), columns * intercepts.len())?;
+    check_length("coefficients", coefficients.len(), columns * intercepts.len())?;
     let linear = Linear { coefficients, intercepts, columns, transform };
     Ok(Computation::Classes(Box::new(linear), labels))
 }

@@ -1,6 +1,6 @@
 //! Support vector machines.
 
-use super::attributes::{floats, int, ints, long, text};
+use super::attributes::{check_length, floats, int, ints, text};
 use super::scores::{Labels, Transform, amount, dot, single};
 use super::{Classes, Computation, OperatorRefusal, RowFunction};
 use tract_onnx::pb::NodeProto;
@@ -58,7 +58,7 @@ impl Vectors {
     }
 
     /// The kernel's value for a row and each vector.
-    fn near<'a>(&'a self, x: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
+    fn kernel_values<'a>(&'a self, x: &'a [f32]) -> impl Iterator<Item = f32> + 'a {
         self.vectors.chunks_exact(self.columns).map(move |vector| match self.kernel {
             Kernel::Linear => dot(x, vector),
             Kernel::Poly => (self.gamma * dot(x, vector) + self.coef0).powf(self.degree),
@@ -95,7 +95,7 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
     if !(2..=MOST_CLASSES).contains(&classes) {
         return Err(OperatorRefusal::Unsupported("of one class, or of more than 1000"));
     }
-    long("numbers in vectors_per_class", per_class.len(), classes)?;
+    check_length("numbers in vectors_per_class", per_class.len(), classes)?;
     let mut starts = vec![0_usize];
     for count in per_class {
         let before = starts.last().copied().unwrap_or(0);
@@ -106,16 +106,16 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
     let count = starts.last().copied().unwrap_or(0);
     let vectors = Vectors::read(node, count)?;
     let coefficients = floats(node, "coefficients").to_vec();
-    long("coefficients", coefficients.len(), count.saturating_mul(classes - 1))?;
+    check_length("coefficients", coefficients.len(), count.saturating_mul(classes - 1))?;
     let pairs = classes * (classes - 1) / 2;
     let rho = floats(node, "rho").to_vec();
-    long("numbers in rho", rho.len(), pairs)?;
+    check_length("numbers in rho", rho.len(), pairs)?;
     let (a, b) = (floats(node, "prob_a"), floats(node, "prob_b"));
     let probabilities = if a.is_empty() && b.is_empty() {
         None
     } else {
-        long("numbers in prob_a", a.len(), pairs)?;
-        long("numbers in prob_b", b.len(), pairs)?;
+        check_length("numbers in prob_a", a.len(), pairs)?;
+        check_length("numbers in prob_b", b.len(), pairs)?;
         Some(a.iter().copied().zip(b.iter().copied()).collect())
     };
     let machine = SvmClassifier { vectors, starts, coefficients, rho, probabilities };
@@ -129,13 +129,13 @@ impl SvmClassifier {
 
     /// The score of each pair of classes, positive for the first one.
     fn pairs(&self, x: &[f32]) -> Vec<f32> {
-        let near: Vec<f32> = self.vectors.near(x).collect();
+        let values: Vec<f32> = self.vectors.kernel_values(x).collect();
         let classes = self.classes();
         // The sum over one class's vectors, with the coefficients of one row.
         let part = |class: usize, row: usize| -> f64 {
             let vectors = self.starts[class]..self.starts[class + 1];
-            let row = &self.coefficients[row * near.len()..][..near.len()];
-            row[vectors.clone()].iter().zip(&near[vectors]).map(|(a, b)| f64::from(a * b)).sum()
+            let row = &self.coefficients[row * values.len()..][..values.len()];
+            row[vectors.clone()].iter().zip(&values[vectors]).map(|(a, b)| f64::from(a * b)).sum()
         };
         let mut scores = Vec::with_capacity(self.rho.len());
         for i in 0..classes {
@@ -251,9 +251,9 @@ pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal
     }
     let vectors = Vectors::read(node, count)?;
     let coefficients = floats(node, "coefficients").to_vec();
-    long("coefficients", coefficients.len(), count)?;
+    check_length("coefficients", coefficients.len(), count)?;
     let rho = floats(node, "rho");
-    long("numbers in rho", rho.len(), 1)?;
+    check_length("numbers in rho", rho.len(), 1)?;
     let one_class = int(node, "one_class").unwrap_or(0) != 0;
     let machine = SvmRegressor { vectors, coefficients, rho: rho[0], one_class };
     Ok(Computation::Rows(Box::new(machine)))
@@ -269,8 +269,8 @@ impl RowFunction for SvmRegressor {
     }
 
     fn row(&self, x: &[f32], y: &mut [f32]) {
-        let products = self.vectors.near(x).zip(&self.coefficients);
-        let sum: f64 = products.map(|(near, coefficient)| f64::from(near * coefficient)).sum();
+        let products = self.vectors.kernel_values(x).zip(&self.coefficients);
+        let sum: f64 = products.map(|(value, coefficient)| f64::from(value * coefficient)).sum();
         let score = single(sum + f64::from(self.rho));
         y[0] = match self.one_class {
             true if score > 0.0 => 1.0,

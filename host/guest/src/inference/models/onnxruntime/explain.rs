@@ -3,7 +3,7 @@
 use crate::inference::models::guard::caught;
 use crate::inference::models::{InferenceError, NnErrorCode};
 use crate::model::FailureKind;
-use ort::ErrorCode as Theirs;
+use ort::ErrorCode as OrtCode;
 use std::path::Path;
 
 /// The library's messages for an unknown operator, or an unsupported form of one.
@@ -22,7 +22,7 @@ const NO_DEVICE_MEMORY: [&str; 4] =
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LibraryAction<'a> {
     /// "load" or "run".
-    pub(super) what: &'static str,
+    pub(super) verb: &'static str,
     /// The model's file, whose path the guest must not learn.
     pub(super) file: Option<&'a Path>,
     /// Whether it runs on a GPU.
@@ -38,28 +38,28 @@ impl LibraryAction<'_> {
     ) -> Result<T, InferenceError> {
         match caught(act) {
             Ok(Ok(done)) => Ok(done),
-            Ok(Err(OnnxRuntimeFailure::Ours(error))) => Err(error),
-            Ok(Err(OnnxRuntimeFailure::Theirs(error))) => {
+            Ok(Err(OnnxRuntimeFailure::Refused(error))) => Err(error),
+            Ok(Err(OnnxRuntimeFailure::Library(error))) => {
                 Err(self.explain(error.code(), &error.to_string()))
             }
-            Err(panic) => Err(self.explain(Theirs::GenericFailure, &panic.0)),
+            Err(panic) => Err(self.explain(OrtCode::GenericFailure, &panic.0)),
         }
     }
 
-    fn explain(self, theirs: Theirs, text: &str) -> InferenceError {
-        let says = |known: &[&str]| known.iter().any(|words| text.contains(words));
+    fn explain(self, ort_code: OrtCode, text: &str) -> InferenceError {
+        let mentions = |known: &[&str]| known.iter().any(|words| text.contains(words));
         let reported = self.describe(text);
-        if self.gpu && (says(&NO_MEMORY) || says(&NO_DEVICE_MEMORY)) {
+        if self.gpu && (mentions(&NO_MEMORY) || mentions(&NO_DEVICE_MEMORY)) {
             return InferenceError::ends(FailureKind::DeviceOutOfMemory, reported);
         }
-        if says(&NO_MEMORY) {
+        if mentions(&NO_MEMORY) {
             return InferenceError::no_memory(&reported);
         }
-        let code = match theirs {
-            _ if says(&UNKNOWN_OPERATION) => NnErrorCode::UnsupportedOperation,
-            Theirs::NotImplemented => NnErrorCode::UnsupportedOperation,
-            Theirs::InvalidArgument => NnErrorCode::InvalidArgument,
-            Theirs::InvalidProtobuf | Theirs::InvalidGraph | Theirs::NoModel => {
+        let code = match ort_code {
+            _ if mentions(&UNKNOWN_OPERATION) => NnErrorCode::UnsupportedOperation,
+            OrtCode::NotImplemented => NnErrorCode::UnsupportedOperation,
+            OrtCode::InvalidArgument => NnErrorCode::InvalidArgument,
+            OrtCode::InvalidProtobuf | OrtCode::InvalidGraph | OrtCode::NoModel => {
                 NnErrorCode::InvalidEncoding
             }
             _ => NnErrorCode::RuntimeError,
@@ -76,14 +76,14 @@ impl LibraryAction<'_> {
                 text = text.replace(&*folder.to_string_lossy(), "the model's folder");
             }
         }
-        format!("onnxruntime cannot {} it: {text}", self.what)
+        format!("onnxruntime cannot {} it: {text}", self.verb)
     }
 }
 
-/// An error of the library, or one of ours.
+/// An error of the library, or a refusal of Sandmill.
 pub(super) enum OnnxRuntimeFailure {
-    Theirs(ort::Error),
-    Ours(InferenceError),
+    Library(ort::Error),
+    Refused(InferenceError),
 }
 
 impl<R> From<ort::Error<R>> for OnnxRuntimeFailure
@@ -91,13 +91,13 @@ where
     ort::Error: From<ort::Error<R>>,
 {
     fn from(error: ort::Error<R>) -> Self {
-        Self::Theirs(error.into())
+        Self::Library(error.into())
     }
 }
 
 impl From<InferenceError> for OnnxRuntimeFailure {
     fn from(error: InferenceError) -> Self {
-        Self::Ours(error)
+        Self::Refused(error)
     }
 }
 
@@ -105,9 +105,13 @@ impl From<InferenceError> for OnnxRuntimeFailure {
 mod tests {
     use super::*;
 
-    fn describe(theirs: Theirs, text: &str, gpu: bool) -> (Result<NnErrorCode, FailureKind>, String) {
+    fn describe(
+        ort_code: OrtCode,
+        text: &str,
+        gpu: bool,
+    ) -> (Result<NnErrorCode, FailureKind>, String) {
         let file = Some(Path::new("/jobs/x/models/m/model.onnx"));
-        let error = LibraryAction { what: "load", file, gpu }.explain(theirs, text);
+        let error = LibraryAction { verb: "load", file, gpu }.explain(ort_code, text);
         let code = match &error {
             InferenceError::Refused { code, .. } => Ok(*code),
             InferenceError::Ends { kind, .. } => Err(*kind),
@@ -119,33 +123,37 @@ mod tests {
     fn errors_get_a_code_and_keep_their_text() {
         let full = "Failed to allocate memory for requested buffer of size 9";
         let cases = [
-            (Theirs::InvalidProtobuf, "Protobuf parsing failed.", Ok(NnErrorCode::InvalidEncoding)),
-            (Theirs::InvalidArgument, "Got invalid dimensions", Ok(NnErrorCode::InvalidArgument)),
             (
-                Theirs::GenericFailure,
+                OrtCode::InvalidProtobuf,
+                "Protobuf parsing failed.",
+                Ok(NnErrorCode::InvalidEncoding),
+            ),
+            (OrtCode::InvalidArgument, "Got invalid dimensions", Ok(NnErrorCode::InvalidArgument)),
+            (
+                OrtCode::GenericFailure,
                 "Fatal error: X(-1) is not a registered function/op",
                 Ok(NnErrorCode::UnsupportedOperation),
             ),
-            (Theirs::GenericFailure, "whatever", Ok(NnErrorCode::RuntimeError)),
+            (OrtCode::GenericFailure, "whatever", Ok(NnErrorCode::RuntimeError)),
         ];
-        for (theirs, text, code) in cases {
+        for (ort_code, text, code) in cases {
             let expected = format!("onnxruntime cannot load it: {text}");
-            assert_eq!(describe(theirs, text, false), (code, expected));
+            assert_eq!(describe(ort_code, text, false), (code, expected));
         }
         // The attempt ends; the guest cannot handle the error.
-        let (code, text) = describe(Theirs::GenericFailure, full, false);
+        let (code, text) = describe(OrtCode::GenericFailure, full, false);
         assert_eq!(code, Err(FailureKind::OutOfMemory));
         assert!(text.contains("more memory than the worker may have") && text.ends_with(full));
         let gpu_full = Err(FailureKind::DeviceOutOfMemory);
-        assert_eq!(describe(Theirs::GenericFailure, full, true).0, gpu_full);
+        assert_eq!(describe(OrtCode::GenericFailure, full, true).0, gpu_full);
         let cublas = "CUBLAS failure 3: CUBLAS_STATUS_ALLOC_FAILED ; GPU=0";
-        assert_eq!(describe(Theirs::GenericFailure, cublas, true).0, gpu_full);
+        assert_eq!(describe(OrtCode::GenericFailure, cublas, true).0, gpu_full);
     }
 
     #[test]
     fn errors_do_not_contain_host_paths() {
         let text = "Load model from /jobs/x/models/m/model.onnx failed: /jobs/x/models/m/w.bin";
-        let (_, reported) = describe(Theirs::GenericFailure, text, false);
+        let (_, reported) = describe(OrtCode::GenericFailure, text, false);
         assert_eq!(
             reported,
             "onnxruntime cannot load it: Load model from model.onnx failed: the model's \
@@ -155,8 +163,8 @@ mod tests {
 
     #[test]
     fn a_panic_is_an_error_with_its_text() {
-        let doing = LibraryAction { what: "run", file: None, gpu: false };
-        let error = doing.guarded::<()>(|| panic!("odd")).unwrap_err();
+        let action = LibraryAction { verb: "run", file: None, gpu: false };
+        let error = action.guarded::<()>(|| panic!("odd")).unwrap_err();
         assert_eq!(error.to_string(), "onnxruntime cannot run it: odd");
     }
 }

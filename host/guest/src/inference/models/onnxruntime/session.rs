@@ -48,8 +48,8 @@ impl OnnxRuntimeModel {
             ModelSource::File(path) => Some(path),
             ModelSource::Bytes(_) => None,
         };
-        let doing = LibraryAction { what: "load", file, gpu: wanted.gpu.is_some() };
-        let session = doing.guarded(|| {
+        let action = LibraryAction { verb: "load", file, gpu: wanted.gpu.is_some() };
+        let session = action.guarded(|| {
             let mut builder = builder(environment, wanted, beside >= SHARED_FROM)?;
             Ok(match (&encoded, source) {
                 (Some(bytes), _) => builder.commit_from_memory(bytes)?,
@@ -102,8 +102,8 @@ impl BackendModel for OnnxRuntimeModel {
 
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
         let gpu = self.facts.device != Device::Cpu;
-        let doing = LibraryAction { what: "run", file: None, gpu };
-        doing.guarded(|| self.compute(inputs))
+        let action = LibraryAction { verb: "run", file: None, gpu };
+        action.guarded(|| self.compute(inputs))
     }
 }
 

@@ -28,17 +28,17 @@ fn onnx_name(ty: TensorElementType) -> String {
     name.to_owned()
 }
 
-/// Makes an input for the library. It borrows the caller's memory if that is aligned. `theirs` is the type of
-/// the model's input, which may be bool; `wasi:nn` has no booleans.
+/// Makes an input for the library. It borrows the caller's memory if that is aligned. `model_type` is the
+/// type of the model's input, which may be bool; `wasi:nn` has no booleans.
 pub(super) fn input<'a>(
     view: &TensorView<'a>,
     dims: &[u32],
-    theirs: Option<TensorElementType>,
+    model_type: Option<TensorElementType>,
 ) -> Result<SessionInputValue<'a>, OnnxRuntimeFailure> {
     let shape = Shape::new(dims.iter().map(|size| i64::from(*size)));
     let bytes = view.bytes;
     match view.ty {
-        NnTensorType::U8 if theirs == Some(TensorElementType::Bool) => {
+        NnTensorType::U8 if model_type == Some(TensorElementType::Bool) => {
             let elements: Vec<bool> = bytes.iter().map(|byte| *byte != 0).collect();
             Ok(Tensor::from_array((shape, elements))?.into())
         }

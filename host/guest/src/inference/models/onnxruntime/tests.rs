@@ -144,8 +144,8 @@ fn a_model_is_described_and_computes() {
     let shifted = [&[0][..], &bytes].concat();
     assert_eq!(model.run(&[view(NnTensorType::F32, &[2, 2], &shifted[1..])]), Ok(vec![y]));
     // An empty tensor works too.
-    let none = model.run(&[view(NnTensorType::F32, &[0, 2], &[])]).unwrap();
-    assert_eq!((&none[0].dims[..], &none[0].bytes[..]), (&[0, 2][..], &[][..]));
+    let empty = model.run(&[view(NnTensorType::F32, &[0, 2], &[])]).unwrap();
+    assert_eq!((&empty[0].dims[..], &empty[0].bytes[..]), (&[0, 2][..], &[][..]));
     let bytes = floats(&[1.0; 3]);
     let (code, text) = refused(model.run(&[view(NnTensorType::F32, &[1, 3], &bytes)]));
     assert_eq!(code, NnErrorCode::InvalidArgument);
@@ -254,7 +254,8 @@ fn large_weights_are_mapped() {
 
 #[test]
 fn a_file_that_is_not_onnxruntime_is_refused() {
-    if !is_alone("inference::models::onnxruntime::tests::a_file_that_is_not_onnxruntime_is_refused") {
+    if !is_alone("inference::models::onnxruntime::tests::a_file_that_is_not_onnxruntime_is_refused")
+    {
         return;
     }
     let dir = tempfile::tempdir().unwrap();

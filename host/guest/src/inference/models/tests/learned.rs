@@ -5,7 +5,7 @@ use crate::inference::models::samples::{int, ints, model, node, port, reals, tex
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{AttributeProto, type_proto};
 
-fn word(name: &str, value: &str) -> AttributeProto {
+fn string(name: &str, value: &str) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
         r#type: 3,
@@ -39,7 +39,7 @@ fn classes(op_type: &str, attributes: Vec<AttributeProto>) -> ModelProto {
     learned(op_type, "2", &outputs, attributes)
 }
 
-fn near(got: &[f32], expected: &[f32]) {
+fn assert_near(got: &[f32], expected: &[f32]) {
     let apart = got.iter().zip(expected).any(|(a, b)| (a - b).abs() > 1e-6);
     assert!(got.len() == expected.len() && !apart, "{got:?}, expected {expected:?}");
 }
@@ -53,23 +53,26 @@ fn computed(proto: &ModelProto, x: [f32; 4]) -> Vec<f32> {
 #[test]
 fn columns_are_scaled_normed_and_filled() {
     let scaler = vec![reals("offset", &[1.0, 2.0]), reals("scale", &[2.0, 0.5])];
-    near(&computed(&rows("Scaler", "2", scaler), [1.0, 4.0, 3.0, 2.0]), &[0.0, 1.0, 4.0, 0.0]);
+    assert_near(
+        &computed(&rows("Scaler", "2", scaler), [1.0, 4.0, 3.0, 2.0]),
+        &[0.0, 1.0, 4.0, 0.0],
+    );
     let one = vec![reals("offset", &[1.0]), reals("scale", &[2.0])];
-    near(&computed(&rows("Scaler", "2", one), [1.0, 4.0, 3.0, 2.0]), &[0.0, 6.0, 4.0, 2.0]);
+    assert_near(&computed(&rows("Scaler", "2", one), [1.0, 4.0, 3.0, 2.0]), &[0.0, 6.0, 4.0, 2.0]);
     for (norm, expected) in [
         ("L1", [3.0 / 7.0, -4.0 / 7.0, 0.0, 0.0]),
         ("L2", [0.6, -0.8, 0.0, 0.0]),
         ("MAX", [1.0, -4.0 / 3.0, 0.0, 0.0]),
     ] {
-        let normalizer = rows("Normalizer", "2", vec![word("norm", norm)]);
-        near(&computed(&normalizer, [3.0, -4.0, 0.0, 0.0]), &expected);
+        let normalizer = rows("Normalizer", "2", vec![string("norm", norm)]);
+        assert_near(&computed(&normalizer, [3.0, -4.0, 0.0, 0.0]), &expected);
     }
     let mut missing = reals("replaced_value_float", &[]);
     missing.r#type = 1;
     missing.f = f32::NAN;
     let imputer = vec![reals("imputed_value_floats", &[7.0, 8.0]), missing];
     let imputer = rows("Imputer", "2", imputer);
-    near(&computed(&imputer, [f32::NAN, 4.0, 3.0, f32::NAN]), &[7.0, 4.0, 3.0, 8.0]);
+    assert_near(&computed(&imputer, [f32::NAN, 4.0, 3.0, f32::NAN]), &[7.0, 4.0, 3.0, 8.0]);
 }
 
 #[test]
@@ -96,25 +99,25 @@ fn linear_classifiers_of_one_and_of_several_rows() {
         ints("classlabels_ints", &[7, 8, 9]),
         reals("coefficients", &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]),
         reals("intercepts", &[0.0, 0.5, -1.0]),
-        word("post_transform", "SOFTMAX"),
+        string("post_transform", "SOFTMAX"),
     ];
     let model = load(&classes("LinearClassifier", three)).expect("it loads");
     let outputs = run_x(&model, &[1, 2], &[2.0, 1.0]).expect("it runs");
     assert_eq!(i64s(&outputs[0]), [7]);
     let [a, b] = [1.0 / (2.0 + (-0.5_f32).exp()), (-0.5_f32).exp() / (2.0 + (-0.5_f32).exp())];
-    near(&f32s(&outputs[1]), &[a, b, a]);
+    assert_near(&f32s(&outputs[1]), &[a, b, a]);
 
     let one = vec![
         ints("classlabels_ints", &[7, 8]),
         reals("coefficients", &[1.0, -1.0]),
         reals("intercepts", &[0.0]),
-        word("post_transform", "LOGISTIC"),
+        string("post_transform", "LOGISTIC"),
     ];
     let model = load(&classes("LinearClassifier", one)).expect("it loads");
     let outputs = run_x(&model, &[2, 2], &[1.0, 0.0, 0.0, 1.0]).expect("it runs");
     assert_eq!(i64s(&outputs[0]), [8, 7]);
     let p = 1.0 / (1.0 + (-1.0_f32).exp());
-    near(&f32s(&outputs[1]), &[1.0 - p, p, p, 1.0 - p]);
+    assert_near(&f32s(&outputs[1]), &[1.0 - p, p, p, 1.0 - p]);
 }
 
 /// Two trees, `x0 <= 0` and `x1 > 1`, whose leaves have these weights.
@@ -150,15 +153,15 @@ fn forests_of_two_classes_vote_for_the_second() {
     let x = [0.0, 2.0, 1.0, 0.0, f32::NAN, f32::NAN];
     let outputs = run_x(&model, &[3, 2], &x).expect("it runs");
     assert_eq!(i64s(&outputs[0]), [4, 3, 3]);
-    near(&f32s(&outputs[1]), &[0.1, 0.9, 0.9, 0.1, 0.5, 0.5]);
+    assert_near(&f32s(&outputs[1]), &[0.1, 0.9, 0.9, 0.1, 0.5, 0.5]);
 
-    let other = vec![labels, reals("base_values", &[0.5]), word("post_transform", "LOGISTIC")];
+    let other = vec![labels, reals("base_values", &[0.5]), string("post_transform", "LOGISTIC")];
     let boosted = forest([1.0, -1.0, 0.5, -0.5], other);
     let model = load(&classes("TreeEnsembleClassifier", boosted)).expect("it loads");
     let outputs = run_x(&model, &[2, 2], &[0.0, 2.0, 1.0, 0.0]).expect("it runs");
     assert_eq!(i64s(&outputs[0]), [4, 3]);
     let (two, one) = (1.0 / (1.0 + (-2.0_f32).exp()), 1.0 / (1.0 + 1.0_f32.exp()));
-    near(&f32s(&outputs[1]), &[1.0 - two, two, 1.0 - one, one]);
+    assert_near(&f32s(&outputs[1]), &[1.0 - two, two, 1.0 - one, one]);
 }
 
 #[test]
@@ -167,14 +170,14 @@ fn trees_of_regressors_are_added_up() {
         let other = vec![
             int("n_targets", 1),
             reals("base_values", &[10.0]),
-            word("aggregate_function", function),
+            string("aggregate_function", function),
         ];
         let regressor = rows("TreeEnsembleRegressor", "2", forest([1.0, 6.0, 5.0, 7.0], other));
-        near(&computed(&regressor, [0.0, 2.0, 1.0, 0.0]), &expected);
+        assert_near(&computed(&regressor, [0.0, 2.0, 1.0, 0.0]), &expected);
     }
 }
 
-fn machine(other: Vec<AttributeProto>) -> Vec<AttributeProto> {
+fn svm_attributes(other: Vec<AttributeProto>) -> Vec<AttributeProto> {
     let mut all = vec![
         ints("classlabels_ints", &[3, 4]),
         ints("vectors_per_class", &[1, 1]),
@@ -194,16 +197,16 @@ fn each_kernel_compares_rows_with_support_vectors() {
     let kernels =
         [("LINEAR", 2.0, 1.0), ("POLY", 4.0, 1.0), ("RBF", (-2.0_f32).exp(), (-4.0_f32).exp())];
     for (kernel, a, b) in kernels {
-        let svm = classes("SVMClassifier", machine(vec![word("kernel_type", kernel)]));
+        let svm = classes("SVMClassifier", svm_attributes(vec![string("kernel_type", kernel)]));
         let outputs = run_x(&load(&svm).expect("it loads"), &[1, 2], &[2.0, 1.0]);
         let outputs = outputs.expect("it runs");
         let score = a - 2.0 * b + 0.5;
         assert_eq!(i64s(&outputs[0]), [if score > 0.0 { 3 } else { 4 }], "{kernel}");
-        near(&f32s(&outputs[1]), &[-score, score]);
+        assert_near(&f32s(&outputs[1]), &[-score, score]);
     }
-    let other = vec![int("n_supports", 2), word("kernel_type", "LINEAR")];
-    let regressor = rows("SVMRegressor", "2", machine(other));
-    near(&computed(&regressor, [2.0, 1.0, 0.0, 1.0]), &[0.5, -1.5]);
+    let other = vec![int("n_supports", 2), string("kernel_type", "LINEAR")];
+    let regressor = rows("SVMRegressor", "2", svm_attributes(other));
+    assert_near(&computed(&regressor, [2.0, 1.0, 0.0, 1.0]), &[0.5, -1.5]);
 }
 
 /// String labels cannot be returned, but the scores can.
@@ -214,7 +217,7 @@ fn scores_remain_without_maps_and_string_labels() {
         strings.clone(),
         reals("coefficients", &[1.0, -1.0]),
         reals("intercepts", &[0.0]),
-        word("post_transform", "LOGISTIC"),
+        string("post_transform", "LOGISTIC"),
     ];
     let mut proto = classes("LinearClassifier", attributes);
     let graph = proto.graph.as_mut().expect("a graph");
@@ -233,7 +236,7 @@ fn scores_remain_without_maps_and_string_labels() {
     let outputs = run_x(&model, &[1, 2], &[0.0, 0.0]).expect("it runs");
     assert_eq!(outputs.len(), 1);
     assert_eq!(outputs[0].name, "output_probability");
-    near(&f32s(&outputs[0]), &[0.5, 0.5]);
+    assert_near(&f32s(&outputs[0]), &[0.5, 0.5]);
 }
 
 #[test]
@@ -243,10 +246,10 @@ fn inconsistent_attributes_are_refused() {
         text.replace("the model from bytes: ", "")
     };
     let linear = |attributes| refused(&classes("LinearClassifier", attributes));
-    let svm = |other| refused(&classes("SVMClassifier", machine(other)));
+    let svm = |other| refused(&classes("SVMClassifier", svm_attributes(other)));
     let texts = [
         refused(&rows("Scaler", "2", vec![reals("offset", &[1.0])])),
-        refused(&rows("Normalizer", "2", vec![word("norm", "L3")])),
+        refused(&rows("Normalizer", "2", vec![string("norm", "L3")])),
         refused(&rows("Imputer", "2", Vec::new())),
         refused(&rows("OneHotEncoder", "2", vec![ints("cats_int64s", &[1, 1])])),
         linear(vec![reals("intercepts", &[1.0])]),
@@ -262,7 +265,7 @@ fn inconsistent_attributes_are_refused() {
         svm(vec![reals("rho", &[])]),
         svm(vec![reals("prob_a", &[1.0])]),
         svm(vec![reals("kernel_params", &[1.0])]),
-        svm(vec![word("kernel_type", "CUBE")]),
+        svm(vec![string("kernel_type", "CUBE")]),
         svm(vec![reals("support_vectors", &[1.0, 2.0, 3.0])]),
         refused(&rows(
             "TreeEnsembleRegressor",
@@ -305,7 +308,7 @@ fn another_number_of_columns_is_an_error() {
 #[test]
 fn arbitrary_attributes_cause_no_panic() {
     let good = [
-        classes("SVMClassifier", machine(vec![word("kernel_type", "RBF")])),
+        classes("SVMClassifier", svm_attributes(vec![string("kernel_type", "RBF")])),
         classes(
             "TreeEnsembleClassifier",
             forest([0.5, 0.1, 0.4, 0.0], vec![ints("classlabels_int64s", &[3, 4])]),
@@ -329,8 +332,8 @@ fn arbitrary_attributes_cause_no_panic() {
                     let Ok(model) = load(&proto) else { continue };
                     let done = run_x(&model, &[2, 2], &[0.5, 1.5, f32::NAN, -1.0]);
                     computed += usize::from(done.is_ok());
-                    let said = describe(done);
-                    assert!(!said.contains("index out of"), "{said}");
+                    let text = describe(done);
+                    assert!(!text.contains("index out of"), "{text}");
                 }
             }
         }

@@ -181,9 +181,9 @@ fn outputs_of_other_types_are_listed_but_not_returned() {
 
 #[test]
 fn models_can_be_used_on_any_thread() {
-    fn goes<T: Send + Sync>() {}
-    goes::<LoadedModels>();
-    goes::<LoadedModel>();
+    fn is_send_and_sync<T: Send + Sync>() {}
+    is_send_and_sync::<LoadedModels>();
+    is_send_and_sync::<LoadedModel>();
 }
 
 /// Two inputs, one of which has a default, and two outputs.
