@@ -30,7 +30,7 @@ pub fn columns(data: &[u8]) {
 }
 
 fn read(kind: TableKind, size: SliceSize, path: &Path) -> Result<(), DatasetError> {
-    let root = path.parent().expect("a file lies in a folder");
+    let root = path.parent().expect("a file is in a folder");
     let mut file = TypedTableFile::open(kind, None, path)?;
     let mut columns = InputColumns::new(None);
     columns.learn(file.schema()?, FILE)?;

@@ -82,7 +82,7 @@ pub fn rows(data: &[u8]) {
     };
     let path = PATH.with(PathBuf::clone);
     fs::write(&path, text).expect("fuzzing needs room for temporary files");
-    let folder = path.parent().expect("a file lies in a folder");
+    let folder = path.parent().expect("a file is in a folder");
     let (cut, refused) = read(format, size, folder);
     let (whole, refused_whole) = read(format, SliceSize::Bytes(MAX_SLICE), folder);
     assert_eq!(cut, whole, "the rows depend on the size of slices");

@@ -50,7 +50,7 @@ fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> Vec<TextSlice> {
     fs::write(&path, text).expect("fuzzing needs room for temporary files");
     CUTTER.with_borrow_mut(|cutter| {
         cutter.begin(format, size);
-        let folder = path.parent().expect("a file lies in a folder");
+        let folder = path.parent().expect("a file is in a folder");
         let opened = cutter.open(folder, FILE.to_owned());
         let mut cut = opened.expect("a short file can be cut");
         let mut slices = Vec::new();
