@@ -268,8 +268,8 @@ fn folders_that_cannot_be_listed_fail_alone() {
     assert_snapshot!(bad, @"b/: /d/in/b cannot be listed: Permission denied (os error 13)");
 }
 
-/// Files are refused in the table's folder and below it, and by a glob. The log's own files are not, nor are
-/// tables of which no file is taken.
+/// Files in a table's folder and below it are refused, also if a glob selects them. The log's own files are
+/// not refused, and neither are tables from which no file is read.
 #[test]
 fn files_of_tables_with_a_log_are_refused() {
     let tree = ListFixture::new(&[

@@ -78,7 +78,7 @@ fn arrays(
         let from = from.data_type();
         let to = field.data_type();
         let change = ColumnChange { name: field.name(), from, to };
-        match change.made(array) {
+        match change.convert(array) {
             Ok(array) => arrays.push(array),
             Err(error) if !change.find(array, 0, misfits) => return fail!("{error}"),
             Err(_) => arrays.push(new_null_array(field.data_type(), batch.num_rows())),
@@ -115,7 +115,7 @@ struct ColumnChange<'a> {
 
 impl ColumnChange<'_> {
     /// Fails if a value does not fit.
-    fn made(&self, array: &ArrayRef) -> Result<ArrayRef, MisfitError> {
+    fn convert(&self, array: &ArrayRef) -> Result<ArrayRef, MisfitError> {
         let &Self { name, from, to } = self;
         let array = converted(array, from)
             .map_err(|source| MisfitError::Stored { column: name.to_owned(), source })?;
@@ -133,7 +133,7 @@ impl ColumnChange<'_> {
 
     /// Finds the rows with values that do not fit, counted from `first`. Returns whether there are any.
     fn find(&self, array: &ArrayRef, first: usize, misfits: &mut Misfits) -> bool {
-        let Err(error) = self.made(array) else { return false };
+        let Err(error) = self.convert(array) else { return false };
         if array.len() <= 1 {
             let named = misfits.len() < AttemptReport::MAX_FAILED_ITEMS;
             misfits.entry(first).or_insert_with(|| named.then(|| error.to_string()));

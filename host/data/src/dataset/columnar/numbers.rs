@@ -221,7 +221,7 @@ mod tests {
         RecordBatch::try_from_iter_with_nullable(columns).unwrap()
     }
 
-    /// The numbers are those that the library reads, however they are written, and whichever are wanted.
+    /// The result equals the library's, for all ways to write numbers and for any range of rows.
     #[test]
     fn numbers_are_read_as_the_library_reads_them() {
         let folder = tempfile::tempdir().unwrap();

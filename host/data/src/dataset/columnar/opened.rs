@@ -41,7 +41,7 @@ pub(super) struct OpenedFile {
     pub(super) encrypted: Vec<usize>,
 }
 
-/// Reads the footer. Fails if there is none, if it is wrong, or if it is encrypted.
+/// Reads the footer. Fails if it is missing, wrong or encrypted.
 pub(super) fn open(at: FileReader) -> Result<OpenedFile, DatasetError> {
     let bytes = footer_bytes(&at)?;
     check_nesting(&bytes)?;

@@ -55,7 +55,7 @@ pub(super) struct ParquetFile {
 }
 
 impl ParquetFile {
-    /// Reads the footer. Fails if there is none, if it is wrong, or if it is encrypted.
+    /// Reads the footer. Fails if it is missing, wrong or encrypted.
     pub(super) fn open(at: FileReader) -> Result<Self, DatasetError> {
         let OpenedFile { at, footer, schema, encrypted } = open(at)?;
         let not_numbers = HashSet::new();
@@ -159,17 +159,17 @@ impl ParquetFile {
     ) -> Result<Vec<RecordBatch>, DatasetError> {
         let groups = self.footer.metadata().row_groups();
         let mut end = part;
-        let mut there = 0;
-        while there < skip.saturating_add(rows)
+        let mut available = 0;
+        while available < skip.saturating_add(rows)
             && let Some(group) = groups.get(end)
         {
-            there = there.saturating_add(usize::try_from(group.num_rows()).unwrap_or(0));
+            available = available.saturating_add(usize::try_from(group.num_rows()).unwrap_or(0));
             end += 1;
         }
-        if there < skip.saturating_add(rows) {
+        if available < skip.saturating_add(rows) {
             return fail!("has fewer rows than when it was planned");
         }
-        let is_small = rows < there / 2;
+        let is_small = rows < available / 2;
         let new = self.not_counted(part..end, columns);
         if self.has_wrong_flags && !new.is_empty() {
             let groups = self.footer.metadata().row_groups();
@@ -314,7 +314,7 @@ impl ParquetFile {
         numbers: &HashMap<usize, (usize, NumberStorage)>,
     ) -> Result<HashMap<usize, ArrayRef>, Vec<usize>> {
         let mut lent = Vec::new();
-        let mut others = Vec::new();
+        let mut not_numbers = Vec::new();
         let mut arrays = HashMap::with_capacity(numbers.len());
         for (&column, &(leaf, kind)) in numbers {
             let data_type = self.stored_schema().field(column).data_type().clone();
@@ -324,11 +324,11 @@ impl ParquetFile {
             });
             match found {
                 Some(array) => drop(arrays.insert(column, make_array(array))),
-                None => others.push(leaf),
+                None => not_numbers.push(leaf),
             }
         }
         self.memory.lend(lent);
-        if others.is_empty() { Ok(arrays) } else { Err(others) }
+        if not_numbers.is_empty() { Ok(arrays) } else { Err(not_numbers) }
     }
 
     /// Rows of one row group: adds the columns that the library decodes to those that are already there.
@@ -339,11 +339,11 @@ impl ParquetFile {
         columns: &[usize],
         mut arrays: HashMap<usize, ArrayRef>,
     ) -> Option<RecordBatch> {
-        let others: Vec<usize> =
+        let missing: Vec<usize> =
             columns.iter().copied().filter(|column| !arrays.contains_key(column)).collect();
-        if !others.is_empty() {
-            let decoded = chunks.decode(&self.footer, (skip, rows), &others)?;
-            arrays.extend(others.into_iter().zip(decoded));
+        if !missing.is_empty() {
+            let decoded = chunks.decode(&self.footer, (skip, rows), &missing)?;
+            arrays.extend(missing.into_iter().zip(decoded));
         }
         let arrays = columns.iter().map(|column| arrays.remove(column)).collect::<Option<_>>()?;
         let fields = self.stored_schema().project(columns).ok()?;

@@ -1,4 +1,4 @@
-//! Slices of a row group: each page is unpacked once, however large it is, and whatever the columns are.
+//! Slices of a row group: each page is unpacked once, whatever its size and the types of its columns.
 
 use super::*;
 use arrow::array::{Array, AsArray, Int32Array, ListArray, StringArray};

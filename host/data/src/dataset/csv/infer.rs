@@ -148,7 +148,7 @@ impl ColumnEvidence {
         }
     }
 
-    /// Why the column may not have been meant as text. `None` unless most of its values are something else.
+    /// Why the column may not have been meant as text. `None` unless most of its values have another type.
     fn doubt(&self) -> Option<String> {
         let kind = self.kind();
         if let Some(other) = self.kind.filter(|other| *other != kind) {

@@ -68,10 +68,10 @@ impl JoinedLines {
     /// Whether more than half of the lines of the field have as many fields as a record. The text begins with
     /// the first of the lines.
     fn is_joined(&self, text: &[u8], closes: usize) -> bool {
-        let mut like = 0;
-        let mut others = 0;
+        let mut similar = 0;
+        let mut different = 0;
         let mut start = 0;
-        while start <= closes && like + others < LINES {
+        while start <= closes && similar + different < LINES {
             let rest = text.get(start..).unwrap_or_default();
             let end = memchr2(b'\n', b'\r', rest);
             // A line that continues beyond the text does not count, unless it ends the field.
@@ -84,14 +84,14 @@ impl JoinedLines {
                 continue;
             }
             match memchr_iter(self.delimiter, line).count() + 1 == self.columns {
-                true => like += 1,
-                false => others += 1,
+                true => similar += 1,
+                false => different += 1,
             }
-            if like <= 1 && others == ENOUGH {
+            if similar <= 1 && different == ENOUGH {
                 break;
             }
         }
-        like > others
+        similar > different
     }
 }
 

@@ -97,7 +97,7 @@ fn values(word: u64, length: usize) -> u64 {
 
 /// The highest bit of each byte that is not the value of a digit.
 #[inline(always)]
-fn others(values: u64) -> u64 {
+fn non_digits(values: u64) -> u64 {
     (((values & !HIGHS) + ONES * (0x7f - 9)) | values) & HIGHS
 }
 
@@ -105,19 +105,19 @@ fn others(values: u64) -> u64 {
 #[inline(always)]
 fn digits(word: u64, length: usize) -> Option<u64> {
     let values = values(word, length);
-    (others(values) == 0).then_some(values)
+    (non_digits(values) == 0).then_some(values)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "only one byte of the word is used")]
 #[inline(always)]
 fn in_eight(word: u64, length: usize) -> Option<f64> {
     let values = values(word, length);
-    let others = others(values);
-    if others == 0 {
+    let non_digits = non_digits(values);
+    if non_digits == 0 {
         return Some(divided(eight_digits(values), 0));
     }
-    let at = others.trailing_zeros() & !7;
-    if others & (others - 1) != 0 || (word >> at) as u8 != b'.' || length == 1 {
+    let at = non_digits.trailing_zeros() & !7;
+    if non_digits & (non_digits - 1) != 0 || (word >> at) as u8 != b'.' || length == 1 {
         return None;
     }
     // Moves the digits before the point over it.
@@ -133,13 +133,13 @@ fn in_sixteen(high: u64, low: u64, length: usize) -> Option<f64> {
     let word = u128::from(low) << 64 | u128::from(high);
     let high = values(high, length - 8);
     let low = low ^ ZEROS;
-    let others = u128::from(others(low)) << 64 | u128::from(others(high));
+    let non_digits = u128::from(non_digits(low)) << 64 | u128::from(non_digits(high));
     let values = u128::from(low) << 64 | u128::from(high);
-    let (joined, places) = if others == 0 {
+    let (joined, places) = if non_digits == 0 {
         (values, 0)
     } else {
-        let at = others.trailing_zeros() & !7;
-        if others & (others - 1) != 0 || (word >> at) as u8 != b'.' {
+        let at = non_digits.trailing_zeros() & !7;
+        if non_digits & (non_digits - 1) != 0 || (word >> at) as u8 != b'.' {
             return None;
         }
         let before = (1 << at) - 1;

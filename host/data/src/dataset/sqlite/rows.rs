@@ -77,10 +77,10 @@ impl Database {
             ))
         };
         let mut statement = self.statement()?;
-        let mut made = Vec::with_capacity(columns.fields().len());
+        let mut builders = Vec::with_capacity(columns.fields().len());
         for field in columns.fields() {
             let place = statement.column_names().position(|name| name == field.name());
-            made.push((place, ColumnBuilder::new(field)?));
+            builders.push((place, ColumnBuilder::new(field)?));
         }
         let mut read = 0;
         let mut bytes = 0_u64;
@@ -89,7 +89,7 @@ impl Database {
             if number > rows {
                 return Err(changed(format!("more than {rows}")));
             }
-            for (place, builder) in &mut made {
+            for (place, builder) in &mut builders {
                 let Some(place) = place else { continue };
                 let value = value(row, *place)?;
                 bytes = bytes.saturating_add(size(value));
@@ -102,10 +102,12 @@ impl Database {
         }
         let length = usize::try_from(rows).unwrap_or(usize::MAX);
         let arrays =
-            made.into_iter().zip(columns.fields()).map(|((place, builder), field)| match place {
-                Some(_) => builder.finish(),
-                None => new_null_array(field.data_type(), length),
-            });
+            builders.into_iter().zip(columns.fields()).map(
+                |((place, builder), field)| match place {
+                    Some(_) => builder.finish(),
+                    None => new_null_array(field.data_type(), length),
+                },
+            );
         match RecordBatch::try_new(Arc::clone(columns), arrays.collect()) {
             Ok(batch) => Ok(batch),
             Err(error) => fail!("cannot become a table: {error}"),
