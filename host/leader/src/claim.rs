@@ -2,7 +2,7 @@
 //!
 //! - If the directory is missing or empty, the job begins in it.
 //! - If it holds the same job, unfinished, the job can resume.
-//! - If it holds the same job, finished or not, the job can begin anew. This removes what the earlier run
+//! - If it holds the same job, finished or not, the job can start over. This removes what the earlier run
 //!   made, and follows no links.
 //! - If its job is running, or if it belongs to another job or is a foreign folder, the claim is refused,
 //!   whatever the options say.
@@ -106,8 +106,8 @@ impl Claim {
         self.state.taken_up > 0
     }
 
-    /// Syncs the name of the new state file to disk. [`JobDirLock::begin`] does not do this if the directory held
-    /// no earlier run. Must come before the journal is created.
+    /// Syncs the name of the new state file to disk. [`JobDirLock::begin`] does not do this if the directory
+    /// held no earlier run. The caller must call this before it creates the journal.
     pub(super) fn sync(&self) -> Result<(), ClaimError> {
         match self.before {
             Some(Before::Nothing { .. }) => sync_name(&self.state_file),
@@ -285,7 +285,7 @@ impl JobDirLock {
 
     /// Resumes the job that the directory holds. Its output folder must be the same one, and everything in it
     /// is the job's own.
-    pub(super) fn take_up(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
+    pub(super) fn resume(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.take_output_folder(false)?;
         self.make_private()?;
         let started = Timestamp::now();
@@ -345,13 +345,14 @@ impl JobDirLock {
         let Some(lock) = lock else {
             return Err(ClaimError::OutputInUse(output.to_owned()));
         };
-        let ours = self.earlier.as_ref().filter(|state| state.output == output);
-        let old_file = ours.and_then(|state| state.output_file.as_deref());
-        let is_ours = |entry: &OsStr, file: &str| entry == file || *entry == *unfinished(file);
-        let other = first_entry(output, |entry| old_file.is_none_or(|file| !is_ours(entry, file)))?;
+        let earlier_here = self.earlier.as_ref().filter(|state| state.output == output);
+        let old_file = earlier_here.and_then(|state| state.output_file.as_deref());
+        let is_own_rows = |entry: &OsStr, file: &str| entry == file || *entry == *unfinished(file);
+        let other =
+            first_entry(output, |entry| old_file.is_none_or(|file| !is_own_rows(entry, file)))?;
         if let Some(holds) = other.filter(|_| must_be_empty) {
             let output = output.to_owned();
-            return Err(match ours {
+            return Err(match earlier_here {
                 Some(_) => ClaimError::OutputHasMore { output, holds },
                 None => ClaimError::OutputNotEmpty { output, holds },
             });

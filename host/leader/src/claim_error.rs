@@ -47,8 +47,8 @@ pub enum ClaimError {
     /// The job was not completed, and something that decides its rows has changed since its last run.
     #[error(
         "job '{name}' in {} {how} before it was finished, with {mini_batches} mini-batch{} and {rows} row{} \
-         done, which do not match the job as it is now: {why}. To keep them, undo that and run the job again; to run \
-         it from its beginning, use --overwrite, or --job-dir for another place",
+         done, which do not match the job as it is now: {why}. To keep them, undo that and run the job \
+         again; to run it from its beginning, use --overwrite, or --job-dir for another place",
         dir.display(),
         if *mini_batches == 1 { "" } else { "es" },
         if *rows == 1 { "" } else { "s" }
@@ -170,8 +170,9 @@ pub enum ClaimError {
     },
     /// The folder for the job's copies in its parent holds another job's copies.
     #[error(
-        "parent: {} holds files that another job, or the same job in another job directory, copied there, and they \
-         are not overwritten: name another folder for `parent`, give the job another name, or move that folder away",
+        "parent: {} holds files that another job, or the same job in another job directory, copied there, \
+         and they are not overwritten: name another folder for `parent`, give the job another name, or move \
+         that folder away",
         .0.display()
     )]
     ParentTaken(PathBuf),

@@ -18,7 +18,7 @@ impl ClaimFixture {
         self.dir.path().join("out")
     }
 
-    /// Begins the job, anew if necessary.
+    /// Begins the job, or starts it over.
     fn claim(&self) -> Result<Claim, ClaimError> {
         claim(&self.job, "iris", None)
     }
@@ -120,17 +120,17 @@ fn a_resumed_job_keeps_its_files_and_state() {
     }
     let file = JobFile::new("job.yaml".as_ref(), &[]);
     let out = place.out();
-    let claimed = place.hold(Some(&out)).unwrap().take_up(Some(file.clone())).unwrap();
+    let claimed = place.hold(Some(&out)).unwrap().resume(Some(file.clone())).unwrap();
     assert!(claimed.has_earlier_run() && kept.iter().all(|path| path.exists()));
     let state = place.state();
     assert_eq!((state.status, state.taken_up, state.begun), (JobStanding::Running, 1, begun));
     assert_ne!(state.id, id);
     assert_eq!(state.job_file, Some(file));
     claimed.undo().unwrap();
-    assert!(kept.iter().all(|path| path.exists()), "what was there stays");
+    assert!(kept.iter().all(|path| path.exists()), "existing files stay");
     assert_eq!((place.state().status, place.state().taken_up), (JobStanding::Failed, 0));
     drop(claimed);
-    drop(place.hold(Some(&out)).unwrap().take_up(None).unwrap());
+    drop(place.hold(Some(&out)).unwrap().resume(None).unwrap());
     assert_eq!(place.state().taken_up, 1);
 }
 
@@ -186,19 +186,19 @@ fn only_its_owner_can_access_a_job_directory() {
     assert_eq!(mode(&place.job.state_file()), 0o600);
     let usual = place.dir.path().join("usual");
     fs::create_dir(&usual).unwrap();
-    assert_eq!(mode(&place.out()), mode(&usual), "outputs are as the umask says");
+    assert_eq!(mode(&place.out()), mode(&usual), "the umask applies to outputs");
     fs::create_dir(place.job.logs()).unwrap();
     for open in [place.job.root().to_owned(), place.job.logs()] {
         fs::set_permissions(open, PermissionsExt::from_mode(0o777)).unwrap();
     }
     fs::set_permissions(place.job.state_file(), PermissionsExt::from_mode(0o666)).unwrap();
     let mark = place.state().mark;
-    let claimed = place.hold(Some(&place.out())).unwrap().take_up(None).unwrap();
+    let claimed = place.hold(Some(&place.out())).unwrap().resume(None).unwrap();
     assert_eq!(mode(place.job.root()), 0o700);
     assert_eq!([mode(&place.job.logs()), mode(&place.job.state_file())], [0o700, 0o600]);
     assert!(!mark.is_empty() && claimed.state.mark == mark, "it is the same job");
     drop(claimed);
-    assert_eq!(place.claim_with_output().unwrap().state.mark, mark, "also when it is begun anew");
+    assert_eq!(place.claim_with_output().unwrap().state.mark, mark, "also when it starts over");
     assert_ne!(ClaimFixture::new().claim().unwrap().state.mark, mark);
 }
 

@@ -139,7 +139,7 @@ impl SharedControl {
             }
             Err(error) => Some(format!("the job's process does not know this question: {error}")),
         };
-        write_line(&mut stream, &self.stands(refused))
+        write_line(&mut stream, &self.current_state(refused))
     }
 
     fn obey(&self, ask: Ask) {
@@ -150,7 +150,7 @@ impl SharedControl {
         }
     }
 
-    fn stands(&self, refused: Option<String>) -> Answer {
+    fn current_state(&self, refused: Option<String>) -> Answer {
         let reason = self.cancel.reason();
         let state = match (&reason, self.is_waiting.load(Ordering::Relaxed)) {
             (Some(_), _) => LiveState::WindingDown,

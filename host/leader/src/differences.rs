@@ -5,60 +5,60 @@ use crate::journal::JobIdentity;
 use serde_json::Value;
 
 /// The maximum number of differences that are listed.
-const TOLD: usize = 5;
+const MAX_LISTED: usize = 5;
 
 /// What has changed, in words: `arguments: was [--a], is now [--b]`. `None` if nothing has.
 pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String> {
-    let mut reported = Vec::new();
+    let mut listed = Vec::new();
     if was.entry_script_digest != is.entry_script_digest {
-        reported.push("the entry script is a different component now".to_owned());
+        listed.push("the entry script is a different component now".to_owned());
     }
     let value = |settings: &[(String, String)], name: &str| {
         settings.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone())
     };
     for (name, now) in &is.settings {
         match value(&was.settings, name) {
-            None => reported.push(format!("{name}: was not set, is now {}", set(now))),
+            None => listed.push(format!("{name}: was not set, is now {}", set(now))),
             Some(before) if before == *now => {}
             Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
                 let verb =
                     if name.starts_with("the files") { "have changed" } else { "has changed" };
-                reported.push(format!("{name} {verb}"));
+                listed.push(format!("{name} {verb}"));
             }
-            Some(before) => by_field(name, &before, now, &mut reported),
+            Some(before) => by_field(name, &before, now, &mut listed),
         }
     }
     for (name, before) in &was.settings {
         if value(&is.settings, name).is_none() {
-            reported.push(format!("{name}: was {}, is now not set", set(before)));
+            listed.push(format!("{name}: was {}, is now not set", set(before)));
         }
     }
-    let more = reported.len().saturating_sub(TOLD);
-    reported.truncate(TOLD);
+    let more = listed.len().saturating_sub(MAX_LISTED);
+    listed.truncate(MAX_LISTED);
     if more > 0 {
-        reported.push(format!("and {more} more"));
+        listed.push(format!("and {more} more"));
     }
-    Some(reported.join("; ")).filter(|text| !text.is_empty())
+    Some(listed.join("; ")).filter(|text| !text.is_empty())
 }
 
 /// Lists the differing fields of a setting that has fields, as in `output_format.header`. Any other setting
 /// is compared as a whole.
-fn by_field(name: &str, before: &str, now: &str, reported: &mut Vec<String>) {
+fn by_field(name: &str, before: &str, now: &str, listed: &mut Vec<String>) {
     let fields = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text);
     let (Ok(was), Ok(is)) = (fields(before), fields(now)) else {
-        return reported.push(format!("{name}: was {}, is now {}", shown(before), shown(now)));
+        return listed.push(format!("{name}: was {}, is now {}", shown(before), shown(now)));
     };
     for (field, now) in &is {
         match was.get(field) {
             Some(before) if before == now => {}
             Some(before) => {
-                reported.push(format!("{name}.{field}: was {}, is now {}", flow(before), flow(now)));
+                listed.push(format!("{name}.{field}: was {}, is now {}", flow(before), flow(now)));
             }
-            None => reported.push(format!("{name}.{field}: was not set, is now {}", flow(now))),
+            None => listed.push(format!("{name}.{field}: was not set, is now {}", flow(now))),
         }
     }
     for (field, before) in was.iter().filter(|(field, _)| !is.contains_key(*field)) {
-        reported.push(format!("{name}.{field}: was {}, is now not set", flow(before)));
+        listed.push(format!("{name}.{field}: was {}, is now not set", flow(before)));
     }
 }
 
@@ -150,8 +150,8 @@ mod tests {
         ]);
         insta::assert_snapshot!(differences(&was, &is).unwrap(), @"arguments: was [--a], is now [--b]; output_format.type: was text, is now csv; environment_variables.TOKEN has changed; mini_batch_size: was not set, is now 1 files; environment_variables.OLD: was set, is now not set; and 1 more");
         is.entry_script_digest = "cd".into();
-        let reported = differences(&was, &is).unwrap();
-        assert!(reported.starts_with("the entry script is a different component now; "), "{reported}");
-        assert!(reported.ends_with("; and 2 more"), "{reported}");
+        let listed = differences(&was, &is).unwrap();
+        assert!(listed.starts_with("the entry script is a different component now; "), "{listed}");
+        assert!(listed.ends_with("; and 2 more"), "{listed}");
     }
 }

@@ -119,7 +119,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let patience = policy.progress_timeout;
         let machine = JobMachine::new(policy, job.sources.clone(), Timestamp::now(), restored);
         let control = Control::open(&job.job_dir, &job.spec.name, job.claim.id(), cancel);
-        let (control, unheard) = match control {
+        let (control, socket_error) = match control {
             Ok(control) => (Some(control), None),
             Err(error) => (None, Some(error)),
         };
@@ -158,7 +158,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         for message in job.spec.notices.into_iter().chain(job.notices) {
             driver.emit(EventKind::Notice { message });
         }
-        if let Some(error) = unheard {
+        if let Some(error) = socket_error {
             let message = format!(
                 "sandmill cancel cannot reach this job, as no socket can be made in its directory: {error}"
             );
@@ -293,8 +293,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     /// learn from them.
     fn act_on(&mut self, reported: NodeReport) -> Vec<JobMessage> {
         match reported {
-            NodeReport::Planned(said) => {
-                return self.intake.take(said, &mut self.joined, &self.committer);
+            NodeReport::Planned(message) => {
+                return self.intake.take(message, &mut self.joined, &self.committer);
             }
             NodeReport::Fetched(number, failed) => return self.intake.arrived(number, failed),
             NodeReport::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),

@@ -257,8 +257,8 @@ mod tests {
             eprintln!("not tried: another user's lock, as no shell can be started");
             return;
         };
-        let mut reported = [0; 4];
-        let read = io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut reported);
+        let mut line = [0; 4];
+        let read = io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut line);
         if read.is_ok() {
             assert!(!is_locked(&path));
             let lock = FolderLock::take(&path).unwrap().expect("no job has it");

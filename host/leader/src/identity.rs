@@ -83,12 +83,14 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
     }
     if let (Some(path), Some(files)) = (source_directory, &found.source_directory) {
         settings.put("source_directory", path);
-        settings.0.push(("the files in source_directory".to_owned(), of_files(files)));
+        settings.0.push(("the files in source_directory".to_owned(), stored_digest(files)));
     }
     if let Some(script) = script {
         settings.put("entry_script", &script.guest);
         if let (None, Some(files)) = (source_directory, &found.source_directory) {
-            settings.0.push(("the Python files beside entry_script".to_owned(), of_files(files)));
+            settings
+                .0
+                .push(("the Python files beside entry_script".to_owned(), stored_digest(files)));
         }
     }
     settings.models(models, inference, found);
@@ -221,7 +223,7 @@ impl IdentitySettings {
             Some(address) => self.put(&name, &address.to_string()),
             None => self.put(&name, host),
         }
-        self.0.push((format!("the files in {name}"), of_files(files)));
+        self.0.push((format!("the files in {name}"), stored_digest(files)));
     }
 
     /// A job without models has the same identity as before models existed. Backends differ in the last
@@ -265,10 +267,10 @@ impl IdentitySettings {
                 "backend": runs(*backend), "device": device, "fallback": fallback,
             });
             self.put(&name, &how);
-            let sha256 = of_files(&found.sha256);
+            let sha256 = stored_digest(&found.sha256);
             self.0.push((format!("{name}: the ONNX file"), sha256));
             if let Some(folder) = &found.folder {
-                self.0.push((format!("the files of {name}"), of_files(folder)));
+                self.0.push((format!("the files of {name}"), stored_digest(folder)));
             }
         }
         if *allow_guest_models {
@@ -288,15 +290,15 @@ impl IdentitySettings {
             join,
             layout,
         } = format;
-        let mut reported = json!({
+        let mut value = json!({
             "type": kind, "delimiter": char::from(*delimiter), "header": header,
             "quoting": quoting, "null_value": null_value, "index": index,
         });
         // Jobs of earlier versions, which did not have these settings, can still resume.
         if *compression != Compression::None {
-            reported["compression"] = json!(compression);
+            value["compression"] = json!(compression);
         }
-        self.put("output_format", &reported);
+        self.put("output_format", &value);
         if join.is_some() {
             self.put("join", join);
         }
@@ -307,11 +309,11 @@ impl IdentitySettings {
 }
 
 fn digest(bytes: &[u8]) -> String {
-    of_files(&hex(Sha256::digest(bytes)))
+    stored_digest(&hex(Sha256::digest(bytes)))
 }
 
 /// The stored form of a digest.
-fn of_files(digest: &str) -> String {
+fn stored_digest(digest: &str) -> String {
     format!("{DIGEST}{digest}")
 }
 

@@ -36,7 +36,7 @@ pub struct PreparedJob<N> {
     /// The settings that decide its rows, by name. Only used to create a new journal.
     pub(super) settings: Vec<(String, String)>,
     /// What an earlier run left, if the job resumes.
-    pub(super) taken_up: Option<ResumedJob>,
+    pub(super) resumed: Option<ResumedJob>,
     /// Files that an earlier run could not read.
     pub(super) again: Vec<(u32, String)>,
     /// Notices for the user from the preparation of the job, in addition to those of `spec`.
@@ -64,9 +64,10 @@ pub struct Reused {
 #[derive(Debug)]
 pub(super) struct ResumedJob {
     pub(super) journal: Journal,
-    /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15). True after a job that
-    /// failed, and false after one that was interrupted.
+    /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15). True after a
+    /// job that failed, and false after one that was interrupted.
     pub(super) retry_failed: bool,
-    /// Files that the earlier plan could not read ([`PlanOptions::again`](crate::protocol::node::PlanOptions::again)).
+    /// Files that the earlier plan could not read. See
+    /// [`PlanOptions::again`](crate::protocol::node::PlanOptions::again).
     pub(super) again: Vec<(u32, String)>,
 }

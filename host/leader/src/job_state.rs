@@ -1,4 +1,4 @@
-//! `job.json`: says which job a job directory belongs to, how the job stands, and what `sandmill resume`
+//! `job.json` records which job a job directory belongs to, the state of that job, and what `sandmill resume`
 //! needs to know to resume it.
 
 use super::ClaimError;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// The format of `job.json` that this build writes and reads.
 const VERSION: u32 = 2;
 
-/// How a job stands.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JobStanding {
@@ -122,7 +122,7 @@ pub struct JobState {
     /// version began the job.
     #[serde(default)]
     pub(super) mark: String,
-    /// How the job stands.
+    /// The state of the job.
     pub status: JobStanding,
     /// The output folder. Relative to the job directory if it is inside it.
     pub output: PathBuf,

@@ -41,7 +41,8 @@ pub trait JobOnNode {
     /// have to wait for them.
     fn await_objects(&mut self, say: &mut dyn FnMut(&str));
 
-    /// Plans the job in advance, inspects its files, and passes what it finds to `on_report`, until `on_report` breaks.
+    /// Plans the job in advance and inspects its files. Passes what it finds to `on_report`, until that
+    /// breaks.
     ///
     /// # Errors
     /// If the inputs cannot be planned, or the planner is silent for too long.
@@ -112,8 +113,8 @@ pub trait RunningNode: Obeys {
     /// Whether objects of stores are fetched only when a mini-batch needs them.
     fn comes_on_demand(&self) -> bool;
 
-    /// Requests these files for a mini-batch, each with the index of its source. [`NodeReport::Fetched`] reports
-    /// when they are there.
+    /// Requests these files for a mini-batch, each with the index of its source. [`NodeReport::Fetched`]
+    /// reports when they are there.
     fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 
     /// These mini-batches no longer need their objects.

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 pub struct LeaderOptions {
     /// The job directory. Created if it is missing.
     pub job_dir: PathBuf,
-    /// Whether to begin anew if the job was run before. The earlier results are removed first.
+    /// Whether to start over if the job was run before. The earlier results are removed first.
     pub overwrite: bool,
     /// Whether to return the result of an earlier run, if nothing has changed since and the job file allows
     /// it (`allow_reuse`).

@@ -54,8 +54,8 @@ pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, Cla
 }
 
 /// For a job that cannot have `<parent>/logs/<job>`: takes `<parent>/logs/<job>.<the beginning of its mark>`.
-/// It does so if the job took that folder before, or if `may` is set, because the unmarked copies may be the
-/// job's own, from an earlier version.
+/// It does so if the job took that folder before, or if `may_create` is set, because the unmarked copies may
+/// be the job's own, from an earlier version.
 ///
 /// # Errors
 /// If the folder belongs to another job, or cannot be created.
@@ -63,11 +63,11 @@ pub(super) fn claim_beside(
     parent: &Path,
     job: &str,
     mark: &str,
-    may: bool,
+    may_create: bool,
 ) -> Result<Option<PathBuf>, ClaimError> {
     let folder = place(parent, job, Some(mark));
     let is_own = || read_mark(&folder).is_ok_and(|found| found.as_deref() == Some(mark));
-    if !may && !is_own() {
+    if !may_create && !is_own() {
         return Ok(None);
     }
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

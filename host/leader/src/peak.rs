@@ -21,7 +21,7 @@ mod tests {
     #[test]
     fn a_child_that_ended_is_counted() {
         assert!(std::process::Command::new("true").status().unwrap().success());
-        let peak = peak_of_children().expect("the kernel tells");
+        let peak = peak_of_children().expect("the kernel reports it");
         assert!((64 << 10..1 << 40).contains(&peak), "{peak}");
     }
 }

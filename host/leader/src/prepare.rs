@@ -39,7 +39,7 @@ pub fn prepare<N: NodeHandle>(
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
             ready.node.await_objects(say);
-            ready.go_on(held, &earlier, options, say)
+            ready.continue_earlier(held, &earlier, options, say)
         }
         _ => ready.begin(held, options, say),
     }

@@ -3,7 +3,7 @@
 use super::claim::JobDirLock;
 use super::differences::differences;
 use super::identity::settings;
-use super::job::{PreparedJob, PreparedOnNode, Reused, ResumedJob};
+use super::job::{PreparedJob, PreparedOnNode, ResumedJob, Reused};
 use super::job_state::{JobFile, JobStanding, JobState, StartedBy};
 use super::nodes::JobOnNode;
 use super::options::LeaderOptions;
@@ -33,11 +33,11 @@ pub(super) struct ReadyToResume<N> {
 /// The result of preparing a job on this kind of node.
 type Outcome<N> = Result<PreparedOnNode<N>, PrepareError<<N as JobOnNode>::Error>>;
 
-/// The function that claims a held job directory: to begin anew, or to resume.
+/// The function that claims a held job directory: to start over, or to resume.
 type ClaimHeld = fn(JobDirLock, Option<JobFile>) -> Result<Claim, ClaimError>;
 
 impl<N: JobOnNode> ReadyToResume<N> {
-    /// Begins the job in a directory without a job, or begins it anew.
+    /// Begins the job in a directory without a job, or starts it over.
     pub(super) fn begin(
         self,
         held: JobDirLock,
@@ -54,7 +54,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
         settings: Vec<(String, String)>,
-        taken_up: Option<ResumedJob>,
+        resumed: Option<ResumedJob>,
         (held, claim): (JobDirLock, ClaimHeld),
     ) -> Outcome<N> {
         let mut notices = options.notices.clone();
@@ -80,7 +80,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         })?;
         let Self { spec, found, node, job_dir, .. } = self;
         let node::Prepared { sources, component, runtime, .. } = found;
-        let again = taken_up.as_ref().map(|taken_up| taken_up.again.clone()).unwrap_or_default();
+        let again = resumed.as_ref().map(|resumed| resumed.again.clone()).unwrap_or_default();
         let job = PreparedJob {
             spec,
             parent,
@@ -90,7 +90,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             claim,
             job_dir,
             settings,
-            taken_up,
+            resumed,
             again,
             notices,
             node,
@@ -111,8 +111,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
                 let own = parent::claim_beside(parent, name, held.mark(), held.was_unmarked())?;
                 let own = own.ok_or_else(|| ClaimError::ParentTaken(other.clone()))?;
                 notices.push(format!(
-                    "parent: {} holds copies that an earlier version of Sandmill made without a mark; they stay, \
-                     and this job's copies go to {}",
+                    "parent: {} holds copies that an earlier version of Sandmill made without a mark; they \
+                     stay, and this job's copies go to {}",
                     other.display(),
                     own.display()
                 ));
@@ -123,9 +123,9 @@ impl<N: JobOnNode> ReadyToResume<N> {
         Ok(Some(taken))
     }
 
-    /// Continues from an earlier run: reuses the result of a completed one, resumes another one, or begins
-    /// anew if there is nothing to keep.
-    pub(super) fn go_on(
+    /// Continues from an earlier run: reuses the result of a completed one, resumes another one, or starts
+    /// over if there is nothing to keep.
+    pub(super) fn continue_earlier(
         mut self,
         held: JobDirLock,
         earlier: &JobState,
@@ -174,12 +174,13 @@ impl<N: JobOnNode> ReadyToResume<N> {
         // that takes several runs.
         let retry_failed =
             earlier.status == JobStanding::Failed || journal.finished()? == Some(JobStatus::Failed);
-        let taken_up = Some(ResumedJob { journal, retry_failed, again });
+        let resumed = Some(ResumedJob { journal, retry_failed, again });
         // The journal already has the settings.
-        self.job(options, say, Vec::new(), taken_up, (held, JobDirLock::take_up))
+        self.job(options, say, Vec::new(), resumed, (held, JobDirLock::resume))
     }
 
-    /// Reuses the result of a completed run, if this run would have the same result (docs/parallel-run-step.md C25).
+    /// Reuses the result of a completed run, if this run would have the same result
+    /// (docs/parallel-run-step.md C25).
     fn reuse(
         mut self,
         held: &JobDirLock,

@@ -25,14 +25,15 @@ pub(super) fn policy(spec: &JobSpec) -> RetryPolicy {
 
 /// The notice for a job whose leader runs as root.
 pub const RUNS_AS_ROOT: &str = "runs as root: a job's processes may read every file that their wall does \
-    not hide, and code that breaks the wall could do anything; run untrusted jobs as a user without privileges";
+    not hide, and code that breaks the wall could do anything; run untrusted jobs as a user without \
+    privileges";
 
 /// The notices about what is in force for a job, without those that `notices` already contains.
 pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {
     let is_root = rustix::process::geteuid().is_root();
-    let tells_of_root = is_root && !notices.iter().any(|notice| notice == RUNS_AS_ROOT);
-    let of_root = tells_of_root.then(|| RUNS_AS_ROOT.to_owned());
-    std::iter::once(time_outs(spec)).chain(of_root).collect()
+    let adds_root_notice = is_root && !notices.iter().any(|notice| notice == RUNS_AS_ROOT);
+    let root_notice = adds_root_notice.then(|| RUNS_AS_ROOT.to_owned());
+    std::iter::once(time_outs(spec)).chain(root_notice).collect()
 }
 
 /// Lists the time-outs in force, and shows how the default of `progress_update_timeout` was computed
@@ -89,7 +90,8 @@ mod tests {
             time_outs(&crate::spec::load_plain(&job, &pairs(overrides)).unwrap())
         };
         insta::assert_snapshot!(describe(&[]), @"time-outs: run_invocation_timeout 60 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 2040 s (run_max_try x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600)");
-        let given = describe(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
+        let given =
+            describe(&[("progress_update_timeout", "90"), ("run_invocation_timeout", "1.5")]);
         insta::assert_snapshot!(given, @"time-outs: run_invocation_timeout 1.5 s, task_overhead_timeout 600 s, first_task_creation_timeout 600 s, progress_update_timeout 90 s");
         // The notice about root appears only once.
         let spec = crate::spec::load_plain(&job, &[]).unwrap();

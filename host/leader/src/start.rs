@@ -36,7 +36,7 @@ pub(super) fn start<N: JobOnNode + Send>(
     let plan = PlanOptions { again: job.again.clone() };
     let mut node = job.node.start(&plan).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
-    let (committer, restored) = if job.taken_up.is_some() {
+    let (committer, restored) = if job.resumed.is_some() {
         node.plan().map_err(failed)?;
         start_committer(job, replies)?
     } else {
@@ -70,7 +70,7 @@ fn start_committer<N: JobOnNode>(
     job: &mut PreparedJob<N>,
     replies: mpsc::UnboundedSender<CommitReply>,
 ) -> Result<(Committer, Restored), EngineError> {
-    let (journal, retry_failed) = match job.taken_up.take() {
+    let (journal, retry_failed) = match job.resumed.take() {
         Some(ResumedJob { journal, retry_failed, .. }) => {
             settle_workers(job);
             (journal, retry_failed)

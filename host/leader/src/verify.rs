@@ -329,7 +329,10 @@ mod tests {
             let mut is = was.clone();
             is[changed] = 1000;
             let text = text(with(&[], Some(&was), &is));
-            assert!(text.starts_with(&format!("changed: the inputs changed: {reported}")), "{text}");
+            assert!(
+                text.starts_with(&format!("changed: the inputs changed: {reported}")),
+                "{text}"
+            );
         }
     }
 

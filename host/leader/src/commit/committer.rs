@@ -24,10 +24,10 @@
 //!
 //! At a job's end, the committer publishes what `init` and `shutdown` left (if the job has completed),
 //! appends the rows that were held back, and journals the end. An output file that is not made of lines is
-//! made before that, under another name, by a separate process (`typed_output`). The rows are then appended to a
-//! file with a different name, which stays until the end is journaled. If each worker's rows stay in a file
-//! of their own, part files replace the output in step 3, and the folder of these files is made at the end
-//! (`split`).
+//! made before that, under another name, by a separate process (`typed_output`). The rows are then appended
+//! to a file with a different name, which stays until the end is journaled. If the output has one file per
+//! worker, part files replace the output in step 3, and the folder of these files is made at the end
+//! (`parts_output`).
 //!
 //! After a crash between any two steps, the output holds more than the journal records, or some files do not
 //! have their final names yet. `recover` restores the state that the journal describes. Rows that are
@@ -262,8 +262,8 @@ pub(crate) async fn last_reply(
 mod tests;
 
 #[cfg(test)]
-#[path = "take_up_tests.rs"]
-mod take_up_tests;
+#[path = "resume_tests.rs"]
+mod resume_tests;
 
 #[cfg(test)]
 #[path = "read_back_tests.rs"]

@@ -40,7 +40,7 @@ impl UnconfirmedTail {
         let bytes: u64 = new.iter().map(|(_, segment)| segment.length).sum();
         let mut at = appender.len().saturating_sub(bytes);
         for (worker, segment) in new {
-            hold(&mut checker, appender, at, *worker, segment)?;
+            check_segment(&mut checker, appender, at, *worker, segment)?;
             at += segment.length;
         }
         self.confirmed = self.pieces.len();
@@ -78,7 +78,7 @@ pub(super) fn checker(appender: &Appender) -> Result<Checker<'_>, CommitError> {
 }
 
 /// Fails unless the output holds the segment at this position.
-pub(super) fn hold(
+pub(super) fn check_segment(
     checker: &mut Checker<'_>,
     appender: &Appender,
     at: u64,

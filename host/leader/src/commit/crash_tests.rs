@@ -205,7 +205,7 @@ fn rows_that_are_found_again_keep_their_files() {
 /// The working directory of the child process in the next test.
 const CHILD: &str = "SANDMILL_TEST_CRASH_CHILD";
 
-/// The same with a process that kills itself, as through the environment variable.
+/// The same with a child process that `SANDMILL_FAIL_POINT` makes kill itself.
 #[test]
 fn a_killed_process_is_recovered_from() {
     let layout = Layout::Ordered;
@@ -252,7 +252,7 @@ fn a_hundred_thousand_mini_batches_cost_little() {
         let begun = Instant::now();
         let (_store, restored) = recover(world.target.clone(), world.journal(), false).unwrap();
         let recovered = begun.elapsed();
-        eprintln!("{layout:?}: committed in {committed:?}, taken up in {recovered:?}");
+        eprintln!("{layout:?}: committed in {committed:?}, recovered in {recovered:?}");
         assert_eq!(restored.succeeded, 100_000);
         if layout != Layout::Parts {
             assert_eq!(world.read("rows.txt"), rows);

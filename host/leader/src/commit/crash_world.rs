@@ -193,7 +193,7 @@ impl CrashWorld {
         let segment = Segment { offset, length: 4, ..Segment::sample() };
         let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
         fs::create_dir_all(&staged).unwrap();
-        fs::write(staged.join("shared"), "of nobody").unwrap();
+        fs::write(staged.join("shared"), "rejected").unwrap();
         CommitRequest::Success(Success {
             worker,
             id: MiniBatchId(id),
@@ -235,8 +235,9 @@ impl CrashWorld {
             self.ends.borrow_mut().clear();
         }
         // No workers are started if everything is done and a worker has already ended normally.
-        let said = store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());
-        if ids.is_empty() && (said || !store.files.done.is_empty()) {
+        let has_left_files =
+            store.journal.files().unwrap().iter().any(|file| file.mini_batch.is_none());
+        if ids.is_empty() && (has_left_files || !store.files.done.is_empty()) {
             return store.finish(JobStatus::Completed, &mut |_| ()).unwrap();
         }
         self.last_workers.clear();
@@ -367,7 +368,7 @@ impl CrashWorld {
             }
             Some(CrashDamage::RemoveOutput) => drop(fs::remove_file(&output)),
             // Synced data is trusted as long as the file is unchanged. If the file was cut, and extended
-            // again before a run has noticed the cut, it looks unchanged. A folder of parts is made anew,
+            // again before a run has noticed the cut, it looks unchanged. A folder of parts is made again,
             // including its files.
             Some(CrashDamage::ExtendOutput) if self.was_cut || output.is_dir() => {}
             Some(CrashDamage::ExtendOutput) => {
@@ -375,7 +376,7 @@ impl CrashWorld {
                     OpenOptions::new().create(true).truncate(false).write(true).open(&output);
                 let file = file.unwrap();
                 let length = file.metadata().unwrap().len();
-                file.write_all_at(b"garbage that nobody wrote\n", length).unwrap();
+                file.write_all_at(b"garbage from elsewhere\n", length).unwrap();
             }
         }
     }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Advice for a worker's file that has the same name as another file.
-const OTHER_NAME: &str = "put the agent name into the name of a file that each worker writes, or set output_files to \
-                          append or overwrite";
+const OTHER_NAME: &str = "put the agent name into the name of a file that each worker writes, or set \
+                          output_files to append or overwrite";
 
 /// The job cannot begin, continue or end properly. The texts are complete sentences for people.
 #[derive(Debug, thiserror::Error)]

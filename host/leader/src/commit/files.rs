@@ -193,6 +193,6 @@ mod tests {
         assert!(names.take(&found(Some(1)), false));
         assert!(!names.take(&found(Some(1)), false), "taken");
         assert!(names.take(&found(Some(1)), true), "they meet");
-        assert!(!names.take(&found(None), true), "a folder in the place of a file");
+        assert!(!names.take(&found(None), true), "a folder with the name of a file");
     }
 }

@@ -1,5 +1,5 @@
 //! The output file that is made at a job's end from the appended rows. It is made under another name, and
-//! renamed when it is complete and synced. If that is interrupted, the next start makes it anew. Its sources
+//! renamed when it is complete and synced. If that is interrupted, the next start makes it again. Its sources
 //! are removed only when the journal has the job's end.
 
 use super::disk::sync_folder;
@@ -14,7 +14,10 @@ use std::fs;
 use std::io::ErrorKind;
 
 /// Makes the output file, if the job has one of this kind.
-pub(super) fn make(store: &CommitState, on_progress: &mut dyn FnMut(u64)) -> Result<(), CommitError> {
+pub(super) fn make(
+    store: &CommitState,
+    on_progress: &mut dyn FnMut(u64),
+) -> Result<(), CommitError> {
     let (Some(rows), Some(finish)) = (&store.rows, &store.target.finish) else {
         return Ok(());
     };
@@ -42,12 +45,15 @@ pub(super) fn clean_up(target: &CommitTarget) {
     }
 }
 
-/// The target for a job that resumes. If the job has completed and only its finished output is left, there
-/// are no appended rows to maintain. Otherwise, an output file that was already made is removed, to be made
-/// again.
-pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
+/// The target for a job that resumes. If the job has completed and only its finished output is left, the
+/// target has no appended rows to maintain. Otherwise, this removes an output file that was already made: it
+/// is made again.
+pub(super) fn resumed_target(
+    target: CommitTarget,
+    completed: bool,
+) -> Result<CommitTarget, CommitError> {
     if target.parts.is_some() {
-        return parts_output::taken_up(target, completed);
+        return parts_output::resumed_target(target, completed);
     }
     let Some(finish) = &target.finish else { return Ok(target) };
     let path = target.output.join(&finish.name);

@@ -1,6 +1,6 @@
 //! Commits one group: check, append, sync, journal, publish.
 
-use super::confirm::hold;
+use super::confirm::check_segment;
 use super::disk::{CommitRefusal, sync_around, sync_folder};
 use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE, holds_anything};
@@ -66,7 +66,7 @@ impl CommitState {
         if self.group.header.is_some() {
             return Ok(done.rejected);
         }
-        self.look_at_output()?;
+        self.check_output()?;
         if let Some(rows) = self.rows.as_mut().filter(|rows| rows.takes_all()) {
             let entries = self.group.entries.get(self.group.copied..).unwrap_or_default();
             rows.copy(entries, &mut self.parts)?;
@@ -130,7 +130,7 @@ impl CommitState {
             self.target.places.sync_files()?;
         }
         self.point("files-synced");
-        self.look_at_output()?;
+        self.check_output()?;
         let mut notes = group.notes;
         notes.extend(group.done.iter().map(|w| (format!("{DONE}{}", w.0), Some(String::new()))));
         let mut changes = JournalChanges {
@@ -158,10 +158,10 @@ impl CommitState {
         Ok(())
     }
 
-    /// Checks that the output is what was committed to it. Only its length and modification time are
-    /// compared, unless these show that another program has written to it. If it has changed, the next start
+    /// Checks that the output is what was committed to it. Compares only its length and modification time,
+    /// unless these show that another program has written to it. If it has changed, the next start
     /// notices that too, by the modification time.
-    fn look_at_output(&mut self) -> Result<(), CommitError> {
+    fn check_output(&mut self) -> Result<(), CommitError> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         if rows.is_untouched()? {
             return Ok(());
@@ -237,7 +237,7 @@ impl CommitState {
         Ok(())
     }
 
-    /// Completes the output and records the job's end. `on_progress` is called at intervals with the progress. If
+    /// Completes the output and records the job's end. Calls `on_progress` at intervals with the progress. If
     /// the output of `init` or `shutdown` causes an error, the journal records that the job failed.
     pub(super) fn finish(
         &mut self,
@@ -252,7 +252,7 @@ impl CommitState {
             }
         }
         self.point("left-all-published");
-        self.look_at_output()?;
+        self.check_output()?;
         let mut notes = Vec::new();
         if let Some(rows) = &mut self.rows {
             // Rows after a gap are removed again by the next start.
@@ -389,7 +389,7 @@ fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender,
     };
     let new = write()?;
     let mut checker = Checker::new(new.file()).map_err(|e| CommitError::disk("read", path, e))?;
-    hold(&mut checker, &new, header.len() as u64, None, &all)?;
+    check_segment(&mut checker, &new, header.len() as u64, None, &all)?;
     Ok(new)
 }
 

@@ -23,21 +23,21 @@ pub(super) fn publish(
     let workers: Vec<_> = files.done.iter().copied().collect();
     let mut left = Left::new();
     for worker in workers {
-        for found in look(target, worker)? {
+        for found in list_left(target, worker)? {
             left.entry(found.path.clone()).or_default().push((worker, found));
         }
     }
     if left.is_empty() {
         return Ok(());
     }
-    for (path, of) in &left {
-        check_kinds(path, of)?;
+    for (path, found) in &left {
+        check_kinds(path, found)?;
     }
     files.published = true;
     match target.on_conflict {
         OnConflict::Append => append(files, target, journal, &left),
         OnConflict::Error => {
-            left.iter().try_for_each(|(path, of)| check_same(target, path, of))?;
+            left.iter().try_for_each(|(path, found)| check_same(target, path, found))?;
             move_all(files, target)
         }
         OnConflict::Overwrite => move_all(files, target),
@@ -45,15 +45,16 @@ pub(super) fn publish(
 }
 
 /// The files that one worker left. Fails if any of them cannot be published.
-fn look(target: &CommitTarget, worker: WorkerId) -> Result<Vec<GuestEntry>, CommitError> {
+fn list_left(target: &CommitTarget, worker: WorkerId) -> Result<Vec<GuestEntry>, CommitError> {
     let folder = target.places.left(worker);
     let found = list_files(&folder, &rule(target, false, &|_| None));
     found.map_err(|source| CommitError::Left { worker, source })
 }
 
-fn check_kinds(path: &str, of: &[(WorkerId, GuestEntry)]) -> Result<(), CommitError> {
+fn check_kinds(path: &str, entries: &[(WorkerId, GuestEntry)]) -> Result<(), CommitError> {
     let is_folder = |found: &GuestEntry| found.length.is_none();
-    let (first, rest) = of.split_first().map_or((None, of), |(first, rest)| (Some(first), rest));
+    let (first, rest) =
+        entries.split_first().map_or((None, entries), |(first, rest)| (Some(first), rest));
     let other =
         rest.iter().find(|(_, found)| Some(is_folder(found)) != first.map(|f| is_folder(&f.1)));
     match (first, other) {
@@ -69,10 +70,10 @@ fn check_kinds(path: &str, of: &[(WorkerId, GuestEntry)]) -> Result<(), CommitEr
 fn check_same(
     target: &CommitTarget,
     path: &str,
-    of: &[(WorkerId, GuestEntry)],
+    entries: &[(WorkerId, GuestEntry)],
 ) -> Result<(), CommitError> {
     let folder = |worker| target.places.left(worker);
-    let Some(((first, found), rest)) = of.split_first() else { return Ok(()) };
+    let Some(((first, found), rest)) = entries.split_first() else { return Ok(()) };
     if found.length.is_none() {
         return Ok(());
     }
@@ -127,8 +128,8 @@ fn append(
         }
     }
     let mut wanted: BTreeMap<WorkerId, Vec<GuestEntry>> = BTreeMap::new();
-    for (path, of) in left {
-        let Some(((first, _), rest)) = of.split_first() else { continue };
+    for (path, entries) in left {
+        let Some(((first, _), rest)) = entries.split_first() else { continue };
         let mut same = true;
         for (worker, found) in rest {
             same = same
@@ -142,9 +143,9 @@ fn append(
         }
         let count = match same {
             true => usize::from(pieces.is_empty()),
-            false => of.len(),
+            false => entries.len(),
         };
-        for (worker, found) in &of[..count] {
+        for (worker, found) in &entries[..count] {
             wanted.entry(*worker).or_default().push(found.clone());
         }
     }

@@ -3,8 +3,8 @@
 //! gets a hard link to each part file with committed rows or, if the part file also holds something else, a
 //! copy of the committed rows. For a format with types, the final file is made from that. If the job has
 //! completed, each file is read back and compared with the checksums of its rows. Then the folder is renamed
-//! as a whole. If this is interrupted, the next start makes the folder anew: until the journal has the end of
-//! a completed job, the part files hold all rows.
+//! as a whole. If this is interrupted, the next start makes the folder again: the part files hold all rows
+//! until the journal has the end of a completed job.
 
 use super::confirm::UnconfirmedTail;
 use super::disk::{begins_with, sync_folder};
@@ -61,8 +61,16 @@ pub(super) fn make(
         Some(top) if !top.bytes.is_empty() => top.bytes.clone(),
         _ => all_open_columns(&store.journal)?,
     };
-    let parts =
-        Split { store, header, completed, folder: &folder, new: &new, ending, on_progress, done: 0 };
+    let parts = Split {
+        store,
+        header,
+        completed,
+        folder: &folder,
+        new: &new,
+        ending,
+        on_progress,
+        done: 0,
+    };
     if let Err(why) = parts.all() {
         // If it stays, the next start removes it.
         let _ = remove_tree(&new);
@@ -221,7 +229,10 @@ fn link(part: &Path, path: &Path) -> bool {
 
 /// The target for a job that resumes. If the job has completed and its folder is made, there is nothing left
 /// to maintain. Otherwise, a folder that was already made is removed: the part files hold the rows.
-pub(super) fn taken_up(target: CommitTarget, completed: bool) -> Result<CommitTarget, CommitError> {
+pub(super) fn resumed_target(
+    target: CommitTarget,
+    completed: bool,
+) -> Result<CommitTarget, CommitError> {
     let Some((folder, _)) = folder(&target) else { return Ok(target) };
     if completed && folder.is_dir() {
         return Ok(CommitTarget { output_file: None, parts: None, finish: None, ..target });
@@ -268,7 +279,7 @@ pub(super) fn settle(
     let removed = gone.iter().copied().collect();
     let mut changes = JournalChanges { removed, notes, ..JournalChanges::default() };
     let mut replacement = Replacement::default();
-    files::take_out(settling.target, journal, &gone, &mut replacement, &mut changes)?;
+    files::prepare_removal(settling.target, journal, &gone, &mut replacement, &mut changes)?;
     replacement.commit(changes, journal, &settling.target.output)?;
     Ok(gone)
 }

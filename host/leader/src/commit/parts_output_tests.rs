@@ -75,7 +75,7 @@ fn a_part_links_or_copies_the_workers_committed_rows() {
         inode(part) == inode(bench.job.part_file(worker))
     };
     assert!(is_same(0), "it was copied");
-    assert!(!is_same(1), "what a worker wrote without a header was changed");
+    assert!(!is_same(1), "the part file without a header was changed");
     // If the job resumes after its end, repeatedly, the part stays.
     remove_tree(&bench.job.parts()).unwrap();
     for _ in 0..3 {
@@ -129,9 +129,9 @@ fn a_part_that_changed_fails_the_job() {
         spoil(&bench, 1);
         let (_, replies) = bench.finish();
         let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
-        let on_progress = "output/rows/part-process001.csv holds other bytes from 2 up to 4 than the rows that \
+        let expected = "output/rows/part-process001.csv holds other bytes from 2 up to 4 than the rows that \
                     process001 reported";
-        assert!(error.to_string().contains(on_progress), "{error}");
+        assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(fs::read_dir(bench.job.default_output()).unwrap().count(), 0);
         assert_eq!(bench.journal().finished().unwrap(), None);
         let restored = bench.restart_as(parts(&bench), false).unwrap();
@@ -150,13 +150,14 @@ fn a_part_that_changed_fails_the_job() {
 fn parts_with_types_are_made_at_the_end() {
     let mut bench = bench();
     let with_types = |bench: &CommitFixture, fails: bool| {
-        let make = move |mut source: &File, mut target: &File, rows, on_progress: &mut dyn FnMut(u64)| {
-            let mut text = String::new();
-            io::Read::read_to_string(&mut source, &mut text).unwrap();
-            on_progress(text.len() as u64);
-            io::Write::write_all(&mut target, format!("{rows} {text}").as_bytes()).unwrap();
-            if fails { Err("it is odd".into()) } else { Ok(()) }
-        };
+        let make =
+            move |mut source: &File, mut target: &File, rows, on_progress: &mut dyn FnMut(u64)| {
+                let mut text = String::new();
+                io::Read::read_to_string(&mut source, &mut text).unwrap();
+                on_progress(text.len() as u64);
+                io::Write::write_all(&mut target, format!("{rows} {text}").as_bytes()).unwrap();
+                if fails { Err("it is odd".into()) } else { Ok(()) }
+            };
         let finish = Some(Finish { name: "rows".into(), make: Arc::new(make) });
         CommitTarget { finish, ..parts(bench) }
     };

@@ -33,7 +33,7 @@ fn a_changed_output_fails_the_job_and_is_repaired() {
         let text = error.to_string();
         let text = text.split_once(": ").unwrap().0.replace(path.to_str().unwrap(), "rows.txt");
         let journal = bench.journal();
-        assert_eq!(journal.finished().unwrap(), None, "the job has not ended well");
+        assert_eq!(journal.finished().unwrap(), None, "the job has not completed");
         let (_, restored) = recover(bench.target(), journal, false).unwrap();
         assert_eq!(restored.succeeded, 3);
         assert_eq!(bench.output("rows.txt"), "row 0\nrow 1\nrow 2\n");
@@ -107,7 +107,7 @@ fn part_file_space_is_freed_once_rows_are_copied() {
         bench.committer().finish(JobStatus::Failed);
         while let Some(reply) = bench.replies.blocking_recv() {
             if let CommitReply::Free(more) = reply {
-                assert!(!ordered, "they may be wanted when the job goes on");
+                assert!(!ordered, "a resumed job may need them");
                 frees.extend(more);
             }
         }

@@ -61,7 +61,7 @@ pub(super) fn recover(
     carry_out(&mut journal, &target.output)?;
     let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
-    let target = finish::taken_up(target, ended == Some(JobStatus::Completed))?;
+    let target = finish::resumed_target(target, ended == Some(JobStatus::Completed))?;
     // If so, the output's sources are gone: the job stays completed, and nothing runs again.
     let is_made = has_output && target.output_file.is_none();
     let items = read(&journal, target.ordered)?;

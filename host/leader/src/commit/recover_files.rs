@@ -82,7 +82,7 @@ fn open_to_write(path: &Path) -> std::io::Result<File> {
 /// Prepares the removal of files whose mini-batches run again. The files stay until the journal has recorded
 /// this: if the job is interrupted before that, the next start may find the rows of these mini-batches after
 /// all.
-pub(super) fn take_out(
+pub(super) fn prepare_removal(
     target: &CommitTarget,
     journal: &Journal,
     gone: &HashSet<MiniBatchId>,
@@ -115,7 +115,7 @@ pub(super) fn take_out(
         let own = kept.iter_mut().filter(|entry| entry.path == path);
         without_gaps(&old, &new, own).map_err(|e| CommitError::disk("rewrite", &old, e))?;
     }
-    changes.files_anew = true;
+    changes.replaces_files = true;
     changes.files = kept;
     Ok(())
 }

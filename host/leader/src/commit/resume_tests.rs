@@ -48,7 +48,7 @@ impl CommitFixture {
         while let Some(reply) = self.replies.blocking_recv() {
             last = Some(reply);
         }
-        last.expect("the committer ended without a word")
+        last.expect("the committer ended without a reply")
     }
 }
 
@@ -187,7 +187,7 @@ fn the_error_names_an_appended_file_that_lost_bytes() {
     bench.submit(&success);
     bench.finish();
     let path = bench.job.default_output().join("log");
-    fs::write(&path, "of 0, and what nobody wrote").unwrap();
+    fs::write(&path, "of 0, and foreign bytes").unwrap();
     bench.restart_as(target.clone(), false).unwrap();
     assert_eq!(bench.output("log"), "of 0");
     fs::write(&path, "of").unwrap();

@@ -214,7 +214,7 @@ impl HeldRows {
     }
 }
 
-/// A mark records that the file is correct up to `length`. It is valid until someone writes to the file.
+/// A mark records that the file is correct up to `length`. It is valid until the file is written to again.
 pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
     let found = file.metadata()?;
     Ok(format!("{length} {} {}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()))

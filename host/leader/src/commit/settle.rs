@@ -1,6 +1,6 @@
 //! Restores the output file of a job that resumes: finds out which rows are intact, and repairs the rest.
 
-use super::confirm::hold;
+use super::confirm::check_segment;
 use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
 use super::header::Top;
@@ -86,22 +86,22 @@ pub(super) fn settle(
     let mut changes =
         JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
     let mut replacement = Replacement::default();
-    files::take_out(target, journal, &gone, &mut replacement, &mut changes)?;
-    let anew = stay.iter().any(|rows| rows.there && rows.old != rows.new);
-    if anew {
+    files::prepare_removal(target, journal, &gone, &mut replacement, &mut changes)?;
+    let is_rewritten = stay.iter().any(|rows| rows.there && rows.old != rows.new);
+    if is_rewritten {
         let new = replacement.place(&target.output, name);
-        write_anew(&new, header.as_ref(), &stay, &appender, parts)?;
+        write_new_file(&new, header.as_ref(), &stay, &appender, parts)?;
     }
     if !whole || appender.len() != total || trusted > total {
         changes.notes.push((SYNCED.to_owned(), None));
     }
     replacement.commit(changes, journal, &target.output)?;
-    if anew {
+    if is_rewritten {
         appender = Appender::open(&path)?;
     } else {
-        mend(&mut appender, header.as_ref(), &stay, parts)?;
+        repair(&mut appender, header.as_ref(), &stay, parts)?;
     }
-    confirm(&appender, stay.iter().filter(|rows| anew || !rows.there))?;
+    confirm(&appender, stay.iter().filter(|rows| is_rewritten || !rows.there))?;
     let held = target.ordered.then_some(held);
     let mut rows = RowsOutput::new(appender, held);
     close(&mut rows, total, trusted, journal, target)?;
@@ -129,7 +129,7 @@ impl Settling<'_> {
                 continue;
             }
             if ordered && item.id != finding.held.next {
-                self.hold(item, &mut finding, parts);
+                self.hold_back(item, &mut finding, parts);
                 continue;
             }
             if let Some((segment, worker)) = item.rows.zip(item.worker) {
@@ -150,7 +150,7 @@ impl Settling<'_> {
     }
 
     /// Holds back rows that wait for a lower id. They are in the part file or lost.
-    fn hold(&self, item: &Item, finding: &mut Finding, parts: &mut Parts) {
+    fn hold_back(&self, item: &Item, finding: &mut Finding, parts: &mut Parts) {
         let whole = item.rows.is_none_or(|segment| parts.holds(item.worker, &segment));
         if whole {
             finding.held.waiting.insert(item.id, item.worker.zip(item.rows));
@@ -161,7 +161,7 @@ impl Settling<'_> {
 }
 
 /// Writes the rows that stay to a new file, and syncs it.
-fn write_anew(
+fn write_new_file(
     path: &Path,
     header: Option<&Top>,
     stay: &[Stay],
@@ -189,7 +189,7 @@ fn write_anew(
 }
 
 /// Writes missing rows to their positions.
-fn mend(
+fn repair(
     appender: &mut Appender,
     header: Option<&Top>,
     stay: &[Stay],
@@ -215,7 +215,7 @@ fn confirm<'a>(
     let mut checker = checker.map_err(|e| CommitError::disk("read", appender.path(), e))?;
     let mut written = written;
     written.try_for_each(|rows| {
-        hold(&mut checker, appender, rows.new, Some(rows.worker), &rows.segment)
+        check_segment(&mut checker, appender, rows.new, Some(rows.worker), &rows.segment)
     })
 }
 

@@ -77,7 +77,7 @@ impl CommitFixture {
     pub(super) fn reply(&mut self) -> CommitReply {
         loop {
             let reply = self.replies.blocking_recv();
-            match reply.expect("the committer ended without a word") {
+            match reply.expect("the committer ended without a reply") {
                 CommitReply::Free(_) => {}
                 reply => return reply,
             }

@@ -1,6 +1,6 @@
 //! Checks that the whole output file holds what was committed.
 
-use super::confirm::{changed, checker, hold};
+use super::confirm::{changed, check_segment, checker};
 use super::disk::begins_with;
 use super::error::{CommitError, OutputChange};
 use super::header::Top;
@@ -28,7 +28,13 @@ pub(super) fn confirm_all(
     let mut result = Ok(());
     let visit = |Committed { entry, output_offset }: Committed| {
         if let (Some(segment), true) = (entry.end.rows(), entry.id.0 < last && result.is_ok()) {
-            result = hold(&mut checker, appender, start + output_offset, entry.worker, &segment);
+            result = check_segment(
+                &mut checker,
+                appender,
+                start + output_offset,
+                entry.worker,
+                &segment,
+            );
         }
     };
     journal.for_each(order, visit)?;

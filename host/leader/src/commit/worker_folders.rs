@@ -124,7 +124,7 @@ fn highest_worker(folder: &Path) -> Option<WorkerId> {
     entries.filter_map(|entry| worker_of(entry.file_name().to_str()?)).max()
 }
 
-/// No worker has had this number or a higher one.
+/// The numbers of all workers are below this one.
 const NO_WORKER: u32 = 1 << 31;
 
 /// The worker after which a folder or part file is named.

@@ -94,7 +94,7 @@ pub struct JournalChanges {
     /// Mini-batches to remove, together with their files: they run again. This is done first.
     pub removed: Vec<MiniBatchId>,
     /// Whether `files` replaces all file entries.
-    pub files_anew: bool,
+    pub replaces_files: bool,
     /// Whether a recorded job end is removed.
     pub reopened: bool,
     /// Ends of mini-batches, in commit order.

@@ -337,7 +337,7 @@ fn forget(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::
     if changes.reopened {
         transaction.execute("DELETE FROM job WHERE key = 'status'", [])?;
     }
-    if changes.files_anew {
+    if changes.replaces_files {
         transaction.execute("DELETE FROM file", [])?;
     }
     if changes.removed.is_empty() {

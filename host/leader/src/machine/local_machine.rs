@@ -96,13 +96,15 @@ impl LocalMachine {
         let actions = self.actions.clone();
         let mut out = |outcome: LocalOutcome| match outcome {
             LocalOutcome::Do(action) => actions.borrow_mut().push(action.into()),
-            LocalOutcome::Reported(reported) => unreachable!("a pure node tells news only: {reported:?}"),
+            LocalOutcome::Reported(reported) => {
+                unreachable!("a pure node reports only news: {reported:?}")
+            }
         };
         match Addressed::from(message) {
             Addressed::Job(message) => self.joined.send(message, now, &mut out),
             Addressed::Node(message) => {
                 let reported = self.joined.node.handle(message);
-                self.joined.on_report(reported, now, &mut out);
+                self.joined.receive(reported, now, &mut out);
             }
             Addressed::Both => self.joined.tick(now, &mut out),
         }
@@ -114,8 +116,8 @@ impl LocalMachine {
         self.joined.job()
     }
 
-    /// When [`MachineMessage::Tick`] is due at the latest, if nothing else happens. Always set until the job is
-    /// over.
+    /// When [`MachineMessage::Tick`] is due at the latest, if nothing else happens. Always set until the job
+    /// is over.
     pub(super) fn next_deadline(&self) -> Option<Duration> {
         self.joined.next_deadline()
     }

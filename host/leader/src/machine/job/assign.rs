@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 impl JobMachine {
     /// Grants mini-batches. Every worker without one gets one, retries first. Then, while plenty are waiting,
     /// workers get further ones, so that they need not wait for the leader between two. Near the end, workers
-    /// get no further ones: these would wait behind a slow mini-batch while other workers idle. Workers also
+    /// get no further ones: these would have to wait for a slow one while other workers idle. Workers also
     /// get no further ones while a retry is waiting, because the next free worker gets the retry.
     pub(super) fn assign(&mut self) {
         let unwritten = self.committing.len() >= RetryPolicy::UNWRITTEN;
@@ -23,7 +23,7 @@ impl JobMachine {
                 self.grant_ahead();
             }
         }
-        self.let_go_on();
+        self.let_workers_continue();
     }
 
     fn grant_to_free(&mut self) {
@@ -106,8 +106,8 @@ impl JobMachine {
         assignment
     }
 
-    /// Tells workers that wait after a failed attempt to continue, because they got no retry.
-    fn let_go_on(&mut self) {
+    /// Lets workers continue that wait after a failed attempt, because they got no retry.
+    fn let_workers_continue(&mut self) {
         let waits = |node: &JobNode| node.has_answered() && node.standing.awaits_word.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));
         for node in nodes.map(|(id, _)| *id).collect::<Vec<_>>() {

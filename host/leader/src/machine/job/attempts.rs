@@ -221,8 +221,8 @@ impl JobMachine {
             count => (format!("{count} values"), "are"),
         };
         self.notice(format!(
-            "{values} of the rows {are} null in the output: nan and infinite numbers, which JSON does not have \
-             (output_format.type parquet or arrow keeps them)"
+            "{values} of the rows {are} null in the output: nan and infinite numbers, which JSON does not \
+             have (output_format.type parquet or arrow keeps them)"
         ));
     }
 

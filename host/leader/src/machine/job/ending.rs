@@ -85,8 +85,8 @@ impl JobMachine {
     fn all_done(&mut self) {
         let (status, by, reason) = if self.writes_nothing() {
             let reason = match (self.succeeded + self.failed, &self.found_nothing) {
-                (0, Some(reported)) => {
-                    format!("the inputs hold no items, so there is nothing to write: {reported}")
+                (0, Some(notice)) => {
+                    format!("the inputs hold no items, so there is nothing to write: {notice}")
                 }
                 (0, None) => {
                     "the inputs hold no items, so there is nothing to write; sandmill plan \

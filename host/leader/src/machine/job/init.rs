@@ -1,5 +1,5 @@
-//! The rules for failures of `init` over all nodes (docs/parallel-run-step.md I1, I2). The node's part (in the crate
-//! `node`) defines what counts as such a failure.
+//! The rules for failures of `init` over all nodes (docs/parallel-run-step.md I1, I2). The node's part (in the
+//! crate `node`) defines what counts as such a failure.
 
 use super::JobMachine;
 use super::node::JobNode;

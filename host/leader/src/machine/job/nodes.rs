@@ -16,7 +16,7 @@ impl JobMachine {
         }
     }
 
-    /// Handles the loss of a node. Its mini-batches are not at fault: they are granted anew, and the attempt
+    /// Handles the loss of a node. Its mini-batches are not at fault: they are granted again, and the attempt
     /// does not count as a try. But a mini-batch that was lost with several nodes in turn has failed.
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         let Some(lost) = self.nodes.remove(&node) else { return };

@@ -3,10 +3,9 @@
 //!
 //! A retry is handed out as soon as a worker is free. So a hopeless mini-batch ends a job that does not
 //! tolerate it at once, and not at the end of the input. Two rules protect the other mini-batches. After
-//! [`RetryPolicy::RETRIES_IN_A_ROW`] retries, a first attempt has its turn. And the retry of a mini-batch that
-//! could not be read waits a moment, because a store or a disk may need time to recover. Neither rule applies
-//! to a retry that is [overdue](QueueTurns::is_overdue), so that all retries begin in time.
-//! is [overdue](QueueTurns::is_overdue), so that all begin in time.
+//! [`RetryPolicy::RETRIES_IN_A_ROW`] retries, a first attempt has its turn. And the retry of a mini-batch
+//! that could not be read waits a moment, because a store or a disk may need time to recover. Neither rule
+//! applies to a retry that is [overdue](QueueTurns::is_overdue), so that all retries begin in time.
 
 use super::performer::Performer;
 use crate::machine::RetryPolicy;

@@ -43,7 +43,7 @@ pub enum JobMessage {
     },
     /// A node takes part from now on. A node that was lost and returns gets a new number.
     NodeJoined(NodeId),
-    /// A node is lost, and its later messages are ignored. Its mini-batches are granted anew.
+    /// A node is lost, and its later messages are ignored. Its mini-batches are granted again.
     NodeLost(NodeId),
     /// A node reports.
     Node(NodeId, News),

@@ -15,8 +15,8 @@ impl JobMachine {
         let UnknownKeys { item, line, .. } = found;
         self.notice(format!(
             "input {input}: records have keys that match none of its columns and are left out: {}, first \
-             in {item}, line {line}; the columns were learned from the rows before. Set schema_inference to full, \
-             or name all columns in schema (json takes any value)",
+             in {item}, line {line}; the columns were learned from the rows before. Set schema_inference to \
+             full, or name all columns in schema (json takes any value)",
             named(found),
         ));
         self.unknown_keys.insert(input, found.clone());

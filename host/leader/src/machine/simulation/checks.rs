@@ -22,7 +22,7 @@ impl SimulatedWorld {
         for by in
             [EndedBy::ErrorThreshold, EndedBy::AllowedFailedCount, EndedBy::AllowedFailedPercent]
         {
-            assert!(!self.is_exceeded(by), "{by:?} is exceeded, and the job goes on");
+            assert!(!self.is_exceeded(by), "{by:?} is exceeded, and the job continues");
         }
         self.check_workers();
     }
@@ -40,7 +40,10 @@ impl SimulatedWorld {
                     assert!(held.insert(assignment.mini_batch.id), "given to two workers");
                 }
             }
-            assert!(!worker.is_live() || !worker.awaits_word, "it waits for the leader's word");
+            assert!(
+                !worker.is_live() || !worker.awaits_decision,
+                "it waits for the leader's decision"
+            );
             let waits_for_gpu = worker.gpu.is_some() && !worker.given_up;
             places += usize::from(worker.is_live() || waits_for_gpu);
         }
@@ -117,7 +120,10 @@ impl SimulatedWorld {
         if self.commits_given_up || self.committer_dead {
             return assert_ne!(result.status, JobStatus::Completed);
         }
-        assert!(self.committer.is_empty() && self.unreported.is_empty(), "it ended before its commits");
+        assert!(
+            self.committer.is_empty() && self.unreported.is_empty(),
+            "it ended before its commits"
+        );
         assert_eq!(result.succeeded_mini_batches, self.counted.succeeded);
         assert_eq!(result.failed_mini_batches, self.counted.failed);
         assert_eq!(result.short_mini_batches, self.counted.short);

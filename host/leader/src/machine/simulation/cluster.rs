@@ -24,7 +24,7 @@ const NODES: usize = 3;
 struct ClusterWorker {
     is_ready: bool,
     has_started: bool,
-    awaits_word: bool,
+    awaits_decision: bool,
     asked_to_end: bool,
     is_killed: bool,
     inbox: VecDeque<Assignment>,
@@ -323,7 +323,7 @@ impl Cluster {
             }
             return self.happens(id, NodeMessage::Ready(number, CallStats::default()));
         }
-        if worker.awaits_word {
+        if worker.awaits_decision {
             return;
         }
         let Some(assignment) = worker.inbox.front().cloned() else { return };
@@ -332,7 +332,7 @@ impl Cluster {
         }
         worker.has_started = false;
         worker.inbox.pop_front();
-        worker.awaits_word = fails && !assignment.is_last;
+        worker.awaits_decision = fails && !assignment.is_last;
         let outcome =
             if fails { Err(Failure::new(FailureKind::ScriptError, "no")) } else { ok(ITEMS) };
         let returned = if fails { 0 } else { ITEMS };
@@ -355,12 +355,12 @@ impl SimulatedNode {
             NodeAction::Assign(_, assignment) => worker.inbox.push_back(assignment),
             NodeAction::AssignFirst(_, assignment) => {
                 worker.inbox.push_front(assignment);
-                worker.awaits_word = false;
+                worker.awaits_decision = false;
             }
-            NodeAction::GoOn(_) => worker.awaits_word = false,
+            NodeAction::GoOn(_) => worker.awaits_decision = false,
             NodeAction::Shutdown(_) => {
                 worker.asked_to_end = true;
-                worker.awaits_word = false;
+                worker.awaits_decision = false;
             }
             NodeAction::Kill(_) => worker.is_killed = true,
             NodeAction::Spawn(..) => {}

@@ -15,7 +15,7 @@ impl SimulatedWorld {
         if self.result.is_some() {
             if !self.is_completed() && self.dice.one_in(4) {
                 let retry = self.dice.one_in(2);
-                self.take_up(retry);
+                self.resume(retry);
             }
             return;
         }
@@ -42,7 +42,7 @@ impl SimulatedWorld {
             self.policy.error_threshold = ErrorThreshold::Ignore;
             self.policy.allowed_failed_count = ErrorThreshold::Ignore;
             self.policy.allowed_failed_percent = AllowedPercent::ALL;
-            self.take_up(true);
+            self.resume(true);
             self.run_to_end();
             let ended_by = self.result.as_ref().and_then(|result| result.ended_by);
             // All mini-batches may have been short before.
@@ -147,7 +147,7 @@ impl SimulatedWorld {
             }
         }
         let retry = self.dice.one_in(4);
-        self.take_up(retry);
+        self.resume(retry);
     }
 
     fn any_worker(&mut self) -> Option<WorkerId> {
@@ -246,7 +246,7 @@ impl SimulatedWorld {
         let outcome = Err(Failure::new(kind, "cannot be read"));
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.inbox.pop_front();
-            worker.awaits_word = kind == FailureKind::LoadFailed && !assignment.is_last;
+            worker.awaits_decision = kind == FailureKind::LoadFailed && !assignment.is_last;
         }
         self.send(MachineMessage::Finished(id, report(assignment, 0, outcome)));
     }
@@ -268,7 +268,7 @@ impl SimulatedWorld {
             worker.inbox.pop_front();
             worker.started = false;
             worker.ready = !breaks;
-            worker.awaits_word = outcome.is_err() && !assignment.is_last;
+            worker.awaits_decision = outcome.is_err() && !assignment.is_last;
         }
         self.send(MachineMessage::Finished(id, report(assignment, returned, outcome)));
         if breaks {

@@ -27,7 +27,7 @@ pub(super) struct FakeWorker {
     killed_at: Duration,
     pub(super) failed_init: bool,
     /// Whether it waits for the leader's decision after a failed attempt.
-    pub(super) awaits_word: bool,
+    pub(super) awaits_decision: bool,
     /// Whether it has falsely claimed that its instance broke. Then its next "ready" may be ignored.
     pub(super) lied: bool,
     /// Whether the state machine no longer waits for it.
@@ -167,7 +167,7 @@ impl SimulatedWorld {
     }
 
     /// Kills the leader, if the job is still running, and resumes the job from the journal.
-    pub(super) fn take_up(&mut self, retry_failed: bool) {
+    pub(super) fn resume(&mut self, retry_failed: bool) {
         if retry_failed {
             self.journal.retain(|_, settled| settled.report.outcome.is_ok());
         }
@@ -218,7 +218,7 @@ impl SimulatedWorld {
             let late = self.late;
             let mut actions = self.machine.handle(message, self.now);
             inbox.extend(actions.drain(..).filter_map(|action| self.act(action)));
-            assert!(!is_late || self.late > late, "a late result is not told");
+            assert!(!is_late || self.late > late, "a late result was not reported");
             ticked &= inbox.is_empty();
         }
         self.check(ticked);
@@ -272,13 +272,13 @@ impl SimulatedWorld {
             MachineAction::Spawn(id, gpu) => return Some(self.spawn(id, gpu)),
             MachineAction::Assign(id, assignment) => self.assign(id, assignment, false),
             MachineAction::AssignFirst(id, assignment) => {
-                self.word(id);
+                self.leader_decides(id);
                 self.assign(id, assignment, true);
             }
-            MachineAction::GoOn(id) => self.word(id),
+            MachineAction::GoOn(id) => self.leader_decides(id),
             MachineAction::Shutdown(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
-                (worker.asked_to_end, worker.awaits_word) = (true, false);
+                (worker.asked_to_end, worker.awaits_decision) = (true, false);
             }
             MachineAction::Kill(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
@@ -293,7 +293,8 @@ impl SimulatedWorld {
                 worker.killed_at = self.now;
             }
             MachineAction::Commit(settled) => {
-                self.open = self.open.checked_sub(1).expect("committed, but not held by anybody");
+                self.open =
+                    self.open.checked_sub(1).expect("committed, but not held by any worker");
                 if settled.report.outcome.is_err() {
                     self.counted.add(&settled);
                 }
@@ -334,7 +335,7 @@ impl SimulatedWorld {
 
     fn spawn(&mut self, id: WorkerId, gpu: Option<u32>) -> MachineMessage {
         assert!(!self.winding_down, "a worker is started although the job ends");
-        assert_eq!(id.0, self.next_worker, "numbers rise, also over runs");
+        assert_eq!(id.0, self.next_worker, "worker numbers rise, also across runs");
         self.next_worker += 1;
         // A worker keeps its GPU until its process is gone and its memory is free.
         let taken = self.workers.values().filter_map(|worker| worker.gpu);
@@ -345,7 +346,7 @@ impl SimulatedWorld {
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
         assert!(self.workers.insert(id, worker).is_none(), "{id} again");
         // I1: no worker is started if the pending ones can already exhaust the allowed failures.
-        assert!(self.starts_left(false) >= 0, "{id} is started in vain");
+        assert!(self.starts_left(false) >= 0, "{id} is started although it can only fail");
         // All later starts in the same round get the same answer.
         self.full |= self.dice.one_in(8);
         if self.full {
@@ -365,12 +366,12 @@ impl SimulatedWorld {
     }
 
     /// The leader's decision after a failed attempt. Each failed attempt gets one.
-    fn word(&mut self, id: WorkerId) {
+    fn leader_decides(&mut self, id: WorkerId) {
         let worker = self.workers.get_mut(&id).expect("a live worker");
         assert!(worker.is_live() && !worker.asked_to_end);
         // It may not be waiting: the state machine itself may have declared the attempt failed, because of a
         // lie.
-        worker.awaits_word = false;
+        worker.awaits_decision = false;
     }
 
     /// A returned attempt may begin again. It has already begun if its worker lied about its `init`.
@@ -419,7 +420,7 @@ impl SimulatedWorld {
         worker.given.insert((mini_batch, assignment.attempt));
         assert!(
             first || assignment.attempt == 1 || worker.inbox.is_empty(),
-            "a retry stands in line"
+            "a retry is queued after other work"
         );
         assert_eq!(assignment.is_last, assignment.attempt == self.policy.max_try);
         self.retries.remove(&mini_batch);

@@ -171,7 +171,10 @@ fn a_worker_killed_by_a_limit_reports_the_limit() {
     let exit = WorkerExit { signal: Some(9), note, failure, ..WorkerExit::default() };
     let actions = machine.handle(MachineMessage::Exited(W0, exit), secs(2));
     let reported = lost(&actions).expect("it was in run");
-    assert_eq!((reported.message.as_str(), reported.detail.as_str()), ("too much", "its last words"));
+    assert_eq!(
+        (reported.message.as_str(), reported.detail.as_str()),
+        ("too much", "its last words")
+    );
 }
 
 /// The worker's other mini-batches are returned intact, and the next worker gets the GPU when it is free.
@@ -234,7 +237,7 @@ fn workers_with_tiny_mini_batches_get_longer_queues() {
     assert_eq!(given(0.0019, 100), (4, true));
     assert_eq!(given(0.0002, 100), (40, true));
     assert_eq!(given(0.000_000_1, 300), (NodePolicy::AHEAD, false), "it may run out");
-    assert_eq!(given(0.0002, 8), (3, false), "what is left is kept for whoever has nothing");
+    assert_eq!(given(0.0002, 8), (3, false), "the rest is kept for idle workers");
     let enough = (1..).find(|count| !running(policy(), *count).wants_plan());
     assert_eq!(enough, Some(64 + NodePolicy::AHEAD as u64 + 2), "two are held");
     for nonsense in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
@@ -256,13 +259,13 @@ fn an_impossible_report_kills_the_worker() {
 #[test]
 fn the_start_of_an_attempt_is_reported_once() {
     let mut machine = running(policy(), 1);
-    let describe = |actions: &[MachineAction]| {
+    let starts = |actions: &[MachineAction]| {
         let is = |action: &&MachineAction| matches!(action, MachineAction::Emit(EventKind::AttemptStarted { id, attempt: 1, .. }) if id.0 == 0);
         actions.iter().filter(is).count()
     };
-    assert_eq!(describe(&machine.handle(started(0, 1), secs(1))), 0, "it does not hold that one");
-    assert_eq!(describe(&machine.handle(started(0, 0), secs(1))), 1);
-    assert_eq!(describe(&machine.handle(started(0, 0), secs(1))), 0);
+    assert_eq!(starts(&machine.handle(started(0, 1), secs(1))), 0, "it does not hold that one");
+    assert_eq!(starts(&machine.handle(started(0, 0), secs(1))), 1);
+    assert_eq!(starts(&machine.handle(started(0, 0), secs(1))), 0);
 }
 
 /// A worker that its guest has taken over cannot hold up the job by claiming again and again that its
@@ -313,8 +316,8 @@ fn a_worker_that_sends_unexpected_messages_is_killed() {
         let actions = machine.handle(stray(), secs(1));
         assert_eq!(killed(&actions), [0]);
         assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
-        assert_eq!(spawned(&actions), [(1, None)], "another one takes its place");
-        assert_eq!(machine.handle(stray(), secs(1)).len(), 0, "nothing it still says counts");
+        assert_eq!(spawned(&actions), [(1, None)], "another one replaces it");
+        assert_eq!(machine.handle(stray(), secs(1)).len(), 0, "its later messages are ignored");
     }
     // Inside `init`, this costs no mini-batch.
     let mut machine = new(policy());
@@ -381,9 +384,10 @@ fn keys(records: u64, name: &str, line: u64) -> UnknownKeys {
 /// attempts do not count.
 #[test]
 fn unknown_keys_are_reported_and_counted() {
-    let bears = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
+    let tolerant = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
     let sources = vec![Source::new("d", "/data".into())];
-    let mut machine = LocalMachine::new(bears, sources, Timestamp::UNIX_EPOCH, Restored::default());
+    let mut machine =
+        LocalMachine::new(tolerant, sources, Timestamp::UNIX_EPOCH, Restored::default());
     machine.handle(MachineMessage::Planned(batches(4)), secs(0));
     machine.handle(MachineMessage::PlanFinished, secs(0));
     machine.handle(ready(0), secs(0));

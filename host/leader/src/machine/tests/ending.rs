@@ -83,11 +83,11 @@ fn each_way_to_end_has_a_name() {
 #[test]
 fn a_full_disk_ends_the_job_and_fails_no_item() {
     let full = || Failure::new(FailureKind::NoSpace, "no room; free some space there");
-    let bears_all = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
-    let mut starting = new(bears_all.clone());
+    let tolerant = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
+    let mut starting = new(tolerant.clone());
     starting.handle(MachineMessage::Planned(batches(1)), secs(0));
     let cases = [
-        (running(bears_all, 1), report(0, 1, 0, Err(full()))),
+        (running(tolerant, 1), report(0, 1, 0, Err(full()))),
         (starting, MachineMessage::InitFailed(W0, full())),
     ];
     for (mut machine, message) in cases {
@@ -153,13 +153,13 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     let actions = machine.handle(overrun(0), secs(2));
     assert_eq!(killed(&actions), [0]);
     assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
-    assert!(machine.handle(overrun(0), secs(2)).is_empty(), "once");
+    assert!(machine.handle(overrun(0), secs(2)).is_empty(), "killed only once");
 
     // Inside `init`: this counts as a failure of `init`.
     let actions = machine.handle(overrun(1), secs(3));
     assert_eq!(killed(&actions), [1]);
-    let describe = |action: &MachineAction| matches!(action, MachineAction::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
-    assert!(actions.iter().any(reported), "{actions:#?}");
+    let is_init_failure = |action: &MachineAction| matches!(action, MachineAction::Emit(EventKind::InitFailed { failure, .. }) if failure.kind == FailureKind::OutOfMemory);
+    assert!(actions.iter().any(is_init_failure), "{actions:#?}");
     assert_eq!(spawned(&actions), [(2, None)]);
 
     // Idle: the worker is killed, with a notice.

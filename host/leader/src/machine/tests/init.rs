@@ -185,7 +185,7 @@ fn i3_needs_all_workers_to_be_stuck() {
 /// is replaced.
 #[test]
 fn a_time_out_or_kill_in_init_counts() {
-    let describe = |actions: &[MachineAction]| {
+    let init_failure = |actions: &[MachineAction]| {
         actions.iter().find_map(|action| match action {
             MachineAction::Emit(EventKind::InitFailed { failure, .. }) => Some(failure.kind),
             _ => None,
@@ -196,10 +196,10 @@ fn a_time_out_or_kill_in_init_counts() {
     assert!(machine.next_deadline() <= Some(secs(210)));
     let actions = machine.handle(MachineMessage::Tick, secs(210));
     assert_eq!(killed(&actions), [1]);
-    assert_eq!(describe(&actions), Some(FailureKind::Timeout));
+    assert_eq!(init_failure(&actions), Some(FailureKind::Timeout));
     assert_eq!(spawned(&actions), [(2, None)]);
     let actions = machine.handle(exit_of(2, None, Some(9)), secs(211));
-    assert_eq!(describe(&actions), Some(FailureKind::OutOfMemory));
+    assert_eq!(init_failure(&actions), Some(FailureKind::OutOfMemory));
     // Two have counted. After four more, no new workers are started.
     for worker in 3..7 {
         let actions = fails_init(&mut machine, worker, secs(212));

@@ -69,7 +69,7 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
 fn the_deadline_of_a_node_counts_while_its_job_ends() {
     let standing = WorkersStanding { doomed: 1, ..WorkersStanding::default() };
     let mut job = joined(Unable { standing, deadline: Some(secs(31)), ended: Vec::new() });
-    job.on_report(vec![NodeReport::Changed], secs(1), &mut |_| {});
+    job.receive(vec![NodeReport::Changed], secs(1), &mut |_| {});
     let cancel = JobMessage::Cancel { reason: "asked".to_owned(), at_once: true };
     job.send(cancel, secs(1), &mut |_| {});
     assert_eq!(job.next_deadline(), Some(secs(31)));
@@ -81,7 +81,7 @@ fn messages_for_other_parts_cause_no_decision() {
     let mut job = joined(Unable::default());
     job.send(JobMessage::PlanFinished, secs(0), &mut |_| {});
     let mut others = 0;
-    job.on_report(vec![NodeReport::GpuUse(3)], secs(1), &mut |outcome| {
+    job.receive(vec![NodeReport::GpuUse(3)], secs(1), &mut |outcome| {
         others += usize::from(matches!(outcome, LocalOutcome::Reported(NodeReport::GpuUse(3))));
     });
     assert_eq!(others, 1);

@@ -61,7 +61,7 @@ fn g1_a_lost_gpu_is_reported_and_returns_on_exit() {
 }
 
 /// A job whose only worker ended at second 1, and whose GPU is still in use.
-fn one_that_waits(gpus: &[u32]) -> (LocalMachine, Vec<MachineAction>) {
+fn waiting_for_gpu(gpus: &[u32]) -> (LocalMachine, Vec<MachineAction>) {
     let mut machine = new(RetryPolicy { gpus: gpus.to_vec(), ..policy() });
     machine.handle(MachineMessage::Planned(batches(9)), secs(0));
     machine.handle(ready(0), secs(0));
@@ -74,20 +74,20 @@ fn one_that_waits(gpus: &[u32]) -> (LocalMachine, Vec<MachineAction>) {
 /// G1: while a GPU's memory is in use, no worker gets the GPU, and the job waits for it.
 #[test]
 fn g1_a_lease_ends_when_the_gpu_is_free() {
-    let (mut machine, actions) = one_that_waits(&[0]);
+    let (mut machine, actions) = waiting_for_gpu(&[0]);
     assert_eq!(spawned(&actions), []);
     let actions = machine.handle(MachineMessage::GpuFree(WorkerId(0)), secs(3));
     assert_eq!(notices(&actions), ["GPU 0, which process000 had, is free again"]);
     assert_eq!(spawned(&actions), [(1, Some(0))]);
     // If another GPU is free, the job does not wait.
-    let (_, actions) = one_that_waits(&[0, 1]);
+    let (_, actions) = waiting_for_gpu(&[0, 1]);
     assert_eq!(spawned(&actions), [(1, Some(1))]);
 }
 
 /// G1: after a minute, the job continues without it.
 #[test]
 fn g1_waiting_for_a_busy_gpu_has_a_limit() {
-    let (mut machine, _) = one_that_waits(&[0]);
+    let (mut machine, _) = waiting_for_gpu(&[0]);
     assert_eq!(machine.next_deadline(), Some(secs(61)));
     assert_eq!(spawned(&machine.handle(MachineMessage::Tick, secs(60))), []);
     let actions = machine.handle(MachineMessage::Tick, secs(61));
@@ -100,7 +100,7 @@ fn g1_waiting_for_a_busy_gpu_has_a_limit() {
         ]
     );
     let actions = machine.handle(exit_of(1, Some(1), None), secs(62));
-    assert_eq!((spawned(&actions), notices(&actions).len()), (vec![(2, None)], 0), "told once");
+    assert_eq!((spawned(&actions), notices(&actions).len()), (vec![(2, None)], 0), "reported once");
     machine.handle(MachineMessage::GpuFree(WorkerId(0)), secs(63));
     assert_eq!(spawned(&machine.handle(exit_of(2, Some(1), None), secs(64))), [(3, Some(0))]);
 }

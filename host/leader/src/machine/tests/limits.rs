@@ -54,7 +54,11 @@ fn later_failures_are_shortened() {
         let kept = kept.map(|failure| (failure.message.len(), failure.detail.len()));
         assert_eq!(kept, Some((1000, 5)), "the journal has all");
         let failure = lost(&actions).expect("a failure");
-        reported.push((failure.message.chars().count(), failure.detail.len(), notices(&actions).len()));
+        reported.push((
+            failure.message.chars().count(),
+            failure.detail.len(),
+            notices(&actions).len(),
+        ));
         machine.handle(committed(id), secs(0));
     }
     assert_eq!(reported, [(1000, 5, 0), (1000, 5, 0), (201, 0, 1), (201, 0, 0)]);

@@ -26,7 +26,7 @@ fn send(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput
     outputs
 }
 
-fn stands(job: &mut JobMachine, node: NodeId, standing: WorkersStanding) -> Vec<JobOutput> {
+fn report_state(job: &mut JobMachine, node: NodeId, standing: WorkersStanding) -> Vec<JobOutput> {
     send(job, JobMessage::Node(node, News::Standing(standing)), 1)
 }
 
@@ -79,9 +79,9 @@ fn finished(message: MachineMessage) -> News {
 #[test]
 fn attempts_of_a_lost_node_go_to_another_node() {
     let mut job = on_two_nodes(policy(), 1);
-    assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
+    assert_eq!(granted(&report_state(&mut job, A, idle(0))), [(A, 0, 1)]);
     starts(&mut job, A, 0);
-    assert_eq!(granted(&stands(&mut job, B, idle(0))), []);
+    assert_eq!(granted(&report_state(&mut job, B, idle(0))), []);
     assert_eq!(granted(&send(&mut job, JobMessage::NodeLost(A), 2)), [(B, 0, 1)]);
     // Later messages of the lost node are ignored.
     let news = finished(report(0, 1, 2, segment()));
@@ -94,7 +94,7 @@ fn a_mini_batch_that_loses_several_nodes_fails() {
     for loss in 1..=RetryPolicy::NODE_LOSSES {
         let node = NodeId(loss + 1);
         send(&mut job, JobMessage::NodeJoined(node), 1);
-        assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
+        assert_eq!(granted(&report_state(&mut job, node, idle(0))), [(node, 0, 1)]);
         starts(&mut job, node, 0);
         let outputs = send(&mut job, JobMessage::NodeLost(node), 2);
         let reported = (loss == RetryPolicy::NODE_LOSSES)
@@ -109,7 +109,7 @@ fn an_unstarted_mini_batch_is_not_blamed_for_lost_nodes() {
     let mut job = on_two_nodes(patient(), 1);
     for node in (2..20).map(NodeId) {
         send(&mut job, JobMessage::NodeJoined(node), 1);
-        assert_eq!(granted(&stands(&mut job, node, idle(0))), [(node, 0, 1)]);
+        assert_eq!(granted(&report_state(&mut job, node, idle(0))), [(node, 0, 1)]);
         assert_eq!(failed(&send(&mut job, JobMessage::NodeLost(node), 2)), None);
     }
 }
@@ -119,17 +119,17 @@ fn an_unstarted_mini_batch_is_not_blamed_for_lost_nodes() {
 #[test]
 fn an_outdated_node_state_leads_to_no_grant() {
     let mut job = on_two_nodes(policy(), 9);
-    assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
-    assert_eq!(granted(&stands(&mut job, A, idle(0))), []);
-    assert_eq!(granted(&stands(&mut job, A, idle(1))), [(A, 1, 1)]);
+    assert_eq!(granted(&report_state(&mut job, A, idle(0))), [(A, 0, 1)]);
+    assert_eq!(granted(&report_state(&mut job, A, idle(0))), []);
+    assert_eq!(granted(&report_state(&mut job, A, idle(1))), [(A, 1, 1)]);
 }
 
 #[test]
 fn a_retry_goes_to_another_node() {
     let mut job =
         on_two_nodes(RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() }, 1);
-    assert_eq!(granted(&stands(&mut job, A, idle(0))), [(A, 0, 1)]);
-    stands(
+    assert_eq!(granted(&report_state(&mut job, A, idle(0))), [(A, 0, 1)]);
+    report_state(
         &mut job,
         A,
         WorkersStanding {
@@ -140,7 +140,7 @@ fn a_retry_goes_to_another_node() {
             ..WorkersStanding::default()
         },
     );
-    stands(&mut job, B, idle(0));
+    report_state(&mut job, B, idle(0));
     starts(&mut job, A, 0);
     let news = finished(report(0, 1, 0, trap()));
     assert_eq!(granted(&send(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
@@ -152,7 +152,7 @@ fn a_retry_goes_to_another_node() {
 fn i1_holds_for_each_node() {
     let mut job = on_two_nodes(policy(), 9);
     let hopeless = WorkersStanding { init_failures: 3, ..WorkersStanding::default() };
-    let outputs = stands(&mut job, A, hopeless);
+    let outputs = report_state(&mut job, A, hopeless);
     let wants: Vec<_> = outputs
         .iter()
         .filter_map(|output| match output {
@@ -164,37 +164,37 @@ fn i1_holds_for_each_node() {
     let is_end =
         |output: &JobOutput| matches!(output, JobOutput::Order(_, Order::End(WorkersEnd::AtOnce)));
     assert!(!outputs.iter().any(is_end));
-    let outputs = stands(&mut job, B, hopeless);
+    let outputs = report_state(&mut job, B, hopeless);
     assert_eq!(outputs.iter().filter(|output| is_end(output)).count(), 2);
     let ended = WorkersStanding { is_ending: true, ..hopeless };
-    assert_eq!(ended_by(&stands(&mut job, A, ended)), None, "B has not ended");
-    assert_eq!(ended_by(&stands(&mut job, B, ended)), Some(EndedBy::InitFailures));
+    assert_eq!(ended_by(&report_state(&mut job, A, ended)), None, "B has not ended");
+    assert_eq!(ended_by(&report_state(&mut job, B, ended)), Some(EndedBy::InitFailures));
 }
 
 /// I3: a worker that stays inside `init` is late if another worker, on any node, is past it.
 #[test]
 fn i3_a_node_learns_that_others_are_past_init() {
     let mut job = on_two_nodes(policy(), 9);
-    let outputs = stands(&mut job, A, idle(0));
-    let describe = |node, is_past| move |output: &JobOutput| matches!(output, JobOutput::Order(to, Order::PastInitElsewhere(past)) if *to == node && *past == is_past);
-    assert!(outputs.iter().any(describe(B, true)) && !outputs.iter().any(describe(A, true)));
-    let outputs = stands(
+    let outputs = report_state(&mut job, A, idle(0));
+    let notifies = |node, is_past| move |output: &JobOutput| matches!(output, JobOutput::Order(to, Order::PastInitElsewhere(past)) if *to == node && *past == is_past);
+    assert!(outputs.iter().any(notifies(B, true)) && !outputs.iter().any(notifies(A, true)));
+    let outputs = report_state(
         &mut job,
         A,
         WorkersStanding { starting: 1, grants: 1, ..WorkersStanding::default() },
     );
-    assert!(outputs.iter().any(describe(B, false)));
+    assert!(outputs.iter().any(notifies(B, false)));
 }
 
 /// If all workers of a job are gone, one node alone starts a worker for the normal end.
 #[test]
 fn one_node_starts_the_worker_for_shutdown() {
     let mut job = on_two_nodes(policy(), 1);
-    stands(&mut job, A, idle(0));
+    report_state(&mut job, A, idle(0));
     starts(&mut job, A, 0);
     let news = finished(report(0, 1, 2, segment()));
     send(&mut job, JobMessage::Node(A, news), 2);
-    stands(&mut job, A, WorkersStanding { grants: 1, ..WorkersStanding::default() });
+    report_state(&mut job, A, WorkersStanding { grants: 1, ..WorkersStanding::default() });
     let outputs = send(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
     let wants =
         outputs.iter().filter(|output| matches!(output, JobOutput::Order(_, Order::Want(1))));
@@ -206,7 +206,7 @@ fn one_node_starts_the_worker_for_shutdown() {
 fn a_node_without_room_is_skipped() {
     let mut job = on_two_nodes(policy(), 1);
     let pausing = WorkersStanding { is_pausing: true, ..WorkersStanding::default() };
-    let outputs = stands(&mut job, A, pausing);
+    let outputs = report_state(&mut job, A, pausing);
     let wants = |outputs: &[JobOutput]| -> Vec<(NodeId, u32)> {
         let pick = |output: &JobOutput| match output {
             JobOutput::Order(node, Order::Want(workers)) => Some((*node, *workers)),
@@ -217,21 +217,25 @@ fn a_node_without_room_is_skipped() {
     assert_eq!(wants(&outputs), [(B, 1)]);
     // B has one worker, which is enough.
     let starting = WorkersStanding { starting: 1, ..WorkersStanding::default() };
-    assert_eq!(wants(&stands(&mut job, B, starting)), []);
-    assert_eq!(wants(&stands(&mut job, A, WorkersStanding::default())), []);
+    assert_eq!(wants(&report_state(&mut job, B, starting)), []);
+    assert_eq!(wants(&report_state(&mut job, A, WorkersStanding::default())), []);
 }
 
 /// The files that `shutdown` makes are made again on another node.
 #[test]
 fn a_node_lost_during_shutdown_is_replaced() {
     let mut job = on_two_nodes(policy(), 1);
-    stands(&mut job, A, idle(0));
+    report_state(&mut job, A, idle(0));
     starts(&mut job, A, 0);
     let news = finished(report(0, 1, 2, segment()));
     send(&mut job, JobMessage::Node(A, news), 2);
-    stands(&mut job, A, idle(1));
+    report_state(&mut job, A, idle(1));
     send(&mut job, JobMessage::Node(A, News::Closing), 2);
-    stands(&mut job, A, WorkersStanding { closing: 1, grants: 1, ..WorkersStanding::default() });
+    report_state(
+        &mut job,
+        A,
+        WorkersStanding { closing: 1, grants: 1, ..WorkersStanding::default() },
+    );
     send(&mut job, JobMessage::NodeLost(A), 3);
     let outputs = send(&mut job, JobMessage::Committed(vec![MiniBatchId(0)]), 3);
     let is_want = |output: &JobOutput| matches!(output, JobOutput::Order(B, Order::Want(1)));

@@ -3,7 +3,7 @@
 use super::*;
 use crate::model::{EndedBy, JobStatus};
 
-fn taken_up(
+fn resumed(
     policy: RetryPolicy,
     restored: Restored,
     planned: u64,
@@ -31,8 +31,8 @@ fn restored() -> Restored {
 
 #[test]
 fn finished_mini_batches_count_and_are_not_repeated() {
-    let (mut machine, actions) = taken_up(patient(), restored(), 4);
-    assert_eq!(spawned(&actions), [(7, None)], "numbers of workers go on, one is enough");
+    let (mut machine, actions) = resumed(patient(), restored(), 4);
+    assert_eq!(spawned(&actions), [(7, None)], "worker numbers continue, and one worker is enough");
     assert_eq!(assigned(&machine.handle(ready(7), secs(1))), [(3, 1)]);
     let MachineMessage::Finished(_, report) = report(3, 1, 2, segment()) else { panic!() };
     machine.handle(MachineMessage::Finished(WorkerId(7), report), secs(2));
@@ -49,7 +49,7 @@ fn finished_mini_batches_count_and_are_not_repeated() {
 #[test]
 fn a_finished_job_completes_without_a_worker() {
     let closed = Restored { closed: true, ..restored() };
-    let (_, actions) = taken_up(patient(), closed, 3);
+    let (_, actions) = resumed(patient(), closed, 3);
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert!(spawned(&actions).is_empty());
 }
@@ -57,14 +57,14 @@ fn a_finished_job_completes_without_a_worker() {
 /// One worker is started for the files of `init` and `shutdown` if no worker ended normally before.
 #[test]
 fn a_worker_is_started_to_run_a_missing_shutdown() {
-    let (mut machine, actions) = taken_up(RetryPolicy { workers: 4, ..patient() }, restored(), 3);
+    let (mut machine, actions) = resumed(RetryPolicy { workers: 4, ..patient() }, restored(), 3);
     assert_eq!(spawned(&actions), [(7, None)]);
     let actions = machine.handle(ready(7), secs(1));
     assert!(matches!(actions.last(), Some(MachineAction::Shutdown(WorkerId(7)))), "{actions:#?}");
     let actions = machine.handle(exit_of(7, Some(0), None), secs(2));
     assert_eq!(result(&actions).status, JobStatus::Completed);
     // The usual rules apply to its `init`.
-    let (mut machine, _) = taken_up(patient(), restored(), 3);
+    let (mut machine, _) = resumed(patient(), restored(), 3);
     let mut actions = Vec::new();
     for worker in 7.. {
         actions = machine.handle(init_failed(worker), secs(1));
@@ -97,7 +97,7 @@ fn a_worker_killed_at_the_end_is_replaced_for_shutdown() {
 fn a_job_whose_every_item_failed_before_fails_again() {
     let mut restored = restored();
     restored.items = ItemCounts { total: 6, succeeded: 0, failed: 6 };
-    let (_, actions) = taken_up(patient(), restored, 3);
+    let (_, actions) = resumed(patient(), restored, 3);
     assert_eq!(result(&actions).ended_by, Some(EndedBy::NothingSucceeded));
     assert!(!result(&actions).never_began(), "its directory must stay");
 }
@@ -118,7 +118,7 @@ fn thresholds_hold_over_both_runs() {
         (share("50"), None),
         (share("49.9"), Some(EndedBy::AllowedFailedPercent)),
     ] {
-        let (mut machine, mut actions) = taken_up(policy, restored(), 4);
+        let (mut machine, mut actions) = resumed(policy, restored(), 4);
         if ended_by.is_none() {
             assert_eq!(winding_down(&actions), "");
             continue;

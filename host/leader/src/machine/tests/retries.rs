@@ -29,7 +29,7 @@ fn given(actions: &[MachineAction]) -> Vec<String> {
         MachineAction::AssignFirst(worker, a) => {
             Some(format!("{}: !{}.{}", worker.0, a.mini_batch.id, a.attempt))
         }
-        MachineAction::GoOn(worker) => Some(format!("{}: goes on", worker.0)),
+        MachineAction::GoOn(worker) => Some(format!("{}: continues", worker.0)),
         _ => None,
     };
     actions.iter().filter_map(show).collect()
@@ -91,7 +91,7 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
         if !messages.is_empty() {
             continue;
         }
-        let (&worker, &at) = ends.iter().min_by_key(|(_, at)| **at).expect("someone works");
+        let (&worker, &at) = ends.iter().min_by_key(|(_, at)| **at).expect("a busy worker");
         (now, _) = (at, ends.remove(&worker));
         let (id, attempt) = lines.get_mut(&worker).and_then(VecDeque::pop_front).expect("its work");
         if id != 30 {
@@ -156,7 +156,7 @@ fn reported_failure(failures: &[Failure]) -> (String, bool) {
         }
         _ => None,
     });
-    let (message, will_retry) = reported.expect("each attempt is told");
+    let (message, will_retry) = reported.expect("each attempt is reported");
     let again = format!("0: !0.{}", failures.len() + 1);
     assert_eq!(given(&last).contains(&again), will_retry);
     let committed = last.iter().any(|action| matches!(action, MachineAction::Commit(_)));
@@ -218,7 +218,7 @@ fn a_retry_goes_to_another_free_worker() {
             machine.handle(failed(failing, failing.into(), 1, FailureKind::Trap), secs(2));
         assert_eq!(
             given(&actions),
-            [format!("{other}: {failing}.2"), format!("{failing}: goes on")]
+            [format!("{other}: {failing}.2"), format!("{failing}: continues")]
         );
     }
 }
@@ -233,7 +233,7 @@ fn a_retry_does_not_wait_for_a_slow_init() {
     machine.handle(started(0, 0), secs(5));
     machine.handle(started(1, 2), secs(5));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::Trap), secs(6));
-    assert_eq!(given(&actions), ["0: goes on"]);
+    assert_eq!(given(&actions), ["0: continues"]);
     machine.handle(MachineMessage::Restarting(W0), secs(6));
     assert!(given(&machine.handle(done(1, 2), secs(6))).is_empty(), "it has one ahead");
     machine.handle(started(1, 3), secs(6));
@@ -274,18 +274,18 @@ fn retries_leave_turns_for_first_attempts() {
 fn a_retry_after_a_read_failure_is_delayed() {
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 1);
     let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
-    assert_eq!(given(&actions), ["0: goes on"]);
+    assert_eq!(given(&actions), ["0: continues"]);
     let due = secs(1) + RetryPolicy::retry_pause(1);
     assert_eq!(machine.next_deadline(), Some(due));
     assert_eq!(given(&machine.handle(MachineMessage::Tick, due)), ["0: 0.2"]);
     let actions = machine.handle(failed(0, 0, 2, FailureKind::LoadFailed), due);
-    assert_eq!(given(&actions), ["0: goes on"]);
+    assert_eq!(given(&actions), ["0: continues"]);
     assert_eq!(machine.next_deadline(), Some(due + RetryPolicy::retry_pause(2)));
     assert!(RetryPolicy::retry_pause(2) > RetryPolicy::retry_pause(1));
     // If there is other work, the retry comes after one other mini-batch.
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 9);
     let actions = machine.handle(failed(0, 0, 1, FailureKind::LoadFailed), secs(1));
-    assert_eq!(given(&actions), ["0: goes on"]);
+    assert_eq!(given(&actions), ["0: continues"]);
     machine.handle(started(0, 1), secs(1));
     assert_eq!(given(&machine.handle(done(0, 1), secs(1)))[0], "0: 0.2");
 }

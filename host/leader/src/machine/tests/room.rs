@@ -15,7 +15,7 @@ fn a_job_waits_for_its_turn() {
     assert_eq!(spawned(&actions), [(0, None), (1, None)]);
     let actions = machine.handle(no_room(0), secs(0));
     insta::assert_snapshot!(notices(&actions).concat(), @"the job waits for its turn: other jobs use all that this machine gives to jobs (machine, in the operator's policy)");
-    assert!(machine.handle(no_room(1), secs(0)).is_empty(), "told once");
+    assert!(machine.handle(no_room(1), secs(0)).is_empty(), "reported once");
     for second in 1..100 {
         let actions = machine.handle(MachineMessage::Tick, secs(second));
         assert_eq!(spawned(&actions), [(0, None), (1, None)], "the numbers are used again");
@@ -49,7 +49,7 @@ fn an_ended_workers_place_is_refilled_at_once() {
     let failure = Failure::new(FailureKind::OutOfMemory, "too much");
     let actions = machine.handle(MachineMessage::Overrun(W0, failure), secs(2));
     assert_eq!(spawned(&actions), [(1, None)]);
-    assert!(machine.handle(no_room(1), secs(2)).is_empty(), "nothing to tell");
+    assert!(machine.handle(no_room(1), secs(2)).is_empty(), "nothing to report");
     let actions = machine.handle(exit(None, Some(9)), secs(2));
     assert_eq!(spawned(&actions), [(1, None)]);
     assert!(notices(&machine.handle(MachineMessage::Spawned(WorkerId(1), 18), secs(2))).is_empty());

@@ -168,7 +168,7 @@ fn a_silent_disk_stops_grants_and_ends_the_job() {
         last = machine.handle(report(id, 1, 2, segment()), secs(1));
     }
     assert_eq!(assigned(&last), []);
-    // The worker already holds one, which it was granted before the disk fell behind.
+    // The worker already holds one, which it was granted before the disk became too slow.
     assert_eq!(assigned(&machine.handle(report(4096, 1, 2, segment()), secs(1))), []);
     let actions =
         machine.handle(MachineMessage::Committed((0..3).map(MiniBatchId).collect()), secs(2));
