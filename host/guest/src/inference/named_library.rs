@@ -82,7 +82,7 @@ impl NamedLibrary {
     /// The path of the library's file: absolute, without symbolic links, and UTF-8.
     ///
     /// # Errors
-    /// If the library cannot be found. The error says who named what.
+    /// If the library cannot be found. The error names the path, and the option or variable that named it.
     pub fn find(&self) -> Result<PathBuf, NamedError> {
         let by = self.by;
         let path = || self.path.clone();

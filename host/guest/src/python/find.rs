@@ -112,7 +112,7 @@ pub fn installed_folder(cache_dir: &Path) -> PathBuf {
     cache_dir.join(RUNTIMES)
 }
 
-/// Removes the installed runtimes, and returns what was removed. Running jobs hold theirs open.
+/// Removes the installed runtimes, and returns what was removed. Running jobs keep their runtimes open.
 ///
 /// # Errors
 /// If the folder cannot be read, or a file in it cannot be removed.

@@ -316,7 +316,7 @@ impl Pieces<'_> {
         let mut rest = cx.as_slice_mut().get_mut(start..).unwrap_or_default();
         for piece in self.0 {
             let Some((place, remaining)) = rest.split_at_mut_checked(piece.len()) else {
-                bail!("the guest's memory ends before what it is given");
+                bail!("the guest's allocator returned a range outside of its memory");
             };
             place.copy_from_slice(piece);
             rest = remaining;

@@ -296,7 +296,7 @@ impl Drop for LoadedInner {
 /// Checks that a file has not changed since the job began. If workers computed with different models, their
 /// rows would be inconsistent.
 fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), InferenceError> {
-    // If the file is gone, loading it fails anyway.
+    // If the file no longer exists, loading it fails anyway.
     let now = path.metadata().ok().as_ref().map(FileStamp::of);
     if stamp.is_none() || now.is_none() || now == stamp {
         return Ok(());

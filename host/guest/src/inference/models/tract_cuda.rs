@@ -10,7 +10,7 @@ pub(super) fn check() -> Result<(), TractCudaError> {
     // This use of the crate also stops the linker from dropping its entry in tract's list of runtimes.
     ::tract_cuda::utils::ensure_cuda_runtime_dependencies(ABOUT).map_err(|error| {
         let text = format!("{error:#}");
-        // Our own message says it already.
+        // Our own message already mentions CUDA.
         let rest = text.strip_prefix(ABOUT).and_then(|text| text.strip_prefix(": "));
         TractCudaError::NoCuda(rest.unwrap_or(&text).to_owned())
     })

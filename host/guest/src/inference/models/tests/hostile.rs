@@ -32,7 +32,7 @@ fn files_that_are_not_models_are_refused() {
     let texts = [
         load_bytes(&[]),
         load_bytes(&file[..file.len() / 2]),
-        load_bytes(&b"\x0a\xffthis is no protobuf"[..]),
+        load_bytes(&b"\x0a\xffthis isn't protobuf"[..]),
         load_bytes(&bytes(&ModelProto::default())),
         load_bytes(&bytes(&ModelProto { ir_version: 8, ..ModelProto::default() })),
     ];
