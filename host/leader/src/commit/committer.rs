@@ -271,7 +271,7 @@ mod read_back_tests;
 
 #[cfg(test)]
 #[path = "parts_output_tests.rs"]
-mod split_tests;
+mod parts_output_tests;
 
 #[cfg(any(test, feature = "testing"))]
 #[expect(

@@ -35,7 +35,7 @@ pub(crate) struct Success {
     pub attempt: u32,
     /// Its items.
     pub items: ItemCounts,
-    /// Whether it returned fewer rows than it had items.
+    /// Whether it returned fewer rows than `run` was given items.
     pub is_short: bool,
     /// Its rows in the worker's part file.
     pub segment: Segment,

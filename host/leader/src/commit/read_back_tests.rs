@@ -22,7 +22,7 @@ fn three_rows() -> (CommitFixture, PathBuf) {
     (bench, path)
 }
 
-/// Row 2 of what users ask for: a job never reports rows that are not there.
+/// A job never reports rows that are not there.
 #[test]
 fn a_changed_output_fails_the_job_and_is_repaired() {
     let ends = |tamper: &dyn Fn(&std::path::Path)| {

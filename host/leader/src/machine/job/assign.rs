@@ -106,7 +106,7 @@ impl JobMachine {
         assignment
     }
 
-    /// Lets workers continue that wait after a failed attempt, because they got no retry.
+    /// Orders workers that wait after a failed attempt to continue, because they got no retry.
     fn let_workers_continue(&mut self) {
         let waits = |node: &JobNode| node.has_answered() && node.standing.awaits_word.is_some();
         let nodes = self.nodes.iter().filter(|(_, node)| waits(node));

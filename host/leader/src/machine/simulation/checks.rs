@@ -10,7 +10,7 @@ impl SimulatedWorld {
         if let Some(result) = &self.result {
             return self.check_end(result);
         }
-        // Row 6: every stage has a deadline, and an expired deadline is acted on.
+        // Every stage has a deadline, and an expired deadline is acted on.
         let deadline = self.machine.next_deadline().expect("something is always awaited");
         assert!(!ticked || deadline > self.now, "a deadline stays in the past");
         if self.winding_down || self.workers.values().any(|worker| worker.asked_to_end) {
@@ -49,7 +49,7 @@ impl SimulatedWorld {
         }
         let most = self.policy.workers as usize;
         assert!(live <= most, "{live} workers live");
-        // Row 16: the number of live workers is what is wanted, or a reason was reported.
+        // The number of live workers is what is wanted, or a reason was reported.
         let reason = self.starts_left(true) <= 0 || self.now < self.paused_until;
         let missing = most.min(self.open).saturating_sub(places);
         assert!(

@@ -258,7 +258,7 @@ impl SimulatedWorld {
         worker.abandoned.take_if(|at| *at == attempt).is_some() && self.result.is_none()
     }
 
-    /// Row 1: only attempts that a killed worker had received can be late.
+    /// Only attempts that a killed worker had received can be late.
     fn discard(&mut self, name: &str, attempt: (MiniBatchId, u32)) {
         self.late += 1;
         let mut workers = self.workers.iter_mut();
@@ -399,7 +399,7 @@ impl SimulatedWorld {
         self.retries.insert(id, (0, 2 * self.policy.workers as usize + given));
     }
 
-    /// Row 17: a retry begins before twice as many attempts at other mini-batches as there are workers.
+    /// A retry begins before twice as many attempts at other mini-batches as there are workers.
     pub(super) fn attempt_begins(&mut self, id: MiniBatchId) {
         for (retry, (others, most)) in &mut self.retries {
             *others += usize::from(*retry != id);

@@ -72,7 +72,7 @@ fn undecodable_input_is_not_retried() {
     assert_eq!((items[0].item.as_str(), items[0].row, items.len()), ("/a.parquet", Some(41), 1));
 }
 
-/// Row 1 of what users ask for: a mini-batch is committed once, and late results are counted.
+/// A mini-batch is committed once, and late results are counted.
 #[test]
 fn late_results_are_discarded_and_counted() {
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 1);

@@ -176,7 +176,7 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     );
 }
 
-/// Row 6: a job also ends if its results can no longer be written.
+/// A job also ends if its results can no longer be written.
 #[test]
 fn a_hanging_committer_does_not_block_the_end() {
     let mut machine = running(RetryPolicy { progress_timeout: secs(700), ..policy() }, 1);

@@ -89,7 +89,7 @@ fn i1_counts_from_the_last_good_init() {
     }
 }
 
-/// I1, row 16: no new workers are started, but the one that works continues. The job fails when it ends.
+/// I1: no new workers are started, but the one that works continues. The job fails when it ends.
 #[test]
 fn i1_keeps_working_workers_running() {
     let mut machine = two_workers();
@@ -181,8 +181,8 @@ fn i3_needs_all_workers_to_be_stuck() {
     assert_eq!(winding_down(&machine.handle(MachineMessage::Tick, secs(210))), "");
 }
 
-/// I1, I3: a time-out inside `init` is a failure of `init`, and so is a kill from outside. Row 16: the worker
-/// is replaced.
+/// I1, I3: a time-out inside `init` is a failure of `init`, and so is a kill from outside. The worker is
+/// replaced.
 #[test]
 fn a_time_out_or_kill_in_init_counts() {
     let init_failure = |actions: &[MachineAction]| {

@@ -141,7 +141,7 @@ fn a_job_without_progress_fails() {
     assert_eq!(result(&actions).ended_by, Some(EndedBy::ProgressTimeout));
 }
 
-/// Row 6: if several deadlines pass at the same moment, all are handled.
+/// If several deadlines pass at the same moment, all are handled.
 #[test]
 fn simultaneous_deadlines_are_all_handled() {
     let mut machine = new(RetryPolicy { workers: 2, run_timeout: secs(10), ..policy() });
