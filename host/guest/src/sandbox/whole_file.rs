@@ -53,7 +53,9 @@ impl WholeFile {
         };
         let start = cx.realloc(0, 0, 1, length)?;
         let room = cx.as_slice_mut().get_mut(start..).and_then(|rest| rest.get_mut(..length));
-        let Some(room) = room else { bail!("the guest's allocator returned a range outside of its memory") };
+        let Some(room) = room else {
+            bail!("the guest's allocator returned a range outside of its memory")
+        };
         // If the length was wrong, the guest loses this memory, because many guests can only allocate and not
         // free.
         Ok(match fill(opened, room) {
