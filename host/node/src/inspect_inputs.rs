@@ -16,8 +16,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Plans the job, and passes each part of the plan, with the state of its files, to `on_report`, until that
-    /// returns `Break`.
+    /// Plans the job, and passes each part of the plan, with the state of its files, to `on_report`,
+    /// until that returns `Break`.
     ///
     /// # Errors
     /// If the inputs cannot be planned, if no news arrives for too long, or if the job is cancelled.

@@ -13,16 +13,17 @@
 //! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
 //! (`single_file`); `backends` finds and tries the libraries that compute with models. `content` identifies
 //! the contents of folders. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models.
-//! `setup` makes the requests for the planner and the workers, and `planner_reads` lists what the planner reads.
+//! `setup` makes the requests for the planner and the workers, and `planner_reads` lists what the planner
+//! reads.
 //!
 //! `python` makes a Python script visible to workers, and checks its imports; `trial` runs entry scripts on
 //! trial, and maps a stream of tables with one (`mapping`).
 //!
 //! `features` refuses a job that needs a feature which this build lacks.
 //!
-//! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when the
-//! machine has room for them, `processor_time` counts what killed workers used, and `hang_report` reports with
-//! which model a worker computes.
+//! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when
+//! the machine has room for them, `processor_time` counts what killed workers used, and `hang_report` reports
+//! with which model a worker computes.
 
 mod admission;
 mod backends;

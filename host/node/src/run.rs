@@ -332,8 +332,8 @@ impl Running {
         self.objects.come_on_demand()
     }
 
-    /// A mini-batch needs these files, each from the source with that index. [`NodeReport::Fetched`] reports when
-    /// they are here.
+    /// A mini-batch needs these files, each from the source with that index. [`NodeReport::Fetched`]
+    /// reports when they are here.
     pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
         let path = |(source, file): &(u32, &str)| self.reads.path(*source, file);
         self.objects.want(id.0, files.iter().map(path).collect());

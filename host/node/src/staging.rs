@@ -108,7 +108,8 @@ fn refuses_tables(spec: &JobSpec, input: &Input) -> bool {
     table.is_some_and(|(_, table)| table.kind.may_have_log() && !table.files)
 }
 
-/// The error for a path that leads out of the cache. Only the downloading process could have made such a link.
+/// The error for a path that leads out of the cache. Only the downloading process could have made such a
+/// link.
 fn outside(what: &str, path: &Path) -> StoreError {
     StoreError::AllOutside(path.to_owned()).of(what)
 }

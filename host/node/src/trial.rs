@@ -187,8 +187,8 @@ impl TrialChild {
         Self::spawn(program, Stdio::from(code.file.try_clone()?), asked)
     }
 
-    /// Starts a child process that maps; `asked` must want [`TrialRequest::Map`]. An Arrow IPC stream goes into the
-    /// returned socket, and one comes out of it; this process does not parse either.
+    /// Starts a child process that maps; `asked` must want [`TrialRequest::Map`]. An Arrow IPC stream
+    /// goes into the returned socket, and one comes out of it; this process does not parse either.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -262,7 +262,8 @@ impl TrialChild {
         }
     }
 
-    /// The results of the steps, if [`TrialRequest::Steps`] was requested. `None` if they took longer than `limit`.
+    /// The results of the steps, if [`TrialRequest::Steps`] was requested. `None` if they took longer than
+    /// `limit`.
     ///
     /// # Errors
     /// If the process died.

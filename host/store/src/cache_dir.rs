@@ -460,9 +460,9 @@ mod tests {
             fs::create_dir_all(old.join(below)).unwrap();
         }
         File::create(old.join("used")).unwrap();
-        let stands = File::create(old.join("data/object")).unwrap();
-        stands.set_len(1 << 40).unwrap();
-        stands.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o1000)).unwrap();
+        let placeholder = File::create(old.join("data/object")).unwrap();
+        placeholder.set_len(1 << 40).unwrap();
+        placeholder.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o1000)).unwrap();
         std::os::unix::fs::symlink("/not-fetched: it broke", old.join("data/mark")).unwrap();
         let slot = CacheDir::take(&cache, "s3://b/x").unwrap();
         assert_ne!(slot.folder(), old);

@@ -144,7 +144,7 @@ pub enum StoreError {
     #[error("the process that fetches cannot be started: {0}")]
     Start(#[source] io::Error),
     /// The fetcher process ended too early.
-    #[error("the process that fetches {how}{}", said(faults))]
+    #[error("the process that fetches {how}{}", with_stderr(faults))]
     Died {
         /// How it ended: `was ended by signal 11`.
         how: String,
@@ -209,7 +209,7 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-fn said(faults: &str) -> String {
+fn with_stderr(faults: &str) -> String {
     if faults.is_empty() { String::new() } else { format!("; what it said: {faults}") }
 }
 

@@ -1,6 +1,6 @@
 //! The messages between the job, the thread that fetches objects, and the fetcher processes.
 
-use super::process::Said;
+use super::process::FetcherReport;
 use std::path::PathBuf;
 
 /// A message to the thread that fetches.
@@ -12,7 +12,7 @@ pub(super) enum StoreEvent {
     Release(Vec<u64>),
     /// The process of a folder reported something. The first number is the folder's index, the second one
     /// identifies the process.
-    Said(usize, u64, Said),
+    Reported(usize, u64, FetcherReport),
     /// The job is over.
     End,
 }

@@ -6,7 +6,7 @@
 use super::cache_dir::manifest_path;
 use super::error::StoreError;
 use super::events::StoreEvent;
-use super::process::{AT_ONCE, Fetcher, Said};
+use super::process::{AT_ONCE, Fetcher, FetcherReport};
 use crate::dataset::{Manifest, ManifestObject};
 use crate::protocol::store::{Bring, FetchRequest, StoreTask};
 use std::collections::{HashMap, VecDeque};
@@ -164,12 +164,13 @@ impl FetchQueue {
                 let index = self.index;
                 let number = self.number;
                 let events = self.events.clone();
-                let on_report =
-                    move |said: Said| events.send(StoreEvent::Said(index, number, said)).is_ok();
+                let on_report = move |report: FetcherReport| {
+                    events.send(StoreEvent::Reported(index, number, report)).is_ok()
+                };
                 none.insert(Fetcher::start(&self.program, &self.request, on_report)?)
             }
         };
-        fetcher.bring(&object);
+        fetcher.request(&object);
         self.moved = Instant::now();
         self.asked += 1;
         self.open.insert(self.data.join(&object.name), (self.asked, object));
@@ -184,7 +185,7 @@ impl FetchQueue {
     }
 
     /// If objects are requested one by one, requests the next one. An error says why no process can be asked.
-    pub(super) fn go_on(&mut self) -> Result<(), StoreError> {
+    pub(super) fn request_next(&mut self) -> Result<(), StoreError> {
         if !self.is_careful || !self.open.is_empty() {
             return Ok(());
         }

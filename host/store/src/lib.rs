@@ -10,8 +10,8 @@
 //! - `cache_dir`: the cache folders that hold objects;
 //! - `stager`: has the objects of a job listed and fetched;
 //! - `objects`: the job's handle on its objects;
-//! - `prefetch`: prefetches objects and evicts them, or fetches `fetch_all` of them; each folder is a `fetch_queue` with its
-//!   fetcher `process`; `events` are the messages between these threads;
+//! - `prefetch`: prefetches objects and evicts them, or fetches `fetch_all` of them; each folder is a
+//!   `fetch_queue` with its fetcher `process`; `events` are the messages between these threads;
 //! - `network`: the code of the fetcher process, in builds with the feature `stores`;
 //! - `secrets`: removes secrets from what the fetcher process and the stores report.
 

@@ -3,7 +3,7 @@
 use super::cache_dir::CacheDir;
 use super::events::{Arrival, StoreEvent};
 use super::fetch_all::{FetchProgress, Lack};
-use super::prefetch::{self, LOOKS, Lot};
+use super::prefetch::{self, FetchPlan, PLANNER_REQUESTS};
 use crate::model::Source;
 use crate::protocol::Asks;
 use std::future::pending;
@@ -19,7 +19,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// The objects that a job's inputs consist of. The job holds their folders until it drops this.
 #[derive(Debug, Default)]
 pub struct JobObjects {
-    bringer: Option<Bringer>,
+    fetching: Option<FetchThread>,
     /// How many requests were made that belong to no mini-batch.
     others: u64,
     /// The last field, so that it is dropped last: the folders are held until no process writes there.
@@ -28,15 +28,15 @@ pub struct JobObjects {
 
 /// The thread that has objects fetched.
 #[derive(Debug)]
-struct Bringer {
+struct FetchThread {
     thread: Option<JoinHandle<()>>,
     events: mpsc::Sender<StoreEvent>,
     arrivals: UnboundedReceiver<Arrival>,
-    brings_all: bool,
+    fetches_all: bool,
     tally: Arc<FetchProgress>,
 }
 
-impl Drop for Bringer {
+impl Drop for FetchThread {
     fn drop(&mut self) {
         // Fails if the thread has ended.
         let _ = self.events.send(StoreEvent::End);
@@ -54,20 +54,20 @@ impl JobObjects {
     }
 
     /// Has all of them fetched, or those that are [requested](Self::want).
-    pub(super) fn coming(slots: Vec<CacheDir>, lot: Lot) -> std::io::Result<Self> {
+    pub(super) fn coming(slots: Vec<CacheDir>, plan: FetchPlan) -> std::io::Result<Self> {
         let tally = Arc::new(FetchProgress::default());
         let (sender, arrivals) = unbounded_channel();
         let (events, asked) = mpsc::channel();
         let own = events.clone();
         let reported = Arc::clone(&tally);
-        let brings_all = lot.brings_all;
+        let fetches_all = plan.fetches_all;
         let work = move || {
-            prefetch::run(lot, &asked, &own, sender, Arc::clone(&reported));
+            prefetch::run(plan, &asked, &own, sender, Arc::clone(&reported));
             reported.end();
         };
         let thread = thread::Builder::new().name("fetch".to_owned()).spawn(work)?;
-        let bringer = Bringer { thread: Some(thread), events, arrivals, brings_all, tally };
-        Ok(Self { bringer: Some(bringer), slots, ..Self::default() })
+        let fetching = FetchThread { thread: Some(thread), events, arrivals, fetches_all, tally };
+        Ok(Self { fetching: Some(fetching), slots, ..Self::default() })
     }
 
     /// If a source consists of these objects, sets its manifest and returns true. Returns false if it does
@@ -92,17 +92,17 @@ impl JobObjects {
 
     /// For which objects the planner must ask before it reads them.
     pub fn asks(&self) -> Asks {
-        match &self.bringer {
+        match &self.fetching {
             None => Asks::Never,
-            Some(Bringer { brings_all: true, .. }) => Asks::Absent,
+            Some(FetchThread { fetches_all: true, .. }) => Asks::Absent,
             Some(_) => Asks::Each,
         }
     }
 
     /// Waits for the next arrival; forever, if there will be none.
     pub async fn arrival(&mut self) -> Arrival {
-        let Some(bringer) = &mut self.bringer else { return pending().await };
-        match bringer.arrivals.recv().await {
+        let Some(fetching) = &mut self.fetching else { return pending().await };
+        match fetching.arrivals.recv().await {
             Some(arrival) => arrival,
             // The thread has ended, and its last arrival gave the reason.
             None => pending().await,
@@ -111,7 +111,7 @@ impl JobObjects {
 
     /// The same for a synchronous caller; `None` if nothing will arrive.
     pub fn blocking_arrival(&mut self) -> Option<Arrival> {
-        self.bringer.as_mut()?.arrivals.blocking_recv()
+        self.fetching.as_mut()?.arrivals.blocking_recv()
     }
 
     /// Requests these files under a number. Objects are fetched in the order of the requests, and stay until
@@ -123,7 +123,7 @@ impl JobObjects {
     /// Requests a file for the planner. Returns the number of the request, which differs from those of all
     /// mini-batches.
     pub fn want_one(&mut self, file: PathBuf) -> u64 {
-        let number = LOOKS + self.others;
+        let number = PLANNER_REQUESTS + self.others;
         self.others += 1;
         self.want(number, vec![file]);
         number
@@ -135,28 +135,28 @@ impl JobObjects {
     }
 
     fn send(&self, event: StoreEvent) {
-        if let Some(bringer) = &self.bringer {
+        if let Some(fetching) = &self.fetching {
             // The thread ends before this only if the disk is full, which it has reported.
-            let _ = bringer.events.send(event);
+            let _ = fetching.events.send(event);
         }
     }
 
-    /// Waits until all objects have been fetched, if they are fetched unasked. `report` receives the number of
-    /// objects and bytes so far.
+    /// Waits until all objects have been fetched, if they are fetched unasked. `report` receives the number
+    /// of objects and bytes so far.
     pub fn wait(&self, stop: &dyn Fn() -> bool, report: &mut dyn FnMut(u64, u64)) {
-        let Some(bringer) = self.bringer.as_ref().filter(|bringer| bringer.brings_all) else {
+        let Some(fetching) = self.fetching.as_ref().filter(|fetching| fetching.fetches_all) else {
             return;
         };
-        while !bringer.tally.is_done() && !stop() {
+        while !fetching.tally.is_done() && !stop() {
             thread::sleep(TICK);
-            let (objects, bytes) = bringer.tally.so_far();
+            let (objects, bytes) = fetching.tally.so_far();
             report(objects, bytes);
         }
     }
 
     /// What is missing so far of the objects that are fetched unasked.
     pub(super) fn take_lack(&self) -> Option<Lack> {
-        self.bringer.as_ref()?.tally.take_lack()
+        self.fetching.as_ref()?.tally.take_lack()
     }
 }
 

@@ -9,7 +9,7 @@ use super::error::StoreError;
 use super::events::{Arrival, StoreEvent};
 use super::fetch_all::{FetchProgress, Lists};
 use super::fetch_queue::{FetchQueue, Lost};
-use super::process::{AT_ONCE, SILENCE, Said};
+use super::process::{AT_ONCE, FetcherReport, SILENCE};
 use crate::dataset::{ManifestObject, ManifestRecord};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};
@@ -31,7 +31,7 @@ const IDLE: usize = 4;
 /// How often we check whether a process has fallen silent.
 const TICK: Duration = Duration::from_secs(5);
 /// How often progress is reported.
-const TELL: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// The most objects that are requested at the same time when all objects are fetched: enough that no process
 /// runs out of work.
 const WINDOW: usize = 4 * AT_ONCE;
@@ -39,11 +39,11 @@ const WINDOW: usize = 4 * AT_ONCE;
 const TURN: usize = 500;
 
 /// Mini-batches have smaller numbers; requests of the planner have this number or a larger one.
-pub(super) const LOOKS: u64 = 1 << 63;
+pub(super) const PLANNER_REQUESTS: u64 = 1 << 63;
 
 /// What is to be fetched, and how much of it at once.
 #[derive(Debug)]
-pub(super) struct Lot {
+pub(super) struct FetchPlan {
     pub(super) program: PathBuf,
     /// One for each folder.
     pub(super) requests: Vec<FetchRequest>,
@@ -52,7 +52,7 @@ pub(super) struct Lot {
     /// Whether objects are removed once no user needs them, because not all of them fit into the cache.
     pub(super) evicts: bool,
     /// Whether all objects are fetched, in the order of their lists. They all fit into the cache.
-    pub(super) brings_all: bool,
+    pub(super) fetches_all: bool,
 }
 
 /// An object that a request needs.
@@ -106,7 +106,7 @@ struct PrefetchGroup {
 }
 
 struct Prefetcher {
-    lot: Lot,
+    plan: FetchPlan,
     places: Vec<FetchQueue>,
     arrivals: UnboundedSender<Arrival>,
     used: u64,
@@ -125,17 +125,17 @@ struct Prefetcher {
 
 /// Serves until the job ends. `own` is the sender of `events`; the fetcher processes report through it.
 pub(super) fn run(
-    lot: Lot,
+    plan: FetchPlan,
     events: &Receiver<StoreEvent>,
     own: &Sender<StoreEvent>,
     arrivals: UnboundedSender<Arrival>,
     tally: Arc<FetchProgress>,
 ) {
-    let requests = lot.requests.iter().enumerate();
-    let place = |(index, request)| FetchQueue::new(index, &lot.program, request, own);
-    let mut ahead = Prefetcher {
+    let requests = plan.requests.iter().enumerate();
+    let place = |(index, request)| FetchQueue::new(index, &plan.program, request, own);
+    let mut prefetcher = Prefetcher {
         places: requests.map(place).collect(),
-        lot,
+        plan,
         arrivals,
         used: 0,
         held: HashMap::new(),
@@ -146,23 +146,23 @@ pub(super) fn run(
         tally,
         reported: Instant::now(),
     };
-    let mut has_more = ahead.bring_more();
+    let mut has_more = prefetcher.request_more();
     loop {
         match events.recv_timeout(if has_more { Duration::ZERO } else { TICK }) {
-            Ok(StoreEvent::Want(number, files)) => ahead.want(number, files),
+            Ok(StoreEvent::Want(number, files)) => prefetcher.want(number, files),
             Ok(StoreEvent::Release(numbers)) => {
-                numbers.into_iter().for_each(|number| ahead.release(number));
+                numbers.into_iter().for_each(|number| prefetcher.release(number));
             }
-            Ok(StoreEvent::Said(place, number, said)) => {
-                if ahead.on_said(place, number, said).is_break() {
+            Ok(StoreEvent::Reported(place, number, report)) => {
+                if prefetcher.on_fetcher_report(place, number, report).is_break() {
                     return;
                 }
             }
             Ok(StoreEvent::End) | Err(RecvTimeoutError::Disconnected) => return,
-            Err(RecvTimeoutError::Timeout) => ahead.end_silent(),
+            Err(RecvTimeoutError::Timeout) => prefetcher.end_silent(),
         }
-        ahead.admit();
-        has_more = ahead.bring_more();
+        prefetcher.admit();
+        has_more = prefetcher.request_more();
     }
 }
 
@@ -173,7 +173,7 @@ impl Prefetcher {
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
             |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
-        let is_after = self.waiting.iter().any(|waiting| waiting.number < LOOKS);
+        let is_after = self.waiting.iter().any(|waiting| waiting.number < PLANNER_REQUESTS);
         match is_after || files.iter().any(is_new) {
             true => self.waiting.push_back(WaitingObject { number, files, objects: None }),
             false => self.join(number, files),
@@ -183,13 +183,13 @@ impl Prefetcher {
     /// Admits the waiting requests that there is room for, in their order.
     fn admit(&mut self) {
         while let Some(WaitingObject { number, files, objects }) = self.waiting.pop_front() {
-            let objects = objects.unwrap_or_else(|| self.look_for(&files));
+            let objects = objects.unwrap_or_else(|| self.find_objects(&files));
             let is_new = |object: &&NewObject| !self.held.contains_key(&object.file);
             let new = objects.iter().filter(is_new);
             let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes()));
             // A file that is larger than the cache need not wait for room.
-            let is_hopeless = files.len() == 1 && bytes > self.lot.room;
-            let has_room = self.used.saturating_add(bytes) <= self.lot.room;
+            let is_hopeless = files.len() == 1 && bytes > self.plan.room;
+            let has_room = self.used.saturating_add(bytes) <= self.plan.room;
             if !has_room && !self.held.is_empty() && !is_hopeless {
                 self.waiting.push_front(WaitingObject { number, files, objects: Some(objects) });
                 return;
@@ -198,14 +198,14 @@ impl Prefetcher {
                 if self.held.contains_key(&new.file) {
                     continue;
                 }
-                let has_room = self.used.saturating_add(new.bytes()) <= self.lot.room;
+                let has_room = self.used.saturating_add(new.bytes()) <= self.plan.room;
                 let state = match has_room {
                     true => self.ask_for(&new),
                     // It would not fit into the empty cache either.
                     false => failed(&StoreError::NoRoom {
                         files: files.len(),
                         bytes: ByteSize(bytes),
-                        room: ByteSize(self.lot.room),
+                        room: ByteSize(self.plan.room),
                     }),
                 };
                 self.hold(new, has_room, state);
@@ -215,8 +215,8 @@ impl Prefetcher {
     }
 
     /// If all objects are fetched, requests some more of them. Returns whether more can be requested at once.
-    fn bring_more(&mut self) -> bool {
-        if !self.lot.brings_all {
+    fn request_more(&mut self) -> bool {
+        if !self.plan.fetches_all {
             return false;
         }
         for _ in 0..TURN {
@@ -224,7 +224,7 @@ impl Prefetcher {
                 return false;
             }
             match self.lists.next(&self.places) {
-                Ok(Some((place, listed))) => self.bring(place, listed),
+                Ok(Some((place, listed))) => self.request_listed(place, listed),
                 Ok(None) => {
                     self.end_if_done();
                     return false;
@@ -236,7 +236,7 @@ impl Prefetcher {
     }
 
     /// Requests an object, unless it was requested already.
-    fn bring(&mut self, place: usize, ManifestRecord { name, object }: ManifestRecord) {
+    fn request_listed(&mut self, place: usize, ManifestRecord { name, object }: ManifestRecord) {
         let Some(folder) = self.places.get(place) else { return };
         let file = folder.file(&name);
         // The list comes from a fetcher process, which is not trusted: a name may lead out of its folder.
@@ -272,7 +272,7 @@ impl Prefetcher {
     }
 
     /// Returns those of the files that are objects.
-    fn look_for(&mut self, files: &[PathBuf]) -> Vec<NewObject> {
+    fn find_objects(&mut self, files: &[PathBuf]) -> Vec<NewObject> {
         let mut objects: Vec<NewObject> = Vec::new();
         let mut seen = HashSet::new();
         for file in files {
@@ -296,7 +296,7 @@ impl Prefetcher {
             return HeldState::Here;
         }
         let Some(place) = self.places.get(new.place) else { return HeldState::Here };
-        if self.lot.brings_all
+        if self.plan.fetches_all
             && let Some(reason) = place.given_up()
         {
             return HeldState::Failed(reason.to_owned());
@@ -312,7 +312,7 @@ impl Prefetcher {
             }
             Err(error) => {
                 let state = failed(&error);
-                if self.lot.brings_all {
+                if self.plan.fetches_all {
                     self.give_up(new.place, error);
                 }
                 state
@@ -363,20 +363,25 @@ impl Prefetcher {
     }
 
     /// Breaks if the disk is full: the processes end with the caller, and no new process is started.
-    fn on_said(&mut self, index: usize, number: u64, said: Said) -> ControlFlow<()> {
+    fn on_fetcher_report(
+        &mut self,
+        index: usize,
+        number: u64,
+        report: FetcherReport,
+    ) -> ControlFlow<()> {
         let is_of = |place: &&mut FetchQueue| place.is_served_by(number);
         let Some(place) = self.places.get_mut(index).filter(is_of) else {
             return ControlFlow::Continue(());
         };
         place.moves();
-        match said {
+        match report {
             Some(Ok(FromFetcher::Brought(name, failed))) => {
                 if let Some(file) = place.came(&name) {
                     self.arrived(&file, failed.map(|it| StoreError::from(it).to_string()));
                 }
-                self.report_move();
+                self.report_progress();
             }
-            Some(Ok(FromFetcher::Progress(_))) => self.report_move(),
+            Some(Ok(FromFetcher::Progress(_))) => self.report_progress(),
             Some(Ok(FromFetcher::Failed(failed))) => {
                 let error = StoreError::from(failed);
                 if error.kind() == StoreErrorKind::DiskFull {
@@ -390,25 +395,25 @@ impl Prefetcher {
             Some(Ok(FromFetcher::Done(_))) => self.give_up(index, StoreError::Over),
             Some(Err(error)) => self.give_up(index, StoreError::Nonsense(error)),
             None => match place.died() {
-                Ok(lost) => self.lose(lost),
+                Ok(lost) => self.fail_all(lost),
                 Err(error) => self.give_up(index, error),
             },
         }
-        self.go_on(index);
+        self.request_next(index);
         ControlFlow::Continue(())
     }
 
     /// Reports progress, but not too often.
-    fn report_move(&mut self) {
-        if self.reported.elapsed() >= TELL {
+    fn report_progress(&mut self) {
+        if self.reported.elapsed() >= REPORT_INTERVAL {
             self.reported = Instant::now();
             // The job may have ended.
             let _ = self.arrivals.send(Arrival::Progress);
         }
     }
 
-    fn go_on(&mut self, index: usize) {
-        if let Some(Err(error)) = self.places.get_mut(index).map(FetchQueue::go_on) {
+    fn request_next(&mut self, index: usize) {
+        if let Some(Err(error)) = self.places.get_mut(index).map(FetchQueue::request_next) {
             self.give_up(index, error);
         }
     }
@@ -418,14 +423,14 @@ impl Prefetcher {
     fn give_up(&mut self, index: usize, error: StoreError) {
         let Some(place) = self.places.get_mut(index) else { return };
         let lost = place.give_up(&error.to_string());
-        if self.lot.brings_all {
+        if self.plan.fetches_all {
             self.tally.lacks_rest(error);
         }
-        self.lose(lost);
+        self.fail_all(lost);
     }
 
     /// Marks these objects as failed.
-    fn lose(&mut self, (files, reason): Lost) {
+    fn fail_all(&mut self, (files, reason): Lost) {
         for file in files {
             self.arrived(&file, Some(reason.clone()));
         }
@@ -436,10 +441,10 @@ impl Prefetcher {
             let place = self.places.get_mut(index).filter(|place| place.is_silent(SILENCE));
             let Some(place) = place else { continue };
             match place.fell_silent() {
-                Some(files) => self.lose((files, StoreError::Silent(SILENCE).to_string())),
+                Some(files) => self.fail_all((files, StoreError::Silent(SILENCE).to_string())),
                 None => self.give_up(index, StoreError::Silent(SILENCE)),
             }
-            self.go_on(index);
+            self.request_next(index);
         }
     }
 
@@ -463,7 +468,7 @@ impl Prefetcher {
                 }
             }
         }
-        self.let_go(file);
+        self.evict_unneeded(file);
     }
 
     /// Drops a request. The objects that only this request needed make room. It may still be waiting, or its
@@ -475,12 +480,12 @@ impl Prefetcher {
             if let Some(held) = self.held.get_mut(&file) {
                 held.users = held.users.saturating_sub(1);
             }
-            self.let_go(&file);
+            self.evict_unneeded(&file);
         }
     }
 
     /// Removes an object that no request needs and that is not being fetched.
-    fn let_go(&mut self, file: &Path) {
+    fn evict_unneeded(&mut self, file: &Path) {
         let is_needed =
             |held: &NeededObject| held.users > 0 || matches!(held.state, HeldState::Coming(_));
         if self.held.get(file).is_none_or(is_needed) {
@@ -488,21 +493,21 @@ impl Prefetcher {
         }
         // A later request for it gets the same answer.
         let is_kept = |held: &NeededObject| matches!(held.state, HeldState::Failed(_));
-        if self.lot.brings_all && self.held.get(file).is_some_and(is_kept) {
+        if self.plan.fetches_all && self.held.get(file).is_some_and(is_kept) {
             return;
         }
         let Some(held) = self.held.remove(file) else { return };
         self.used = self.used.saturating_sub(held.bytes);
-        if self.lot.evicts && matches!(held.state, HeldState::Here) {
+        if self.plan.evicts && matches!(held.state, HeldState::Here) {
             // If it cannot be removed, it is removed later with the whole folder.
-            let _ = straight(file).and_then(|(_folder, file)| fs::remove_file(file));
+            let _ = without_links(file).and_then(|(_folder, file)| fs::remove_file(file));
         }
     }
 }
 
 /// A path to a file by way of its open folder, which is opened without following links. A fetcher process can
 /// write to the folder, and may have been compromised.
-fn straight(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+fn without_links(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(ErrorKind::InvalidInput.into());
     };

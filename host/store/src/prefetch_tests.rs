@@ -1,4 +1,5 @@
-//! The tests send the fetcher's reports themselves; the fetcher process is a shell script that says nothing.
+//! The tests send the fetcher's reports themselves. The fetcher process is a shell script that reports
+//! nothing.
 
 use super::*;
 use crate::cache_dir::{OPEN, manifest_path};
@@ -14,7 +15,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The cache has room for this many bytes.
 const ROOM: u64 = 100;
-/// A process that says nothing.
+/// A process that reports nothing.
 const SILENT: &str = "exec /bin/sleep 60";
 /// The same, but it logs its requests.
 const LOGS: &str = "/bin/cat > asked";
@@ -24,7 +25,7 @@ struct PrefetchFixture {
     events: Sender<StoreEvent>,
     arrivals: UnboundedReceiver<Arrival>,
     thread: Option<JoinHandle<()>>,
-    /// What the list holds.
+    /// The objects in the manifest.
     listed: HashMap<String, ManifestObject>,
     tally: Arc<FetchProgress>,
 }
@@ -41,7 +42,7 @@ impl PrefetchFixture {
     }
 
     /// The same, and all objects are fetched.
-    fn bringing_all(script: &str, objects: &[(&str, u64)]) -> Self {
+    fn fetching_all(script: &str, objects: &[(&str, u64)]) -> Self {
         Self::over(tempfile::tempdir().unwrap(), script, objects, true)
     }
 
@@ -50,7 +51,7 @@ impl PrefetchFixture {
         dir: tempfile::TempDir,
         script: &str,
         objects: &[(&str, u64)],
-        brings_all: bool,
+        fetches_all: bool,
     ) -> Self {
         let at = |name: &str| dir.path().join(name);
         for folder in OPEN {
@@ -69,16 +70,16 @@ impl PrefetchFixture {
         fs::set_permissions(at("fetcher"), fs::Permissions::from_mode(0o700)).unwrap();
         let request =
             FetchRequest { shown: "s3://box/".to_owned(), ..FetchRequest::sample(dir.path()) };
-        let (room, evicts) = if brings_all { (u64::MAX, false) } else { (ROOM, true) };
+        let (room, evicts) = if fetches_all { (u64::MAX, false) } else { (ROOM, true) };
         let program = at("fetcher");
         let requests = vec![request];
-        let lot = Lot { program, requests, room, evicts, brings_all };
+        let plan = FetchPlan { program, requests, room, evicts, fetches_all };
         let (events, asked) = channel();
         let (sender, arrivals) = unbounded_channel();
         let own = events.clone();
         let tally = Arc::new(FetchProgress::default());
         let reported = Arc::clone(&tally);
-        let thread = Some(std::thread::spawn(move || run(lot, &asked, &own, sender, reported)));
+        let thread = Some(std::thread::spawn(move || run(plan, &asked, &own, sender, reported)));
         Self { dir, events, arrivals, thread, listed, tally }
     }
 
@@ -117,7 +118,7 @@ impl PrefetchFixture {
         let failed =
             failed.map(|text| Failed { kind: StoreErrorKind::Other, text: text.to_owned() });
         let brought = FromFetcher::Brought(name.to_owned(), failed);
-        self.events.send(StoreEvent::Said(0, number, Some(Ok(brought)))).unwrap();
+        self.events.send(StoreEvent::Reported(0, number, Some(Ok(brought)))).unwrap();
     }
 
     /// The next report that is not about progress.
@@ -150,8 +151,8 @@ impl PrefetchFixture {
 #[test]
 fn an_object_waits_until_the_cache_has_room() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
-    let first = LOOKS;
-    let second = LOOKS + 1;
+    let first = PLANNER_REQUESTS;
+    let second = PLANNER_REQUESTS + 1;
     bench.want(first, &["a"]);
     bench.comes("a", None);
     assert_eq!(bench.next(), (first, vec![]));
@@ -189,7 +190,7 @@ fn a_cached_object_does_not_wait_for_earlier_requests() {
 #[test]
 fn mini_batches_get_objects_in_request_order() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
-    let look = LOOKS + 1;
+    let look = PLANNER_REQUESTS + 1;
     bench.want(look, &["b"]);
     bench.want(1, &["b"]);
     bench.comes("b", None);
@@ -273,8 +274,8 @@ fn a_full_disk_ends_fetching() {
     bench.want(0, &["a"]);
     bench.want(1, &["b"]);
     let full = Failed { kind: StoreErrorKind::DiskFull, text: "no room".to_owned() };
-    bench.events.send(StoreEvent::Said(0, 1, Some(Ok(FromFetcher::Failed(full))))).unwrap();
-    bench.events.send(StoreEvent::Said(0, 1, None)).unwrap_or_default();
+    bench.events.send(StoreEvent::Reported(0, 1, Some(Ok(FromFetcher::Failed(full))))).unwrap();
+    bench.events.send(StoreEvent::Reported(0, 1, None)).unwrap_or_default();
     bench.thread.take().unwrap().join().unwrap();
     assert_eq!(bench.arrivals.blocking_recv(), Some(Arrival::NoSpace("no room".to_owned())));
     assert_eq!(bench.arrivals.blocking_recv(), None);
@@ -404,38 +405,38 @@ impl PrefetchFixture {
 fn all_objects_are_fetched_in_order_requested_ones_first() {
     let names: Vec<_> = (0..3 * WINDOW).map(|index| format!("sub/{index:03}")).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
-    let mut bench = PrefetchFixture::bringing_all(LOGS, &objects);
+    let mut bench = PrefetchFixture::fetching_all(LOGS, &objects);
     let last = names.last().unwrap();
-    bench.want(LOOKS, &[last]);
+    bench.want(PLANNER_REQUESTS, &[last]);
     bench.comes_as_asked(last, None);
-    assert_eq!(bench.next(), (LOOKS, vec![]), "those before it have not come");
-    bench.want(LOOKS + 1, &[&names[0]]);
+    assert_eq!(bench.next(), (PLANNER_REQUESTS, vec![]), "the objects before it have not arrived");
+    bench.want(PLANNER_REQUESTS + 1, &[&names[0]]);
     for name in &names[..names.len() - 1] {
         bench.comes_as_asked(name, None);
     }
-    assert_eq!(bench.next(), (LOOKS + 1, vec![]));
+    assert_eq!(bench.next(), (PLANNER_REQUESTS + 1, vec![]));
     bench.waits_for_all();
     assert_eq!(bench.tally.so_far(), (names.len() as u64, 3 * names.len() as u64));
     assert!(bench.tally.take_lack().is_none());
-    bench.want(LOOKS + 2, &[&names[1], "sub/none", last]);
+    bench.want(PLANNER_REQUESTS + 2, &[&names[1], "sub/none", last]);
     let (number, failed) = bench.next();
-    assert_eq!((number, failed.len(), failed[0].0), (LOOKS + 2, 1, 1));
-    bench.release(LOOKS);
-    bench.release(LOOKS + 1);
-    bench.release(LOOKS + 2);
+    assert_eq!((number, failed.len(), failed[0].0), (PLANNER_REQUESTS + 2, 1, 1));
+    bench.release(PLANNER_REQUESTS);
+    bench.release(PLANNER_REQUESTS + 1);
+    bench.release(PLANNER_REQUESTS + 2);
     let names: Vec<_> = names.iter().map(String::as_str).collect();
-    assert!(bench.end(&names).1.into_iter().all(|is_here| is_here), "all of it stays");
+    assert!(bench.end(&names).1.into_iter().all(|is_here| is_here), "all objects stay");
 }
 
 /// Every request gets the same answer, and nothing is fetched again.
 #[test]
 fn one_failed_object_does_not_fail_the_rest() {
     let objects = ["sub/a", "sub/b", "sub/c", "sub/d"].map(|name| (name, 3));
-    let mut bench = PrefetchFixture::bringing_all(LOGS, &objects);
+    let mut bench = PrefetchFixture::fetching_all(LOGS, &objects);
     bench.comes_as_asked("sub/d", Some("it fell"));
     bench.comes_as_asked("sub/b", Some("it broke"));
     bench.comes_as_asked("sub/c", None);
-    for number in [LOOKS, LOOKS + 1] {
+    for number in [PLANNER_REQUESTS, PLANNER_REQUESTS + 1] {
         bench.want(number, &["sub/b"]);
         assert_eq!(bench.next(), (number, vec![(0, "it broke".to_owned())]));
         bench.release(number);
@@ -451,8 +452,8 @@ fn one_failed_object_does_not_fail_the_rest() {
 #[test]
 fn a_dead_process_is_replaced_when_fetching_all() {
     let dies_once = "[ -e died ] || { touch died; exit 1; }; exec /bin/sleep 60";
-    let mut bench = PrefetchFixture::bringing_all(dies_once, &[("a", 3), ("b", 3), ("c", 3)]);
-    bench.want(LOOKS, &["c"]);
+    let mut bench = PrefetchFixture::fetching_all(dies_once, &[("a", 3), ("b", 3), ("c", 3)]);
+    bench.want(PLANNER_REQUESTS, &["c"]);
     while !bench.dir.path().join("died").exists() {
         std::thread::yield_now();
     }
@@ -462,7 +463,7 @@ fn a_dead_process_is_replaced_when_fetching_all() {
             bench.comes_by(2, name, None);
         }
     }
-    assert_eq!(bench.next(), (LOOKS, vec![]));
+    assert_eq!(bench.next(), (PLANNER_REQUESTS, vec![]));
     assert!(bench.tally.take_lack().is_none());
 }
 
@@ -471,11 +472,11 @@ fn a_dead_process_is_replaced_when_fetching_all() {
 fn all_remaining_objects_fail_if_the_process_always_dies() {
     let names: Vec<_> = (0..2 * WINDOW).map(|index| index.to_string()).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
-    let mut bench = PrefetchFixture::bringing_all("echo died >> deaths; exit 1", &objects);
+    let mut bench = PrefetchFixture::fetching_all("echo died >> deaths; exit 1", &objects);
     bench.waits_for_all();
     let Some(Lack::Rest(error)) = bench.tally.take_lack() else { panic!() };
     assert_eq!(error.kind(), StoreErrorKind::Process);
-    bench.want(LOOKS, &["0", names.last().unwrap()]);
+    bench.want(PLANNER_REQUESTS, &["0", names.last().unwrap()]);
     let (_, failed) = bench.next();
     assert_eq!(failed.len(), 2);
     assert!(failed[1].1.contains("the process that fetches"), "{failed:?}");
@@ -488,7 +489,7 @@ fn all_remaining_objects_fail_if_the_process_always_dies() {
 #[test]
 fn objects_that_are_already_here_are_not_fetched() {
     let objects = [("sub/a", 3), ("../secret", 3), ("/etc/passwd", 3), ("b/../../c", 3)];
-    let first = PrefetchFixture::bringing_all(LOGS, &objects);
+    let first = PrefetchFixture::fetching_all(LOGS, &objects);
     first.comes_as_asked("sub/a", None);
     first.waits_for_all();
     assert_eq!(first.tally.so_far(), (1, 3));

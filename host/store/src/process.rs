@@ -51,7 +51,7 @@ fn identity(kind: StoreKind) -> &'static [&'static str] {
 }
 
 /// The usual metadata servers, which give out the machine's identity.
-const NEAR: [&str; 6] = [
+const METADATA_SERVERS: [&str; 6] = [
     "169.254.169.254",
     "169.254.170.2",
     "169.254.170.23",
@@ -66,16 +66,16 @@ const GOOGLE_ENDPOINTS: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "
 
 /// The value of `NO_PROXY` for the process: the hosts that the user named, and all metadata servers. A proxy
 /// would see the credentials that they give out, or return the identity of its own machine.
-fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
+fn no_proxy(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
     let named = variable("NO_PROXY").or_else(|| variable("no_proxy"));
-    let reported = store
+    let endpoints = store
         .options
         .iter()
         .filter(|(name, _)| ENDPOINT_OPTIONS.iter().any(|it| name.ends_with(it)));
-    let reported = reported
+    let endpoints = endpoints
         .map(|(_, url)| url.clone())
         .chain(GOOGLE_ENDPOINTS.iter().filter_map(|it| variable(it)));
-    let reported = reported.filter_map(|url| {
+    let endpoints = endpoints.filter_map(|url| {
         let (_, rest) = url.split_once("://").unwrap_or(("", &url));
         let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?;
         let host = match authority.strip_prefix('[') {
@@ -84,12 +84,12 @@ fn direct(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> Str
         };
         host.map(str::to_owned)
     });
-    let all = named.into_iter().chain(NEAR.map(str::to_owned)).chain(reported);
+    let all = named.into_iter().chain(METADATA_SERVERS.map(str::to_owned)).chain(endpoints);
     all.filter(|host| !host.is_empty()).collect::<Vec<_>>().join(",")
 }
 
 /// What a process reported; `None` at its end.
-pub(super) type Said = Option<Result<FromFetcher, FrameError>>;
+pub(super) type FetcherReport = Option<Result<FromFetcher, FrameError>>;
 
 /// A fetcher process. It is killed when this is dropped.
 #[derive(Debug)]
@@ -97,7 +97,7 @@ pub(super) struct Fetcher {
     child: Child,
     /// Takes further requests; `None` if there can be none.
     asks: Option<Sender<Vec<u8>>>,
-    complaint: Receiver<String>,
+    stderr: Receiver<String>,
     store: StoreConfig,
 }
 
@@ -110,12 +110,12 @@ impl Drop for Fetcher {
 }
 
 impl Fetcher {
-    /// Starts a process. A thread passes all that it reports to `on_report`. The process dies with the thread that
-    /// started it.
+    /// Starts a process. A thread passes all that it reports to `on_report`. The process dies with the thread
+    /// that started it.
     pub(super) fn start(
         program: &Path,
         request: &FetchRequest,
-        on_report: impl FnMut(Said) -> bool + Send + 'static,
+        on_report: impl FnMut(FetcherReport) -> bool + Send + 'static,
     ) -> Result<Self, StoreError> {
         let mut frame = Vec::new();
         encode(request, &mut frame).map_err(StoreError::Request)?;
@@ -123,37 +123,37 @@ impl Fetcher {
         command.arg(FETCH_COMMAND).env_clear().current_dir("/");
         let passed = PASSED.iter().chain(identity(request.store.kind));
         command.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
-        let direct = direct(&request.store, |name| std::env::var(name).ok());
-        command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, &direct)));
+        let no_proxy = no_proxy(&request.store, |name| std::env::var(name).ok());
+        command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, &no_proxy)));
         wall::keep_apart(&mut command);
         let stdin = Stdio::piped();
         let stdout = Stdio::piped();
         let child = command.stdin(stdin).stdout(stdout).stderr(Stdio::piped()).spawn();
         let mut child = child.map_err(StoreError::Start)?;
-        let complaint = complaint(&mut child);
-        listen(&mut child, on_report);
-        let asks = talk(&mut child);
-        // If the process does not read its input, its exit tells more.
+        let stderr = read_stderr(&mut child);
+        read_reports(&mut child, on_report);
+        let asks = write_requests(&mut child);
+        // If the process does not read its input, its exit status says more.
         let _ = asks.send(frame);
-        Ok(Self { child, asks: Some(asks), complaint, store: request.store.clone() })
+        Ok(Self { child, asks: Some(asks), stderr, store: request.store.clone() })
     }
 
-    /// Requests an object. If the process does not read its input, its exit tells more.
-    pub(super) fn bring(&self, object: &Bring) {
+    /// Requests an object. If the process does not read its input, its exit status says more.
+    pub(super) fn request(&self, object: &Bring) {
         let mut frame = Vec::new();
         if let (Some(asks), Ok(())) = (&self.asks, encode(object, &mut frame)) {
             let _ = asks.send(frame);
         }
     }
 
-    /// Says how the process ended. To be called when it reports nothing more.
+    /// Returns how the process ended. Call it when the process reports nothing more.
     pub(super) fn end(mut self) -> StoreError {
         let status = match ended(&mut self.child) {
             Ok(status) => status,
             Err(error) => return StoreError::Start(error),
         };
-        let said = self.complaint.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
-        StoreError::Died { how: death(status), faults: scrub(said.trim(), &self.store) }
+        let printed = self.stderr.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+        StoreError::Died { how: death(status), faults: scrub(printed.trim(), &self.store) }
     }
 }
 
@@ -165,7 +165,7 @@ pub(super) fn ask(
     report: &mut dyn FnMut(Fetched),
 ) -> Result<Fetched, StoreError> {
     let (sender, messages) = mpsc::channel();
-    let on_report = move |said: Said| said.is_some_and(|said| sender.send(said).is_ok());
+    let on_report = move |report: FetcherReport| report.is_some_and(|it| sender.send(it).is_ok());
     let mut fetcher = Fetcher::start(program, request, on_report)?;
     fetcher.asks = None;
     let mut received = Instant::now();
@@ -193,7 +193,7 @@ pub(super) fn ask(
 
 /// Writes requests to the process, on a thread, since a compromised process might not read them. The
 /// process's input is closed when the sender is dropped.
-fn talk(child: &mut Child) -> Sender<Vec<u8>> {
+fn write_requests(child: &mut Child) -> Sender<Vec<u8>> {
     let (sender, frames) = mpsc::channel::<Vec<u8>>();
     if let Some(mut stdin) = child.stdin.take() {
         thread::spawn(move || {
@@ -222,14 +222,17 @@ fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
 }
 
 /// Passes on what the process reports, on a thread, until `on_report` returns false.
-fn listen(child: &mut Child, mut on_report: impl FnMut(Said) -> bool + Send + 'static) {
+fn read_reports(
+    child: &mut Child,
+    mut on_report: impl FnMut(FetcherReport) -> bool + Send + 'static,
+) {
     let Some(mut stdout) = child.stdout.take() else { return };
     thread::spawn(move || {
         let mut buffer = Vec::new();
         loop {
-            let said = read_frame(&mut stdout, &mut buffer).transpose();
-            let is_last = !matches!(said, Some(Ok(_)));
-            if !on_report(said) || is_last {
+            let report = read_frame(&mut stdout, &mut buffer).transpose();
+            let is_last = !matches!(report, Some(Ok(_)));
+            if !on_report(report) || is_last {
                 return;
             }
         }
@@ -237,7 +240,7 @@ fn listen(child: &mut Child, mut on_report: impl FnMut(Said) -> bool + Send + 's
 }
 
 /// Reads the process's stderr, on a thread.
-fn complaint(child: &mut Child) -> Receiver<String> {
+fn read_stderr(child: &mut Child) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     if let Some(stderr) = child.stderr.take() {
         thread::spawn(move || {
@@ -277,7 +280,7 @@ mod tests {
             known: ManifestObject { found: FileVersion::sample(), version: 0 },
         };
         let begun = Instant::now();
-        (0..100).for_each(|_| fetcher.bring(&object));
+        (0..100).for_each(|_| fetcher.request(&object));
         drop(fetcher);
         assert!(begun.elapsed() < Duration::from_secs(30));
     }
@@ -307,6 +310,6 @@ mod tests {
             "GCE_METADATA_HOST" => Some("meta:80".to_owned()),
             _ => None,
         };
-        insta::assert_snapshot!(direct(&store, variable), @"intern.example,169.254.169.254,169.254.170.2,169.254.170.23,fd00:ec2::254,fd00:ec2::23,metadata.google.internal,127.0.0.1,::1,tells,meta");
+        insta::assert_snapshot!(no_proxy(&store, variable), @"intern.example,169.254.169.254,169.254.170.2,169.254.170.23,fd00:ec2::254,fd00:ec2::23,metadata.google.internal,127.0.0.1,::1,tells,meta");
     }
 }

@@ -5,7 +5,7 @@ use super::config::{configure, is_endpoint};
 use super::error::StoreError;
 use super::fetch_all::Lack;
 use super::objects::JobObjects;
-use super::prefetch::Lot;
+use super::prefetch::FetchPlan;
 use super::process::ask;
 use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
@@ -45,7 +45,7 @@ pub enum Coming {
 }
 
 /// How often progress is reported.
-const TELL: Duration = Duration::from_secs(10);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What is fetched together: all that an input names in one folder of a store.
 struct FolderFetch {
@@ -132,7 +132,7 @@ impl Stager<'_> {
         let mut found = FoundObjects::default();
         let to = (&mut *kept, &mut found);
         let paths = self.find(what, &input, Coming::AtOnce, to, watch).map_err(named)?;
-        self.bring_all(found.requests, address, watch).map_err(named)?;
+        self.fetch_all(found.requests, address, watch).map_err(named)?;
         let nothing = || named(StoreError::Nothing(address.to_string()));
         let path = paths.first().ok_or_else(nothing)?;
         let lost = |source| named(StoreError::Lost { path: path.clone(), source });
@@ -145,7 +145,7 @@ impl Stager<'_> {
 
     /// Fetches all objects of these folders, and waits for them. An error says why all of them, or one of
     /// them, cannot be fetched.
-    fn bring_all(
+    fn fetch_all(
         &self,
         requests: Vec<FetchRequest>,
         address: &Address,
@@ -171,10 +171,10 @@ impl Stager<'_> {
         }
     }
 
-    /// A lot of all objects of these folders, which fit into the cache together.
-    fn all_of(&self, requests: Vec<FetchRequest>) -> Lot {
+    /// The plan to fetch all objects of these folders, which fit into the cache together.
+    fn all_of(&self, requests: Vec<FetchRequest>) -> FetchPlan {
         let program = self.program.to_owned();
-        Lot { program, requests, room: u64::MAX, evicts: false, brings_all: true }
+        FetchPlan { program, requests, room: u64::MAX, evicts: false, fetches_all: true }
     }
 
     /// Lists what an input names. Returns its paths on this machine; an empty list if the input names no
@@ -241,8 +241,8 @@ impl Stager<'_> {
             requests.iter().for_each(|request| empty(&request.folder));
         }
         let program = self.program.to_owned();
-        let lot = Lot { program, requests, room, evicts, brings_all: false };
-        JobObjects::coming(slots, lot)
+        let plan = FetchPlan { program, requests, room, evicts, fetches_all: false };
+        JobObjects::coming(slots, plan)
     }
 
     /// What an input names, by folder.
@@ -373,7 +373,7 @@ fn empty(folder: &Path) {
 
 /// Reports progress, but not too often.
 fn report(objects: u64, bytes: u64, reported: &mut Instant, say: &mut dyn FnMut(&str)) {
-    if reported.elapsed() >= TELL {
+    if reported.elapsed() >= REPORT_INTERVAL {
         *reported = Instant::now();
         say(&format!("so far {objects} objects, {}", ByteSize(bytes).rounded()));
     }

@@ -33,28 +33,28 @@ impl Wall {
     /// Like [`build`](Self::build). `logs`: descriptors that are open for appending and not for reading. The
     /// process can append to these files, and cannot remove anything from them.
     pub fn build_around_logs(&self, logs: &[RawFd]) -> Result<WallState, WallError> {
-        let mut standing = BuiltLayers {
+        let mut layers = BuiltLayers {
             mode: self.mode,
             state: WallState { mode: self.mode, ..WallState::default() },
         };
-        standing.beside(WallLayer::Cgroup, cgroup_leaf::join());
-        standing.always(WallLayer::Parent, start::dies_with_parent)?;
-        standing.always(WallLayer::Session, start::has_own_session)?;
-        standing.always(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
-        standing.always(WallLayer::Privileges, capabilities::no_new_privileges)?;
-        let cuts = match self.mode {
+        layers.extra(WallLayer::Cgroup, cgroup_leaf::join());
+        layers.always(WallLayer::Parent, start::dies_with_parent)?;
+        layers.always(WallLayer::Session, start::has_own_session)?;
+        layers.always(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
+        layers.always(WallLayer::Privileges, capabilities::no_new_privileges)?;
+        let truncation = match self.mode {
             OsSandbox::Required => TruncateGuard::Filtered,
             // The filter may turn out to be missing.
             OsSandbox::BestEffort | OsSandbox::Off => TruncateGuard::Ruled,
         };
-        let confine = || landlock::confine(&self.folders, self.occupant, cuts);
-        standing.unless_off(WallLayer::Landlock, confine)?;
-        standing.unless_off(WallLayer::Capabilities, || {
+        let confine = || landlock::confine(&self.folders, self.occupant, truncation);
+        layers.unless_off(WallLayer::Landlock, confine)?;
+        layers.unless_off(WallLayer::Capabilities, || {
             capabilities::drop_capabilities(self.occupant)
         })?;
         // seccomp comes last, because it forbids the syscalls that build the others.
-        standing.unless_off(WallLayer::Seccomp, || seccomp::install(self.occupant, logs))?;
-        Ok(standing.state)
+        layers.unless_off(WallLayer::Seccomp, || seccomp::install(self.occupant, logs))?;
+        Ok(layers.state)
     }
 }
 
@@ -77,7 +77,7 @@ impl BuiltLayers {
     }
 
     /// An optional extra (a cgroup), never required. `None` means that it does not apply to this process.
-    fn beside(&mut self, layer: WallLayer, built: Option<Built>) {
+    fn extra(&mut self, layer: WallLayer, built: Option<Built>) {
         if let Some(built) = built {
             self.note(layer, built);
         }

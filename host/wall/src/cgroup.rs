@@ -10,7 +10,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 /// How often, and at what interval, we check whether a child that is about to end has ended.
-const LOOKS: u32 = 20;
+const TRIES: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// The controllers that we use.
@@ -69,7 +69,7 @@ impl Delegated {
 /// limited, and moving them is not up to us.
 fn alone(folder: &Path, own: u32) -> Result<(), LayerError> {
     let own = own.to_string();
-    for _ in 0..LOOKS {
+    for _ in 0..TRIES {
         let processes = read(folder.join("cgroup.procs"))?;
         let mut others = processes.lines().filter(|&process| process != own).peekable();
         if others.peek().is_none() {

@@ -227,7 +227,7 @@ fn take(path: &Path) -> io::Result<File> {
     match make(path) {
         // Its process took so long to end that no leader waited for it.
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            take_away(path)?;
+            remove_abandoned(path)?;
             make(path)?;
         }
         made => made?,
@@ -255,7 +255,7 @@ fn hold(path: &Path) -> io::Result<File> {
 }
 
 /// Removes a cgroup that no leader holds and that has no processes.
-fn take_away(path: &Path) -> io::Result<()> {
+fn remove_abandoned(path: &Path) -> io::Result<()> {
     let _hold = hold(path)?;
     fs::remove_dir(path)
 }
@@ -267,7 +267,7 @@ fn remove(folder: &Path, is_meant: impl Fn(u32) -> bool) -> usize {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let meant =
         entries.filter(|entry| entry.file_name().to_str().and_then(leader).is_some_and(&is_meant));
-    meant.filter(|entry| take_away(&entry.path()).is_err()).count()
+    meant.filter(|entry| remove_abandoned(&entry.path()).is_err()).count()
 }
 
 /// `+memory +pids`.
@@ -400,7 +400,7 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
-                        let _ = take_away(&path);
+                        let _ = remove_abandoned(&path);
                         // Without a pause the other threads would never get the lock.
                         std::thread::sleep(Duration::from_micros(20));
                     }

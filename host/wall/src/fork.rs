@@ -14,9 +14,9 @@ use std::io;
 use std::path::Path;
 
 /// Makes a copy of this process, which must have [entered](super::enter) and have no other thread. The copy
-/// is a child of this process's parent. Returns the copy's process id, and in the copy itself a [`ForkedTwin`],
-/// with which it [begins](ForkedTwin::begin). Nothing can fail in the copy before it has let go of what belongs to
-/// this process.
+/// is a child of this process's parent. Returns the copy's process id, and in the copy itself a
+/// [`ForkedTwin`], with which it [begins](ForkedTwin::begin). Nothing can fail in the copy before it has let
+/// go of what belongs to this process.
 pub fn twin() -> io::Result<Result<Pid, ForkedTwin>> {
     let parent = getppid();
     Ok(fork_beside()?.ok_or(ForkedTwin { parent }))
@@ -48,7 +48,7 @@ impl ForkedTwin {
 fn fork_beside() -> io::Result<Option<Pid>> {
     // As the C library's `fork` does: the copy's thread id replaces this thread's where the C library keeps
     // it.
-    let place = own_number();
+    let place = thread_id_place();
     let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
     if !place.is_null() {
         flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
@@ -67,7 +67,7 @@ fn fork_beside() -> io::Result<Option<Pid>> {
 }
 
 /// Where the C library keeps the id of this thread. Null if the kernel does not know that place.
-fn own_number() -> *mut libc::pid_t {
+fn thread_id_place() -> *mut libc::pid_t {
     /// `PR_GET_TID_ADDRESS`.
     const ASK: libc::c_int = 40;
     let mut place: *mut libc::pid_t = std::ptr::null_mut();
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     #[cfg(target_env = "gnu")]
     fn the_c_librarys_thread_id_is_found() {
-        let place = own_number();
+        let place = thread_id_place();
         assert!(!place.is_null());
         // SAFETY: as above.
         assert_eq!(unsafe { place.read_volatile() }, gettid().as_raw_pid());

@@ -103,7 +103,7 @@ mod tests {
         assert_eq!(of(0, None), (Some(3), "0000:01:00.0".to_owned()));
         assert_eq!(of(1, None), (Some(0), "0000:81:00.0".to_owned()));
         assert_eq!(of(2, None), (None, String::new()));
-        assert_eq!(of(1, Some(3)), (Some(3), "0000:01:00.0".to_owned()), "as the driver told");
+        assert_eq!(of(1, Some(3)), (Some(3), "0000:01:00.0".to_owned()), "as the driver reports");
         assert_eq!(of(0, Some(7)), (Some(7), String::new()));
     }
 

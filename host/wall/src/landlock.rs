@@ -46,9 +46,14 @@ impl TruncateGuard {
     }
 }
 
-/// Confines this process to the folders. `cuts`: what prevents truncation by opening a file that can be read.
-pub(super) fn confine(folders: &[GrantedPath], occupant: WallRole, cuts: TruncateGuard) -> Built {
-    let status = restrict(folders, occupant, cuts)?;
+/// Confines this process to the folders. `truncation`: what prevents truncation by opening a file that can be
+/// read.
+pub(super) fn confine(
+    folders: &[GrantedPath],
+    occupant: WallRole,
+    truncation: TruncateGuard,
+) -> Built {
+    let status = restrict(folders, occupant, truncation)?;
     if status.ruleset == RulesetStatus::NotEnforced {
         return Err(LayerError::NotEnforced);
     }
@@ -68,7 +73,7 @@ pub(super) fn words(abi: i32) -> String {
 fn restrict(
     folders: &[GrantedPath],
     occupant: WallRole,
-    cuts: TruncateGuard,
+    truncation: TruncateGuard,
 ) -> Result<RestrictionStatus, LayerError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
@@ -90,15 +95,15 @@ fn restrict(
     let real = real.collect::<Result<Vec<_>, _>>()?;
     for folder in merged(&real) {
         let Some(opened) = open(folder)? else { continue };
-        let rights = rights(folder.rights) | cuts.allowed();
+        let rights = rights(folder.rights) | truncation.allowed();
         let rights = rights & usable(&opened).map_err(|e| LayerError::path(&folder.path, e))?;
         rules =
             rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| no_rule(folder, e))?;
         // The other occupants do not open many small files.
         let may_hold_many = folder.rights == Rights::Read
             && matches!(occupant, WallRole::Worker | WallRole::Zygote);
-        let inner =
-            (may_hold_many && cuts == TruncateGuard::Filtered).then(|| inner_folders(&opened));
+        let inner = (may_hold_many && truncation == TruncateGuard::Filtered)
+            .then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {
             rules =
                 rules.add_rule(PathBeneath::new(inner, rights)).map_err(|e| no_rule(folder, e))?;

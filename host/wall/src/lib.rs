@@ -1,14 +1,14 @@
 //! The second wall: what a process gives up before it reads untrusted bytes. All of it is in this crate,
 //! which knows nothing of jobs.
 //!
-//! This crate uses `model` and `landlock`. The crates whose processes read untrusted bytes may use it: `data`,
-//! `store`, `guest` and `node`. `leader` and `report` may not.
+//! This crate uses `model` and `landlock`. The crates whose processes read untrusted bytes may use it:
+//! `data`, `store`, `guest` and `node`. `leader` and `report` may not.
 //!
 //! - `start`: the first steps of such a process; `fork`: forking one from another; `death`: how it ended, in
 //!   words; `task`: waiting for a process that was started for one task.
 //! - `role`: the kinds of processes behind a wall, and what they may use.
-//! - `build`: the wall itself. Its layers are `landlock` (Landlock), `seccomp` with the lists in `syscalls` and the
-//!   search tree in `bpf` (seccomp), `limits` (resource limits), and `capabilities` (capabilities).
+//! - `build`: the wall itself. Its layers are `landlock` (Landlock), `seccomp` with the lists in `syscalls`
+//!   and the search tree in `bpf` (seccomp), `limits` (resource limits), and `capabilities` (capabilities).
 //! - `layer`: whether this machine has the layers; `hidden`: those that tests hide; `error`: their names, and
 //!   why one is missing, in words; `gpu`: what a leased GPU needs besides.
 //! - `cgroup_leaf`: an optional cgroup for each worker; `cgroup`: whether this process may make any.

@@ -306,13 +306,13 @@ mod tests {
             let program = filter(occupant, &[]).unwrap();
             let allowed: BTreeSet<_> = syscalls::allowed(occupant).into_iter().collect();
             let deadly: BTreeSet<_> = syscalls::killing(occupant).collect();
-            let looked_at: BTreeSet<_> = by_arguments(occupant)
+            let by_argument: BTreeSet<_> = by_arguments(occupant)
                 .into_iter()
                 .chain(on_open_files(occupant, &[]))
                 .map(|(call, _)| call)
                 .collect();
-            assert!(deadly.is_disjoint(&looked_at), "{occupant:?}");
-            for call in (0..1000).filter(|call| !looked_at.contains(call)) {
+            assert!(deadly.is_disjoint(&by_argument), "{occupant:?}");
+            for call in (0..1000).filter(|call| !by_argument.contains(call)) {
                 let expected = match (allowed.contains(&call), deadly.contains(&call)) {
                     (true, _) => SECCOMP_RET_ALLOW,
                     (_, true) => SECCOMP_RET_KILL_PROCESS,

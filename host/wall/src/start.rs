@@ -15,7 +15,7 @@ use std::process::Command;
 /// The first descriptor after the three standard ones.
 const FIRST_OTHER: u32 = 3;
 /// The highest out-of-memory score adjustment: the kernel kills this process first.
-const FIRST_TO_GO: &str = "1000";
+const KILLED_FIRST: &str = "1000";
 
 /// Keeps Ctrl-C away from a process that will [`enter`]: Ctrl-C is for its parent.
 pub fn keep_apart(command: &mut Command) {
@@ -41,15 +41,15 @@ pub fn enter() -> io::Result<()> {
     // We join early because a cgroup does not count what the process allocated before. The wall reports a
     // failure.
     let _ = cgroup_leaf::join();
-    go_first();
+    prefer_oom_kill();
     Ok(())
 }
 
 /// Makes the kernel kill this process, and those that it forks, first when the machine runs out of memory:
 /// the cause is likely here, and neither the leader nor another program should pay for it.
-fn go_first() {
+fn prefer_oom_kill() {
     // If the write is refused, the process is treated like any other.
-    let _ = fs::write("/proc/self/oom_score_adj", FIRST_TO_GO);
+    let _ = fs::write("/proc/self/oom_score_adj", KILLED_FIRST);
 }
 
 /// Makes the kernel kill this process when its parent ends. Fails if `parent` is no longer its parent.

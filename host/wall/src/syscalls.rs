@@ -1,5 +1,5 @@
-//! The syscalls that each occupant needs once the wall stands. We found them by tracing the end-to-end tests,
-//! and by reading what the standard library, the C library and wasmtime fall back to.
+//! The syscalls that each occupant needs once the wall is built. We found them by tracing the end-to-end
+//! tests, and by reading what the standard library, the C library and wasmtime fall back to.
 //!
 //! A syscall that is neither allowed nor in the list of killing ones fails with EPERM.
 
@@ -172,9 +172,9 @@ pub(super) const DUPLICATING_OLD: &[c_long] = &[SYS_dup2];
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const DUPLICATING_OLD: &[c_long] = &[];
 
-/// Receiving orders with descriptors from the leader, and what a forked worker does before its own wall
-/// stands: it sets up its session, cgroup, folder and standard files, and builds that wall. Forking, `prctl`
-/// and mapping code are decided by their arguments (`filter`).
+/// Receiving orders with descriptors from the leader, and what a forked worker does before it builds its own
+/// wall: it sets up its session, cgroup, folder and standard files. Forking, `prctl` and mapping code are
+/// decided by their arguments (`filter`).
 const ZYGOTE: &[c_long] = &[
     SYS_capget,
     SYS_capset,
@@ -359,7 +359,7 @@ const GPU_SPARED: &[c_long] = &[
 const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_SPARED_OLD: &[c_long] = &[];
-/// What the zygote needs, and what a worker does before its own wall stands.
+/// What the zygote needs, and what a worker does before it builds its own wall.
 const ZYGOTE_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
 
 /// The standard library may try to kill a helper.

@@ -5,7 +5,7 @@
 //! process may use it.
 //!
 //! Messages from a worker or a planner are untrusted. Lengths are bounded before anything is allocated, and
-//! decoding is strict, so that a malformed frame costs its sender its life and does no other harm.
+//! decoding is strict, so that a malformed frame gets its sender killed and does no other harm.
 
 mod bounds;
 pub mod cancel;

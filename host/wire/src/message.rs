@@ -155,7 +155,7 @@ pub struct Loading {
     pub protocol: u32,
     /// Whether the code counts fuel.
     pub fuel: bool,
-    /// Whether the code tells a profiler where it is.
+    /// Whether the code reports its position to a profiler.
     pub profile: bool,
     /// Whether the code is compiled for a deterministic job.
     pub deterministic: bool,
@@ -241,11 +241,11 @@ pub struct PlanRequest {
     /// in the plan; its further mini-batches come at the end of the plan.
     pub again: Vec<(u32, String)>,
     /// Whether the planner names each file before it opens it. The leader asks for this after a planner died
-    /// over a file.
+    /// while it read a file.
     pub reports_files: bool,
     /// For which files of a store the planner must ask before it opens them.
     pub asks: Asks,
-    /// Files that planners died over, each with the index of its source. The planner does not open them.
+    /// Files that planners died on, each with the index of its source. The planner does not open them.
     pub deadly: Vec<(u32, BadFile)>,
     /// Which of the mini-batches belong to the plan.
     pub sample: Sample,

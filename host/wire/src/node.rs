@@ -160,10 +160,10 @@ mod tests {
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
 
-    fn travels<T: Serialize + DeserializeOwned + PartialEq + Debug>(word: &T) {
+    fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: &T) {
         let mut frame = Vec::new();
-        encode(word, &mut frame).unwrap();
-        assert_eq!(decode::<T>(&frame[4..]).unwrap(), *word);
+        encode(message, &mut frame).unwrap();
+        assert_eq!(decode::<T>(&frame[4..]).unwrap(), *message);
     }
 
     /// A node on another machine must receive the same as one on this machine.
@@ -176,14 +176,14 @@ mod tests {
             patience: Duration::MAX,
         };
         let prepare = Prepare { parent: Some("/parent".into()), ..Prepare::sample("/jobs/x") };
-        for word in [
+        for message in [
             ToNode::Prepare(prepare),
             ToNode::AwaitObjects,
             ToNode::Look(look),
             ToNode::TakeGpus,
             ToNode::Plan(plan),
         ] {
-            travels(&word);
+            survives(&message);
         }
         let prepared = Prepared {
             component: "ab".to_owned(),
@@ -207,7 +207,7 @@ mod tests {
         };
         let batch = MiniBatch::new(MiniBatchId(3), 0, Work::Void);
         let looked = LookedAt { batch, stamp: 9, changed: Some(Timestamp::UNIX_EPOCH) };
-        for word in [
+        for message in [
             FromNode::Said("compiling".to_owned()),
             FromNode::Prepared(Box::new(prepared)),
             FromNode::Looked(Looked::MiniBatches(vec![looked])),
@@ -215,7 +215,7 @@ mod tests {
             FromNode::Gpus { notices: Vec::new() },
             FromNode::Planned(FromPlanner::Finished),
         ] {
-            travels(&word);
+            survives(&message);
         }
     }
 }

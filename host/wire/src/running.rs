@@ -12,8 +12,8 @@ use std::time::Duration;
 pub enum Order {
     /// How many workers should run. The node starts the missing ones as far as it can.
     Want(u32),
-    /// Begin these attempts, each on a worker without one. See [`Standing::idle`] and
-    /// [`Standing::awaits_word`].
+    /// Begin these attempts, each on a worker without one. See [`WorkersStanding::idle`] and
+    /// [`WorkersStanding::awaits_word`].
     Grant(Vec<Grant>),
     /// Queue one of these on each of the [takers](GrowingQueues::takers), after the attempts that they have.
     GrantAhead(Vec<Assignment>),
@@ -253,7 +253,7 @@ pub enum NodeReport {
     Notice(String),
     /// The planner's next message, except those that the node answers itself.
     Planned(FromPlanner),
-    /// An object of a store has come, or a part of one.
+    /// An object of a store has arrived, or a part of one.
     Arrived,
     /// The objects that a mini-batch waited for have arrived, except these: for each, its position in
     /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads), and the reason, for people.

@@ -6,8 +6,8 @@
 //! - `memory`: whether a GPU's memory is free after its worker has ended;
 //! - `libraries`: the folders of CUDA's libraries.
 //!
-//! This module does not know which job or worker has a GPU (`machine_slots` and `machine` do). A value that the
-//! driver does not report is `None`, never an error. Imports only `model`.
+//! This module does not know which job or worker has a GPU (`machine_slots` and `machine` do). A value that
+//! the driver does not report is `None`, never an error. Imports only `model`.
 
 mod device;
 mod error;

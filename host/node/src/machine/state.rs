@@ -68,7 +68,7 @@ impl NodeMachine {
     }
 
     /// Handles what happened on the node. Returns what to do and what to report, in order. Once all of that
-    /// is done, the leader must learn how the node [stands](Self::standing). `now` is the node's own clock,
+    /// is done, the leader must learn the node's [standing](Self::standing). `now` is the node's own clock,
     /// and never goes back.
     pub fn handle(&mut self, message: NodeMessage, now: Duration) -> Vec<NodeOutput> {
         self.now = now;

@@ -6,8 +6,8 @@
 //!
 //! [`Pool`] is the interface. `conversation` handles one worker, `planner` the planner. `launch` makes a
 //! child process's command and folders, `environment` its variables for a GPU. `confine` chooses a worker's
-//! cgroup, and `error` says why it has none. `zygote` is the process from which others are forked, `prestarted`
-//! starts it before there is a pool, `child` waits for a child process; `pipes` are a planner's.
+//! cgroup, and `error` says why it has none. `zygote` is the process from which others are forked,
+//! `prestarted` starts it before there is a pool, `child` waits for a child process; `pipes` are a planner's.
 
 mod child;
 mod confine;

@@ -171,7 +171,7 @@ async fn workers_start_without_a_zygote_if_it_fails() {
     assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
 }
 
-/// With telemetry, the library would start a thread before the wall stands.
+/// With telemetry, the library would start a thread before the wall is built.
 #[tokio::test]
 async fn onnxruntime_starts_without_telemetry() {
     let mut bench = PoolFixture::new("env | grep ORT >env", 8);

@@ -101,7 +101,7 @@ pub(super) async fn fetch(
     let mut pause = PAUSE;
     let mut attempt = 1;
     loop {
-        let trouble = match bring(store, key, known, target).await {
+        let trouble = match try_fetch(store, key, known, target).await {
             Ok(found) => return Ok(found),
             Err(trouble) => trouble,
         };
@@ -154,7 +154,7 @@ impl From<std::io::Error> for FetchFailure {
 }
 
 /// Makes one attempt. The file gets its final path only if it is complete and has the known version.
-async fn bring(
+async fn try_fetch(
     store: &OpenStore,
     key: &Key,
     known: Option<ManifestObject>,

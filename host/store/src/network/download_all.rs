@@ -3,7 +3,7 @@
 use super::download::{FetchTarget, fetch, place};
 use super::error_text::{FetchError, StoreAction};
 use super::head::key;
-use super::listing::TELL;
+use super::listing::REPORT_INTERVAL;
 use super::open::OpenStore;
 use super::process::AT_ONCE;
 use crate::dataset::ManifestObject;
@@ -25,7 +25,7 @@ const READ: usize = 16 << 10;
 type Brought = (String, Result<(), FetchError>);
 
 /// The running downloads.
-struct Porter<'a> {
+struct Downloads<'a> {
     request: &'a FetchRequest,
     store: Arc<OpenStore>,
     config: Arc<StoreConfig>,
@@ -34,7 +34,7 @@ struct Porter<'a> {
     tasks: JoinSet<Brought>,
 }
 
-impl<'a> Porter<'a> {
+impl<'a> Downloads<'a> {
     fn new(request: &'a FetchRequest) -> Result<Self, FetchError> {
         let config = Arc::new(request.store.clone());
         let asked = || StoreAction::Open(request.shown.clone());
@@ -99,25 +99,25 @@ pub(super) async fn serve(
     mut asked: Receiver,
     report: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
 ) -> Result<(), FetchError> {
-    let mut porter = Porter::new(request)?;
+    let mut downloads = Downloads::new(request)?;
     let mut frames = FrameBuffer::default();
     let mut buffer = vec![0; READ];
     let mut waiting: VecDeque<Bring> = VecDeque::new();
     loop {
-        while porter.tasks.len() < AT_ONCE
+        while downloads.tasks.len() < AT_ONCE
             && let Some(Bring { name, known }) = waiting.pop_front()
         {
-            if let Err(reason) = porter.begin(name.clone(), known) {
+            if let Err(reason) = downloads.begin(name.clone(), known) {
                 report(FromFetcher::Brought(name, Some(reason.into())))?;
             }
         }
         tokio::select! {
-            Some(next) = porter.next(), if !porter.tasks.is_empty() => {
+            Some(next) = downloads.next(), if !downloads.tasks.is_empty() => {
                 let (name, brought) = next?;
                 report(FromFetcher::Brought(name, brought.err().map(Into::into)))?;
             }
             read = asked.read(&mut buffer) => {
-                let read = read.map_err(FetchError::Deaf)?;
+                let read = read.map_err(FetchError::Requests)?;
                 if read == 0 {
                     return Ok(());
                 }
@@ -126,7 +126,7 @@ pub(super) async fn serve(
                     waiting.push_back(object);
                 }
             }
-            () = tokio::time::sleep(TELL), if !porter.tasks.is_empty() => {
+            () = tokio::time::sleep(REPORT_INTERVAL), if !downloads.tasks.is_empty() => {
                 report(FromFetcher::Progress(Fetched::default()))?;
             }
         }

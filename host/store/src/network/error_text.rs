@@ -187,7 +187,7 @@ pub(super) enum FetchError {
     Leader(#[source] io::Error),
     /// The leader's requests cannot be read.
     #[error("the requests cannot be read: {0}")]
-    Deaf(#[source] io::Error),
+    Requests(#[source] io::Error),
     /// The leader sent an invalid message.
     #[error(transparent)]
     Nonsense(#[from] FrameError),
@@ -239,7 +239,7 @@ impl FetchError {
             | Self::Write { source, .. }
             | Self::Read { source, .. } => StoreErrorKind::of_disk(source),
             Self::Results(_) => StoreErrorKind::Disk,
-            Self::Leader(_) | Self::Deaf(_) | Self::Nonsense(_) | Self::Task(_) => {
+            Self::Leader(_) | Self::Requests(_) | Self::Nonsense(_) | Self::Task(_) => {
                 StoreErrorKind::Process
             }
         }

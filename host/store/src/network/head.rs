@@ -9,22 +9,22 @@ use std::sync::Arc;
 use tokio::task::JoinSet;
 
 /// A store's answer about a name; `None` if it did not say whether there is an object.
-pub(super) type Looked = Result<Option<ObjectMeta>, Error>;
+pub(super) type HeadResult = Result<Option<ObjectMeta>, Error>;
 
 /// Asks for objects by name. Returns the answers in the order of the names.
-pub(super) async fn look(
+pub(super) async fn head_all(
     store: &Arc<OpenStore>,
     request: &FetchRequest,
     names: &[String],
-) -> Result<Vec<Looked>, FetchError> {
+) -> Result<Vec<HeadResult>, FetchError> {
     let mut tasks = JoinSet::new();
     for (index, name) in names.iter().enumerate() {
         let (store, key) = (Arc::clone(store), key(store, request, name)?);
-        tasks.spawn(async move { (index, look_for(&store, &key).await) });
+        tasks.spawn(async move { (index, head_one(&store, &key).await) });
     }
-    let mut looked = tasks.join_all().await;
-    looked.sort_by_key(|(index, _)| *index);
-    Ok(looked.into_iter().map(|(_, looked)| looked).collect())
+    let mut answers = tasks.join_all().await;
+    answers.sort_by_key(|(index, _)| *index);
+    Ok(answers.into_iter().map(|(_, answer)| answer).collect())
 }
 
 /// The key of an object of this name.
@@ -44,7 +44,7 @@ pub(super) fn key(
 
 /// Asks for one object. An error means that it does not exist, that access is denied, or that the store is
 /// unreachable.
-async fn look_for(store: &OpenStore, key: &Key) -> Looked {
+async fn head_one(store: &OpenStore, key: &Key) -> HeadResult {
     let head = GetOptions { head: true, ..Default::default() };
     let error = match store.objects().get_opts(key, head).await {
         Ok(found) => return Ok(Some(found.meta)),

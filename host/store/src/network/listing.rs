@@ -4,7 +4,7 @@
 use super::cache_dir::{TimeResolution, begin_manifest, manifest_path, remove_others};
 use super::download::{FetchTarget, MISSING, fetch, file_name, file_of, place};
 use super::error_text::{FetchError, StoreAction};
-use super::head::{is_missing, key, look};
+use super::head::{head_all, is_missing, key};
 use super::open::{OpenStore, PageRange};
 use super::process::AT_ONCE;
 use super::tables::Tables;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// How often progress is reported.
-pub(super) const TELL: Duration = Duration::from_secs(2);
+pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// The objects of a page, which is the usual limit of stores.
 const PAGE: usize = 1000;
 /// The most bytes of a reason in the manifest.
@@ -93,10 +93,10 @@ pub(super) async fn list(
         WantedObjects::Named(names) => round.named(names).await?,
     }
     for (name, known) in std::mem::take(&mut round.later) {
-        round.look_at_empty(name, known).await?;
+        round.handle_empty(name, known).await?;
     }
     while !round.tasks.is_empty() {
-        round.one_less().await?;
+        round.wait_for_one().await?;
     }
     if round.so_far.objects == 0 {
         return Err(FetchError::Empty(request.shown.clone()));
@@ -182,7 +182,7 @@ impl Round<'_> {
             for object in page.result.objects {
                 let key = object.location.as_ref();
                 let Some(name) = key.strip_prefix(self.request.prefix.as_str()) else { continue };
-                self.tables.look(name);
+                self.tables.inspect(name);
                 // Some stores have an empty object for each folder.
                 let is_folder = name.is_empty() || (object.size == 0 && is_marker(key, prefix));
                 if is_folder {
@@ -236,9 +236,11 @@ impl Round<'_> {
     async fn named(&mut self, names: &[String]) -> Result<(), FetchError> {
         let mut missing = None;
         for names in names.chunks(AT_ONCE) {
-            for (name, looked) in names.iter().zip(look(&self.store, self.request, names).await?) {
+            for (name, answer) in
+                names.iter().zip(head_all(&self.store, self.request, names).await?)
+            {
                 let asked = || StoreAction::Read(name.clone(), self.request.shown.clone());
-                match looked {
+                match answer {
                     Ok(found) => {
                         // An empty object may be the marker of a folder.
                         let is_empty = found.as_ref().is_some_and(|found| found.size == 0);
@@ -325,7 +327,7 @@ impl Round<'_> {
 
     /// Handles an empty object, once all others are known: if there are objects below its name, it is the
     /// marker of a folder.
-    async fn look_at_empty(
+    async fn handle_empty(
         &mut self,
         name: String,
         known: ManifestObject,
@@ -333,7 +335,7 @@ impl Round<'_> {
         let own = self.hasher.hash_one(&name);
         let file = self.data.join(&name);
         if self.folders.contains(&own) || self.others.contains(&own) {
-            return self.one_taken_back(&name);
+            return self.take_back(&name);
         }
         if self.is_here(&file, &known) {
             return self.maybe_report();
@@ -344,7 +346,7 @@ impl Round<'_> {
     }
 
     /// Takes back an object that turned out to be the marker of a folder.
-    fn one_taken_back(&mut self, name: &str) -> Result<(), FetchError> {
+    fn take_back(&mut self, name: &str) -> Result<(), FetchError> {
         self.so_far.objects = self.so_far.objects.saturating_sub(1);
         // So that a file of this name from an earlier job is removed.
         self.seen.remove(&self.hasher.hash_one(name));
@@ -359,7 +361,7 @@ impl Round<'_> {
         mut target: FetchTarget,
     ) -> Result<(), FetchError> {
         while self.tasks.len() >= AT_ONCE {
-            self.one_less().await?;
+            self.wait_for_one().await?;
         }
         let store = Arc::clone(&self.store);
         let config = Arc::clone(&self.config);
@@ -445,10 +447,10 @@ impl Round<'_> {
     }
 
     /// Waits until one of the running downloads is done.
-    async fn one_less(&mut self) -> Result<(), FetchError> {
+    async fn wait_for_one(&mut self) -> Result<(), FetchError> {
         // A large object takes long. Without reports, the leader would take the process for dead.
         let next = loop {
-            match tokio::time::timeout(TELL, self.tasks.join_next()).await {
+            match tokio::time::timeout(REPORT_INTERVAL, self.tasks.join_next()).await {
                 Ok(next) => break next,
                 Err(_) => self.maybe_report()?,
             }
@@ -464,7 +466,7 @@ impl Round<'_> {
                 self.so_far.failed += 1;
                 self.note(&name, &reason)?;
             }
-            Some(Ok(Ok(Arrived::Folder(name)))) => return self.one_taken_back(&name),
+            Some(Ok(Ok(Arrived::Folder(name)))) => return self.take_back(&name),
             Some(Ok(Err(error))) => return Err(error),
             Some(Err(error)) => return Err(error.into()),
             None => {}
@@ -473,7 +475,7 @@ impl Round<'_> {
     }
 
     fn maybe_report(&mut self) -> Result<(), FetchError> {
-        if self.reported.elapsed() < TELL {
+        if self.reported.elapsed() < REPORT_INTERVAL {
             return Ok(());
         }
         self.reported = Instant::now();

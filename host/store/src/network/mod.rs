@@ -4,7 +4,8 @@
 //! - `open` opens the store;
 //! - `listing` finds objects and writes a manifest of them; `head` finds those that are named, and `tables`
 //!   recognizes tables with a log;
-//! - `download_all` fetches objects on request, `download` fetches one object, `upload` writes results to the store;
+//! - `download_all` fetches objects on request, `download` fetches one object, `upload` writes results to the
+//!   store;
 //! - `error_text` has the messages for what goes wrong in that process, without secrets.
 
 mod download;

@@ -33,7 +33,7 @@ impl Tables {
     }
 
     /// Inspects the name of an object, relative to the request's prefix, wanted or not.
-    pub(super) fn look(&mut self, name: &str) {
+    pub(super) fn inspect(&mut self, name: &str) {
         if self.wanted
             && self.found.len() < MOST
             && let Some((log, folder)) = TableLog::shown_by(name)
