@@ -238,7 +238,7 @@ mod tests {
             ("datastore://nightly/a/b", "datastore://nightly/a/b"),
         ] {
             assert_eq!(parse(text).to_string(), printed);
-            assert_eq!(parse(printed), parse(text), "what is printed is read");
+            assert_eq!(parse(printed), parse(text), "the printed form is read back");
         }
     }
 

@@ -1,5 +1,5 @@
 //! The events that the engine reports. They are owned, serialisable data. Reporters, the raw event file and
-//! future front ends all read the same type. Imports `model` only.
+//! future front ends all read the same type.
 
 use crate::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId};
 use jiff::Timestamp;

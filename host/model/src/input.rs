@@ -10,8 +10,8 @@ pub struct Input {
     /// Files, folders or globs, as absolute paths: relative ones have already been joined to the job file's
     /// folder. Or addresses of stores (see [`super::Address`]), for all of them.
     pub paths: Vec<String>,
-    /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav` (docs/parallel-run-step.md
-    /// M4). `None` unless the job file gives it.
+    /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav`
+    /// (docs/parallel-run-step.md M4). `None` unless the job file gives it.
     pub partition_format: Option<String>,
     /// The maximum number of its rows or files, counted from the first. `None` for all of them.
     #[serde(default)]

@@ -24,8 +24,8 @@ pub struct MiniBatch {
 }
 
 /// How many reasons a descriptor keeps, and the most bytes of each. A descriptor must fit into a message.
-const REASONS: usize = 200;
-const REASON: usize = 1000;
+const MAX_REASONS: usize = 200;
+const MAX_REASON_BYTES: usize = 1000;
 
 impl MiniBatch {
     /// A mini-batch without keys or stamp.
@@ -36,7 +36,7 @@ impl MiniBatch {
     /// Records which files could not be fetched, in their order, and why.
     pub fn set_unfetched(&mut self, mut unfetched: Vec<(u32, String)>) {
         for (index, (_, reason)) in unfetched.iter_mut().enumerate() {
-            let most = if index < REASONS { REASON } else { 0 };
+            let most = if index < MAX_REASONS { MAX_REASON_BYTES } else { 0 };
             reason.truncate(reason.floor_char_boundary(most));
             if reason.is_empty() {
                 "it could not be fetched".clone_into(reason);

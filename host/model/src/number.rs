@@ -20,7 +20,7 @@ pub const fn to_f64(number: u64) -> f64 {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "the fraction is to go, and the conversion saturates"
+    reason = "the fraction is dropped, and the conversion saturates"
 )]
 #[inline]
 pub const fn whole(number: f64) -> u64 {

@@ -14,18 +14,18 @@ pub const CONTROL_SOCKET: &str = "control.sock";
 ///
 /// ```text
 /// .sandmill-lock              locked while the job runs, and then removed
-/// control.sock                where a running job is asked how it stands, and to end
-/// job.json                    who made it and how it stands
-/// journal.sqlite              what is committed
+/// control.sock                the socket for the status of a running job, and for ending it
+/// job.json                    the owner and the state of the job
+/// journal.sqlite              the journal of committed results
 /// parts/process000.part       the rows that a worker wrote
 /// work/process000/output/     what the guest sees as its output folder
-/// work/process000/copies/     copies on their way there
+/// work/process000/copies/     copies that are not complete yet
 /// work/process000/staged/     files of attempts that await their commit
-/// work/process000/profile/    a profile that is being written, if one is wanted
+/// work/process000/profile/    the profile that is being written, if the job wants one
 /// work/reserve                room for the end of a job on a full disk
 /// models/NAME/                a model that is a single file
 /// links/process000/           links to the files of the running mini-batch, where needed
-/// spill/                      rows on their way from files into groups by key, and unpacked texts
+/// spill/                      rows that are being grouped by key, and unpacked texts
 /// output/                     results, unless the job file names another place
 /// logs/                       the log tree
 /// ```

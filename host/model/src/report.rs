@@ -124,11 +124,11 @@ pub struct OutputHeader {
     /// text contains everything that must be the same in every attempt.
     pub text: String,
     /// The bytes to write, if they are not just the text and a line end. Null in events.
-    #[serde(default, with = "unseen")]
+    #[serde(default, with = "binary_only")]
     pub bytes: Option<Vec<u8>>,
     /// For an output with types, in which a column holds only nulls, so that other tables determine its type:
     /// these columns, as a separate stream without rows. Null in events.
-    #[serde(default, with = "unseen")]
+    #[serde(default, with = "binary_only")]
     pub open_columns: Option<Vec<u8>>,
 }
 
@@ -152,7 +152,7 @@ impl From<&str> for OutputHeader {
 }
 
 /// Bytes that processes send to each other. They are left out of formats for people.
-mod unseen {
+mod binary_only {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     pub(super) fn serialize<S: Serializer>(
@@ -215,8 +215,9 @@ pub struct AttemptReport {
     /// be fetched. At most [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
     #[serde(deserialize_with = "few::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,
-    /// Whether an attempt that succeeded returned fewer rows than it received items (docs/parallel-run-step.md W4).
-    /// Records that could not be read are failed items. The entry script never receives them.
+    /// Whether an attempt that succeeded returned fewer rows than it received items
+    /// (docs/parallel-run-step.md W4). Records that could not be read are failed items. The entry script
+    /// never receives them.
     pub is_short: bool,
     /// By how many the rows outnumber the items. More than zero is worth a warning.
     pub surplus_rows: u64,

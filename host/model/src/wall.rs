@@ -1,5 +1,5 @@
-//! The process wall around processes that handle untrusted data, as settings and texts. `crate::wall` builds
-//! it.
+//! The process wall around processes that handle untrusted data, as settings and texts. The crate
+//! `sandmill-wall` builds it.
 
 use super::bounded_vec::few;
 use serde::{Deserialize, Serialize};

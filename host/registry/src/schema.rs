@@ -36,7 +36,7 @@ pub(super) const INSERT: &str = "
 ";
 
 /// The condition for versions that were not removed.
-pub(super) const THERE: &str = "paths <> '[]'";
+pub(super) const NOT_REMOVED: &str = "paths <> '[]'";
 
 /// Deletes the content of a version, but keeps its row.
 pub(super) const REMOVE: &str = "

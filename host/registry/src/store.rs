@@ -65,8 +65,8 @@ impl Registry {
     pub fn open_or_make(file: &Path) -> Result<Self, RegistryError> {
         let failed = |source| RegistryError::Io { path: file.to_owned(), source };
         place::make_folder(file).map_err(failed)?;
-        let (path, is_there) = place::real(file).map_err(failed)?;
-        check_private(&path, is_there)?;
+        let (path, exists) = place::real(file).map_err(failed)?;
+        check_private(&path, exists)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         Self::connect(path, flags)
     }
@@ -87,7 +87,7 @@ impl Registry {
         Ok(Self { path, connection, has_table })
     }
 
-    /// Adds a version: the first of its name, or, if `may_be_there`, the next one.
+    /// Adds a version: the first of its name, or, if `may_exist`, the next one.
     ///
     /// # Errors
     /// If the name exists and must not, or if the registry cannot be written. Then the registry is unchanged.
@@ -95,7 +95,7 @@ impl Registry {
         &mut self,
         kind: RegisteredKind,
         new: NewVersion,
-        may_be_there: bool,
+        may_exist: bool,
     ) -> Result<Registered, RegistryError> {
         let Self { path, connection, has_table } = self;
         let failed = |e| RegistryError::of(path, e);
@@ -109,9 +109,9 @@ impl Registry {
                 .and_then(|()| transaction.pragma_update(None, "user_version", schema::VERSION))
                 .map_err(failed)?;
         }
-        let there = latest(&transaction, kind, &new.name).map_err(failed)?;
-        if let Some(there) = there.filter(|_| !may_be_there) {
-            return Err(RegistryError::Taken { kind, there: Box::new(there) });
+        let existing = latest(&transaction, kind, &new.name).map_err(failed)?;
+        if let Some(existing) = existing.filter(|_| !may_exist) {
+            return Err(RegistryError::Taken { kind, there: Box::new(existing) });
         }
         let version = last(&transaction, kind, &new.name).map_err(failed)? + 1;
         let registered = Registered {
@@ -157,7 +157,7 @@ impl Registry {
         let sql = format!(
             "{} WHERE kind = ?1 AND name = ?2 AND version = ?3 AND {}",
             schema::SELECT,
-            schema::THERE
+            schema::NOT_REMOVED
         );
         let key = params![kind.word(), wanted.name, version.cast_signed()];
         let found = self.connection.query_row(&sql, key, schema::read).optional();
@@ -220,7 +220,7 @@ impl Registry {
                 "{} AS one WHERE kind = ?1 AND version = (SELECT max(version) FROM registered AS
                  other WHERE other.kind = one.kind AND other.name = one.name AND {}) ORDER BY name",
                 schema::SELECT,
-                schema::THERE
+                schema::NOT_REMOVED
             );
             let mut statement = self.connection.prepare(&sql)?;
             statement.query_map([kind.word()], schema::read)?.collect()
@@ -277,7 +277,7 @@ fn latest(
     let sql = format!(
         "{} WHERE kind = ?1 AND name = ?2 AND {} ORDER BY version DESC LIMIT 1",
         schema::SELECT,
-        schema::THERE
+        schema::NOT_REMOVED
     );
     connection.query_row(&sql, [kind.word(), name], schema::read).optional()
 }
@@ -297,7 +297,7 @@ fn versions(
     let sql = format!(
         "{} WHERE kind = ?1 AND (?2 IS NULL OR name = ?2) AND {} ORDER BY name, version",
         schema::SELECT,
-        schema::THERE
+        schema::NOT_REMOVED
     );
     let mut statement = connection.prepare(&sql)?;
     statement.query_map(params![kind.word(), name], schema::read)?.collect()
@@ -333,9 +333,9 @@ fn insert(
 
 /// A folder that others can write to is as dangerous as a writable file: SQLite would replay a rollback
 /// journal that was put next to the registry.
-fn check_private(path: &Path, is_there: bool) -> Result<(), RegistryError> {
+fn check_private(path: &Path, exists: bool) -> Result<(), RegistryError> {
     if let Some(folder) = path.parent() {
         place::check_private(folder)?;
     }
-    if is_there { place::check_private(path) } else { Ok(()) }
+    if exists { place::check_private(path) } else { Ok(()) }
 }

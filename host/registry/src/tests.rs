@@ -28,7 +28,7 @@ impl RegistryFolder {
         &self,
         name: &str,
         path: &str,
-        may_be_there: bool,
+        may_exist: bool,
     ) -> Result<Registered, RegistryError> {
         let new = NewVersion {
             name: name.to_owned(),
@@ -40,7 +40,7 @@ impl RegistryFolder {
             }),
             ..NewVersion::default()
         };
-        self.open()?.register(RegisteredKind::Dataset, new, may_be_there)
+        self.open()?.register(RegisteredKind::Dataset, new, may_exist)
     }
 
     fn find(&self, name: &str) -> Result<Registered, RegistryError> {

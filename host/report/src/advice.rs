@@ -80,28 +80,28 @@ fn nothing_succeeded(result: &JobResult) -> String {
 
 /// One line. `is_kept`: whether a mini-batch has succeeded.
 fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
-    let go_on = |set: &str| places.go_on(set);
+    let resume = |set: &str| places.resume_command(set);
     let more = |setting: &str| {
-        let go_on = go_on(&format!("{setting}=N"));
-        format!("to tolerate more and resume: {go_on}; -1 tolerates all")
+        let resume = resume(&format!("{setting}=N"));
+        format!("to tolerate more and resume: {resume}; -1 tolerates all")
     };
     match ended_by {
         EndedBy::ErrorThreshold => more("error_threshold"),
         EndedBy::AllowedFailedCount => more("allowed_failed_count"),
         EndedBy::AllowedFailedPercent => {
-            let go_on = go_on("allowed_failed_percent=N");
-            format!("to tolerate more and resume: {go_on}")
+            let resume = resume("allowed_failed_percent=N");
+            format!("to tolerate more and resume: {resume}")
         }
         EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
-        // With another entry script, a job starts anew if no mini-batch has succeeded; otherwise it is
-        // refused.
+        // With another entry script, a job starts from the beginning if no mini-batch has succeeded; otherwise
+        // it is refused.
         EndedBy::InitFailures if is_kept => {
-            let go_on = go_on("");
-            format!("repair what init reads, and resume: {go_on}")
+            let resume = resume("");
+            format!("repair what init reads, and resume: {resume}")
         }
         EndedBy::InitFailures => {
-            let go_on = go_on("");
-            format!("repair init, or what it reads; then resume: {go_on}")
+            let resume = resume("");
+            format!("repair init, or what it reads; then resume: {resume}")
         }
         EndedBy::StuckInInit => "find out what init waits for; if it is only slow, raise \
             run_invocation_timeout"
@@ -119,19 +119,19 @@ fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
             plan counts them"
                 .to_owned()
         }
-        EndedBy::JobTime => format!("to resume, for as long again: {}", go_on("")),
+        EndedBy::JobTime => format!("to resume, for as long again: {}", resume("")),
         EndedBy::Plan => "run sandmill plan to check the inputs".to_owned(),
-        EndedBy::Commit => format!("check the disk, then resume: {}", go_on("")),
+        EndedBy::Commit => format!("check the disk, then resume: {}", resume("")),
         EndedBy::Spawn => format!(
             "the machine may be short of memory or of processes; to resume with fewer workers: {}",
-            go_on("process_count_per_node=N")
+            resume("process_count_per_node=N")
         ),
-        EndedBy::Cancelled => format!("to resume: {}", go_on("")),
+        EndedBy::Cancelled => format!("to resume: {}", resume("")),
     }
 }
 
 /// Whether the leader had to give up, rather than the entry script failing.
-pub(super) fn hit_the_leader(ended_by: Option<EndedBy>) -> bool {
+pub(super) fn leader_gave_up(ended_by: Option<EndedBy>) -> bool {
     matches!(
         ended_by,
         Some(

@@ -2,7 +2,7 @@
 
 use super::budget::ReportBudget;
 use super::continued::continued;
-use super::log_file::{FLUSH_EVERY, HELD, at};
+use super::log_file::{FLUSH_EVERY, MAX_WAITING, with_path};
 use super::phrases::counted;
 use crate::model::{is_full, is_plain, printable};
 use std::collections::{BTreeMap, VecDeque};
@@ -42,7 +42,7 @@ impl FailureFiles {
         if !self.budget.take(text.len()) {
             return Ok(());
         }
-        if !self.waiting.is_empty() && self.waiting_bytes + text.len() > HELD {
+        if !self.waiting.is_empty() && self.waiting_bytes + text.len() > MAX_WAITING {
             *self.lost.entry(path).or_default() += 1;
         } else {
             self.waiting_bytes += text.len();
@@ -104,7 +104,7 @@ fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
             let _ = file.set_len(length);
         })
     };
-    write().map_err(|error| at(path, &error))
+    write().map_err(|error| with_path(path, &error))
 }
 
 #[cfg(test)]
@@ -120,7 +120,7 @@ mod tests {
         let path = folder.path().join("process000.txt");
         let mut files = FailureFiles::new(u64::MAX, &ReportBudget::default());
         for number in 0..6 {
-            let text = format!("{number}{}\n", "-".repeat(HELD / 4 - 2));
+            let text = format!("{number}{}\n", "-".repeat(MAX_WAITING / 4 - 2));
             let written = files.append("/dev/full".into(), text);
             assert!(is_full(&written.unwrap_err()));
         }

@@ -31,7 +31,7 @@ pub fn explain_text(history: &History, places: &ReportPaths, running: bool) -> S
     text.section("What to read", &to_read(history, places));
     let mut change = to_change(history, places);
     if history.result.is_none() && !running {
-        change.push(format!("Resume it: {}", places.go_on("")));
+        change.push(format!("Resume it: {}", places.resume_command("")));
     }
     text.section("What to change", &change);
     text.0
@@ -230,7 +230,7 @@ pub(super) fn to_read(history: &History, places: &ReportPaths) -> Vec<String> {
         ));
         files.push((dir.script_stderr(worker), "what the entry script wrote to stderr"));
         files.push((dir.script_log(worker), "what it logged"));
-        files.push((dir.worker_stderr(worker), "what the worker process itself said"));
+        files.push((dir.worker_stderr(worker), "the output of the worker process itself"));
     }
     files.push((dir.user_errors(), "all failures, counted"));
     files.push((dir.failed_items(), "which items failed"));
@@ -277,8 +277,8 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
                 .to_owned());
         }
         // If failed attempts are listed above, the advice is with them.
-        let is_said = end == EndedBy::NothingSucceeded && !history.groups.is_empty();
-        if let Some(advice) = of_result(result, places).filter(|_| !is_said) {
+        let is_listed = end == EndedBy::NothingSucceeded && !history.groups.is_empty();
+        if let Some(advice) = of_result(result, places).filter(|_| !is_listed) {
             add(capital(&advice));
         }
     }

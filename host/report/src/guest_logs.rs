@@ -30,7 +30,7 @@ impl GuestLogs {
         Self { dir: dir.clone(), room: budget.another(), reported: budget.clone() }
     }
 
-    fn gone(&self, worker: WorkerId) -> io::Result<()> {
+    fn check_size(&self, worker: WorkerId) -> io::Result<()> {
         let dir = &self.dir;
         let files = [
             dir.script_log(worker),
@@ -74,7 +74,7 @@ impl Reporter for GuestLogs {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         match &event.kind {
             EventKind::WorkerExited { worker, .. } => {
-                worker_id(worker).map_or(Ok(()), |worker| self.gone(worker))
+                worker_id(worker).map_or(Ok(()), |worker| self.check_size(worker))
             }
             _ => Ok(()),
         }
@@ -100,8 +100,9 @@ mod tests {
             fs::write(&stdout, vec![b'x'; 30_000]).unwrap();
             fs::write(rotated(&stdout, 1), vec![b'y'; 10_000]).unwrap();
             let how = "exits with returncode 0".to_owned();
-            let gone = EventKind::WorkerExited { worker: worker.to_string(), how, expected: true };
-            logs.on_event(&samples::event(0, gone)).unwrap();
+            let exited =
+                EventKind::WorkerExited { worker: worker.to_string(), how, expected: true };
+            logs.on_event(&samples::event(0, exited)).unwrap();
             (length(&stdout), length(&rotated(&stdout, 1)))
         });
         let little = KEPT + MARK.len() as u64;

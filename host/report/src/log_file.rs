@@ -19,7 +19,7 @@ const ROTATED_BYTES: u64 = 16 << 20;
 /// How many full files are kept besides the current one.
 const KEPT: u32 = 2;
 /// The most bytes that wait while the disk is full. Further text is lost.
-pub(super) const HELD: usize = 1 << 20;
+pub(super) const MAX_WAITING: usize = 1 << 20;
 
 /// A file of the log tree. Errors name the file.
 pub(super) struct LogFile {
@@ -110,7 +110,7 @@ impl LogFile {
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let ready = self.open().and_then(|()| self.make_room(bytes.len()));
-        let fits = self.pending.len() + bytes.len() <= HELD;
+        let fits = self.pending.len() + bytes.len() <= MAX_WAITING;
         if ready.is_ok() || (ready.as_ref().is_err_and(is_full) && fits) {
             self.pending.extend_from_slice(bytes);
             self.length += bytes.len() as u64;
@@ -131,8 +131,8 @@ impl LogFile {
         let written = self.push();
         if written.is_err() {
             // Cut at the end of a line.
-            let most = self.pending.iter().take(HELD).rposition(|byte| *byte == b'\n');
-            self.pending.truncate(most.map_or(0, |at| at + 1).min(HELD));
+            let most = self.pending.iter().take(MAX_WAITING).rposition(|byte| *byte == b'\n');
+            self.pending.truncate(most.map_or(0, |at| at + 1).min(MAX_WAITING));
         }
         written
     }
@@ -146,10 +146,10 @@ impl LogFile {
         let Some(file) = &mut self.file else { return Ok(()) };
         while !self.pending.is_empty() {
             match file.write(&self.pending) {
-                Ok(0) => return Err(at(&self.path, &io::ErrorKind::WriteZero.into())),
+                Ok(0) => return Err(with_path(&self.path, &io::ErrorKind::WriteZero.into())),
                 Ok(count) => drop(self.pending.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(at(&self.path, &error)),
+                Err(error) => return Err(with_path(&self.path, &error)),
             }
         }
         Ok(())
@@ -162,7 +162,7 @@ impl LogFile {
         }
         let opened = with_header(&self.path, self.header)
             .and_then(|file| Ok((file.metadata()?.len(), file)));
-        let (length, file) = opened.map_err(|error| at(&self.path, &error))?;
+        let (length, file) = opened.map_err(|error| with_path(&self.path, &error))?;
         self.budget.hold(length);
         self.length = length + self.pending.len() as u64;
         if length == 0 && !self.header.is_empty() {
@@ -191,10 +191,10 @@ impl LogFile {
         for number in (1..KEPT).rev() {
             if aside(&self.path, number).exists() {
                 fs::rename(aside(&self.path, number), aside(&self.path, number + 1))
-                    .map_err(|error| at(&self.path, &error))?;
+                    .map_err(|error| with_path(&self.path, &error))?;
             }
         }
-        fs::rename(&self.path, &full).map_err(|error| at(&self.path, &error))?;
+        fs::rename(&self.path, &full).map_err(|error| with_path(&self.path, &error))?;
         let mark = format!(
             "This continues a file that was full. Full files are kept as {} and, older, {}; even \
              older ones have been removed.\n",
@@ -232,7 +232,7 @@ pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
             options.open(&beside)?.write_all(printable(text).as_bytes())
         })
         .and_then(|()| fs::rename(&beside, path))
-        .map_err(|error| at(path, &error))
+        .map_err(|error| with_path(path, &error))
 }
 
 /// A file whose last rows are updated in place: settled rows stay, and the rows after them are rewritten each
@@ -252,7 +252,7 @@ impl RenewedFile {
 
     /// Appends `settled` to the rows that stay, and `open` after them.
     pub(super) fn write(&mut self, settled: &str, open: &str) -> io::Result<()> {
-        self.put(settled, open).map_err(|error| at(&self.path, &error))
+        self.put(settled, open).map_err(|error| with_path(&self.path, &error))
     }
 
     fn put(&mut self, settled: &str, open: &str) -> io::Result<()> {
@@ -279,7 +279,7 @@ impl RenewedFile {
     }
 }
 
-pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
+pub(super) fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
@@ -370,7 +370,7 @@ mod tests {
         for _ in 0..3000 {
             let _ = log.write(&line);
         }
-        assert_eq!((log.pending.len() / 1000, log.pending.len() % 1000), (HELD / 1000, 0));
+        assert_eq!((log.pending.len() / 1000, log.pending.len() % 1000), (MAX_WAITING / 1000, 0));
     }
 
     /// Settled rows are never rewritten, not even by the next run.

@@ -129,12 +129,12 @@ pub(super) fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Resul
     Ok(found)
 }
 
-/// Line by line, since a file may be as long as its limit and hold anything.
+/// Prints a file line by line, because it may be as long as its limit.
 fn print_file(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     each_line(path, |line| writeln!(out, "{line}"))
 }
 
-/// Does not follow a link or block on a fifo: the entry script may have replaced the file while the job runs.
+/// Opens a file, but does not follow a link or block on a fifo: the entry script may have replaced the file.
 pub(super) fn opened(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags).open(path)

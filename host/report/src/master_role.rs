@@ -2,7 +2,7 @@
 
 use super::counters::{JobCounters, Speed};
 use super::lines::{LineLevel, LineLog};
-use super::phrases::{count, counted, did, first_line, seconds, stamp};
+use super::phrases::{count, counted, first_line, seconds, stamp, status_phrase};
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind, Resumed};
 use crate::model::{AttemptReport, JobDir, JobResult, JobStatus};
@@ -117,7 +117,7 @@ impl MasterRole {
         };
         let reason = first_line(&result.reason);
         let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
-        self.note(at, level, &format!("the job {}{reason}", did(result.status)))?;
+        self.note(at, level, &format!("the job {}{reason}", status_phrase(result.status)))?;
         let what = format!(
             "{} planned, {} succeeded, {} of them with fewer rows than items, {} failed; {}, {} \
              failed; {}; {}",

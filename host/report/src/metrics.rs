@@ -104,7 +104,7 @@ impl Metrics {
         let lines = String::from_utf8_lossy(&lines);
         let lines = printable_json(&lines);
         let written = opened.and_then(|file| File::from(file).write_all(lines.as_bytes()));
-        written.map_err(|error| log_file::at(&path, &error))
+        written.map_err(|error| log_file::with_path(&path, &error))
     }
 }
 

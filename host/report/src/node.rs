@@ -211,7 +211,7 @@ impl Reporter for WorkerLogs {
             EventKind::WorkerExited { worker, how, expected } => {
                 let level = if *expected { LineLevel::Info } else { LineLevel::Error };
                 self.note(at, worker, level, &describe_exit(how, *expected))?;
-                self.logs.gone(worker);
+                self.logs.mark_ended(worker);
                 Ok(())
             }
             EventKind::JobFinished { .. } => {
@@ -224,8 +224,8 @@ impl Reporter for WorkerLogs {
 
     fn on_tick(&mut self) -> io::Result<()> {
         self.logs.values_mut().flatten().try_for_each(|log| log.lines.tick())?;
-        let mut gone = self.logs.sweep(false).into_iter().filter_map(|(_, log)| log);
-        gone.try_for_each(|mut log| log.lines.flush())
+        let mut ended = self.logs.sweep(false).into_iter().filter_map(|(_, log)| log);
+        ended.try_for_each(|mut log| log.lines.flush())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Decides which events get a line at the terminal while the job runs, and what it says.
+//! Decides which events get a line at the terminal while the job runs, and formats it.
 
 use super::phrases::{count, counted, first_line};
 use crate::event::{EventKind, Resumed};
@@ -38,9 +38,9 @@ impl NoteLines {
             }
             EventKind::Columns { message } => {
                 let message = on_one_line(message);
-                let is_news =
+                let is_changed =
                     !self.columns.is_empty() && !self.columns.iter().any(|it| *it == message);
-                is_news.then(|| format!("note: changed since the last run: {message}"))
+                is_changed.then(|| format!("note: changed since the last run: {message}"))
             }
             EventKind::Notice { message } => Some(format!("note: {}", on_one_line(message))),
             EventKind::InitFailed { worker, failure } => {

@@ -4,7 +4,7 @@
 //! The job's own reports are copied first. The entry script may leave anything among the logs: what of it
 //! cannot be copied is skipped and counted.
 
-use super::log_file::at;
+use super::log_file::with_path;
 use super::phrases::{counted, stamp};
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
@@ -70,22 +70,22 @@ impl ParentCopy {
             let target = at_its_path(&to, flags, Mode::RUSR | Mode::WUSR)?;
             io::copy(&mut source, &mut File::from(target)).map(|_| ())
         };
-        copy().map_err(|error| at(&to, &error))
+        copy().map_err(|error| with_path(&to, &error))
     }
 
     /// Copies a folder, except `except`, as far as possible.
     fn copy_folder(&self, folder: &Path, except: &Path, depth: usize, left: &mut LeftOut) {
         if depth > MAX_DEPTH {
             let text = format!("it is more than {MAX_DEPTH} folders deep");
-            return left.note(Err(at(folder, &io::Error::other(text))));
+            return left.note(Err(with_path(folder, &io::Error::other(text))));
         }
         let entries = match fs::read_dir(folder) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return left.note(Err(at(folder, &error))),
+            Err(error) => return left.note(Err(with_path(folder, &error))),
             Ok(entries) => entries,
         };
         for entry in entries {
-            let Ok(entry) = entry.map_err(|error| left.note(Err(at(folder, &error)))) else {
+            let Ok(entry) = entry.map_err(|error| left.note(Err(with_path(folder, &error)))) else {
                 continue;
             };
             let path = entry.path();

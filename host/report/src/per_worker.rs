@@ -12,7 +12,7 @@ pub(super) struct PerWorker<T>(BTreeMap<String, WorkerSlot<T>>);
 
 struct WorkerSlot<T> {
     value: T,
-    gone: Option<Instant>,
+    ended: Option<Instant>,
 }
 
 impl<T> PerWorker<T> {
@@ -23,7 +23,7 @@ impl<T> PerWorker<T> {
     /// The value of this worker, created if there is none.
     pub(super) fn of(&mut self, worker: &str, make: impl FnOnce() -> T) -> &mut T {
         if !self.0.contains_key(worker) {
-            self.0.insert(worker.to_owned(), WorkerSlot { value: make(), gone: None });
+            self.0.insert(worker.to_owned(), WorkerSlot { value: make(), ended: None });
         }
         // It was just looked up or inserted. `entry` would copy the name at each call.
         let slot = self.0.get_mut(worker).expect("the worker is in the map");
@@ -31,9 +31,9 @@ impl<T> PerWorker<T> {
     }
 
     /// Notes that the worker has ended.
-    pub(super) fn gone(&mut self, worker: &str) {
+    pub(super) fn mark_ended(&mut self, worker: &str) {
         if let Some(slot) = self.0.get_mut(worker) {
-            slot.gone = Some(Instant::now());
+            slot.ended = Some(Instant::now());
         }
     }
 
@@ -41,7 +41,7 @@ impl<T> PerWorker<T> {
     /// name.
     pub(super) fn sweep(&mut self, all: bool) -> Vec<(String, T)> {
         let old =
-            |slot: &mut WorkerSlot<T>| all || slot.gone.is_some_and(|at| at.elapsed() >= LINGER);
+            |slot: &mut WorkerSlot<T>| all || slot.ended.is_some_and(|at| at.elapsed() >= LINGER);
         let taken = self.0.extract_if(.., |_, slot| old(slot));
         let mut taken: Vec<_> = taken.map(|(name, slot)| (name, slot.value)).collect();
         taken.sort_by(|a, b| by_number(&a.0, &b.0));
@@ -77,9 +77,9 @@ mod tests {
             *all.of(name, || 0) += 1;
             *all.of(name, || 0) += 1;
         }
-        all.gone("process001");
+        all.mark_ended("process001");
         assert!(all.sweep(false).is_empty());
-        all.0.get_mut("process001").unwrap().gone = Instant::now().checked_sub(LINGER);
+        all.0.get_mut("process001").unwrap().ended = Instant::now().checked_sub(LINGER);
         assert_eq!(all.sweep(false), [("process001".to_owned(), 2)]);
         assert_eq!(all.sorted(), [("process002", &2), ("process1000", &2)]);
         assert_eq!(all.sweep(true).len(), 2);

@@ -84,7 +84,7 @@ pub(super) fn worker_id(name: &str) -> Option<WorkerId> {
 }
 
 /// How a job ended, to follow its name: `failed`, `was cancelled`.
-pub(super) fn did(status: JobStatus) -> &'static str {
+pub(super) fn status_phrase(status: JobStatus) -> &'static str {
     match status {
         JobStatus::Completed => "completed",
         JobStatus::Failed => "failed",

@@ -71,7 +71,7 @@ impl ReportPaths {
 
     /// The command that resumes the job, for the end of a sentence. `set` is a setting to be changed, or
     /// empty.
-    pub fn go_on(&self, set: &str) -> String {
+    pub fn resume_command(&self, set: &str) -> String {
         self.resume.go_on(&shell_word(&self.show(self.job_dir.root())), set)
     }
 

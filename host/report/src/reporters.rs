@@ -261,14 +261,14 @@ mod tests {
     #[test]
     fn the_leader_does_not_wait_and_events_stay_in_order() {
         let seen = Arc::default();
-        let (go_on, reported) = mpsc::channel();
-        let reporters = Reporters::new(vec![Box::new(Slow(reported, Arc::clone(&seen)))]);
+        let (unblock, unblocked) = mpsc::channel();
+        let reporters = Reporters::new(vec![Box::new(Slow(unblocked, Arc::clone(&seen)))]);
         let mut events = samples::job();
         events.iter_mut().zip(0..).for_each(|(event, seq)| event.seq = seq);
         let (last, others) = events.split_last().unwrap();
         others.iter().for_each(|event| reporters.on_event(event));
         assert!(seen.lock().unwrap().is_empty(), "the first is still at work");
-        go_on.send(()).unwrap();
+        unblock.send(()).unwrap();
         reporters.on_event(last);
         let all: Vec<_> = (0..events.len() as u64).collect();
         assert_eq!(*seen.lock().unwrap(), all);
@@ -294,18 +294,18 @@ mod tests {
 
     #[test]
     fn a_full_disk_is_reported_once_and_the_reporter_stays() {
-        let (count, seen, said): (Arc<AtomicUsize>, _, Arc<Mutex<Vec<String>>>) =
+        let (count, seen, lines): (Arc<AtomicUsize>, _, Arc<Mutex<Vec<String>>>) =
             (Arc::default(), Arc::default(), Arc::default());
         let reporters = Reporters::new(vec![
             Box::new(Crowded(Arc::clone(&count))),
-            Box::new(CountingReporter(seen, Arc::clone(&said))),
+            Box::new(CountingReporter(seen, Arc::clone(&lines))),
         ]);
         for event in samples::job() {
             reporters.on_event(&event);
         }
         assert_eq!(count.load(Ordering::Relaxed), samples::job().len());
         assert_eq!(
-            *said.lock().unwrap(),
+            *lines.lock().unwrap(),
             ["warning: reports wait for room on the disk: logs/x.csv: full"]
         );
     }
@@ -313,17 +313,17 @@ mod tests {
     #[test]
     fn a_failing_reporter_is_dropped_and_the_others_continue() {
         let count = Arc::default();
-        let said = Arc::default();
+        let lines = Arc::default();
         let reporters = Reporters::new(vec![
             Box::new(Full),
-            Box::new(CountingReporter(Arc::clone(&count), Arc::clone(&said))),
+            Box::new(CountingReporter(Arc::clone(&count), Arc::clone(&lines))),
         ]);
         for event in samples::job() {
             reporters.on_event(&event);
         }
         assert_eq!(count.load(Ordering::Relaxed), samples::job().len());
         assert_eq!(
-            *said.lock().unwrap(),
+            *lines.lock().unwrap(),
             [
                 "warning: a report stops here, the job continues: logs/x.csv: no space left on device"
             ]

@@ -1,8 +1,8 @@
 //! The result in words: the last lines at the terminal, and `logs/job_result.txt`.
 
-use super::advice::{hit_the_leader, name, of_result};
+use super::advice::{leader_gave_up, name, of_result};
 use super::log_file;
-use super::phrases::{count, counted, did, first_line, seconds, worker_id};
+use super::phrases::{count, counted, first_line, seconds, status_phrase, worker_id};
 use super::report_paths::ReportPaths;
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
@@ -139,7 +139,7 @@ pub fn reused_text(result: &JobResult, ended: Timestamp, places: &ReportPaths) -
     text.title(&format!(
         "Job {job} {}: result of {ended:.0} reused, as nothing has changed since (--overwrite runs it \
          again)",
-        did(result.status)
+        status_phrase(result.status)
     ));
     counts(&mut text, result, places);
     text.line("output", &places.show(&places.output));
@@ -245,7 +245,7 @@ fn first_cause(text: &mut ResultText, first: &FirstFailure) {
 
 /// The file that says most about the first cause.
 fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
-    if hit_the_leader(result.ended_by) {
+    if leader_gave_up(result.ended_by) {
         return dir.leader_errors();
     }
     let Some(first) = &result.first_failure else {

@@ -179,7 +179,7 @@ impl Reporter for Summaries {
             }
             EventKind::WorkerExited { worker, .. } => {
                 self.processes.of(worker, WorkerSummary::default).ended = Some(event.at);
-                self.processes.gone(worker);
+                self.processes.mark_ended(worker);
             }
             EventKind::JobFinished { .. } => return self.write(true),
             _ => return Ok(()),

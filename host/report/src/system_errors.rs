@@ -1,7 +1,7 @@
 //! `logs/sys/error/<node>/`: failures outside the entry script. `processNNN.txt` has those of a worker,
 //! `_main.txt` those of the leader.
 
-use super::advice::hit_the_leader;
+use super::advice::leader_gave_up;
 use super::appended::FailureFiles;
 use super::budget::ReportBudget;
 use super::phrases::worker_id;
@@ -67,7 +67,7 @@ impl Reporter for SystemErrors {
                 self.worker(at, worker, &format!("{worker} {how}"))
             }
             EventKind::JobFinished { result }
-                if result.status == JobStatus::Failed && hit_the_leader(result.ended_by) =>
+                if result.status == JobStatus::Failed && leader_gave_up(result.ended_by) =>
             {
                 let text = format!("{at:.3} {}\n\n", printable(result.reason.trim_end()));
                 self.files.append(self.dir.leader_errors(), text)

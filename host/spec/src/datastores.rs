@@ -57,10 +57,11 @@ impl Datastores {
     /// file.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = ErrorReport::default();
-        let made = match fs::metadata(path).map_err(FileError::NoRights).and_then(|m| private(&m)) {
-            Ok(()) => read(path, "file of datastores"),
-            Err(error) => Err(error),
-        };
+        let made =
+            match fs::metadata(path).map_err(FileError::NoRights).and_then(|m| check_private(&m)) {
+                Ok(()) => read(path, "file of datastores"),
+                Err(error) => Err(error),
+            };
         let datastores = match made {
             Ok(text) => parse(path, &text, &report),
             Err(error) => {
@@ -102,8 +103,8 @@ impl Datastores {
     }
 }
 
-/// Whether only the owner can access the file.
-fn private(metadata: &Metadata) -> Result<(), FileError> {
+/// Refuses a file that other users can access.
+fn check_private(metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.is_file() && (metadata.mode() & 0o077 != 0 || ![user, 0].contains(&metadata.uid()))
     {

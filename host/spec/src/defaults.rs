@@ -71,9 +71,7 @@ impl<'r> Defaults<'r> {
         field: impl Fn(&RawJob) -> &Option<Located<T>>,
     ) -> T {
         let at = field(raw).as_ref().or(field(self.raw).as_ref());
-        at.expect("the table gives every key a default that can be read, as a test holds")
-            .value
-            .clone()
+        at.expect("a test checks that the default of every key can be read").value.clone()
     }
 
     /// For an Azure file that leaves a setting out, reports the value that is used.
@@ -91,7 +89,7 @@ impl<'r> Defaults<'r> {
     /// For an Azure file, reports that it leaves a setting out.
     pub(super) fn mention(&self, name: &str, value: &str) {
         let version_2 = self.dialect.is_version_2();
-        let whose = match name {
+        let source = match name {
             "mini_batch_size" if version_2 => "as in version 1; Azure's pages say 10 or 1",
             "process_count_per_node" if version_2 => "Azure's pages say that, or 1",
             "error_threshold" | "output_action" if version_2 => "as in Azure",
@@ -100,7 +98,7 @@ impl<'r> Defaults<'r> {
             "task_overhead_timeout" => "Azure's pages say 30 or 600",
             _ => "as in Azure",
         };
-        self.mention_as(name, &format!("{value} ({whose})"));
+        self.mention_as(name, &format!("{value} ({source})"));
     }
 
     /// The same, with the caller's own words.

@@ -162,7 +162,7 @@ pub(crate) fn limits(
 fn value<T: Setting + Clone>(given: &Option<Located<T>>, default: &Option<Located<T>>) -> T {
     let at = given.as_ref().or(default.as_ref());
     let value = at.map(|at| at.value.clone()).or_else(T::unset);
-    value.expect("the table gives every key a default that can be read, as a test holds")
+    value.expect("a test checks that the default of every key can be read")
 }
 
 fn decides(rows: DecidesRows, is_unusual: bool) -> bool {

@@ -136,7 +136,7 @@ fn has_bad_format(input: &RawInput, report: &ErrorReport) -> bool {
 fn check_input(input: &RawInput, place: &JobFileLocation, report: &ErrorReport) -> Input {
     let paths =
         input.paths.iter().filter_map(|path| check_path(input, path, place, report)).collect();
-    one_side(input, report);
+    refuse_mixed_places(input, report);
     if !has_bad_format(input, report) {
         check_keys(input, report);
     }
@@ -197,16 +197,16 @@ fn check_keys(input: &RawInput, report: &ErrorReport) {
         (input.table.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
         (input.query.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
     ];
-    for (key, _, whose) in keys.into_iter().filter(|(_, fits, _)| !fits) {
+    for (key, _, formats) in keys.into_iter().filter(|(_, fits, _)| !fits) {
         let Some((origin, key)) = key else { continue };
         let remedy = match kind {
-            None if whose == for_databases => "add format: sqlite, or remove this key",
-            None if whose == for_parquet => "add format: parquet, or remove this key",
+            None if formats == for_databases => "add format: sqlite, or remove this key",
+            None if formats == for_parquet => "add format: parquet, or remove this key",
             None => "add its format (e.g. format: csv), or remove this key",
             Some(_) => "remove this key",
         };
         let message = format!(
-            "is for {whose} only, and input {} is of format {}; {remedy}",
+            "is for {formats} only, and input {} is of format {}; {remedy}",
             input.name.value,
             format.name(),
         );
@@ -274,7 +274,7 @@ fn check_columns(input: &RawInput, report: &ErrorReport) {
 
 /// Refuses inputs with paths in a store as well as on this machine, because only those in a store are
 /// fetched.
-fn one_side(input: &RawInput, report: &ErrorReport) {
+fn refuse_mixed_places(input: &RawInput, report: &ErrorReport) {
     let is_remote = |path: &Located<String>| Address::looks_like_one(&path.value);
     let remote = input.paths.iter().filter(|path| is_remote(path)).count();
     if let Some(datastore) = &input.datastore {
@@ -357,7 +357,7 @@ fn files_kind(
         inference.blame(report, "is for tables only, and the inputs are of format files");
     }
     let Some(size) = &raw.mini_batch_size else {
-        say_size(raw, defaults, &format!("{DEFAULT_FILES} files"));
+        mention_size(raw, defaults, &format!("{DEFAULT_FILES} files"));
         return InputKind::Files { mini_batch_files: DEFAULT_FILES };
     };
     let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
@@ -388,8 +388,8 @@ fn size_hint(
     }
     let hint = match size {
         _ if defaults.dialect.is_version_2() => {
-            "; sizes are for tables, and an input of type mltable is one with mode: direct, any other with a format, \
-             as format: csv"
+            "; sizes are for tables: an input is a table if it has mode: direct (type mltable) or a format (e.g. \
+             format: csv)"
         }
         SliceSize::Bytes(_) => "; sizes are for tables, as of format csv",
         SliceSize::Rows(_) => "; rows are for tables, as of format csv",
@@ -423,7 +423,7 @@ fn tables_kind(
             }
         })
         .collect();
-    query::say_size(raw, inputs, report);
+    query::note_size(raw, inputs, report);
     let inference =
         raw.schema_inference.as_ref().map_or(SchemaInference::First, |inference| inference.value);
     InputKind::Tables {
@@ -434,7 +434,7 @@ fn tables_kind(
 }
 
 /// For an Azure file, mentions that the default size is used, unless mini-batches are made by keys.
-fn say_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
+fn mention_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
     if raw.partition_keys.is_none() {
         defaults.mention("mini_batch_size", size);
     }
@@ -442,7 +442,7 @@ fn say_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
 
 fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> SliceSize {
     let Some(given) = &raw.mini_batch_size else {
-        say_size(raw, defaults, &ByteSize(DEFAULT_BYTES).to_string());
+        mention_size(raw, defaults, &ByteSize(DEFAULT_BYTES).to_string());
         return SliceSize::Bytes(DEFAULT_BYTES);
     };
     let Some(size) = SliceSize::parse(&given.value) else {

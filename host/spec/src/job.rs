@@ -16,7 +16,8 @@ use std::time::Duration;
 pub struct Parent {
     /// Its folder. Absolute.
     pub folder: PathBuf,
-    /// Whether the folder gets a copy of this job's overview, progress and logs (docs/parallel-run-step.md A6).
+    /// Whether the folder gets a copy of this job's overview, progress and logs
+    /// (docs/parallel-run-step.md A6).
     pub copy_logs: bool,
     /// Whether the folder also gets this job's metrics (A8).
     pub push_metrics: bool,

@@ -7,8 +7,8 @@
 //! - `azure`: converts files that were made for Azure's SDKs into trees of our own keys;
 //! - `overrides`: `--set key=value`; `argument_settings`: settings among the arguments;
 //! - `keys`: the one table of all keys, which drives suggestions, the JSON schema and the docs;
-//! - `scope`, `given_settings`, `raw`: turn the tree into typed, optional settings; `measured`: settings that are
-//!   amounts;
+//! - `scope`, `given_settings`, `raw`: turn the tree into typed, optional settings; `measured`: settings that
+//!   are amounts;
 //! - `error`: all errors; `error_text`: the file's own names for our keys;
 //! - `job_file_location`: the file's folder and name; `reading`: its text; `dialect`: its form;
 //! - `defaults`: values for settings that the file leaves out; `machine`: the machine that some of them

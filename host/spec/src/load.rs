@@ -38,11 +38,11 @@ pub struct LoadContext<'a> {
 pub fn load(
     path: &Path,
     overrides: &[(String, String)],
-    surroundings: LoadContext<'_>,
+    context: LoadContext<'_>,
 ) -> Result<JobSpec, SpecErrors> {
     let report = ErrorReport::default();
     let spec = match read(path, "job file") {
-        Ok(text) => make(path, &text, (overrides, surroundings), &report),
+        Ok(text) => make(path, &text, (overrides, context), &report),
         Err(error) => {
             report.error(&SettingOrigin::File, "", error.to_string());
             None
@@ -82,10 +82,10 @@ fn finish(path: &Path, spec: Option<JobSpec>, report: ErrorReport) -> Result<Job
 fn make(
     path: &Path,
     text: &str,
-    (overrides, surroundings): (&[(String, String)], LoadContext<'_>),
+    (overrides, context): (&[(String, String)], LoadContext<'_>),
     report: &ErrorReport,
 ) -> Option<JobSpec> {
-    let LoadContext { policy, registrations, machine } = surroundings;
+    let LoadContext { policy, registrations, machine } = context;
     let place = match JobFileLocation::of(path, policy) {
         Ok(place) => place,
         Err(error) => {

@@ -136,8 +136,8 @@ fn check_file_name(given: Option<&Located<String>>, report: &ErrorReport) {
     }
 }
 
-/// The format of rows, from `output_format`, `append_row_dataframe_header` (docs/parallel-run-step.md A9) and the
-/// settings beside the entry script (A11). These must not contradict each other.
+/// The format of rows, from `output_format`, `append_row_dataframe_header` (docs/parallel-run-step.md A9)
+/// and the settings beside the entry script (A11). These must not contradict each other.
 fn format(
     raw: &RawJob,
     settings: Option<&TableSettings>,
@@ -148,12 +148,12 @@ fn format(
     let kind = given.kind.as_ref().map_or(OutputKind::Text, |kind| kind.value);
     let mut format = OutputFormat::of(kind);
     if action == OutputAction::SummaryOnly {
-        say_unused(raw, report);
+        note_unused(raw, report);
         return format;
     }
     format.compression = compression(given.compression.as_ref(), format.compression, kind, report);
     if !matches!(kind, OutputKind::Text | OutputKind::Csv) {
-        others_have_none(raw, kind, settings, report);
+        refuse_line_settings(raw, kind, settings, report);
         return format;
     }
     let file = settings.map(|settings| settings.file.as_str()).unwrap_or_default();
@@ -194,7 +194,7 @@ fn format(
 fn agree<T: PartialEq + Clone>(
     given: Option<&Located<T>>,
     other: Option<T>,
-    whose: &str,
+    other_place: &str,
     show: impl Fn(&T) -> String,
     report: &ErrorReport,
 ) -> Option<T> {
@@ -202,7 +202,7 @@ fn agree<T: PartialEq + Clone>(
         && given.value != *other
     {
         let message = format!(
-            "found {}, but {whose} says {}; make them the same, or remove one",
+            "found {}, but {other_place} says {}; make them the same, or remove one",
             show(&given.value),
             show(other)
         );
@@ -220,7 +220,7 @@ fn word(quoting: Quoting) -> &'static str {
     }
 }
 
-fn say_unused(raw: &RawJob, report: &ErrorReport) {
+fn note_unused(raw: &RawJob, report: &ErrorReport) {
     let format = &raw.output_format;
     let has_format = format.kind.is_some()
         || format.compression.is_some()
@@ -294,7 +294,7 @@ fn compression(
 }
 
 /// Refuses settings of text and CSV for other kinds of output.
-fn others_have_none(
+fn refuse_line_settings(
     raw: &RawJob,
     kind: OutputKind,
     settings: Option<&TableSettings>,

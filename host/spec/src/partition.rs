@@ -69,7 +69,7 @@ fn check_input(input: &RawInput, keys: &[Located<String>], report: &ErrorReport)
         .as_ref()
         .map(|schema| schema.value.iter().map(|column| column.name.as_str()).collect::<Vec<_>>());
     let by_hive = input.hive.as_ref().is_some_and(|hive| hive.value);
-    let (known, whose) = match (is_table(input), of_path, of_schema) {
+    let (known, source) = match (is_table(input), of_path, of_schema) {
         (false, None, _) if report.blames(&input.key) => return,
         (false, None, _) => {
             let message = format!(
@@ -92,7 +92,7 @@ fn check_input(input: &RawInput, keys: &[Located<String>], report: &ErrorReport)
     for key in keys.iter().filter(|key| !key.value.trim().is_empty()) {
         if !known.contains(&key.value.as_str()) {
             let message = format!(
-                "found {:?}, which the {whose} of input {name} does not have; it has {}",
+                "found {:?}, which the {source} of input {name} does not have; it has {}",
                 key.value,
                 if known.is_empty() { String::from("none") } else { known.join(", ") }
             );

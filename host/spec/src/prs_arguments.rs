@@ -1,5 +1,5 @@
-//! Appends ParallelRunStep's own options to the arguments (docs/parallel-run-step.md E11), because scripts that were
-//! written for it may read them.
+//! Appends ParallelRunStep's own options to the arguments (docs/parallel-run-step.md E11), because scripts
+//! that were written for it may read them.
 
 use super::job::JobSpec;
 use super::raw::RawJob;

@@ -45,13 +45,14 @@ pub(super) fn script(
     let of_python = language == ScriptLanguage::Python
         && matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
     let profile = of_python && worker.profiling_module.take().is_some();
-    let requirements = raw.python.requirements.as_ref().and_then(|at| asked(at, place, report));
+    let requirements =
+        raw.python.requirements.as_ref().and_then(|at| pinned_packages(at, place, report));
     let guest = format!("{GUEST_SOURCE}/{}", below.display());
     Some(LoadedScript { guest, language, runtime, requirements, profile })
 }
 
 /// The packages of a requirements file, and its name.
-fn asked(
+fn pinned_packages(
     given: &Located<String>,
     place: &JobFileLocation,
     report: &ErrorReport,

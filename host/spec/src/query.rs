@@ -69,7 +69,7 @@ pub(super) fn of(input: &RawInput) -> Option<String> {
 }
 
 /// Adds a notice if a size is given, as databases are not cut by size.
-pub(super) fn say_size(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) {
+pub(super) fn note_size(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) {
     let databases: Vec<&str> =
         inputs.iter().filter(|it| is_database(it)).map(|it| it.name.value.as_str()).collect();
     let (Some(size), [_, ..]) = (&raw.mini_batch_size, databases.as_slice()) else { return };

@@ -105,7 +105,7 @@ impl RegisteredNames<'_> {
             [one] => side.path.value.clone_from(&one.value),
             more => {
                 let message = format!(
-                    "{} has {} paths, and a side input is one folder; register that by itself",
+                    "{} has {} paths, and a side input is one folder; register that folder alone",
                     found.title(),
                     more.len()
                 );

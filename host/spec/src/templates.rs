@@ -9,7 +9,8 @@ use super::raw::RawJob;
 use super::scope::{Located, Variables};
 use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount};
 
-/// Whether a name is a key of the job file, and therefore not allowed as an argument (docs/parallel-run-step.md C24).
+/// Whether a name is a key of the job file, and therefore not allowed as an argument
+/// (docs/parallel-run-step.md C24).
 fn is_reserved(name: &str) -> bool {
     keys::JOB.iter().any(|key| key.name == name && matches!(key.prs, Prs::Setting(..)))
 }

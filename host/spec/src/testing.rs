@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 static MACHINE: LazyLock<MachineSize> = LazyLock::new(MachineSize::default);
 
 impl<'a> LoadContext<'a> {
-    /// Surroundings with this policy, without a registry, on a machine with one core.
+    /// A context with this policy, without a registry, on a machine with one core.
     pub fn sample(policy: &'a OperatorPolicy) -> Self {
         Self { policy, registrations: &NoRegistry, machine: &MACHINE }
     }

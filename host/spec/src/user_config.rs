@@ -30,7 +30,7 @@ impl UserConfig {
     pub fn load(path: &Path, home: Option<&Path>) -> Result<Self, SpecErrors> {
         let report = ErrorReport::default();
         let made = match fs::metadata(path) {
-            Ok(metadata) => own(&metadata).and_then(|()| read(path, "config file")),
+            Ok(metadata) => check_owner(&metadata).and_then(|()| read(path, "config file")),
             Err(error) => Err(unreadable(path, "config file", error)),
         };
         let config = match made {
@@ -51,7 +51,7 @@ impl UserConfig {
 
 /// Checks that only this user or root can have written the file. Write access of the group is allowed, as
 /// many machines give each user a group of their own.
-fn own(metadata: &Metadata) -> Result<(), FileError> {
+fn check_owner(metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.is_file() && (metadata.mode() & 0o002 != 0 || ![user, 0].contains(&metadata.uid()))
     {

@@ -12,20 +12,20 @@
 //!
 //! ```text
 //! job run_max_try: u32 => {
-//!     kind: Kind::Integer { min: 1, max: COUNT },    what its value is made of
-//!     values: "..",        the same in words, where the docs need other words than those of the kind
-//!     default: "3",        in YAML; nothing if there is none
+//!     kind: KeyKind::Integer { min: 1, max: COUNT },    what its value is made of
+//!     values: "..",        the same in words, if the docs need other words than those of the kind
+//!     default: "3",        in YAML; left out if there is none
 //!     unless_given: "..",  the default in words, for the docs
 //!     expected: "..",      for the end of an error that says "expected"
 //!     example: "3",        in YAML
-//!     description: "..",   one or two sentences, for the schema; quoted words stand in backquotes
-//!     docs: "..",          more of it for the docs, if there is more to say
+//!     description: "..",   one or two sentences, for the schema; quoted words are in backquotes
+//!     docs: "..",          a longer description for the docs, if it is needed
 //!     prs: Prs::Setting("..", ".."),     what ParallelRunStep calls it
-//!     rows: Rows::Not(".."),             whether it decides rows, or why not
+//!     rows: DecidesRows::Not(".."),      whether it decides rows, or why not
 //!     ceiling: most { .., .., .. },      the key of the operator's policy that caps it: what is expected, an
-//!                                        example, a description; `most same` if it is as this one; or `no ".."`, why
-//!                                        it needs none
-//!     enforced: "..", by "..",           of a limit: in which file, and by which test that is held
+//!                                        example, a description; `most same` if they are those of
+//!                                        this row; or `no ".."`, why it needs none
+//!     enforced: "..", by "..",           for a limit: the file that enforces it, and a test
 //! }
 //! ```
 //!

@@ -70,7 +70,7 @@ fn default<T: Setting>(defaults: &[(&str, &[&str])], key: &str) -> T {
         Some(text) => T::read(text),
         None => T::unset(),
     };
-    value.expect("the table gives every key a default that can be read, as a test holds")
+    value.expect("a test checks that the default of every key can be read")
 }
 
 #[cfg(test)]

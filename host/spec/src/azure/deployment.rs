@@ -53,7 +53,7 @@ pub(crate) fn convert(
     }
     let is_grouped = entry_of(&entries, "settings").is_some();
     let below = if is_grouped { "settings" } else { "" };
-    names::say(DocumentKind::Deployment, below, report);
+    names::record(DocumentKind::Deployment, below, report);
     let mut of_settings = group(&mut entries, "settings", report).unwrap_or_default();
     let mut data = JobData::new(false);
     data.add_called(take(&mut entries, "inputs"), place, report);
@@ -154,8 +154,8 @@ fn is_onnx(place: &JobFileLocation, path: &str, origin: &SettingOrigin) -> bool 
         return true;
     }
     // The later check of the model or the side input reports this refusal.
-    let unsaid = ErrorReport::default();
-    place.policy.allows(policy::FolderUse::Models, MODEL, &path, origin, &unsaid)
+    let discarded = ErrorReport::default();
+    place.policy.allows(policy::FolderUse::Models, MODEL, &path, origin, &discarded)
         && path
             .read_dir()
             .is_ok_and(|all| all.take(MOST_ENTRIES).flatten().any(|entry| is_named(&entry.path())))

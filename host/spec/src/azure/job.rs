@@ -20,7 +20,7 @@ pub(crate) fn convert(
     place: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<YamlNode> {
-    names::say(DocumentKind::Job, "", report);
+    names::record(DocumentKind::Job, "", report);
     let origin = job.origin.clone();
     let YamlValue::Map(mut entries) = job.value else {
         report.error(&origin, "", format!("found {job}; expected the settings of a parallel job"));
@@ -33,7 +33,7 @@ pub(crate) fn convert(
     }
     let mut task = group(&mut entries, "task", report).unwrap_or_default();
     let append_row_to = append_row_to(&mut task, &mut entries, report);
-    keys_win(&mut entries, report);
+    drop_size_beside_keys(&mut entries, report);
     let is_table = is_size_of_table(&entries);
     let inputs = take(&mut entries, "inputs");
     let input_data = take(&mut entries, "input_data");
@@ -90,7 +90,7 @@ fn append_row_to(
 }
 
 /// If a file has both a size and keys, Azure uses the keys (docs/parallel-run-step.md 1.12).
-fn keys_win(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
+fn drop_size_beside_keys(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
     if entry_of(entries, "partition_keys").is_some()
         && let Some(size) = take(entries, "mini_batch_size")
     {

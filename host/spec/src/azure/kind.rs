@@ -40,8 +40,8 @@ pub(crate) fn kind_of(
         ("parallel" | "pipeline", _) => Some(DocumentKind::Job),
         (_, Some(MapEntry { node, .. })) if !word.is_empty() => {
             let message = format!(
-                "found {node}; of Azure's files parallel and pipeline run here, and deployments of batch endpoints; \
-                 our own job files have no type"
+                "found {node}; of Azure's files, only the types parallel and pipeline run here, and \
+                 deployments of batch endpoints; our own job files have no type"
             );
             report.error(&node.origin, "type", message);
             None
@@ -69,8 +69,8 @@ fn deployment(entries: &[MapEntry], kind: &str, has_script: bool, report: &Error
         |key| entry_of(entries, key).map_or(SettingOrigin::File, |it| it.node.origin.clone());
     match kind {
         "online" => {
-            let message = "is the deployment of an online endpoint, which answers single requests; of deployments \
-                           those of batch endpoints run here";
+            let message = "is the deployment of an online endpoint, which answers single requests; only \
+                           deployments of batch endpoints run here";
             report.error(&origin(SCHEMA_KEY), "", message);
         }
         "pipeline" => {
@@ -86,8 +86,9 @@ fn deployment(entries: &[MapEntry], kind: &str, has_script: bool, report: &Error
             report.error(&SettingOrigin::File, "", message);
         }
         _ => {
-            let message =
-                format!("found {kind:?}; of batch endpoints' deployments model runs here");
+            let message = format!(
+                "found {kind:?}; of batch endpoints, only deployments of type model run here"
+            );
             report.error(&origin("type"), "type", message);
         }
     }

@@ -1,4 +1,5 @@
-//! `MLTable` files beside data: they say where the data is, and how its text is read (docs/parallel-run-step.md C30).
+//! `MLTable` files beside data: they say where the data is, and how its text is read
+//! (docs/parallel-run-step.md C30).
 
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
 use super::text::is_remote;

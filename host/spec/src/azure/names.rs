@@ -57,7 +57,7 @@ const OF_DEPLOYMENT: [&str; 6] =
 
 /// Records the names of our keys in a file of this kind. `below`: the key below which a deployment has its
 /// settings.
-pub(super) fn say(kind: DocumentKind, below: &str, report: &ErrorReport) {
+pub(super) fn record(kind: DocumentKind, below: &str, report: &ErrorReport) {
     match kind {
         DocumentKind::Other => {}
         DocumentKind::Job => JOB.iter().for_each(|(ours, theirs)| report.call(ours, theirs)),

@@ -230,7 +230,8 @@ impl<'r> AzureSettings<'r> {
     }
 }
 
-/// Reads the keys in a JSON text, the form in which a pipeline's input gives them (docs/parallel-run-step.md C8).
+/// Reads the keys in a JSON text, the form in which a pipeline's input gives them
+/// (docs/parallel-run-step.md C8).
 fn key_list(node: YamlNode, report: &ErrorReport) -> YamlNode {
     let Some(text) = text(&node) else { return node };
     match serde_json::from_str::<Vec<String>>(text) {

@@ -13,7 +13,7 @@ use std::thread;
 
 /// The ceilings for these settings in a policy that does not set them. They limit how much a job of an
 /// untrusted user can make the leader write.
-pub(super) const USUAL: [(&str, Amount); 3] = [
+pub(super) const DEFAULT_CEILINGS: [(&str, Amount); 3] = [
     ("limits.mini_batches", Amount::Count(10_000_000)),
     ("limits.reports", Amount::Size(ByteSize(2 << 30))),
     ("limits.failures", Amount::Count(1000)),

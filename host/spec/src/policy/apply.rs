@@ -271,12 +271,12 @@ impl PolicySettings {
             (self.machine.workers, &self.machine_workers, "on this machine"),
             (self.machine.workers_per_tenant, &self.tenant_workers, "of a tenant"),
         ];
-        for (most, origin, whose) in caps {
+        for (most, origin, scope) in caps {
             if let (Some(most), Some(origin)) = (most, origin)
                 && spec.process_count > most
             {
                 report.notice(format!(
-                    "process_count_per_node: {most} instead of {}, as all jobs {whose} share {most} workers \
+                    "process_count_per_node: {most} instead of {}, as all jobs {scope} share {most} workers \
                      by the operator's policy ({})",
                     spec.process_count,
                     self.at(origin)

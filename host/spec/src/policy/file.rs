@@ -116,11 +116,11 @@ impl PolicySettings {
 }
 
 fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings> {
-    let says_nothing = |line: &str| {
+    let has_no_settings = |line: &str| {
         let line = line.trim();
         line.is_empty() || line.starts_with('#') || line == "---"
     };
-    if text.lines().all(says_nothing) {
+    if text.lines().all(has_no_settings) {
         report.error(&SettingOrigin::File, "", "is empty; a policy file needs at least one key");
         return None;
     }
@@ -144,7 +144,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         .into_iter()
         .map(|(key, amount, origin)| AmountCeiling { key, amount, origin })
         .collect();
-    for (key, amount) in amounts::USUAL {
+    for (key, amount) in amounts::DEFAULT_CEILINGS {
         if !ceilings.iter().any(|ceiling| ceiling.key == key) {
             ceilings.push(AmountCeiling { key, amount, origin: SettingOrigin::File });
         }

@@ -33,7 +33,7 @@ pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
         };
         let message = format!(
             "{} {how} {} of roots.{}{line}; job directories need their own folder, which is not in another root and \
-             does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs \
+             does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs \
              and roots.outputs may overlap)",
             job.folder.display(),
             other.folder.display(),
@@ -44,7 +44,7 @@ pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
 }
 
 fn how(job: &Named, other: &Named) -> Option<&'static str> {
-    match (lies_in(&job.folder, &other.folder), lies_in(&other.folder, &job.folder)) {
+    match (is_in(&job.folder, &other.folder), is_in(&other.folder, &job.folder)) {
         (true, true) => Some("is the same folder as"),
         (true, false) => Some("is in"),
         (false, true) => Some("holds"),
@@ -54,7 +54,7 @@ fn how(job: &Named, other: &Named) -> Option<&'static str> {
 
 /// Whether one folder is the other one, or is below it. Folders are also compared by device and inode,
 /// because a folder has two paths if it is mounted twice or if the file system ignores case.
-fn lies_in(inner: &Path, outer: &Path) -> bool {
+fn is_in(inner: &Path, outer: &Path) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));
     let outer_id = id(outer);
     inner.starts_with(outer)

@@ -24,7 +24,7 @@ impl PolicySettings {
         report: &ErrorReport,
     ) -> bool {
         let origin = origin.unwrap_or(&SettingOrigin::File);
-        self.leads(place, key, path, origin, report, |_| true)
+        self.check_place(place, key, path, origin, report, |_| true)
     }
 
     /// The same for a path that the job later opens without following links: the path must itself be free of
@@ -36,10 +36,10 @@ impl PolicySettings {
         path: &Path,
         report: &ErrorReport,
     ) -> bool {
-        self.leads(place, key, path, &SettingOrigin::File, report, |real| real == path)
+        self.check_place(place, key, path, &SettingOrigin::File, report, |real| real == path)
     }
 
-    fn leads(
+    fn check_place(
         &self,
         place: FolderUse,
         key: &str,

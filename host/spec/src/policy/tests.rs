@@ -182,11 +182,11 @@ fn roots_must_not_overlap_job_directories() {
     ];
     let reported = refused.map(|policy| policy.unwrap_err().to_string() + "\n").concat();
     assert_snapshot!(reported, @"
-    policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[1]: src/guest is in src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as jobs write there what no other job may name: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[1]: src/guest is in src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
     ");
 }
 
@@ -357,8 +357,8 @@ fn every_ceiling_is_applied_to_jobs() {
     let capped = all.filter(|(_, key)| !matches!(key.ceiling, KeyCeiling::No(_)));
     let capped = capped.map(|(name, _)| name);
     let of_inference = ["inference.threads", "inference.gpu_memory"].map(str::to_owned);
-    let said: BTreeSet<String> = capped.chain(of_inference).collect();
-    assert_eq!(said, held.into_iter().map(str::to_owned).collect());
+    let listed: BTreeSet<String> = capped.chain(of_inference).collect();
+    assert_eq!(listed, held.into_iter().map(str::to_owned).collect());
 }
 
 #[test]

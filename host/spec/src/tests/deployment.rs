@@ -147,7 +147,7 @@ fn errors_of_deployments() {
     job.yaml:10: code_configuration.code: there is no [dir]/nowhere
     job.yaml:14: resources.instance_count: found 0; expected 1
     job.yaml:16: settings.max_concurrency_per_instance: found 0; expected a whole number of workers from 1 to 1000 (e.g. 4)
-    job.yaml:17: settings.mini_batch_size: found "2kb"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, and an input of type mltable is one with mode: direct, any other with a format, as format: csv
+    job.yaml:17: settings.mini_batch_size: found "2kb"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables: an input is a table if it has mode: direct (type mltable) or a format (e.g. format: csv)
     job.yaml:18: settings.output_action: found "all"; expected append_row or summary_only
     job.yaml:19: settings.output_file_name: found "a/b" with '/' in it; a file name must have none of ~ " # % & * : < > ? / \ { | }
     job.yaml:21: settings.retry_settings.max_retries: found "few"; expected a whole number of retries from 0 up, after the first attempt
@@ -175,8 +175,8 @@ fn deployments_that_do_not_run_here() {
     let spec = job_with(&bare, &[DATA, ("entry_script", "script.wasm")]);
     assert_eq!(spec.entry_script.to_str(), Some("/dir/script.wasm"));
     insta::assert_snapshot!(errors("$schema: https://example.org/pipelineComponentBatchDeployment.schema.json\nname: a\nendpoint_name: b\ntype: pipeline\ncomponent: pipeline.yml\n"), @"job.yaml:4: type: deploys a pipeline to a batch endpoint; run the pipeline's own file, whose parallel jobs run here one by one (--job NAME)");
-    insta::assert_snapshot!(errors("$schema: https://example.org/managedOnlineDeployment.schema.json\nname: a\nendpoint_name: b\ncode_configuration: {code: c}\n"), @"job.yaml:1: is the deployment of an online endpoint, which answers single requests; of deployments those of batch endpoints run here");
-    insta::assert_snapshot!(errors("name: a\nendpoint_name: b\ntype: kafka\n"), @r#"job.yaml:3: type: found "kafka"; of batch endpoints' deployments model runs here"#);
+    insta::assert_snapshot!(errors("$schema: https://example.org/managedOnlineDeployment.schema.json\nname: a\nendpoint_name: b\ncode_configuration: {code: c}\n"), @"job.yaml:1: is the deployment of an online endpoint, which answers single requests; only deployments of batch endpoints run here");
+    insta::assert_snapshot!(errors("name: a\nendpoint_name: b\ntype: kafka\n"), @r#"job.yaml:3: type: found "kafka"; of batch endpoints, only deployments of type model run here"#);
 }
 
 /// A6: in Azure's files, copies to a parent are ignored if there is no parent.

@@ -1,4 +1,4 @@
-//! Tests of the whole way from a file to a job, by topic.
+//! Tests that load a whole job file, by topic.
 
 mod components;
 mod deployment;

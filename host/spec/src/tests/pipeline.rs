@@ -49,7 +49,7 @@ fn the_one_parallel_job_is_picked() {
 /// The error for other kinds of Azure files differs from that for a misspelt job file.
 #[test]
 fn only_parallel_jobs_and_pipelines_run() {
-    insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; of Azure's files parallel and pipeline run here, and deployments of batch endpoints; our own job files have no type"#);
+    insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; of Azure's files, only the types parallel and pipeline run here, and deployments of batch endpoints; our own job files have no type"#);
 }
 
 /// As in Azure's samples: the job says how its input is mounted, and the pipeline where it is.

@@ -53,7 +53,7 @@ fn load_in(text: &str, is_broken: bool) -> Result<JobSpec, String> {
     fs::write(&path, text).expect("a job file");
     let dir = fixture.0.path().to_str().expect("a plain path").to_owned();
     let known = RegistryFixture { dir: dir.clone(), is_broken };
-    let loaded = load_knowing(&path, &OperatorPolicy::default(), &known);
+    let loaded = load_with(&path, &OperatorPolicy::default(), &known);
     let mut spec = loaded.map_err(|errors| fixture.redact(&errors.to_string()))?;
     for path in spec.inputs.iter_mut().flat_map(|input| &mut input.paths) {
         *path = path.replace(&dir, "[dir]");
@@ -71,7 +71,7 @@ fn wrong(text: &str) -> String {
 
 const SCRIPT: &str = "entry_script: script.wasm\n";
 
-fn load_knowing(
+fn load_with(
     path: &Path,
     policy: &OperatorPolicy,
     registrations: &RegistryFixture,
@@ -168,7 +168,7 @@ fn azures_names_are_looked_up() {
     inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
     ");
     insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"job.yaml:3: inputs.images.path: found "azureml:images:9", which is in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)"#);
-    insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @"job.yaml:4: inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that by itself");
+    insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @"job.yaml:4: inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that folder alone");
     insta::assert_snapshot!(load_in(text, true).unwrap_err(), @"
     job.yaml:3: inputs.images.path: the registry is broken
     job.yaml:4: inputs.more.path: the registry is broken
@@ -195,7 +195,7 @@ fn a_policy_holds_for_registered_paths() {
     .expect("a job file");
     let policy = OperatorPolicy::load(&policy).expect("a good policy");
     let known = RegistryFixture { dir, is_broken: false };
-    let errors = load_knowing(&job, &policy, &known).expect_err("two of them lie elsewhere");
+    let errors = load_with(&job, &policy, &known).expect_err("two of them are elsewhere");
     let reported = fixture.redact(&errors.to_string());
     insta::assert_snapshot!(reported, @"
     job.yaml:2: inputs.a.dataset: found [dir]/data; the operator's policy allows inputs only below [dir]/weights ([dir]/policy.yaml:1)
