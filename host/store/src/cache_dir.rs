@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_tells_objects_from_folders() {
+    fn the_manifest_distinguishes_objects_from_folders() {
         let dir = tempfile::tempdir().unwrap();
         let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
         assert!(!(slot.lookup())(&slot.data().join("a")));

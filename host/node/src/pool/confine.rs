@@ -99,7 +99,7 @@ mod tests {
     use crate::model::Limits;
 
     #[test]
-    fn without_the_wall_there_is_no_cgroup() {
+    fn without_the_wall_no_cgroup_is_made() {
         let budget = MemoryBudget::new(&Limits::default(), 0, 0);
         let mut none = Confinement::new(cgroup_root(OsSandbox::Off), &JobDir::new("job"), budget);
         assert!(none.worker_cgroup(WorkerId(0)).is_none());
