@@ -250,7 +250,7 @@ fn files() -> Vec<Attack> {
             let part = Box::leak(Box::new([text("a"), 1])).as_ptr() as usize;
             tried(libc::SYS_pwritev2, &[signed(s.log()), part, 1, 0, 0, NO_APPEND])
         }),
-        ("leave a device behind", |s| {
+        ("make a device by renaming", |s| {
             let from = s.folder.join("output/device");
             let to = s.folder.join("output/other");
             std::fs::write(&from, "a").unwrap();

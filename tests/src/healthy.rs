@@ -1,4 +1,4 @@
-//! Jobs that run hostile guests and check that the guests leave nothing behind.
+//! Jobs that run hostile guests, and checks that such a job leaves no process and no file.
 
 use crate::ran::split_kind;
 use crate::{Job, Ran};
@@ -20,7 +20,7 @@ pub enum Fate {
 /// and after them, so that an act that harms its neighbours is noticed. The guest learns the act from the
 /// name of the mini-batch's file, `NNN-ACT.txt`, or from the mini-batch's id: the ids of acts are odd. `good`
 /// returns the row of a good mini-batch, given its id and the name of its file. Checks that every act has its
-/// fate, that the output has exactly the expected rows, and that the job left nothing behind.
+/// fate, that the output has exactly the expected rows, and that the job left no process and no file.
 #[track_caller]
 pub fn play(
     entry_script: &Path,
@@ -204,7 +204,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a/b/left");
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        assert!(files_below(folder.path()).is_empty(), "folders are no files");
+        assert!(files_below(folder.path()).is_empty(), "folders do not count");
         let file = fs::File::create(&path).unwrap();
         assert_eq!(files_below(folder.path()), [path]);
         if cfg!(target_os = "linux") {

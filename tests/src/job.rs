@@ -50,7 +50,8 @@ impl Job {
         Self { dir, environment: Vec::new(), ignores_hangups: false }
     }
 
-    /// A folder without a job file. If the machine has no C compiler, the Python of `make python-env` provides one.
+    /// A folder without a job file. If the machine has no C compiler, the Python of `make python-env` provides
+    /// one.
     pub fn with_compilers() -> Self {
         Self::empty().env("VIRTUAL_ENV", &crate::root().join("target/venv").display().to_string())
     }
@@ -153,7 +154,7 @@ impl Job {
             command = Command::new("/bin/sh");
             command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program);
         }
-        // The tests may run in a cloud or with a proxy set; keep both away from the jobs.
+        // The tests may run in a cloud or with a proxy set. The jobs must see neither.
         let own = ["AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_"];
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| own.iter().any(|own| name.starts_with(own))) {

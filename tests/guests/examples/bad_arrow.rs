@@ -14,7 +14,7 @@ struct Component;
 
 impl Guest for Component {
     fn run(batch: MiniBatch, _context: MiniBatchContext) -> Result<Results, String> {
-        let garbage = || b"this is no arrow stream, however long it may be read".to_vec();
+        let garbage = || b"this is not an Arrow stream, however long it is read".to_vec();
         let mut bytes = match batch {
             MiniBatch::Table(bytes) => bytes,
             _ => garbage(),

@@ -567,7 +567,7 @@ fn a_new_entry_script_builds_runs_and_passes_its_tests() {
         .env("CARGO_NET_OFFLINE", "true")
         .output()
         .expect("cargo is there");
-    let said = String::from_utf8_lossy(&tests.stdout);
-    assert!(tests.status.success(), "{said}{}", String::from_utf8_lossy(&tests.stderr));
-    assert!(said.contains("test result: ok. 1 passed"), "{said}");
+    let stdout = String::from_utf8_lossy(&tests.stdout);
+    assert!(tests.status.success(), "{stdout}{}", String::from_utf8_lossy(&tests.stderr));
+    assert!(stdout.contains("test result: ok. 1 passed"), "{stdout}");
 }

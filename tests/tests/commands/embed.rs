@@ -40,7 +40,7 @@ fn it_ends_a_job_on_ctrl_c() {
     let mut running = start(job, &[]);
     running.until("the first attempt has ended", |it| it.stdout_so_far().contains("succeeded"));
     running.interrupt();
-    running.until("Ctrl-C was heard", |it| it.stderr_so_far().contains("a second Ctrl-C"));
+    running.until("Ctrl-C has arrived", |it| it.stderr_so_far().contains("a second Ctrl-C"));
     running.interrupt();
     let ran = running.wait();
     ran.exits_with(130);

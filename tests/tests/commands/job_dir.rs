@@ -42,9 +42,9 @@ fn overwrite_restarts_an_unfinished_job() {
         .yaml("arguments: [--do, error, --on-batch, 1]\nrun_max_try: 1")
         .run(&[]);
     failed.exits_with(42);
-    let anew = failed.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
-    anew.exits_with(0);
-    assert_eq!(anew.output(), "a.txt: 1\nc.txt: 3\n");
+    let again = failed.into_job().run(&["--overwrite", "--set", "error_threshold=1"]);
+    again.exits_with(0);
+    assert_eq!(again.output(), "a.txt: 1\nc.txt: 3\n");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn failures_after_ctrl_c_are_not_retried() {
 fn a_second_ctrl_c_stops_at_once() {
     let mut running = hangs().start(&[]);
     interrupted(&mut running);
-    running.until("the first Ctrl-C was heard", |running| {
+    running.until("the first Ctrl-C has arrived", |running| {
         running.stderr_so_far().contains("once more stops at once")
     });
     running.interrupt();

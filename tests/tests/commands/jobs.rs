@@ -125,7 +125,7 @@ fn a_waiting_job_is_reported_and_can_be_cancelled() {
     first.wait().exits_with(130);
 }
 
-/// A killed leader leaves its socket behind. The next run creates a new one, and removes it at its end.
+/// A killed leader does not remove its socket. The next run creates a new one, and removes it at its end.
 #[test]
 fn a_stale_socket_does_no_harm() {
     let mut running = texts("hostile_files")
@@ -213,7 +213,7 @@ fn logs_are_followed_to_the_end() {
     ran.exits_with(0);
     let at_end = ran.into_job().command(&["logs"]);
     // The number of file headings depends on how often the output switches between files.
-    let said = |text: &str| {
+    let sorted_lines = |text: &str| {
         let lines = text.lines().filter(|line| !line.starts_with("==> ")).map(str::to_owned);
         let mut lines: Vec<String> = lines.collect();
         lines.sort_unstable();
@@ -221,5 +221,5 @@ fn logs_are_followed_to_the_end() {
     };
     let followed = String::from_utf8(followed.stdout).unwrap();
     assert!(followed.contains("run 0 attempt 1\n"), "{followed}");
-    assert_eq!(said(&followed), said(&at_end.stdout));
+    assert_eq!(sorted_lines(&followed), sorted_lines(&at_end.stdout));
 }

@@ -111,7 +111,7 @@ fn a_file_name_cannot_forge_log_lines() {
         .file("in/b.txt", "b");
     std::os::unix::fs::symlink("/etc/passwd", ran.path("in").join(forged)).unwrap();
     let ran = ran.run(&["-vv"]);
-    assert!(ran.stderr.contains("\\u{a}2026-11-25T19:00:00Z ERROR"), "it is not told: {ran}");
+    assert!(ran.stderr.contains("\\u{a}2026-11-25T19:00:00Z ERROR"), "no message names it: {ran}");
     assert!(
         !ran.stderr.lines().any(|line| line.starts_with("2026-11-25T19:00:00Z ERROR")),
         "{ran}"

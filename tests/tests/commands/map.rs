@@ -182,7 +182,7 @@ fn a_closed_output_is_reported() {
     let mut writer = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
     (0..50).for_each(|_| writer.write(&batch(0, 5000)).unwrap());
     let script = guest("echo_table").display().to_string();
-    let line = "< in.arrows 2> told | head -c 100 > /dev/null; sleep 0.1; cat told >&2";
+    let line = "< in.arrows 2> messages | head -c 100 > /dev/null; sleep 0.1; cat messages >&2";
     let program = sandmill().display().to_string();
     let line = format!("{program} map {script} {line}");
     let job = Job::empty().file("in.arrows", writer.into_inner().unwrap());

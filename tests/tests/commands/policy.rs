@@ -30,7 +30,7 @@ fn policy(dir: &Path) -> String {
 }
 
 /// The messages on stderr, without the folder's path.
-fn said(ran: &Ran) -> String {
+fn messages(ran: &Ran) -> String {
     ran.stderr.replace(&format!("{}/", ran.dir().display()), "").trim_end().to_owned()
 }
 
@@ -45,16 +45,16 @@ fn etc_is_refused_as_a_side_input() {
          limits: {{ memory: 1 GB }}",
         guest("echo_files").display()
     ));
-    let mut reported = Vec::new();
+    let mut refusals = Vec::new();
     for command in [&["run", "job.yaml", "--job-dir", "job"][..], &["plan", "job.yaml"]] {
         let command = [command, &["--policy", "policy.yaml"]].concat();
         let ran = rerun(&named, &command);
         ran.exits_with(2);
         assert!(!ran.has("job/job.json"), "{ran}");
-        reported.push(said(&ran));
+        refusals.push(messages(&ran));
     }
-    assert_eq!(reported[0], reported[1]);
-    assert_snapshot!(reported[0], @"
+    assert_eq!(refusals[0], refusals[1]);
+    assert_snapshot!(refusals[0], @"
     error: job.yaml:4: side_inputs.s.path: found /etc; the operator's policy allows side inputs only below weights (policy.yaml:4)
     error: job.yaml:5: limits.memory: found 1 GB, more than the operator's policy allows; ask for at most 512 MB (policy.yaml:1)
     ");
@@ -73,8 +73,8 @@ fn a_job_within_the_policy_runs() {
     ran.says("limits.memory: 512 MB by the operator's policy");
 }
 
-/// A job cannot evade it: not through a variable, an unreadable policy, a resume, another job directory, or a
-/// link.
+/// A job cannot evade the policy: not through a variable, an unreadable policy, a resume, another job
+/// directory, or a link.
 #[test]
 fn a_policy_cannot_be_evaded() {
     let ran = job().env("SANDMILL_POLICY", "policy.yaml").run(&["--set", "side_inputs.s=/etc"]);
@@ -82,10 +82,10 @@ fn a_policy_cannot_be_evaded() {
     ran.says("--set side_inputs.s: side_inputs.s.path: found /etc; the operator's policy allows");
     let ran = job().env("SANDMILL_POLICY", "gone.yaml").run(&[]);
     ran.exits_with(2);
-    assert_snapshot!(said(&ran), @"error: gone.yaml: there is no such file");
+    assert_snapshot!(messages(&ran), @"error: gone.yaml: there is no such file");
     let ran = job().file("wrong.yaml", "limits: {memroy: 1 GB}").run(&["--policy", "wrong.yaml"]);
     ran.exits_with(2);
-    assert_snapshot!(said(&ran), @"error: wrong.yaml:1: limits.memroy: unknown key; did you mean memory?");
+    assert_snapshot!(messages(&ran), @"error: wrong.yaml:1: limits.memroy: unknown key; did you mean memory?");
 
     let ran = job().run(&["--set", "side_inputs.s=/etc"]);
     ran.exits_with(0);
@@ -217,7 +217,7 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// The doctor tells an operator in advance what jobs would miss, each with its own remedy.
+/// The doctor shows an operator in advance what jobs would miss, with a remedy for each.
 #[test]
 fn the_doctor_checks_what_jobs_need() {
     let job = Job::empty();
@@ -226,7 +226,7 @@ fn the_doctor_checks_what_jobs_need() {
         .file("taken", "")
         .file("stores.yaml", "datastores: {x: {}}")
         .file("policy.yaml", format!("machine: {{workers: 3, directory: {places}}}"))
-        .file("registry.db", "this is no database, however one looks at it")
+        .file("registry.db", "this text is not a database, however it is opened")
         .env("SANDMILL_CACHE_DIR", "taken/cache")
         .env("SANDMILL_REGISTRY", "registry.db")
         .env("CARGO", "/nonexistent/cargo")
@@ -250,7 +250,7 @@ fn the_doctor_names_the_policy() {
         let job = job().file("wrong.yaml", "limits: {memroy: 1 GB}");
         job.env("SANDMILL_POLICY", variable).command(&[&["doctor"], arguments].concat())
     };
-    let describe = |ran: &Ran| {
+    let policy_section = |ran: &Ran| {
         let (_, part) = ran.stdout.split_once("What jobs may ask for:\n").unwrap();
         part.split_once("\n\n").unwrap().0.to_owned()
     };
@@ -259,14 +259,14 @@ fn the_doctor_names_the_policy() {
         found["policy"].clone()
     };
     assert_eq!(
-        describe(&doctor(&[], "policy.yaml")),
+        policy_section(&doctor(&[], "policy.yaml")),
         "  ok        the operator's policy: policy.yaml"
     );
     let given = json(&doctor(&["--json", "--policy", "policy.yaml"], "gone.yaml"));
     assert_eq!(given, serde_json::json!({"file": "policy.yaml", "problem": null}));
     let wrong = doctor(&[], "wrong.yaml");
     wrong.exits_with(2);
-    assert_snapshot!(describe(&wrong), @"
+    assert_snapshot!(policy_section(&wrong), @"
     WRONG     the operator's policy: wrong.yaml
               error: wrong.yaml:1: limits.memroy: unknown key; did you mean memory?
     ");

@@ -1,4 +1,4 @@
-//! Refusals before anything runs: exit code 2, and nothing is left behind.
+//! Refusals before anything runs: exit code 2, and no file is left.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
 

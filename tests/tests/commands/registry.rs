@@ -10,7 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 const FILE: &str = "registry/registry.db";
 
 /// A folder with data in two subfolders, and a model.
-fn place() -> Job {
+fn folder() -> Job {
     Job::new(&guest("reads_outside"))
         .yaml("process_count_per_node: 1\nmini_batch_size: 1")
         .file("one/a.txt", "1")
@@ -28,14 +28,14 @@ fn register(job: Job, arguments: &[&str]) -> Job {
 
 /// Registers two versions of `images`, and the model `net`.
 fn registered() -> Job {
-    let job = register(place(), &["dataset", "register", "images", "one"]);
+    let job = register(folder(), &["dataset", "register", "images", "one"]);
     let second = ["dataset", "register", "images", "two/*.txt", "one/a.txt", "--new-version"];
     let job = register(job, &[&second[..], &["--description", "with \u{1b}[2J two"]].concat());
     register(job, &["model", "register", "net", "net"])
 }
 
 /// A text with the name of the user replaced.
-fn describe(text: &str) -> String {
+fn without_user(text: &str) -> String {
     let by = regex::Regex::new(r" by [^ ]+ at").unwrap();
     let alone = regex::Regex::new(r"(?m) by [^ ]+$").unwrap();
     let text = by.replace_all(text, " by [WHO] at");
@@ -44,7 +44,7 @@ fn describe(text: &str) -> String {
 
 /// A job's notes about the registered versions of its names.
 fn notes(ran: &Ran) -> String {
-    let text = describe(&ran.redacted());
+    let text = without_user(&ran.redacted());
     text.lines().filter(|line| line.contains("registered by")).collect::<Vec<_>>().join("\n")
 }
 
@@ -74,7 +74,7 @@ fn versions_are_listed_and_removed() {
 
 #[test]
 fn names_are_registered_listed_and_shown() {
-    let ran = place().command(&["dataset", "list"]);
+    let ran = folder().command(&["dataset", "list"]);
     ran.exits_with(0);
     assert_snapshot!(ran.redacted(), @"no dataset is registered in [DIR]/registry/registry.db; `sandmill dataset register NAME PATH` adds one");
     let ran = ran.into_job().command(&["dataset", "register", "images", "one"]);
@@ -82,12 +82,12 @@ fn names_are_registered_listed_and_shown() {
     assert_snapshot!(ran.redacted(), @"registered; for a job file: dataset: images@1, 1 file with 1 byte");
     let again = ran.into_job().command(&["dataset", "register", "images", "two"]);
     again.exits_with(2);
-    assert_snapshot!(describe(&again.redacted()), @"error: dataset images@1 is registered already, by [WHO] at [WHEN]: [DIR]/one; add --new-version to register it as version 2, or take another name");
+    assert_snapshot!(without_user(&again.redacted()), @"error: dataset images@1 is registered already, by [WHO] at [WHEN]: [DIR]/one; add --new-version to register it as version 2, or take another name");
     let job = registered();
     let ran = job.command(&["dataset", "list"]);
-    assert_snapshot!(describe(&ran.redacted_stdout()), @"images@2  [WHEN]  [DIR]/two/*.txt and 1 more path");
+    assert_snapshot!(without_user(&ran.redacted_stdout()), @"images@2  [WHEN]  [DIR]/two/*.txt and 1 more path");
     let ran = ran.into_job().command(&["dataset", "show", "images"]);
-    assert_snapshot!(describe(&ran.redacted_stdout()), @r"
+    assert_snapshot!(without_user(&ran.redacted_stdout()), @r"
     dataset images@2
       description with \u{1b}[2J two
       registered  [WHEN] by [WHO]
@@ -100,7 +100,7 @@ fn names_are_registered_listed_and_shown() {
     let shown: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((&shown["version"], &shown["held"]["bytes"]), (&1.into(), &1.into()));
     let ran = ran.into_job().command(&["model", "show", "net"]);
-    assert_snapshot!(describe(&ran.redacted_stdout()), @"
+    assert_snapshot!(without_user(&ran.redacted_stdout()), @"
     model net@1
       registered  [WHEN] by [WHO]
       path        [DIR]/net
@@ -203,7 +203,7 @@ fn registered_names_obey_the_policy() {
 /// Data in a store is registered by the operator's name for the store.
 #[test]
 fn an_address_of_a_store_is_not_registered() {
-    let ran = place().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
+    let ran = folder().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
     ran.exits_with(2);
     assert_snapshot!(ran.redacted(), @"error: found s3://bucket/in/*.csv, the address of a store; data in a store is registered by the name of a datastore and the path there: sandmill dataset register other PATH --datastore NAME (or write the address into the job file, as the input's path)");
     let ran = ran.into_job().command(&["model", "register", "net", "s3://bucket/net.onnx"]);
@@ -214,7 +214,7 @@ fn an_address_of_a_store_is_not_registered() {
 /// The same files in a new folder.
 fn rerun(ran: &Ran) -> Job {
     let text = ran.text("policy.yaml");
-    let job = place();
+    let job = folder();
     let text = text.replace(&ran.dir().display().to_string(), &job.dir().display().to_string());
     job.file("policy.yaml", text).env("SANDMILL_POLICY", "policy.yaml")
 }
@@ -224,7 +224,7 @@ fn concurrent_registrations_get_different_versions() {
     let elsewhere = tempfile::tempdir().unwrap();
     let file = elsewhere.path().join("new/registry.db");
     let start = || {
-        let job = place().env("SANDMILL_REGISTRY", file.to_str().unwrap());
+        let job = folder().env("SANDMILL_REGISTRY", file.to_str().unwrap());
         job.spawn(&["dataset", "register", "images", "one", "--new-version"])
     };
     let running: Vec<_> = (0..6).map(|_| start()).collect();
@@ -252,7 +252,7 @@ fn an_interrupted_registration_leaves_nothing() {
     let ran = ran.into_job().command(&["dataset", "register", "images", "one", "--new-version"]);
     assert_eq!(ran.stdout, "images@3\n");
     // This also holds for the very first registration.
-    let job = place().env("SANDMILL_FAIL_POINT", "registry-written");
+    let job = folder().env("SANDMILL_FAIL_POINT", "registry-written");
     let cut = job.command(&["dataset", "register", "images", "one"]);
     cut.exits_with(-9);
     let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
@@ -279,7 +279,7 @@ fn an_unusable_registry_is_reported() {
     newer.exits_with(2);
     assert_snapshot!(newer.redacted(), @"error: the registry [DIR]/registry/registry.db has format 2, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
 
-    let nowhere = place().env("SANDMILL_REGISTRY", "/proc/registry.db");
+    let nowhere = folder().env("SANDMILL_REGISTRY", "/proc/registry.db");
     let nowhere = nowhere.command(&["dataset", "register", "images", "one"]);
     nowhere.exits_with(2);
     assert_snapshot!(nowhere.redacted(), @"error: the registry /proc/registry.db cannot be written: check the rights to it and to its folder, or name another file in SANDMILL_REGISTRY");

@@ -32,7 +32,7 @@ fn is_clean(what: &str, text: &str) {
 
 /// Checks that no raw character came through, and that an escape shows what was there.
 #[track_caller]
-fn shown(ran: &Ran) {
+fn is_escaped(ran: &Ran) {
     is_clean("stdout", &ran.stdout);
     is_clean("stderr", &ran.stderr);
     let both = format!("{}{}", ran.stdout, ran.stderr);
@@ -78,15 +78,15 @@ fn keys_names_and_paths_of_a_job_file_are_escaped() {
                 .file("job.yaml", format!("name: t\ninputs: in\n{}\n", place.replace('K', YAML))),
             place => job(&format!("{}\n", place.replace('K', YAML))),
         };
-        let mut reported = false;
+        let mut is_shown = false;
         for command in [&["run", "job.yaml", "--job-dir", "job"][..], &["plan", "job.yaml"]] {
             let ran = self::job("").file("job.yaml", fs::read(job.path("job.yaml")).unwrap());
             let ran = ran.command(command);
             is_clean(place, &ran.stdout);
             is_clean(place, &ran.stderr);
-            reported |= ran.stderr.contains(r"\u{");
+            is_shown |= ran.stderr.contains(r"\u{");
         }
-        assert!(reported, "{place} is told nowhere");
+        assert!(is_shown, "no message shows {place}");
     }
 }
 
@@ -123,7 +123,7 @@ fn command_line_settings_and_arguments_are_escaped() {
     ] {
         let ran = job("").command(command);
         assert_ne!(ran.code, 0, "{ran}");
-        shown(&ran);
+        is_escaped(&ran);
     }
 }
 
@@ -134,7 +134,7 @@ fn the_header_of_an_input_is_escaped() {
         .file("in/t.csv", table)
         .command(&["plan", "job.yaml"]);
     ran.exits_with(0);
-    shown(&ran);
+    is_escaped(&ran);
 }
 
 #[test]
@@ -171,7 +171,7 @@ fn names_in_an_azure_pipeline_are_escaped() {
                 jobs:\n  \"K\": { type: parallel, \"K\": 1 }\n  \"KK\": { type: parallel }\n";
     let ran = Job::empty().file("job.yaml", text.replace('K', YAML)).command(&["plan", "job.yaml"]);
     ran.exits_with(2);
-    shown(&ran);
+    is_escaped(&ran);
 }
 
 /// Runs a job over files with such names, and checks its reports. Then puts such a name into its job
@@ -212,7 +212,7 @@ fn reports_and_foreign_job_directories_are_escaped() {
         is_clean("stdout", &ran.stdout);
         is_clean("stderr", &ran.stderr);
         if command[0] == "status" {
-            shown(&ran);
+            is_escaped(&ran);
         }
         job = ran.into_job();
     }

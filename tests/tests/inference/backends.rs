@@ -26,8 +26,9 @@ fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
     (lines.collect::<Vec<_>>().join("\n"), found.clone())
 }
 
-/// A small model computes behind the wall, on two threads. This shows that no system call is missing, that no
-/// thread starts before the wall, and that no file is needed behind it.
+/// A small model computes behind the wall, on two threads. This shows that the wall allows all system calls
+/// that ONNX Runtime needs, that no thread starts before the wall, and that no file is needed behind the
+/// wall.
 #[test]
 fn onnxruntime_computes_behind_the_wall() {
     let library = onnxruntime().canonicalize().unwrap();

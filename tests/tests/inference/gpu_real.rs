@@ -101,22 +101,22 @@ fn a_lease_ends_with_its_worker() {
     assert!(log(second.dir()).contains(", GPU "), "{}", log(second.dir()));
 }
 
-/// The program that compiles for a GPU succeeds, or says why it cannot.
+/// The program that compiles for a GPU succeeds, or reports why it cannot.
 #[test]
 fn a_gpu_is_prepared_or_the_reason_reported() {
     let there = gpus().is_some();
     let output = made_ready();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let messages = String::from_utf8_lossy(&output.stderr).into_owned();
     if there {
-        assert!(output.status.success(), "{said}");
+        assert!(output.status.success(), "{messages}");
         return;
     }
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(output.status.code(), Some(1), "{messages}");
     assert!(
-        said.contains("the process that makes a GPU ready stops: CUDA cannot be used"),
-        "{said}"
+        messages.contains("the process that makes a GPU ready stops: CUDA cannot be used"),
+        "{messages}"
     );
-    assert!(!said.contains("panicked"), "{said}");
+    assert!(!messages.contains("panicked"), "{messages}");
 }
 
 /// Compiles in advance what jobs would compile. That takes minutes, too long for a test.

@@ -84,7 +84,7 @@ fn a_changed_model_is_noticed() {
     other.exits_with(2).says("the files of models.whole have changed");
 }
 
-/// Model files that an interrupted run left behind are not used, and do not get in the way.
+/// Model files of an interrupted run are not used, and do not get in the way.
 #[test]
 fn a_resumed_job_gets_its_models_again() {
     let job = job().yaml("arguments: [--path, /models/digits/digits.onnx]");

@@ -45,10 +45,16 @@ fn models_are_imported_only_if_used() {
         Job::empty().command(&["inspect", &component]).stdout
     };
     for name in ["echo_files", "sdk_answers"] {
-        let said = inspect(name);
-        assert!(said.contains("sandmill:entry/host@0.1.0"), "{said}");
-        assert!(!said.contains("wasi:nn/") && !said.contains("sandmill:entry/models"), "{said}");
+        let imports = inspect(name);
+        assert!(imports.contains("sandmill:entry/host@0.1.0"), "{imports}");
+        assert!(
+            !imports.contains("wasi:nn/") && !imports.contains("sandmill:entry/models"),
+            "{imports}"
+        );
     }
-    let said = inspect("sdk_models");
-    assert!(said.contains("wasi:nn/graph@") && said.contains("sandmill:entry/models@"), "{said}");
+    let imports = inspect("sdk_models");
+    assert!(
+        imports.contains("wasi:nn/graph@") && imports.contains("sandmill:entry/models@"),
+        "{imports}"
+    );
 }

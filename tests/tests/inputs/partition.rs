@@ -129,7 +129,7 @@ fn the_plan_shows_groups() {
 
 /// A job over three CSV files in two folders.
 fn sales(yaml: &str) -> Job {
-    Job::new(&guest("tells_keys"))
+    Job::new(&guest("returns_keys"))
         .file("sales/n/a.csv", "store,x\n4,1\n5,2\n4,3\n")
         .file("sales/n/b.csv", "store,x\n5,4\n4,oops,5\n")
         .file("sales/s/a.csv", "store,x\n\"6,7\",6\n,7\n4,8\n")
@@ -189,7 +189,7 @@ fn tables_are_grouped_by_column() {
 
 #[test]
 fn an_unknown_key_column_is_reported_with_the_existing_ones() {
-    let job = Job::new(&guest("tells_keys"))
+    let job = Job::new(&guest("returns_keys"))
         .file("in.csv", "store,x\n1,2\n")
         .yaml("inputs: {sales: {path: in.csv, format: csv}}\npartition_keys: [shop]");
     let ran = job.run(&[]);
@@ -222,7 +222,7 @@ fn a_killed_shuffle_process_is_replaced() {
     const ROWS: u32 = 100_000;
     let table = slow_table(ROWS);
     let mut job =
-        Job::new(&guest("tells_keys")).file("in/a.csv", &table).file("in/b.csv", &table).yaml(
+        Job::new(&guest("returns_keys")).file("in/a.csv", &table).file("in/b.csv", &table).yaml(
             "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
          process_count_per_node: 2",
         );
@@ -261,7 +261,7 @@ fn slow_table(rows: u32) -> String {
 }
 
 fn by_key(table: &str) -> Job {
-    Job::new(&guest("tells_keys")).file("in/a.csv", table).yaml(
+    Job::new(&guest("returns_keys")).file("in/a.csv", table).yaml(
         "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
          process_count_per_node: 2\nerror_threshold: 0",
     )

@@ -30,19 +30,19 @@ fn functions_are_called_the_right_number_of_times() {
     let ran = over_files("surroundings", 24).yaml("process_count_per_node: 3").run(&[]);
     ran.exits_with(0);
     let mut runs = Vec::new();
-    for said in printed(&ran) {
-        let calls: Vec<&str> = said
+    for text in printed(&ran) {
+        let calls: Vec<&str> = text
             .lines()
             .filter(|line| line.starts_with("run ") || line.ends_with(" to stdout"))
             .collect();
         // A worker that starts when all mini-batches are done is ended during its start.
         let Some((first, rest)) = calls.split_first() else { continue };
-        assert_eq!(*first, "init to stdout", "{said}");
+        assert_eq!(*first, "init to stdout", "{text}");
         if rest.is_empty() {
             continue;
         }
         let (last, between) = rest.split_last().unwrap();
-        assert_eq!(*last, "shutdown to stdout", "{said}");
+        assert_eq!(*last, "shutdown to stdout", "{text}");
         runs.extend(between.iter().map(|run| run.to_string()));
     }
     let mut expected: Vec<String> = (0..12).map(|id| format!("run {id} attempt 1")).collect();

@@ -1,5 +1,5 @@
 //! Processes that are killed from outside in the middle of a job: no row is lost or duplicated, and no
-//! process is left behind.
+//! process is left.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -72,8 +72,8 @@ fn the_stuck_worker(running: &mut Running) -> (String, u32) {
     workers(running).into_iter().find(|(_, pid)| processor_time(*pid) > 0.3).unwrap()
 }
 
-/// Waits until none of these processes runs, which must take less than a second.
-fn gone(pids: &BTreeSet<u32>) {
+/// Waits until all of these processes have ended, which must take less than a second.
+fn end_soon(pids: &BTreeSet<u32>) {
     let start = Instant::now();
     while let Some(pid) = pids.iter().find(|pid| command(**pid).contains("worker")) {
         assert!(start.elapsed() < Duration::from_secs(1), "process {pid} lives: {}", command(*pid));
@@ -141,7 +141,7 @@ fn nothing_outlives_a_killed_leader() {
     assert_eq!(pids.len(), 2);
     running.kill_leader();
     // This includes the worker that spins in the guest and receives no messages.
-    gone(&pids);
+    end_soon(&pids);
     let ran = running.wait();
     ran.exits_with(-9);
     // The endless mini-batch is at its first attempt again, so it needs a timeout.

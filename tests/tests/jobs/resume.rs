@@ -55,9 +55,9 @@ fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
     assert_eq!(done.text("job/output/parallel_run_step.txt"), "a.txt: 1\nc.txt: 3\n");
     let reused = done.into_job().run(&["--set", "error_threshold=1"]);
     reused.exits_with(0).says("reused, as nothing has changed since");
-    let anew = reused.into_job().run(&["--set", "error_threshold=1", "--overwrite"]);
-    anew.exits_with(0);
-    assert_eq!(anew.text("job/output/parallel_run_step.csv"), "a.txt: 1\nc.txt: 3\n");
+    let restarted = reused.into_job().run(&["--set", "error_threshold=1", "--overwrite"]);
+    restarted.exits_with(0);
+    assert_eq!(restarted.text("job/output/parallel_run_step.csv"), "a.txt: 1\nc.txt: 3\n");
 }
 
 /// W15: this also holds if the leader ended before `job.json` recorded the failure, or during a resume.

@@ -92,7 +92,7 @@ fn disturbed(job: Job, random: &mut Random, kills: &mut Kills, wanted: usize) ->
         let job = ran.into_job();
         running = if has_begun { job.start_resume(&[]) } else { job.start(&[]) };
     }
-    panic!("a job that is killed and taken up a thousand times is never done");
+    panic!("a job that is killed and resumed a thousand times is never done");
 }
 
 /// Kills workers for the given time, then the leader. Returns whether it killed the leader; otherwise the job

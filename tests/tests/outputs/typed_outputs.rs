@@ -57,7 +57,7 @@ fn rows(settings: &str) -> Ran {
 
 #[track_caller]
 fn is_right(ran: &Ran, file: &str, folder: &str) -> String {
-    assert!(!ran.has(&format!("{file}.part")), "what it was made of is left\n{ran}");
+    assert!(!ran.has(&format!("{file}.part")), "the appended rows are left\n{ran}");
     reference(&["check", &ran.dir().join(file).display().to_string(), folder])
 }
 
@@ -71,9 +71,9 @@ fn parquet_keeps_types_values_and_nulls() {
         let found = is_right(&ran, "job/output/parallel_run_step.parquet", &folder);
         assert_eq!(found, "35 rows, 24 columns", "{compression}");
         let code = "print(pq.ParquetFile(path).metadata.row_group(0).column(0).compression)";
-        let said = read_by_python(&ran, "job/output/parallel_run_step.parquet", code);
+        let found = read_by_python(&ran, "job/output/parallel_run_step.parquet", code);
         let name = if compression == "none" { "UNCOMPRESSED" } else { compression };
-        assert_eq!(said.to_lowercase(), name.to_lowercase());
+        assert_eq!(found.to_lowercase(), name.to_lowercase());
     }
 }
 
@@ -143,8 +143,8 @@ fn a_job_that_fails_keeps_its_rows() {
     ran.exits_with(42);
     assert!(!ran.has("job/output/parallel_run_step.parquet"), "{ran}");
     let code = "print(pa.ipc.open_stream(path).read_all().num_rows % 5)";
-    let said = read_by_python(&ran, "job/output/parallel_run_step.parquet.part", code);
-    assert_eq!(said, "0");
+    let found = read_by_python(&ran, "job/output/parallel_run_step.parquet.part", code);
+    assert_eq!(found, "0");
     let job = ran.into_job();
     let other = Path::new(&folder).join("000.txt");
     fs::copy(other, &bad).unwrap();

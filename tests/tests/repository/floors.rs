@@ -18,29 +18,31 @@ const MAX_LINES: usize = 600;
 const MEASURED: [&str; 5] = ["host", "guest-sdk", "tests", "examples", "benches"];
 
 /// Crates that list floors.
-const HOUSES: [&str; 3] = ["host/src", "host/data/src", "host/guest/src"];
+const CRATES: [&str; 3] = ["host/src", "host/data/src", "host/guest/src"];
 
 #[test]
 fn imports_go_down() {
-    let wrong = HOUSES.map(wrong_imports).concat();
+    let wrong = CRATES.map(wrong_imports).concat();
     assert!(wrong.is_empty(), "imports that break the floors of a crate's lib.rs:\n{wrong}");
 }
 
 /// The imports of a crate that break the floors of its `lib.rs`, one line each.
-fn wrong_imports(house: &str) -> String {
-    let src = root().join(house);
+fn wrong_imports(sources: &str) -> String {
+    let src = root().join(sources);
     let lib = read(&src.join("lib.rs"));
     let floors = floors(&lib);
-    assert!(floors.len() > 3, "{house}/lib.rs lists no floors as `//! 0. `model`` lines");
+    assert!(floors.len() > 3, "{sources}/lib.rs lists no floors as `//! 0. `model`` lines");
 
     let mut wrong = String::new();
     for module in declared_modules(&lib) {
         if !floors.contains_key(&module) {
-            let _ = writeln!(wrong, "{house}/lib.rs: `{module}` stands on no floor; list it");
+            let _ = writeln!(wrong, "{sources}/lib.rs: `{module}` is on no floor; list it");
         }
         if floors.get(&module) == Some(&0) {
-            let _ =
-                writeln!(wrong, "{house}/lib.rs: `{module}` is no other crate's, as floor 0 is");
+            let _ = writeln!(
+                wrong,
+                "{sources}/lib.rs: `{module}` is a module of this crate, but floor 0 is for other crates"
+            );
         }
     }
     for path in rust_files(&src) {
@@ -51,7 +53,7 @@ fn wrong_imports(house: &str) -> String {
         let module = module_of(inside);
         for (line, head) in heads(&read(&path), &module) {
             if let Some(rule) = broken_rule(&floors, &module[0], &head) {
-                let _ = writeln!(wrong, "{house}/{}:{line}: {rule}", inside.display());
+                let _ = writeln!(wrong, "{sources}/{}:{line}: {rule}", inside.display());
             }
         }
     }
@@ -84,7 +86,7 @@ fn the_leader_has_no_sandbox_no_parser_and_no_tls() {
 }
 
 /// The program's features, with libraries that only this feature adds.
-const BROUGHT: [(&str, &[&str]); 3] = [
+const FEATURE_LIBRARIES: [(&str, &[&str]); 3] = [
     ("inference", &["libloading", "ort", "tract-onnx"]),
     ("cuda", &["nvml-wrapper", "tract-cuda"]),
     ("stores", &["hyper", "object_store", "reqwest", "ring", "rustls"]),
@@ -92,10 +94,12 @@ const BROUGHT: [(&str, &[&str]); 3] = [
 
 #[test]
 fn a_build_has_only_the_libraries_of_its_features() {
-    for set in 0..1 << BROUGHT.len() {
+    for set in 0..1 << FEATURE_LIBRARIES.len() {
         let asked = |index: usize| set >> index & 1 == 1;
-        let names: Vec<&str> =
-            (0..BROUGHT.len()).filter(|it| asked(*it)).map(|it| BROUGHT[it].0).collect();
+        let names: Vec<&str> = (0..FEATURE_LIBRARIES.len())
+            .filter(|it| asked(*it))
+            .map(|it| FEATURE_LIBRARIES[it].0)
+            .collect();
         let package = ["--package", "sandmill"];
         let features = names.join(",");
         let features = ["--no-default-features", "--features", &features];
@@ -103,10 +107,10 @@ fn a_build_has_only_the_libraries_of_its_features() {
         let libraries: BTreeSet<&str> =
             tree.lines().filter_map(|line| line.split(' ').next()).collect();
         assert!(libraries.contains("wasmtime"), "{tree}");
-        for (name, brought) in BROUGHT {
+        for (name, added) in FEATURE_LIBRARIES {
             // `cuda` implies `inference`.
             let has = names.contains(&name) || name == "inference" && names.contains(&"cuda");
-            for library in brought {
+            for library in added {
                 assert_eq!(libraries.contains(library), has, "{library}, with {names:?}");
             }
         }
@@ -157,7 +161,7 @@ fn tree(edges: &str, packages: &[&str]) -> String {
 
 #[test]
 fn crates_use_each_other_as_the_architecture_says() {
-    let said: BTreeMap<String, BTreeSet<String>> = read(&root().join("ARCHITECTURE.md"))
+    let documented: BTreeMap<String, BTreeSet<String>> = read(&root().join("ARCHITECTURE.md"))
         .lines()
         .filter_map(|line| line.strip_prefix("    ")?.split_once(" uses "))
         .map(|(name, used)| {
@@ -174,7 +178,7 @@ fn crates_use_each_other_as_the_architecture_says() {
             found.insert(name, own_dependencies(&read(&folder.join("Cargo.toml"))));
         }
     }
-    assert_eq!(found, said, "manifests on the left, ARCHITECTURE.md on the right");
+    assert_eq!(found, documented, "manifests on the left, ARCHITECTURE.md on the right");
 }
 
 /// The crates of the host that a manifest depends on, except for its tests.
@@ -308,7 +312,7 @@ fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Opti
     let mine = match floors.get(folder) {
         Some(floor) => *floor,
         None => {
-            return Some(format!("`{folder}` stands on no floor; list it in the crate's lib.rs"));
+            return Some(format!("`{folder}` is on no floor; list it in the crate's lib.rs"));
         }
     };
     if head == folder {
@@ -316,10 +320,10 @@ fn broken_rule(floors: &BTreeMap<String, u32>, folder: &str, head: &str) -> Opti
     }
     match floors.get(head) {
         None if head == "*" => Some("`crate::*` hides which floors are imported".to_owned()),
-        None => Some(format!("`crate::{head}` stands on no floor")),
+        None => Some(format!("`crate::{head}` is on no floor")),
         Some(floor) if *floor < mine => None,
         Some(floor) if *floor == mine => Some(format!(
-            "`{folder}` imports `{head}`; both stand on floor {mine} and must not know each other"
+            "`{folder}` imports `{head}`; both are on floor {mine} and must not know each other"
         )),
         Some(floor) => Some(format!(
             "`{folder}` (floor {mine}) imports `{head}` (floor {floor}); imports only go down"

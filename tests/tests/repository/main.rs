@@ -1,6 +1,6 @@
 //! Tests of the repository: architecture, documents, scripts, examples, and the test harness.
 
-mod circles;
+mod cycles;
 mod examples;
 mod floors;
 mod harness;

@@ -63,8 +63,8 @@ impl Machine {
             .stdin(Stdio::null())
             .output()
             .unwrap();
-        let said = String::from_utf8(output.stderr).unwrap();
-        format!("{said}{}", output.status)
+        let messages = String::from_utf8(output.stderr).unwrap();
+        format!("{messages}{}", output.status)
     }
 
     /// The number of calls of the fakes with exactly this command line.
@@ -145,9 +145,10 @@ fn without_an_installer_there_is_one_clear_line() {
 #[test]
 fn an_old_rust_is_refused() {
     let machine = Machine::new().fake("rustc", "echo 'rustc 1.70.0 (x)'");
-    let said = machine.setup();
+    let messages = machine.setup();
     assert!(
-        said.contains("or newer is needed, this is 1.70.0; update it with: rustup update stable"),
-        "{said}"
+        messages
+            .contains("or newer is needed, this is 1.70.0; update it with: rustup update stable"),
+        "{messages}"
     );
 }

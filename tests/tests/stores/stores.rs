@@ -390,5 +390,5 @@ fn cached_files_of_an_earlier_version_are_not_used() {
     let ran = ran.into_job().run(&["--overwrite"]);
     ran.exits_with(0).says("; 2 to fetch");
     assert_eq!(ran.sorted_output(), ["1", "1"]);
-    assert!(!old.exists(), "nothing uses it any more");
+    assert!(!old.exists(), "nothing uses it");
 }

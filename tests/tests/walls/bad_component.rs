@@ -15,7 +15,7 @@ fn refused(name: &str, content: &[u8]) -> String {
         .file("input/a.txt", "a")
         .run(&[]);
     ran.exits_with(2);
-    assert!(!ran.has("job"), "nothing is left behind\n{ran}");
+    assert!(!ran.has("job"), "nothing is left\n{ran}");
     ran.messages()
 }
 
@@ -85,7 +85,7 @@ fn components_without_the_contract_are_refused() {
         let job = Job::new(&guest(name)).yaml("inputs: { t: input }").file("input/a", "a");
         let ran = job.run(&[]);
         ran.exits_with(2);
-        assert!(!ran.has("job"), "nothing is left behind\n{ran}");
+        assert!(!ran.has("job"), "nothing is left\n{ran}");
         ran.messages()
     };
     let reported = [run("not_entry"), run("unknown_import")].join("\n");

@@ -83,7 +83,7 @@ fn a_job_without_cgroups_runs_and_reports_it() {
     let wall = wall(ran.dir());
     assert!(!has_cgroup(&wall), "{wall}");
     assert!(wall["missing"].to_string().contains("cgroup: SANDMILL_MISSING_LAYER"), "{wall}");
-    assert!(!ran.stderr.contains("cgroup:"), "nobody has to do anything: {ran}");
+    assert!(!ran.stderr.contains("cgroup:"), "the user does not have to act: {ran}");
     let off = job().yaml("os_sandbox: off").run(&[]);
     assert!(off.exits_with(0).log("job_result.txt").contains("cgroup: os_sandbox is off"), "{off}");
 }
@@ -118,7 +118,7 @@ fn a_worker_has_its_own_cgroup() {
     running.kill_leader();
     let left = leaf("process000", leader);
     running.wait();
-    assert!(left.exists(), "nobody was there to remove it");
+    assert!(left.exists(), "the killed leader could not remove it");
     let ran = job().yaml("os_sandbox: best-effort").run(&[]);
     ran.exits_with(0);
     assert!(has_cgroup(&wall(ran.dir())), "{ran}");

@@ -1,5 +1,5 @@
 //! Entry scripts made to harm the process that parses them. Sandmill parses them in child processes with
-//! limits, so the command ends with a clear message and leaves nothing behind.
+//! limits, so the command ends with a clear message and leaves no process and no file.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -92,7 +92,7 @@ fn run_of(types: &str, parameter: &str) -> Vec<u8> {
 }
 
 /// Checks that each command that parses an entry script refuses this one with the expected message, ends
-/// soon, and leaves nothing behind.
+/// soon, and leaves no process and no file.
 fn all_refuse(script: &[u8], expected: &str) {
     let job = || {
         Job::empty()
@@ -400,7 +400,7 @@ fn a_poisoned_entry_is_not_used() {
 fn grouping() -> Job {
     let rows: String =
         (0..400_000).map(|row| format!("{},{row} and more text\n", row % 50)).collect();
-    Job::new(&guest("tells_keys")).file("in/a.csv", format!("key,x\n{rows}")).yaml(
+    Job::new(&guest("returns_keys")).file("in/a.csv", format!("key,x\n{rows}")).yaml(
         "inputs: {rows: {path: in, format: csv}}\npartition_keys: [key]\n\
          process_count_per_node: 2",
     )

@@ -52,7 +52,7 @@ fn run(imports: &str) -> Ran {
 fn refused(imports: &str) -> String {
     let ran = run(imports);
     ran.exits_with(2);
-    assert!(!ran.has("job"), "nothing is left behind\n{ran}");
+    assert!(!ran.has("job"), "nothing is left\n{ran}");
     ran.messages()
 }
 
@@ -250,7 +250,7 @@ fn inspect_prints_json() {
 
 #[test]
 fn inspect_refuses_files_that_are_not_components() {
-    let describe = |name: &str, content: &[u8]| {
+    let refusal = |name: &str, content: &[u8]| {
         let ran = Job::empty().file("a.wasm", content).command(&["inspect", name]);
         ran.exits_with(2);
         ran.messages()
@@ -258,9 +258,9 @@ fn inspect_refuses_files_that_are_not_components() {
     let mut damaged = component("");
     let middle = damaged.len() / 2;
     damaged[middle..].fill(0xff);
-    let damaged = describe("a.wasm", &damaged);
+    let damaged = refusal("a.wasm", &damaged);
     assert!(damaged.starts_with("error: a.wasm: the file is a damaged component: "), "{damaged}");
-    let all = [describe("none.wasm", b""), describe("a.wasm", b"text"), describe(".", b"")];
+    let all = [refusal("none.wasm", b""), refusal("a.wasm", b"text"), refusal(".", b"")];
     assert_snapshot!(all.join("\n"), @"
     error: none.wasm: it cannot be read: No such file or directory (os error 2)
     error: a.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built

@@ -58,9 +58,9 @@ fn messages(stream: &[u8]) -> Vec<&[u8]> {
                 usize::try_from(message.bodyLength()).unwrap()
             }
         };
-        let (message, behind) = rest.split_at(8 + length + body);
+        let (message, after) = rest.split_at(8 + length + body);
         all.push(message);
-        rest = behind;
+        rest = after;
     }
     all
 }

@@ -1,6 +1,6 @@
-//! A worker process that its guest has taken over: native code with a worker's socket and files. It may cost its
-//! own mini-batch, but never the leader or the output of other workers. It can fail the job only with rows that
-//! differ from its report.
+//! A worker process that its guest has taken over: native code with a worker's socket and files. It may fail
+//! its own mini-batch, but never harms the leader or the output of other workers. It can fail the job only
+//! with rows that differ from its report.
 //!
 //! Here the first worker is a shell script, and the others are real. A program that uses the library chooses
 //! the executable of its child processes, so these tests are such programs.

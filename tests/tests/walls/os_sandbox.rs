@@ -74,7 +74,7 @@ fn the_session_may_be_outside_of_the_namespace() {
     let flags: &[&[&str]] = &[&[], &["--user", "--map-root-user"]];
     let can = |flags: &&&[&str]| unshare(flags).arg("true").status().is_ok_and(|it| it.success());
     let Some(flags) = flags.iter().find(can) else {
-        eprintln!("not tried: nobody may make a name space here");
+        eprintln!("not tried: this user cannot create a namespace");
         return;
     };
     for shell in [&["-c", "exec \"$@\""], &["-mc", "\"$@\" & wait $!"]] {

@@ -1,5 +1,5 @@
-//! The process wall alone: what native code can still do behind it after a guest has escaped from the
-//! WebAssembly sandbox. `examples/attack.rs` is that code.
+//! The process wall alone: what native code can still do after it has escaped from the WebAssembly
+//! sandbox. `examples/attack.rs` is that code.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -88,7 +88,7 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("copy the descriptor of its log", Stopped::Refused, Bare::Works),
     ("write its log from the start", Stopped::Refused, Bare::Works),
     ("write over its log", Stopped::Refused, Bare::Otherwise),
-    ("leave a device behind", Stopped::Refused, Bare::Otherwise),
+    ("make a device by renaming", Stopped::Refused, Bare::Otherwise),
     ("exchange two names", Stopped::Refused, Bare::Works),
     ("remove another's log", Stopped::Refused, Bare::Works),
     ("make a log", Stopped::Refused, Bare::Works),
@@ -244,12 +244,12 @@ fn came(name: &str, output: &Output) -> Option<Came> {
     if let Some(signal) = output.status.signal() {
         return Some(Came::Killed(signal));
     }
-    let said = String::from_utf8_lossy(&output.stdout);
-    if let Some(reason) = said.strip_prefix("nowall ") {
+    let answer = String::from_utf8_lossy(&output.stdout);
+    if let Some(reason) = answer.strip_prefix("nowall ") {
         eprintln!("skipped, as this machine cannot build the wall: {reason}");
         return None;
     }
-    if let Some(number) = said.strip_prefix("refused ") {
+    if let Some(number) = answer.strip_prefix("refused ") {
         return Some(Came::Refused(number.trim().parse().unwrap()));
     }
     // Another program at this path would print nothing.

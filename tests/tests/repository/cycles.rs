@@ -14,49 +14,49 @@ use std::path::Path;
 fn no_folder_has_an_import_cycle() {
     let mut found = Vec::new();
     let mut files = 0;
-    for house in houses() {
-        let src = root().join(&house);
-        let sources: BTreeMap<_, _> = rust_files(&src)
+    for src in source_folders() {
+        let folder = root().join(&src);
+        let sources: BTreeMap<_, _> = rust_files(&folder)
             .into_iter()
             // The file of the program, next to that of the library.
-            .filter(|path| *path != src.join("main.rs"))
-            .map(|path| (module_of(path.strip_prefix(&src).expect("below src")), read(&path)))
+            .filter(|path| *path != folder.join("main.rs"))
+            .map(|path| (module_of(path.strip_prefix(&folder).expect("below src")), read(&path)))
             .collect();
-        let house = House::of(&house, &sources);
-        files += house.modules.len();
-        found.extend(house.circles());
+        let modules = Modules::of(&src, &sources);
+        files += modules.code.len();
+        found.extend(modules.cycles());
     }
     assert!(files > 400, "just {files} files were read");
-    let wrong: Vec<String> = found.iter().map(Circle::describe).collect();
+    let wrong: Vec<String> = found.iter().map(Cycle::describe).collect();
     assert!(
         wrong.is_empty(),
-        "files that import each other in a circle; move what they share into a file of its own:\n{}",
+        "files that import each other in a cycle; move what they share into a file of its own:\n{}",
         wrong.join("\n")
     );
 }
 
 /// The `src` folders of the crates.
-fn houses() -> Vec<String> {
+fn source_folders() -> Vec<String> {
     let entries = fs::read_dir(root().join("host")).expect("the sources are there");
     let names = entries.map(|entry| entry.expect("it can be listed").file_name());
-    let mut houses: Vec<String> =
+    let mut folders: Vec<String> =
         names.map(|name| format!("host/{}/src", name.to_string_lossy())).collect();
-    houses.extend(["host/src", "guest-sdk/src"].map(str::to_owned));
-    houses.retain(|house| root().join(house).join("lib.rs").exists());
-    houses
+    folders.extend(["host/src", "guest-sdk/src"].map(str::to_owned));
+    folders.retain(|folder| root().join(folder).join("lib.rs").exists());
+    folders
 }
 
 type Module = Vec<String>;
 
 /// The modules of a crate that are part of the product.
-struct House {
+struct Modules {
     src: String,
     /// Each module with its code.
-    modules: BTreeMap<Module, Vec<Token>>,
+    code: BTreeMap<Module, Vec<Token>>,
 }
 
 /// A cycle of imports among the files and subfolders of one folder.
-struct Circle {
+struct Cycle {
     folder: String,
     /// The number of files and subfolders in the cycle.
     count: usize,
@@ -64,14 +64,14 @@ struct Circle {
     way: Vec<String>,
 }
 
-impl Circle {
+impl Cycle {
     fn describe(&self) -> String {
         let Self { folder, count, way } = self;
         format!("{folder}: {} ({count} in all)", way.join(" -> "))
     }
 }
 
-impl House {
+impl Modules {
     /// `sources` are all files of the crate, including those of tests.
     fn of(src: &str, sources: &BTreeMap<Module, String>) -> Self {
         let mut modules = BTreeMap::new();
@@ -86,13 +86,13 @@ impl House {
                 modules.insert(module.clone(), without_tests(&tokens(source)));
             }
         }
-        Self { src: src.to_owned(), modules }
+        Self { src: src.to_owned(), code: modules }
     }
 
     /// All cycles, folder by folder.
-    fn circles(&self) -> Vec<Circle> {
-        let mut circles = Vec::new();
-        for (folder, code) in &self.modules {
+    fn cycles(&self) -> Vec<Cycle> {
+        let mut cycles = Vec::new();
+        for (folder, code) in &self.code {
             let ties = self.ties(folder, code);
             let mut seen = BTreeSet::new();
             for name in ties.keys() {
@@ -104,20 +104,20 @@ impl House {
                     .filter(|other| reached(&ties, other).contains(name))
                     .collect();
                 seen.extend(tied.iter().copied());
-                circles.push(Circle {
+                cycles.push(Cycle {
                     folder: [std::slice::from_ref(&self.src), folder.as_slice()].concat().join("/"),
                     count: tied.len(),
                     way: way.into_iter().map(|name| self.shown(folder, name)).collect(),
                 });
             }
         }
-        circles
+        cycles
     }
 
     fn shown(&self, folder: &[String], name: &str) -> String {
         let module = [folder, &[name.to_owned()]].concat();
         let has_children =
-            self.modules.keys().any(|it| it.len() > module.len() && it.starts_with(&module));
+            self.code.keys().any(|it| it.len() > module.len() && it.starts_with(&module));
         if has_children { format!("{name}/") } else { format!("{name}.rs") }
     }
 
@@ -129,7 +129,7 @@ impl House {
     ) -> BTreeMap<&'a str, BTreeSet<&'a str>> {
         let depth = folder.len();
         let inside =
-            || self.modules.iter().filter(|(it, _)| it.len() > depth && it.starts_with(folder));
+            || self.code.iter().filter(|(it, _)| it.len() > depth && it.starts_with(folder));
         let children: BTreeSet<&str> = inside().map(|(it, _)| it[depth].as_str()).collect();
         let child = |path: &[String]| {
             path.starts_with(folder)
@@ -137,7 +137,7 @@ impl House {
         };
         // Names that the folder's own module imports from its children. The other children may import them
         // from it.
-        let passed_on: BTreeMap<String, &str> = uses(code, folder)
+        let re_exports: BTreeMap<String, &str> = uses(code, folder)
             .into_iter()
             .filter_map(|it| Some((it.name, child(&it.path)?)))
             .collect();
@@ -146,7 +146,7 @@ impl House {
             let from = module[depth].as_str();
             for import in imports(code, module) {
                 let named = import.path.get(depth).filter(|_| import.path.starts_with(folder));
-                let to = child(&import.path).or_else(|| passed_on.get(named?).copied());
+                let to = child(&import.path).or_else(|| re_exports.get(named?).copied());
                 if let Some(to) = to.filter(|to| *to != from) {
                     ties.entry(from).or_default().insert(to);
                 }
@@ -189,28 +189,28 @@ fn way_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
 }
 
 /// The cycles in a crate of these files, one line each.
-fn circles_of(files: &[(&str, &str)]) -> Vec<String> {
+fn cycles_of(files: &[(&str, &str)]) -> Vec<String> {
     let sources =
         files.iter().map(|(path, source)| (module_of(Path::new(path)), (*source).to_owned()));
-    House::of("src", &sources.collect()).circles().iter().map(Circle::describe).collect()
+    Modules::of("src", &sources.collect()).cycles().iter().map(Cycle::describe).collect()
 }
 
 #[test]
 fn finds_cycles_of_files_and_folders() {
     let lib = ("lib.rs", "mod a; mod b; mod c; pub use a::{A, inner::Inner as Other};");
-    let circles = |a, b, c| circles_of(&[lib, ("a.rs", a), ("b.rs", b), ("c.rs", c)]);
+    let cycles = |a, b, c| cycles_of(&[lib, ("a.rs", a), ("b.rs", b), ("c.rs", c)]);
     let none: [&str; 0] = [];
     let one = ["src: a.rs -> b.rs -> a.rs (2 in all)"];
-    assert_eq!(circles("use super::b::X;", "use super::a::Y;", ""), one);
-    assert_eq!(circles("use crate::{b::X, c};", "fn f() { crate::a::y(); }", ""), one);
+    assert_eq!(cycles("use super::b::X;", "use super::a::Y;", ""), one);
+    assert_eq!(cycles("use crate::{b::X, c};", "fn f() { crate::a::y(); }", ""), one);
     // Through names that the folder's own module re-exports.
-    assert_eq!(circles("use crate::b::X;", "use crate::A;", ""), one);
-    assert_eq!(circles("mod m { use super::super::b; }", "use super::Other;", ""), one);
-    assert_eq!(circles("use crate::b::X;", "use crate::Unknown;", ""), none);
+    assert_eq!(cycles("use crate::b::X;", "use crate::A;", ""), one);
+    assert_eq!(cycles("mod m { use super::super::b; }", "use super::Other;", ""), one);
+    assert_eq!(cycles("use crate::b::X;", "use crate::Unknown;", ""), none);
     // A longer cycle is reported by its shortest path.
     let three = ["src: a.rs -> b.rs -> c.rs -> a.rs (3 in all)"];
-    assert_eq!(circles("use super::b;", "use super::c;", "use super::{b, a::{self}};"), three);
-    assert_eq!(circles("use super::{b, c};", "use super::c;", ""), none);
+    assert_eq!(cycles("use super::b;", "use super::c;", "use super::{b, a::{self}};"), three);
+    assert_eq!(cycles("use super::{b, c};", "use super::c;", ""), none);
     // A folder counts as one unit, whichever of its files imports. Inside it, its own files count.
     let deep = [
         ("lib.rs", "mod a; mod d;"),
@@ -220,15 +220,15 @@ fn finds_cycles_of_files_and_folders() {
         ("d/y.rs", "pub(super) use super::X;"),
     ];
     let both = ["src: a.rs -> d/ -> a.rs (2 in all)", "src/d: x.rs -> y.rs -> x.rs (2 in all)"];
-    assert_eq!(circles_of(&deep), both);
+    assert_eq!(cycles_of(&deep), both);
 }
 
 #[test]
 fn leaves_tests_out() {
     let product =
         "use super::b::X; #[cfg(test)] #[expect(dead_code)] mod tests { use super::super::c::X; }";
-    let circles = |b| {
-        circles_of(&[
+    let cycles = |b| {
+        cycles_of(&[
             (
                 "lib.rs",
                 "mod a; mod b; mod c; #[cfg(any(test, feature = \"testing\"))] #[doc(hidden)] pub mod d;",
@@ -240,12 +240,11 @@ fn leaves_tests_out() {
         ])
     };
     assert!(
-        circles("#[cfg(test)] use super::{a::X}; #[cfg(test)] fn f() { super::c::x(); }")
-            .is_empty()
+        cycles("#[cfg(test)] use super::{a::X}; #[cfg(test)] fn f() { super::c::x(); }").is_empty()
     );
-    assert_eq!(circles("use super::a::X;"), ["src: a.rs -> b.rs -> a.rs (2 in all)"]);
+    assert_eq!(cycles("use super::a::X;"), ["src: a.rs -> b.rs -> a.rs (2 in all)"]);
     assert_eq!(
-        circles("#[cfg(not(test))] use super::a::X;"),
+        cycles("#[cfg(not(test))] use super::a::X;"),
         ["src: a.rs -> b.rs -> a.rs (2 in all)"]
     );
 }
