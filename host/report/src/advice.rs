@@ -93,8 +93,8 @@ fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
             format!("to tolerate more and resume: {resume}")
         }
         EndedBy::NothingSucceeded => "logs/failed_items.csv says why each item failed".to_owned(),
-        // With another entry script, a job starts from the beginning if no mini-batch has succeeded; otherwise
-        // it is refused.
+        // With another entry script, a job starts from the beginning if no mini-batch has succeeded;
+        // otherwise it is refused.
         EndedBy::InitFailures if is_kept => {
             let resume = resume("");
             format!("repair what init reads, and resume: {resume}")

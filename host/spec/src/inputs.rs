@@ -388,8 +388,8 @@ fn size_hint(
     }
     let hint = match size {
         _ if defaults.dialect.is_version_2() => {
-            "; sizes are for tables: an input is a table if it has mode: direct (type mltable) or a format (e.g. \
-             format: csv)"
+            "; sizes are for tables: an input is a table if it has mode: direct (type mltable) or a format \
+             (e.g. format: csv)"
         }
         SliceSize::Bytes(_) => "; sizes are for tables, as of format csv",
         SliceSize::Rows(_) => "; rows are for tables, as of format csv",

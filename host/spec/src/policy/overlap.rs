@@ -32,9 +32,9 @@ pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
             SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => String::new(),
         };
         let message = format!(
-            "{} {how} {} of roots.{}{line}; job directories need their own folder, which is not in another root and \
-             does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs \
-             and roots.outputs may overlap)",
+            "{} {how} {} of roots.{}{line}; job directories need their own folder, which is not in another \
+             root and does not hold one, as other jobs must not read or write there: move one of the two \
+             (roots.inputs and roots.outputs may overlap)",
             job.folder.display(),
             other.folder.display(),
             other.place.key(),

@@ -99,10 +99,10 @@ fn defaults_are_lowered_with_a_notice() {
     assert_eq!((spec.limits.memory, spec.limits.fuel), (ByteSize(256 << 20), Some(10)));
     assert_eq!(spec.limits.stack, ByteSize(1 << 20));
     assert_eq!((spec.process_count, spec.progress_update_timeout), (1, Duration::from_secs(60)));
-    let describe = |key: &str| spec.notices.iter().any(|notice| notice.starts_with(key));
-    assert!(describe("limits.memory: 256 MB by the operator's policy ("), "{:?}", spec.notices);
-    assert!(describe("progress_update_timeout: 60 seconds"), "{:?}", spec.notices);
-    assert!(!describe("limits.fuel") && !describe("limits.stack"), "{:?}", spec.notices);
+    let has_notice = |key: &str| spec.notices.iter().any(|notice| notice.starts_with(key));
+    assert!(has_notice("limits.memory: 256 MB by the operator's policy ("), "{:?}", spec.notices);
+    assert!(has_notice("progress_update_timeout: 60 seconds"), "{:?}", spec.notices);
+    assert!(!has_notice("limits.fuel") && !has_notice("limits.stack"), "{:?}", spec.notices);
 
     let spec = PolicyFixture::new().job(policy, JOB, &[]).unwrap();
     assert_eq!(spec.limits.fuel, Some(1000), "forced");
