@@ -63,7 +63,7 @@ fn main() {
         return;
     }
     let log = File::options().create(true).append(true).open(folder.join("logs/mine"));
-    // Not at the number of the inherited descriptor.
+    // The number must differ from that of the inherited descriptor.
     let log = rustix::io::fcntl_dupfd_cloexec(log.unwrap(), 100).unwrap().into();
     let descriptor = number(5);
     let scene = Scene { folder, host: number(3), sibling: number(4), descriptor, log };
@@ -179,7 +179,7 @@ impl Scene {
 }
 
 fn attacks() -> Vec<Attack> {
-    [files(), processes(), network(), machine(), own(), allowed()].concat()
+    [files(), processes(), network(), machine(), own_process(), allowed()].concat()
 }
 
 fn files() -> Vec<Attack> {
@@ -424,7 +424,7 @@ fn machine() -> Vec<Attack> {
     ]
 }
 
-fn own() -> Vec<Attack> {
+fn own_process() -> Vec<Attack> {
     vec![
         ("personality", |_| tried(libc::SYS_personality, &[0xffff_ffff])),
         ("setuid", |_| {

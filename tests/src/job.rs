@@ -50,8 +50,8 @@ impl Job {
         Self { dir, environment: Vec::new(), ignores_hangups: false }
     }
 
-    /// A folder without a job file. If the machine has no C compiler, the Python of `make python-env` provides
-    /// one.
+    /// A folder without a job file. If the machine has no C compiler, the Python of `make python-env`
+    /// provides one.
     pub fn with_compilers() -> Self {
         Self::empty().env("VIRTUAL_ENV", &crate::root().join("target/venv").display().to_string())
     }
@@ -177,7 +177,7 @@ impl Job {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // A process group of its own, so that the test can kill all of it.
+            // A separate process group, so that the test can kill all of it.
             .process_group(0)
             .spawn()
             .unwrap();

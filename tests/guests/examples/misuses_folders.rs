@@ -32,9 +32,9 @@ impl EntryScript for Guest {
                 let link = folder.join("link");
                 let labels = out.join("labels");
                 for made in [test_guests::symlink(target, &link), fs::hard_link(labels, &link)] {
-                    let reported =
+                    let result =
                         made.map_or_else(|error| error.to_string(), |()| "made".to_owned());
-                    println!("{reported}");
+                    println!("{result}");
                 }
             }
         }

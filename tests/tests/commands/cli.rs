@@ -409,9 +409,9 @@ fn missing_keys_of_a_saved_file_get_azures_defaults() {
     let plan =
         plan.into_job().command(&["plan", "job.yaml", "--set", "inputs.texts.path=in", "-v"]);
     plan.exits_with(0);
-    let reported = plan.redacted();
+    let notes = plan.redacted();
     let lines: Vec<_> =
-        reported.lines().filter(|line| line.contains(" is not in the saved file")).collect();
+        notes.lines().filter(|line| line.contains(" is not in the saved file")).collect();
     assert_snapshot!(lines.join("\n"), @r"
     note: output_action is not in the saved file: append_row (Azure has no default for it)
     note: append_row_file_name is not in the saved file: parallel_run_step.txt (as in Azure)

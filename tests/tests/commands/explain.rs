@@ -215,10 +215,10 @@ fn a_threshold_exceeded_before() {
     let ran = ran.into_job().run(&[]);
     ran.exits_with(42).says("what failed in earlier runs of this job is counted too");
     ran.says("read next     job/logs/failed_items.csv");
-    let reported = explained(ran);
+    let explanation = explained(ran);
     assert!(
-        reported.contains("  mini-batch 0: /inputs/texts/bad.txt: bad.txt is called bad\n"),
-        "{reported}"
+        explanation.contains("  mini-batch 0: /inputs/texts/bad.txt: bad.txt is called bad\n"),
+        "{explanation}"
     );
 }
 
@@ -363,10 +363,10 @@ fn a_job_without_progress() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nprogress_update_timeout: 1";
     let ran = job("hostile_files", settings).run(&[]);
     ran.exits_with(42);
-    let reported = explained(ran);
+    let explanation = explained(ran);
     let guilty = "Inside run at the end\n  - mini-batch 3, attempt 1, process000, for [TIME]\n";
-    assert!(reported.contains(guilty), "{reported}");
-    assert!(reported.contains("job/logs/sys/error/0/_main.txt: "), "{reported}");
+    assert!(explanation.contains(guilty), "{explanation}");
+    assert!(explanation.contains("job/logs/sys/error/0/_main.txt: "), "{explanation}");
 }
 
 /// However the job ended, the file that its result names exists and is not empty.

@@ -104,12 +104,12 @@ fn an_input_without_rows_gives_a_stream_without_columns() {
 fn an_invalid_or_incomplete_stream_is_reported() {
     let whole = stream();
     let cut = &whole[..whole.len() - 100];
-    let reported = [(b"" as &[u8], 2), (b"id,name\n1,a\n", 2), (cut, 42)].map(|(input, code)| {
+    let messages = [(b"" as &[u8], 2), (b"id,name\n1,a\n", 2), (cut, 42)].map(|(input, code)| {
         let ran = mapped(input, "echo_table", "");
         ran.exits_with(code);
         ran.messages()
     });
-    assert_snapshot!(reported.join("\n"), @r#"
+    assert_snapshot!(messages.join("\n"), @r#"
     error: standard input is empty: an Arrow IPC stream has a schema at least
     error: standard input is not an Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
     error: standard input is cut off after 3 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
@@ -118,7 +118,7 @@ fn an_invalid_or_incomplete_stream_is_reported() {
 
 #[test]
 fn a_panic_or_endless_loop_is_reported_with_its_rows() {
-    let reported = [
+    let messages = [
         ("hostile_table", "--arg --do --arg panic"),
         ("hostile_table", "--arg --do --arg loop --timeout 1"),
     ]
@@ -127,7 +127,7 @@ fn a_panic_or_endless_loop_is_reported_with_its_rows() {
         ran.exits_with(42);
         ran.messages()
     });
-    assert_snapshot!(reported.join("\n"), @"
+    assert_snapshot!(messages.join("\n"), @"
     error: mini-batch 0 (rows 1 to 3 of the input): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
     stack of the entry script, innermost call first:
        0: test_guests::harm::harm
@@ -149,13 +149,13 @@ fn init_and_shutdown_have_the_timeout_of_a_call() {
     let mut empty = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
     empty.finish().unwrap();
     let empty = empty.into_inner().unwrap();
-    let reported = ["", "--arg --in-shutdown"].map(|when| {
+    let messages = ["", "--arg --in-shutdown"].map(|when| {
         let ran =
             mapped(&empty, "hostile_init", &format!("--arg --do --arg loop {when} --timeout 1"));
         ran.exits_with(42);
         ran.messages()
     });
-    assert_snapshot!(reported.join("\n"), @"
+    assert_snapshot!(messages.join("\n"), @"
     error: stopped: init was not done within 1 s (--timeout)
     error: stopped: shutdown was not done within 1 s (--timeout)
     ");

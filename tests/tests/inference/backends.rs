@@ -18,8 +18,8 @@ fn doctor(named: Option<&Path>, arguments: &[&str]) -> (String, Value) {
         }
         String::from_utf8(command.output().unwrap().stdout).unwrap()
     };
-    let reported = run(&[]);
-    let lines = reported.lines().filter(|line| line.contains("onnxruntime"));
+    let printed = run(&[]);
+    let lines = printed.lines().filter(|line| line.contains("onnxruntime"));
     let found: Value = serde_json::from_str(&run(&["--json"])).unwrap();
     let found = found["backends"].as_array().unwrap();
     let found = found.iter().find(|state| state["name"] == "onnxruntime").unwrap();
@@ -34,17 +34,17 @@ fn onnxruntime_computes_behind_the_wall() {
     let library = onnxruntime().canonicalize().unwrap();
     let package = library.ancestors().nth(2).unwrap();
     for named in [&library, package] {
-        let (reported, found) = doctor(Some(named), &[]);
+        let (printed, found) = doctor(Some(named), &[]);
         assert!(found["missing"].is_null(), "{found}");
         assert_eq!(found["library"], library.to_str().unwrap());
         let version = found["version"].as_str().unwrap();
         assert!(version.starts_with("1."), "{found}");
         let expected = format!("  ok        onnxruntime {version}: {}", library.display());
-        assert_eq!(reported.lines().next(), Some(&*expected));
+        assert_eq!(printed.lines().next(), Some(&*expected));
         // This is the package without CUDA.
         assert!(
-            reported.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
-            "{reported}"
+            printed.contains("\n  -         onnxruntime on GPUs: it was built without CUDA"),
+            "{printed}"
         );
     }
     // The command line takes precedence.
@@ -56,20 +56,17 @@ fn onnxruntime_computes_behind_the_wall() {
 #[test]
 fn the_doctor_reports_why_onnxruntime_is_missing() {
     let folder = tempfile::tempdir().unwrap();
-    let (reported, found) = doctor(None, &[]);
-    assert!(
-        reported.starts_with("  -         onnxruntime: its library was not found"),
-        "{reported}"
-    );
+    let (printed, found) = doctor(None, &[]);
+    assert!(printed.starts_with("  -         onnxruntime: its library was not found"), "{printed}");
     assert!(found["missing"].is_string() && found["version"].is_null(), "{found}");
-    let (reported, _) = doctor(Some(folder.path()), &[]);
+    let (printed, _) = doctor(Some(folder.path()), &[]);
     let expected = format!(
         "  -         onnxruntime: SANDMILL_ONNXRUNTIME names {}, a folder without libonnxruntime.so;",
         folder.path().display()
     );
-    assert!(reported.starts_with(&expected), "{reported}");
+    assert!(printed.starts_with(&expected), "{printed}");
     let text = folder.path().join("libonnxruntime.so");
     std::fs::write(&text, "no library").unwrap();
-    let (reported, _) = doctor(Some(&text), &[]);
-    assert!(reported.contains("cannot be opened as a library"), "{reported}");
+    let (printed, _) = doctor(Some(&text), &[]);
+    assert!(printed.contains("cannot be opened as a library"), "{printed}");
 }

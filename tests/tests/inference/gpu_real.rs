@@ -187,8 +187,8 @@ fn two_workers_share_no_gpu() {
     ran.says("no GPU is leased to this worker");
 }
 
-/// A computation that needs more memory than the GPU has fails its attempt, with a kind of its own. The next
-/// attempt finds the memory free.
+/// A computation that needs more memory than the GPU has fails its attempt, with its own kind of failure. The
+/// next attempt finds the memory free.
 #[test]
 fn a_full_gpu_fails_the_attempt() {
     let Some(gpus) = gpus() else { return };

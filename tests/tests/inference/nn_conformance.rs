@@ -81,8 +81,8 @@ fn on(backend: &str, models: &[String], device: &str, tolerance: f64) -> Vec<Str
     ran.exits_with(0);
     let actual = rows(&ran.output());
     let refused = actual.keys().filter(|(_, output)| output == "refused").count();
-    let reported = format!("  inference     {} calls on {device}", computations - refused);
-    assert!(ran.log("job_result.txt").contains(&reported), "expected {reported}\n{ran}");
+    let summary = format!("  inference     {} calls on {device}", computations - refused);
+    assert!(ran.log("job_result.txt").contains(&summary), "expected {summary}\n{ran}");
     let outcome = |model: &String| {
         let of_model = |rows: &Rows| -> Rows {
             let own = |file: &str| file.rsplit_once('-').is_some_and(|(name, _)| name == model);

@@ -75,9 +75,9 @@ fn an_unsupported_operator_is_refused_before_the_job_begins() {
     let models = ["hostile/unknown_operator".to_owned()];
     let ran = computing("backend: tract", &models).file("inputs/a.tensors", ONE).run(&[]);
     ran.exits_with(2);
-    let reported = &ran.says("model unknown_operator: it needs ").stderr;
-    assert_eq!(reported.matches("unknown_operator").count(), 1, "{reported}");
-    assert!(reported.contains(r#"run "pip install onnxruntime""#), "{reported}");
+    let stderr = &ran.says("model unknown_operator: it needs ").stderr;
+    assert_eq!(stderr.matches("unknown_operator").count(), 1, "{stderr}");
+    assert!(stderr.contains(r#"run "pip install onnxruntime""#), "{stderr}");
     assert!(!ran.has("job/journal.db"), "{ran}");
 }
 

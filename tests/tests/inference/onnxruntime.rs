@@ -19,8 +19,8 @@ fn backend(ran: &Ran) -> String {
     ran.exits_with(0);
     let output = ran.sorted_output();
     assert_eq!(output[0], "0-good.txt 2 4 6 8", "{ran}");
-    let reported = output[1].split("; ").nth(1).unwrap_or_default();
-    reported.rsplit(' ').next().unwrap_or_default().to_owned()
+    let description = output[1].split("; ").nth(1).unwrap_or_default();
+    description.rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Behind the full wall. With one thread, the guest's own thread computes; with two, there is another thread.

@@ -70,10 +70,10 @@ fn one_more_than_the_threshold_ends_the_job() {
     let (text, _) = with_bad_records();
     let ran = job(&[("a.csv", text.as_bytes())]).run(&["--set", "error_threshold=4"]);
     ran.exits_with(42);
-    let reported = ran.messages();
+    let messages = ran.messages();
     let counters = |line: &&str| !["  mini-batches", "  items"].iter().any(|c| line.starts_with(c));
-    let reported: Vec<_> = reported.lines().filter(counters).collect();
-    assert_snapshot!(reported.join("\n"), @r#"
+    let messages: Vec<_> = messages.lines().filter(counters).collect();
+    assert_snapshot!(messages.join("\n"), @r#"
     job test: 1 worker
     Job test failed after [TIME]: 5 items failed, more than error_threshold allows (4); to continue despite failures, set error_threshold to the number to tolerate, or to -1
       first cause   column 1 'id': "word" is not a valid int64
@@ -107,7 +107,7 @@ fn reasons(ran: &Ran) -> String {
 fn invalid_headers_fail_their_files() {
     let huge = vec![b'x'; 3 << 20];
     let open = [b"\"", &huge[..]].concat();
-    let reported = [
+    let messages = [
         refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id,y\n1,2\n")]),
         refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"id\n1\n")]),
         refused(&[("a.csv", b"id,x\n1,2\n"), ("b.csv", b"\xff\xd8\xff\xe0 no table at all\n")]),
@@ -118,7 +118,7 @@ fn invalid_headers_fail_their_files() {
         refused(&[("a.csv", &huge)]),
         refused(&[("a.csv", &open)]),
     ];
-    assert_snapshot!(reported.join("\n"), @r#"
+    assert_snapshot!(messages.join("\n"), @r#"
     "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 2 columns: id, y: give them the same columns in the same order, or make them inputs of separate jobs"
     "the whole mini-batch (1 item): [DIR]/input/b.csv: the header does not fit [DIR]/input/a.csv; expected 2 columns: id, x; found 1 column: id: give them the same columns in the same order, or make them inputs of separate jobs"
     "the whole mini-batch (1 item): [DIR]/input/b.csv is not csv, but a JPEG image: use format: files, which gives entry scripts paths; or name the files by a glob that leaves it out"
@@ -156,10 +156,10 @@ fn text_that_is_not_utf8() {
 #[test]
 fn a_quote_that_is_not_closed() {
     let text = format!("id,x\n1,2\n\"3,4\n{}", lines(50_000));
-    let reported = partly(text.as_bytes());
-    let (rows, reported) = reported.split_once("\n").unwrap();
+    let messages = partly(text.as_bytes());
+    let (rows, messages) = messages.split_once("\n").unwrap();
     assert!(rows.ends_with("\\n49999 0.5\\n\"") && rows.matches("\\n").count() == 50_001);
-    assert_snapshot!(reported, @r#"0,"/inputs/rows/a.csv, line 3",/inputs/rows/a.csv,3,,1,[WORKER],"column 1 'id': ""\""3,4"" has no closing quote""#);
+    assert_snapshot!(messages, @r#"0,"/inputs/rows/a.csv, line 3",/inputs/rows/a.csv,3,,1,[WORKER],"column 1 'id': ""\""3,4"" has no closing quote""#);
 }
 
 #[test]

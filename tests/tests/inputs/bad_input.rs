@@ -28,14 +28,14 @@ fn refused(input: &str, code: i32, prepare: impl FnOnce(&Job)) -> String {
     prepare(&job);
     let ran = job.run(&[]);
     ran.exits_with(code);
-    let reported = ran.messages();
-    reported.lines().filter(|line| !line.starts_with("job test: ")).collect::<Vec<_>>().join("\n")
+    let messages = ran.messages();
+    messages.lines().filter(|line| !line.starts_with("job test: ")).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn missing_inputs_are_refused() {
-    let reported = [refused("nowhere", 2, |_| ()), refused("input/[a", 2, |_| ())];
-    assert_snapshot!(reported.join("\n"), @r#"
+    let messages = [refused("nowhere", 2, |_| ()), refused("input/[a", 2, |_| ())];
+    assert_snapshot!(messages.join("\n"), @r#"
     error: input 'texts': [DIR]/nowhere is not there; check the path
     error: job.yaml:5: not valid YAML (column 24): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must be in quotes
     "#);
@@ -51,7 +51,7 @@ fn inputs_without_items_fail_the_job() {
             fs::write(job.path("rows/a"), text).unwrap();
         })
     };
-    let reported = [
+    let messages = [
         refused("input/*.png", 42, |_| ()),
         refused("{ path: 'input/*.csv', format: csv }", 42, |_| ()),
         refused("{ path: 'input/*.parquet', format: parquet }", 42, |_| ()),
@@ -60,10 +60,10 @@ fn inputs_without_items_fail_the_job() {
         table("id,x\n", "csv"),
         table("", "jsonl"),
     ];
-    let ends = reported.iter().map(|reported| {
-        let end = reported.lines().find(|line| line.starts_with("Job test")).unwrap();
+    let ends = messages.iter().map(|messages| {
+        let end = messages.lines().find(|line| line.starts_with("Job test")).unwrap();
         let words = "Job test failed after [TIME]: the inputs hold no items, so there is nothing to write: ";
-        end.strip_prefix(words).unwrap_or_else(|| panic!("{reported}"))
+        end.strip_prefix(words).unwrap_or_else(|| panic!("{messages}"))
     });
     assert_snapshot!(ends.collect::<Vec<_>>().join("\n"), @"
     input 'texts': the glob [DIR]/input/*.png matches no file; check the path
@@ -223,7 +223,7 @@ fn a_file_larger_than_limits_read() {
 }
 
 /// A job with this output folder; the name of its job directory is in a comment of the job file.
-fn to(output: &str, job_dir: &str) -> Job {
+fn job_to(output: &str, job_dir: &str) -> Job {
     job()
         .yaml(&format!("inputs: {{ texts: input }}\noutput: {output}\n# {job_dir}"))
         .file("full/theirs.txt", "theirs")
@@ -231,7 +231,7 @@ fn to(output: &str, job_dir: &str) -> Job {
 }
 
 /// Checks that the job is refused and that other files are untouched. Returns the messages.
-fn says(ran: &Ran) -> String {
+fn refusal(ran: &Ran) -> String {
     ran.exits_with(2);
     assert_eq!(ran.text("full/theirs.txt"), "theirs");
     assert_eq!(ran.text("file"), "theirs");
@@ -240,15 +240,15 @@ fn says(ran: &Ran) -> String {
 
 #[test]
 fn unusable_output_folders_and_job_directories_are_refused() {
-    let mut reported: Vec<String> = ["full", "file", "/dev/full", "/proc/nowhere", "."]
+    let mut messages: Vec<String> = ["full", "file", "/dev/full", "/proc/nowhere", "."]
         .iter()
-        .map(|output| format!("{output}: {}", says(&to(output, "").run(&[]))))
+        .map(|output| format!("{output}: {}", refusal(&job_to(output, "").run(&[]))))
         .collect();
     for dir in ["full", "file", "/proc/nowhere"] {
-        let ran = to("results", dir).command(&["run", "job.yaml", "--job-dir", dir]);
-        reported.push(format!("--job-dir {dir}: {}", says(&ran)));
+        let ran = job_to("results", dir).command(&["run", "job.yaml", "--job-dir", dir]);
+        messages.push(format!("--job-dir {dir}: {}", refusal(&ran)));
     }
-    assert_snapshot!(reported.join("\n"), @"
+    assert_snapshot!(messages.join("\n"), @"
     full: error: the output folder [DIR]/full is not empty (it holds 'theirs.txt'): it may be another job's output; name an empty or new folder for `output`
     file: error: job.yaml:6: output: [DIR]/file is a file; name a folder
     /dev/full: error: job.yaml:6: output: /dev/full is a file; name a folder
@@ -266,16 +266,16 @@ fn a_used_job_directory_is_refused() {
     ran.exits_with(0);
     let again = ran.into_job().run(&["--no-reuse"]);
     again.exits_with(2);
-    let mut reported = again.messages() + "\n";
+    let mut messages = again.messages() + "\n";
     assert_eq!(again.text("results/parallel_run_step.txt"), "a.txt: 4\n");
     let other = again.into_job().run(&["--set", "name=second"]);
     other.exits_with(2);
-    reported += &(other.messages() + "\n");
+    messages += &(other.messages() + "\n");
     let elsewhere = other.into_job().command(&["run", "job.yaml", "--job-dir", "elsewhere"]);
     elsewhere.exits_with(2);
-    reported += &elsewhere.messages();
+    messages += &elsewhere.messages();
     assert_eq!(elsewhere.text("results/parallel_run_step.txt"), "a.txt: 4\n");
-    assert_snapshot!(reported, @"
+    assert_snapshot!(messages, @"
     error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place
     error: [DIR]/job is the directory of job 'test', not of 'second': name another place with --job-dir
     error: the output folder [DIR]/results is not empty (it holds 'parallel_run_step.txt'): it may be another job's output; name an empty or new folder for `output`

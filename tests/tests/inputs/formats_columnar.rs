@@ -38,15 +38,11 @@ fn a_guest_gets_what_pyarrow_reads() {
     let data = ran.dir().join("data");
     let dumped = ran.dir().join("job/output");
     let output = columnar(&["compare", data.to_str().unwrap(), dumped.to_str().unwrap()]);
-    let reported = String::from_utf8_lossy(&output.stdout);
+    let stdout = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{reported}{errors}");
-    assert_eq!(
-        reported.lines().filter(|line| line.ends_with(": same")).count(),
-        cases,
-        "{reported}"
-    );
-    println!("{reported}");
+    assert!(output.status.success(), "{stdout}{errors}");
+    assert_eq!(stdout.lines().filter(|line| line.ends_with(": same")).count(), cases, "{stdout}");
+    println!("{stdout}");
 }
 
 /// Writes a Parquet file with this Python code.

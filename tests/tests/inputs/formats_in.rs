@@ -54,9 +54,9 @@ fn tables_are_what_pyarrow_reads() {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "text.py failed:\n{errors}");
-    let reported = String::from_utf8(output.stdout).unwrap();
+    let stdout = String::from_utf8(output.stdout).unwrap();
     let mut cases = 0;
-    for line in reported.lines() {
+    for line in stdout.lines() {
         let expected: Value = serde_json::from_str(line).unwrap();
         let case = expected["case"].as_str().unwrap();
         let format = case.split('-').next().unwrap().replace("hive", "csv");

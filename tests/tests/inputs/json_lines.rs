@@ -21,8 +21,8 @@ fn job(file: &str, text: impl AsRef<[u8]>) -> Job {
 
 /// The notes on stderr.
 fn notes(ran: &Ran) -> String {
-    let reported = ran.messages();
-    reported.lines().filter(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n")
+    let messages = ran.messages();
+    messages.lines().filter(|line| line.starts_with("note: ")).collect::<Vec<_>>().join("\n")
 }
 
 /// DuckDB, polars and pandas give the same values.

@@ -42,31 +42,31 @@ fn lake(input: &str) -> Job {
 /// The table that is refused, or the rows if the job runs.
 fn outcome(input: &str) -> String {
     let ran = lake(input).run(&[]);
-    let reported =
+    let messages =
         ran.stderr.replace(&ran.dir().canonicalize().unwrap().display().to_string(), "[DIR]");
-    refused(&reported).unwrap_or_else(|| {
+    refused(&messages).unwrap_or_else(|| {
         ran.exits_with(0);
         ran.sorted_output().join(" ")
     })
 }
 
 /// The table that is refused and its format, from the messages.
-fn refused(reported: &str) -> Option<String> {
+fn refused(messages: &str) -> Option<String> {
     let table = |line: &str| {
         let (_, of_input) = line.split_once("input '")?;
         let (_, refusal) = of_input.split_once("': ")?;
         Some(refusal.split_once(" table: its folder ")?.0.to_owned())
     };
-    reported.lines().find_map(table)
+    messages.lines().find_map(table)
 }
 
 #[test]
 fn a_delta_table_is_refused_with_advice() {
     let ran = lake("{path: lake/delta, format: parquet}").run(&[]);
     ran.exits_with(2);
-    let reported =
+    let messages =
         ran.stderr.replace(&ran.dir().canonicalize().unwrap().display().to_string(), "[DIR]");
-    assert_snapshot!(reported, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and name those; or, to read the files themselves, write files: true beside format: parquet");
+    assert_snapshot!(messages, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and name those; or, to read the files themselves, write files: true beside format: parquet");
 }
 
 /// Inputs that name the table, folders inside or above it, globs, or several paths; also plain files, and

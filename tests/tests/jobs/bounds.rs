@@ -84,9 +84,9 @@ fn reports_of_failures_are_bounded() {
     let events = ran.log("sys/events.jsonl");
     assert!(events.contains("limits.failures"), "{ran}");
     assert!(events.lines().last().unwrap().contains("job_finished"), "{ran}");
-    let reported = ran.into_job().command(&["status", "job"]);
-    reported.exits_with(0);
-    assert!(reported.stdout.contains("1,500"), "{reported}");
+    let status = ran.into_job().command(&["status", "job"]);
+    status.exits_with(0);
+    assert!(status.stdout.contains("1,500"), "{status}");
 }
 
 /// The service that runs jobs for others names the tenant. A tenant has a fixed number of workers, whatever

@@ -138,7 +138,7 @@ fn strict_cardinality_fails_the_attempt() {
             .yaml("strict_cardinality: true\nrun_max_try: 2\nprocess_count_per_node: 1")
             .run(&[])
     };
-    let mut reported = String::new();
+    let mut messages = String::new();
     for what in ["return-nothing", "return-too-few", "return-too-many"] {
         let ran = strict(what);
         ran.exits_with(0);
@@ -146,9 +146,9 @@ fn strict_cardinality_fails_the_attempt() {
         assert_eq!(ran.attempts("short_results"), ["1, 1", "1, 2"], "{ran}");
         assert_eq!(ran.sorted_output().len(), 4, "{ran}");
         let second = ran.stderr.lines().find(|line| line.starts_with("mini-batch 1, attempt 2"));
-        reported += &format!("{}\n", second.unwrap_or_default());
+        messages += &format!("{}\n", second.unwrap_or_default());
     }
-    assert_snapshot!(reported, @"
+    assert_snapshot!(messages, @"
     mini-batch 1, attempt 2 (process000): run returned 0 rows for 2 items, and strict_cardinality asks for one row for each item: return one for each, or set strict_cardinality to false
     mini-batch 1, attempt 2 (process000): run returned 1 row for 2 items, and strict_cardinality asks for one row for each item: return one for each, or set strict_cardinality to false
     mini-batch 1, attempt 2 (process000): run returned 7 rows for 2 items, and strict_cardinality asks for one row for each item: return one for each, or set strict_cardinality to false

@@ -74,8 +74,8 @@ fn no_room_for_a_part_file() {
     let ran = job.run(&["--set", "error_threshold=-1", "--set", "resource_monitor_interval=0"]);
     ran.exits_with(42);
     // Whether the next mini-batch is done by then depends on the speed of the machine.
-    let reported = ran.messages();
-    assert_snapshot!(reported.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot write rows to the part file [DIR]/job/parts/[WORKER].part: No space left on device (os error 28); free some space there");
+    let messages = ran.messages();
+    assert_snapshot!(messages.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot write rows to the part file [DIR]/job/parts/[WORKER].part: No space left on device (os error 28); free some space there");
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
     disk.grow(100_000);
     let ran = ran.into_job().resume(&[]);
@@ -90,8 +90,8 @@ fn no_room_for_the_output_file() {
     let ran = job.run(&["--set", "error_threshold=-1"]);
     ran.exits_with(42);
     // How many mini-batches are done by then depends on the speed of the machine.
-    let reported = ran.messages();
-    assert_snapshot!(reported.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot copy rows to the output file [DIR]/results/parallel_run_step.txt: No space left on device (os error 28)");
+    let messages = ran.messages();
+    assert_snapshot!(messages.lines().find(|line| line.starts_with("Job test")).unwrap_or_default(), @"Job test failed after [TIME]: cannot copy rows to the output file [DIR]/results/parallel_run_step.txt: No space left on device (os error 28)");
     // After there is room again, the job can be run from the beginning.
     let job = ran.into_job();
     drop(disk);
@@ -130,13 +130,13 @@ fn a_job_resumes_once_its_journal_has_room() {
     let state: serde_json::Value = serde_json::from_str(&ran.text("job/job.json")).unwrap();
     assert_eq!(state["status"], "failed", "{ran}");
     // Any of the files on the disk may be the first to fail.
-    let reported = ran.log("job_result.txt").to_lowercase();
-    assert!(reported.contains("no space left on"), "{ran}");
+    let messages = ran.log("job_result.txt").to_lowercase();
+    assert!(messages.contains("no space left on"), "{ran}");
     assert!(!ran.has("job/logs/failed_items.csv"), "{ran}");
-    let reported = ran.into_job().command(&["status", "job"]);
-    assert!(reported.redacted_stdout().contains("failed"), "{reported}");
+    let status = ran.into_job().command(&["status", "job"]);
+    assert!(status.redacted_stdout().contains("failed"), "{status}");
     disk.grow(20_000);
-    let ran = reported.into_job().resume(&[]);
+    let ran = status.into_job().resume(&[]);
     ran.exits_with(0);
     let mut rows: Vec<String> =
         ran.text("results/parallel_run_step.txt").lines().map(str::to_owned).collect();
@@ -222,12 +222,12 @@ fn failures_on_a_full_disk_are_reported_at_the_end() {
     let failed: String =
         events.lines().filter(|line| line.contains("\"attempt_finished\"")).collect();
     let failed = ids(&failed, "\"report\":\\{\"id\":");
-    let reported =
+    let in_error_files =
         ["process000", "process001"].map(|name| ran.log(&format!("user/error/0/{name}.txt")));
     assert!(!failed.is_empty(), "{ran}");
     // On so small a disk, the reserved space may be too small for the last events.
-    let reported = ids(&reported.concat(), "mini-batch ");
-    let missing: Vec<_> = failed.difference(&reported).collect();
+    let in_error_files = ids(&in_error_files.concat(), "mini-batch ");
+    let missing: Vec<_> = failed.difference(&in_error_files).collect();
     assert!(missing.is_empty(), "{missing:?}\n{ran}");
 }
 

@@ -87,9 +87,9 @@ fn wrong_scripts_get_clear_messages() {
     ];
     let message = |script: &str| {
         let ran = one_file(script).run(&[]);
-        let reported = ran.messages();
-        let cause = reported.lines().find(|line| line.contains("first cause"));
-        cause.map_or(reported.clone(), |line| line.trim_start().to_owned())
+        let messages = ran.messages();
+        let cause = messages.lines().find(|line| line.contains("first cause"));
+        cause.map_or(messages.clone(), |line| line.trim_start().to_owned())
     };
     assert_snapshot!(scripts.map(message).join("\n"), @r#"
     error: SyntaxError: score.js, line 1, column 36: Unexpected token

@@ -162,7 +162,9 @@ fn workers_survive_a_killed_zygote() {
     assert_eq!((zygotes.len(), children.len()), (1, 2), "{children:?}");
     kill(zygotes[0].0);
     let killed = zygotes[0].0;
-    running.until("it is gone", |running| running.children().iter().all(|(id, _)| *id != killed));
+    running.until("the zygote has ended", |running| {
+        running.children().iter().all(|(id, _)| *id != killed)
+    });
     assert!(running.children().iter().any(|(id, _)| *id == pid), "the worker lives");
     kill(pid);
     let ran = running.wait();

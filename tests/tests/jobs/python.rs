@@ -352,9 +352,9 @@ fn scripts_are_checked_before_they_are_run() {
     ");
     let ran = ran.into_job().command(&["check", "score.py", "--json"]);
     ran.exits_with(42);
-    let reported: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&reported["kind"], &reported["good"]), (&"python_script".into(), &false.into()));
-    assert!(reported["problems"][0].as_str().unwrap().contains("imports pandas"), "{reported}");
+    let report: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((&report["kind"], &report["good"]), (&"python_script".into(), &false.into()));
+    assert!(report["problems"][0].as_str().unwrap().contains("imports pandas"), "{report}");
 }
 
 /// Makes a wheel of one module that needs a package of the science runtime, and lets `vendor` unpack it

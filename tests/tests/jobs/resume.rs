@@ -119,9 +119,9 @@ fn settings_that_affect_rows_must_be_unchanged() {
         ran.exits_with(2);
         let after = (ran.text("job/job.json"), ran.log("sys/events.jsonl"), ran.output());
         assert!(after == before, "{ran}");
-        let reported = without_counts(&ran.redacted());
+        let message = without_counts(&ran.redacted());
         job = ran.into_job();
-        reported
+        message
     };
     assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
     assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: environment_variables.TOKEN has changed. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
@@ -148,8 +148,8 @@ fn refused_files(job: Job) -> String {
 }
 
 /// How much was done before the job failed differs from run to run.
-fn without_counts(reported: &str) -> String {
-    let (before, counts) = reported.split_once(" finished, with ").unwrap();
+fn without_counts(message: &str) -> String {
+    let (before, counts) = message.split_once(" finished, with ").unwrap();
     let (_, after) = counts.split_once(" done, ").unwrap();
     format!("{before} finished, with N done, {after}")
 }
@@ -171,26 +171,26 @@ fn a_job_without_any_success_starts_over() {
 /// M9, the other way round: a checkpoint that no longer matches is not used.
 #[test]
 fn inputs_must_be_unchanged() {
-    let reported = refused_files(failed().file("in/a.txt", "1234"));
-    assert_snapshot!(reported, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
+    let message = refused_files(failed().file("in/a.txt", "1234"));
+    assert_snapshot!(message, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
     // This file comes before all others in the listing.
-    let reported = refused_files(failed().file("in/0.txt", "0"));
+    let message = refused_files(failed().file("in/0.txt", "0"));
     assert!(
-        reported.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) has changed since it was done"),
-        "{reported}"
+        message.contains("input 'texts' changed: mini-batch 0 (/inputs/texts/0.txt) has changed since it was done"),
+        "{message}"
     );
-    let reported = refused_files(failed().file("in/d.txt", "4"));
+    let message = refused_files(failed().file("in/d.txt", "4"));
     assert!(
-        reported.contains(": the inputs changed: there were 3 mini-batches, now 4. To keep"),
-        "{reported}"
+        message.contains(": the inputs changed: there were 3 mini-batches, now 4. To keep"),
+        "{message}"
     );
     let job = failed();
     fs::remove_dir_all(job.path("in")).unwrap();
     let ran = job.resume(&[]);
     ran.exits_with(2).says("input 'texts'");
     // With unchanged inputs, the job continues, until it fails as before.
-    let reported = failed().file("unrelated.txt", "").resume(&[]);
-    reported.exits_with(42);
+    let again = failed().file("unrelated.txt", "").resume(&[]);
+    again.exits_with(42);
 }
 
 #[test]
@@ -252,25 +252,25 @@ fn a_result_is_not_reused_if_it_would_differ() {
     let refused = |job: Job, arguments: &[&str]| {
         let ran = job.run(arguments);
         ran.exits_with(2).says("use --overwrite to run it again");
-        let reported = ran.redacted();
-        (ran.into_job(), reported)
+        let message = ran.redacted();
+        (ran.into_job(), message)
     };
     let done = texts("echo_files").run(&[]);
     done.exits_with(0);
-    let (job, reported) = refused(done.into_job(), &["--set", "arguments=[--x]"]);
-    assert_snapshot!(reported, @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: arguments: was [], is now [--x]; use --overwrite to run it again, or --job-dir for another place"#);
-    let (job, reported) = refused(job, &["--no-reuse"]);
-    assert_snapshot!(reported, @"error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place");
-    let (job, reported) = refused(job, &["--set", "allow_reuse=false"]);
-    assert!(reported.contains("is finished in [DIR]/job: use --overwrite"), "{reported}");
+    let (job, message) = refused(done.into_job(), &["--set", "arguments=[--x]"]);
+    assert_snapshot!(message, @r#"error: job 'test' is finished in [DIR]/job, and its result is not reused: arguments: was [], is now [--x]; use --overwrite to run it again, or --job-dir for another place"#);
+    let (job, message) = refused(job, &["--no-reuse"]);
+    assert_snapshot!(message, @"error: job 'test' is finished in [DIR]/job: use --overwrite to run it again, or --job-dir for another place");
+    let (job, message) = refused(job, &["--set", "allow_reuse=false"]);
+    assert!(message.contains("is finished in [DIR]/job: use --overwrite"), "{message}");
     let output = fs::read(job.path("job/output/parallel_run_step.txt")).unwrap();
-    let (job, reported) = refused(job.file("job/output/parallel_run_step.txt", "a"), &[]);
-    assert!(reported.contains("parallel_run_step.txt had 27 bytes, now 1;"), "{reported}");
+    let (job, message) = refused(job.file("job/output/parallel_run_step.txt", "a"), &[]);
+    assert!(message.contains("parallel_run_step.txt had 27 bytes, now 1;"), "{message}");
     let job = job.file("job/output/parallel_run_step.txt", output);
-    let (_, reported) = refused(job.file("in/d.txt", ""), &[]);
+    let (_, message) = refused(job.file("in/d.txt", ""), &[]);
     assert!(
-        reported.contains(": the inputs changed: there were 3 mini-batches, now 4;"),
-        "{reported}"
+        message.contains(": the inputs changed: there were 3 mini-batches, now 4;"),
+        "{message}"
     );
 }
 

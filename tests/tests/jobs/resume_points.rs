@@ -39,8 +39,8 @@ fn is_whole(ran: &Ran) {
     }
     let files = fs::read_dir(ran.dir().join("job/output")).unwrap().count();
     assert_eq!(files, 1 + 6 + 1, "{ran}");
-    for gone in ["job/parts", "job/work", "job/models", "job/links", "job/spill"] {
-        assert!(!ran.has(gone), "{gone} is left\n{ran}");
+    for folder in ["job/parts", "job/work", "job/models", "job/links", "job/spill"] {
+        assert!(!ran.has(folder), "{folder} is left\n{ran}");
     }
 }
 

@@ -21,8 +21,8 @@ fn read(ran: &Ran, file: &str, compression: &str) -> String {
     let path = ran.dir().join(file);
     let output =
         Command::new(python()).args(["-c", code]).arg(path).arg(compression).output().unwrap();
-    let reported = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{reported}\n{ran}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}\n{ran}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 

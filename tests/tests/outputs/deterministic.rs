@@ -84,6 +84,6 @@ fn an_init_that_fails_later_fails_its_attempt() {
         .yaml("run_max_try: 2\nprocess_count_per_node: 1")
         .file("in/a", "")
         .run(&[]);
-    let reported = "mini-batch 0, attempt 2 (process000): there was an instance before";
-    ran.exits_with(42).says(reported);
+    let message = "mini-batch 0, attempt 2 (process000): there was an instance before";
+    ran.exits_with(42).says(message);
 }

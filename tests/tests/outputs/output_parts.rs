@@ -38,8 +38,8 @@ fn read_by_python(ran: &Ran, code: &str) -> String {
     let code = format!("import sys, pyarrow.dataset as ds\npath = sys.argv[1]\n{code}");
     let path = ran.dir().join(FOLDER);
     let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
-    let reported = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{reported}\n{ran}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}\n{ran}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 

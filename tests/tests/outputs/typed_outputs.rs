@@ -15,8 +15,8 @@ use std::process::Command;
 fn reference(arguments: &[&str]) -> String {
     let script = root().join("tests/src/reference_tables.py");
     let output = Command::new(python()).arg(script).args(arguments).output().unwrap();
-    let reported = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{arguments:?}: {reported}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{arguments:?}: {stderr}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -29,8 +29,8 @@ fn read_by_python(ran: &Ran, file: &str, code: &str) -> String {
     );
     let path = ran.dir().join(file);
     let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
-    let reported = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{reported}\n{ran}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}\n{ran}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
 }
 
@@ -319,7 +319,7 @@ fn all_null_columns_take_the_known_type() {
         let settings = format!("process_count_per_node: {count}\noutput_format: {{type: {kind}}}");
         let ran = tables_of(&columns, &settings).run(&[]);
         ran.exits_with(0);
-        let reported = read_by_python(&ran, &format!("job/output/parallel_run_step.{kind}"), show);
+        let found = read_by_python(&ran, &format!("job/output/parallel_run_step.{kind}"), show);
         let types = "['int64', 'string', 'struct<a: double, b: list<item: string>>']";
         let (x, s) = if backwards {
             (
@@ -332,7 +332,7 @@ fn all_null_columns_take_the_known_type() {
                 "[{'a': None, 'b': ['u']}, {'a': None, 'b': ['u']}, {'a': 1.5, 'b': []}, None]",
             )
         };
-        assert_eq!(reported, format!("{types}\n{x}\n{s}"), "{kind}, {count} workers");
+        assert_eq!(found, format!("{types}\n{x}\n{s}"), "{kind}, {count} workers");
     }
 }
 
@@ -356,9 +356,9 @@ fn column_types_are_merged_across_tables() {
         ran.exits_with(0);
         let name =
             if layout == "parts" { "parallel_run_step" } else { "parallel_run_step.parquet" };
-        let reported = read_by_python(&ran, &format!("job/output/{name}"), show);
+        let found = read_by_python(&ran, &format!("job/output/{name}"), show);
         let types = "['int64', 'string', 'struct<a: double, b: list<item: string>>']";
-        assert_eq!(reported, format!("{types}\n8"), "{layout}");
+        assert_eq!(found, format!("{types}\n8"), "{layout}");
     }
 }
 
@@ -405,7 +405,7 @@ fn numbers_that_json_lacks_are_noted() {
     let ran = tables_of(&columns, "output_format: {type: jsonl}\nordered: true").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.output(), "{\"x\":null}\n{\"x\":0.5}\n{\"x\":null}\n{\"x\":null}\n");
-    let reported = ran.messages();
-    let notes: Vec<_> = reported.lines().filter(|line| line.contains("nan")).collect();
+    let messages = ran.messages();
+    let notes: Vec<_> = messages.lines().filter(|line| line.contains("nan")).collect();
     assert_snapshot!(notes.join("\n"), @"note: 3 values of the rows are null in the output: nan and infinite numbers, which JSON does not have (output_format.type parquet or arrow keeps them)");
 }

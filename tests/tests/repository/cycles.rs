@@ -30,7 +30,7 @@ fn no_folder_has_an_import_cycle() {
     let wrong: Vec<String> = found.iter().map(Cycle::describe).collect();
     assert!(
         wrong.is_empty(),
-        "files that import each other in a cycle; move what they share into a file of its own:\n{}",
+        "files that import each other in a cycle; move what they share into a separate file:\n{}",
         wrong.join("\n")
     );
 }
@@ -61,13 +61,13 @@ struct Cycle {
     /// The number of files and subfolders in the cycle.
     count: usize,
     /// One path through some of them, from the first back to it.
-    way: Vec<String>,
+    path: Vec<String>,
 }
 
 impl Cycle {
     fn describe(&self) -> String {
-        let Self { folder, count, way } = self;
-        format!("{folder}: {} ({count} in all)", way.join(" -> "))
+        let Self { folder, count, path } = self;
+        format!("{folder}: {} ({count} in all)", path.join(" -> "))
     }
 }
 
@@ -96,7 +96,7 @@ impl Modules {
             let ties = self.ties(folder, code);
             let mut seen = BTreeSet::new();
             for name in ties.keys() {
-                let Some(way) = way_back(&ties, name).filter(|_| !seen.contains(name)) else {
+                let Some(path) = path_back(&ties, name).filter(|_| !seen.contains(name)) else {
                     continue;
                 };
                 let tied: Vec<&str> = reached(&ties, name)
@@ -107,14 +107,14 @@ impl Modules {
                 cycles.push(Cycle {
                     folder: [std::slice::from_ref(&self.src), folder.as_slice()].concat().join("/"),
                     count: tied.len(),
-                    way: way.into_iter().map(|name| self.shown(folder, name)).collect(),
+                    path: path.into_iter().map(|name| self.file_name(folder, name)).collect(),
                 });
             }
         }
         cycles
     }
 
-    fn shown(&self, folder: &[String], name: &str) -> String {
+    fn file_name(&self, folder: &[String], name: &str) -> String {
         let module = [folder, &[name.to_owned()]].concat();
         let has_children =
             self.code.keys().any(|it| it.len() > module.len() && it.starts_with(&module));
@@ -171,17 +171,17 @@ fn reached<'a>(ties: &Ties<'a>, from: &str) -> BTreeSet<&'a str> {
 }
 
 /// The shortest path from here back to here.
-fn way_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
-    let mut ways = VecDeque::from([vec![from]]);
+fn path_back<'a>(ties: &Ties<'a>, from: &'a str) -> Option<Vec<&'a str>> {
+    let mut paths = VecDeque::from([vec![from]]);
     let mut seen = BTreeSet::new();
-    while let Some(way) = ways.pop_front() {
-        for next in ties.get(way.last()?).into_iter().flatten().copied() {
-            let longer = [way.as_slice(), &[next]].concat();
+    while let Some(path) = paths.pop_front() {
+        for next in ties.get(path.last()?).into_iter().flatten().copied() {
+            let longer = [path.as_slice(), &[next]].concat();
             if next == from {
                 return Some(longer);
             }
             if seen.insert(next) {
-                ways.push_back(longer);
+                paths.push_back(longer);
             }
         }
     }

@@ -30,8 +30,8 @@ def run(mini_batch):
         "run_invocation_timeout=20",
     ]);
     ran.exits_with(0);
-    let reported = ran.messages();
-    let line = reported.lines().find(|line| line.starts_with("mini-batch 0")).unwrap_or("nothing");
+    let messages = ran.messages();
+    let line = messages.lines().find(|line| line.starts_with("mini-batch 0")).unwrap_or("nothing");
     format!("{} | {}", ran.output().replace('\n', " "), line)
 }
 

@@ -72,7 +72,7 @@ fn a_folder_of_s3_is_an_input() {
     assert_eq!(ran.sorted_output(), ["a.txt: 1", "b.txt: 2", "c.txt: 3"]);
 }
 
-/// Empty objects that stand for folders are not items. If an object and a folder have the same name, nothing
+/// Empty objects that represent folders are not items. If an object and a folder have the same name, nothing
 /// disappears silently: the objects in the folder fail. The bucket in the environment is not used for the
 /// job.
 #[test]

@@ -177,8 +177,8 @@ fn unusual_and_stopped_servers() {
         );
         job("echo_files", &lines, &server).run(&[])
     };
-    // The server refuses HEAD for the first object, redirects to itself for the second, and redirects to another
-    // server for the third.
+    // The server refuses HEAD for the first object, redirects to itself for the second, and redirects to
+    // another server for the third.
     let ran = run(&format!("{url}/in/headless.a-1, {url}/in/here.b-2, {url}/in/away.c-3"));
     ran.exits_with(0);
     assert_eq!(ran.sorted_output(), ["headless.a-1: 15", "here.b-2: 22"]);

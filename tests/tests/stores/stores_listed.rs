@@ -38,7 +38,11 @@ fn a_plan_makes_no_files() {
         let entries = slot.and_then(|slot| fs::read_dir(slot.path().join(folder)).ok());
         entries.into_iter().flatten().count()
     };
-    assert_eq!((here("data"), here("part"), here("list")), (0, 0, 0), "also the list has gone");
+    assert_eq!(
+        (here("data"), here("part"), here("list")),
+        (0, 0, 0),
+        "the list is removed as well"
+    );
 }
 
 #[test]

@@ -22,7 +22,7 @@ fn refused(name: &str, content: &[u8]) -> String {
 #[test]
 fn files_that_are_not_components_are_refused() {
     let good = fs::read(guest("echo_files")).unwrap();
-    let reported = [
+    let messages = [
         refused("empty.wasm", b""),
         refused("text.wasm", b"just a text\n"),
         refused("native.wasm", b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0"),
@@ -32,7 +32,7 @@ fn files_that_are_not_components_are_refused() {
         refused("module.wasm", b"\0asm\x01\0\0\0"),
         refused("script.wasm", b"def run(mini_batch):\n    return []\n"),
     ];
-    assert_snapshot!(reported.join("\n"), @"
+    assert_snapshot!(messages.join("\n"), @"
     error: [DIR]/empty.wasm: the file is not a WebAssembly component: it is empty. Did the build that should write it fail?
     error: [DIR]/text.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
     error: [DIR]/native.wasm: the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built
@@ -51,12 +51,12 @@ fn a_damaged_component_is_refused() {
     for byte in &mut bytes[middle..middle + 64] {
         *byte ^= 0xff;
     }
-    let reported = refused("damaged.wasm", &bytes);
+    let messages = refused("damaged.wasm", &bytes);
     // The place where the damage is found depends on the compiler.
-    assert!(reported.starts_with("error: [DIR]/damaged.wasm: "), "{reported}");
+    assert!(messages.starts_with("error: [DIR]/damaged.wasm: "), "{messages}");
     assert!(
-        reported.contains("not a valid component") || reported.contains("damaged component"),
-        "{reported}"
+        messages.contains("not a valid component") || messages.contains("damaged component"),
+        "{messages}"
     );
 }
 
@@ -69,8 +69,8 @@ fn paths_that_are_not_files_are_refused() {
         ran.exits_with(2);
         ran.messages()
     };
-    let reported = [job("missing.wasm"), job("folder"), job("/dev/zero"), job("''")];
-    assert_snapshot!(reported.join("\n"), @"
+    let messages = [job("missing.wasm"), job("folder"), job("/dev/zero"), job("''")];
+    assert_snapshot!(messages.join("\n"), @"
     error: job.yaml:2: entry_script: there is no [DIR]/missing.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     error: job.yaml:2: entry_script: [DIR]/folder is a folder with no Cargo.toml and no sources in C; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     error: the entry script /dev/zero cannot be used: it is not a regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
@@ -88,8 +88,8 @@ fn components_without_the_contract_are_refused() {
         assert!(!ran.has("job"), "nothing is left\n{ran}");
         ran.messages()
     };
-    let reported = [run("not_entry"), run("unknown_import")].join("\n");
-    assert_snapshot!(reported.replace(&folder_of_guests(), "[GUESTS]"), @"
+    let messages = [run("not_entry"), run("unknown_import")].join("\n");
+    assert_snapshot!(messages.replace(&folder_of_guests(), "[GUESTS]"), @"
     error: [GUESTS]/not_entry.wasm: the component does not export run (it exports greet). An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
     error: [GUESTS]/unknown_import.wasm: the entry script imports interfaces that are not granted:
       evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it

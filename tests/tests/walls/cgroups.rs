@@ -165,7 +165,7 @@ fn a_worker_ended_by_its_cgroups_limit_is_reported() {
             Some(true) => return,
             Some(false) => {}
             None => {
-                eprintln!("not tried: memory is not limited, or the job's folder lies in it");
+                eprintln!("not tried: memory is not limited, or the job's folder is in memory");
                 return;
             }
         }

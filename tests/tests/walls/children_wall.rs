@@ -106,8 +106,8 @@ fn all_refuse(script: &[u8], expected: &str) {
     assert!(!run.has("job"), "{run}");
     ends_well(&run);
     let check = job().command(&["check", "script.wasm"]);
-    let reported = format!("{}{}", check.stdout, check.stderr);
-    assert!([2, 42].contains(&check.code) && reported.contains(expected), "{check}");
+    let words = format!("{}{}", check.stdout, check.stderr);
+    assert!([2, 42].contains(&check.code) && words.contains(expected), "{check}");
     ends_well(&check);
 }
 
@@ -295,7 +295,7 @@ fn ctrl_c_ends_a_compiler() {
 /// If a limit or an operator ends the compiler, the message says so.
 #[test]
 fn the_death_of_a_compiler_is_reported() {
-    for (signal, reported) in [
+    for (signal, words) in [
         (
             Signal::KILL,
             "the compiler was killed, probably because the machine has too little memory",
@@ -323,7 +323,7 @@ fn the_death_of_a_compiler_is_reported() {
         kill_process(compiler, signal).unwrap();
         kill_process(compiler, Signal::CONT).unwrap_or_default();
         let ran = running.wait();
-        ran.exits_with(2).says(reported);
+        ran.exits_with(2).says(words);
         ends_well(&ran);
     }
 }
@@ -439,7 +439,7 @@ fn send_planner(running: &mut Running, signal: Signal) {
 
 #[test]
 fn the_death_of_a_planner_is_reported() {
-    for (signal, reported) in [
+    for (signal, words) in [
         (Signal::SYS, "the planner process was ended by the system-call filter"),
         (Signal::XCPU, "the planner process was ended by its limit of processor time"),
         (Signal::XFSZ, "the planner process was ended because it wrote a larger file than allowed"),
@@ -454,20 +454,20 @@ fn the_death_of_a_planner_is_reported() {
         // The second planner is killed over the only file, or before it has read that file.
         running.until("another plans", |running| another(running).is_some());
         another(&running).into_iter().for_each(|id| kill_process(id, signal).unwrap());
-        running.wait().says(reported);
+        running.wait().says(words);
     }
 }
 
 #[test]
 fn the_death_of_a_planners_helpers_is_reported() {
-    for (signal, reported) in [
+    for (signal, words) in [
         (Signal::SYS, "was ended by the system-call filter"),
         (Signal::KILL, "was killed (signal 9"),
     ] {
         let mut running = grouping().spawn(&["plan", "job.yaml"]);
         send(&mut running, "shuffle-worker", 4, signal);
         let ran = running.wait();
-        ran.exits_with(2).says("rows cannot be grouped by key").says(reported);
+        ran.exits_with(2).says("rows cannot be grouped by key").says(words);
     }
 }
 

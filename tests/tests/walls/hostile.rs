@@ -71,8 +71,8 @@ fn messages(cases: &[(&str, &str)]) -> String {
 #[test]
 fn guests_that_panic_trap_or_exit() {
     let all = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
-    let reported = messages(&all.map(|what| (what, "")));
-    assert_snapshot!(reported, @"
+    let lines = messages(&all.map(|what| (what, "")));
+    assert_snapshot!(lines, @"
     panic: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
     error: this guest fails, as asked
     trap: the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)
@@ -88,8 +88,8 @@ fn guests_that_panic_trap_or_exit() {
 #[test]
 fn guests_with_invalid_results() {
     let all = ["outcomes-too-few", "outcomes-too-many", "rows-with-line-ends"];
-    let reported = messages(&all.map(|what| (what, "")));
-    assert_snapshot!(reported, @"
+    let lines = messages(&all.map(|what| (what, "")));
+    assert_snapshot!(lines, @"
     outcomes-too-few: run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch
     outcomes-too-many: run returned 7 outcomes for 2 items: return one outcome for each item, in the order of the mini-batch
     rows-with-line-ends: row 0 (counted from 0) of the results holds a line break, but a row is one line of the output: replace the line break, or return a table, whose fields may hold one
@@ -99,13 +99,13 @@ fn guests_with_invalid_results() {
 /// T4.
 #[test]
 fn guests_that_use_too_much() {
-    let reported = messages(&[
+    let lines = messages(&[
         ("huge-rows", "limits: { results: 1 MB }"),
         ("many-rows", "limits: { memory: 16 MB }"),
         ("allocate", "limits: { memory: 16 MB }"),
         ("loop", "limits: { fuel: 1000000 }"),
     ]);
-    assert_snapshot!(reported, @"
+    assert_snapshot!(lines, @"
     huge-rows: run returned rows of 128.0 MB, and limits.results allows 1 MB. Raise it, or make mini_batch_size smaller
     many-rows: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
     allocate: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
@@ -191,8 +191,8 @@ fn no_failure_is_ignored_by_default() {
     ");
     // The same text is in a file, for users without a terminal.
     let result = ran.log("job_result.txt");
-    let reported = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
-    let more = result.strip_prefix(reported).and_then(|more| more.split_once("  os_sandbox    "));
+    let summary = ran.stderr.find("Job test failed").map_or("", |at| &ran.stderr[at..]);
+    let more = result.strip_prefix(summary).and_then(|more| more.split_once("  os_sandbox    "));
     // The rest lists the layers of the process wall on this machine.
     let causes = more.map(|(causes, _)| causes);
     assert_eq!(

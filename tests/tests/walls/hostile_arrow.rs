@@ -215,7 +215,7 @@ fn invalid_tables_in_typed_outputs() {
         );
         let path = ran.dir().join(format!("job/output/parallel_run_step.{kind}"));
         let output = Command::new(python()).arg("-c").arg(code).arg(path).output().unwrap();
-        let reported = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(reported.trim(), acts().len().to_string(), "{output:?}\n{ran}");
+        let count = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(count.trim(), acts().len().to_string(), "{output:?}\n{ran}");
     }
 }

@@ -41,7 +41,7 @@ fn an_init_that_always_fails_ends_the_job() {
       what to do    repair init, or what it reads; then resume: sandmill resume job
       next command  sandmill explain job
     ");
-    let mut reported = String::new();
+    let mut messages = String::new();
     for (what, settings) in [
         ("error", ""),
         ("trap", ""),
@@ -56,9 +56,9 @@ fn an_init_that_always_fails_ends_the_job() {
         assert_eq!(ran.output(), "", "{ran}");
         let text = ran.messages();
         let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
-        reported += &format!("{what}: {}\n", first.unwrap_or("nothing"));
+        messages += &format!("{what}: {}\n", first.unwrap_or("nothing"));
     }
-    assert_snapshot!(reported, @"
+    assert_snapshot!(messages, @"
     error: this guest fails, as asked
     trap: the entry script trapped in init: wasm `unreachable` instruction executed (it aborted itself)
     exit-0: the entry script ended itself in init, with exit code 0: return an error instead
@@ -122,7 +122,7 @@ fn one_worker_that_cannot_start_is_replaced() {
 /// By then, all rows are committed: the job completes, and a note reports the failure.
 #[test]
 fn a_failed_shutdown_is_reported() {
-    let mut reported = String::new();
+    let mut messages = String::new();
     for what in ["panic", "exit-3", "trap", "loop"] {
         let ran =
             job(&format!("--do, {what}, --in-shutdown")).yaml("run_invocation_timeout: 1").run(&[]);
@@ -130,9 +130,9 @@ fn a_failed_shutdown_is_reported() {
         assert_eq!(ran.sorted_output(), ROWS, "{ran}");
         let text = ran.messages();
         let note = text.lines().find_map(|line| line.strip_prefix("note: "));
-        reported += &format!("{what}: {}\n", note.unwrap_or("nothing"));
+        messages += &format!("{what}: {}\n", note.unwrap_or("nothing"));
     }
-    assert_snapshot!(reported, @"
+    assert_snapshot!(messages, @"
     panic: [WORKER] printed at its end: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked
     exit-3: [WORKER] printed at its end: shutdown failed: the entry script ended itself in shutdown, with an exit code other than 0: return an error instead
     trap: [WORKER] printed at its end: shutdown failed: the entry script trapped in shutdown: wasm `unreachable` instruction executed (it aborted itself)

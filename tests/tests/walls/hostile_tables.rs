@@ -22,16 +22,16 @@ fn job(name: &str, arguments: &str) -> Job {
 /// E7.
 #[test]
 fn invalid_arrow_streams_are_refused() {
-    let mut reported = String::new();
+    let mut messages = String::new();
     for what in ["nothing", "garbage", "cut", "flipped", "huge-length"] {
         let ran = job("bad_arrow", &format!("--do, {what}")).run(&[]);
         ran.exits_with(42);
         assert_eq!(ran.output(), "", "{ran}");
         let text = ran.messages();
         let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
-        reported += &format!("{what}: {}\n", first.unwrap_or("nothing"));
+        messages += &format!("{what}: {}\n", first.unwrap_or("nothing"));
     }
-    assert_snapshot!(reported, @"
+    assert_snapshot!(messages, @"
     nothing: run returned a table that is not a valid Arrow IPC stream: it holds no schema (it has 0 bytes)
     garbage: run returned a table that is not a valid Arrow IPC stream: it ends without an end-of-stream mark (it has 52 bytes)
     cut: run returned a table that is not a valid Arrow IPC stream: it ends without an end-of-stream mark (it has 292 bytes)
@@ -42,7 +42,7 @@ fn invalid_arrow_streams_are_refused() {
 
 #[test]
 fn the_other_tables_are_kept() {
-    let mut reported = String::new();
+    let mut messages = String::new();
     for what in ["panic", "exit-3", "return-nothing", "outcomes-too-few"] {
         let ran = job("hostile_table", &format!("--do, {what}, --on-batch, '1'"))
             .yaml("error_threshold: -1")
@@ -50,10 +50,10 @@ fn the_other_tables_are_kept() {
         ran.exits_with(0).left_nothing();
         assert_eq!(ran.sorted_output(), ["1 0.5", "2 1.5", "3 2.5"], "{ran}");
         let failed = ran.failed_items();
-        reported += &format!("{what}: {}\n", failed.lines().nth(1).unwrap_or_default());
+        messages += &format!("{what}: {}\n", failed.lines().nth(1).unwrap_or_default());
     }
-    let reported = sandmill_tests::redact(&reported, sandmill_tests::root());
-    assert_snapshot!(reported, @r#"
+    let messages = sandmill_tests::redact(&messages, sandmill_tests::root());
+    assert_snapshot!(messages, @r#"
     panic: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,2,,1,[WORKER],"the whole mini-batch (2 items): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked"
     exit-3: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,2,,1,[WORKER],"the whole mini-batch (2 items): the entry script ended itself in run, with an exit code other than 0: return an error instead"
     return-nothing: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,,,1,[WORKER],"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"

@@ -45,7 +45,7 @@ fn sizes(message: &str) -> String {
 
 #[test]
 fn each_limit_has_its_failure() {
-    let reported: String = [
+    let messages: String = [
         ("memory", "limits: { memory: 16 MB }"),
         ("stack", "limits: { stack: 64 KB }"),
         ("fuel", "limits: { fuel: 1000000 }"),
@@ -68,7 +68,7 @@ fn each_limit_has_its_failure() {
     ]
     .map(|(what, settings)| failure(what, settings))
     .concat();
-    assert_snapshot!(reported, @"
+    assert_snapshot!(messages, @"
     memory out_of_memory: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
     stack trap: the entry script's stack overflowed in run: limits.stack allows 64 KB. Have calls nest less deeply, or raise it
     fuel out_of_fuel: the entry script used up its fuel in run: limits.fuel allows 1000000 for one call. Raise it, or look for a loop that does not end

@@ -42,10 +42,11 @@ fn files_with_arguments_are_readable_only_by_the_owner() {
     for folder in ["job", "parent"] {
         files_below(&ran.dir().join(folder), &mut files);
     }
-    let tells = |file: &PathBuf| fs::read(file).unwrap().windows(6).any(|part| part == b"s3cr3t");
-    let telling: Vec<_> = files.iter().filter(|file| tells(file)).collect();
-    assert!(telling.len() >= 3, "the journal, job.json and metrics: {telling:?}");
-    let open: Vec<_> = telling.iter().filter(|file| mode(file) & 0o077 != 0).collect();
+    let has_secret =
+        |file: &PathBuf| fs::read(file).unwrap().windows(6).any(|part| part == b"s3cr3t");
+    let secret: Vec<_> = files.iter().filter(|file| has_secret(file)).collect();
+    assert!(secret.len() >= 3, "the journal, job.json and metrics: {secret:?}");
+    let open: Vec<_> = secret.iter().filter(|file| mode(file) & 0o077 != 0).collect();
     assert!(open.is_empty(), "{open:?}");
     let usual = ran.dir().join("usual");
     fs::write(&usual, "").unwrap();
@@ -121,7 +122,7 @@ fn fifos_and_huge_files_are_refused_at_once() {
     // Build the entry script before the clock starts.
     drop(job());
     let began = Instant::now();
-    let mut reported = String::new();
+    let mut messages = String::new();
     for command in [
         &["run", "fifo"][..],
         &["run", "/dev/zero"],
@@ -143,9 +144,9 @@ fn fifos_and_huge_files_are_refused_at_once() {
         let ran = job.command(command);
         ran.exits_with(2);
         let first = ran.redacted().lines().next().unwrap_or_default().to_owned();
-        reported += &format!("{}: {first}\n", command.join(" "));
+        messages += &format!("{}: {first}\n", command.join(" "));
     }
-    assert_snapshot!(reported, @"
+    assert_snapshot!(messages, @"
     run fifo: error: fifo: it is not a regular file but a named pipe; name a job file
     run /dev/zero: error: /dev/zero: it is not a regular file but a device; name a job file
     run large: error: large: is larger than 1 MB, which no job file needs

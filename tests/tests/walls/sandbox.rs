@@ -20,8 +20,8 @@ fn misuses(what: &str, arguments: &[&str]) -> Ran {
 fn guests_cannot_make_links() {
     let ran = misuses("link", &[]);
     ran.exits_with(0).left_nothing();
-    let reported = ran.log("user/stdout/0/process000.stdout.txt");
-    assert_eq!(reported, "Operation not permitted (os error 63)\n".repeat(4));
+    let stdout = ran.log("user/stdout/0/process000.stdout.txt");
+    assert_eq!(stdout, "Operation not permitted (os error 63)\n".repeat(4));
     for folder in ["job/logs/user/entry_script_log/0/files", "job/output"] {
         let link = ran.dir().join(folder).join("link");
         assert!(fs::symlink_metadata(link).is_err(), "a link in {folder}\n{ran}");

@@ -11,9 +11,9 @@ use std::path::Path;
 use std::process::{Child, Command, Output};
 use tempfile::TempDir;
 
-/// The result of an attack.
+/// The outcome of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Came {
+enum Outcome {
     /// It succeeded.
     Done,
     /// It was refused with this error.
@@ -209,7 +209,7 @@ impl Scene {
     }
 
     /// Makes an attack. `None` if this machine cannot build the wall.
-    fn attack(name: &str, mode: &str) -> Option<Came> {
+    fn attack(name: &str, mode: &str) -> Option<Outcome> {
         let scene = Self::new();
         let output = Command::new(program())
             .args([name, mode])
@@ -221,7 +221,7 @@ impl Scene {
             .envs((mode == "weak").then_some(("SANDMILL_MISSING_LAYER", "seccomp")))
             .output()
             .unwrap();
-        came(name, &output)
+        outcome_of(name, &output)
     }
 }
 
@@ -240,9 +240,9 @@ fn program() -> std::path::PathBuf {
     program
 }
 
-fn came(name: &str, output: &Output) -> Option<Came> {
+fn outcome_of(name: &str, output: &Output) -> Option<Outcome> {
     if let Some(signal) = output.status.signal() {
-        return Some(Came::Killed(signal));
+        return Some(Outcome::Killed(signal));
     }
     let answer = String::from_utf8_lossy(&output.stdout);
     if let Some(reason) = answer.strip_prefix("nowall ") {
@@ -250,26 +250,26 @@ fn came(name: &str, output: &Output) -> Option<Came> {
         return None;
     }
     if let Some(number) = answer.strip_prefix("refused ") {
-        return Some(Came::Refused(number.trim().parse().unwrap()));
+        return Some(Outcome::Refused(number.trim().parse().unwrap()));
     }
     // Another program at this path would print nothing.
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
-    Some(Came::Done)
+    Some(Outcome::Done)
 }
 
 #[test]
 fn the_wall_stops_every_attack() {
     let mut wrong = Vec::new();
     for (name, stopped, _) in ATTACKS {
-        let Some(came) = Scene::attack(name, "wall") else { return };
-        let good = match (stopped, came) {
-            (Stopped::Killed, Came::Killed(signal)) => signal == SIGSYS,
-            (Stopped::Refused, Came::Refused(error)) => REFUSALS.contains(&error),
-            (Stopped::With(wanted), Came::Refused(error)) => error == *wanted,
+        let Some(outcome) = Scene::attack(name, "wall") else { return };
+        let good = match (stopped, outcome) {
+            (Stopped::Killed, Outcome::Killed(signal)) => signal == SIGSYS,
+            (Stopped::Refused, Outcome::Refused(error)) => REFUSALS.contains(&error),
+            (Stopped::With(wanted), Outcome::Refused(error)) => error == *wanted,
             _ => false,
         };
         if !good {
-            wrong.push(format!("{name}: {stopped:?} was expected, and {came:?} came"));
+            wrong.push(format!("{name}: {stopped:?} was expected, found {outcome:?}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -283,13 +283,13 @@ fn without_the_wall_the_attacks_work() {
         if *bare == Bare::Untried {
             continue;
         }
-        let came = Scene::attack(name, "bare").unwrap();
+        let outcome = Scene::attack(name, "bare").unwrap();
         let good = match bare {
-            Bare::Works => came == Came::Done,
-            _ => !matches!(came, Came::Killed(_)),
+            Bare::Works => outcome == Outcome::Done,
+            _ => !matches!(outcome, Outcome::Killed(_)),
         };
         if !good {
-            wrong.push(format!("{name}: {bare:?} was expected, and {came:?} came"));
+            wrong.push(format!("{name}: {bare:?} was expected, found {outcome:?}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -299,10 +299,10 @@ fn without_the_wall_the_attacks_work() {
 #[test]
 fn without_the_filter_no_input_is_emptied() {
     for (name, ..) in ATTACKS.iter().filter(|(name, ..)| name.starts_with("empty")) {
-        let Some(came) = Scene::attack(name, "weak") else { return };
+        let Some(outcome) = Scene::attack(name, "weak") else { return };
         assert!(
-            matches!(came, Came::Refused(error) if REFUSALS.contains(&error)),
-            "{name}: {came:?}"
+            matches!(outcome, Outcome::Refused(error) if REFUSALS.contains(&error)),
+            "{name}: {outcome:?}"
         );
     }
 }
@@ -310,9 +310,9 @@ fn without_the_filter_no_input_is_emptied() {
 #[test]
 fn calls_that_a_worker_needs_are_allowed() {
     for name in ALLOWED {
-        let Some(came) = Scene::attack(name, "wall") else { return };
-        let wanted = if *name == "abort" { Came::Killed(SIGABRT) } else { Came::Done };
-        assert_eq!(came, wanted, "{name}");
+        let Some(outcome) = Scene::attack(name, "wall") else { return };
+        let wanted = if *name == "abort" { Outcome::Killed(SIGABRT) } else { Outcome::Done };
+        assert_eq!(outcome, wanted, "{name}");
     }
 }
 
@@ -344,16 +344,16 @@ const REFUSED_WITH_A_GPU: &[&str] = &[
 fn a_gpu_opens_the_wall_only_for_its_driver() {
     let mut wrong = Vec::new();
     for (name, stopped, _) in ATTACKS {
-        let Some(came) = Scene::attack(name, "gpu") else { return };
-        let good = match (stopped, came) {
-            _ if ALLOWED_WITH_A_GPU.contains(name) => came == Came::Done,
-            _ if REFUSED_WITH_A_GPU.contains(name) => matches!(came, Came::Refused(_)),
-            (Stopped::Killed, Came::Killed(signal)) => signal == SIGSYS,
-            (Stopped::Refused | Stopped::With(_), Came::Refused(_)) => true,
+        let Some(outcome) = Scene::attack(name, "gpu") else { return };
+        let good = match (stopped, outcome) {
+            _ if ALLOWED_WITH_A_GPU.contains(name) => outcome == Outcome::Done,
+            _ if REFUSED_WITH_A_GPU.contains(name) => matches!(outcome, Outcome::Refused(_)),
+            (Stopped::Killed, Outcome::Killed(signal)) => signal == SIGSYS,
+            (Stopped::Refused | Stopped::With(_), Outcome::Refused(_)) => true,
             _ => false,
         };
         if !good {
-            wrong.push(format!("{name}: {came:?}"));
+            wrong.push(format!("{name}: {outcome:?}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
@@ -376,8 +376,8 @@ fn every_attack_is_in_a_table() {
 #[test]
 fn the_older_calls_for_new_processes_are_stopped_too() {
     for name in ["fork", "vfork"] {
-        let Some(came) = Scene::attack(name, "wall") else { return };
-        assert_eq!(came, Came::Killed(SIGSYS), "{name}");
+        let Some(outcome) = Scene::attack(name, "wall") else { return };
+        assert_eq!(outcome, Outcome::Killed(SIGSYS), "{name}");
     }
-    assert_eq!(Scene::attack("fork", "bare"), Some(Came::Done));
+    assert_eq!(Scene::attack("fork", "bare"), Some(Outcome::Done));
 }
