@@ -25,6 +25,9 @@ shell() {
     PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile scripts/*.py benches/*.py tests/formats/*.py tests/models/*.py
 }
 
+# docs/style.md says what to write instead of these words.
+words() { python3 scripts/words.py; }
+
 code() {
     cargo clippy --locked --workspace --all-targets -- --deny warnings
     # With the tests, cargo builds the other crates with their feature `testing`. The program must compile
@@ -72,7 +75,7 @@ dependencies() {
     fi
 }
 
-for step in ${1:-format shell code features guests documents dependencies}; do
+for step in ${1:-format shell words code features guests documents dependencies}; do
     printf '== lint: %s\n' "$step"
     "$step"
 done

@@ -103,7 +103,7 @@ impl Claim {
 
     /// Whether this run resumes an earlier run of the job.
     pub fn has_earlier_run(&self) -> bool {
-        self.state.taken_up > 0
+        self.state.times_resumed > 0
     }
 
     /// Syncs the name of the new state file to disk. [`JobDirLock::begin`] does not do this if the directory
@@ -292,13 +292,13 @@ impl JobDirLock {
         let mut state = JobState::new(&self.name, new_id(started), started);
         if let Some(earlier) = &self.earlier {
             state.begun = earlier.begun;
-            state.taken_up = earlier.taken_up.saturating_add(1);
+            state.times_resumed = earlier.times_resumed.saturating_add(1);
         }
         let state = self.placed(state, job_file);
         let state_file = self.job_dir.state_file();
         make_folder(&self.output)?;
         state.write(&state_file)?;
-        fail_point::pass("job-taken-up");
+        fail_point::pass("job-resumed");
         let Self { output, lock, earlier, .. } = self;
         let before = earlier.map(|earlier| Before::Run(Box::new(earlier)));
         Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })

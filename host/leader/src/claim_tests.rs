@@ -70,7 +70,7 @@ fn a_new_job_directory_records_the_state_of_its_job() {
     assert_eq!(claimed.output(), resolve(&place.job.default_output()).unwrap());
     assert!(claimed.output().is_dir());
     let state = place.state();
-    assert_eq!((state.status, state.ended, state.taken_up), (JobStanding::Running, None, 0));
+    assert_eq!((state.status, state.ended, state.times_resumed), (JobStanding::Running, None, 0));
     assert_eq!((state.id.as_str(), state.pid), (claimed.id(), std::process::id()));
     assert_eq!((state.started, state.output.as_path()), (claimed.started(), Path::new("output")));
     claimed.end(&result(JobStatus::Cancelled)).unwrap();
@@ -123,15 +123,19 @@ fn a_resumed_job_keeps_its_files_and_state() {
     let claimed = place.hold(Some(&out)).unwrap().resume(Some(file.clone())).unwrap();
     assert!(claimed.has_earlier_run() && kept.iter().all(|path| path.exists()));
     let state = place.state();
-    assert_eq!((state.status, state.taken_up, state.begun), (JobStanding::Running, 1, begun));
+    assert_eq!((state.status, state.times_resumed, state.begun), (JobStanding::Running, 1, begun));
     assert_ne!(state.id, id);
     assert_eq!(state.job_file, Some(file));
     claimed.undo().unwrap();
     assert!(kept.iter().all(|path| path.exists()), "existing files stay");
-    assert_eq!((place.state().status, place.state().taken_up), (JobStanding::Failed, 0));
+    assert_eq!((place.state().status, place.state().times_resumed), (JobStanding::Failed, 0));
     drop(claimed);
     drop(place.hold(Some(&out)).unwrap().resume(None).unwrap());
-    assert_eq!(place.state().taken_up, 1);
+    assert_eq!(place.state().times_resumed, 1);
+    let earlier =
+        fs::read_to_string(place.job.state_file()).unwrap().replace("times_resumed", "taken_up");
+    write(place.job.state_file(), &earlier);
+    assert_eq!(place.state().times_resumed, 1, "an earlier version of Sandmill wrote it");
 }
 
 #[test]

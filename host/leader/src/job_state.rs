@@ -136,8 +136,9 @@ pub struct JobState {
     pub started: Timestamp,
     /// When the latest run ended. `None` if it is running, or was interrupted.
     pub ended: Option<Timestamp>,
-    /// How often the job was resumed.
-    pub taken_up: u32,
+    /// How often the job was resumed. Earlier versions of Sandmill called it `taken_up`.
+    #[serde(alias = "taken_up")]
+    pub times_resumed: u32,
     /// Who started the latest run. `None` if an earlier version of Sandmill did.
     #[serde(default)]
     pub started_by: Option<StartedBy>,
@@ -164,7 +165,7 @@ impl JobState {
             begun: started,
             started,
             ended: None,
-            taken_up: 0,
+            times_resumed: 0,
             started_by: None,
             job_file: None,
             result: None,

@@ -226,7 +226,7 @@ fn status_json(found: &KnownJob, now: Now) -> String {
         "began": history.began,
         "ended": state.ended,
         "waits_since": history.waits_since.filter(|_| now == Now::Waiting),
-        "taken_up": history.times_resumed,
+        "times_resumed": history.times_resumed,
         "mini_batches": {
             "planned": history.planned,
             "planning_finished": history.plan_finished,

@@ -189,7 +189,7 @@ pub(super) mod testing {
         let state = serde_json::json!({
             "version": 2, "name": name, "id": "run-1", "status": status, "output": "output",
             "output_file": "rows.txt", "pid": 4_000_000, "begun": started, "started": started,
-            "ended": ended, "taken_up": 0, "job_file": null, "result": null, "output_size": null,
+            "ended": ended, "times_resumed": 0, "job_file": null, "result": null, "output_size": null,
         });
         std::fs::create_dir_all(dir.join("output")).unwrap();
         std::fs::write(dir.join("output/rows.txt"), "1\n").unwrap();

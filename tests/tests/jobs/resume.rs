@@ -36,7 +36,7 @@ fn a_failed_job_resumes_with_a_higher_threshold() {
     for worker in ["process000", "process001", "process002"] {
         assert!(!done.attempts(worker).is_empty(), "a number is used once: {done}");
     }
-    assert_eq!(state(&done)["taken_up"], 2);
+    assert_eq!(state(&done)["times_resumed"], 2);
     assert_eq!(state(&done)["status"], "completed");
 }
 
@@ -65,7 +65,7 @@ fn a_job_of_an_earlier_version_keeps_the_name_of_its_output() {
 fn failed_mini_batches_are_retried_after_any_crash() {
     let point = |at: &str, job: Job| job.env("SANDMILL_FAIL_POINT", at);
     let mut job = fails();
-    for at in ["end-committed", "job-taken-up"] {
+    for at in ["end-committed", "job-resumed"] {
         let cut = match at {
             "end-committed" => point(at, job).run(&[]),
             _ => point(at, job).resume(&[]),
@@ -165,7 +165,7 @@ fn a_job_without_any_success_starts_over() {
         "job 'test' failed before any mini-batch had succeeded, and starts over: arguments: was [--do, error], \
          is now [--do, error, --on-batch, \"7\"]",
     );
-    assert_eq!(state(&again)["taken_up"], 0);
+    assert_eq!(state(&again)["times_resumed"], 0);
 }
 
 /// M9, the other way round: a checkpoint that no longer matches is not used.
