@@ -77,7 +77,7 @@ impl Finisher {
                 Err(RecvTimeoutError::Disconnected) => break Vec::new(),
                 // The child shares this file's position.
                 Err(RecvTimeoutError::Timeout) => {
-                    on_progress(source.stream_position().unwrap_or(0))
+                    on_progress(source.stream_position().unwrap_or(0));
                 }
             }
         };

@@ -177,7 +177,7 @@ async fn a_replacement_planner_with_another_plan_fails_the_job() {
         while let Some(message) = next(&mut planner).await {
             match message {
                 FromPlanner::MiniBatches(batches) => {
-                    received.extend(batches.iter().map(|it| it.id.0))
+                    received.extend(batches.iter().map(|it| it.id.0));
                 }
                 FromPlanner::Failed(text) => failed = Some(text),
                 _ => {}
