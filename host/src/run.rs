@@ -1,14 +1,14 @@
 //! A job on this machine: connects the leader, `engine`, to its only node.
 
 use crate::cancel::Cancel;
-use crate::engine::machine::Obeys;
+use crate::engine::machine::OrderTarget;
 use crate::engine::{
     self, JobFile, JobOnNode, LeaderOptions, Make, NodeHandle, PolicyUsed, RunningNode,
 };
 use crate::inference::NamedLibrary;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::node::{self, NodeError, NodeJob, NodeOptions};
-use crate::protocol::node::{InspectRequest, Looked, PlanOptions, Prepare};
+use crate::protocol::node::{InspectReport, InspectRequest, PlanOptions, PrepareRequest};
 use crate::protocol::{NodeReport, Order, WorkersStanding};
 use crate::spec::{Datastores, JobSpec, OperatorPolicy};
 use std::ops::ControlFlow;
@@ -158,7 +158,7 @@ impl NodeHandle for Here {
 
     fn prepare(
         self,
-        ask: &Prepare,
+        ask: &PrepareRequest,
         say: &mut dyn FnMut(&str),
     ) -> Result<(crate::protocol::node::Prepared, JobHere), NodeError> {
         let (prepared, job) = node::prepare(self.spec, self.options, ask, say)?;
@@ -181,7 +181,7 @@ impl JobOnNode for JobHere {
     fn look(
         &mut self,
         ask: &InspectRequest,
-        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         self.0.look(ask, on_report)
     }
@@ -216,9 +216,9 @@ impl JobOnNode for JobHere {
 
 /// A running job on this machine.
 #[derive(Debug)]
-pub struct RunningHere(node::Running);
+pub struct RunningHere(node::RunningJob);
 
-impl Obeys for RunningHere {
+impl OrderTarget for RunningHere {
     fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         self.0.obey(order)
     }

@@ -16,7 +16,9 @@
 
 use libc::{c_int, c_long};
 use sandmill::model::{GpuLease, OsSandbox};
-use sandmill::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole, gpu_folders};
+use sandmill::wall::{
+    self, FolderRights, GrantedPath, ResourceLimits, Wall, WallRole, gpu_folders,
+};
 use std::ffi::CString;
 use std::fs::File;
 use std::io::Write;
@@ -93,10 +95,10 @@ fn build(scene: &Scene, occupant: WallRole, mode: OsSandbox) -> Result<(), Strin
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     let folder = |name: &str, rights| GrantedPath::new(scene.folder.join(name), rights);
     let mut folders = vec![
-        folder("input", Rights::ReadAndLink),
-        folder("stage", Rights::Stage),
-        folder("output", Rights::Write),
-        folder("profile", Rights::Files),
+        folder("input", FolderRights::ReadAndLink),
+        folder("stage", FolderRights::Stage),
+        folder("output", FolderRights::Write),
+        folder("profile", FolderRights::Files),
     ];
     if occupant == WallRole::GpuWorker {
         folders.extend(gpu_folders(&GpuLease::plain(0), &[]));

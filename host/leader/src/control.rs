@@ -8,7 +8,8 @@ use crate::cancel::Cancel;
 use crate::event::EventKind;
 use crate::model::{CONTROL_SOCKET, JobDir};
 use crate::protocol::control::{
-    Answer, Ask, CONTROL_VERSION, LiveState, VersionedQuestion, control_path, read_line, write_line,
+    Answer, CONTROL_VERSION, ControlQuestion, LiveState, VersionedQuestion, control_path,
+    read_line, write_line,
 };
 use rustix::fs::{Mode, chmodat, unlinkat};
 use rustix::net::Shutdown;
@@ -142,11 +143,11 @@ impl SharedControl {
         write_line(&mut stream, &self.current_state(refused))
     }
 
-    fn obey(&self, ask: Ask) {
+    fn obey(&self, ask: ControlQuestion) {
         match ask {
-            Ask::State => {}
-            Ask::Cancel { at_once: false } => self.cancel.cancel(REASON),
-            Ask::Cancel { at_once: true } => self.cancel.cancel_at_once(REASON),
+            ControlQuestion::State => {}
+            ControlQuestion::Cancel { at_once: false } => self.cancel.cancel(REASON),
+            ControlQuestion::Cancel { at_once: true } => self.cancel.cancel_at_once(REASON),
         }
     }
 
@@ -188,17 +189,17 @@ mod tests {
         let cancel = Cancel::new();
         let control = open(dir.path(), &cancel);
         assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600);
-        let state = || ask(dir.path(), CONTROL_SOCKET, Ask::State).unwrap();
+        let state = || ask(dir.path(), CONTROL_SOCKET, ControlQuestion::State).unwrap();
         assert_eq!((state().state, state().job.as_str()), (LiveState::Running, "iris"));
         control.see(&EventKind::WaitsForTurn);
         assert_eq!(state().state, LiveState::Waiting);
-        let asked = Ask::Cancel { at_once: true };
+        let asked = ControlQuestion::Cancel { at_once: true };
         let answer = ask(dir.path(), CONTROL_SOCKET, asked).unwrap();
         assert_eq!((answer.state, answer.refused), (LiveState::WindingDown, None));
         assert_eq!(cancel.reason().as_deref(), Some(REASON));
         drop(control);
         assert!(socket.symlink_metadata().is_err());
-        assert!(ask(dir.path(), CONTROL_SOCKET, Ask::State).is_err());
+        assert!(ask(dir.path(), CONTROL_SOCKET, ControlQuestion::State).is_err());
     }
 
     /// `sun_path` has 108 bytes. A killed process leaves a socket without a listener.
@@ -209,10 +210,13 @@ mod tests {
         std::fs::create_dir_all(&long).unwrap();
         let (_folder, path) = control_path(&long, CONTROL_SOCKET).unwrap();
         drop(UnixListener::bind(path).unwrap());
-        let error = ask(&long, CONTROL_SOCKET, Ask::State).unwrap_err();
+        let error = ask(&long, CONTROL_SOCKET, ControlQuestion::State).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
         let control = open(&long, &Cancel::new());
-        assert_eq!(ask(&long, CONTROL_SOCKET, Ask::State).unwrap().state, LiveState::Running);
+        assert_eq!(
+            ask(&long, CONTROL_SOCKET, ControlQuestion::State).unwrap().state,
+            LiveState::Running
+        );
         drop(control);
     }
 
@@ -229,7 +233,7 @@ mod tests {
             assert!(answer.refused.is_some(), "{nonsense}");
         }
         assert_eq!(cancel.reason(), None);
-        assert!(ask(dir.path(), CONTROL_SOCKET, Ask::State).is_ok());
+        assert!(ask(dir.path(), CONTROL_SOCKET, ControlQuestion::State).is_ok());
     }
 
     /// A client that connects and sends nothing does not delay the job's end.

@@ -2,10 +2,10 @@
 //! the listener for events. The driver makes no decisions itself.
 
 use super::commit::{
-    CommitError, CommitReply, CommitRequest, Committer, Free, StillWriting, last_reply,
+    CommitError, CommitReply, CommitRequest, Committer, FreedAttempt, StillWriting, last_reply,
 };
 use super::control::Control;
-use super::intake::Intake;
+use super::intake::PlanIntake;
 use super::job::PreparedJob;
 use super::machine::{JobAction, JobMachine, JobMessage, LocalJob, LocalOutcome};
 use super::nodes::{JobOnNode, RunningNode};
@@ -14,7 +14,7 @@ use super::settings_in_force::{in_force, policy};
 use super::spans::Spans;
 use super::start::{Started, commit_request, resumed, start};
 use super::{Claim, EngineError};
-use crate::cancel::{Cancel, Request};
+use crate::cancel::{Cancel, CancelRequest};
 use crate::event::{Event, EventKind};
 use crate::fail_point;
 use crate::files::remove_tree;
@@ -72,12 +72,12 @@ struct Driver<'a, R> {
     /// The job's own folder for copies, in its parent.
     parent: Option<PathBuf>,
     job_dir: JobDir,
-    intake: Intake,
+    intake: PlanIntake,
     /// How long the committer may stay silent at the job's end.
     patience: Duration,
     /// `None` after the committer's last message.
     commits: Option<mpsc::UnboundedReceiver<CommitReply>>,
-    cancel: watch::Receiver<Option<Request>>,
+    cancel: watch::Receiver<Option<CancelRequest>>,
     /// The sandbox of the worker that became ready last.
     wall: WallState,
     /// The runtime of the entry script, for people.
@@ -123,7 +123,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Ok(control) => (Some(control), None),
             Err(error) => (None, Some(error)),
         };
-        let intake = Intake::new(&job.sources, node.comes_on_demand(), &job.again);
+        let intake = PlanIntake::new(&job.sources, node.comes_on_demand(), &job.again);
         let mut driver = Self {
             joined: LocalJob::new(machine, node),
             committer,
@@ -215,7 +215,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             biased;
             Ok(()) = self.cancel.changed() => {
                 let request = self.cancel.borrow_and_update().clone();
-                if let Some(Request { reason, at_once }) = request {
+                if let Some(CancelRequest { reason, at_once }) = request {
                     self.send(JobMessage::Cancel { reason, at_once });
                 }
             }
@@ -335,7 +335,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
         if let Some(CommitReply::Free(attempts)) = reply {
-            for Free { worker, id, attempt } in attempts {
+            for FreedAttempt { worker, id, attempt } in attempts {
                 self.joined.node.free(worker, id, attempt);
             }
             return;

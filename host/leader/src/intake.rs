@@ -6,7 +6,7 @@ use super::machine::{JobMessage, LocalJob};
 use super::nodes::RunningNode;
 use super::verify::{PlanDigest, tables_note};
 use crate::journal::unreadable_note;
-use crate::model::{MiniBatch, Source, Work};
+use crate::model::{MiniBatch, MiniBatchWork, Source};
 use crate::protocol::FromPlanner;
 use std::collections::VecDeque;
 
@@ -17,7 +17,7 @@ const ENOUGH_BYTES: usize = 1 << 20;
 
 /// Sits between the planner and the state machine.
 #[derive(Debug)]
-pub(super) struct Intake {
+pub(super) struct PlanIntake {
     /// Whether the planner has reported how to read the tables.
     has_looked: bool,
     /// The number of inputs.
@@ -37,7 +37,7 @@ pub(super) struct Intake {
     is_complete: bool,
 }
 
-impl Intake {
+impl PlanIntake {
     /// `again`: files that an earlier run could not read, with the indices of their sources.
     pub(super) fn new(sources: &[Source], comes_on_demand: bool, again: &[(u32, String)]) -> Self {
         Self {
@@ -191,9 +191,9 @@ fn unreadable_notes(
 /// several files.
 fn cut_from(batch: &MiniBatch) -> Option<(u32, &str)> {
     let file = match &batch.work {
-        Work::Text(slice) => &slice.file,
-        Work::Table(slice) => &slice.file,
-        Work::Unreadable(bad) => &bad.file,
+        MiniBatchWork::Text(slice) => &slice.file,
+        MiniBatchWork::Table(slice) => &slice.file,
+        MiniBatchWork::Unreadable(bad) => &bad.file,
         _ => return None,
     };
     Some((batch.source, file))
@@ -210,11 +210,11 @@ mod tests {
     fn only_wholly_unreadable_files_are_noted() {
         let slice = |id, file: &str| {
             let slice = TextSlice { file: file.to_owned(), ..TextSlice::sample() };
-            MiniBatch::new(MiniBatchId(id), 0, Work::Text(slice))
+            MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Text(slice))
         };
         let bad = |id, file: &str| {
             let bad = BadFile { file: file.to_owned(), reason: "broken".to_owned() };
-            MiniBatch::new(MiniBatchId(id), 0, Work::Unreadable(bad))
+            MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Unreadable(bad))
         };
         let mut last = None;
         let first =

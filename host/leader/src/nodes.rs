@@ -2,10 +2,10 @@
 //! connects leader and node implements these traits. On one machine, they are direct calls.
 
 use super::commit::Make;
-use super::machine::Obeys;
+use super::machine::OrderTarget;
 use crate::model::{MiniBatchId, WorkerId};
 use crate::protocol::NodeReport;
-use crate::protocol::node::{InspectRequest, Looked, PlanOptions, Prepare, Prepared};
+use crate::protocol::node::{InspectReport, InspectRequest, PlanOptions, PrepareRequest, Prepared};
 use std::error::Error;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub trait NodeHandle {
     /// If the machine lacks something that the job needs, or does not allow it.
     fn prepare(
         self,
-        ask: &Prepare,
+        ask: &PrepareRequest,
         say: &mut dyn FnMut(&str),
     ) -> Result<(Prepared, Self::Job), Self::Error>;
 }
@@ -49,7 +49,7 @@ pub trait JobOnNode {
     fn look(
         &mut self,
         ask: &InspectRequest,
-        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
     /// Takes the GPUs that the job may use. Returns notices about them for the user, one line each.
@@ -83,7 +83,7 @@ pub trait JobOnNode {
 
 /// A machine that is running a job. Each call does its work before it returns. The caller must process the
 /// machine's messages in their order.
-pub trait RunningNode: Obeys {
+pub trait RunningNode: OrderTarget {
     /// Why the machine cannot do what the leader asked.
     type Error: Error + 'static;
 

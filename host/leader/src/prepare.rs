@@ -10,7 +10,7 @@ use super::options::LeaderOptions;
 use super::prepare_error::PrepareError;
 use super::resume::ReadyToResume;
 use crate::model::{JobDir, OutputAction};
-use crate::protocol::node::Prepare;
+use crate::protocol::node::PrepareRequest;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
@@ -63,8 +63,8 @@ fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSp
 
 /// The paths that the leader writes to. They are resolved once, so that the paths checked against the
 /// operator's policy are the paths that are opened.
-fn places(spec: &JobSpec, options: &LeaderOptions) -> Result<Prepare, ClaimError> {
-    Ok(Prepare {
+fn places(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareRequest, ClaimError> {
+    Ok(PrepareRequest {
         output: spec.output.as_deref().map(resolve).transpose()?,
         parent: spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?,
         job_dir: resolve(&absolute(&options.job_dir))?,

@@ -2,8 +2,8 @@
 //! files, and the finished mini-batches are compared with what they would be today.
 
 use crate::journal::{Journal, JournalError};
-use crate::model::{MiniBatch, MiniBatchId, Source, TableFormat, Work, hex};
-use crate::protocol::node::{Looked, LookedAt};
+use crate::model::{MiniBatch, MiniBatchId, MiniBatchWork, Source, TableFormat, hex};
+use crate::protocol::node::{InspectReport, InspectedMiniBatch};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
@@ -42,9 +42,9 @@ impl PlanDigest {
 
     fn counts(&self, batch: &MiniBatch) -> bool {
         let file = match &batch.work {
-            Work::Unreadable(_) => return false,
-            Work::Text(slice) => &slice.file,
-            Work::Table(slice) => &slice.file,
+            MiniBatchWork::Unreadable(_) => return false,
+            MiniBatchWork::Text(slice) => &slice.file,
+            MiniBatchWork::Table(slice) => &slice.file,
             _ => return true,
         };
         self.again.is_empty() || !self.again.contains(&(batch.source, file.clone()))
@@ -151,13 +151,13 @@ impl<'a> Comparison<'a> {
     }
 
     /// Compares the next part of the plan.
-    pub(super) fn take(&mut self, looked: Looked) -> Result<(), InputsChanged> {
+    pub(super) fn take(&mut self, looked: InspectReport) -> Result<(), InputsChanged> {
         match looked {
-            Looked::MiniBatches(looked) => {
+            InspectReport::MiniBatches(looked) => {
                 self.digest.add(looked.iter().map(|looked| &looked.batch));
                 looked.iter().try_for_each(|looked| self.check(looked))
             }
-            Looked::Tables(tables) => {
+            InspectReport::Tables(tables) => {
                 if self.known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
                     return Err(InputsChanged(
                         "the inputs changed: their columns differ".to_owned(),
@@ -165,13 +165,13 @@ impl<'a> Comparison<'a> {
                 }
                 Ok(())
             }
-            Looked::Finished => self.complete(),
+            InspectReport::Finished => self.complete(),
         }
     }
 
     /// Checks that a mini-batch has not changed, and removes its stamp from `known`.
-    fn check(&mut self, looked: &LookedAt) -> Result<(), InputsChanged> {
-        let LookedAt { batch, stamp, changed } = looked;
+    fn check(&mut self, looked: &InspectedMiniBatch) -> Result<(), InputsChanged> {
+        let InspectedMiniBatch { batch, stamp, changed } = looked;
         let how = match self.known.stamps.remove(&batch.id) {
             Some(was) if was == *stamp => return Ok(()),
             Some(was) if was != batch.stamp => "has changed since it was done",
@@ -259,7 +259,11 @@ mod tests {
     fn batches(stamps: &[u64]) -> Vec<MiniBatch> {
         let batch = |(id, stamp): (usize, &u64)| MiniBatch {
             stamp: *stamp,
-            ..MiniBatch::new(MiniBatchId(id as u64), 0, Work::Files([format!("{id}.txt")].into()))
+            ..MiniBatch::new(
+                MiniBatchId(id as u64),
+                0,
+                MiniBatchWork::Files([format!("{id}.txt")].into()),
+            )
         };
         stamps.iter().enumerate().map(batch).collect()
     }
@@ -279,12 +283,12 @@ mod tests {
     }
 
     /// What a node reports about files that do not exist.
-    fn looked(batches: Vec<MiniBatch>) -> Looked {
-        let at = |batch: MiniBatch| LookedAt { stamp: batch.stamp, batch, changed: None };
-        Looked::MiniBatches(batches.into_iter().map(at).collect())
+    fn looked(batches: Vec<MiniBatch>) -> InspectReport {
+        let at = |batch: MiniBatch| InspectedMiniBatch { stamp: batch.stamp, batch, changed: None };
+        InspectReport::MiniBatches(batches.into_iter().map(at).collect())
     }
 
-    fn compared(known: RecordedPlan, messages: Vec<Looked>) -> Result<(), String> {
+    fn compared(known: RecordedPlan, messages: Vec<InspectReport>) -> Result<(), String> {
         let sources = [Source::new("texts", "/data".into())];
         let mut comparison = Comparison::new(known, &sources);
         let result = messages.into_iter().try_for_each(|looked| comparison.take(looked));
@@ -298,10 +302,10 @@ mod tests {
         let mut later = batches(is).split_off(first.len());
         assert_eq!(later.len(), second.len());
         let messages = vec![
-            Looked::Tables(vec![]),
+            InspectReport::Tables(vec![]),
             looked(batches(first)),
             looked(std::mem::take(&mut later)),
-            Looked::Finished,
+            InspectReport::Finished,
         ];
         compared(known, messages)
     }
@@ -346,8 +350,11 @@ mod tests {
             let changed = is_younger.then_some(known.created + SignedDuration::from_secs(50));
             let [batch] = batches(&[7]).try_into().unwrap();
             let mut comparison = Comparison::new(known, &sources);
-            let result =
-                comparison.take(Looked::MiniBatches(vec![LookedAt { batch, stamp, changed }]));
+            let result = comparison.take(InspectReport::MiniBatches(vec![InspectedMiniBatch {
+                batch,
+                stamp,
+                changed,
+            }]));
             assert!(comparison.known.stamps.is_empty());
             result.map_err(|InputsChanged(text)| text)
         };
@@ -372,8 +379,8 @@ mod tests {
             known(stamps, None, Some(tables_note(&[format("id")]).1))
         };
         let messages = |name| {
-            let tables = Looked::Tables(vec![format(name)]);
-            vec![tables, looked(batches(&[7])), Looked::Finished]
+            let tables = InspectReport::Tables(vec![format(name)]);
+            vec![tables, looked(batches(&[7])), InspectReport::Finished]
         };
         assert_eq!(compared(known(), messages("id")), Ok(()));
         let changed = "changed: the inputs changed: their columns differ";

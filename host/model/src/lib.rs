@@ -62,8 +62,8 @@ pub use input::{Input, InputKind};
 pub use machine_caps::{MachineCaps, ProcessLists};
 pub use memory_budget::MemoryBudget;
 pub use mini_batch::{
-    BadFile, ItemLocation, MiniBatch, Mount, Source, SpilledRows, TableSlice, TextSlice, Work,
-    is_plainly_below,
+    BadFile, ItemLocation, MiniBatch, MiniBatchWork, Mount, Source, SpilledRows, TableSlice,
+    TextSlice, is_plainly_below,
 };
 pub use names::Names;
 pub use nearest::{near, nearest};

@@ -12,7 +12,7 @@ pub struct MiniBatch {
     /// Index into the job's [`Source`]s. 0 for [`Work::Void`].
     pub source: u32,
     /// The data.
-    pub work: Work,
+    pub work: MiniBatchWork,
     /// The partition keys and their values, in the order of the job file. Empty without keys.
     pub partition: Vec<(String, String)>,
     /// A hash of the descriptor and, for tables, of the planner's knowledge of their files. See
@@ -29,7 +29,7 @@ const MAX_REASON_BYTES: usize = 1000;
 
 impl MiniBatch {
     /// A mini-batch without keys or stamp.
-    pub fn new(id: MiniBatchId, source: u32, work: Work) -> Self {
+    pub fn new(id: MiniBatchId, source: u32, work: MiniBatchWork) -> Self {
         Self { id, source, work, partition: Vec::new(), stamp: 0, unfetched: Vec::new() }
     }
 
@@ -59,19 +59,21 @@ impl MiniBatch {
     /// How many items the plan expects: files, or records counted while cutting.
     pub fn planned_items(&self) -> u64 {
         match &self.work {
-            Work::Files(files) => files.len() as u64,
-            Work::FileGroup(parts) => parts.iter().map(|(_, files)| files.len() as u64).sum(),
-            Work::Text(slice) => slice.rows,
-            Work::TextGroup(slices) => {
+            MiniBatchWork::Files(files) => files.len() as u64,
+            MiniBatchWork::FileGroup(parts) => {
+                parts.iter().map(|(_, files)| files.len() as u64).sum()
+            }
+            MiniBatchWork::Text(slice) => slice.rows,
+            MiniBatchWork::TextGroup(slices) => {
                 slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(slice.rows))
             }
-            Work::Rows(rows) => rows.text.rows,
-            Work::Table(slice) => slice.rows,
-            Work::TableGroup(slices) => {
+            MiniBatchWork::Rows(rows) => rows.text.rows,
+            MiniBatchWork::Table(slice) => slice.rows,
+            MiniBatchWork::TableGroup(slices) => {
                 slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(slice.rows))
             }
-            Work::Unreadable(_) => 1,
-            Work::Void => 0,
+            MiniBatchWork::Unreadable(_) => 1,
+            MiniBatchWork::Void => 0,
         }
     }
 
@@ -79,15 +81,15 @@ impl MiniBatch {
     /// source.
     pub fn files(&self) -> impl Iterator<Item = (u32, &str)> {
         let (files, parts): (Option<&Names>, &[(u32, Names)]) = match &self.work {
-            Work::Files(files) => (Some(files), &[]),
-            Work::FileGroup(parts) => (None, parts),
-            Work::Text(_)
-            | Work::TextGroup(_)
-            | Work::Rows(_)
-            | Work::Table(_)
-            | Work::TableGroup(_)
-            | Work::Unreadable(_)
-            | Work::Void => (None, &[]),
+            MiniBatchWork::Files(files) => (Some(files), &[]),
+            MiniBatchWork::FileGroup(parts) => (None, parts),
+            MiniBatchWork::Text(_)
+            | MiniBatchWork::TextGroup(_)
+            | MiniBatchWork::Rows(_)
+            | MiniBatchWork::Table(_)
+            | MiniBatchWork::TableGroup(_)
+            | MiniBatchWork::Unreadable(_)
+            | MiniBatchWork::Void => (None, &[]),
         };
         let files = files.into_iter().map(|files| (self.source, files));
         let all = files.chain(parts.iter().map(|(source, files)| (*source, files)));
@@ -99,9 +101,11 @@ impl MiniBatch {
     /// then, so they need no object of a store.
     pub fn reads(&self) -> Vec<(u32, &str)> {
         match &self.work {
-            Work::Files(_) | Work::FileGroup(_) => self.files().collect(),
-            Work::Text(slice) if slice.unpacked.is_none() => vec![(self.source, &slice.file)],
-            Work::Table(slice) => vec![(self.source, &slice.file)],
+            MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => self.files().collect(),
+            MiniBatchWork::Text(slice) if slice.unpacked.is_none() => {
+                vec![(self.source, &slice.file)]
+            }
+            MiniBatchWork::Table(slice) => vec![(self.source, &slice.file)],
             _ => Vec::new(),
         }
     }
@@ -111,13 +115,19 @@ impl MiniBatch {
     pub fn places(&self) -> Vec<ItemLocation<'_>> {
         let whole = |(source, file)| ItemLocation { source, file, line: None, row: None };
         match &self.work {
-            Work::Files(_) | Work::FileGroup(_) => self.files().map(whole).collect(),
-            Work::Text(slice) => vec![slice.place(self.source)],
-            Work::TextGroup(slices) => slices.iter().map(|(at, slice)| slice.place(*at)).collect(),
-            Work::Table(slice) => vec![slice.place(self.source)],
-            Work::TableGroup(slices) => slices.iter().map(|(at, slice)| slice.place(*at)).collect(),
-            Work::Unreadable(bad) => vec![whole((self.source, &bad.file))],
-            Work::Rows(_) | Work::Void => Vec::new(),
+            MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => {
+                self.files().map(whole).collect()
+            }
+            MiniBatchWork::Text(slice) => vec![slice.place(self.source)],
+            MiniBatchWork::TextGroup(slices) => {
+                slices.iter().map(|(at, slice)| slice.place(*at)).collect()
+            }
+            MiniBatchWork::Table(slice) => vec![slice.place(self.source)],
+            MiniBatchWork::TableGroup(slices) => {
+                slices.iter().map(|(at, slice)| slice.place(*at)).collect()
+            }
+            MiniBatchWork::Unreadable(bad) => vec![whole((self.source, &bad.file))],
+            MiniBatchWork::Rows(_) | MiniBatchWork::Void => Vec::new(),
         }
     }
 
@@ -131,19 +141,21 @@ impl MiniBatch {
     /// The approximate memory of the descriptor, in bytes.
     pub fn size(&self) -> usize {
         let names: usize = match &self.work {
-            Work::Files(files) => files.size(),
-            Work::FileGroup(parts) => parts.iter().map(|(_, files)| files.size()).sum(),
-            Work::Text(slice) => slice.file.len(),
-            Work::TextGroup(slices) => {
+            MiniBatchWork::Files(files) => files.size(),
+            MiniBatchWork::FileGroup(parts) => parts.iter().map(|(_, files)| files.size()).sum(),
+            MiniBatchWork::Text(slice) => slice.file.len(),
+            MiniBatchWork::TextGroup(slices) => {
                 slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TextSlice)>()).sum()
             }
-            Work::Table(slice) => slice.file.len(),
-            Work::TableGroup(slices) => {
+            MiniBatchWork::Table(slice) => slice.file.len(),
+            MiniBatchWork::TableGroup(slices) => {
                 slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TableSlice)>()).sum()
             }
-            Work::Unreadable(bad) => bad.file.len() + bad.reason.len(),
-            Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len(),
-            Work::Void => 0,
+            MiniBatchWork::Unreadable(bad) => bad.file.len() + bad.reason.len(),
+            MiniBatchWork::Rows(rows) => {
+                rows.text.file.len() + rows.origins.len() + rows.names.len()
+            }
+            MiniBatchWork::Void => 0,
         };
         let keys = self.partition.iter();
         let keys: usize =
@@ -159,33 +171,34 @@ impl MiniBatch {
             let items = self.planned_items();
             let keys = self.keys();
             let noun = match &self.work {
-                Work::Files(_) | Work::FileGroup(_) => "file",
+                MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => "file",
                 _ => "record",
             };
             let plural = if items == 1 { "" } else { "s" };
             return format!("{folder} with {keys}: {items} {noun}{plural}");
         }
         match &self.work {
-            Work::Files(files) => match (files.first(), files.len()) {
+            MiniBatchWork::Files(files) => match (files.first(), files.len()) {
                 (None, _) => folder.to_owned(),
                 (Some(only), 1) => format!("{folder}/{only}"),
                 (Some(first), count) => format!("{folder}/{first} and {} more", count - 1),
             },
-            Work::Text(slice) => format!(
+            MiniBatchWork::Text(slice) => format!(
                 "{folder}/{}, {} records from line {}",
                 slice.file, slice.rows, slice.first_line
             ),
-            Work::Table(slice) => format!(
+            MiniBatchWork::Table(slice) => format!(
                 "{folder}/{}, {} rows from row {}",
                 slice.file,
                 slice.rows,
                 slice.first_row.saturating_add(1)
             ),
-            Work::Unreadable(bad) => format!("{folder}/{}", bad.file),
-            Work::FileGroup(_) | Work::TextGroup(_) | Work::TableGroup(_) | Work::Rows(_) => {
-                folder.to_owned()
-            }
-            Work::Void => "no input".to_owned(),
+            MiniBatchWork::Unreadable(bad) => format!("{folder}/{}", bad.file),
+            MiniBatchWork::FileGroup(_)
+            | MiniBatchWork::TextGroup(_)
+            | MiniBatchWork::TableGroup(_)
+            | MiniBatchWork::Rows(_) => folder.to_owned(),
+            MiniBatchWork::Void => "no input".to_owned(),
         }
     }
 }
@@ -205,7 +218,7 @@ pub struct ItemLocation<'a> {
 
 /// The data of a mini-batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Work {
+pub enum MiniBatchWork {
     /// Files, as paths below the source's root, with `/` between the parts.
     Files(Names),
     /// The files of one group by partition keys, if they are below several sources of one input: each
@@ -366,13 +379,13 @@ mod tests {
     fn an_unpacked_text_needs_no_object() {
         let slice = TextSlice { file: "a.csv".to_owned(), ..TextSlice::sample() };
         let of = |work| MiniBatch::new(MiniBatchId(0), 7, work);
-        let mut batch = of(Work::Text(slice.clone()));
+        let mut batch = of(MiniBatchWork::Text(slice.clone()));
         assert_eq!((batch.reads(), batch.is_unfetched()), (vec![(7, "a.csv")], false));
         batch.set_unfetched(vec![(0, "gone".to_owned())]);
         assert!(batch.is_unfetched());
         let unpacked = Some("0".to_owned());
-        assert!(of(Work::Text(TextSlice { unpacked, ..slice })).reads().is_empty());
-        let files = of(Work::Files(["a", "b"].into()));
+        assert!(of(MiniBatchWork::Text(TextSlice { unpacked, ..slice })).reads().is_empty());
+        let files = of(MiniBatchWork::Files(["a", "b"].into()));
         assert_eq!(files.reads(), files.files().collect::<Vec<_>>());
     }
 }

@@ -4,7 +4,7 @@ use crate::machine_slots::{MachineSlots, SlotLease};
 use crate::model::{WorkerId, os_error};
 use crate::perf::Monitor;
 use crate::pool::Pool;
-use crate::protocol::Setup;
+use crate::protocol::WorkerSetup;
 use std::collections::HashMap;
 use std::io;
 
@@ -50,7 +50,7 @@ impl Admission {
         &mut self,
         pool: &mut Pool,
         monitor: Option<&Monitor>,
-        setup: Setup,
+        setup: WorkerSetup,
     ) -> Spawned {
         let worker = setup.worker;
         match self.take(worker) {

@@ -4,7 +4,7 @@ use super::error::NodeError;
 use super::model_error::ModelError;
 use super::options::NodeOptions;
 use crate::gpu::library_folders;
-use crate::inference::{Judged, Probe, bytes_below};
+use crate::inference::{ModelVerdict, Probe, bytes_below};
 use crate::model::Backend;
 use crate::spec::{JobSpec, ModelSpec};
 use std::path::PathBuf;
@@ -101,7 +101,7 @@ pub(super) fn judge_models(
     let mut notices = Vec::new();
     for model in models {
         let judged = probe(spec, options).judge(model.folder.as_deref(), &model.file, limit);
-        let Ok(Judged { not_by_tract, left_out }) = judged else { continue };
+        let Ok(ModelVerdict { not_by_tract, left_out }) = judged else { continue };
         let name = model.name.clone();
         let by_tract = match model.backend {
             Backend::Tract => true,

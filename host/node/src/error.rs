@@ -3,7 +3,7 @@
 use super::features::NotBuilt;
 use super::model_error::ModelError;
 use super::python::PythonError;
-use crate::compile::{CompileError, Takes};
+use crate::compile::{AcceptedKind, CompileError};
 use crate::dataset::DatasetError;
 use crate::machine_slots::TurnsError;
 use crate::model::ByteSize;
@@ -90,9 +90,9 @@ pub enum NodeError {
         /// The component.
         path: PathBuf,
         /// The kind that it takes.
-        takes: Takes,
+        takes: AcceptedKind,
         /// The kind that the job's inputs give.
-        given: Takes,
+        given: AcceptedKind,
     },
     /// The entry script is not the one that the job file pins.
     #[error(

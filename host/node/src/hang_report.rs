@@ -3,7 +3,7 @@
 
 use crate::inference::has_inference;
 use crate::model::{InferenceNote, InferenceWork, JobDir, WorkerId};
-use crate::protocol::Setup;
+use crate::protocol::WorkerSetup;
 use std::fs::OpenOptions;
 use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,7 +12,7 @@ use std::time::Duration;
 /// The worker's current model call, in words. `None` if there is none. `most`: how long its guest has been in
 /// the current call, an upper bound for the duration. `template`: the set-up of workers.
 pub(super) fn inferring(
-    template: &Setup,
+    template: &WorkerSetup,
     job_dir: &JobDir,
     worker: WorkerId,
     most: Duration,

@@ -8,7 +8,7 @@ use crate::dataset::{FileVersion, OpenRoot, content_stamp};
 use crate::model::{MiniBatch, Source};
 use crate::pool::Pool;
 use crate::protocol::FromPlanner;
-use crate::protocol::node::{InspectRequest, Looked, LookedAt};
+use crate::protocol::node::{InspectReport, InspectRequest, InspectedMiniBatch};
 use jiff::Timestamp;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl NodeJob {
     pub fn look(
         &mut self,
         wanted: &InspectRequest,
-        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let looked = self.inspect(wanted, on_report);
         // The run writes again what a shuffle wrote here.
@@ -35,7 +35,7 @@ impl NodeJob {
     fn inspect(
         &mut self,
         wanted: &InspectRequest,
-        on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+        on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
         let request = self.plan_request(&wanted.plan);
@@ -75,7 +75,7 @@ async fn follow(
     mut planner: LonePlanner<'_>,
     view: WorkerView,
     patience: Duration,
-    on_report: &mut dyn FnMut(Looked) -> ControlFlow<()>,
+    on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
 ) -> Result<(), NodeError> {
     let late = |_| {
         NodeError::Inputs(format!(
@@ -91,15 +91,15 @@ async fn follow(
                 let view = Arc::clone(&view);
                 let looked = tokio::task::spawn_blocking(move || view.inspect(batches));
                 let looked = tokio::time::timeout(patience, looked).await.map_err(late)?;
-                Looked::MiniBatches(looked.map_err(|e| NodeError::Inputs(e.to_string()))?)
+                InspectReport::MiniBatches(looked.map_err(|e| NodeError::Inputs(e.to_string()))?)
             }
             Some(FromPlanner::Finished) => {
                 // There is nothing left to break off.
-                let _ = on_report(Looked::Finished);
+                let _ = on_report(InspectReport::Finished);
                 return Ok(());
             }
             Some(FromPlanner::Failed(text)) => return Err(NodeError::Inputs(text)),
-            Some(FromPlanner::Tables(tables)) => Looked::Tables(tables),
+            Some(FromPlanner::Tables(tables)) => InspectReport::Tables(tables),
             Some(
                 FromPlanner::Columns(_)
                 | FromPlanner::Notice(_)
@@ -130,13 +130,13 @@ impl WorkerView {
         Self { roots: sources.iter().map(OpenRoot::of).collect(), since, now: Timestamp::now() }
     }
 
-    fn inspect(&self, batches: Vec<MiniBatch>) -> Vec<LookedAt> {
+    fn inspect(&self, batches: Vec<MiniBatch>) -> Vec<InspectedMiniBatch> {
         let look = |batch: MiniBatch| {
             let look = |(source, file)| self.roots.get(source as usize)?.look_at(file);
             let found: Vec<_> = batch.files().map(look).collect();
             let stamp = content_stamp(batch.stamp, found.iter().copied());
             let changed = found.iter().flatten().find_map(|file| self.change(file));
-            LookedAt { batch, stamp, changed }
+            InspectedMiniBatch { batch, stamp, changed }
         };
         batches.into_iter().map(look).collect()
     }
@@ -153,17 +153,21 @@ impl WorkerView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{MiniBatchId, Work};
+    use crate::model::{MiniBatchId, MiniBatchWork};
     use crate::store::JobObjects;
     use jiff::SignedDuration;
 
     fn batch(stamp: u64) -> MiniBatch {
-        let batch = MiniBatch::new(MiniBatchId(0), 0, Work::Files(["0.txt".to_owned()].into()));
+        let batch =
+            MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Files(["0.txt".to_owned()].into()));
         MiniBatch { stamp, ..batch }
     }
 
     /// The messages for the leader when the planner sends these. Breaks off after `most` of them.
-    fn received(messages: Vec<FromPlanner>, most: usize) -> (Vec<Looked>, Result<(), String>) {
+    fn received(
+        messages: Vec<FromPlanner>,
+        most: usize,
+    ) -> (Vec<InspectReport>, Result<(), String>) {
         let source = Source::new("texts", "/data".into());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut received = Vec::new();
@@ -198,8 +202,12 @@ mod tests {
             vec![FromPlanner::Tables(vec![]), notice, batches, FromPlanner::Finished]
         };
         // The file does not exist.
-        let at = LookedAt { batch: batch(7), stamp: 7, changed: None };
-        let all = [Looked::Tables(vec![]), Looked::MiniBatches(vec![at]), Looked::Finished];
+        let at = InspectedMiniBatch { batch: batch(7), stamp: 7, changed: None };
+        let all = [
+            InspectReport::Tables(vec![]),
+            InspectReport::MiniBatches(vec![at]),
+            InspectReport::Finished,
+        ];
         assert_eq!(received(messages(), 9), (all.to_vec(), Ok(())));
         assert_eq!(received(messages(), 1), (all[..1].to_vec(), Ok(())));
     }

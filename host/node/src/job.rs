@@ -10,7 +10,7 @@ use super::staging::{Staged, wait_for};
 use crate::compile::Compiled;
 use crate::machine_slots::MachineSlots;
 use crate::model::{InferenceSettings, JobDir, MemoryBudget};
-use crate::pool::Standby;
+use crate::pool::PrestartedProcesses;
 use crate::spec::JobSpec;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub struct NodeJob {
     /// The machine's caps. `None` if there are none.
     pub(super) turns: Option<MachineSlots>,
     /// Processes that were started during the preparation, if any.
-    pub(super) standby: Option<Standby>,
+    pub(super) standby: Option<PrestartedProcesses>,
     /// The GPUs that only this job has.
     pub(super) gpus: LeasedGpus,
 }

@@ -82,6 +82,6 @@ pub use planner_reads::PlannerReads;
 pub use prepare::prepare;
 pub use python::PythonError;
 pub use real_paths::with_real_paths;
-pub use run::Running;
+pub use run::RunningJob;
 pub use setup::plan_request;
 pub use staging::{Staged, objects_folder, put_results, stage};

@@ -15,14 +15,14 @@ const DATASET: &str = "stdin";
 
 /// The settings for mapping.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
-pub struct Mapping {
+pub struct MapSettings {
     /// The maximum number of rows of a mini-batch. `None` if each record batch is a mini-batch.
     pub rows: Option<NonZeroU64>,
 }
 
 /// The rows of a mini-batch, by their position in the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TakenRows {
+pub struct MappedRows {
     /// The number of the mini-batch, from 0.
     pub id: u64,
     /// Its first row in the input, from 0.
@@ -37,7 +37,7 @@ pub enum MapNews {
     /// `init` succeeded.
     Ready,
     /// `run` is about to be called.
-    Began(TakenRows),
+    Began(MappedRows),
     /// `run` returned. Has the number of items that it reported as failed, and the first of them: the
     /// position in the mini-batch, from 1, and the reason.
     Returned(u64, Vec<(u64, String)>),
@@ -55,7 +55,7 @@ pub enum MapNews {
 pub(super) fn map(
     instance: &mut Instance,
     limits: &crate::model::Limits,
-    mapping: Mapping,
+    mapping: MapSettings,
     data: &File,
     say: &mut dyn FnMut(MapNews) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -73,7 +73,7 @@ pub(super) fn map(
             Ok(None) => break,
             Err(error) => return say(MapNews::BadInput(error.to_string())),
         };
-        say(MapNews::Began(TakenRows { id, first: taken.first, count: taken.count }))?;
+        say(MapNews::Began(MappedRows { id, first: taken.first, count: taken.count }))?;
         let mut sink = RowSink::new(&mut rows, false);
         let tally = call(instance, id, &taken, &mut sink)
             .and_then(|loaded| sink.finish(loaded))

@@ -2,7 +2,7 @@
 
 use crate::model::Source;
 use crate::protocol::{FromPlanner, MayOpen};
-use crate::store::{Arrival, JobObjects};
+use crate::store::{JobObjects, StagingReport};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -67,8 +67,8 @@ impl PlannerReads {
     }
 
     /// Handles an arrival. Returns the answer for the planner, if the planner waits for it.
-    pub fn arrived(&mut self, arrival: &Arrival) -> Option<MayOpen> {
-        let Arrival::Ready(number, failed) = arrival else { return None };
+    pub fn arrived(&mut self, arrival: &StagingReport) -> Option<MayOpen> {
+        let StagingReport::Ready(number, failed) = arrival else { return None };
         let index = self.files.iter().position(|look| look.number == *number)?;
         let look = self.files.get_mut(index)?;
         let unfetched = failed.first().map(|(_, reason)| reason.clone());
@@ -127,7 +127,7 @@ impl LonePlanner<'_> {
                     self.reads.open(source, file, next, self.objects)
                 }
                 Ok(message) => return Ok(message),
-                Err(Arrival::NoSpace(text)) => return Ok(Some(FromPlanner::Failed(text))),
+                Err(StagingReport::NoSpace(text)) => return Ok(Some(FromPlanner::Failed(text))),
                 Err(arrival) => self.reads.arrived(&arrival),
             };
             if let Some(answer) = answer {
@@ -157,8 +157,8 @@ mod tests {
     }
 
     /// The arrival of the request that follows `number` others.
-    fn ready(number: u64) -> Arrival {
-        Arrival::Ready(FIRST + number, vec![])
+    fn ready(number: u64) -> StagingReport {
+        StagingReport::Ready(FIRST + number, vec![])
     }
 
     struct LooksFixture(PlannerReads, JobObjects);
@@ -179,15 +179,15 @@ mod tests {
     fn each_request_is_answered_when_its_file_arrives() {
         let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &[]), None);
-        assert_eq!(bench.0.arrived(&Arrival::Progress), None);
-        assert_eq!(bench.0.arrived(&Arrival::Ready(0, vec![])), None, "that of a mini-batch");
+        assert_eq!(bench.0.arrived(&StagingReport::Progress), None);
+        assert_eq!(bench.0.arrived(&StagingReport::Ready(0, vec![])), None, "that of a mini-batch");
         assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
         assert_eq!(bench.open("a", &[]), answer("a", None), "another planner asks");
         assert_eq!(bench.open("b", &[]), None);
         // The planner that asked for it has died.
         assert_eq!(bench.open("c", &[]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None);
-        let failed = Arrival::Ready(FIRST + 2, vec![(0, "gone".to_owned())]);
+        let failed = StagingReport::Ready(FIRST + 2, vec![(0, "gone".to_owned())]);
         assert_eq!(bench.0.arrived(&failed), answer("c", Some("gone")));
         assert_eq!(bench.open("a", &[]), None, "it is not kept");
     }

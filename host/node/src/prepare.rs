@@ -15,13 +15,13 @@ use super::real_paths::{RealPaths, resolve};
 use super::setup;
 use super::staging::stage;
 use crate::compile::{
-    Cache, Compiled, Compiler, EntryFile, Instrumentation, Takes, build_guest_crate,
+    AcceptedKind, Cache, Compiled, Compiler, EntryFile, Instrumentation, build_guest_crate,
 };
 use crate::inference::{TRACT_VERSION, has_inference};
 use crate::machine_slots::MachineSlots;
 use crate::model::{Backend, InputKind, JobDir};
-use crate::pool::Standby;
-use crate::protocol::node::{Prepare, Prepared, PreparedBackend, PreparedModel};
+use crate::pool::PrestartedProcesses;
+use crate::protocol::node::{PrepareRequest, Prepared, PreparedBackend, PreparedModel};
 use crate::runtimes;
 use crate::spec::{JobSpec, LoadedScript, ModelSpec};
 use crate::wall;
@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 pub fn prepare(
     spec: JobSpec,
     options: NodeOptions,
-    ask: &Prepare,
+    ask: &PrepareRequest,
     say: &mut dyn FnMut(&str),
 ) -> Result<(Prepared, NodeJob), NodeError> {
     features::check(&spec)?;
@@ -242,9 +242,14 @@ fn python_script(
 }
 
 /// Starts standby processes if the job begins here and its workers can be forked.
-fn start_standby(spec: &JobSpec, options: &NodeOptions, begins: bool) -> Option<Standby> {
+fn start_standby(
+    spec: &JobSpec,
+    options: &NodeOptions,
+    begins: bool,
+) -> Option<PrestartedProcesses> {
     let can_fork = spec.gpus == 0 && spec.models.is_empty();
-    (begins && can_fork).then(|| Standby::start(&options.program, spec.worker.os_sandbox))
+    (begins && can_fork)
+        .then(|| PrestartedProcesses::start(&options.program, spec.worker.os_sandbox))
 }
 
 fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
@@ -252,8 +257,12 @@ fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
 }
 
 /// Fails if the entry script takes another kind of mini-batch. A script that declares no kind may take any.
-fn refuse_misfit(spec: &JobSpec, path: &Path, takes: Option<Takes>) -> Result<(), NodeError> {
-    let given = Takes::given_by(&spec.input_kind);
+fn refuse_misfit(
+    spec: &JobSpec,
+    path: &Path,
+    takes: Option<AcceptedKind>,
+) -> Result<(), NodeError> {
+    let given = AcceptedKind::given_by(&spec.input_kind);
     match takes {
         Some(takes) if takes != given => {
             Err(NodeError::Misfit { path: path.to_owned(), takes, given })
@@ -309,9 +318,9 @@ mod tests {
         let cache_dir = Some(folder.join("cache"));
         let options = NodeOptions { cache_dir, ..NodeOptions::of("/nonexistent") };
         let place = |path: &Path| resolve(path).unwrap();
-        let ask = Prepare {
+        let ask = PrepareRequest {
             output: spec.output.as_deref().map(place),
-            ..Prepare::sample(place(&folder.join(job_dir)))
+            ..PrepareRequest::sample(place(&folder.join(job_dir)))
         };
         let error = prepare(spec, options, &ask, &mut |_| {}).err().unwrap();
         assert!(!ask.job_dir.exists(), "{error}");

@@ -13,16 +13,17 @@ use crate::model::{JobDir, MiniBatchId, TableFormat, WallState, WorkerId};
 use crate::perf::{Monitor, MonitorOptions, PerfEvent};
 use crate::pool::{Pool, PoolEvent};
 use crate::protocol::{
-    FromPlanner, FromWorker, News, NodeReport, Order, PlanRequest, Setup, ToWorker, WorkersStanding,
+    FromPlanner, FromWorker, NodeNews, NodeReport, Order, PlanRequest, ToWorker, WorkerSetup,
+    WorkersStanding,
 };
-use crate::store::{Arrival, JobObjects};
+use crate::store::{JobObjects, StagingReport};
 use std::collections::{HashSet, VecDeque};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 
 /// A job that runs on this machine.
 #[derive(Debug)]
-pub struct Running {
+pub struct RunningJob {
     pub(super) machine: NodeMachine,
     /// The job's processes.
     pub(super) pool: Pool,
@@ -39,7 +40,7 @@ pub struct Running {
     /// Whether workers will have GPUs.
     pub(super) wants_gpus: bool,
     /// The set-up of workers. `None` until the models are where workers find them.
-    pub(super) template: Option<Setup>,
+    pub(super) template: Option<WorkerSetup>,
     pub(super) job_dir: JobDir,
     pub(super) processor_time: ProcessorTime,
     pub(super) request: PlanRequest,
@@ -59,7 +60,7 @@ pub struct Running {
     pub(super) start: Instant,
 }
 
-impl Running {
+impl RunningJob {
     /// Starts the planner, which cuts the inputs into mini-batches.
     ///
     /// # Errors
@@ -87,7 +88,7 @@ impl Running {
     /// if workers will have GPUs.
     pub(super) fn begin(
         &mut self,
-        template: Setup,
+        template: WorkerSetup,
         start: Instant,
         first_worker: u32,
         is_new: bool,
@@ -172,16 +173,16 @@ impl Running {
         wall
     }
 
-    fn on_arrival(&mut self, arrival: Arrival) -> Vec<NodeReport> {
+    fn on_arrival(&mut self, arrival: StagingReport) -> Vec<NodeReport> {
         if let Some(answer) = self.reads.arrived(&arrival) {
             self.pool.answer(answer);
         }
         match arrival {
-            Arrival::NoSpace(text) => vec![NodeReport::NoSpace(text)],
-            Arrival::Ready(number, failed) => {
+            StagingReport::NoSpace(text) => vec![NodeReport::NoSpace(text)],
+            StagingReport::Ready(number, failed) => {
                 vec![NodeReport::Arrived, NodeReport::Fetched(number, failed)]
             }
-            Arrival::Progress => vec![NodeReport::Arrived],
+            StagingReport::Progress => vec![NodeReport::Arrived],
         }
     }
 
@@ -265,7 +266,7 @@ impl Running {
             match output {
                 NodeOutput::Do(action) => inbox.extend(self.act(action)),
                 NodeOutput::Report(mut news) => {
-                    if let News::Lost { worker, process_seconds, .. } = &mut news {
+                    if let NodeNews::Lost { worker, process_seconds, .. } = &mut news {
                         *process_seconds = self.processor_time.of_killed(*worker);
                     }
                     reported.push(NodeReport::News(news));

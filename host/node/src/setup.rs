@@ -11,7 +11,7 @@ use crate::model::{
     GUEST_OUTPUT, GUEST_SOURCE, GUEST_TEMPORARY, GpuLease, InferenceSettings, Input, InputKind,
     Model, OutputLayout, SliceSize, Source, TableFormat, TableInput, WorkerId,
 };
-use crate::protocol::{Asks, Cut, PROTOCOL_VERSION, PlanRequest, Setup};
+use crate::protocol::{CutOptions, ObjectsToAsk, PROTOCOL_VERSION, PlanRequest, WorkerSetup};
 use crate::spec::{JobSpec, ModelSpec};
 use std::path::{Path, PathBuf};
 
@@ -44,13 +44,13 @@ pub(super) fn budget(
 /// shuffle may write.
 pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanRequest {
     let cut = match &spec.input_kind {
-        InputKind::Files { mini_batch_files } => Cut::Files { count: *mini_batch_files },
-        InputKind::Tables { mini_batch_size, inputs, full_inference } => Cut::Tables {
+        InputKind::Files { mini_batch_files } => CutOptions::Files { count: *mini_batch_files },
+        InputKind::Tables { mini_batch_size, inputs, full_inference } => CutOptions::Tables {
             size: *mini_batch_size,
             inputs: sources.iter().map(|source| table_of(&spec.inputs, source, inputs)).collect(),
             full_inference: *full_inference,
         },
-        InputKind::Void { count } => Cut::Void { count: *count },
+        InputKind::Void { count } => CutOptions::Void { count: *count },
     };
     // We list every field, so that none keeps its default by oversight.
     PlanRequest {
@@ -65,7 +65,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
         // What an earlier run or planner left; the job file does not know it.
         again: Vec::new(),
         reports_files: false,
-        asks: Asks::Never,
+        asks: ObjectsToAsk::Never,
         deadly: Vec::new(),
         sample: spec.settings.sample,
     }
@@ -79,7 +79,7 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
 
 /// The set-up that all workers of a job share, before GPUs and tables are known. The job's models must be
 /// where workers find them.
-pub(super) fn template(job: &NodeJob) -> Setup {
+pub(super) fn template(job: &NodeJob) -> WorkerSetup {
     let NodeJob { spec, real, staged, job_dir, .. } = job;
     let models = placed(&staged.models, &job.seen, job_dir);
     let program = match &spec.script {
@@ -94,7 +94,7 @@ pub(super) fn template(job: &NodeJob) -> Setup {
         mounts.push(python::source(real.source_directory.as_deref(), job_dir));
     }
     mounts.extend(job.library.as_deref().map(python::library));
-    Setup {
+    WorkerSetup {
         protocol: PROTOCOL_VERSION,
         worker: WorkerId(0),
         workers: spec.process_count,
@@ -122,14 +122,14 @@ pub(super) fn template(job: &NodeJob) -> Setup {
 
 /// The set-up of one worker.
 pub(super) fn for_worker(
-    template: &Setup,
+    template: &WorkerSetup,
     worker: WorkerId,
     gpu: Option<GpuLease>,
     tables: &[TableFormat],
-) -> Setup {
+) -> WorkerSetup {
     let template = template.clone();
     let environment = with_gpu(template.environment, gpu.as_ref());
-    Setup { worker, environment, tables: tables.to_vec(), gpu, ..template }
+    WorkerSetup { worker, environment, tables: tables.to_vec(), gpu, ..template }
 }
 
 /// The environment of every guest: the job's variables, and those that scripts for ParallelRunStep look for

@@ -7,7 +7,7 @@ use crate::compile::Cache;
 use crate::dataset::{self, DatasetError, Pattern, TableLog};
 use crate::model::{ByteSize, Input, InputKind, Mount, Source};
 use crate::spec::{Datastores, JobSpec, ModelSpec, StoredKind};
-use crate::store::{Coming, JobObjects, KeptObjects, Stager, StoreError, Watch};
+use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, Watch};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -157,17 +157,17 @@ fn stage_inputs(
 
 /// When objects are downloaded. Grouping needs all rows, and a database consists of many files; both need all
 /// objects at once.
-fn coming(spec: &JobSpec) -> Coming {
+fn coming(spec: &JobSpec) -> FetchTiming {
     match &spec.input_kind {
-        InputKind::Files { .. } => Coming::OnDemand,
+        InputKind::Files { .. } => FetchTiming::OnDemand,
         InputKind::Tables { inputs, .. } => {
             let are_whole = inputs.iter().any(|table| table.kind.is_whole());
             match are_whole || !spec.partition_keys.is_empty() {
-                true => Coming::AtOnce,
-                false => Coming::AsTheyFit,
+                true => FetchTiming::AtOnce,
+                false => FetchTiming::AsTheyFit,
             }
         }
-        InputKind::Void { .. } => Coming::AtOnce,
+        InputKind::Void { .. } => FetchTiming::AtOnce,
     }
 }
 

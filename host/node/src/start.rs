@@ -8,7 +8,7 @@ use super::models;
 use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
 use super::python;
-use super::run::Running;
+use super::run::RunningJob;
 use super::setup::{plan_request, template};
 use super::single_file;
 use super::staging::Staged;
@@ -30,7 +30,7 @@ impl NodeJob {
     ///
     /// # Errors
     /// If files of an earlier run cannot be removed, or if the compiled entry script cannot be used.
-    pub fn start(&mut self, plan: &PlanOptions) -> Result<Running, NodeError> {
+    pub fn start(&mut self, plan: &PlanOptions) -> Result<RunningJob, NodeError> {
         // An interrupted shuffle may have left files there.
         self.remove_spill()?;
         let (events, workers) = mpsc::channel(256);
@@ -59,7 +59,7 @@ impl NodeJob {
         // Before `objects` is moved out, as the request depends on it.
         let request = self.plan_request(plan);
         let reads = PlannerReads::new(&self.staged.sources);
-        Ok(Running {
+        Ok(RunningJob {
             machine: NodeMachine::new(policy, 0),
             pool,
             workers,
@@ -86,7 +86,7 @@ impl NodeJob {
     /// Begins to run the job at `start`, after its models are [given](Self::give_models). Its workers are
     /// numbered from `first_worker`. If it `is_new`, the process from which workers are forked starts while
     /// the planner reads the input.
-    pub fn begin(&self, running: &mut Running, start: Instant, first_worker: u32, is_new: bool) {
+    pub fn begin(&self, running: &mut RunningJob, start: Instant, first_worker: u32, is_new: bool) {
         running.begin(template(self), start, first_worker, is_new);
     }
 

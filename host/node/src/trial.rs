@@ -1,10 +1,10 @@
 //! Runs an entry script on trial: a child process loads it, and runs it if asked, behind the same two walls
 //! as a worker. The calling process loads nothing.
 
-use super::mapping::{self, MapNews, Mapping};
+use super::mapping::{self, MapNews, MapSettings};
 use super::trial_results::{FirstResult, Returned};
 use super::trial_steps::live;
-pub use super::trial_steps::{Came, Lived, StepData, TrialStep, TrialTableKind};
+pub use super::trial_steps::{InstanceResults, StepData, TrialResult, TrialStep, TrialTableKind};
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{LoadedModels, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
 use crate::model::{
@@ -17,7 +17,7 @@ use crate::sandbox::{
     Grants, Instance, LogFolder, MiniBatchData, RunContext, SinkFile, guest_thread_stack,
 };
 use crate::sandbox::{GuestProgram, Seed};
-use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole, death};
+use crate::wall::{self, FolderRights, GrantedPath, ResourceLimits, Wall, WallRole, death};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::fs::File;
@@ -105,7 +105,7 @@ pub enum TrialRequest {
     /// The results of these mini-batches, one after another.
     Steps(Vec<TrialStep>),
     /// What it makes of a stream of tables: see [`TrialChild::map`].
-    Map(Mapping),
+    Map(MapSettings),
 }
 
 /// The file for [`TrialRequest::Table`].
@@ -154,7 +154,7 @@ enum TrialMessage {
     /// The first row that it returned, or the error.
     Returned(Result<String, String>),
     /// The results of the steps.
-    Lived(Lived),
+    Lived(InstanceResults),
     /// The progress of mapping.
     Mapped(MapNews),
 }
@@ -169,9 +169,9 @@ pub struct TrialChild {
 /// Kills the process of a [`TrialChild`] from another thread: the waiting call then fails with
 /// [`TrialError::Died`].
 #[derive(Clone)]
-pub struct Stopper(SyncSender<Option<TrialMessage>>);
+pub struct TrialStopper(SyncSender<Option<TrialMessage>>);
 
-impl Stopper {
+impl TrialStopper {
     /// Kills the process. Does nothing if it has ended.
     pub fn stop(&self) {
         let _ = self.0.send(None);
@@ -267,7 +267,7 @@ impl TrialChild {
     ///
     /// # Errors
     /// If the process died.
-    pub fn lived(&mut self, limit: Duration) -> Result<Option<Lived>, TrialError> {
+    pub fn lived(&mut self, limit: Duration) -> Result<Option<InstanceResults>, TrialError> {
         match self.next(limit) {
             Ok(TrialMessage::Lived(lived)) => Ok(Some(lived)),
             Ok(_) => Err(self.died()),
@@ -303,8 +303,8 @@ impl TrialChild {
     }
 
     /// A handle that kills the process from another thread.
-    pub fn stopper(&self) -> Stopper {
-        Stopper(self.sender.clone())
+    pub fn stopper(&self) -> TrialStopper {
+        TrialStopper(self.sender.clone())
     }
 
     fn next(&mut self, limit: Duration) -> Result<TrialMessage, Option<TrialError>> {
@@ -418,11 +418,11 @@ fn lock_down(asked: &TrialSetup) -> io::Result<()> {
     let models: Vec<&Path> = asked.models.iter().map(|model| model.host.as_path()).collect();
     let inference = inference_memory(&models, &asked.inference, limits);
     let mounts = asked.mounts.iter().map(|mount| {
-        let rights = if mount.writable { Rights::Write } else { Rights::Read };
+        let rights = if mount.writable { FolderRights::Write } else { FolderRights::Read };
         GrantedPath::real(&mount.host, rights)
     });
-    let scratch = GrantedPath::real(&asked.scratch, Rights::Write);
-    let processors = GrantedPath::new(PROCESSORS, Rights::Read);
+    let scratch = GrantedPath::real(&asked.scratch, FolderRights::Write);
+    let processors = GrantedPath::new(PROCESSORS, FolderRights::Read);
     let processors = (!asked.models.is_empty()).then_some(processors);
     let wall = Wall {
         occupant: WallRole::Worker,

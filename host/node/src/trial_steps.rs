@@ -47,18 +47,18 @@ pub enum StepData {
 
 /// The results of an instance from `init` to `shutdown`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Lived {
+pub struct InstanceResults {
     /// Why the instance did not start, or `init` failed.
     pub init: Option<Failure>,
     /// The result of each step.
-    pub steps: Vec<Came>,
+    pub steps: Vec<TrialResult>,
     /// Why `shutdown` failed.
     pub shutdown: Option<Failure>,
 }
 
 /// The result of a mini-batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Came {
+pub struct TrialResult {
     /// Rows, and failed items with their reasons, in the order in which they came.
     pub rows: Vec<Result<String, String>>,
     /// The rows of the returned table, each as `NAME=VALUE NAME=VALUE`; or why it cannot be read.
@@ -90,14 +90,17 @@ impl TrialTableKind {
 
 /// Runs the steps on instances from `make`. As in a worker, a failure that breaks an instance is followed by
 /// a new instance.
-pub(super) fn live(make: &dyn Fn() -> Result<Instance, Failure>, steps: &[TrialStep]) -> Lived {
-    let mut lived = Lived::default();
+pub(super) fn live(
+    make: &dyn Fn() -> Result<Instance, Failure>,
+    steps: &[TrialStep],
+) -> InstanceResults {
+    let mut lived = InstanceResults::default();
     let mut instance = match begin(make) {
         Ok(instance) => instance,
-        Err(failure) => return Lived { init: Some(failure), ..lived },
+        Err(failure) => return InstanceResults { init: Some(failure), ..lived },
     };
     for step in steps {
-        let mut came = Came::default();
+        let mut came = TrialResult::default();
         for _ in 0..step.times {
             came = take(&mut instance, step);
             if came.failure.is_some() {
@@ -109,7 +112,7 @@ pub(super) fn live(make: &dyn Fn() -> Result<Instance, Failure>, steps: &[TrialS
         if is_broken {
             instance = match begin(make) {
                 Ok(instance) => instance,
-                Err(failure) => return Lived { init: Some(failure), ..lived },
+                Err(failure) => return InstanceResults { init: Some(failure), ..lived },
             };
         }
     }
@@ -123,8 +126,8 @@ fn begin(make: &dyn Fn() -> Result<Instance, Failure>) -> Result<Instance, Failu
     Ok(instance)
 }
 
-fn take(instance: &mut Instance, step: &TrialStep) -> Came {
-    let mut came = Came::default();
+fn take(instance: &mut Instance, step: &TrialStep) -> TrialResult {
+    let mut came = TrialResult::default();
     let table;
     let data = match &step.data {
         StepData::Files(paths) => MiniBatchData::Files(paths),
@@ -134,7 +137,7 @@ fn take(instance: &mut Instance, step: &TrialStep) -> Came {
                 table = [ipc.into()];
                 MiniBatchData::Table(&table)
             }
-            Err(failure) => return Came { failure: Some(failure), ..came },
+            Err(failure) => return TrialResult { failure: Some(failure), ..came },
         },
     };
     let context = RunContext {
@@ -162,7 +165,7 @@ fn peak() -> u64 {
     u64::try_from(usage.ru_maxrss).unwrap_or(0) * 1024
 }
 
-impl ResultSink for Came {
+impl ResultSink for TrialResult {
     fn row(&mut self, row: &str) {
         self.rows.push(Ok(row.to_owned()));
     }

@@ -103,7 +103,7 @@ pub fn log_tree(places: &ReportPaths) -> Vec<Box<dyn Reporter>> {
 
 /// How a job is shown on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shown {
+pub enum StatusDisplay {
     /// A bar, for a terminal, and the result.
     Bar,
     /// Lines now and then, and the result.
@@ -115,14 +115,14 @@ pub enum Shown {
 /// The reporters for standard error. `out` returns writers to it, which must escape control sequences.
 pub fn terminal(
     places: &ReportPaths,
-    shown: Shown,
+    shown: StatusDisplay,
     out: impl Fn() -> Box<dyn Write + Send>,
 ) -> Vec<Box<dyn Reporter>> {
-    let result = result::ResultLines::new(places.clone(), shown != Shown::Failures, out());
+    let result = result::ResultLines::new(places.clone(), shown != StatusDisplay::Failures, out());
     let mut all: Vec<Box<dyn Reporter>> = match shown {
-        Shown::Bar => vec![Box::new(progress::Bar::new(places, out()))],
-        Shown::Lines => vec![Box::new(progress::ProgressLines::new(places, out()))],
-        Shown::Failures => Vec::new(),
+        StatusDisplay::Bar => vec![Box::new(progress::TerminalBar::new(places, out()))],
+        StatusDisplay::Lines => vec![Box::new(progress::ProgressLines::new(places, out()))],
+        StatusDisplay::Failures => Vec::new(),
     };
     all.push(Box::new(result));
     all

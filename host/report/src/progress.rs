@@ -71,14 +71,14 @@ impl ProgressState {
 }
 
 /// A bar at the bottom of a terminal. Events only update counters; the tick draws.
-pub(super) struct Bar {
+pub(super) struct TerminalBar {
     state: ProgressState,
     bar: ProgressBar,
     /// The writer of the lines above the bar.
     out: Box<dyn Write + Send>,
 }
 
-impl Bar {
+impl TerminalBar {
     pub(super) fn new(places: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
         let style = ProgressStyle::with_template("{msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
@@ -93,7 +93,7 @@ impl Bar {
     }
 }
 
-impl Reporter for Bar {
+impl Reporter for TerminalBar {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let line = self.state.update(&event.kind);
         if self.state.finished {
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn events_cost_the_bar_next_to_nothing() {
-        let mut bar = Bar::new(&places(), Box::new(io::sink()));
+        let mut bar = TerminalBar::new(&places(), Box::new(io::sink()));
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let began = Instant::now();
         for _ in 0..100_000 {

@@ -1,14 +1,14 @@
 //! Other ways to give a setting: by another name, or as an option among the arguments, as is usual with
 //! ParallelRunStep (docs/parallel-run-step.md 1.3). Both become keys of the tree before it is read.
 
-use super::dialect::Dialect;
+use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin};
-use super::keys::{self, Prs};
+use super::keys::{self, PrsNames};
 use super::tree::{MapEntry, YamlNode, YamlValue};
 
 /// The options of ParallelRunStep's own driver (A1 to A9, C26). Each of them is also a key.
 fn driver() -> impl Iterator<Item = &'static str> {
-    keys::JOB.iter().filter(|key| matches!(key.prs, Prs::Option)).map(|key| key.name)
+    keys::JOB.iter().filter(|key| matches!(key.prs, PrsNames::Option)).map(|key| key.name)
 }
 
 /// Settings that files of version 2 may also give as options (A10).
@@ -36,7 +36,7 @@ pub(super) fn rename(root: &mut YamlNode, report: &ErrorReport) {
 }
 
 /// Turns options among the arguments into keys. The entry script still gets them as arguments.
-pub(super) fn lift(root: &mut YamlNode, dialect: Dialect, report: &ErrorReport) {
+pub(super) fn lift(root: &mut YamlNode, dialect: JobFileDialect, report: &ErrorReport) {
     let YamlValue::Map(entries) = &mut root.value else { return };
     let Some(arguments) = entries.iter().find(|entry| entry.key == "arguments") else { return };
     let YamlValue::List(items) = &arguments.node.value else { return };
@@ -92,7 +92,7 @@ fn is_typed(entries: &[MapEntry], key: &str) -> bool {
 fn option<'n>(
     item: &'n YamlNode,
     next: Option<&'n YamlNode>,
-    dialect: Dialect,
+    dialect: JobFileDialect,
 ) -> Option<(&'static str, &'n str, Option<&'n str>)> {
     let text = scalar(item)?.strip_prefix("--")?;
     let (written, value) = match text.split_once('=') {

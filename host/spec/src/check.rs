@@ -1,14 +1,14 @@
 //! Turns typed settings into a checked job: defaults, paths, and rules that concern several settings.
 
 use super::defaults::Defaults;
-use super::dialect::Dialect;
+use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin, missing};
 use super::job::{JobSpec, StoredMount};
 use super::job_file_location::JobFileLocation;
 use super::machine::MachineSize;
 use super::raw::RawJob;
 use super::scope::Located;
-use super::templates::{self, References};
+use super::templates::{self, TemplateNames};
 use super::{
     inputs, limits, models, mounts, output, parent, prs_arguments, python, settings_file, times,
     workers,
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 /// Builds the job. Errors go to the report. The job is valid only if the report is clean.
 pub(super) fn check(
     raw: &RawJob,
-    dialect: Dialect,
+    dialect: JobFileDialect,
     (place, machine): (&JobFileLocation, &MachineSize),
     report: &ErrorReport,
 ) -> JobSpec {
@@ -107,7 +107,7 @@ struct ScriptInputs {
 
 fn script(
     raw: &RawJob,
-    dialect: Dialect,
+    dialect: JobFileDialect,
     place: &JobFileLocation,
     report: &ErrorReport,
 ) -> ScriptInputs {
@@ -127,7 +127,7 @@ fn script(
     );
     let (side_inputs, stored) =
         mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
-    let references = References::new(raw, &side_inputs, source_directory.is_some());
+    let references = TemplateNames::new(raw, &side_inputs, source_directory.is_some());
     let arguments = templates::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =
         templates::variables(raw.environment_variables.as_ref(), &references, report);

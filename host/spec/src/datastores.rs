@@ -4,7 +4,7 @@
 use super::error::{ErrorReport, FileError, NoDatastore, SettingOrigin, SpecErrors};
 use super::raw::choice;
 use super::reading::read;
-use super::scope::{Located, Scope};
+use super::scope::{Located, UnreadNames};
 use super::tree::{self, YamlValue};
 use crate::model::{ByteSize, StoreKind};
 use std::fmt;
@@ -123,7 +123,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
         report.error(&root.origin, "", message);
         return None;
     };
-    let mut scope = Scope::of_datastores(entries, report);
+    let mut scope = UnreadNames::of_datastores(entries, report);
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut stores: Vec<Datastore> = Vec::new();
     for (name, scope) in scope.named("datastores").map(|at| at.value).unwrap_or_default() {
@@ -213,7 +213,7 @@ const TEXTS: [(&str, &str); 23] = [
 
 fn datastore(
     name: &Located<String>,
-    mut scope: Scope<'_>,
+    mut scope: UnreadNames<'_>,
     folder: &Path,
     report: &ErrorReport,
 ) -> Option<Datastore> {

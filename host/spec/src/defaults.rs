@@ -1,6 +1,6 @@
 //! The values of settings that a file leaves out, and the messages about them.
 
-use super::dialect::Dialect;
+use super::dialect::JobFileDialect;
 use super::error::ErrorReport;
 use super::keys::{self, Key, KeyKind};
 use super::raw::{self, RawJob};
@@ -28,7 +28,7 @@ pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
 }
 
 /// The defaults of the table of keys, with those that the dialect changes.
-fn defaults(dialect: Dialect) -> RawJob {
+fn defaults(dialect: JobFileDialect) -> RawJob {
     let silent = ErrorReport::default();
     let text = default_job(keys::JOB, "");
     let defaults = tree::parse(&text, &silent).map(|root| raw::read(root, &silent));
@@ -37,7 +37,7 @@ fn defaults(dialect: Dialect) -> RawJob {
     if dialect.is_azure() {
         raw.settings.pass_settings.iter_mut().for_each(azure);
     }
-    if dialect == Dialect::Version2 {
+    if dialect == JobFileDialect::Version2 {
         raw.settings.error_threshold.iter_mut().for_each(|at| at.value = ErrorThreshold::Ignore);
     }
     raw
@@ -46,20 +46,20 @@ fn defaults(dialect: Dialect) -> RawJob {
 /// The defaults of the table of keys. For an Azure file, also reports which defaults were used.
 pub(super) struct Defaults<'r> {
     pub(super) raw: &'static RawJob,
-    pub(super) dialect: Dialect,
+    pub(super) dialect: JobFileDialect,
     report: &'r ErrorReport,
 }
 
 impl<'r> Defaults<'r> {
-    pub(super) fn new(dialect: Dialect, report: &'r ErrorReport) -> Self {
+    pub(super) fn new(dialect: JobFileDialect, report: &'r ErrorReport) -> Self {
         // The default job file is longer than most job files, so it is parsed only once.
-        static OWN: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Own));
-        static SAVED: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Saved));
-        static VERSION_2: LazyLock<RawJob> = LazyLock::new(|| defaults(Dialect::Version2));
+        static OWN: LazyLock<RawJob> = LazyLock::new(|| defaults(JobFileDialect::Own));
+        static SAVED: LazyLock<RawJob> = LazyLock::new(|| defaults(JobFileDialect::Saved));
+        static VERSION_2: LazyLock<RawJob> = LazyLock::new(|| defaults(JobFileDialect::Version2));
         let raw = match dialect {
-            Dialect::Own => &OWN,
-            Dialect::Saved => &SAVED,
-            Dialect::Version2 | Dialect::Deployment => &VERSION_2,
+            JobFileDialect::Own => &OWN,
+            JobFileDialect::Saved => &SAVED,
+            JobFileDialect::Version2 | JobFileDialect::Deployment => &VERSION_2,
         };
         Self { raw, dialect, report }
     }
@@ -104,9 +104,9 @@ impl<'r> Defaults<'r> {
     /// The same, with the caller's own words.
     pub(super) fn mention_as(&self, name: &str, value: &str) {
         let file = match self.dialect {
-            Dialect::Own => return,
-            Dialect::Saved => "the saved file",
-            Dialect::Version2 | Dialect::Deployment => "the file",
+            JobFileDialect::Own => return,
+            JobFileDialect::Saved => "the saved file",
+            JobFileDialect::Version2 | JobFileDialect::Deployment => "the file",
         };
         if !self.report.blames(name) {
             let word = self.report.word(name);

@@ -2,7 +2,7 @@
 
 /// The form of a job file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dialect {
+pub(super) enum JobFileDialect {
     /// Sandmill's own form.
     Own,
     /// A `parallel_run_config`, as saved by version 1 of Azure's SDK.
@@ -13,7 +13,7 @@ pub(super) enum Dialect {
     Deployment,
 }
 
-impl Dialect {
+impl JobFileDialect {
     /// Whether the file was made for Azure.
     pub(super) fn is_azure(self) -> bool {
         self != Self::Own

@@ -1,6 +1,6 @@
 //! The tables of keys in the docs, made from the table of keys.
 
-use super::keys::{self, DecidesRows, Key, KeyCeiling, KeyKind, Prs};
+use super::keys::{self, DecidesRows, Key, KeyCeiling, KeyKind, PrsNames};
 use crate::model::ByteSize;
 
 /// Names of ParallelRunStep that have no meaning here: in version 1, in version 2, and how they are treated.
@@ -79,11 +79,13 @@ fn names() -> String {
     for key in keys::JOB {
         let name = key.name;
         match key.prs {
-            Prs::Unknown => {}
-            Prs::Key(first, second) | Prs::Setting(first, second) => {
+            PrsNames::Unknown => {}
+            PrsNames::Key(first, second) | PrsNames::Setting(first, second) => {
                 table.push_str(&format!("| {first} | {second} | `{name}` |\n"));
             }
-            Prs::Option => table.push_str(&format!("| `--{name}` | `--{name}` | `{name}` |\n")),
+            PrsNames::Option => {
+                table.push_str(&format!("| `--{name}` | `--{name}` | `{name}` |\n"))
+            }
         }
     }
     table + IGNORED

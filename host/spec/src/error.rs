@@ -1,7 +1,7 @@
 //! Errors in a job file: all of them are reported at once, each with its place. Also the error types that the
 //! messages are made of.
 
-use super::error_text::Words;
+use super::error_text::KeyWords;
 use crate::model::{REGISTERED_NAME_EXPECTED, on_one_line};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -84,7 +84,7 @@ pub(super) struct ErrorReport {
     errors: RefCell<Vec<SpecError>>,
     notices: RefCell<Vec<String>>,
     conversions: RefCell<Vec<String>>,
-    words: Words,
+    words: KeyWords,
     file_lists: RefCell<Vec<String>>,
 }
 

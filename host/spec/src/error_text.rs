@@ -5,9 +5,9 @@ use std::cell::RefCell;
 
 /// Our keys and the file's names for them.
 #[derive(Debug, Default)]
-pub(super) struct Words(RefCell<Vec<(String, String)>>);
+pub(super) struct KeyWords(RefCell<Vec<(String, String)>>);
 
-impl Words {
+impl KeyWords {
     /// Sets the file's name for one of our keys and for all keys below it. The last call for a key wins.
     pub(super) fn call(&self, ours: &str, theirs: &str) {
         self.0.borrow_mut().push((ours.to_owned(), theirs.to_owned()));
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn the_longest_key_and_the_last_word_win() {
-        let words = Words::default();
+        let words = KeyWords::default();
         words.call("side_inputs", "inputs");
         words.call("side_inputs.model", "model");
         words.call("node_count", "instance_count");

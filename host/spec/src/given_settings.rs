@@ -4,8 +4,8 @@
 
 use super::error::SettingOrigin;
 use super::keys::{DecidesRows, LIMIT_ROWS};
-use super::measured::{Amount, Measured};
-use super::scope::{Located, Scope};
+use super::measured::{Amount, MeasuredSetting};
+use super::scope::{Located, UnreadNames};
 use crate::model::{
     AllowedPercent, ByteSize, ErrorThreshold, JobLimits, JobSettings, Limits, LoggingLevel,
     OnConflict, OsSandbox, OutputAction, Profiler, Sample, Setting, WorkerSettings, job_keys,
@@ -150,8 +150,8 @@ limit_keys!(given);
 
 /// Takes the group `limits` out of a map, and passes it to `read`.
 pub(crate) fn limits(
-    scope: &mut Scope<'_>,
-    read: fn(&mut Scope<'_>) -> GivenLimits,
+    scope: &mut UnreadNames<'_>,
+    read: fn(&mut UnreadNames<'_>) -> GivenLimits,
 ) -> GivenLimits {
     let Some(mut group) = scope.group("limits") else { return GivenLimits::default() };
     let given = read(&mut group);

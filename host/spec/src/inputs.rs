@@ -2,7 +2,7 @@
 
 use super::csv;
 use super::defaults::Defaults;
-use super::dialect::Dialect;
+use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin};
 use super::job_file_location::JobFileLocation;
 use super::keys::InputFormat;
@@ -75,16 +75,20 @@ pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, repo
     }
 }
 
-fn no_inputs(given: Option<&Located<Vec<RawInput>>>, dialect: Dialect, report: &ErrorReport) {
+fn no_inputs(
+    given: Option<&Located<Vec<RawInput>>>,
+    dialect: JobFileDialect,
+    report: &ErrorReport,
+) {
     match given {
         Some(given) => given.blame(report, "found none; name at least one (e.g. images: data)"),
         None => {
             let place = match dialect {
-                Dialect::Saved => {
+                JobFileDialect::Saved => {
                     "a saved parallel_run_config holds none: name at least one beside it (inputs: \
                      {images: data}), or"
                 }
-                Dialect::Deployment => {
+                JobFileDialect::Deployment => {
                     "in Azure they come with each call of the endpoint: name them"
                 }
                 _ => "name at least one in the file (inputs: {images: data}), or",

@@ -1,7 +1,7 @@
 //! Reads a job file, from its bytes to a checked job.
 
 use super::azure::{self, DocumentKind};
-use super::dialect::Dialect;
+use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin, SpecErrors};
 use super::job::JobSpec;
 use super::job_file_location::JobFileLocation;
@@ -100,7 +100,7 @@ fn make(
         DocumentKind::Job => {
             let picked = azure::pick(root, wanted, &place.job_name(), report)?;
             let job = job_of_azure(picked.job, overrides, &place, report)?;
-            (azure::convert(job, &place, report)?, Dialect::Version2, picked.pipeline)
+            (azure::convert(job, &place, report)?, JobFileDialect::Version2, picked.pipeline)
         }
         DocumentKind::Deployment | DocumentKind::Other => {
             if let Some(wanted) = wanted {
@@ -109,10 +109,10 @@ fn make(
             let mut root = root;
             if kind == DocumentKind::Deployment {
                 apply(&mut root, overrides, report, |key| azure::is_own_key(kind, key));
-                (azure::convert_deployment(root, &place, report)?, Dialect::Deployment, None)
+                (azure::convert_deployment(root, &place, report)?, JobFileDialect::Deployment, None)
             } else {
                 let is_saved = azure::flatten(&mut root, report)?;
-                (root, if is_saved { Dialect::Saved } else { Dialect::Own }, None)
+                (root, if is_saved { JobFileDialect::Saved } else { JobFileDialect::Own }, None)
             }
         }
     };
@@ -133,7 +133,7 @@ fn make(
     limits::check_count(&spec, &raw, report);
     // A file in our own form has only unusual conversions, so each of them is a notice.
     match dialect {
-        Dialect::Own => spec.notices.splice(0..0, spec.conversions.drain(..)).for_each(drop),
+        JobFileDialect::Own => spec.notices.splice(0..0, spec.conversions.drain(..)).for_each(drop),
         _ => spec.notices.splice(0..0, converted(&spec.conversions)).for_each(drop),
     }
     Some(spec)
@@ -162,7 +162,7 @@ fn job_of_azure(
 ) -> Option<YamlNode> {
     apply(&mut job, overrides, report, |key| key == azure::COMPONENT);
     let mut job = azure::unfold(job, place, report)?;
-    let declared = azure::Declared::of(&job);
+    let declared = azure::DeclaredInputs::of(&job);
     apply(&mut job, overrides, report, |key| azure::is_own_key(DocumentKind::Job, key));
     declared.restore(&mut job);
     Some(job)

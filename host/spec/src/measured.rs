@@ -24,7 +24,7 @@ impl fmt::Display for Amount {
 }
 
 /// A setting's value that is an amount.
-pub(crate) trait Measured {
+pub(crate) trait MeasuredSetting {
     /// The amount. `None` means that there is no bound, which is above every ceiling.
     fn amount(&self) -> Option<Amount>;
 
@@ -32,7 +32,7 @@ pub(crate) trait Measured {
     fn set(&mut self, amount: Amount);
 }
 
-impl Measured for ByteSize {
+impl MeasuredSetting for ByteSize {
     fn amount(&self) -> Option<Amount> {
         Some(Amount::Size(*self))
     }
@@ -44,7 +44,7 @@ impl Measured for ByteSize {
     }
 }
 
-impl Measured for u64 {
+impl MeasuredSetting for u64 {
     fn amount(&self) -> Option<Amount> {
         Some(Amount::Count(*self))
     }
@@ -56,7 +56,7 @@ impl Measured for u64 {
     }
 }
 
-impl Measured for u32 {
+impl MeasuredSetting for u32 {
     fn amount(&self) -> Option<Amount> {
         Some(Amount::Count(u64::from(*self)))
     }
@@ -68,7 +68,7 @@ impl Measured for u32 {
     }
 }
 
-impl Measured for Duration {
+impl MeasuredSetting for Duration {
     fn amount(&self) -> Option<Amount> {
         Some(Amount::Time(*self))
     }
@@ -81,7 +81,7 @@ impl Measured for Duration {
 }
 
 /// `None` means that there is no bound.
-impl<T: Measured + Default> Measured for Option<T> {
+impl<T: MeasuredSetting + Default> MeasuredSetting for Option<T> {
     fn amount(&self) -> Option<Amount> {
         self.as_ref().and_then(T::amount)
     }

@@ -1,6 +1,6 @@
 //! The parent of a job.
 
-use super::dialect::Dialect;
+use super::dialect::JobFileDialect;
 use super::error::ErrorReport;
 use super::job::Parent;
 use super::job_file_location::JobFileLocation;
@@ -29,7 +29,7 @@ pub(super) fn of_pipeline(root: &mut YamlNode, pipeline: &str, report: &ErrorRep
 /// The parent, if it should get logs or metrics (docs/parallel-run-step.md A6, A8).
 pub(super) fn check(
     raw: &RawJob,
-    dialect: Dialect,
+    dialect: JobFileDialect,
     place: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<Parent> {

@@ -30,10 +30,10 @@ impl<T> Located<T> {
 pub(super) type Variables = Vec<(String, Located<String>)>;
 
 /// Names with maps that are still to be read, in the order of the file.
-pub(super) type Groups<'r> = Vec<(Located<String>, Scope<'r>)>;
+pub(super) type Groups<'r> = Vec<(Located<String>, UnreadNames<'r>)>;
 
 /// A map that is being read.
-pub(super) struct Scope<'r> {
+pub(super) struct UnreadNames<'r> {
     pub(super) path: String,
     pub(super) origin: SettingOrigin,
     keys: &'static [Key],
@@ -43,7 +43,7 @@ pub(super) struct Scope<'r> {
     is_job: bool,
 }
 
-impl<'r> Scope<'r> {
+impl<'r> UnreadNames<'r> {
     pub(super) fn new(
         path: String,
         origin: SettingOrigin,
@@ -220,12 +220,12 @@ impl<'r> Scope<'r> {
     }
 
     /// A map with keys of its own.
-    pub(super) fn group(&mut self, name: &str) -> Option<Scope<'r>> {
+    pub(super) fn group(&mut self, name: &str) -> Option<UnreadNames<'r>> {
         self.group_or(name, None)
     }
 
     /// The same. A scalar instead of the group is the value of the group's key `short`, if one is given.
-    pub(super) fn group_or(&mut self, name: &str, short: Option<&str>) -> Option<Scope<'r>> {
+    pub(super) fn group_or(&mut self, name: &str, short: Option<&str>) -> Option<UnreadNames<'r>> {
         let (key, mut found) = self.take(name)?;
         if let (Some(short), YamlValue::Scalar { .. }) = (short, &found.value) {
             let node = YamlNode { origin: found.origin.clone(), value: found.value };
@@ -233,7 +233,7 @@ impl<'r> Scope<'r> {
         }
         match (key.kind, found.value) {
             (KeyKind::Group(keys), YamlValue::Map(entries)) => {
-                Some(Scope::new(found.key, found.origin, entries, keys, self.report))
+                Some(UnreadNames::new(found.key, found.origin, entries, keys, self.report))
             }
             (_, value) => {
                 self.mismatch(key, Located { value, origin: found.origin, key: found.key });
@@ -273,7 +273,7 @@ impl<'r> Scope<'r> {
         MapEntry { key, node }: MapEntry,
         parent: &str,
         keys: &'static [Key],
-    ) -> Option<(Located<String>, Scope<'r>)> {
+    ) -> Option<(Located<String>, UnreadNames<'r>)> {
         let path = join(parent, &key);
         let name = Located { value: key, origin: node.origin.clone(), key: path.clone() };
         let entries = match node.value {
@@ -294,7 +294,7 @@ impl<'r> Scope<'r> {
             self.report.error(&entry.node.origin, &join(&path, "name"), message);
             return None;
         }
-        Some((name, Scope::new(path, node.origin, entries, keys, self.report)))
+        Some((name, UnreadNames::new(path, node.origin, entries, keys, self.report)))
     }
 
     fn named_item(
@@ -302,13 +302,13 @@ impl<'r> Scope<'r> {
         node: YamlNode,
         path: String,
         keys: &'static [Key],
-    ) -> Option<(Located<String>, Scope<'r>)> {
+    ) -> Option<(Located<String>, UnreadNames<'r>)> {
         let YamlValue::Map(entries) = node.value else {
             let message = format!("found {node}; expected a map with name and path");
             self.report.error(&node.origin, &path, message);
             return None;
         };
-        let mut scope = Scope::new(path, node.origin, entries, keys, self.report);
+        let mut scope = UnreadNames::new(path, node.origin, entries, keys, self.report);
         if !scope.entries.iter().any(|entry| entry.key == "name") {
             let message = "missing; each element of the list needs a name";
             self.report.error(&scope.origin, &join(&scope.path, "name"), message);

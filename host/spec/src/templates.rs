@@ -1,9 +1,9 @@
 //! Arguments and environment variables, and the references in them.
 
 use super::argument_settings::{THRESHOLDS, WORKERS};
-use super::dialect::Dialect;
+use super::dialect::JobFileDialect;
 use super::error::ErrorReport;
-use super::keys::{self, Prs};
+use super::keys::{self, PrsNames};
 use super::mounts;
 use super::raw::RawJob;
 use super::scope::{Located, Variables};
@@ -12,15 +12,15 @@ use crate::model::{GUEST_INPUTS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SOURCE, Mount
 /// Whether a name is a key of the job file, and therefore not allowed as an argument
 /// (docs/parallel-run-step.md C24).
 fn is_reserved(name: &str) -> bool {
-    keys::JOB.iter().any(|key| key.name == name && matches!(key.prs, Prs::Setting(..)))
+    keys::JOB.iter().any(|key| key.name == name && matches!(key.prs, PrsNames::Setting(..)))
 }
 
 /// The names that `${{...}}` may contain, each with the guest's path.
-pub(super) struct References {
+pub(super) struct TemplateNames {
     known: Vec<(String, String)>,
 }
 
-impl References {
+impl TemplateNames {
     pub(super) fn new(raw: &RawJob, side_inputs: &[Mount], has_source: bool) -> Self {
         let mut known = Vec::new();
         for input in raw.inputs.iter().flat_map(|inputs| &inputs.value) {
@@ -90,8 +90,8 @@ impl References {
 /// The program's arguments.
 pub(super) fn arguments(
     given: Option<&Located<Vec<Located<String>>>>,
-    references: &References,
-    dialect: Dialect,
+    references: &TemplateNames,
+    dialect: JobFileDialect,
     report: &ErrorReport,
 ) -> Vec<String> {
     let Some(given) = given else { return Vec::new() };
@@ -112,7 +112,7 @@ pub(super) fn arguments(
         .collect()
 }
 
-fn check_option(argument: &Located<String>, dialect: Dialect, report: &ErrorReport) {
+fn check_option(argument: &Located<String>, dialect: JobFileDialect, report: &ErrorReport) {
     let Some(option) = argument.value.strip_prefix("--") else { return };
     let name = option.split('=').next().unwrap_or_default();
     let is_option = THRESHOLDS.contains(&name) || name == WORKERS;
@@ -131,7 +131,7 @@ fn check_option(argument: &Located<String>, dialect: Dialect, report: &ErrorRepo
 /// The guest's environment, in the order of the job file.
 pub(super) fn variables(
     given: Option<&Located<Variables>>,
-    references: &References,
+    references: &TemplateNames,
     report: &ErrorReport,
 ) -> Vec<(String, String)> {
     let Some(given) = given else { return Vec::new() };

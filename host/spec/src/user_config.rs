@@ -2,7 +2,7 @@
 
 use super::error::{ErrorReport, FileError, SettingOrigin, SpecErrors};
 use super::reading::{read, unreadable};
-use super::scope::{Located, Scope};
+use super::scope::{Located, UnreadNames};
 use super::tree::{self, YamlValue};
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -73,7 +73,7 @@ fn parse(path: &Path, text: &str, home: Option<&Path>, report: &ErrorReport) -> 
         report.error(&root.origin, "", message);
         return UserConfig::default();
     };
-    let mut scope = Scope::of_user_config(entries, report);
+    let mut scope = UnreadNames::of_user_config(entries, report);
     let mut path_of = |key| absolute(scope.text(key)?, home, report);
     let config = UserConfig {
         file: Some(path.to_owned()),

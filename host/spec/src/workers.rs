@@ -92,7 +92,7 @@ fn process_count(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::Dialect;
+    use crate::dialect::JobFileDialect;
     use std::ffi::OsString;
 
     /// G3: the count comes from the job file, or else from the environment, or else from the machine. A bad
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn there_is_one_worker_if_there_are_gpus() {
         let report = ErrorReport::default();
-        let defaults = Defaults::new(Dialect::Own, &report);
+        let defaults = Defaults::new(JobFileDialect::Own, &report);
         let machine = MachineSize { cores: 7, ..MachineSize::default() };
         assert_eq!(process_count(None, 4, &defaults, &machine, &report), 1);
         assert_eq!(

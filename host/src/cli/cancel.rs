@@ -6,7 +6,7 @@ use super::say;
 use super::which::JobArgument;
 use crate::engine::{JobState, is_locked};
 use crate::model::{CONTROL_SOCKET, JobDir, shell_word};
-use crate::protocol::control::{Answer, Ask, ask};
+use crate::protocol::control::{Answer, ControlQuestion, ask};
 use anyhow::anyhow;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     if !is_locked(&dir) {
         return Err(not_running(&state));
     }
-    let answer = match reach(&dir, Ask::Cancel { at_once: arguments.at_once }) {
+    let answer = match reach(&dir, ControlQuestion::Cancel { at_once: arguments.at_once }) {
         Ok(Some(answer)) => answer,
         Ok(None) => return Err(not_running(&state)),
         Err(error) => return Err(cannot_reach(&state, &dir, &error)),
@@ -55,7 +55,7 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
 }
 
 /// The job's answer; `None` if it has ended meanwhile. A job that is being prepared has no socket yet.
-fn reach(dir: &Path, question: Ask) -> io::Result<Option<Answer>> {
+fn reach(dir: &Path, question: ControlQuestion) -> io::Result<Option<Answer>> {
     let end = Instant::now() + PATIENCE;
     loop {
         let error = match ask(dir, CONTROL_SOCKET, question) {

@@ -4,7 +4,7 @@
 //! This process does not parse the component itself. One child process reads its names, one compiles it as
 //! for a job, and one loads it and, with `--run`, runs it in the sandbox of a worker.
 
-use super::checked::{CheckedScript, FileKind, Ran, Written};
+use super::checked::{CapturedOutput, CheckedScript, FileKind, Ran};
 use super::error::ArgumentError;
 use super::exit::Problem;
 use super::refused;
@@ -13,7 +13,7 @@ use super::tools::ToolSettings;
 use crate::compile::{
     Cache, CompileError, Compiler, EntryFile, Instrumentation, build_guest_crate,
 };
-use crate::inference::{Judged, NamedLibrary, Probe};
+use crate::inference::{ModelVerdict, NamedLibrary, Probe};
 use crate::model::{
     Feature, GUEST_INPUTS, GUEST_LOGS, GUEST_MODELS, GUEST_OUTPUT, GUEST_SIDE_INPUTS,
 };
@@ -292,9 +292,9 @@ pub(super) fn run(
 }
 
 /// What the run printed and logged.
-pub(super) fn written(scratch: &ScratchFolder) -> Written {
+pub(super) fn written(scratch: &ScratchFolder) -> CapturedOutput {
     let [stdout, stderr, log] = ["stdout", "stderr", "log"].map(|name| shown(scratch, name));
-    Written { stdout, stderr, log }
+    CapturedOutput { stdout, stderr, log }
 }
 
 /// The mounts: the folders of the files, read-only, and the folders that every entry script has. And the
@@ -382,7 +382,7 @@ fn judge(
     let probe = probe(check);
     for Model { name, host, file, .. } in &asked.models {
         let judged = probe.judge(Some(host), &host.join(file), asked.limits.models.0);
-        let Ok(Judged { not_by_tract, left_out }) = judged else { continue };
+        let Ok(ModelVerdict { not_by_tract, left_out }) = judged else { continue };
         if let Some(why) = not_by_tract.filter(|_| !has_onnxruntime) {
             anyhow::bail!("model {name}: {why}");
         }

@@ -2,7 +2,7 @@
 
 use super::check::{CheckArguments, asked, explain, instrumentation, longest, run};
 use super::checked::{CheckedScript, FileKind};
-use super::script::Tried;
+use super::script::ExistingScript;
 use crate::model::{LoggingLevel, PythonRuntime};
 use crate::node::python::PythonError;
 use crate::node::trial::TrialChild;
@@ -18,7 +18,7 @@ pub(super) fn check_script(
     check: &CheckArguments<'_>,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<CheckedScript> {
-    let script = Tried::at(check.path)?;
+    let script = ExistingScript::at(check.path)?;
     let limits = check.policy.default_limits();
     let mut checked = CheckedScript::new(FileKind::of(check.path), check.path.to_owned());
     let chosen = match script.choose(check, &limits, (PythonRuntime::Auto, false), say) {

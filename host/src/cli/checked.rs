@@ -1,6 +1,6 @@
 //! The result of `sandmill check`, for people and for programs.
 
-use crate::compile::{ComponentNames, ImportVerdict, Takes, judge_import};
+use crate::compile::{AcceptedKind, ComponentNames, ImportVerdict, judge_import};
 use crate::model::ScriptLanguage;
 use serde::Serialize;
 use std::fmt::{self, Write as _};
@@ -23,7 +23,7 @@ pub(super) struct CheckedScript {
     /// For a script: the runtime that runs it; null if none can.
     pub(super) runtime: Option<String>,
     /// The kind of input that it takes; null if it does not say.
-    pub(super) takes: Option<Takes>,
+    pub(super) takes: Option<AcceptedKind>,
     /// In the order of the file.
     exports: Vec<String>,
     /// In the order of the file.
@@ -77,12 +77,12 @@ pub(super) struct Ran {
     #[serde(rename = "told")]
     pub(super) reported: String,
     #[serde(flatten)]
-    pub(super) written: Written,
+    pub(super) written: CapturedOutput,
 }
 
 /// What was printed and logged.
 #[derive(Debug, Serialize)]
-pub(super) struct Written {
+pub(super) struct CapturedOutput {
     /// The start of its standard output.
     pub(super) stdout: String,
     /// The start of its standard error.
@@ -212,7 +212,7 @@ impl CheckedScript {
     }
 }
 
-impl fmt::Display for Written {
+impl fmt::Display for CapturedOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { stdout, stderr, log } = self;
         for (name, written) in [("stdout", stdout), ("stderr", stderr), ("log", log)] {
@@ -278,7 +278,7 @@ mod tests {
         checked.run = Some(Ran {
             good: false,
             reported: "run failed: no\n".to_owned(),
-            written: Written {
+            written: CapturedOutput {
                 stdout: String::new(),
                 stderr: "two\nlines".to_owned(),
                 log: String::new(),

@@ -2,7 +2,7 @@
 
 use super::exit::{Exit, Problem};
 use super::jobs::{age, all};
-use super::jobs_found::{FoundJob, Now, RootArgument};
+use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::say;
 use super::terminal::{print, print_json};
 use crate::engine::JobHold;
@@ -83,9 +83,11 @@ pub(super) fn clean(arguments: &CleanArguments) -> Result<Exit, Problem> {
 
 fn is_meant(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bool {
     let is_ended = match job.now {
-        Now::Running | Now::Waiting => false,
-        Now::Completed => true,
-        Now::Failed | Now::Cancelled | Now::Interrupted => arguments.failed,
+        CurrentState::Running | CurrentState::Waiting => false,
+        CurrentState::Completed => true,
+        CurrentState::Failed | CurrentState::Cancelled | CurrentState::Interrupted => {
+            arguments.failed
+        }
     };
     let ended = job.ended().filter(|_| is_ended);
     ended.is_some_and(|ended| now.duration_since(ended).as_secs() >= arguments.older_than)

@@ -2,7 +2,7 @@
 
 use super::config::Config;
 use super::datastores::DatastoresArgument;
-use super::doctor_checks::{Around, DoctorCheck, in_short};
+use super::doctor_checks::{DoctorCheck, OptionalTools, in_short};
 use super::exit::{Exit, Problem};
 use super::policy::PolicyArgument;
 use super::run::{BackendArguments, this_program};
@@ -39,7 +39,7 @@ struct Findings {
     /// The backends for models.
     backends: Vec<BackendState>,
     #[serde(flatten)]
-    around: Option<Around>,
+    around: Option<OptionalTools>,
     /// Whether the text has the reasons in full.
     #[serde(skip)]
     is_verbose: bool,
@@ -95,7 +95,8 @@ pub(super) fn doctor(
     let config = Config::load(policy)?;
     let mut findings = Findings::now(policy, &config);
     findings.backends = self::backends(backends, policy, &config)?;
-    findings.around = Some(Around::now(policy, datastores, config.cache_dir(None).as_deref()));
+    findings.around =
+        Some(OptionalTools::now(policy, datastores, config.cache_dir(None).as_deref()));
     findings.is_verbose = is_verbose;
     let text = if json {
         serde_json::to_string_pretty(&findings).map_err(Problem::usage)? + "\n"

@@ -27,7 +27,7 @@ pub(super) struct DoctorCheck {
 
 /// What jobs may need besides the machine itself.
 #[derive(Debug, Serialize)]
-pub(super) struct Around {
+pub(super) struct OptionalTools {
     /// The toolchain that builds entry scripts from a crate's folder.
     toolchain: DoctorCheck,
     /// The runtimes of Python and JavaScript scripts.
@@ -40,7 +40,7 @@ pub(super) struct Around {
     places: DoctorCheck,
 }
 
-impl Around {
+impl OptionalTools {
     pub(super) fn now(
         policy: &PolicyArgument,
         datastores: &DatastoresArgument,

@@ -1,7 +1,7 @@
 //! `sandmill status`, `logs` and `explain`: information about a job from its directory.
 
 use super::exit::{Exit, Problem};
-use super::jobs_found::Now;
+use super::jobs_found::CurrentState;
 use super::say;
 use super::terminal::{self, print, print_json};
 use super::which::JobArgument;
@@ -119,18 +119,20 @@ pub(super) fn resume(state: &JobState) -> Resume {
 }
 
 impl KnownJob {
-    fn now(&self) -> Now {
-        Now::of(&self.state, &self.history, is_locked(self.dir.root()))
+    fn now(&self) -> CurrentState {
+        CurrentState::of(&self.state, &self.history, is_locked(self.dir.root()))
     }
 }
 
 /// The exit code of a command that exits as the job did.
-fn as_job(now: Now) -> Exit {
+fn as_job(now: CurrentState) -> Exit {
     match now {
-        Now::Completed => Exit::Completed,
-        Now::Failed => Exit::Failed,
-        Now::Cancelled => Exit::Cancelled,
-        Now::Running | Now::Waiting | Now::Interrupted => Exit::Unfinished,
+        CurrentState::Completed => Exit::Completed,
+        CurrentState::Failed => Exit::Failed,
+        CurrentState::Cancelled => Exit::Cancelled,
+        CurrentState::Running | CurrentState::Waiting | CurrentState::Interrupted => {
+            Exit::Unfinished
+        }
     }
 }
 
@@ -159,32 +161,35 @@ pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
     }
 }
 
-fn status_text(found: &KnownJob, now: Now, path: &Path) -> String {
+fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
     let KnownJob { state, history, places, .. } = found;
     let (name, pid) = (&state.name, state.pid);
     let shown = shell_word(&path.display().to_string());
     let clock = Timestamp::now();
     match (&history.result, now) {
-        (_, Now::Running) => {
+        (_, CurrentState::Running) => {
             let head = format!("Job {name} is running (process {pid}).\n");
             head + &standing_text(history, true, clock)
         }
-        (_, Now::Waiting) => {
+        (_, CurrentState::Waiting) => {
             let head = format!(
                 "Job {name} is waiting for its turn (process {pid}): other jobs use all that this \
                  machine gives to jobs; sandmill jobs says which.\n"
             );
             head + &standing_text(history, true, clock)
         }
-        (Some(result), Now::Completed | Now::Failed | Now::Cancelled) => {
-            result_text(result, places)
-        }
+        (
+            Some(result),
+            CurrentState::Completed | CurrentState::Failed | CurrentState::Cancelled,
+        ) => result_text(result, places),
         // Its events were removed, or could not be written to a full disk.
-        (None, Now::Completed | Now::Failed | Now::Cancelled) => match &state.result {
-            Some(result) => result_text(result, places),
-            None => format!("Job {name} {}.\n", state.status.how()),
-        },
-        (_, Now::Interrupted) => {
+        (None, CurrentState::Completed | CurrentState::Failed | CurrentState::Cancelled) => {
+            match &state.result {
+                Some(result) => result_text(result, places),
+                None => format!("Job {name} {}.\n", state.status.how()),
+            }
+        }
+        (_, CurrentState::Interrupted) => {
             let head = format!(
                 "Job {name} was interrupted: its process {pid} is gone. Committed results are kept; \
                  resume with: {}\n",
@@ -195,7 +200,7 @@ fn status_text(found: &KnownJob, now: Now, path: &Path) -> String {
     }
 }
 
-fn status_json(found: &KnownJob, now: Now) -> String {
+fn status_json(found: &KnownJob, now: CurrentState) -> String {
     let KnownJob { state, history, .. } = found;
     let workers: Vec<_> = history
         .workers
@@ -225,7 +230,7 @@ fn status_json(found: &KnownJob, now: Now) -> String {
         "pid": state.pid,
         "began": history.began,
         "ended": state.ended,
-        "waits_since": history.waits_since.filter(|_| now == Now::Waiting),
+        "waits_since": history.waits_since.filter(|_| now == CurrentState::Waiting),
         "times_resumed": history.times_resumed,
         "mini_batches": {
             "planned": history.planned,

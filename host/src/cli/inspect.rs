@@ -3,7 +3,7 @@
 
 use super::WallArgument;
 use super::policy::PolicyArgument;
-use crate::compile::{Compiler, Power, ScriptDescription};
+use crate::compile::{Compiler, ImportPower, ScriptDescription};
 use crate::model::on_one_line;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -81,8 +81,8 @@ fn pretty(value: &Value) -> String {
 }
 
 /// The granted imports, grouped by what they give access to.
-fn powers(description: &ScriptDescription) -> BTreeMap<Power, Vec<&str>> {
-    let mut powers: BTreeMap<Power, Vec<&str>> = BTreeMap::new();
+fn powers(description: &ScriptDescription) -> BTreeMap<ImportPower, Vec<&str>> {
+    let mut powers: BTreeMap<ImportPower, Vec<&str>> = BTreeMap::new();
     for import in description.imports.iter().filter(|import| import.refused.is_none()) {
         powers.entry(import.power).or_default().push(&import.name);
     }

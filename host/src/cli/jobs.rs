@@ -1,7 +1,7 @@
 //! `sandmill jobs`: all jobs below a folder and their states.
 
 use super::exit::{Exit, Problem};
-use super::jobs_found::{FoundJob, Now, RootArgument, jobs_below};
+use super::jobs_found::{CurrentState, FoundJob, RootArgument, jobs_below};
 use super::say;
 use super::terminal::{print, print_json};
 use crate::machine_slots;
@@ -24,7 +24,7 @@ pub(super) struct JobsArguments {
     tenant: Option<String>,
     /// Only jobs in this state; may be given many times.
     #[arg(long, value_name = "STATE")]
-    state: Vec<Now>,
+    state: Vec<CurrentState>,
     /// Prints JSON.
     #[arg(long)]
     json: bool,
@@ -37,8 +37,11 @@ pub(super) fn jobs(arguments: &JobsArguments) -> Result<Exit, Problem> {
     let root = &arguments.root.folder()?;
     let found = wanted(arguments, root)?;
     let caps = arguments.policy.load()?.machine();
-    let holders =
-        if found.iter().any(|job| job.now == Now::Waiting) { holders(&caps) } else { Vec::new() };
+    let holders = if found.iter().any(|job| job.now == CurrentState::Waiting) {
+        holders(&caps)
+    } else {
+        Vec::new()
+    };
     let now = Timestamp::now();
     if arguments.json {
         let jobs: Vec<Value> = found.iter().map(|job| as_json(job, &holders, now)).collect();
@@ -127,7 +130,7 @@ fn row(job: &FoundJob, now: Timestamp) -> [String; 6] {
     if history.failed > 0 {
         let _ = write!(progress, ", {} failed", history.failed);
     }
-    let state = match history.waits_since.filter(|_| job.now == Now::Waiting) {
+    let state = match history.waits_since.filter(|_| job.now == CurrentState::Waiting) {
         Some(since) => format!("waiting for {}", age(since, now)),
         None => job.now.to_string(),
     };
@@ -155,7 +158,7 @@ pub(super) fn age(then: Timestamp, now: Timestamp) -> String {
 
 fn as_json(job: &FoundJob, holders: &[(u32, u32)], now: Timestamp) -> Value {
     let FoundJob { dir, state, history, .. } = job;
-    let waiting = history.waits_since.filter(|_| job.now == Now::Waiting).map(|since| {
+    let waiting = history.waits_since.filter(|_| job.now == CurrentState::Waiting).map(|since| {
         let places: Vec<Value> =
             holders.iter().map(|(pid, places)| json!({"pid": pid, "workers": places})).collect();
         json!({"since": since, "held_by": places})
@@ -195,7 +198,7 @@ mod tests {
         let (mut jobs, _) = jobs_below(dir.path()).unwrap();
         let now: Timestamp = "2026-11-03T10:00:00Z".parse().unwrap();
         let waits = &mut jobs[0];
-        (waits.now, waits.history.planned) = (Now::Waiting, 3);
+        (waits.now, waits.history.planned) = (CurrentState::Waiting, 3);
         waits.history.waits_since = Some("2026-11-03T09:59:50Z".parse().unwrap());
         let ended = &mut jobs[1].history;
         ended.tenant = "ada".to_owned();

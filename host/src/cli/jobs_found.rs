@@ -37,7 +37,7 @@ impl RootArgument {
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Now {
+pub(super) enum CurrentState {
     /// It is running.
     Running,
     /// It waits for other jobs to free resources.
@@ -52,7 +52,7 @@ pub(super) enum Now {
     Cancelled,
 }
 
-impl Now {
+impl CurrentState {
     /// All of them.
     pub(super) const ALL: [Self; 6] = [
         Self::Running,
@@ -93,7 +93,7 @@ impl Now {
     }
 }
 
-impl fmt::Display for Now {
+impl fmt::Display for CurrentState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self.name())
     }
@@ -106,7 +106,7 @@ pub(super) struct FoundJob {
     pub(super) dir: PathBuf,
     pub(super) state: JobState,
     pub(super) history: History,
-    pub(super) now: Now,
+    pub(super) now: CurrentState,
 }
 
 impl FoundJob {
@@ -174,7 +174,7 @@ fn take(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
     };
     // There are no events if the job has just begun, or if its logs were removed.
     let history = History::read(&job_dir).unwrap_or_default();
-    let now = Now::of(&state, &history, is_locked(dir));
+    let now = CurrentState::of(&state, &history, is_locked(dir));
     found.push(FoundJob { dir: dir.to_owned(), state, history, now });
 }
 
@@ -216,7 +216,10 @@ mod tests {
         fs::write(root.join("bad/job.json"), "{\"version\": 1}").unwrap();
         let (found, troubles) = jobs_below(root).unwrap();
         let reported: Vec<_> = found.iter().map(|job| (job.state.name.as_str(), job.now)).collect();
-        assert_eq!(reported, [("two", Now::Interrupted), ("one", Now::Completed)]);
+        assert_eq!(
+            reported,
+            [("two", CurrentState::Interrupted), ("one", CurrentState::Completed)]
+        );
         assert!(troubles.len() == 1 && troubles[0].contains("version is 1"), "{troubles:?}");
         assert_eq!(jobs_below(&root.join("two")).unwrap().0.len(), 1);
         assert!(jobs_below(&root.join("missing")).is_err());

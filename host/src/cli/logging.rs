@@ -4,7 +4,7 @@
 use super::exit::Problem;
 use super::terminal;
 use crate::model::on_one_line;
-use crate::report::Shown;
+use crate::report::StatusDisplay;
 use std::io::{self, Write};
 use tracing::Level;
 use tracing::level_filters::LevelFilter;
@@ -96,14 +96,14 @@ impl LoggingArguments {
     }
 
     /// How a job is shown on standard error.
-    pub(super) fn shown(&self) -> Shown {
+    pub(super) fn shown(&self) -> StatusDisplay {
         if self.quiet {
-            return Shown::Failures;
+            return StatusDisplay::Failures;
         }
         // Lines of the log would break the bar.
         match terminal::is_watched() && LevelFilter::current() == LevelFilter::OFF {
-            true => Shown::Bar,
-            false => Shown::Lines,
+            true => StatusDisplay::Bar,
+            false => StatusDisplay::Lines,
         }
     }
 }

@@ -7,12 +7,12 @@
 use super::check::{self, CheckArguments, asked, explain, instrumentation, longest, written};
 use super::exit::{Exit, Problem};
 use super::run::BackendArguments;
-use super::script::Tried;
+use super::script::ExistingScript;
 use super::tools::ToolArguments;
 use super::{say, signals, terminal};
 use crate::compile::{Cache, Compiled, Instrumentation};
 use crate::model::{LoggingLevel, PythonRuntime, counted, printable};
-use crate::node::mapping::{MapNews, Mapping, TakenRows};
+use crate::node::mapping::{MapNews, MapSettings, MappedRows};
 use crate::node::python::PythonError;
 use crate::node::trial::{TrialChild, TrialError, TrialRequest, TrialSetup};
 use crate::opening::ScratchFolder;
@@ -100,7 +100,8 @@ fn prepare(
     let limits = check.policy.default_limits();
     let with = instrumentation(&limits);
     let is_script = check.is_script();
-    let script = is_script.then(|| Tried::at(check.path)).transpose().map_err(Problem::usage)?;
+    let script =
+        is_script.then(|| ExistingScript::at(check.path)).transpose().map_err(Problem::usage)?;
     let (compiled, library) = match &script {
         Some(script) => match script.choose(check, &limits, (arguments.runtime, true), &mut say) {
             Ok(chosen) => {
@@ -118,7 +119,7 @@ fn prepare(
         let shown = script.show(library.as_deref(), LoggingLevel::Info, &mut asked);
         shown.map_err(Problem::usage)?;
     }
-    asked.wanted = TrialRequest::Map(Mapping { rows: arguments.rows });
+    asked.wanted = TrialRequest::Map(MapSettings { rows: arguments.rows });
     Ok((compiled, asked))
 }
 
@@ -316,7 +317,7 @@ fn failure(text: &str) -> Problem {
 }
 
 /// Prints which rows of a mini-batch failed.
-fn say_failed(count: u64, named: &[(u64, String)], taken: Option<TakenRows>) {
+fn say_failed(count: u64, named: &[(u64, String)], taken: Option<MappedRows>) {
     let first = taken.map_or(0, |taken| taken.first);
     for (row, reason) in named {
         say(&format!("row {} failed: {reason}", first + row));
@@ -335,8 +336,8 @@ fn too_many(failed: u64, threshold: i64) -> Problem {
 }
 
 /// Rows are counted from 1, and mini-batches from 0, as the entry script counts them.
-fn place(taken: TakenRows) -> String {
-    let TakenRows { id, first, count } = taken;
+fn place(taken: MappedRows) -> String {
+    let MappedRows { id, first, count } = taken;
     format!("mini-batch {id} (rows {} to {} of the input)", first + 1, first + count)
 }
 

@@ -3,7 +3,7 @@
 
 use super::exit::{Exit, Problem};
 use super::jobs::all;
-use super::jobs_found::{FoundJob, Now, RootArgument};
+use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::terminal::print_json;
 use crate::model::to_f64;
 use jiff::Timestamp;
@@ -98,7 +98,7 @@ const FAMILIES: [Family; 7] = [
 fn text(jobs: &[FoundJob]) -> String {
     let mut text = String::new();
     head(&mut text, "sandmill_jobs", "Jobs by state.");
-    for now in Now::ALL {
+    for now in CurrentState::ALL {
         let count = jobs.iter().filter(|job| job.now == now).count();
         // Writing to a string cannot fail.
         let _ = writeln!(text, "sandmill_jobs{{state=\"{now}\"}} {count}");

@@ -11,11 +11,11 @@ use crate::model::{InputKind, JobDir, counted};
 use crate::node::{self, Staged};
 use crate::opening::{make_new_private, scratch_path};
 use crate::protocol::{
-    Cut, FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode, read_frame,
+    CutOptions, FrameError, FromPlanner, MayOpen, PlanRequest, PlannerQuestion, encode, read_frame,
 };
 use crate::run::{Options, PrepareError};
 use crate::spec::JobSpec;
-use crate::store::{Arrival, JobObjects};
+use crate::store::{JobObjects, StagingReport};
 use crate::wall::{self, death};
 use anyhow::{Context, anyhow, bail};
 use std::io::{self, BufReader, BufWriter, ErrorKind, Write};
@@ -91,7 +91,7 @@ pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Res
         (arguments.all, arguments.json),
     );
     table.schema_of = match &request.cut {
-        Cut::Tables { inputs, .. } if arguments.write_schema => Some(inputs),
+        CutOptions::Tables { inputs, .. } if arguments.write_schema => Some(inputs),
         _ if arguments.write_schema => {
             let why = "--write-schema is for inputs of tables (format: csv, tsv or jsonl)";
             return Err(Problem::usage(anyhow!(why)));
@@ -163,7 +163,7 @@ struct StandalonePlanner {
     child: Arc<Mutex<Option<Child>>>,
     /// For answers about the files that it asks for; `None` if it does not ask.
     stdin: Option<ChildStdin>,
-    question: Arc<Question>,
+    question: Arc<PlannerQuestion>,
     spill: PathBuf,
     /// How long it may be silent.
     patience: Duration,
@@ -265,7 +265,7 @@ impl Drop for StandalonePlanner {
 }
 
 /// Reads messages on a thread, a few ahead. The planner is untrusted, so its messages are checked, too.
-fn listen(stdout: ChildStdout, question: Option<Arc<Question>>) -> anyhow::Result<Messages> {
+fn listen(stdout: ChildStdout, question: Option<Arc<PlannerQuestion>>) -> anyhow::Result<Messages> {
     let (sender, messages) = mpsc::sync_channel(4);
     std::thread::Builder::new().spawn(move || {
         let mut stdout = BufReader::new(stdout);
@@ -318,7 +318,7 @@ impl PlannerObjects<'_> {
         while answer.is_none() {
             answer = match self.objects.blocking_arrival() {
                 None => return Ok(None),
-                Some(Arrival::NoSpace(text)) => bail!(text),
+                Some(StagingReport::NoSpace(text)) => bail!(text),
                 Some(arrival) => self.looks.arrived(&arrival),
             };
         }

@@ -1,6 +1,6 @@
 //! The output of `sandmill plan`: a summary, then the first and the last mini-batches, or all of them.
 
-use crate::model::{MiniBatch, Source, TableInput, Work, count, counted, on_one_line};
+use crate::model::{MiniBatch, MiniBatchWork, Source, TableInput, count, counted, on_one_line};
 use anyhow::bail;
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -64,7 +64,7 @@ impl<'a, W: Write> PlanTable<'a, W> {
     /// Adds the next mini-batch.
     pub(super) fn row(&mut self, batch: &MiniBatch) -> anyhow::Result<()> {
         let input = match (&batch.work, self.sources.get(batch.source as usize)) {
-            (Work::Void, _) => "-".to_owned(),
+            (MiniBatchWork::Void, _) => "-".to_owned(),
             (_, Some(source)) => source.dataset.clone(),
             (_, None) => bail!("the planner names an input that does not exist"),
         };
@@ -145,21 +145,23 @@ impl<'a, W: Write> PlanTable<'a, W> {
 /// The bytes that a mini-batch reads. `None` if unknown: files may not be on this machine yet.
 fn bytes(batch: &MiniBatch, sources: &[Source]) -> Option<u64> {
     match &batch.work {
-        Work::Text(slice) => Some(slice.length),
-        Work::TextGroup(slices) => Some(slices.iter().map(|(_, slice)| slice.length).sum()),
-        Work::Rows(rows) => Some(rows.text.length),
-        Work::Table(slice) => Some(slice.bytes),
-        Work::TableGroup(slices) => {
+        MiniBatchWork::Text(slice) => Some(slice.length),
+        MiniBatchWork::TextGroup(slices) => {
+            Some(slices.iter().map(|(_, slice)| slice.length).sum())
+        }
+        MiniBatchWork::Rows(rows) => Some(rows.text.length),
+        MiniBatchWork::Table(slice) => Some(slice.bytes),
+        MiniBatchWork::TableGroup(slices) => {
             Some(slices.iter().fold(0, |sum, (_, slice)| sum.saturating_add(slice.bytes)))
         }
-        Work::Files(_) | Work::FileGroup(_) => batch
+        MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => batch
             .files()
             .map(|(source, file)| {
                 let path = sources.get(source as usize)?.root.join(file);
                 std::fs::metadata(path).ok().map(|found| found.len())
             })
             .try_fold(0_u64, |sum, length| Some(sum.saturating_add(length?))),
-        Work::Unreadable(_) | Work::Void => Some(0),
+        MiniBatchWork::Unreadable(_) | MiniBatchWork::Void => Some(0),
     }
 }
 
@@ -179,32 +181,32 @@ fn size(bytes: u64) -> String {
 }
 
 /// Where the data of a mini-batch is, in words.
-fn place(work: &Work) -> String {
+fn place(work: &MiniBatchWork) -> String {
     match work {
-        Work::Files(files) => ends(files.first(), files.last()),
-        Work::FileGroup(parts) => {
+        MiniBatchWork::Files(files) => ends(files.first(), files.last()),
+        MiniBatchWork::FileGroup(parts) => {
             let mut files = parts.iter().flat_map(|(_, files)| files.iter());
             ends(files.next(), files.next_back())
         }
-        Work::Text(slice) => {
+        MiniBatchWork::Text(slice) => {
             format!("{}, from line {}, {} bytes", slice.file, slice.first_line, slice.length)
         }
-        Work::TextGroup(slices) => {
+        MiniBatchWork::TextGroup(slices) => {
             let bytes: u64 = slices.iter().map(|(_, slice)| slice.length).sum();
             let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
             format!("{}, {bytes} bytes", ends(files.next(), files.next_back()))
         }
-        Work::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
-        Work::Table(slice) => {
+        MiniBatchWork::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
+        MiniBatchWork::Table(slice) => {
             format!("{}, from row {}, about {} bytes", slice.file, slice.first_row + 1, slice.bytes)
         }
-        Work::TableGroup(slices) => {
+        MiniBatchWork::TableGroup(slices) => {
             let bytes = slices.iter().fold(0_u64, |sum, (_, it)| sum.saturating_add(it.bytes));
             let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
             format!("{}, about {bytes} bytes", ends(files.next(), files.next_back()))
         }
-        Work::Unreadable(bad) => bad.reason.clone(),
-        Work::Void => "-".to_owned(),
+        MiniBatchWork::Unreadable(bad) => bad.reason.clone(),
+        MiniBatchWork::Void => "-".to_owned(),
     }
 }
 
@@ -226,7 +228,7 @@ mod tests {
         Source::new(dataset, "/data".into())
     }
 
-    fn batch(id: u64, source: u32, work: Work) -> MiniBatch {
+    fn batch(id: u64, source: u32, work: MiniBatchWork) -> MiniBatch {
         MiniBatch::new(MiniBatchId(id), source, work)
     }
 
@@ -235,7 +237,7 @@ mod tests {
         let sources = [source("images"), source("night_shift")];
         let mut out = Vec::new();
         let mut table = PlanTable::new(&mut out, &sources, (true, false));
-        let files = |names: &[&str]| Work::Files(names.iter().collect());
+        let files = |names: &[&str]| MiniBatchWork::Files(names.iter().collect());
         let slice = TextSlice {
             file: "a.csv".into(),
             offset: 10,
@@ -246,8 +248,8 @@ mod tests {
         };
         table.row(&batch(0, 0, files(&["a/0.png", "a/1.png", "a/2.png"]))).unwrap();
         table.row(&batch(1, 1, files(&["evil\u{1b}[2J.png"]))).unwrap();
-        table.row(&batch(2, 1, Work::Text(slice))).unwrap();
-        table.row(&batch(3, 0, Work::Void)).unwrap();
+        table.row(&batch(2, 1, MiniBatchWork::Text(slice))).unwrap();
+        table.row(&batch(3, 0, MiniBatchWork::Void)).unwrap();
         assert_eq!((table.mini_batches, table.items), (4, 9004));
         assert!(table.row(&batch(4, 2, files(&["a"]))).is_err());
         insta::assert_snapshot!(String::from_utf8(out).unwrap(), @r"
@@ -267,7 +269,7 @@ mod tests {
         for id in 0..1024 {
             let file = format!("{id}.csv");
             let slice = TextSlice { file, length: 40_000, rows: 7, ..TextSlice::sample() };
-            table.row(&batch(id, 0, Work::Text(slice))).unwrap();
+            table.row(&batch(id, 0, MiniBatchWork::Text(slice))).unwrap();
         }
         let summary = table.summary();
         assert_eq!(table.json()["shown"].as_array().unwrap().len(), 20);

@@ -19,8 +19,8 @@ use crate::load::this_machine;
 use crate::model::{InputKind, JobDir, JobResult, JobStatus, OutputAction};
 use crate::node::{NodeError, PythonError};
 use crate::report::{
-    self, ParentFolder, ReportBudget, ReportPaths, Reporter, Reporters, Resume, Shown, Unit,
-    log_tree, reused_text,
+    self, ParentFolder, ReportBudget, ReportPaths, Reporter, Reporters, Resume, StatusDisplay,
+    Unit, log_tree, reused_text,
 };
 use crate::run::{self, Job, Options, PrepareError, Prepared};
 use crate::spec::{self, JobSpec, LoadContext, OperatorPolicy};
@@ -380,7 +380,11 @@ fn start(
     job: Job,
     places: &ReportPaths,
     cancel: &Cancel,
-    (target, shown, other): (Option<&signals::SignalTarget>, Shown, Option<Box<dyn Reporter>>),
+    (target, shown, other): (
+        Option<&signals::SignalTarget>,
+        StatusDisplay,
+        Option<Box<dyn Reporter>>,
+    ),
 ) -> Result<JobResult, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
     let mut all = report::terminal(places, shown, out);

@@ -8,12 +8,12 @@ use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
 /// A script that exists.
-pub(super) struct Tried {
+pub(super) struct ExistingScript {
     path: PathBuf,
     guest: String,
 }
 
-impl Tried {
+impl ExistingScript {
     /// The script at a path.
     pub(super) fn at(path: &Path) -> anyhow::Result<Self> {
         let found = path.canonicalize().with_context(|| path.display().to_string())?;

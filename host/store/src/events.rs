@@ -19,7 +19,7 @@ pub(super) enum StoreEvent {
 
 /// A report to the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Arrival {
+pub enum StagingReport {
     /// The request with this number is complete. All its objects are here, except those at these positions of
     /// its list, which cannot be fetched, each with the reason.
     Ready(u64, Vec<(u32, String)>),

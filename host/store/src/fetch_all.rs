@@ -14,13 +14,13 @@ const FOLDERS: usize = 4;
 
 /// Goes through the lists of the folders, one after the other.
 #[derive(Debug, Default)]
-pub(super) struct Lists {
+pub(super) struct FolderLists {
     place: usize,
     /// The list of the current folder; `None` until it is opened.
     list: Option<Manifest>,
 }
 
-impl Lists {
+impl FolderLists {
     /// The next object, with the index of its folder. `None` at the end, and while enough folders are busy.
     /// Folders that were given up are skipped. An error has the index of a folder and says why its list
     /// cannot be read.
@@ -56,12 +56,12 @@ pub(super) struct FetchProgress {
     is_done: AtomicBool,
     objects: AtomicU64,
     bytes: AtomicU64,
-    lack: Mutex<Option<Lack>>,
+    lack: Mutex<Option<MissingObject>>,
 }
 
 /// What is missing.
 #[derive(Debug)]
-pub(super) enum Lack {
+pub(super) enum MissingObject {
     /// All objects that had not arrived by then.
     Rest(StoreError),
     /// The file of one object, and why it is missing. If several are missing, the one whose path comes first.
@@ -94,29 +94,29 @@ impl FetchProgress {
     pub(super) fn lacks(&self, file: &Path, reason: &str) {
         let mut lack = self.lack();
         let is_first = match &*lack {
-            Some(Lack::Rest(_)) => false,
-            Some(Lack::Object(first, _)) => file < first.as_path(),
+            Some(MissingObject::Rest(_)) => false,
+            Some(MissingObject::Object(first, _)) => file < first.as_path(),
             None => true,
         };
         if is_first {
-            *lack = Some(Lack::Object(file.to_owned(), reason.to_owned()));
+            *lack = Some(MissingObject::Object(file.to_owned(), reason.to_owned()));
         }
     }
 
     /// Notes that nothing more can be fetched of a folder, or of all folders.
     pub(super) fn lacks_rest(&self, error: StoreError) {
         let mut lack = self.lack();
-        if !matches!(*lack, Some(Lack::Rest(_))) {
-            *lack = Some(Lack::Rest(error));
+        if !matches!(*lack, Some(MissingObject::Rest(_))) {
+            *lack = Some(MissingObject::Rest(error));
         }
     }
 
     /// Returns what is missing, if anything is, and forgets it.
-    pub(super) fn take_lack(&self) -> Option<Lack> {
+    pub(super) fn take_lack(&self) -> Option<MissingObject> {
         self.lack().take()
     }
 
-    fn lack(&self) -> MutexGuard<'_, Option<Lack>> {
+    fn lack(&self) -> MutexGuard<'_, Option<MissingObject>> {
         self.lack.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,7 +8,7 @@ use super::error::StoreError;
 use super::events::StoreEvent;
 use super::process::{AT_ONCE, Fetcher, FetcherReport};
 use crate::dataset::{Manifest, ManifestObject};
-use crate::protocol::store::{Bring, FetchRequest, StoreTask};
+use crate::protocol::store::{FetchRequest, ObjectRequest, StoreTask};
 use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -37,12 +37,12 @@ pub(super) struct FetchQueue {
     /// The number of processes started so far, which is the number of the current one.
     number: u64,
     /// The objects that are requested and have not arrived, each with its number in the order of requests.
-    open: HashMap<PathBuf, (u64, Bring)>,
+    open: HashMap<PathBuf, (u64, ObjectRequest)>,
     asked: u64,
     /// After a process died: the objects that may have killed it, which are requested one by one, and those
     /// that are requested after them.
-    suspects: VecDeque<Bring>,
-    rest: VecDeque<Bring>,
+    suspects: VecDeque<ObjectRequest>,
+    rest: VecDeque<ObjectRequest>,
     is_careful: bool,
     /// How many processes died in a row without delivering an object.
     deaths: u32,
@@ -148,7 +148,7 @@ impl FetchQueue {
     pub(super) fn ask(&mut self, file: &Path, known: ManifestObject) -> Result<(), StoreError> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or(StoreError::OddName)?.to_owned();
-        let object = Bring { name, known };
+        let object = ObjectRequest { name, known };
         if self.is_careful {
             self.rest.push_back(object);
             return Ok(());
@@ -156,7 +156,7 @@ impl FetchQueue {
         self.send(object)
     }
 
-    fn send(&mut self, object: Bring) -> Result<(), StoreError> {
+    fn send(&mut self, object: ObjectRequest) -> Result<(), StoreError> {
         let fetcher = match &mut self.fetcher {
             Some(fetcher) => fetcher,
             none => {

@@ -33,12 +33,12 @@ mod stager;
 pub use crate::protocol::store::StoreErrorKind;
 pub use cache_dir::CachedObjects;
 pub use error::StoreError;
-pub use events::Arrival;
+pub use events::StagingReport;
 #[cfg(feature = "stores")]
 pub use network::serve;
 pub use objects::JobObjects;
 pub use process::FETCH_COMMAND;
-pub use stager::{Coming, KeptObjects, Stager, Watch};
+pub use stager::{FetchTiming, KeptObjects, Stager, Watch};
 
 /// The objects in a cache's folder. A folder that does not exist holds none.
 ///

@@ -1,11 +1,11 @@
 //! The objects of a job: the folders that hold them, and the thread that fetches the missing ones.
 
 use super::cache_dir::CacheDir;
-use super::events::{Arrival, StoreEvent};
-use super::fetch_all::{FetchProgress, Lack};
+use super::events::{StagingReport, StoreEvent};
+use super::fetch_all::{FetchProgress, MissingObject};
 use super::prefetch::{self, FetchPlan, PLANNER_REQUESTS};
 use crate::model::Source;
-use crate::protocol::Asks;
+use crate::protocol::ObjectsToAsk;
 use std::future::pending;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -31,7 +31,7 @@ pub struct JobObjects {
 struct FetchThread {
     thread: Option<JoinHandle<()>>,
     events: mpsc::Sender<StoreEvent>,
-    arrivals: UnboundedReceiver<Arrival>,
+    arrivals: UnboundedReceiver<StagingReport>,
     fetches_all: bool,
     tally: Arc<FetchProgress>,
 }
@@ -87,20 +87,20 @@ impl JobObjects {
 
     /// Whether objects are fetched only when they are [requested](Self::want).
     pub fn come_on_demand(&self) -> bool {
-        self.asks() == Asks::Each
+        self.asks() == ObjectsToAsk::Each
     }
 
     /// For which objects the planner must ask before it reads them.
-    pub fn asks(&self) -> Asks {
+    pub fn asks(&self) -> ObjectsToAsk {
         match &self.fetching {
-            None => Asks::Never,
-            Some(FetchThread { fetches_all: true, .. }) => Asks::Absent,
-            Some(_) => Asks::Each,
+            None => ObjectsToAsk::Never,
+            Some(FetchThread { fetches_all: true, .. }) => ObjectsToAsk::Absent,
+            Some(_) => ObjectsToAsk::Each,
         }
     }
 
     /// Waits for the next arrival; forever, if there will be none.
-    pub async fn arrival(&mut self) -> Arrival {
+    pub async fn arrival(&mut self) -> StagingReport {
         let Some(fetching) = &mut self.fetching else { return pending().await };
         match fetching.arrivals.recv().await {
             Some(arrival) => arrival,
@@ -110,7 +110,7 @@ impl JobObjects {
     }
 
     /// The same for a synchronous caller; `None` if nothing will arrive.
-    pub fn blocking_arrival(&mut self) -> Option<Arrival> {
+    pub fn blocking_arrival(&mut self) -> Option<StagingReport> {
         self.fetching.as_mut()?.arrivals.blocking_recv()
     }
 
@@ -155,7 +155,7 @@ impl JobObjects {
     }
 
     /// What is missing so far of the objects that are fetched unasked.
-    pub(super) fn take_lack(&self) -> Option<Lack> {
+    pub(super) fn take_lack(&self) -> Option<MissingObject> {
         self.fetching.as_ref()?.tally.take_lack()
     }
 }

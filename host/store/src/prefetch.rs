@@ -6,8 +6,8 @@
 //! be fetched is kept in memory only.
 
 use super::error::StoreError;
-use super::events::{Arrival, StoreEvent};
-use super::fetch_all::{FetchProgress, Lists};
+use super::events::{StagingReport, StoreEvent};
+use super::fetch_all::{FetchProgress, FolderLists};
 use super::fetch_queue::{FetchQueue, Lost};
 use super::process::{AT_ONCE, FetcherReport, SILENCE};
 use crate::dataset::{ManifestObject, ManifestRecord};
@@ -108,7 +108,7 @@ struct PrefetchGroup {
 struct Prefetcher {
     plan: FetchPlan,
     places: Vec<FetchQueue>,
-    arrivals: UnboundedSender<Arrival>,
+    arrivals: UnboundedSender<StagingReport>,
     used: u64,
     held: HashMap<PathBuf, NeededObject>,
     /// The requests that there was no room for so far.
@@ -117,7 +117,7 @@ struct Prefetcher {
     /// How many objects are being fetched.
     coming: usize,
     /// If all objects are fetched: those that are still to be requested.
-    lists: Lists,
+    lists: FolderLists,
     tally: Arc<FetchProgress>,
     /// When progress was last reported.
     reported: Instant,
@@ -128,7 +128,7 @@ pub(super) fn run(
     plan: FetchPlan,
     events: &Receiver<StoreEvent>,
     own: &Sender<StoreEvent>,
-    arrivals: UnboundedSender<Arrival>,
+    arrivals: UnboundedSender<StagingReport>,
     tally: Arc<FetchProgress>,
 ) {
     let requests = plan.requests.iter().enumerate();
@@ -142,7 +142,7 @@ pub(super) fn run(
         waiting: VecDeque::new(),
         wanted: HashMap::new(),
         coming: 0,
-        lists: Lists::default(),
+        lists: FolderLists::default(),
         tally,
         reported: Instant::now(),
     };
@@ -359,7 +359,7 @@ impl Prefetcher {
             }
         }
         // The receiver may have been dropped.
-        let _ = self.arrivals.send(Arrival::Ready(number, failed));
+        let _ = self.arrivals.send(StagingReport::Ready(number, failed));
     }
 
     /// Breaks if the disk is full: the processes end with the caller, and no new process is started.
@@ -386,7 +386,7 @@ impl Prefetcher {
                 let error = StoreError::from(failed);
                 if error.kind() == StoreErrorKind::DiskFull {
                     // The fault is the disk's, so no object is marked as failed.
-                    let _ = self.arrivals.send(Arrival::NoSpace(error.to_string()));
+                    let _ = self.arrivals.send(StagingReport::NoSpace(error.to_string()));
                     self.tally.lacks_rest(error);
                     return ControlFlow::Break(());
                 }
@@ -408,7 +408,7 @@ impl Prefetcher {
         if self.reported.elapsed() >= REPORT_INTERVAL {
             self.reported = Instant::now();
             // The job may have ended.
-            let _ = self.arrivals.send(Arrival::Progress);
+            let _ = self.arrivals.send(StagingReport::Progress);
         }
     }
 

@@ -4,7 +4,7 @@
 use super::*;
 use crate::cache_dir::{OPEN, manifest_path};
 use crate::dataset::{FileVersion, ManifestWriter};
-use crate::fetch_all::Lack;
+use crate::fetch_all::MissingObject;
 use crate::model::to_usize;
 use crate::protocol::store::Failed;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -23,7 +23,7 @@ const LOGS: &str = "/bin/cat > asked";
 struct PrefetchFixture {
     dir: tempfile::TempDir,
     events: Sender<StoreEvent>,
-    arrivals: UnboundedReceiver<Arrival>,
+    arrivals: UnboundedReceiver<StagingReport>,
     thread: Option<JoinHandle<()>>,
     /// The objects in the manifest.
     listed: HashMap<String, ManifestObject>,
@@ -124,7 +124,7 @@ impl PrefetchFixture {
     /// The next report that is not about progress.
     fn next(&mut self) -> (u64, Vec<(u32, String)>) {
         loop {
-            if let Arrival::Ready(number, failed) = self.arrivals.blocking_recv().unwrap() {
+            if let StagingReport::Ready(number, failed) = self.arrivals.blocking_recv().unwrap() {
                 return (number, failed);
             }
         }
@@ -137,7 +137,7 @@ impl PrefetchFixture {
         self.thread.take().unwrap().join().unwrap();
         let mut reported = Vec::new();
         while let Ok(arrival) = self.arrivals.try_recv() {
-            if let Arrival::Ready(number, _) = arrival {
+            if let StagingReport::Ready(number, _) = arrival {
                 reported.push(number);
             }
         }
@@ -241,7 +241,7 @@ fn requests_of_a_dead_process_are_sent_again() {
             bench.comes_by(2, name, None);
         }
         while let Ok(arrival) = bench.arrivals.try_recv() {
-            if let Arrival::Ready(number, failed) = arrival {
+            if let StagingReport::Ready(number, failed) = arrival {
                 reported.push((number, failed));
             }
         }
@@ -277,7 +277,7 @@ fn a_full_disk_ends_fetching() {
     bench.events.send(StoreEvent::Reported(0, 1, Some(Ok(FromFetcher::Failed(full))))).unwrap();
     bench.events.send(StoreEvent::Reported(0, 1, None)).unwrap_or_default();
     bench.thread.take().unwrap().join().unwrap();
-    assert_eq!(bench.arrivals.blocking_recv(), Some(Arrival::NoSpace("no room".to_owned())));
+    assert_eq!(bench.arrivals.blocking_recv(), Some(StagingReport::NoSpace("no room".to_owned())));
     assert_eq!(bench.arrivals.blocking_recv(), None);
     let started = fs::read_to_string(bench.dir.path().join("started")).unwrap_or_default();
     assert!(started.lines().count() <= 1, "{started}");
@@ -444,7 +444,7 @@ fn one_failed_object_does_not_fail_the_rest() {
     bench.comes_as_asked("sub/a", None);
     bench.waits_for_all();
     assert_eq!(bench.tally.so_far(), (4, 6));
-    let Some(Lack::Object(file, reason)) = bench.tally.take_lack() else { panic!() };
+    let Some(MissingObject::Object(file, reason)) = bench.tally.take_lack() else { panic!() };
     assert_eq!((file, reason.as_str()), (bench.file("sub/b"), "it broke"), "the first one");
     assert_eq!(bench.end(&["sub/a", "sub/b", "sub/c"]), (vec![], vec![true, false, true]));
 }
@@ -474,7 +474,7 @@ fn all_remaining_objects_fail_if_the_process_always_dies() {
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
     let mut bench = PrefetchFixture::fetching_all("echo died >> deaths; exit 1", &objects);
     bench.waits_for_all();
-    let Some(Lack::Rest(error)) = bench.tally.take_lack() else { panic!() };
+    let Some(MissingObject::Rest(error)) = bench.tally.take_lack() else { panic!() };
     assert_eq!(error.kind(), StoreErrorKind::Process);
     bench.want(PLANNER_REQUESTS, &["0", names.last().unwrap()]);
     let (_, failed) = bench.next();

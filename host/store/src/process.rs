@@ -3,7 +3,7 @@
 use super::error::StoreError;
 use super::secrets::scrub;
 use crate::model::StoreKind;
-use crate::protocol::store::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, ObjectRequest, StoreConfig};
 use crate::protocol::{FrameError, encode, read_frame};
 use crate::wall::{self, death};
 use std::io::{Read, Write};
@@ -139,7 +139,7 @@ impl Fetcher {
     }
 
     /// Requests an object. If the process does not read its input, its exit status says more.
-    pub(super) fn request(&self, object: &Bring) {
+    pub(super) fn request(&self, object: &ObjectRequest) {
         let mut frame = Vec::new();
         if let (Some(asks), Ok(())) = (&self.asks, encode(object, &mut frame)) {
             let _ = asks.send(frame);
@@ -275,7 +275,7 @@ mod tests {
     #[test]
     fn a_process_that_does_not_read_cannot_block_us() {
         let (_dir, fetcher) = started("exec sleep 60");
-        let object = Bring {
+        let object = ObjectRequest {
             name: "x".repeat(30_000),
             known: ManifestObject { found: FileVersion::sample(), version: 0 },
         };

@@ -3,7 +3,7 @@
 use super::cache_dir::{self, CacheDir};
 use super::config::{configure, is_endpoint};
 use super::error::StoreError;
-use super::fetch_all::Lack;
+use super::fetch_all::MissingObject;
 use super::objects::JobObjects;
 use super::prefetch::FetchPlan;
 use super::process::ask;
@@ -35,7 +35,7 @@ pub struct Stager<'a> {
 
 /// When the objects of a job's inputs are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coming {
+pub enum FetchTiming {
     /// At once: all of them must fit into the cache.
     AtOnce,
     /// At once if all of them fit, otherwise when they are [requested](JobObjects::want).
@@ -94,7 +94,7 @@ impl Stager<'_> {
     pub fn stage(
         &self,
         inputs: &[Input],
-        coming: Coming,
+        coming: FetchTiming,
         mut kept: KeptObjects,
         watch: &mut Watch<'_>,
     ) -> Result<(Vec<Input>, JobObjects), StoreError> {
@@ -131,7 +131,7 @@ impl Stager<'_> {
         let input = Input { name: what.to_owned(), paths, partition_format: None, take: None };
         let mut found = FoundObjects::default();
         let to = (&mut *kept, &mut found);
-        let paths = self.find(what, &input, Coming::AtOnce, to, watch).map_err(named)?;
+        let paths = self.find(what, &input, FetchTiming::AtOnce, to, watch).map_err(named)?;
         self.fetch_all(found.requests, address, watch).map_err(named)?;
         let nothing = || named(StoreError::Nothing(address.to_string()));
         let path = paths.first().ok_or_else(nothing)?;
@@ -162,8 +162,8 @@ impl Stager<'_> {
         }
         match objects.take_lack() {
             None => Ok(()),
-            Some(Lack::Rest(error)) => Err(error),
-            Some(Lack::Object(path, reason)) => {
+            Some(MissingObject::Rest(error)) => Err(error),
+            Some(MissingObject::Object(path, reason)) => {
                 let below = folders.iter().find_map(|folder| path.strip_prefix(folder).ok());
                 let file = below.unwrap_or(&path).to_string_lossy().into_owned();
                 Err(StoreError::Object { file, address: address.to_string(), reason })
@@ -183,7 +183,7 @@ impl Stager<'_> {
         &self,
         what: &str,
         input: &Input,
-        coming: Coming,
+        coming: FetchTiming,
         (kept, found): (&mut KeptObjects, &mut FoundObjects),
         watch: &mut Watch<'_>,
     ) -> Result<Vec<String>, StoreError> {
@@ -197,8 +197,8 @@ impl Stager<'_> {
             (watch.say)(&format!("{what}: inspecting {}", part.shown));
             let most = size.saturating_sub(kept.bytes);
             let wanted = part.wanted.clone();
-            let must_fit = coming == Coming::AtOnce;
-            let on_demand = coming == Coming::OnDemand;
+            let must_fit = coming == FetchTiming::AtOnce;
+            let on_demand = coming == FetchTiming::OnDemand;
             let refuses_tables = self.without_tables.contains(&input.name);
             let task = StoreTask::List { wanted, most, must_fit, on_demand, refuses_tables };
             let request = self.request(&part, &slot, task);
@@ -211,7 +211,7 @@ impl Stager<'_> {
             let data = slot.data();
             // As a glob, since the whole folder would be visible to the guest.
             let below = |path: &String| match (path.as_str(), coming) {
-                ("", Coming::OnDemand) => data.join("**"),
+                ("", FetchTiming::OnDemand) => data.join("**"),
                 (path, _) => data.join(path),
             };
             paths.extend(part.paths.iter().map(|path| below(path).to_string_lossy().into_owned()));
@@ -225,7 +225,7 @@ impl Stager<'_> {
         &self,
         kept: KeptObjects,
         found: FoundObjects,
-        coming: Coming,
+        coming: FetchTiming,
     ) -> std::io::Result<JobObjects> {
         let FoundObjects { requests, bytes } = found;
         let slots = kept.slots;
@@ -234,7 +234,7 @@ impl Stager<'_> {
         }
         let room = self.datastores.cache_size().0.saturating_sub(kept.bytes);
         let evicts = bytes > room;
-        if !evicts && coming != Coming::OnDemand {
+        if !evicts && coming != FetchTiming::OnDemand {
             return JobObjects::coming(slots, self.all_of(requests));
         }
         if evicts {

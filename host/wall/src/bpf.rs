@@ -18,7 +18,7 @@ pub(super) enum SyscallAction {
 
 /// A condition on one argument of a syscall. Arguments are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Test {
+pub(super) enum ArgumentTest {
     /// Of the lower 32 bits, those in `mask` have the values in `set`.
     Bits { argument: u8, mask: u32, set: u32 },
     /// The lower 32 bits have another value.
@@ -30,7 +30,7 @@ pub(super) enum Test {
 /// What the kernel does with a syscall, by its arguments: the first test that holds decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyscallRule {
-    tests: Vec<(Test, SyscallAction)>,
+    tests: Vec<(ArgumentTest, SyscallAction)>,
     otherwise: SyscallAction,
 }
 
@@ -41,7 +41,7 @@ impl SyscallRule {
     }
 
     /// The action of the first test that holds, or else `otherwise`.
-    pub(super) fn by(tests: Vec<(Test, SyscallAction)>, otherwise: SyscallAction) -> Self {
+    pub(super) fn by(tests: Vec<(ArgumentTest, SyscallAction)>, otherwise: SyscallAction) -> Self {
         Self { tests, otherwise }
     }
 }
@@ -122,17 +122,17 @@ fn leaf(rule: &SyscallRule) -> Vec<sock_filter> {
     let mut program = Vec::new();
     for (test, action) in &rule.tests {
         match *test {
-            Test::Bits { argument, mask, set } => {
+            ArgumentTest::Bits { argument, mask, set } => {
                 program.push(step(LOAD, low(argument)));
                 if mask != u32::MAX {
                     program.push(step(MASK, mask));
                 }
                 program.push(branch(IF_EQUAL, set & mask, 0, 1));
             }
-            Test::Other { argument, value } => {
+            ArgumentTest::Other { argument, value } => {
                 program.extend([step(LOAD, low(argument)), branch(IF_EQUAL, value, 1, 0)]);
             }
-            Test::Null { argument } => program.extend([
+            ArgumentTest::Null { argument } => program.extend([
                 step(LOAD, low(argument)),
                 branch(IF_EQUAL, 0, 0, 3),
                 step(LOAD, high(argument)),
@@ -239,11 +239,11 @@ mod tests {
 
     #[test]
     fn the_first_test_that_holds_decides() {
-        let bits = |mask, set| Test::Bits { argument: 1, mask, set };
+        let bits = |mask, set| ArgumentTest::Bits { argument: 1, mask, set };
         let tests = vec![
             (bits(0xf0, 0x10), SyscallAction::Kill),
             (bits(u32::MAX, 5), SyscallAction::Refuse(9)),
-            (Test::Null { argument: 3 }, SyscallAction::Allow),
+            (ArgumentTest::Null { argument: 3 }, SyscallAction::Allow),
         ];
         let rules = BTreeMap::from([(4, SyscallRule::by(tests, SyscallAction::Refuse(1)))]);
         let program = program(7, &rules, SyscallAction::Kill);

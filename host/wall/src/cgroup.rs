@@ -18,7 +18,7 @@ const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// The cgroup of this process, below which it may make others.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Delegated {
+pub(super) struct DelegatedCgroup {
     pub(super) folder: PathBuf,
     /// The [`CONTROLLERS`] that it has, at least one.
     pub(super) controllers: Vec<&'static str>,
@@ -28,20 +28,20 @@ pub(super) struct Delegated {
 
 /// Where workers would get their cgroups, in words; or why they would not.
 pub fn probe_cgroup() -> Result<String, LayerError> {
-    let Delegated { folder, controllers, .. } = delegated()?;
+    let DelegatedCgroup { folder, controllers, .. } = delegated()?;
     let limits = controllers.join(", ");
     let name = WallLayer::Cgroup.name();
     Ok(format!("{name} v2: each worker gets one below {}, with {limits}", folder.display()))
 }
 
 /// The cgroup of this process, or why it cannot be used.
-pub(super) fn delegated() -> Result<Delegated, LayerError> {
+pub(super) fn delegated() -> Result<DelegatedCgroup, LayerError> {
     unless_hidden(WallLayer::Cgroup)?;
     let folder = folder(&read("/proc/self/cgroup")?, &read("/proc/self/mountinfo")?)?;
-    Delegated::at(folder, process::id())
+    DelegatedCgroup::at(folder, process::id())
 }
 
-impl Delegated {
+impl DelegatedCgroup {
     /// `own` is the id of this process.
     pub(super) fn at(folder: PathBuf, own: u32) -> Result<Self, LayerError> {
         let offered = read(folder.join("cgroup.controllers"))?;
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn a_cgroup_with_other_processes_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let at = || Delegated::at(dir.path().to_owned(), 12);
+        let at = || DelegatedCgroup::at(dir.path().to_owned(), 12);
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
         for name in ["cgroup.procs", "cgroup.subtree_control"] {
             write(name, "");

@@ -1,6 +1,6 @@
 //! A cgroup with limits of its own for each process behind the wall that may need one.
 
-use super::cgroup::{Delegated, delegated, read};
+use super::cgroup::{DelegatedCgroup, delegated, read};
 use super::error::{Built, LayerError, WallLayer};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
@@ -39,7 +39,7 @@ pub struct LeafQuota {
 /// Makes leaves below the cgroup of this process. Dropping it removes everything it made.
 #[derive(Debug)]
 pub struct Leaves {
-    delegated: Delegated,
+    delegated: DelegatedCgroup,
     prefix: String,
     /// The cgroup that this process has moved to, to make room for leaves.
     own: Option<(PathBuf, File)>,
@@ -47,7 +47,7 @@ pub struct Leaves {
 
 /// The cgroup of one process. Dropping it removes it, if the process is gone.
 #[derive(Debug)]
-pub struct Leaf {
+pub struct ProcessCgroup {
     path: PathBuf,
     _hold: File,
     /// The leaves must outlive this one.
@@ -64,7 +64,7 @@ impl Leaves {
         Self::at(delegated()?, process::id()).map(Arc::new)
     }
 
-    fn at(delegated: Delegated, id: u32) -> Result<Self, LayerError> {
+    fn at(delegated: DelegatedCgroup, id: u32) -> Result<Self, LayerError> {
         let folder = &delegated.folder;
         remove(folder, |_| true);
         let own = None;
@@ -88,10 +88,14 @@ impl Leaves {
     }
 
     /// Makes a leaf with these limits; a limit without a controller is skipped. The name must be unique.
-    pub fn leaf(self: &Arc<Self>, name: &str, quota: &LeafQuota) -> Result<Leaf, LayerError> {
+    pub fn leaf(
+        self: &Arc<Self>,
+        name: &str,
+        quota: &LeafQuota,
+    ) -> Result<ProcessCgroup, LayerError> {
         let path = self.path(name);
         let hold = claim(&path).map_err(|e| LayerError::path(&path, e))?;
-        let leaf = Leaf { path, _hold: hold, _leaves: self.clone() };
+        let leaf = ProcessCgroup { path, _hold: hold, _leaves: self.clone() };
         quota.apply(&leaf.path)?;
         Ok(leaf)
     }
@@ -123,7 +127,7 @@ impl Drop for Leaves {
     }
 }
 
-impl Leaf {
+impl ProcessCgroup {
     /// The folder of the cgroup.
     pub fn path(&self) -> &Path {
         &self.path
@@ -143,7 +147,7 @@ impl Leaf {
     }
 }
 
-impl Drop for Leaf {
+impl Drop for ProcessCgroup {
     fn drop(&mut self) {
         // If the process has not ended yet, dropping [`Leaves`] tries again.
         let _ = fs::remove_dir(&self.path);
@@ -294,11 +298,11 @@ mod tests {
     const QUOTA: LeafQuota = LeafQuota { memory: Some(1 << 20), threads: 9 };
 
     /// A folder that looks like a cgroup, with ordinary files.
-    fn cgroup(is_root: bool) -> (tempfile::TempDir, Delegated) {
+    fn cgroup(is_root: bool) -> (tempfile::TempDir, DelegatedCgroup) {
         let dir = tempfile::tempdir().unwrap();
         let controllers = vec!["memory", "pids"];
         let folder = dir.path().to_owned();
-        (dir, Delegated { folder, controllers, is_root })
+        (dir, DelegatedCgroup { folder, controllers, is_root })
     }
 
     fn text(path: &Path, name: &str) -> String {

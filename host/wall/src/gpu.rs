@@ -1,6 +1,6 @@
 //! The files and devices that CUDA needs to use one GPU.
 
-use super::role::{GrantedPath, Rights};
+use super::role::{FolderRights, GrantedPath};
 use sandmill_model::{GpuLease, NVIDIA_DEVICES};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,24 +39,24 @@ const LIBRARIES: [&str; 6] =
 pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<GrantedPath> {
     let folder = |path: &str, rights| GrantedPath::new(path, rights);
     let mut folders: Vec<GrantedPath> =
-        NVIDIA_DEVICES.iter().map(|path| folder(path, Rights::Device)).collect();
-    folders.push(folder(TOOLS, Rights::Device));
-    folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, Rights::Read)));
-    let read = |path: &PathBuf| GrantedPath::new(path, Rights::Read);
+        NVIDIA_DEVICES.iter().map(|path| folder(path, FolderRights::Device)).collect();
+    folders.push(folder(TOOLS, FolderRights::Device));
+    folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, FolderRights::Read)));
+    let read = |path: &PathBuf| GrantedPath::new(path, FolderRights::Read);
     folders.extend(libraries.iter().chain(&lease.kernels).map(read));
     // The driver names its threads.
-    folders.push(folder("/proc/self/task", Rights::Device));
-    folders.push(folder("/dev/null", Rights::Device));
+    folders.push(folder("/proc/self/task", FolderRights::Device));
+    folders.push(folder("/dev/null", FolderRights::Device));
     let (minor, bus) = device(Path::new("/proc/driver/nvidia/gpus"), lease);
     if let Some(minor) = minor {
-        folders.push(folder(&format!("/dev/nvidia{minor}"), Rights::Device));
+        folders.push(folder(&format!("/dev/nvidia{minor}"), FolderRights::Device));
     }
     if let Some(bus) = bus {
         // This is a link to a folder that no other rule covers.
-        folders.push(folder(&format!("/sys/bus/pci/devices/{bus}"), Rights::Read));
+        folders.push(folder(&format!("/sys/bus/pci/devices/{bus}"), FolderRights::Read));
     }
     if lease.visible.starts_with("MIG-") {
-        folders.push(folder(PARTS, Rights::Device));
+        folders.push(folder(PARTS, FolderRights::Device));
     }
     folders
 }
@@ -113,7 +113,7 @@ mod tests {
         let folders = gpu_folders(&part, &["/cuda/lib".into()]);
         for GrantedPath { path, rights, .. } in &folders {
             let is_device = path.starts_with("/dev") || path.starts_with("/proc/self/task");
-            let expected = if is_device { Rights::Device } else { Rights::Read };
+            let expected = if is_device { FolderRights::Device } else { FolderRights::Read };
             assert_eq!(*rights, expected, "{}", path.display());
         }
         let has = |path: &str| folders.iter().any(|folder| folder.path == Path::new(path));

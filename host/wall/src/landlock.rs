@@ -2,7 +2,7 @@
 //! processes outside.
 
 use super::error::{Built, LayerError, WallLayer};
-use super::role::{GrantedPath, Rights, WallRole};
+use super::role::{FolderRights, GrantedPath, WallRole};
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus,
     PathBeneath, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -100,7 +100,7 @@ fn restrict(
         rules =
             rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| no_rule(folder, e))?;
         // The other occupants do not open many small files.
-        let may_hold_many = folder.rights == Rights::Read
+        let may_hold_many = folder.rights == FolderRights::Read
             && matches!(occupant, WallRole::Worker | WallRole::Zygote);
         let inner = (may_hold_many && truncation == TruncateGuard::Filtered)
             .then(|| inner_folders(&opened));
@@ -184,7 +184,7 @@ fn usable(opened: impl AsFd) -> io::Result<BitFlags<AccessFs>> {
     Ok(if kind == FileType::Directory { BitFlags::all() } else { AccessFs::from_file(ABI::V5) })
 }
 
-fn rights(rights: Rights) -> BitFlags<AccessFs> {
+fn rights(rights: FolderRights) -> BitFlags<AccessFs> {
     use AccessFs::{
         IoctlDev, MakeDir, MakeReg, ReadDir, ReadFile, Refer, RemoveDir, RemoveFile, Truncate,
         WriteFile,
@@ -194,12 +194,12 @@ fn rights(rights: Rights) -> BitFlags<AccessFs> {
     // process that links may not write.
     let arrange = MakeReg | MakeDir | RemoveFile | RemoveDir | Refer;
     match rights {
-        Rights::Read => read,
-        Rights::ReadAndLink => read | Refer,
-        Rights::Stage => read | arrange,
-        Rights::Files => ReadFile | WriteFile | Truncate | MakeReg | RemoveFile,
-        Rights::Write => read | arrange | WriteFile | Truncate,
-        Rights::Device => ReadFile | WriteFile | IoctlDev,
+        FolderRights::Read => read,
+        FolderRights::ReadAndLink => read | Refer,
+        FolderRights::Stage => read | arrange,
+        FolderRights::Files => ReadFile | WriteFile | Truncate | MakeReg | RemoveFile,
+        FolderRights::Write => read | arrange | WriteFile | Truncate,
+        FolderRights::Device => ReadFile | WriteFile | IoctlDev,
     }
 }
 
@@ -230,22 +230,22 @@ mod tests {
     fn rules_that_add_nothing_are_left_out() {
         let folder = |path: &str, rights| GrantedPath::real(path, rights);
         let all = [
-            folder("/a/b", Rights::Read),
-            folder("/a", Rights::Read),
-            folder("/a", Rights::Read),
-            folder("/a/out", Rights::Write),
-            folder("/a/out/deep", Rights::Files),
-            folder("/ab", Rights::Read),
-            folder("/c", Rights::Read),
-            folder("/c", Rights::ReadAndLink),
+            folder("/a/b", FolderRights::Read),
+            folder("/a", FolderRights::Read),
+            folder("/a", FolderRights::Read),
+            folder("/a/out", FolderRights::Write),
+            folder("/a/out/deep", FolderRights::Files),
+            folder("/ab", FolderRights::Read),
+            folder("/c", FolderRights::Read),
+            folder("/c", FolderRights::ReadAndLink),
         ];
         let kept: Vec<_> =
             merged(&all).iter().map(|f| (f.path.to_str().unwrap(), f.rights)).collect();
         let expected = [
-            ("/a", Rights::Read),
-            ("/a/out", Rights::Write),
-            ("/ab", Rights::Read),
-            ("/c", Rights::ReadAndLink),
+            ("/a", FolderRights::Read),
+            ("/a/out", FolderRights::Write),
+            ("/ab", FolderRights::Read),
+            ("/c", FolderRights::ReadAndLink),
         ];
         assert_eq!(kept, expected);
     }
@@ -259,7 +259,7 @@ mod tests {
         }
         std::os::unix::fs::symlink(path("elsewhere"), path("data/model")).unwrap();
         let names = ["data", "data/model", "data/../shared", "missing"];
-        let folders = names.map(|name| GrantedPath::new(path(name), Rights::Read));
+        let folders = names.map(|name| GrantedPath::new(path(name), FolderRights::Read));
         let real: Vec<_> = folders.iter().filter_map(|folder| real(folder).unwrap()).collect();
         let kept: Vec<_> = merged(&real).iter().map(|folder| folder.path.clone()).collect();
         let root = root.path().canonicalize().unwrap();
@@ -272,7 +272,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let base = root.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("data/deep")).unwrap();
-        let folder = GrantedPath::real(base.join("data/deep"), Rights::Read);
+        let folder = GrantedPath::real(base.join("data/deep"), FolderRights::Read);
         assert!(open(&real(&folder).unwrap().unwrap()).unwrap().is_some());
         std::fs::rename(base.join("data"), base.join("moved")).unwrap();
         assert!(open(&folder).unwrap().is_none());
@@ -295,7 +295,7 @@ mod tests {
         }
         std::fs::write(path("file"), "").unwrap();
         std::os::unix::fs::symlink("/", path("link")).unwrap();
-        let opened = |path| open(&GrantedPath::new(path, Rights::Read)).unwrap().unwrap();
+        let opened = |path| open(&GrantedPath::new(path, FolderRights::Read)).unwrap().unwrap();
         let found = || inner_folders(&opened(root.path().canonicalize().unwrap()));
         let inodes = |found: Vec<OwnedFd>| {
             let mut inodes: Vec<_> = found.iter().map(|fd| fstat(fd).unwrap().st_ino).collect();
@@ -313,13 +313,13 @@ mod tests {
     #[test]
     fn no_right_allows_running_files_or_making_devices() {
         use AccessFs::{Execute, MakeBlock, MakeChar, MakeFifo, MakeSock, MakeSym};
-        use Rights::{Device, Files, Read, ReadAndLink, Stage, Write};
+        use FolderRights::{Device, Files, Read, ReadAndLink, Stage, Write};
         for allowed in [Read, ReadAndLink, Stage, Files, Write, Device] {
             let made = rights(allowed);
             let forbidden = Execute | MakeBlock | MakeChar | MakeFifo | MakeSock | MakeSym;
             assert!(!made.intersects(forbidden), "{allowed:?}");
         }
-        let stage = rights(Rights::Stage);
+        let stage = rights(FolderRights::Stage);
         assert!(!stage.intersects(AccessFs::WriteFile | AccessFs::Truncate), "{stage:?}");
     }
 }

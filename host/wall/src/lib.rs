@@ -37,13 +37,13 @@ mod task;
 
 pub use build::Wall;
 pub use cgroup::probe_cgroup;
-pub use cgroup_leaf::{Leaf, LeafQuota, Leaves};
+pub use cgroup_leaf::{LeafQuota, Leaves, ProcessCgroup};
 pub use death::death;
 pub use error::{LayerError, WaitError, WallError, WallLayer};
 pub use fork::{ForkedTwin, twin};
 pub use gpu::gpu_folders;
 pub use hidden::MISSING_LAYER;
 pub use layer::{Layer, check, probe};
-pub use role::{GrantedPath, ResourceLimits, Rights, WallRole};
+pub use role::{FolderRights, GrantedPath, ResourceLimits, WallRole};
 pub use start::{alone, enter, keep_apart};
 pub use task::{TaskEnd, end_of};

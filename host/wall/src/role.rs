@@ -39,7 +39,7 @@ impl WallRole {
 
 /// What the process may do below a folder, or with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
+pub enum FolderRights {
     /// Reading and listing.
     Read,
     /// [`Rights::Read`], and hard links to its files in a folder with [`Rights::Stage`].
@@ -60,7 +60,7 @@ pub struct GrantedPath {
     /// The absolute path.
     pub path: PathBuf,
     /// What the process may do there.
-    pub rights: Rights,
+    pub rights: FolderRights,
     /// Whether the path is known to have no links. The wall then allows exactly that path, and cannot be
     /// built if a link was put there since.
     pub is_real: bool,
@@ -68,12 +68,12 @@ pub struct GrantedPath {
 
 impl GrantedPath {
     /// A folder or file; links in the path are followed.
-    pub fn new(path: impl Into<PathBuf>, rights: Rights) -> Self {
+    pub fn new(path: impl Into<PathBuf>, rights: FolderRights) -> Self {
         Self { path: path.into(), rights, is_real: false }
     }
 
     /// A folder or file at a path without links.
-    pub fn real(path: impl Into<PathBuf>, rights: Rights) -> Self {
+    pub fn real(path: impl Into<PathBuf>, rights: FolderRights) -> Self {
         Self { path: path.into(), rights, is_real: true }
     }
 }

@@ -8,7 +8,7 @@
 //! and this one 0.16 ms. With them a syscall whose arguments are checked takes
 //! 0.25 µs, with this one 0.16 µs.
 
-use super::bpf::{self, SyscallAction, SyscallRule, Test};
+use super::bpf::{self, ArgumentTest, SyscallAction, SyscallRule};
 use super::error::{Built, LayerError, WallLayer};
 use super::role::WallRole;
 use super::syscalls;
@@ -89,7 +89,7 @@ fn filter(occupant: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerE
 
 /// The syscalls that are allowed or refused by their arguments.
 fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
-    let only = |call: c_long, tests: &[Test]| {
+    let only = |call: c_long, tests: &[ArgumentTest]| {
         (
             call,
             SyscallRule::by(
@@ -123,15 +123,15 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     match occupant {
         WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote => rules.extend([
             // Sets the times of an open file, not of a path: Landlock has no rule for times.
-            only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
+            only(libc::SYS_utimensat, &[ArgumentTest::Null { argument: 1 }]),
             // Sends over the connected socket only, to no other address.
-            only(libc::SYS_sendto, &[Test::Null { argument: 4 }]),
+            only(libc::SYS_sendto, &[ArgumentTest::Null { argument: 4 }]),
         ]),
         // As above, times only of an open file. Sockets only for the network and for name lookups.
         WallRole::Fetcher => {
             let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
             rules.extend([
-                only(libc::SYS_utimensat, &[Test::Null { argument: 1 }]),
+                only(libc::SYS_utimensat, &[ArgumentTest::Null { argument: 1 }]),
                 only(libc::SYS_socket, &families.map(|family| number(0, family))),
             ]);
         }
@@ -140,7 +140,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
     if occupant == WallRole::GpuWorker {
         // Sockets of this machine only, and of a kind that cannot send without a connection.
         let tests = vec![
-            (Test::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
+            (ArgumentTest::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
             (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), SyscallAction::Allow),
         ];
         rules.push((libc::SYS_socket, SyscallRule::by(tests, REFUSED)));
@@ -152,14 +152,14 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
             libc::SO_ATTACH_REUSEPORT_EBPF,
         ];
         let mut tests: Vec<_> = programs.map(|option| (number(2, option), REFUSED)).into();
-        let other = Test::Other { argument: 1, value: libc::SOL_SOCKET.cast_unsigned() };
+        let other = ArgumentTest::Other { argument: 1, value: libc::SOL_SOCKET.cast_unsigned() };
         tests.push((other, REFUSED));
         rules.push((libc::SYS_setsockopt, SyscallRule::by(tests, SyscallAction::Allow)));
         // With FALLOC_FL_KEEP_SIZE, space past the end of a file is not bound by the limit on file size.
         rules.push(only(libc::SYS_fallocate, &[number(1, 0)]));
     }
     let no_code = flags(2, libc::PROT_EXEC, 0);
-    let mapping: &[Test] = match occupant {
+    let mapping: &[ArgumentTest] = match occupant {
         // The driver makes code and shares memory with any arguments. The zygote maps the entry script.
         WallRole::GpuWorker | WallRole::Zygote => &[],
         // The engine makes a component's code executable even when it only writes it to a file.
@@ -178,7 +178,7 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
 
 /// The syscalls by which a process starts another one or changes itself.
 fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
-    let only = |call: c_long, tests: &[Test]| {
+    let only = |call: c_long, tests: &[ArgumentTest]| {
         (
             call,
             SyscallRule::by(
@@ -216,7 +216,7 @@ fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         // Sets the name of a thread. Every other option is a setting of the process.
         only(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
         // Reads a limit. With a non-null argument it would set one.
-        only(libc::SYS_prlimit64, &[Test::Null { argument: 2 }]),
+        only(libc::SYS_prlimit64, &[ArgumentTest::Null { argument: 2 }]),
         // `abort` ends this process this way. Other processes cannot be signalled.
         only(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
     ]
@@ -228,7 +228,7 @@ fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule
     let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
     let unless_log =
         |call: c_long| (call, SyscallRule::by(refused().collect(), SyscallAction::Allow));
-    let allowed = |commands: &[i32]| -> Vec<(Test, SyscallAction)> {
+    let allowed = |commands: &[i32]| -> Vec<(ArgumentTest, SyscallAction)> {
         commands.iter().map(|command| (number(1, *command), SyscallAction::Allow)).collect()
     };
     let mut fcntl = allowed(&[libc::F_GETFL, libc::F_GETFD, libc::F_SETFD]);
@@ -244,7 +244,7 @@ fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule
 }
 
 /// Opening a file may truncate it only if it is opened for writing, for which Landlock has a rule.
-const fn cutting_if_writing(how: u8) -> [Test; 3] {
+const fn cutting_if_writing(how: u8) -> [ArgumentTest; 3] {
     const BITS: i32 = libc::O_TRUNC | libc::O_ACCMODE;
     [
         flags(how, libc::O_TRUNC, 0),
@@ -275,13 +275,13 @@ const NO_THREAD: i32 = libc::CLONE_NEWNS
     | libc::CLONE_PTRACE;
 
 /// Holds if, of the bits in `mask`, exactly those in `set` are set.
-const fn flags(argument: u8, mask: i32, set: i32) -> Test {
-    Test::Bits { argument, mask: mask.cast_unsigned(), set: set.cast_unsigned() }
+const fn flags(argument: u8, mask: i32, set: i32) -> ArgumentTest {
+    ArgumentTest::Bits { argument, mask: mask.cast_unsigned(), set: set.cast_unsigned() }
 }
 
 /// Holds if an `int` has this value. The kernel reads only its 32 bits, too.
-const fn number(argument: u8, value: i32) -> Test {
-    Test::Bits { argument, mask: u32::MAX, set: value.cast_unsigned() }
+const fn number(argument: u8, value: i32) -> ArgumentTest {
+    ArgumentTest::Bits { argument, mask: u32::MAX, set: value.cast_unsigned() }
 }
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 
 use super::{FrameError, FromPlanner, FromWorker};
 use sandmill_model::{
-    AttemptReport, ByteSize, CallStats, Failure, MiniBatch, OutputHeader, TableSlice, TextSlice,
-    WallState, Work, is_plainly_below,
+    AttemptReport, ByteSize, CallStats, Failure, MiniBatch, MiniBatchWork, OutputHeader,
+    TableSlice, TextSlice, WallState, is_plainly_below,
 };
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -80,9 +80,9 @@ impl FromPlanner {
 /// Whether a planner that [asks](crate::PlanRequest::asks) is waiting for an answer. A planner that sent
 /// further questions without waiting could fill its leader's memory.
 #[derive(Debug, Default)]
-pub struct Question(AtomicBool);
+pub struct PlannerQuestion(AtomicBool);
 
-impl Question {
+impl PlannerQuestion {
     /// Records a message from the planner.
     ///
     /// # Errors
@@ -148,21 +148,21 @@ fn mini_batch(batch: &MiniBatch) -> Checked {
     hold(files.all(stays_below), "a file outside of its input")?;
     hold(batch.unfetched.is_empty(), "what only the leader knows")?;
     match &batch.work {
-        Work::Text(of) => slice(of),
-        Work::TextGroup(slices) => slices.iter().try_for_each(|(_, of)| slice(of)),
-        Work::Rows(rows) => {
+        MiniBatchWork::Text(of) => slice(of),
+        MiniBatchWork::TextGroup(slices) => slices.iter().try_for_each(|(_, of)| slice(of)),
+        MiniBatchWork::Rows(rows) => {
             slice(&rows.text)?;
             let end = rows.origins_offset.checked_add(rows.origins_length);
             hold(end.is_some_and(|end| end <= PLACE), "a place beyond any file")?;
             hold(stays_below(&rows.origins) && stays_below(&rows.names), "a file outside")
         }
-        Work::Table(of) => table_slice(of),
-        Work::TableGroup(slices) => slices.iter().try_for_each(|(_, of)| table_slice(of)),
-        Work::Unreadable(bad) => hold(
+        MiniBatchWork::Table(of) => table_slice(of),
+        MiniBatchWork::TableGroup(slices) => slices.iter().try_for_each(|(_, of)| table_slice(of)),
+        MiniBatchWork::Unreadable(bad) => hold(
             stays_below(&bad.file) && bad.reason.len() <= DETAIL,
             "a file outside of its input, or a long text",
         ),
-        Work::Files(_) | Work::FileGroup(_) | Work::Void => Ok(()),
+        MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) | MiniBatchWork::Void => Ok(()),
     }?;
     hold(batch.planned_items() <= COUNT, "more items than possible")
 }

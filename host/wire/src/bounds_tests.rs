@@ -81,11 +81,11 @@ fn impossible_messages_of_a_planner_are_refused() {
     let check = |work| {
         error(FromPlanner::MiniBatches(vec![MiniBatch::new(MiniBatchId(0), 0, work)]).check())
     };
-    let files = |name: &str| check(Work::Files(["a/b", name].into()));
+    let files = |name: &str| check(MiniBatchWork::Files(["a/b", name].into()));
     assert_eq!(files("a/b..c"), None);
     for outside in ["../a", "/etc/passwd", "a/../../b", "a\0b"] {
         assert!(files(outside).is_some(), "{outside:?}");
-        assert!(check(Work::FileGroup(vec![(7, [outside].into())])).is_some());
+        assert!(check(MiniBatchWork::FileGroup(vec![(7, [outside].into())])).is_some());
     }
     let opening = |file: &str, next: Vec<String>| {
         let mut message = FromPlanner::opening(file, true);
@@ -104,12 +104,12 @@ fn impossible_messages_of_a_planner_are_refused() {
         rows,
         ..TextSlice::sample()
     };
-    assert_eq!(check(Work::Text(slice(10, 20, 20))), None);
-    assert!(check(Work::Text(slice(10, 20, 21))).is_some());
-    assert!(check(Work::Text(slice(u64::MAX, 20, 1))).is_some());
+    assert_eq!(check(MiniBatchWork::Text(slice(10, 20, 20))), None);
+    assert!(check(MiniBatchWork::Text(slice(10, 20, 21))).is_some());
+    assert!(check(MiniBatchWork::Text(slice(u64::MAX, 20, 1))).is_some());
     // Their sum is more than 64 bits hold.
     let most = PLACE - 1;
-    assert!(check(Work::TextGroup(vec![(0, slice(0, most, most)); 40])).is_some());
+    assert!(check(MiniBatchWork::TextGroup(vec![(0, slice(0, most, most)); 40])).is_some());
     assert!(error(FromPlanner::Notice("x".repeat(1 << 20)).check()).is_some());
 }
 
@@ -139,7 +139,7 @@ fn long_lists_are_refused_while_decoding() {
 #[test]
 fn a_planner_asks_for_one_file_at_a_time() {
     let opening = |file: String| FromPlanner::opening(file, true);
-    let question = Question::default();
+    let question = PlannerQuestion::default();
     question.on_report(&FromPlanner::Closed).unwrap();
     question.on_report(&opening("a".to_owned())).unwrap();
     question.on_report(&FromPlanner::Notice("looks".to_owned())).unwrap();

@@ -4,11 +4,11 @@ use tokio::sync::watch;
 
 /// A handle to end a job early. Clones ask the same job.
 #[derive(Clone, Debug)]
-pub struct Cancel(watch::Sender<Option<Request>>);
+pub struct Cancel(watch::Sender<Option<CancelRequest>>);
 
 /// A request that a job ends.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CancelRequest {
     /// The reason, for people.
     pub reason: String,
     /// Whether running mini-batches are killed instead of finished.
@@ -24,12 +24,12 @@ impl Cancel {
     /// Winds the job down: running mini-batches get ten seconds to finish, and what is committed is kept.
     /// `reason` appears in the result, for people.
     pub fn cancel(&self, reason: impl Into<String>) {
-        self.0.send_replace(Some(Request { reason: reason.into(), at_once: false }));
+        self.0.send_replace(Some(CancelRequest { reason: reason.into(), at_once: false }));
     }
 
     /// As [`Cancel::cancel`], but kills running mini-batches.
     pub fn cancel_at_once(&self, reason: impl Into<String>) {
-        self.0.send_replace(Some(Request { reason: reason.into(), at_once: true }));
+        self.0.send_replace(Some(CancelRequest { reason: reason.into(), at_once: true }));
     }
 
     /// Why the job is to end; `None` if it was not cancelled.
@@ -38,7 +38,7 @@ impl Cancel {
     }
 
     /// Watches for requests, including one that was made before this call.
-    pub fn watch(&self) -> watch::Receiver<Option<Request>> {
+    pub fn watch(&self) -> watch::Receiver<Option<CancelRequest>> {
         let mut receiver = self.0.subscribe();
         // So that a job notices a cancellation from before its start.
         receiver.mark_changed();

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// A question to a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Ask {
+pub enum ControlQuestion {
     /// Asks for the job's state.
     State,
     /// Asks the job to end; what is committed is kept.
@@ -41,12 +41,12 @@ pub struct VersionedQuestion {
     pub version: u32,
     /// The question.
     #[serde(flatten)]
-    pub ask: Ask,
+    pub ask: ControlQuestion,
 }
 
 impl VersionedQuestion {
     /// A question of this version.
-    pub fn new(ask: Ask) -> Self {
+    pub fn new(ask: ControlQuestion) -> Self {
         Self { version: CONTROL_VERSION, ask }
     }
 }
@@ -100,7 +100,7 @@ pub fn control_path(job_dir: &Path, name: &str) -> io::Result<(OwnedFd, PathBuf)
 ///
 /// # Errors
 /// If the job cannot be reached, answers something else, or does not answer within seconds.
-pub fn ask(job_dir: &Path, socket: &str, ask: Ask) -> io::Result<Answer> {
+pub fn ask(job_dir: &Path, socket: &str, ask: ControlQuestion) -> io::Result<Answer> {
     let (_folder, path) = control_path(job_dir, socket)?;
     let mut stream = UnixStream::connect(path)?;
     write_line(&mut stream, &VersionedQuestion::new(ask))?;
@@ -152,21 +152,21 @@ mod tests {
     #[test]
     fn questions_are_lines_with_a_version() {
         let text = |ask| serde_json::to_string(&VersionedQuestion::new(ask)).unwrap();
-        assert_eq!(text(Ask::State), r#"{"version":1,"ask":"state"}"#);
+        assert_eq!(text(ControlQuestion::State), r#"{"version":1,"ask":"state"}"#);
         assert_eq!(
-            text(Ask::Cancel { at_once: true }),
+            text(ControlQuestion::Cancel { at_once: true }),
             r#"{"version":1,"ask":"cancel","at_once":true}"#
         );
         let read: VersionedQuestion =
             serde_json::from_str(r#"{"version":1,"ask":"cancel"}"#).unwrap();
-        assert_eq!(read.ask, Ask::Cancel { at_once: false });
+        assert_eq!(read.ask, ControlQuestion::Cancel { at_once: false });
     }
 
     #[test]
     fn a_line_has_a_bound_and_a_deadline() {
         let (mut one, mut other) = UnixStream::pair().unwrap();
-        write_line(&mut one, &VersionedQuestion::new(Ask::State)).unwrap();
-        assert_eq!(read_line::<VersionedQuestion>(&mut other).unwrap().ask, Ask::State);
+        write_line(&mut one, &VersionedQuestion::new(ControlQuestion::State)).unwrap();
+        assert_eq!(read_line::<VersionedQuestion>(&mut other).unwrap().ask, ControlQuestion::State);
         one.write_all(&vec![b'x'; LONGEST + 1024]).unwrap();
         let error = read_line::<VersionedQuestion>(&mut other).unwrap_err().to_string();
         assert_eq!(error, "a line of more than 16384 bytes");

@@ -20,14 +20,14 @@ pub mod store;
 #[cfg(any(test, feature = "testing"))]
 mod testing;
 
-pub use bounds::Question;
+pub use bounds::PlannerQuestion;
 pub use frame::{FrameBuffer, FrameError, MAX_FRAME, decode, encode, read_frame};
 pub use message::{
-    Asks, Assignment, Cut, FromPlanner, FromWorker, FromZygote, Loading, MayOpen, PROTOCOL_VERSION,
-    PlanRequest, Setup, ToWorker, ToZygote, ZygoteLimits,
+    Assignment, CutOptions, FromPlanner, FromWorker, FromZygote, Loading, MayOpen, ObjectsToAsk,
+    PROTOCOL_VERSION, PlanRequest, ToWorker, ToZygote, WorkerSetup, ZygoteLimits,
 };
 pub use node_policy::NodePolicy;
 pub use packet::{packets, receive_packet, send_packet};
 pub use running::{
-    Company, Grant, GrowingQueues, News, NodeReport, Order, WorkersEnd, WorkersStanding,
+    Grant, GrowingQueues, NodeNews, NodeReport, Order, OtherWorkers, WorkersEnd, WorkersStanding,
 };

@@ -17,7 +17,7 @@ pub const PROTOCOL_VERSION: u32 = 18;
 pub enum ToWorker {
     /// Everything that a worker needs; sent once. (The worker's file descriptor 0 is the socket, its
     /// descriptor 1 the compiled component.)
-    Setup(Box<Setup>),
+    Setup(Box<WorkerSetup>),
     /// Work on this mini-batch, after those already assigned.
     Run(Assignment),
     /// Work on this mini-batch before those already assigned. The leader sends it only to a worker that
@@ -64,7 +64,7 @@ impl Assignment {
 
 /// What a worker receives at its start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Setup {
+pub struct WorkerSetup {
     /// [`PROTOCOL_VERSION`] of the leader.
     pub protocol: u32,
     /// Which worker this is.
@@ -104,7 +104,7 @@ pub struct Setup {
     pub inference: InferenceSettings,
 }
 
-impl Setup {
+impl WorkerSetup {
     /// How this worker's code is loaded.
     pub fn loading(&self) -> Loading {
         Loading {
@@ -226,7 +226,7 @@ pub struct PlanRequest {
     /// The inputs' folders.
     pub sources: Vec<Source>,
     /// How to cut.
-    pub cut: Cut,
+    pub cut: CutOptions,
     /// The keys by which rows or files are grouped. Empty: they are grouped by size.
     pub partition_keys: Vec<String>,
     /// The folder, in the job directory, for the spill files of a shuffle.
@@ -244,7 +244,7 @@ pub struct PlanRequest {
     /// while it read a file.
     pub reports_files: bool,
     /// For which files of a store the planner must ask before it opens them.
-    pub asks: Asks,
+    pub asks: ObjectsToAsk,
     /// Files that planners died on, each with the index of its source. The planner does not open them.
     pub deadly: Vec<(u32, BadFile)>,
     /// Which of the mini-batches belong to the plan.
@@ -253,7 +253,7 @@ pub struct PlanRequest {
 
 impl PlanRequest {
     /// A plan by size.
-    pub fn new(sources: Vec<Source>, cut: Cut) -> Self {
+    pub fn new(sources: Vec<Source>, cut: CutOptions) -> Self {
         let partition_keys = Vec::new();
         let spill = PathBuf::new();
         let os_sandbox = OsSandbox::default();
@@ -268,7 +268,7 @@ impl PlanRequest {
             memory: u64::MAX,
             again: Vec::new(),
             reports_files: false,
-            asks: Asks::Never,
+            asks: ObjectsToAsk::Never,
             deadly: Vec::new(),
             sample: Sample::ALL,
         }
@@ -278,7 +278,7 @@ impl PlanRequest {
 /// Which objects of a store the planner must ask for before it opens them. After it has asked, it waits for a
 /// [`MayOpen`], which says that the object is here or why it cannot be fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Asks {
+pub enum ObjectsToAsk {
     /// None of them: no input is in a store.
     #[default]
     Never,
@@ -288,7 +288,7 @@ pub enum Asks {
     Each,
 }
 
-impl Asks {
+impl ObjectsToAsk {
     /// Whether the planner may ask, and receives answers.
     pub fn are_answered(self) -> bool {
         self != Self::Never
@@ -297,7 +297,7 @@ impl Asks {
 
 /// How to cut inputs into mini-batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Cut {
+pub enum CutOptions {
     /// Mini-batches of so many files.
     Files {
         /// At least 1.

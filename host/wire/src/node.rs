@@ -17,7 +17,7 @@ use std::time::Duration;
 pub enum ToNode {
     /// Find and check everything that the job needs on the machine, except GPUs. Answered by
     /// [`FromNode::Prepared`].
-    Prepare(Prepare),
+    Prepare(PrepareRequest),
     /// Wait until all objects that are fetched in advance have arrived: planning for a look must not have to
     /// wait for them.
     AwaitObjects,
@@ -37,7 +37,7 @@ pub enum FromNode {
     /// The answer to [`ToNode::Prepare`].
     Prepared(Box<Prepared>),
     /// A part of the answer to [`ToNode::Look`].
-    Looked(Looked),
+    Looked(InspectReport),
     /// The answer to [`ToNode::TakeGpus`].
     Gpus {
         /// What the user should know about the GPUs, one line each.
@@ -49,7 +49,7 @@ pub enum FromNode {
 
 /// What the leader knows about a job before the node has inspected anything.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Prepare {
+pub struct PrepareRequest {
     /// The job directory, with symbolic links resolved. It may not exist yet.
     pub job_dir: PathBuf,
     /// The output folder that the job names, with symbolic links resolved. It may not exist yet.
@@ -132,18 +132,18 @@ pub struct InspectRequest {
 
 /// What a node found about the inputs, in the order of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Looked {
+pub enum InspectReport {
     /// How tables are read.
     Tables(Vec<TableFormat>),
     /// The next mini-batches.
-    MiniBatches(Vec<LookedAt>),
+    MiniBatches(Vec<InspectedMiniBatch>),
     /// All mini-batches were sent.
     Finished,
 }
 
 /// A mini-batch whose files were inspected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LookedAt {
+pub struct InspectedMiniBatch {
     /// Its descriptor.
     pub batch: MiniBatch,
     /// The stamp of its descriptor and its files, as the worker computes it.
@@ -156,7 +156,7 @@ pub struct LookedAt {
 mod tests {
     use super::*;
     use crate::{decode, encode};
-    use sandmill_model::{MiniBatchId, Work};
+    use sandmill_model::{MiniBatchId, MiniBatchWork};
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
 
@@ -175,7 +175,8 @@ mod tests {
             since: Timestamp::UNIX_EPOCH,
             patience: Duration::MAX,
         };
-        let prepare = Prepare { parent: Some("/parent".into()), ..Prepare::sample("/jobs/x") };
+        let prepare =
+            PrepareRequest { parent: Some("/parent".into()), ..PrepareRequest::sample("/jobs/x") };
         for message in [
             ToNode::Prepare(prepare),
             ToNode::AwaitObjects,
@@ -205,13 +206,13 @@ mod tests {
             notices: vec!["a notice".to_owned()],
             ..Prepared::sample()
         };
-        let batch = MiniBatch::new(MiniBatchId(3), 0, Work::Void);
-        let looked = LookedAt { batch, stamp: 9, changed: Some(Timestamp::UNIX_EPOCH) };
+        let batch = MiniBatch::new(MiniBatchId(3), 0, MiniBatchWork::Void);
+        let looked = InspectedMiniBatch { batch, stamp: 9, changed: Some(Timestamp::UNIX_EPOCH) };
         for message in [
             FromNode::Said("compiling".to_owned()),
             FromNode::Prepared(Box::new(prepared)),
-            FromNode::Looked(Looked::MiniBatches(vec![looked])),
-            FromNode::Looked(Looked::Finished),
+            FromNode::Looked(InspectReport::MiniBatches(vec![looked])),
+            FromNode::Looked(InspectReport::Finished),
             FromNode::Gpus { notices: Vec::new() },
             FromNode::Planned(FromPlanner::Finished),
         ] {

@@ -56,7 +56,7 @@ pub enum WorkersEnd {
 
 /// Node to leader. `age` is always the time since the worker began to load the attempt's mini-batch.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum News {
+pub enum NodeNews {
     /// What the node's workers are doing, after a change.
     Standing(WorkersStanding),
     /// A notice for the user about a worker.
@@ -80,7 +80,7 @@ pub enum News {
         is_alone: bool,
     },
     /// A worker was not started, because other jobs use everything that the machine gives to jobs.
-    NoRoom(Company),
+    NoRoom(OtherWorkers),
     /// A worker's `init` succeeded.
     Ready {
         /// Its number.
@@ -161,7 +161,7 @@ pub enum News {
 
 /// Which other workers a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Company {
+pub enum OtherWorkers {
     /// None.
     Alone,
     /// Only workers that are ending.
@@ -246,7 +246,7 @@ impl WorkersStanding {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeReport {
     /// About its workers.
-    News(News),
+    News(NodeNews),
     /// What its workers are doing has changed: the leader should ask for their [standing](News::Standing).
     Changed,
     /// A notice for the user, which may explain why there is no mini-batch.

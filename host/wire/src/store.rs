@@ -84,7 +84,7 @@ pub enum StoreTask {
 
 /// Asks a serving process for one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Bring {
+pub struct ObjectRequest {
     /// Its path below the prefix.
     pub name: String,
     /// What the manifest says about it.

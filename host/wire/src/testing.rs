@@ -1,15 +1,15 @@
 //! One sample value of each message that tests build. A test sets only the fields that matter to it: `Setup {
 //! gpu, ..Setup::sample(job_dir) }`.
 
-use super::node::{Prepare, Prepared};
+use super::node::{PrepareRequest, Prepared};
 use super::store::{FetchRequest, StoreConfig, StoreTask};
-use super::{FromPlanner, PROTOCOL_VERSION, Setup};
+use super::{FromPlanner, PROTOCOL_VERSION, WorkerSetup};
 use sandmill_model::{
     InferenceSettings, Limits, OsSandbox, OutputFormat, StoreKind, WorkerId, WorkerSettings,
 };
 use std::path::PathBuf;
 
-impl Setup {
+impl WorkerSetup {
     /// The setup of the only worker of a job without inputs and models.
     pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl FromPlanner {
     }
 }
 
-impl Prepare {
+impl PrepareRequest {
     /// A new job with the output in its directory.
     pub fn sample(job_dir: impl Into<PathBuf>) -> Self {
         Self { job_dir: job_dir.into(), output: None, parent: None, job_file: None, begins: true }

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt as _;
 
 /// The resources that a process has used since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Used {
+pub struct ProcessUsage {
     /// CPU seconds, user and system.
     pub cpu: f64,
     /// Bytes that it read with system calls, from files, pipes and the like; `None` if the kernel does not
@@ -13,7 +13,7 @@ pub struct Used {
     pub bytes_read: Option<u64>,
 }
 
-impl Used {
+impl ProcessUsage {
     /// The resources used between `before` and this.
     pub(super) fn since(self, before: Self) -> Self {
         let bytes = self.bytes_read.zip(before.bytes_read);
@@ -37,11 +37,11 @@ impl CpuMeter {
     }
 
     /// What the process has used so far. The call takes some microseconds.
-    pub fn used(&self) -> Used {
+    pub fn used(&self) -> ProcessUsage {
         let mut text = [0; 512];
         let read = self.counters.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
         let bytes_read = read.and_then(|length| bytes_read(text.get(..length)?));
-        Used { cpu: cpu_seconds(), bytes_read }
+        ProcessUsage { cpu: cpu_seconds(), bytes_read }
     }
 }
 

@@ -6,7 +6,7 @@ use super::sink::RowSink;
 use super::tally::AttemptTally;
 use crate::model::{
     AttemptReport, CallStats, FailedItem, Failure, FailureKind, InferenceStats, ItemCounts,
-    MiniBatch, MiniBatchId, Segment, Work,
+    MiniBatch, MiniBatchId, MiniBatchWork, Segment,
 };
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 use crate::protocol::{Assignment, FromWorker, encode, read_frame};
@@ -51,7 +51,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         assert!(!must_match || rows.rows() == given, "{} rows for {given}", rows.rows());
         assert_eq!(tally.is_short, rows.rows() < given);
     }
-    let work = Work::Files(paths.iter().collect());
+    let work = MiniBatchWork::Files(paths.iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
     let assignment = Assignment { mini_batch, attempt: 1, is_last: false };
     let length = rows.segment().len() as u64;

@@ -9,8 +9,8 @@ use crate::dataset::{
     TableReader, content_stamp,
 };
 use crate::model::{
-    AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, Mount, Names, Source,
-    SpilledRows, TableFormat, TableSlice, TextSlice, Work, WorkerId,
+    AttemptReport, FailedItem, Failure, FailureKind, JobDir, MiniBatch, MiniBatchWork, Mount,
+    Names, Source, SpilledRows, TableFormat, TableSlice, TextSlice, WorkerId,
 };
 use crate::output::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
@@ -93,21 +93,21 @@ impl Loader {
             input.is_some_and(|input| input.stage.is_some())
         };
         match &mini_batch.work {
-            Work::Void => false,
-            Work::Text(_)
-            | Work::TextGroup(_)
-            | Work::Rows(_)
-            | Work::Table(_)
-            | Work::TableGroup(_) => true,
-            Work::Unreadable(_) => false,
-            Work::Files(_) => is_staged(mini_batch.source),
-            Work::FileGroup(parts) => parts.iter().any(|(source, _)| is_staged(*source)),
+            MiniBatchWork::Void => false,
+            MiniBatchWork::Text(_)
+            | MiniBatchWork::TextGroup(_)
+            | MiniBatchWork::Rows(_)
+            | MiniBatchWork::Table(_)
+            | MiniBatchWork::TableGroup(_) => true,
+            MiniBatchWork::Unreadable(_) => false,
+            MiniBatchWork::Files(_) => is_staged(mini_batch.source),
+            MiniBatchWork::FileGroup(parts) => parts.iter().any(|(source, _)| is_staged(*source)),
         }
     }
 
     /// Loads a mini-batch. The cause of a failure is the machine or the input, never the guest.
     pub fn load(&mut self, mini_batch: &MiniBatch) -> Result<LoadedMiniBatch<'_>, Failure> {
-        if matches!(mini_batch.work, Work::Void) {
+        if matches!(mini_batch.work, MiniBatchWork::Void) {
             return Ok(LoadedMiniBatch::new(MiniBatchData::Void, "", 0));
         }
         let label = match mini_batch.partition.as_slice() {
@@ -121,29 +121,29 @@ impl Loader {
             return Err(failed(reason.clone()));
         }
         match &mini_batch.work {
-            Work::Void => Ok(LoadedMiniBatch::new(MiniBatchData::Void, "", 0)),
-            Work::Files(_) | Work::FileGroup(_) => self.load_files(mini_batch),
-            Work::Text(slice) => {
+            MiniBatchWork::Void => Ok(LoadedMiniBatch::new(MiniBatchData::Void, "", 0)),
+            MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => self.load_files(mini_batch),
+            MiniBatchWork::Text(slice) => {
                 let parts = [self.part(mini_batch.source, slice)?];
                 let label = parts[0].2.clone();
                 self.inputs[index].load_tables(&parts, self.tables.get(index), label)
             }
-            Work::TextGroup(slices) => {
+            MiniBatchWork::TextGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| self.part(*source, slice));
                 let parts = parts.collect::<Result<Vec<_>, _>>()?;
                 self.inputs[index].load_tables(&parts, self.tables.get(index), label)
             }
-            Work::Table(slice) => {
+            MiniBatchWork::Table(slice) => {
                 let part = self.table_part(mini_batch.source, slice)?;
                 self.inputs[index].load_file_rows(&[part], self.tables.get(index))
             }
-            Work::TableGroup(slices) => {
+            MiniBatchWork::TableGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| self.table_part(*source, slice));
                 let parts = parts.collect::<Result<Vec<_>, _>>()?;
                 self.inputs[index].load_file_rows(&parts, self.tables.get(index))
             }
-            Work::Unreadable(bad) => Err(failed(bad.reason.clone())),
-            Work::Rows(rows) => self.inputs[index].load_gathered_rows(
+            MiniBatchWork::Unreadable(bad) => Err(failed(bad.reason.clone())),
+            MiniBatchWork::Rows(rows) => self.inputs[index].load_gathered_rows(
                 &self.spill,
                 rows,
                 self.tables.get(index),
@@ -195,8 +195,10 @@ impl Loader {
         let now = Timestamp::now() - CLOCK;
         self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
         let parts: Vec<(u32, &Names)> = match &mini_batch.work {
-            Work::Files(files) => vec![(mini_batch.source, files)],
-            Work::FileGroup(parts) => parts.iter().map(|(at, files)| (*at, files)).collect(),
+            MiniBatchWork::Files(files) => vec![(mini_batch.source, files)],
+            MiniBatchWork::FileGroup(parts) => {
+                parts.iter().map(|(at, files)| (*at, files)).collect()
+            }
             _ => Vec::new(),
         };
         let mut rejected = Vec::new();
@@ -273,7 +275,9 @@ impl Loader {
             _ => Ok(()),
         };
         match &mini_batch.work {
-            Work::FileGroup(parts) => parts.iter().try_for_each(|(source, _)| clear(*source)),
+            MiniBatchWork::FileGroup(parts) => {
+                parts.iter().try_for_each(|(source, _)| clear(*source))
+            }
             _ => clear(mini_batch.source),
         }
     }
@@ -392,7 +396,7 @@ mod tests {
     }
 
     fn files(names: &[&str]) -> MiniBatch {
-        MiniBatch::new(MiniBatchId(0), 0, Work::Files(names.iter().collect()))
+        MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Files(names.iter().collect()))
     }
 
     #[test]
@@ -472,7 +476,7 @@ mod tests {
         // Two sources of one input, the second one staged.
         let parts = vec![(0, ["b"].into()), (1, ["a"].into())];
         let group = MiniBatch { stamp: 7, ..files(&[]) };
-        let group = MiniBatch { work: Work::FileGroup(parts), ..group };
+        let group = MiniBatch { work: MiniBatchWork::FileGroup(parts), ..group };
         let mut grouped = loader();
         grouped.load(&group).unwrap();
         let swapped = MiniBatch { stamp: 7, ..files(&["b", "a"]) };
@@ -490,7 +494,7 @@ mod tests {
         assert_ne!(loader.stamp(&mini_batch, &[None, read("b", 1)]), 7);
         std::fs::remove_file(folder.path().join("b")).unwrap();
         assert_eq!(loader.stamp(&mini_batch, &[]), 7);
-        let void = MiniBatch { stamp: 7, ..MiniBatch::new(MiniBatchId(0), 0, Work::Void) };
+        let void = MiniBatch { stamp: 7, ..MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Void) };
         assert_eq!(loader.stamp(&void, &[]), 7);
     }
 
@@ -498,7 +502,7 @@ mod tests {
     fn void_needs_no_input() {
         let job_dir = JobDir::new("unused");
         let mut loader = Loader::new(&[], &[], &job_dir, WorkerId(0)).unwrap();
-        let mini_batch = MiniBatch::new(MiniBatchId(0), 0, Work::Void);
+        let mini_batch = MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Void);
         let loaded = loader.load(&mini_batch).unwrap();
         assert!(matches!(loaded.data, MiniBatchData::Void));
         assert_eq!((loaded.items, loaded.dataset), (0, ""));

@@ -18,7 +18,7 @@ mod sink;
 mod stage;
 mod tally;
 
-pub use cpu::{CpuMeter, Used};
+pub use cpu::{CpuMeter, ProcessUsage};
 #[cfg(any(test, feature = "testing"))]
 pub use fuzzing::judge as fuzz_judge;
 pub use load::Loader;

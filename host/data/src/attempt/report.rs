@@ -1,6 +1,6 @@
 //! The report of an attempt for the leader. Its length is bounded, because much of it comes from the guest.
 
-use super::cpu::{CpuMeter, Used};
+use super::cpu::{CpuMeter, ProcessUsage};
 use super::tally::AttemptTally;
 use crate::model::{
     AttemptReport, CallStats, Failure, FailureKind, InferenceStats, ItemCounts, Segment, is_full,
@@ -21,17 +21,17 @@ const MAX_DETAIL: usize = 64 << 10;
 #[derive(Debug)]
 pub struct AttemptClock {
     wall: Instant,
-    before: Used,
+    before: ProcessUsage,
 }
 
 impl AttemptClock {
     /// `before` is what the process has used so far, if that is already known.
-    pub fn start(before: Option<Used>, meter: &CpuMeter) -> Self {
+    pub fn start(before: Option<ProcessUsage>, meter: &CpuMeter) -> Self {
         Self { wall: Instant::now(), before: before.unwrap_or_else(|| meter.used()) }
     }
 
     /// Seconds since the start, and what the process has used so far.
-    pub fn stop(&self, meter: &CpuMeter) -> (f64, Used) {
+    pub fn stop(&self, meter: &CpuMeter) -> (f64, ProcessUsage) {
         (self.wall.elapsed().as_secs_f64(), meter.used())
     }
 }
@@ -53,7 +53,7 @@ pub struct Finished {
 pub fn report(
     assignment: &Assignment,
     clock: &AttemptClock,
-    stopped: (f64, Used),
+    stopped: (f64, ProcessUsage),
     finished: Finished,
 ) -> AttemptReport {
     let (elapsed_seconds, now) = stopped;
@@ -139,11 +139,11 @@ fn shorten(text: &mut String, limit: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{FailedItem, MiniBatch, MiniBatchId, Work};
+    use crate::model::{FailedItem, MiniBatch, MiniBatchId, MiniBatchWork};
     use crate::protocol::{FromWorker, encode};
 
     fn assignment() -> Assignment {
-        let work = Work::Files(["a", "b"].into());
+        let work = MiniBatchWork::Files(["a", "b"].into());
         let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
         Assignment { mini_batch, attempt: 2, is_last: false }
     }
@@ -157,7 +157,7 @@ mod tests {
             result: Err(failure),
             stamp: 9,
         };
-        let used = |cpu, bytes| Used { cpu, bytes_read: Some(bytes) };
+        let used = |cpu, bytes| ProcessUsage { cpu, bytes_read: Some(bytes) };
         let clock = AttemptClock::start(Some(used(0.5, 100)), &CpuMeter::open());
         let report = report(&assignment(), &clock, (0.25, used(0.75, 1100)), finished);
         assert_eq!((report.elapsed_seconds, report.process_seconds), (0.25, 0.25));

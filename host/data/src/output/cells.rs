@@ -2,7 +2,7 @@
 //! JSON, and whole rows as JSON lines. Quotes are added by `style`.
 
 use super::json::text;
-use super::layouts::{ListEnds, Nulls, Runs, Variants};
+use super::layouts::{ListEnds, Nulls, RunEndColumn, UnionColumns};
 use super::numbers::{NumberCell, append, fill};
 use super::style::CellStyle;
 use super::times::TimeColumn;
@@ -43,8 +43,8 @@ enum CellValues<'a> {
     Times(TimeColumn<'a>),
     /// The index of each row's value in the column of values.
     Dictionary(Vec<usize>, Box<CellColumn<'a>>),
-    Runs(Runs<'a>, Box<CellColumn<'a>>),
-    Union(Variants<'a, CellColumn<'a>>),
+    Runs(RunEndColumn<'a>, Box<CellColumn<'a>>),
+    Union(UnionColumns<'a, CellColumn<'a>>),
     /// A list, map or struct, written as JSON of at most this many bytes.
     Nested(Box<CellValue<'a>>, u64),
     /// All other types, with a buffer for the value.
@@ -84,13 +84,15 @@ impl<'a> CellColumn<'a> {
                 CellValues::Dictionary(dictionary.normalized_keys(), Box::new(values))
             }
             DataType::RunEndEncoded(..) => {
-                let runs = Runs::of(array)?;
+                let runs = RunEndColumn::of(array)?;
                 let values = Self::new(runs.values(), limit)?;
                 kind = values.kind;
                 CellValues::Runs(runs, Box::new(values))
             }
             DataType::Union(..) => {
-                CellValues::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
+                CellValues::Union(UnionColumns::of(array.as_union(), |child| {
+                    Self::new(child, limit)
+                })?)
             }
             // A dictionary without values has no nested shape either.
             kind if kind.is_nested() && !matches!(kind, DataType::Dictionary(..)) => {
@@ -220,8 +222,8 @@ enum CellShape<'a> {
     Plain(Plain<'a>),
     /// The index of each row's value among all values.
     Dictionary(Vec<usize>, Box<CellValue<'a>>),
-    Runs(Runs<'a>, Box<CellValue<'a>>),
-    Union(Variants<'a, CellValue<'a>>),
+    Runs(RunEndColumn<'a>, Box<CellValue<'a>>),
+    Union(UnionColumns<'a, CellValue<'a>>),
     List(ListEnds<'a>, Box<CellValue<'a>>),
     Struct(ObjectCells<'a>),
     /// Keys and values. The flag says whether the map is an object, because all keys are texts; otherwise it
@@ -320,12 +322,12 @@ impl<'a> CellValue<'a> {
                 CellShape::Dictionary(dictionary.normalized_keys(), child(dictionary.values())?)
             }
             DataType::RunEndEncoded(..) => {
-                let runs = Runs::of(array)?;
+                let runs = RunEndColumn::of(array)?;
                 CellShape::Runs(runs, child(runs.values())?)
             }
-            DataType::Union(..) => {
-                CellShape::Union(Variants::of(array.as_union(), |child| Self::new(child, limit))?)
-            }
+            DataType::Union(..) => CellShape::Union(UnionColumns::of(array.as_union(), |child| {
+                Self::new(child, limit)
+            })?),
             DataType::Struct(fields) => {
                 CellShape::Struct(ObjectCells::new(fields, array.as_struct().columns(), limit)?)
             }

@@ -1,7 +1,7 @@
 //! Converts values to the type with which they are written. The conversion never changes a value. A value
 //! that the type cannot hold is an error, unless it is below a null and therefore does not count.
 
-use super::layouts::Runs;
+use super::layouts::RunEndColumn;
 use super::times::DAY_MILLIS;
 use crate::model::OutputKind;
 use arrow::array::{
@@ -32,7 +32,7 @@ pub(super) fn converted(
     let child = |array: &ArrayRef, to: &DataType| converted(array, to, output);
     match (array.data_type(), to) {
         (DataType::RunEndEncoded(..), _) => {
-            let runs = Runs::of(array)?;
+            let runs = RunEndColumn::of(array)?;
             let places = (0..array.len()).map(|row| runs.place(row) as u64);
             child(&take(runs.values(), &UInt64Array::from_iter_values(places), None)?, to)
         }

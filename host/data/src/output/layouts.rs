@@ -31,13 +31,13 @@ impl Nulls {
 
 /// A run-end encoded column: each value stands for a number of rows.
 #[derive(Clone, Copy)]
-pub(super) enum Runs<'a> {
+pub(super) enum RunEndColumn<'a> {
     Short(&'a RunArray<Int16Type>),
     Medium(&'a RunArray<Int32Type>),
     Long(&'a RunArray<Int64Type>),
 }
 
-impl<'a> Runs<'a> {
+impl<'a> RunEndColumn<'a> {
     /// Fails if the column is not run-end encoded.
     pub(super) fn of(array: &'a dyn Array) -> Result<Self, ArrowError> {
         let runs = array.as_run_opt::<Int16Type>().map(Self::Short);
@@ -85,12 +85,12 @@ impl<'a> Runs<'a> {
 }
 
 /// The columns of a union, each as a value made from it.
-pub(super) struct Variants<'a, T> {
+pub(super) struct UnionColumns<'a, T> {
     union: &'a UnionArray,
     columns: Vec<(i8, T)>,
 }
 
-impl<'a, T> Variants<'a, T> {
+impl<'a, T> UnionColumns<'a, T> {
     /// Fails if `make` fails.
     pub(super) fn of(
         union: &'a UnionArray,

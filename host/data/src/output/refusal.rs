@@ -19,13 +19,13 @@ pub(super) enum TableRefusal {
 }
 
 /// Why a row of a table cannot be written.
-pub(super) enum Unfit {
+pub(super) enum UnfitRow {
     Arrow(ArrowError),
     /// The field in this column would need quotes, which the job forbids.
     Quotes(Option<usize>),
 }
 
-impl From<ArrowError> for Unfit {
+impl From<ArrowError> for UnfitRow {
     fn from(error: ArrowError) -> Self {
         Self::Arrow(error)
     }

@@ -6,7 +6,7 @@ use super::join::JoinedRows;
 use super::json;
 use super::lines::NumberLines;
 use super::members::member;
-use super::refusal::{TableRefusal, Unfit, unprintable, unquotable};
+use super::refusal::{TableRefusal, UnfitRow, unprintable, unquotable};
 use super::style::{CellStyle, NeedsQuotes, Style};
 use super::table_error::JoinError;
 use crate::model::{
@@ -383,8 +383,8 @@ impl RowWriter {
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();
             self.line(&mut columns, row, before + row as u64).map_err(|unfit| match unfit {
-                Unfit::Arrow(error) => unprintable(row, &error),
-                Unfit::Quotes(column) => {
+                UnfitRow::Arrow(error) => unprintable(row, &error),
+                UnfitRow::Quotes(column) => {
                     let name = column.map(|index| batch.schema_ref().field(index).name().as_str());
                     TableRefusal::Unfit(unquotable(before + row as u64, name))
                 }
@@ -402,13 +402,13 @@ impl RowWriter {
         columns: &mut [CellColumn<'_>],
         row: usize,
         number: u64,
-    ) -> Result<(), Unfit> {
+    ) -> Result<(), UnfitRow> {
         let out = &mut self.buffer;
         let style = &mut self.style;
         let line = out.len();
         if self.index {
             out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-            style.close(out, line, CellStyle::Number).map_err(|_| Unfit::Quotes(None))?;
+            style.close(out, line, CellStyle::Number).map_err(|_| UnfitRow::Quotes(None))?;
         }
         for (index, column) in columns.iter_mut().enumerate() {
             if index > 0 || self.index {
@@ -421,9 +421,9 @@ impl RowWriter {
                 column.write(row, out)?;
                 style.close(out, field, column.kind())
             };
-            closed.map_err(|NeedsQuotes| Unfit::Quotes(Some(index)))?;
+            closed.map_err(|NeedsQuotes| UnfitRow::Quotes(Some(index)))?;
         }
-        style.end(out, line).map_err(|NeedsQuotes| Unfit::Quotes(Some(0)))
+        style.end(out, line).map_err(|NeedsQuotes| UnfitRow::Quotes(Some(0)))
     }
 
     /// Appends the rows as JSON lines.

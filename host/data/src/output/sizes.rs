@@ -1,6 +1,6 @@
 //! The size of a table's values when they are written out.
 
-use super::layouts::Runs;
+use super::layouts::RunEndColumn;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
@@ -61,7 +61,7 @@ fn view_size(values: &dyn Array, from: usize, count: usize) -> u64 {
 }
 
 fn runs_size(array: &dyn Array) -> u64 {
-    let Ok(runs) = Runs::of(array) else { return u64::MAX };
+    let Ok(runs) = RunEndColumn::of(array) else { return u64::MAX };
     let mut sum = 0_u64;
     let mut row = 0;
     while row < array.len() {

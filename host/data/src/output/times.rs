@@ -25,7 +25,7 @@ pub(super) enum TimeColumn<'a> {
     Date32(&'a [i32]),
     /// Milliseconds.
     Date64(&'a [i64]),
-    Timestamp(&'a [i64], i64, Zone),
+    Timestamp(&'a [i64], i64, TimeSuffix),
     Time32(&'a [i32], i64),
     Time64(&'a [i64], i64),
     Duration(&'a [i64], i64),
@@ -36,7 +36,7 @@ pub(super) enum TimeColumn<'a> {
 
 /// The suffix of a printed time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Zone {
+pub(super) enum TimeSuffix {
     /// None: the time has no zone.
     None,
     /// `Z`, after conversion to UTC. Zones with a name, such as `Europe/Berlin`, are printed this way, too.
@@ -60,7 +60,7 @@ impl<'a> TimeColumn<'a> {
                     Microsecond => array.as_primitive::<TimestampMicrosecondType>().values(),
                     Nanosecond => array.as_primitive::<TimestampNanosecondType>().values(),
                 };
-                Self::Timestamp(values, per_second(unit), Zone::parse(zone.as_deref())?)
+                Self::Timestamp(values, per_second(unit), TimeSuffix::parse(zone.as_deref())?)
             }
             DataType::Time32(unit) => {
                 let values = match unit {
@@ -138,7 +138,7 @@ impl<'a> TimeColumn<'a> {
     }
 }
 
-impl Zone {
+impl TimeSuffix {
     fn parse(zone: Option<&str>) -> Result<Self, ArrowError> {
         let Some(zone) = zone.filter(|zone| !zone.is_empty()) else { return Ok(Self::None) };
         let Some(offset) = zone.strip_prefix(['+', '-']) else { return Ok(Self::Utc) };
@@ -179,19 +179,19 @@ pub(super) fn per_second(unit: TimeUnit) -> i64 {
     }
 }
 
-fn timestamp(value: i64, per_second: i64, zone: Zone, out: &mut Vec<u8>) {
+fn timestamp(value: i64, per_second: i64, zone: TimeSuffix, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
     let part = value.rem_euclid(per_second);
-    let offset = if let Zone::Offset(offset) = zone { offset } else { 0 };
+    let offset = if let TimeSuffix::Offset(offset) = zone { offset } else { 0 };
     // Split off the days first: adding the offset to the last seconds of 64 bits would overflow.
     let second = seconds.rem_euclid(DAY) + offset;
     date(seconds.div_euclid(DAY) + second.div_euclid(DAY), out);
     out.push(b'T');
     clock(second.rem_euclid(DAY) * per_second + part, per_second, out);
     match zone {
-        Zone::None => {}
-        Zone::Utc => out.push(b'Z'),
-        Zone::Offset(offset) => {
+        TimeSuffix::None => {}
+        TimeSuffix::Utc => out.push(b'Z'),
+        TimeSuffix::Offset(offset) => {
             out.push(if offset < 0 { b'-' } else { b'+' });
             two(offset.abs() / 3600, out);
             out.push(b':');

@@ -5,9 +5,9 @@ use super::tests::{TreeFixture, no_answer, planned, planned_with};
 use super::*;
 use crate::dataset::{FileVersion, ManifestWriter};
 use crate::model::{
-    BadFile, Column, ColumnType, MiniBatch, SliceSize, Source, TableInput, TableKind, Work,
+    BadFile, Column, ColumnType, MiniBatch, MiniBatchWork, SliceSize, Source, TableInput, TableKind,
 };
-use crate::protocol::{Asks, PlanRequest};
+use crate::protocol::{ObjectsToAsk, PlanRequest};
 use insta::assert_snapshot;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -22,7 +22,7 @@ fn files_that_killed_a_planner_are_not_opened() {
         let (one, two) = if kind.is_text() { ("x\n1\n", "x\n2\n") } else { ("\u{1}", "\u{2}") };
         let tree = TreeFixture::new(&[("in/1.csv", one), ("in/2.csv", two)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
-        let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
+        let cut = CutOptions::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
         let bad = BadFile { file: "1.csv".to_owned(), reason: "a planner died".to_owned() };
         let request = PlanRequest {
             reports_files: true,
@@ -49,7 +49,7 @@ fn files_that_killed_a_planner_are_not_opened() {
         .unwrap();
         opened.dedup();
         assert_eq!(opened, ["2.csv"], "{}", kind.name());
-        assert_eq!((works.len(), &works[0]), (2, &Work::Unreadable(bad)));
+        assert_eq!((works.len(), &works[0]), (2, &MiniBatchWork::Unreadable(bad)));
     }
 }
 
@@ -79,11 +79,11 @@ fn the_planner_waits_for_missing_objects() {
         ]
     };
     let inputs = vec![TableInput::default(); 2];
-    let cut = Cut::Tables { size: SliceSize::Rows(1), inputs, full_inference: false };
+    let cut = CutOptions::Tables { size: SliceSize::Rows(1), inputs, full_inference: false };
     for reports_files in [false, true] {
         let _ = fs::remove_file(tree.root().join("data/2"));
         let request = PlanRequest {
-            asks: Asks::Absent,
+            asks: ObjectsToAsk::Absent,
             reports_files,
             ..PlanRequest::new(sources(), cut.clone())
         };
@@ -110,8 +110,8 @@ fn the_planner_waits_for_missing_objects() {
                 }
                 FromPlanner::MiniBatches(batches) => {
                     cut.extend(batches.iter().map(|batch| match &batch.work {
-                        Work::Text(slice) => slice.file.clone(),
-                        Work::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
+                        MiniBatchWork::Text(slice) => slice.file.clone(),
+                        MiniBatchWork::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
                         work => panic!("{work:?}"),
                     }));
                 }
@@ -141,8 +141,9 @@ fn a_database_waits_for_its_wal_file() {
         query: Some("select 1".to_owned()),
         ..TableInput::default()
     };
-    let cut = Cut::Tables { size: SliceSize::Rows(1), inputs: vec![table], full_inference: false };
-    let request = PlanRequest { asks: Asks::Absent, ..PlanRequest::new(vec![source], cut) };
+    let cut =
+        CutOptions::Tables { size: SliceSize::Rows(1), inputs: vec![table], full_inference: false };
+    let request = PlanRequest { asks: ObjectsToAsk::Absent, ..PlanRequest::new(vec![source], cut) };
     let asked: RefCell<Vec<String>> = RefCell::default();
     let next_answer = || {
         let file = asked.borrow().last().cloned().unwrap();
@@ -157,7 +158,7 @@ fn a_database_waits_for_its_wal_file() {
             FromPlanner::Opening { file, .. } => asked.borrow_mut().push(file),
             FromPlanner::MiniBatches(batches) => {
                 bad.extend(batches.iter().map(|batch| match &batch.work {
-                    Work::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
+                    MiniBatchWork::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
                     work => panic!("{work:?}"),
                 }));
             }
@@ -182,9 +183,9 @@ fn each_file_is_opened_only_after_an_answer() {
         let [one, two, three] = texts;
         let tree = TreeFixture::new(&[("data/1", one), ("data/2", two), ("data/3", three)]);
         let inputs = vec![TableInput { kind, ..TableInput::default() }];
-        let cut = Cut::Tables { size: SliceSize::Rows(1), inputs, full_inference };
+        let cut = CutOptions::Tables { size: SliceSize::Rows(1), inputs, full_inference };
         let request = PlanRequest {
-            asks: Asks::Each,
+            asks: ObjectsToAsk::Each,
             again: vec![(0, "1".to_owned())],
             ..PlanRequest::new(vec![stored(&tree, &["1", "2", "3"])], cut)
         };
@@ -209,8 +210,10 @@ fn each_file_is_opened_only_after_an_answer() {
                 }
                 FromPlanner::MiniBatches(batches) => {
                     let of = |batch: &MiniBatch| match &batch.work {
-                        Work::Text(slice) => format!("{} {}", slice.file, slice.first_line),
-                        Work::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
+                        MiniBatchWork::Text(slice) => {
+                            format!("{} {}", slice.file, slice.first_line)
+                        }
+                        MiniBatchWork::Unreadable(bad) => format!("{} {}", bad.file, bad.reason),
                         _ => String::new(),
                     };
                     batches.iter().map(of).collect::<Vec<_>>().join(", ")
@@ -246,8 +249,11 @@ fn compressed_files_are_unpacked_and_broken_ones_fail() {
     let packed = zstd::encode_all(&b"{\"a\": 2}\n"[..], 1).unwrap();
     fs::write(tree.root().join("in/1.jsonl.zst"), packed).unwrap();
     let table = TableInput { kind: TableKind::Jsonl, ..TableInput::default() };
-    let cut =
-        Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
+    let cut = CutOptions::Tables {
+        size: SliceSize::Bytes(100),
+        inputs: vec![table],
+        full_inference: false,
+    };
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let spill = tree.root().join("spill");
     let request = PlanRequest { spill, ..PlanRequest::new(vec![tree.source("one", "in")], cut) };
@@ -256,8 +262,8 @@ fn compressed_files_are_unpacked_and_broken_ones_fail() {
     let plan = planned_with(tools).unwrap();
     assert_snapshot!(tree.clean(&plan.columns.join("\n")), @"columns of input one: a int64, b list of boolean");
     let files = plan.mini_batches.iter().map(|batch| match &batch.work {
-        Work::Text(slice) => (slice.file.as_str(), slice.rows, slice.unpacked.is_some()),
-        Work::Unreadable(bad) => (bad.file.as_str(), 1, false),
+        MiniBatchWork::Text(slice) => (slice.file.as_str(), slice.rows, slice.unpacked.is_some()),
+        MiniBatchWork::Unreadable(bad) => (bad.file.as_str(), 1, false),
         work => panic!("{work:?}"),
     });
     let expected = [("1.jsonl.zst", 1, true), ("2.jsonl", 2, false), ("3.gz", 1, false)];
@@ -274,7 +280,7 @@ fn an_input_without_readable_files_fails_file_by_file() {
         let table = TableInput { columns, ..TableInput::default() };
         let size = SliceSize::Bytes(100);
         let inputs = vec![table];
-        let cut = Cut::Tables { size, inputs, full_inference: false };
+        let cut = CutOptions::Tables { size, inputs, full_inference: false };
         let start = || Err(io::Error::other("nothing is to be grouped"));
         let request = PlanRequest {
             partition_keys: keys,
@@ -285,7 +291,7 @@ fn an_input_without_readable_files_fails_file_by_file() {
             ShuffleContext { request: &request, start: &start, bounds: ShuffleLimits::default() };
         let plan = planned_with(tools).unwrap();
         let works: Vec<_> = plan.mini_batches.iter().map(|batch| &batch.work).collect();
-        assert!(matches!(works[..], [Work::Unreadable(_)]), "{works:?}");
+        assert!(matches!(works[..], [MiniBatchWork::Unreadable(_)]), "{works:?}");
     }
 }
 
@@ -302,7 +308,7 @@ fn an_input_of_another_format_is_refused() {
         let column = Column { name: "id".to_owned(), kind: ColumnType::Int64 };
         let schema = schema.then(|| vec![column]);
         let inputs = vec![TableInput { schema, ..TableInput::default() }];
-        let cut = Cut::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
+        let cut = CutOptions::Tables { size: SliceSize::Bytes(100), inputs, full_inference: false };
         let plan = planned(vec![tree.source("one", "in")], cut);
         let reported = match plan {
             Err(error) => error.to_string(),
@@ -328,10 +334,10 @@ fn an_input_of_another_format_is_refused() {
     ");
 }
 
-fn describe(work: &Work) -> String {
+fn describe(work: &MiniBatchWork) -> String {
     match work {
-        Work::Unreadable(bad) => format!("({})", bad.reason),
-        Work::Text(slice) => format!("({} rows of {})", slice.rows, slice.file),
+        MiniBatchWork::Unreadable(bad) => format!("({})", bad.reason),
+        MiniBatchWork::Text(slice) => format!("({} rows of {})", slice.rows, slice.file),
         work => panic!("{work:?}"),
     }
 }
@@ -340,8 +346,11 @@ fn describe(work: &Work) -> String {
 fn an_input_without_readable_files_gives_a_notice() {
     let tree = TreeFixture::new(&[("in/1", "\u{1}"), ("in/2", "\u{2}")]);
     let table = TableInput { kind: TableKind::Parquet, ..TableInput::default() };
-    let cut =
-        Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
+    let cut = CutOptions::Tables {
+        size: SliceSize::Bytes(100),
+        inputs: vec![table],
+        full_inference: false,
+    };
     let start = || Err(io::Error::other("nothing is to be grouped"));
     let request = PlanRequest::new(vec![tree.source("one", "in")], cut);
     let tools =

@@ -14,7 +14,7 @@ use crate::dataset::columnar::{
 };
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, FileVersion, foreign_file};
-use crate::model::{PartitionFormat, SliceSize, TableFormat, TableSlice, Work};
+use crate::model::{MiniBatchWork, PartitionFormat, SliceSize, TableFormat, TableSlice};
 use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
@@ -83,7 +83,7 @@ pub(super) fn plan(
     each_slice(input, format, size, sender, &mut |sender, source, slice, found| {
         let mut stamp = MiniBatchDigest::new();
         stamp.add_file(found);
-        sender.add(source, Work::Table(slice), stamp)
+        sender.add(source, MiniBatchWork::Table(slice), stamp)
     })
 }
 
@@ -116,7 +116,7 @@ pub(super) fn plan_groups(
         Ok(())
     })?;
     for (values, group) in groups {
-        let work = Work::TableGroup(group.slices);
+        let work = MiniBatchWork::TableGroup(group.slices);
         sender.add_group(input.first, work, named(keys, values), group.stamp)?;
     }
     Ok(())

@@ -2,10 +2,10 @@
 
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::Sender;
-use super::share::Share;
+use super::share::PlannedShare;
 use super::{PlanError, refuse};
 use crate::dataset::SourceListing;
-use crate::model::{Names, Source, Work};
+use crate::model::{MiniBatchWork, Names, Source};
 use crate::protocol::FromPlanner;
 
 /// Groups of `count` consecutive files of one source. The last group of a source may be smaller.
@@ -19,7 +19,7 @@ pub(super) fn plan_files(
     }
     sender.send(FromPlanner::Tables(Vec::new()))?;
     let listings = sources.iter().map(|it| (it, SourceListing::new(it).map_err(PlanError::from)));
-    sender.report_share(Share::measure(listings, &|_| 1));
+    sender.report_share(PlannedShare::measure(listings, &|_| 1));
     let mut left = Left::default();
     for (index, source) in (0..).zip(sources) {
         left.begin(source);
@@ -42,7 +42,7 @@ pub(super) fn plan_files(
                 // The stamp omits the files: the worker, which opens them anyway, adds them.
                 sender.add(
                     index,
-                    Work::Files(std::mem::take(&mut group)),
+                    MiniBatchWork::Files(std::mem::take(&mut group)),
                     MiniBatchDigest::new(),
                 )?;
             }
@@ -91,7 +91,7 @@ pub(super) fn next_file(
         sender.notice(notice)?;
     }
     for bad in listing.take_bad() {
-        sender.add(source, Work::Unreadable(bad), MiniBatchDigest::new())?;
+        sender.add(source, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
     }
     Ok(file)
 }
@@ -100,7 +100,7 @@ pub(super) fn next_file(
 pub(super) fn plan_void(count: u64, sender: &mut Sender<'_>) -> Result<(), PlanError> {
     sender.send(FromPlanner::Tables(Vec::new()))?;
     for _ in 0..count {
-        sender.add(0, Work::Void, MiniBatchDigest::new())?;
+        sender.add(0, MiniBatchWork::Void, MiniBatchDigest::new())?;
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::plan_writer::Sender;
 use super::{PlanError, refuse};
 use crate::dataset::SourceListing;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{ByteSize, Names, PartitionFormat, Source, Work, count_u32};
+use crate::model::{ByteSize, MiniBatchWork, Names, PartitionFormat, Source, count_u32};
 use crate::protocol::FromPlanner;
 use std::collections::BTreeMap;
 
@@ -135,9 +135,9 @@ fn send(
         let (source, work) = match parts.len() {
             1 => {
                 let (source, files) = parts.remove(0);
-                (source, Work::Files(files))
+                (source, MiniBatchWork::Files(files))
             }
-            _ => (first, Work::FileGroup(parts)),
+            _ => (first, MiniBatchWork::FileGroup(parts)),
         };
         sender.add_group(source, work, named(keys, values), MiniBatchDigest::new())?;
     }

@@ -6,7 +6,7 @@ use super::{PlanError, columns, refuse};
 use crate::dataset::columnar::TypedTableFile;
 use crate::dataset::{OpenRoot, SourceListing, foreign_file};
 use crate::model::{BadFile, CsvFormat, PartitionFormat, Source, TableInput, count_u32};
-use crate::protocol::{Asks, PlanRequest};
+use crate::protocol::{ObjectsToAsk, PlanRequest};
 use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
@@ -139,7 +139,7 @@ impl PlanInput<'_> {
 
     /// The next files of a listing; empty if no process fetches them in advance.
     pub(super) fn following(&self, listing: &mut SourceListing) -> Vec<String> {
-        if self.request.asks != Asks::Each {
+        if self.request.asks != ObjectsToAsk::Each {
             return Vec::new();
         }
         listing.look_ahead(AHEAD);
@@ -180,9 +180,11 @@ impl PlanInput<'_> {
     /// Whether a file is an object that the planner must ask for.
     fn asks(&self, source: u32, file: &str) -> bool {
         match self.request.asks {
-            Asks::Never => false,
-            Asks::Absent => !self.with_root(source, |root| root.is_here(file)).unwrap_or(true),
-            Asks::Each => self.source(source).manifest.is_some(),
+            ObjectsToAsk::Never => false,
+            ObjectsToAsk::Absent => {
+                !self.with_root(source, |root| root.is_here(file)).unwrap_or(true)
+            }
+            ObjectsToAsk::Each => self.source(source).manifest.is_some(),
         }
     }
 

@@ -10,7 +10,7 @@ use super::text::each_slice;
 use super::{PlanError, columnar, refuse};
 use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
-use crate::model::{PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice, Work};
+use crate::model::{MiniBatchWork, PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice};
 
 /// One mini-batch for each combination of the keys' values in an input. Each input is grouped on its own.
 pub(super) fn plan(
@@ -128,7 +128,7 @@ fn plan_folders(
         Ok(())
     })?;
     for (values, group) in groups {
-        let work = Work::TextGroup(group.slices);
+        let work = MiniBatchWork::TextGroup(group.slices);
         sender.add_group(input.first, work, named(keys, values), group.stamp)?;
     }
     Ok(())

@@ -1,7 +1,7 @@
 //! The wall around the planner and its helper processes.
 
 use crate::model::OsSandbox;
-use crate::wall::{GrantedPath, ResourceLimits, Rights, Wall, WallRole};
+use crate::wall::{FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -20,8 +20,9 @@ pub(super) fn lock_down(
     spill: &Path,
     memory: u64,
 ) -> io::Result<()> {
-    let mut folders: Vec<_> = roots.map(|root| GrantedPath::real(root, Rights::Read)).collect();
-    folders.push(GrantedPath::real(spill, Rights::Write));
+    let mut folders: Vec<_> =
+        roots.map(|root| GrantedPath::real(root, FolderRights::Read)).collect();
+    folders.push(GrantedPath::real(spill, FolderRights::Write));
     // Missing folders are skipped: the code that needs one reports it, and the job may have no spill folder
     // at all.
     folders.retain(|folder| folder.path.exists());

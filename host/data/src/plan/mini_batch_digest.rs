@@ -1,7 +1,7 @@
 //! Stamps: digests that say whether a mini-batch is still the same.
 
 use crate::dataset::{FileVersion, short};
-use crate::model::Work;
+use crate::model::MiniBatchWork;
 use sha2::{Digest, Sha256};
 
 /// A digest that is being computed for one mini-batch, over its descriptor and what the planner knows about
@@ -31,7 +31,7 @@ impl MiniBatchDigest {
     pub(super) fn finish(
         mut self,
         source: u32,
-        work: &Work,
+        work: &MiniBatchWork,
         partition: &[(String, String)],
     ) -> u64 {
         // Plain data always serialises; otherwise the stamp would cover the files alone.
@@ -46,19 +46,22 @@ mod tests {
 
     #[test]
     fn stamps_are_the_same_everywhere() {
-        assert_eq!(MiniBatchDigest::new().finish(0, &Work::Void, &[]), 3_157_052_287_693_219_209);
+        assert_eq!(
+            MiniBatchDigest::new().finish(0, &MiniBatchWork::Void, &[]),
+            3_157_052_287_693_219_209
+        );
     }
 
     #[test]
     fn each_change_of_a_mini_batch_changes_its_stamp() {
-        let work = Work::Files(["a"].into());
+        let work = MiniBatchWork::Files(["a"].into());
         let with_file = |nanos| {
             let mut stamp = MiniBatchDigest::new();
             stamp.add_file(FileVersion { nanos, ..FileVersion::sample() });
             stamp.finish(0, &work, &[])
         };
         let keys = [("k".to_owned(), "v".to_owned())];
-        let other = Work::Files(["b"].into());
+        let other = MiniBatchWork::Files(["b"].into());
         let mut seen = vec![with_file(1), with_file(2)];
         seen.push(MiniBatchDigest::new().finish(0, &work, &[]));
         seen.push(MiniBatchDigest::new().finish(1, &work, &[]));

@@ -28,7 +28,7 @@ pub use serve::serve;
 pub use shuffle::{SHUFFLE_COMMAND, serve as serve_shuffle};
 
 use crate::dataset::DatasetError;
-use crate::protocol::{Cut, FromPlanner, MayOpen, PROTOCOL_VERSION, PlanRequest};
+use crate::protocol::{CutOptions, FromPlanner, MayOpen, PROTOCOL_VERSION, PlanRequest};
 use plan_writer::Sender;
 use shuffle::ShuffleContext;
 use std::io;
@@ -86,18 +86,18 @@ fn plan_all(tools: ShuffleContext<'_>, sender: &mut Sender<'_>) -> Result<(), Pl
     }
     let keys = &request.partition_keys;
     match &request.cut {
-        Cut::Files { .. } if !keys.is_empty() => {
+        CutOptions::Files { .. } if !keys.is_empty() => {
             groups::plan_file_groups(&request.sources, keys, sender)?;
         }
-        Cut::Void { .. } if !keys.is_empty() => {
+        CutOptions::Void { .. } if !keys.is_empty() => {
             return refuse!("partition_keys needs inputs; remove it, or name inputs");
         }
-        Cut::Files { count } => files::plan_files(&request.sources, *count, sender)?,
-        Cut::Tables { size, inputs, full_inference } => {
+        CutOptions::Files { count } => files::plan_files(&request.sources, *count, sender)?,
+        CutOptions::Tables { size, inputs, full_inference } => {
             let inputs = input::group(request, inputs, *full_inference)?;
             tables::plan_tables(&inputs, *size, tools, sender)?;
         }
-        Cut::Void { count } => files::plan_void(*count, sender)?,
+        CutOptions::Void { count } => files::plan_void(*count, sender)?,
     }
     sender.close()?;
     Ok(())

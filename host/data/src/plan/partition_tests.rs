@@ -5,8 +5,8 @@ use super::shuffle::{Helper, ShuffleContext, ShuffleLimits, serve_on};
 use super::tests::{PlanFixture, TreeFixture, joined, planned_with};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, TableReader};
-use crate::model::{Column, MiniBatch, SliceSize, Source, TableInput, TextSlice, Work};
-use crate::protocol::{Cut, PlanRequest};
+use crate::model::{Column, MiniBatch, MiniBatchWork, SliceSize, Source, TableInput, TextSlice};
+use crate::protocol::{CutOptions, PlanRequest};
 use arrow::array::AsArray;
 use arrow::ipc::reader::StreamReader;
 use insta::assert_snapshot;
@@ -35,7 +35,12 @@ fn formatted(source: Source, format: &str) -> Source {
     Source { partition_format: Some(format.to_owned()), ..source }
 }
 
-fn request(tree: &TreeFixture, sources: Vec<Source>, cut: Cut, keys: &[&str]) -> PlanRequest {
+fn request(
+    tree: &TreeFixture,
+    sources: Vec<Source>,
+    cut: CutOptions,
+    keys: &[&str],
+) -> PlanRequest {
     PlanRequest {
         partition_keys: keys.iter().map(|&key| key.to_owned()).collect(),
         spill: tree.root().join("spill"),
@@ -49,15 +54,15 @@ fn files(
     sources: Vec<Source>,
     keys: &[&str],
 ) -> Result<PlanFixture, DatasetError> {
-    let request = request(tree, sources, Cut::Files { count: 10 }, keys);
+    let request = request(tree, sources, CutOptions::Files { count: 10 }, keys);
     planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY })
         .map_err(|DatasetError(text)| DatasetError(tree.clean(&text)))
 }
 
-fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> Cut {
+fn csv_cut(sources: &[Source], columns: Option<Vec<Column>>) -> CutOptions {
     let table = TableInput { schema: columns, ..TableInput::default() };
     let inputs = vec![table; sources.len()];
-    Cut::Tables { size: SliceSize::Bytes(1 << 20), inputs, full_inference: false }
+    CutOptions::Tables { size: SliceSize::Bytes(1 << 20), inputs, full_inference: false }
 }
 
 fn tables(
@@ -73,8 +78,10 @@ fn tables(
 
 fn file_groups(plan: &PlanFixture) -> Vec<String> {
     let group = |batch: &MiniBatch| match &batch.work {
-        Work::Files(files) => format!("{}: {}: {}", batch.source, batch.keys(), joined(files)),
-        Work::FileGroup(parts) => {
+        MiniBatchWork::Files(files) => {
+            format!("{}: {}: {}", batch.source, batch.keys(), joined(files))
+        }
+        MiniBatchWork::FileGroup(parts) => {
             let parts: Vec<_> = parts
                 .iter()
                 .map(|(source, files)| format!("{source}: {}", joined(files)))
@@ -156,7 +163,7 @@ fn files_that_cannot_be_grouped_are_refused() {
     input 'songs': partition_keys names 'genre', and partition_format '{user}/{season}/{file}' has the keys user, season, file; use one of these, or name the part of the path
     input 'songs': partition_format "{user/{genre}" is not a path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
     "#);
-    let void = request(&tree, Vec::new(), Cut::Void { count: 3 }, keys);
+    let void = request(&tree, Vec::new(), CutOptions::Void { count: 3 }, keys);
     let void = planned_with(ShuffleContext { request: &void, start: &start, bounds: TINY });
     assert_snapshot!(void.unwrap_err(), @"partition_keys needs inputs; remove it, or name inputs");
 }
@@ -169,10 +176,10 @@ fn rows(tree: &TreeFixture, sources: &[Source], plan: &PlanFixture) -> Vec<(Stri
         let mut reader = TableReader::new(format).unwrap();
         let mut rows_reader = TableReader::for_rows(format).unwrap();
         let loaded = match &batch.work {
-            Work::Rows(rows) => {
+            MiniBatchWork::Rows(rows) => {
                 rows_reader.read_rows(&tree.root().join("spill"), rows, "some rows").unwrap()
             }
-            Work::TextGroup(slices) => {
+            MiniBatchWork::TextGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| crate::dataset::TablePart {
                     root: &sources[*source as usize].root,
                     slice,
@@ -459,7 +466,7 @@ proptest! {
         prop_assert_eq!(&seen, &expected.keys().copied().collect::<Vec<_>>());
         let mut reader = TableReader::new(&plan.tables[0]).unwrap();
         for (batch, expected) in plan.mini_batches.iter().zip(expected.values()) {
-            let Work::Rows(rows) = &batch.work else { panic!("{batch:?}") };
+            let MiniBatchWork::Rows(rows) = &batch.work else { panic!("{batch:?}") };
             let loaded = reader.read_rows(&request.spill, rows, "rows").unwrap();
             prop_assert_eq!(loaded.rejected_count, 0);
             let table = StreamReader::try_new(Cursor::new(loaded.ipc.to_vec()), None).unwrap().next().unwrap().unwrap();
@@ -483,7 +490,7 @@ fn mini_batches_by_size_never_span_files() {
     ]);
     let sources = vec![tree.source("one", "in"), tree.source("two", "more")];
     let inputs = vec![TableInput::default(); 2];
-    let cut = Cut::Tables { size: SliceSize::Bytes(4), inputs, full_inference: false };
+    let cut = CutOptions::Tables { size: SliceSize::Bytes(4), inputs, full_inference: false };
     let request = PlanRequest::new(sources, cut);
     let plan =
         planned_with(ShuffleContext { request: &request, start: &start, bounds: TINY }).unwrap();
@@ -491,7 +498,7 @@ fn mini_batches_by_size_never_span_files() {
         .mini_batches
         .iter()
         .map(|batch| match &batch.work {
-            Work::Text(slice) => (batch.id.0, slice),
+            MiniBatchWork::Text(slice) => (batch.id.0, slice),
             work => panic!("{work:?}"),
         })
         .collect();

@@ -1,9 +1,9 @@
 //! Numbers the descriptors of mini-batches and groups them into messages.
 
 use super::mini_batch_digest::MiniBatchDigest;
-use super::share::Share;
+use super::share::PlannedShare;
 use super::{PlanError, refuse};
-use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, Names, Sample, Work};
+use crate::model::{BadFile, ByteSize, MiniBatch, MiniBatchId, MiniBatchWork, Names, Sample};
 use crate::protocol::{FromPlanner, MayOpen};
 use std::collections::HashSet;
 use std::io;
@@ -44,9 +44,9 @@ pub(super) struct Sender<'a> {
     sample: Sample,
     cut: u64,
     /// The progress of the plan; `None` if it cannot be measured.
-    share: Option<Share>,
+    share: Option<PlannedShare>,
     /// Mini-batches that come at the end of the plan.
-    deferred: Vec<(u32, Work, MiniBatchDigest)>,
+    deferred: Vec<(u32, MiniBatchWork, MiniBatchDigest)>,
 }
 
 impl<'a> Sender<'a> {
@@ -87,12 +87,12 @@ impl<'a> Sender<'a> {
     }
 
     /// From now on the planner reports its progress.
-    pub(super) fn report_share(&mut self, share: Option<Share>) {
+    pub(super) fn report_share(&mut self, share: Option<PlannedShare>) {
         self.share = share;
     }
 
     /// The progress of the plan; `None` if the planner does not report it.
-    pub(super) fn share(&mut self) -> Option<&mut Share> {
+    pub(super) fn share(&mut self) -> Option<&mut PlannedShare> {
         self.share.as_mut()
     }
 
@@ -159,7 +159,7 @@ impl<'a> Sender<'a> {
     pub(super) fn add(
         &mut self,
         source: u32,
-        work: Work,
+        work: MiniBatchWork,
         stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
         if let Some(count) = &mut self.of_file {
@@ -186,7 +186,7 @@ impl<'a> Sender<'a> {
         }
         self.bad += 1;
         self.notice(format!("a file cannot be read, and fails: {reason}"))?;
-        self.add(source, Work::Unreadable(BadFile { file, reason }), stamp)
+        self.add(source, MiniBatchWork::Unreadable(BadFile { file, reason }), stamp)
     }
 
     /// The number of unreadable files so far.
@@ -199,7 +199,7 @@ impl<'a> Sender<'a> {
     pub(super) fn add_group(
         &mut self,
         source: u32,
-        work: Work,
+        work: MiniBatchWork,
         partition: Vec<(String, String)>,
         stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
@@ -244,19 +244,22 @@ impl<'a> Sender<'a> {
     /// Sends a notice if a mini-batch may not fit into the entry script's memory.
     fn report_size(&mut self, mini_batch: &MiniBatch) -> io::Result<()> {
         let bytes = match &mini_batch.work {
-            Work::Text(slice) => slice.length,
-            Work::Table(slice) => slice.bytes,
-            Work::TextGroup(slices) => slices.iter().map(|(_, slice)| slice.length).sum(),
-            Work::TableGroup(slices) => slices.iter().map(|(_, slice)| slice.bytes).sum(),
-            Work::Rows(rows) => rows.text.length,
-            Work::Files(_) | Work::FileGroup(_) | Work::Unreadable(_) | Work::Void => 0,
+            MiniBatchWork::Text(slice) => slice.length,
+            MiniBatchWork::Table(slice) => slice.bytes,
+            MiniBatchWork::TextGroup(slices) => slices.iter().map(|(_, slice)| slice.length).sum(),
+            MiniBatchWork::TableGroup(slices) => slices.iter().map(|(_, slice)| slice.bytes).sum(),
+            MiniBatchWork::Rows(rows) => rows.text.length,
+            MiniBatchWork::Files(_)
+            | MiniBatchWork::FileGroup(_)
+            | MiniBatchWork::Unreadable(_)
+            | MiniBatchWork::Void => 0,
         };
         if bytes <= self.memory {
             return Ok(());
         }
         let place = match &mini_batch.work {
-            Work::Text(slice) => format!("{}, line {}", slice.file, slice.first_line),
-            Work::Table(slice) => format!("{}, row {}", slice.file, slice.first_row + 1),
+            MiniBatchWork::Text(slice) => format!("{}, line {}", slice.file, slice.first_line),
+            MiniBatchWork::Table(slice) => format!("{}, row {}", slice.file, slice.first_row + 1),
             _ => mini_batch.keys(),
         };
         self.notice(format!(
@@ -273,7 +276,7 @@ impl<'a> Sender<'a> {
         if !self.pending.is_empty() {
             let group = std::mem::take(&mut self.pending);
             self.pending_bytes = 0;
-            if let Some(share) = self.share.as_mut().and_then(Share::unreported) {
+            if let Some(share) = self.share.as_mut().and_then(PlannedShare::unreported) {
                 self.send(FromPlanner::Share(share))?;
             }
             self.send(FromPlanner::MiniBatches(group))?;
@@ -306,15 +309,21 @@ impl<'a> Sender<'a> {
 fn wire_size(mini_batch: &MiniBatch) -> usize {
     let of_files = |files: &Names| files.text_len() + 8 * files.len();
     let work = match &mini_batch.work {
-        Work::Files(files) => of_files(files),
-        Work::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
-        Work::Text(slice) => slice.file.len() + 32,
-        Work::TextGroup(slices) => slices.iter().map(|(_, slice)| slice.file.len() + 40).sum(),
-        Work::Rows(rows) => rows.text.file.len() + rows.origins.len() + rows.names.len() + 80,
-        Work::Table(slice) => slice.file.len() + 40,
-        Work::TableGroup(slices) => slices.iter().map(|(_, slice)| slice.file.len() + 48).sum(),
-        Work::Unreadable(bad) => bad.file.len() + bad.reason.len() + 16,
-        Work::Void => 1,
+        MiniBatchWork::Files(files) => of_files(files),
+        MiniBatchWork::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
+        MiniBatchWork::Text(slice) => slice.file.len() + 32,
+        MiniBatchWork::TextGroup(slices) => {
+            slices.iter().map(|(_, slice)| slice.file.len() + 40).sum()
+        }
+        MiniBatchWork::Rows(rows) => {
+            rows.text.file.len() + rows.origins.len() + rows.names.len() + 80
+        }
+        MiniBatchWork::Table(slice) => slice.file.len() + 40,
+        MiniBatchWork::TableGroup(slices) => {
+            slices.iter().map(|(_, slice)| slice.file.len() + 48).sum()
+        }
+        MiniBatchWork::Unreadable(bad) => bad.file.len() + bad.reason.len() + 16,
+        MiniBatchWork::Void => 1,
     };
     let keys = mini_batch.partition.iter();
     work + keys.map(|(key, value)| key.len() + value.len() + 16).sum::<usize>()

@@ -5,7 +5,9 @@ use super::lockdown::lock_down;
 use super::plan_with;
 use super::shuffle::{self, Helper, ShuffleContext, ShuffleLimits};
 use crate::model::Source;
-use crate::protocol::{Cut, FrameError, MAX_FRAME, MayOpen, PlanRequest, encode, read_frame};
+use crate::protocol::{
+    CutOptions, FrameError, MAX_FRAME, MayOpen, PlanRequest, encode, read_frame,
+};
 use crate::wall::{self, WallRole};
 use std::io::{self, ErrorKind, Write};
 use std::sync::{Mutex, PoisonError};
@@ -54,7 +56,7 @@ pub fn serve() -> io::Result<()> {
 /// grouped. Also makes the folder for spill files and unpacked texts, which must exist before the wall is
 /// built.
 fn helpers(request: &PlanRequest) -> io::Result<Vec<Helper>> {
-    if matches!(request.cut, Cut::Tables { .. }) && !request.spill.as_os_str().is_empty() {
+    if matches!(request.cut, CutOptions::Tables { .. }) && !request.spill.as_os_str().is_empty() {
         // An error is reported when the folder is written to.
         let _ = std::fs::create_dir_all(&request.spill);
     }
@@ -71,7 +73,7 @@ fn is_shuffled(request: &PlanRequest) -> bool {
         let format = format_of(source).ok().flatten();
         format.is_some_and(|format| positions(&format, keys).is_ok())
     };
-    matches!(request.cut, Cut::Tables { .. })
+    matches!(request.cut, CutOptions::Tables { .. })
         && !keys.is_empty()
         && !request.sources.iter().all(in_paths)
 }
@@ -108,9 +110,10 @@ mod tests {
             partition_format: format.map(str::to_owned),
             ..Source::new("one", "/data".into())
         };
-        let shuffled = |sources: Vec<Source>, keys: &[&str], cut: Option<Cut>| {
+        let shuffled = |sources: Vec<Source>, keys: &[&str], cut: Option<CutOptions>| {
             let inputs = vec![TableInput::default(); sources.len()];
-            let csv = Cut::Tables { size: SliceSize::Bytes(1), inputs, full_inference: false };
+            let csv =
+                CutOptions::Tables { size: SliceSize::Bytes(1), inputs, full_inference: false };
             let partition_keys = keys.iter().map(|&key| key.to_owned()).collect();
             let request = PlanRequest::new(sources, cut.unwrap_or(csv));
             is_shuffled(&PlanRequest { partition_keys, ..request })
@@ -121,6 +124,6 @@ mod tests {
         assert!(!shuffled(vec![by_path()], &["year"], None));
         assert!(shuffled(vec![by_path()], &["year", "k"], None));
         assert!(shuffled(vec![by_path(), source(None)], &["year"], None));
-        assert!(!shuffled(vec![source(None)], &["k"], Some(Cut::Files { count: 1 })));
+        assert!(!shuffled(vec![source(None)], &["k"], Some(CutOptions::Files { count: 1 })));
     }
 }

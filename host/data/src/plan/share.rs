@@ -14,7 +14,7 @@ const LONGEST: Duration = Duration::from_millis(100);
 
 /// Counts how much of all inputs is planned.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct PlannedShare {
     total: u64,
     /// The weight of the files that were cut.
     before: u64,
@@ -23,7 +23,7 @@ pub(super) struct Share {
     reported: u16,
 }
 
-impl Share {
+impl PlannedShare {
     /// Adds up `weight` of all files of the sources. Returns `None` if that takes too long, or if only a part
     /// of the inputs is taken.
     pub(super) fn measure<'a>(
@@ -85,7 +85,7 @@ mod tests {
         let mut source = Source::new("in", folder.path().to_owned());
         let measure = |source: &Source| {
             let listing = SourceListing::new(source).map_err(PlanError::from);
-            Share::measure(std::iter::once((source, listing)), &bytes)
+            PlannedShare::measure(std::iter::once((source, listing)), &bytes)
         };
         let mut share = measure(&source).unwrap();
         assert_eq!(share.unreported(), None);

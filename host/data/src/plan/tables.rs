@@ -4,7 +4,7 @@ use super::columns;
 use super::input::{PlanInput, check_keys, pick};
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::Sender;
-use super::share::{self, Share};
+use super::share::{self, PlannedShare};
 use super::shuffle::{ShuffleContext, empty_spill};
 use super::text::each_slice;
 use super::{PlanError, columnar, keyed_tables, refuse};
@@ -12,8 +12,8 @@ use crate::dataset::csv::{MAX_SLICE, infer_format};
 use crate::dataset::json::{field_of, infer_json};
 use crate::dataset::{SourceListing, Unpacker, schema_bytes};
 use crate::model::{
-    ByteSize, Column, ColumnType, PartitionFormat, SliceSize, TableFormat, TableKind, Work,
-    count_u32,
+    ByteSize, Column, ColumnType, MiniBatchWork, PartitionFormat, SliceSize, TableFormat,
+    TableKind, count_u32,
 };
 use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
@@ -62,7 +62,7 @@ pub(super) fn plan_tables(
         let listings = inputs.iter().flat_map(|input| {
             input.sources.iter().map(move |source| (source, input.files(source)))
         });
-        sender.report_share(Share::measure(listings, &share::bytes));
+        sender.report_share(PlannedShare::measure(listings, &share::bytes));
     }
     for (input, format) in inputs.iter().zip(&formats) {
         if !format.kind.is_text() {
@@ -72,7 +72,7 @@ pub(super) fn plan_tables(
         each_slice(input, format, size, &unpacker, sender, &mut |sender, found| {
             let mut stamp = MiniBatchDigest::new();
             stamp.add_file(found.metadata.into());
-            sender.add(found.source, Work::Text(found.slice), stamp)
+            sender.add(found.source, MiniBatchWork::Text(found.slice), stamp)
         })?;
     }
     Ok(())

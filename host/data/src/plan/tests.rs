@@ -3,8 +3,8 @@ use super::shuffle::ShuffleLimits;
 use super::*;
 use crate::dataset::{DatasetError, TableReader};
 use crate::model::{
-    Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, Names, SliceSize, Source,
-    TableFormat, TableInput, TextSlice, Work,
+    Column, ColumnType, CsvFormat, Input, MiniBatch, MiniBatchId, MiniBatchWork, Names, SliceSize,
+    Source, TableFormat, TableInput, TextSlice,
 };
 use crate::protocol::{PROTOCOL_VERSION, PlanRequest, decode};
 use arrow::array::ArrayRef;
@@ -53,7 +53,7 @@ pub(super) struct PlanFixture {
 }
 
 /// Returns the plan, after checks that hold for every plan, or its failure.
-pub(super) fn planned(sources: Vec<Source>, cut: Cut) -> Result<PlanFixture, DatasetError> {
+pub(super) fn planned(sources: Vec<Source>, cut: CutOptions) -> Result<PlanFixture, DatasetError> {
     let request = PlanRequest::new(sources, cut);
     let start = || Err(io::Error::other("nothing is to be grouped"));
     planned_with(ShuffleContext {
@@ -123,12 +123,17 @@ fn tables(
 ) -> Result<PlanFixture, DatasetError> {
     let table = TableInput { schema: columns, ..TableInput::default() };
     let inputs = vec![table; sources.len()];
-    planned(sources, Cut::Tables { size: SliceSize::Bytes(bytes), inputs, full_inference: false })
+    planned(
+        sources,
+        CutOptions::Tables { size: SliceSize::Bytes(bytes), inputs, full_inference: false },
+    )
 }
 
 fn slices(plan: &PlanFixture) -> Vec<(u32, &str, u64, u64)> {
     let slices = plan.mini_batches.iter().map(|mini_batch| match &mini_batch.work {
-        Work::Text(slice) => (mini_batch.source, slice.file.as_str(), slice.offset, slice.rows),
+        MiniBatchWork::Text(slice) => {
+            (mini_batch.source, slice.file.as_str(), slice.offset, slice.rows)
+        }
         work => panic!("{work:?}"),
     });
     slices.collect()
@@ -143,12 +148,12 @@ pub(super) fn joined(names: &Names) -> String {
 fn files_are_grouped_within_their_source() {
     let tree = TreeFixture::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);
     let sources = vec![tree.source("one", "a"), tree.source("one", "b"), tree.source("two", "a")];
-    let plan = planned(sources, Cut::Files { count: 2 }).unwrap();
+    let plan = planned(sources, CutOptions::Files { count: 2 }).unwrap();
     let work: Vec<_> = plan
         .mini_batches
         .iter()
         .map(|mini_batch| match &mini_batch.work {
-            Work::Files(files) => format!("{}: {}", mini_batch.source, joined(files)),
+            MiniBatchWork::Files(files) => format!("{}: {}", mini_batch.source, joined(files)),
             work => panic!("{work:?}"),
         })
         .collect();
@@ -166,7 +171,7 @@ fn listed_files_are_grouped_like_all_others() {
     let input = Input { paths: paths.collect(), ..Input::sample() };
     let sources = crate::dataset::resolve(&[input]).unwrap();
     assert_eq!(sources.len(), 1);
-    let plan = planned(sources, Cut::Files { count: 50 }).unwrap();
+    let plan = planned(sources, CutOptions::Files { count: 50 }).unwrap();
     assert_eq!(plan.mini_batches.len(), 14);
     assert!(plan.mini_batches.iter().all(|it| it.planned_items() == 50));
 }
@@ -174,12 +179,12 @@ fn listed_files_are_grouped_like_all_others() {
 /// C26: the requested number of void mini-batches, regardless of the inputs.
 #[test]
 fn void_mini_batches_are_counted_and_grouped() {
-    let plan = planned(Vec::new(), Cut::Void { count: 1000 }).unwrap();
+    let plan = planned(Vec::new(), CutOptions::Void { count: 1000 }).unwrap();
     assert_eq!(plan.mini_batches.len(), 1000);
-    assert!(plan.mini_batches.iter().all(|it| it.work == Work::Void && it.source == 0));
+    assert!(plan.mini_batches.iter().all(|it| it.work == MiniBatchWork::Void && it.source == 0));
     assert_eq!(plan.groups[0], 1);
     assert!(plan.groups.iter().all(|&group| group <= 64));
-    assert!(planned(Vec::new(), Cut::Void { count: 0 }).unwrap().mini_batches.is_empty());
+    assert!(planned(Vec::new(), CutOptions::Void { count: 0 }).unwrap().mini_batches.is_empty());
 }
 
 /// M2: a mini-batch never spans files; a small file is a mini-batch by itself, and a large one is split.
@@ -253,7 +258,7 @@ fn headers_must_agree() {
     // A file with another header becomes a mini-batch that fails.
     let bad = |plan: &PlanFixture| -> String {
         let bad = plan.mini_batches.iter().filter_map(|batch| match &batch.work {
-            Work::Unreadable(bad) => Some(bad.reason.clone()),
+            MiniBatchWork::Unreadable(bad) => Some(bad.reason.clone()),
             _ => None,
         });
         tree.clean(&bad.collect::<Vec<_>>().join("\n"))
@@ -282,7 +287,7 @@ fn bad_requests_are_refused_with_a_message() {
     let sources = vec![tree.source("one", "a")];
     let plan_with = |csv: CsvFormat| {
         let size = SliceSize::Bytes(10);
-        let cut = Cut::Tables {
+        let cut = CutOptions::Tables {
             size,
             inputs: vec![TableInput { csv, ..TableInput::default() }],
             full_inference: true,
@@ -292,13 +297,14 @@ fn bad_requests_are_refused_with_a_message() {
     let quote = CsvFormat { delimiter: b'"', ..CsvFormat::default() };
     assert_snapshot!(plan_with(quote).unwrap_err(), @"input 'one': its quote is also its delimiter; choose another character");
     assert_eq!(plan_with(CsvFormat::default()).unwrap().mini_batches.len(), 1);
-    let error = planned(sources.clone(), Cut::Files { count: 0 }).unwrap_err();
+    let error = planned(sources.clone(), CutOptions::Files { count: 0 }).unwrap_err();
     assert_snapshot!(error, @"mini_batch_size must be at least 1 file");
     let missing = vec![tree.source("one", "b")];
-    let error = planned(missing, Cut::Files { count: 1 }).unwrap_err();
+    let error = planned(missing, CutOptions::Files { count: 1 }).unwrap_err();
     assert_snapshot!(tree.clean(&error.to_string()), @"input 'one': cannot list /d/b: No such file or directory (os error 2)");
     let mut messages = Vec::new();
-    let request = PlanRequest { protocol: 0, ..PlanRequest::new(sources, Cut::Void { count: 1 }) };
+    let request =
+        PlanRequest { protocol: 0, ..PlanRequest::new(sources, CutOptions::Void { count: 1 }) };
     plan(&request, &mut |message| {
         messages.push(message);
         Ok(())
@@ -311,7 +317,7 @@ fn bad_requests_are_refused_with_a_message() {
 
 #[test]
 fn a_leader_that_stops_listening_ends_planning() {
-    let request = PlanRequest::new(Vec::new(), Cut::Void { count: u64::MAX });
+    let request = PlanRequest::new(Vec::new(), CutOptions::Void { count: u64::MAX });
     let mut calls = 0;
     let error = plan(&request, &mut |_| {
         calls += 1;
@@ -326,15 +332,16 @@ fn names_too_long_for_a_message_are_refused() {
     let mut emit = |_| Ok(());
     let mut sender = Sender::new(&mut emit, u64::MAX, &[]);
     let files = vec!["x".repeat(200); 70_000].into_iter().collect();
-    let error =
-        sender.add(0, Work::Files(files), mini_batch_digest::MiniBatchDigest::new()).unwrap_err();
+    let error = sender
+        .add(0, MiniBatchWork::Files(files), mini_batch_digest::MiniBatchDigest::new())
+        .unwrap_err();
     assert_snapshot!(error, @"mini_batch_size is too large: the names of one mini-batch's files take 14560000 bytes, and at most 12582912 can be sent to a worker; choose fewer files");
 }
 
 #[test]
 fn messages_are_framed() {
     let tree = TreeFixture::new(&[("a/1.csv", "x\n1\n")]);
-    let cut = Cut::Tables {
+    let cut = CutOptions::Tables {
         size: SliceSize::Bytes(10),
         inputs: vec![TableInput::default()],
         full_inference: false,
@@ -363,8 +370,10 @@ fn messages_are_framed() {
     };
     let FromPlanner::MiniBatches(sent) = &seen[3] else { panic!("{seen:?}") };
     assert_ne!(sent[0].stamp, 0);
-    let mini_batch =
-        MiniBatch { stamp: sent[0].stamp, ..MiniBatch::new(MiniBatchId(0), 0, Work::Text(slice)) };
+    let mini_batch = MiniBatch {
+        stamp: sent[0].stamp,
+        ..MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Text(slice))
+    };
     assert!(matches!(&seen[0], FromPlanner::Tables(tables) if tables.len() == 1));
     assert!(matches!(&seen[1], FromPlanner::Columns(columns) if columns.contains("x int64")));
     let all = FromPlanner::Share(1000);
@@ -394,7 +403,7 @@ fn inferred_columns_are_reported() {
 /// Each mini-batch's table as text: a header, and one line for each row.
 fn texts(tree: &TreeFixture, plan: &PlanFixture) -> Vec<String> {
     let read = |batch: &MiniBatch| {
-        let Work::Text(slice) = &batch.work else { return format!("{:?}", batch.work) };
+        let MiniBatchWork::Text(slice) = &batch.work else { return format!("{:?}", batch.work) };
         let mut reader = TableReader::new(&plan.tables[batch.source as usize]).unwrap();
         let table = reader.read(&tree.root().join("in"), slice, &slice.file).unwrap();
         let batch = StreamReader::try_new(Cursor::new(table.ipc.to_vec()), None)
@@ -418,8 +427,11 @@ fn texts(tree: &TreeFixture, plan: &PlanFixture) -> Vec<String> {
 }
 
 fn one_table(tree: &TreeFixture, table: TableInput) -> Result<PlanFixture, DatasetError> {
-    let cut =
-        Cut::Tables { size: SliceSize::Bytes(100), inputs: vec![table], full_inference: false };
+    let cut = CutOptions::Tables {
+        size: SliceSize::Bytes(100),
+        inputs: vec![table],
+        full_inference: false,
+    };
     planned(vec![tree.source("one", "in")], cut)
 }
 
@@ -479,7 +491,7 @@ fn the_job_can_choose_columns() {
 fn large_mini_batches_give_a_notice() {
     let tree = TreeFixture::new(&[("in/1.csv", "x\n1\n22\n333\n")]);
     let start = || Err(io::Error::other("nothing is to be grouped"));
-    let cut = Cut::Tables {
+    let cut = CutOptions::Tables {
         size: SliceSize::Rows(2),
         inputs: vec![TableInput::default()],
         full_inference: false,

@@ -9,7 +9,7 @@ use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
 use crate::dataset::json::{START, foreign};
 use crate::dataset::{DatasetError, OpenError, Unpacker, foreign_file, foreign_start};
-use crate::model::{Column, SliceSize, TableFormat, TableKind, TextSlice, Work};
+use crate::model::{Column, MiniBatchWork, SliceSize, TableFormat, TableKind, TextSlice};
 use crate::protocol::FromPlanner;
 use std::fs::Metadata;
 
@@ -55,7 +55,7 @@ pub(super) fn each_file<'s>(
             let path = source.root.join(&file);
             let next = input.following(&mut listing);
             if let Some(bad) = input.open(index, &file, next, sender)? {
-                sender.add(index, Work::Unreadable(bad), MiniBatchDigest::new())?;
+                sender.add(index, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
                 continue;
             }
             files += 1;

@@ -11,7 +11,7 @@
 //! holds a lock on it. A temporary file without a lock is a leftover.
 
 use super::hash::each_block;
-use super::{CompileError, Compiler, EntryFile, Instrumentation, Takes, engine};
+use super::{AcceptedKind, CompileError, Compiler, EntryFile, Instrumentation, engine};
 use crate::features::HAS_INFERENCE;
 use crate::model::hex;
 use cap_std::ambient_authority;
@@ -48,7 +48,7 @@ pub struct Compiled {
     /// SHA-256 of the entry script's file, in hex.
     pub digest: String,
     /// The kind of mini-batch that the entry script takes; `None` if it does not say.
-    pub takes: Option<Takes>,
+    pub takes: Option<AcceptedKind>,
     /// Whether the cache had it already.
     pub cached: bool,
 }
@@ -330,11 +330,11 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
 }
 
 /// Reads the byte that the compiler wrote before the trailer.
-fn takes(file: &File) -> Option<Takes> {
+fn takes(file: &File) -> Option<AcceptedKind> {
     let at = file.metadata().ok()?.len().checked_sub(TRAILER as u64 + 1)?;
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).ok()?;
-    Takes::of_byte(byte[0])
+    AcceptedKind::of_byte(byte[0])
 }
 
 /// Whether a file's trailer matches its name and content. Leaves the file position at the end.

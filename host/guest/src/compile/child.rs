@@ -6,8 +6,8 @@ use super::hash::digest;
 use super::imports::FOR_TOOLS_OF_ASYNC;
 use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, CompileTask, MEMORY_BYTES, SCRIPT_BYTES};
 use super::{
-    CompileError, Instrumentation, Outline, Takes, check_names, compiling_engine, componentize,
-    find_entry, interpreter, read_names,
+    AcceptedKind, CompileError, ComponentOutline, Instrumentation, check_names, compiling_engine,
+    componentize, find_entry, interpreter, read_names,
 };
 use crate::model::{ByteSize, OsSandbox};
 use crate::wall::{self, ResourceLimits, Wall, WallRole};
@@ -41,10 +41,10 @@ impl CompileTask {
             Self::Componentize => componentize(bytes),
             Self::Outline => {
                 let component = componentize(bytes)?;
-                answer(&Outline {
+                answer(&ComponentOutline {
                     bytes: component.len() as u64,
                     names: read_names(&component)?,
-                    takes: Takes::read(&component),
+                    takes: AcceptedKind::read(&component),
                 })
             }
             Self::Describe => answer(&describe(bytes)?),
@@ -141,7 +141,7 @@ fn translate(
     check_names(&read_names(&component)?)?;
     let engine = compiling_engine(with)
         .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
-    let takes = Takes::read(&component);
+    let takes = AcceptedKind::read(&component);
     let component = Component::from_binary(&engine, &component).map_err(|error| {
         let error = format!("{error:#}");
         let remedy = remedy(&error);
@@ -152,7 +152,7 @@ fn translate(
     let mut code = component
         .serialize()
         .map_err(|error| CompileError::new(format!("the code cannot be serialized: {error:#}")))?;
-    code.push(Takes::to_byte(takes));
+    code.push(AcceptedKind::to_byte(takes));
     Ok(code)
 }
 

@@ -4,7 +4,7 @@
 use super::task::{
     ANSWER_BYTES, CODE_BYTES, COMPILE_COMMAND, CPU_SECONDS, CompileTask, MEMORY_BYTES,
 };
-use super::{CompileError, ComponentNames, Instrumentation, Outline, ScriptDescription};
+use super::{CompileError, ComponentNames, ComponentOutline, Instrumentation, ScriptDescription};
 use crate::model::{ByteSize, OsSandbox, on_one_line, printable};
 use crate::opening::regular;
 use crate::protocol::decode;
@@ -75,11 +75,11 @@ impl Compiler {
     ///
     /// # Errors
     /// If the file cannot be read or is neither.
-    pub fn outline(&self, path: &Path) -> Result<Outline, CompileError> {
+    pub fn outline(&self, path: &Path) -> Result<ComponentOutline, CompileError> {
         let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
         let (source, _) = regular(path).map_err(|error| at(&error))?;
         let answer = self.ask(&CompileTask::Outline, source, None).map_err(|error| at(&error))?;
-        let mut outline: Outline = decode(&answer)
+        let mut outline: ComponentOutline = decode(&answer)
             .map_err(|error| at(&format!("the compiler's output cannot be understood: {error}")))?;
         let ComponentNames { imports, exports } = &mut outline.names;
         for name in imports.iter_mut().chain(exports) {

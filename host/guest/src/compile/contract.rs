@@ -5,7 +5,7 @@
 //! knows them.
 
 use super::imports::{is_contract_version, split_version};
-use super::{CompileError, ImportVerdict, Takes, describe_function, judge_import};
+use super::{AcceptedKind, CompileError, ImportVerdict, describe_function, judge_import};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use wasmparser::{Parser, Payload};
@@ -24,13 +24,13 @@ pub struct ComponentNames {
 
 /// What is known about a component without compiling it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outline {
+pub struct ComponentOutline {
     /// Its size in bytes. For a core module: the size of the component that is made of it.
     pub bytes: u64,
     /// What it imports and exports.
     pub names: ComponentNames,
     /// The kind of mini-batch that it takes; `None` if it does not say.
-    pub takes: Option<Takes>,
+    pub takes: Option<AcceptedKind>,
 }
 
 /// Where the functions of an entry script are.

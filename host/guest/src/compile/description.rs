@@ -2,7 +2,8 @@
 
 use super::hash::digest;
 use super::{
-    Artifact, CompileError, ImportVerdict, Takes, componentize, identify, judge_import, read_names,
+    AcceptedKind, Artifact, CompileError, ImportVerdict, componentize, identify, judge_import,
+    read_names,
 };
 use crate::model::on_one_line;
 use serde::{Deserialize, Serialize};
@@ -28,7 +29,7 @@ pub struct ScriptDescription {
     /// Its exports, in file order.
     pub exports: Vec<Export>,
     /// The kind of mini-batch that it takes; `None` if it does not say.
-    pub takes: Option<Takes>,
+    pub takes: Option<AcceptedKind>,
     /// The tools that made it, as the file itself claims; sorted.
     pub producers: BTreeSet<Producer>,
     /// All memories that it declares, including those of inner modules.
@@ -43,7 +44,7 @@ pub struct Import {
     /// The name, with its version.
     pub name: String,
     /// The capability that it stands for.
-    pub power: Power,
+    pub power: ImportPower,
     /// Why a job with this import does not start; `None` if it does.
     pub refused: Option<String>,
 }
@@ -89,7 +90,7 @@ pub struct DeclaredTable {
 /// The capability that an import stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Power {
+pub enum ImportPower {
     /// `wasi:filesystem`.
     Files,
     /// `wasi:sockets`.
@@ -119,11 +120,11 @@ pub enum Power {
 impl super::contract::ComponentNames {
     /// Whether an entry script computes with models on the host.
     pub fn compute_with_models(&self) -> bool {
-        self.imports.iter().any(|import| Power::of(import) == Power::Inference)
+        self.imports.iter().any(|import| ImportPower::of(import) == ImportPower::Inference)
     }
 }
 
-impl Power {
+impl ImportPower {
     /// The name in messages.
     pub fn name(self) -> &'static str {
         match self {
@@ -207,7 +208,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<ScriptDescription, CompileError
             ImportVerdict::Granted(_) => None,
             ImportVerdict::Refused(why) => Some(why),
         };
-        Import { power: Power::of(&name), name, refused }
+        Import { power: ImportPower::of(&name), name, refused }
     };
     let export = |name: String| Export { functions: functions(&types, &name), name };
     let mut description = ScriptDescription {
@@ -216,7 +217,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<ScriptDescription, CompileError
         sha256,
         imports: names.imports.into_iter().map(import).collect(),
         exports: names.exports.into_iter().map(export).collect(),
-        takes: Takes::read(&component),
+        takes: AcceptedKind::read(&component),
         producers: BTreeSet::new(),
         memories: Vec::new(),
         tables: Vec::new(),

@@ -44,9 +44,11 @@ pub use cache::{Cache, Compiled};
 pub use child::compile_here;
 pub use child::{CheckImports, serve_compile};
 pub use compiler::Compiler;
-pub use contract::{ComponentNames, EntryFunctions, Outline, check_names, find_entry, read_names};
+pub use contract::{
+    ComponentNames, ComponentOutline, EntryFunctions, check_names, find_entry, read_names,
+};
 pub use description::{
-    DeclaredMemory, DeclaredTable, Export, Import, Power, Producer, ScriptDescription,
+    DeclaredMemory, DeclaredTable, Export, Import, ImportPower, Producer, ScriptDescription,
 };
 use engine::compiling_engine;
 pub use engine::{Instrumentation, MAX_FRAMES, WASMTIME_VERSION, engine, engine_with_stack};
@@ -55,7 +57,7 @@ pub use guest_crate::{build_guest_crate, build_guest_examples, build_module};
 pub use hash::hash_until;
 pub use imports::{ImportVerdict, NN_VERSION, judge_import};
 pub use interpreter::{WIT, host_functions};
-pub use takes::Takes;
+pub use takes::AcceptedKind;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{FileCount, clear_compiled, compiled};
 pub(crate) use tidy::{below, clear_below};

@@ -12,7 +12,7 @@ const SECTION: &str = "sandmill:takes";
 /// A kind of mini-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Takes {
+pub enum AcceptedKind {
     /// Names of files.
     Files,
     /// A table.
@@ -21,7 +21,7 @@ pub enum Takes {
     Void,
 }
 
-impl Takes {
+impl AcceptedKind {
     const ALL: [Self; 3] = [Self::Files, Self::Table, Self::Void];
 
     /// What a component declares. `None` if it declares nothing, an unknown kind, or two kinds.
@@ -102,7 +102,7 @@ impl Takes {
 }
 
 /// For messages such as "it takes ..".
-impl fmt::Display for Takes {
+impl fmt::Display for AcceptedKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Self::Files => "Files",
@@ -119,29 +119,32 @@ mod tests {
     use crate::compile::testing;
 
     /// Reads a component whose core module declares these words.
-    fn declared(words: &[&str]) -> Option<Takes> {
+    fn declared(words: &[&str]) -> Option<AcceptedKind> {
         let sections: String =
             words.iter().map(|word| format!("(@custom \"{SECTION}\" \"{word}\")\n")).collect();
-        Takes::read(&testing::component("run-only", &format!("{sections}{}", testing::RUN_EMPTY)))
+        AcceptedKind::read(&testing::component(
+            "run-only",
+            &format!("{sections}{}", testing::RUN_EMPTY),
+        ))
     }
 
     #[test]
     fn the_declaration_is_read_from_the_core_module() {
-        assert_eq!(declared(&["files"]), Some(Takes::Files));
-        assert_eq!(declared(&["table"]), Some(Takes::Table));
-        assert_eq!(declared(&["void "]), Some(Takes::Void));
-        assert_eq!(declared(&["void", "void "]), Some(Takes::Void));
+        assert_eq!(declared(&["files"]), Some(AcceptedKind::Files));
+        assert_eq!(declared(&["table"]), Some(AcceptedKind::Table));
+        assert_eq!(declared(&["void "]), Some(AcceptedKind::Void));
+        assert_eq!(declared(&["void", "void "]), Some(AcceptedKind::Void));
         for unclear in [&[][..], &["rows"], &[""], &["files", "table"], &["files", "rows"]] {
             assert_eq!(declared(unclear), None, "{unclear:?}");
         }
-        assert_eq!(Takes::read(b"no wasm"), None);
+        assert_eq!(AcceptedKind::read(b"no wasm"), None);
     }
 
     #[test]
     fn each_kind_is_encoded_as_a_byte() {
-        for takes in Takes::ALL.map(Some).into_iter().chain([None]) {
-            assert_eq!(Takes::of_byte(Takes::to_byte(takes)), takes);
+        for takes in AcceptedKind::ALL.map(Some).into_iter().chain([None]) {
+            assert_eq!(AcceptedKind::of_byte(AcceptedKind::to_byte(takes)), takes);
         }
-        assert_eq!(Takes::of_byte(7), None);
+        assert_eq!(AcceptedKind::of_byte(7), None);
     }
 }

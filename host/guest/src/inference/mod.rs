@@ -35,6 +35,6 @@ pub use models::{CompileKernelsError, serve_kernels};
 pub use models::{LoadedModel, LoadedModels, quiet_panics, serve_probe};
 pub use named_library::{NO_TELEMETRY, NamedLibrary};
 pub use note::NotePlace;
-pub use probe::{BackendState, Judged, KERNELS_COMMAND, PROBE_COMMAND, Probe, TRACT_VERSION};
+pub use probe::{BackendState, KERNELS_COMMAND, ModelVerdict, PROBE_COMMAND, Probe, TRACT_VERSION};
 #[cfg(not(feature = "inference"))]
 pub use without::{LoadedModel, LoadedModels, quiet_panics};

@@ -63,12 +63,12 @@ pub(super) struct ProbeAnswer {
     pub(super) problem: Option<String>,
     pub(super) has_cuda: bool,
     pub(super) model_bytes: Option<u64>,
-    pub(super) judged: Option<Judged>,
+    pub(super) judged: Option<ModelVerdict>,
 }
 
 /// What is known about a model before a worker loads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Judged {
+pub struct ModelVerdict {
     /// Why tract cannot compute it, as a message; `None` if it can.
     pub not_by_tract: Option<String>,
     /// The outputs that callers do not receive, each with the reason, as messages.
@@ -178,7 +178,7 @@ impl Probe {
         folder: Option<&Path>,
         file: &Path,
         limit: u64,
-    ) -> Result<Judged, ProbeError> {
+    ) -> Result<ModelVerdict, ProbeError> {
         let limit = limit.to_string();
         let task = |folder: &Path, file: &Path| {
             [folder, file].map(|path| path.to_string_lossy().into_owned())

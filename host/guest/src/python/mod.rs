@@ -23,7 +23,7 @@ pub use find::{
 pub use install::Installer;
 pub use runtime::Runtime;
 pub use science::{
-    LIBRARY, Prepare, Preparing, SOURCES, describe, package_version, science_version,
+    LIBRARY, Prepare, PreparedInterpreter, SOURCES, describe, package_version, science_version,
 };
 pub use sources::python_version;
 pub use vendor::{PACKAGES, Vendor, Vendored};

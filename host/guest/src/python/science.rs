@@ -82,7 +82,7 @@ pub fn science_version(module: &str) -> Option<&'static str> {
 }
 
 /// An interpreter to prepare. The component's `init` and `run` are called behind both walls.
-pub struct Preparing<'a> {
+pub struct PreparedInterpreter<'a> {
     /// The component. `run` returns the interpreter's memory as a table.
     pub component: &'a Compiled,
     /// The folder that it sees at [`LIBRARY`].
@@ -96,7 +96,7 @@ pub struct Preparing<'a> {
 }
 
 /// Prepares an interpreter. Returns the file with the table that `run` returned, or an error message.
-pub type Prepare<'a> = &'a dyn Fn(&Preparing<'_>) -> Result<PathBuf, String>;
+pub type Prepare<'a> = &'a dyn Fn(&PreparedInterpreter<'_>) -> Result<PathBuf, String>;
 
 /// Makes the runtime and its library, with temporary files in `scratch`.
 pub(super) fn make(
@@ -134,7 +134,7 @@ pub(super) fn make(
     say("making the science runtime, step 2 of 3: importing pandas, some seconds");
     let folder = scratch.join("run");
     std::fs::create_dir(&folder).map_err(failed(&folder))?;
-    let memory = prepare(&Preparing {
+    let memory = prepare(&PreparedInterpreter {
         component: &compiled,
         library,
         sources: &sources,

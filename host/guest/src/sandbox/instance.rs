@@ -2,7 +2,7 @@
 
 use super::clock::Timers;
 use super::state::InstanceState;
-use super::traps::{self, Circumstances};
+use super::traps::{self, TrapContext};
 use super::types::{self, Copied, ErrorText, ResultsValue};
 use crate::dataset::FileVersion;
 use crate::model::{ByteSize, CallStats, Failure, FailureKind, Limits};
@@ -100,7 +100,7 @@ impl Instance {
     ) -> (CallStats, Result<(), Failure>) {
         let batch = match data {
             MiniBatchData::Files(paths) => types::MiniBatchValue::Files(paths),
-            MiniBatchData::Table(ipc) => types::MiniBatchValue::Table(types::Pieces(ipc)),
+            MiniBatchData::Table(ipc) => types::MiniBatchValue::Table(types::ByteSegments(ipc)),
             MiniBatchData::Void => types::MiniBatchValue::Void,
         };
         let context = types::ContextValue {
@@ -167,7 +167,7 @@ impl Instance {
         let stats = CallStats { seconds, fuel: self.fuel.map(used) };
         let result = result.map_err(|error| {
             let state = self.store.data_mut();
-            let circumstances = Circumstances {
+            let circumstances = TrapContext {
                 function,
                 limits: &self.limits,
                 refusal: state.budget.take_refusal(),

@@ -189,7 +189,7 @@ fn start_failure(
     limits: &Limits,
 ) -> Failure {
     let state = store.data_mut();
-    let circumstances = traps::Circumstances {
+    let circumstances = traps::TrapContext {
         function: "starting",
         limits,
         refusal: state.budget.take_refusal(),

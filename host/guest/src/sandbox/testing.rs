@@ -1,7 +1,7 @@
 //! Sample values for tests, with defaults for the fields that a test does not set.
 
 #[cfg(test)]
-use super::traps::Circumstances;
+use super::traps::TrapContext;
 use super::{Grants, LogFolder, RunContext, Seed, SinkFile, no_models};
 use crate::model::{Limits, LoggingLevel};
 use std::path::Path;
@@ -41,7 +41,7 @@ impl RunContext<'_> {
 }
 
 #[cfg(test)]
-impl<'a> Circumstances<'a> {
+impl<'a> TrapContext<'a> {
     /// `run` has ended for an unknown reason.
     pub(super) fn sample(limits: &'a Limits) -> Self {
         Self { function: "run", limits, refusal: None, stderr: String::new() }

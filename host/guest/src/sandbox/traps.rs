@@ -17,7 +17,7 @@ const TOO_MANY_HANDLES: &str = "store handle limit exceeded";
 const TOO_MUCH_COPIED: &str = "fuel allocated for hostcalls has been exhausted";
 
 /// What is known about a call that ended with an error.
-pub(super) struct Circumstances<'a> {
+pub(super) struct TrapContext<'a> {
     /// The function: `init`, `run`, `shutdown`, or `starting` for the instantiation.
     pub(super) function: &'static str,
     pub(super) limits: &'a Limits,
@@ -27,7 +27,7 @@ pub(super) struct Circumstances<'a> {
     pub(super) stderr: String,
 }
 
-impl Circumstances<'_> {
+impl TrapContext<'_> {
     fn during(&self) -> String {
         match self.function {
             "starting" => "while it was started".to_owned(),
@@ -37,12 +37,12 @@ impl Circumstances<'_> {
 }
 
 /// Turns a wasmtime error into a failure.
-pub(super) fn failure(error: &Error, circumstances: &Circumstances<'_>) -> Failure {
+pub(super) fn failure(error: &Error, circumstances: &TrapContext<'_>) -> Failure {
     let (kind, message) = classify(error, circumstances);
     Failure::new(kind, message).with_detail(detail(error, &circumstances.stderr))
 }
 
-fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
+fn classify(error: &Error, at: &TrapContext<'_>) -> (FailureKind, String) {
     let during = at.during();
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
         return (FailureKind::Exit, exited(exit.0, &during));
@@ -93,7 +93,7 @@ fn classify(error: &Error, at: &Circumstances<'_>) -> (FailureKind, String) {
 }
 
 /// The message for a limit that has no failure kind of its own.
-fn over_limit(error: &Error, at: &Circumstances<'_>, during: &str) -> Option<String> {
+fn over_limit(error: &Error, at: &TrapContext<'_>, during: &str) -> Option<String> {
     if let Some(over) = error.downcast_ref::<OverLimit>() {
         return Some(over.message(during));
     }

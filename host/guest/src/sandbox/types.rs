@@ -22,7 +22,7 @@ pub(super) enum MiniBatchValue<'a> {
     #[component(name = "files")]
     Files(&'a [String]),
     #[component(name = "table")]
-    Table(Pieces<'a>),
+    Table(ByteSegments<'a>),
     #[component(name = "void")]
     Void,
 }
@@ -306,9 +306,9 @@ lift!(ErrorText, WasmStr, lift_text);
 
 /// Bytes in several pieces, which become one list in the guest's memory.
 #[derive(Clone, Copy)]
-pub(super) struct Pieces<'a>(pub(super) &'a [Buffer]);
+pub(super) struct ByteSegments<'a>(pub(super) &'a [Buffer]);
 
-impl Pieces<'_> {
+impl ByteSegments<'_> {
     /// Copies them into memory that the guest allocates; returns address and length.
     fn lower<T>(self, cx: &mut LowerContext<'_, T>) -> Result<(u32, u32)> {
         let size = self.0.iter().map(Buffer::len).sum();
@@ -326,7 +326,7 @@ impl Pieces<'_> {
 }
 
 // SAFETY: everything is delegated to `[u8]`.
-unsafe impl ComponentType for Pieces<'_> {
+unsafe impl ComponentType for ByteSegments<'_> {
     type Lower = <[u8] as ComponentType>::Lower;
     const ABI: CanonicalAbiInfo = <[u8] as ComponentType>::ABI;
     fn typecheck(ty: &InterfaceType, types: &InstanceType<'_>) -> Result<()> {
@@ -335,7 +335,7 @@ unsafe impl ComponentType for Pieces<'_> {
 }
 
 // SAFETY: address and length are written as `[u8]` writes them: all of `dst`, or eight bytes at `offset`.
-unsafe impl Lower for Pieces<'_> {
+unsafe impl Lower for ByteSegments<'_> {
     fn linear_lower_to_flat<T>(
         &self,
         cx: &mut LowerContext<'_, T>,

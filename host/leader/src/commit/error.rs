@@ -261,7 +261,7 @@ pub(super) enum Rejection {
         "the mini-batch's rows have other columns than the first ones of the job: {0}. \
          Return the same columns, with the same types and in the same order, from every call of run"
     )]
-    OtherColumns(Difference),
+    OtherColumns(ColumnDifference),
     /// The files cannot be published.
     #[error(transparent)]
     Files(OutputError),
@@ -333,7 +333,7 @@ pub(super) enum PartFault {
 /// The first column that differs.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", difference(*column, is.as_deref(), was.as_deref()))]
-pub(super) struct Difference {
+pub(super) struct ColumnDifference {
     /// The number of the column, from 1.
     pub(super) column: usize,
     /// The table's column, if it has that many.

@@ -4,7 +4,7 @@
 
 use super::disk::sync_folder;
 use super::error::CommitError;
-use super::output_files::{Making, write};
+use super::output_files::{FileInProgress, write};
 use super::parts_output;
 use super::replace::NEW;
 use super::store::CommitState;
@@ -28,7 +28,7 @@ pub(super) fn make(
     let _ = fs::remove_file(&new);
     let appended = rows.path();
     let rows = store.journal.counts().rows;
-    let making = Making { appended, new: &new, path: &path, kept: appended, rows };
+    let making = FileInProgress { appended, new: &new, path: &path, kept: appended, rows };
     write(finish, &making, on_progress)?;
     fail_point::pass("output-made");
     fs::rename(&new, &path).map_err(|e| CommitError::disk("rename a new file to", &path, e))?;

@@ -5,9 +5,9 @@ use super::disk::{CommitRefusal, sync_around, sync_folder};
 use super::error::{CommitError, PartFault, Rejection};
 use super::files::{DONE, holds_anything};
 use super::finish;
-use super::header::{Top, open_columns};
+use super::header::{HeaderColumns, open_columns};
 use super::lifecycle_files;
-use super::message::{CommitRequest, FinalFailure, Free, Success};
+use super::message::{CommitRequest, FinalFailure, FreedAttempt, Success};
 use super::parts_output;
 use super::replace::{Replacement, carry_out};
 use super::rows::{HEADER, RowsOutput};
@@ -29,7 +29,7 @@ const MESSAGE: usize = 4096;
 pub(super) struct Done {
     pub(super) committed: Vec<MiniBatchId>,
     /// For each worker, the last attempt whose rows are in the output.
-    pub(super) free: Vec<Free>,
+    pub(super) free: Vec<FreedAttempt>,
     pub(super) rejected: Vec<(Success, Failure)>,
     /// To be committed next: the files of the first request clash with names of this group.
     pub(super) postponed: Vec<CommitRequest>,
@@ -175,7 +175,7 @@ impl CommitState {
     /// journal has recorded it.
     fn put_header(
         &mut self,
-        header: Option<&Top>,
+        header: Option<&HeaderColumns>,
         changes: &mut JournalChanges,
     ) -> Result<bool, CommitError> {
         let Some(header) = header else { return Ok(false) };
@@ -317,10 +317,10 @@ impl CommitState {
         &self,
         success: &Success,
         group: &CommitGroup,
-    ) -> Result<Option<Top>, CommitRefusal> {
+    ) -> Result<Option<HeaderColumns>, CommitRefusal> {
         let wanted = self.target.header_wanted && self.target.output_file.is_some();
         let header = success.header.as_ref().filter(|_| wanted);
-        let Some(top) = Top::of(header) else { return Ok(None) };
+        let Some(top) = HeaderColumns::of(header) else { return Ok(None) };
         let Some(first) = group.header.as_ref().or(self.header.as_ref()) else {
             return Ok(Some(top));
         };
@@ -394,12 +394,12 @@ fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender,
 }
 
 /// For each worker, its last attempt with rows.
-fn last_with_rows(entries: &[JournalEntry]) -> Vec<Free> {
+fn last_with_rows(entries: &[JournalEntry]) -> Vec<FreedAttempt> {
     let with_rows = entries.iter().filter(|entry| entry.end.rows().is_some());
     let free = with_rows.filter_map(|entry| {
-        Some(Free { worker: entry.worker?, id: entry.id, attempt: entry.attempts })
+        Some(FreedAttempt { worker: entry.worker?, id: entry.id, attempt: entry.attempts })
     });
-    let last: BTreeMap<WorkerId, Free> = free.map(|free| (free.worker, free)).collect();
+    let last: BTreeMap<WorkerId, FreedAttempt> = free.map(|free| (free.worker, free)).collect();
     last.into_values().collect()
 }
 

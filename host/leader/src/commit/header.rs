@@ -1,6 +1,6 @@
 //! The beginning of the output file, and how the journal records it.
 
-use super::error::{CommitError, Difference, Rejection};
+use super::error::{ColumnDifference, CommitError, Rejection};
 use crate::files::common_columns;
 use crate::journal::Journal;
 use crate::model::{MiniBatchId, OutputHeader};
@@ -27,7 +27,7 @@ pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError
 
 /// The columns of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Top {
+pub(super) struct HeaderColumns {
     /// The columns in words. For plain lines: the header line with its line end.
     text: String,
     /// The header as it is written. Empty as long as, in an output with types, every table had a column that
@@ -35,7 +35,7 @@ pub(super) struct Top {
     pub(super) bytes: Vec<u8>,
 }
 
-impl Top {
+impl HeaderColumns {
     /// The header of an attempt. `None` if there is nothing to write.
     pub(super) fn of(header: Option<&OutputHeader>) -> Option<Self> {
         let header = header?;
@@ -99,7 +99,7 @@ impl Top {
                 (Some(is), Some(was)) if is == was => {}
                 (is, was) => {
                     let [is, was] = [is, was].map(|text| text.map(str::to_owned));
-                    break Rejection::OtherColumns(Difference { column, is, was });
+                    break Rejection::OtherColumns(ColumnDifference { column, is, was });
                 }
             }
         }
@@ -110,8 +110,8 @@ impl Top {
 mod tests {
     use super::*;
 
-    fn coded(text: &str) -> Top {
-        Top::of(Some(&OutputHeader {
+    fn coded(text: &str) -> HeaderColumns {
+        HeaderColumns::of(Some(&OutputHeader {
             text: text.to_owned(),
             bytes: Some(vec![0, 255, 10]),
             open_columns: None,
@@ -121,14 +121,14 @@ mod tests {
 
     #[test]
     fn the_journal_keeps_headers_of_every_format() {
-        let line = Top::of(Some(&"a b".into())).unwrap();
+        let line = HeaderColumns::of(Some(&"a b".into())).unwrap();
         assert_eq!((line.note().as_str(), line.bytes.as_slice()), ("a b\n", &b"a b\n"[..]));
-        assert_eq!(Top::noted(line.note(), true), Ok(line));
-        assert_eq!(Top::of(Some(&"\n".into())), None);
+        assert_eq!(HeaderColumns::noted(line.note(), true), Ok(line));
+        assert_eq!(HeaderColumns::of(Some(&"\n".into())), None);
         let top = coded("\"a\" Int64\n\"b\" Utf8");
-        assert_eq!(Top::noted(top.note(), false), Ok(top));
+        assert_eq!(HeaderColumns::noted(top.note(), false), Ok(top));
         for damaged in ["", "00", "0\nx", "0g\nx"] {
-            assert!(Top::noted(damaged.to_owned(), false).is_err(), "{damaged:?}");
+            assert!(HeaderColumns::noted(damaged.to_owned(), false).is_err(), "{damaged:?}");
         }
     }
 
@@ -137,7 +137,7 @@ mod tests {
         let open = |text: &str| {
             let text = text.to_owned();
             let bytes = Some(Vec::new());
-            Top::of(Some(&OutputHeader { text, bytes, open_columns: None })).unwrap()
+            HeaderColumns::of(Some(&OutputHeader { text, bytes, open_columns: None })).unwrap()
         };
         let nulls = open("\"a\" Null");
         let known = coded("\"a\" Int64");
@@ -151,7 +151,7 @@ mod tests {
         let both = both.unwrap();
         assert!(!both.fits(&whole) && whole.fits(&both));
         assert_eq!(both.joined(&whole), Some(whole));
-        assert_eq!(Top::noted(nulls.note(), false), Ok(nulls));
+        assert_eq!(HeaderColumns::noted(nulls.note(), false), Ok(nulls));
     }
 
     #[test]

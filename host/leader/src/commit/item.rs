@@ -4,7 +4,7 @@ use crate::model::{ItemCounts, Segment, WorkerId};
 
 /// A finished mini-batch, with the fields that are needed here.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item {
+pub(super) struct FinishedMiniBatch {
     pub(super) id: u64,
     pub(super) attempts: u32,
     pub(super) worker: Option<WorkerId>,

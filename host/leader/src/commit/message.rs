@@ -73,7 +73,7 @@ pub(crate) enum CommitReply {
     Committed(Vec<MiniBatchId>),
     /// The rows of these attempts are in the output. Their workers may overwrite them in the part files,
     /// together with all rows that they reported before.
-    Free(Vec<Free>),
+    Free(Vec<FreedAttempt>),
     /// An attempt was rejected although its worker called it a success: its files cannot be published, or its
     /// rows are not where the worker says. Nothing of it is committed.
     Rejected {
@@ -94,7 +94,7 @@ pub(crate) enum CommitReply {
 
 /// An attempt whose rows are in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Free {
+pub(crate) struct FreedAttempt {
     /// The worker that made it.
     pub worker: WorkerId,
     /// The mini-batch.

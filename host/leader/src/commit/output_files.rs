@@ -7,7 +7,7 @@ use std::fs::{self, OpenOptions};
 use std::path::Path;
 
 /// A file that is made from another one.
-pub(super) struct Making<'a> {
+pub(super) struct FileInProgress<'a> {
     /// The file that rows were appended to.
     pub(super) appended: &'a Path,
     /// The path at which the file is made.
@@ -23,10 +23,10 @@ pub(super) struct Making<'a> {
 /// Makes and syncs the file. After an error, it does not exist.
 pub(super) fn write(
     finish: &Finish,
-    making: &Making<'_>,
+    making: &FileInProgress<'_>,
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<(), CommitError> {
-    let &Making { appended, new, path, kept, rows } = making;
+    let &FileInProgress { appended, new, path, kept, rows } = making;
     let failed = |action, error| CommitError::disk(action, new, error);
     let target = OpenOptions::new().read(true).write(true).create_new(true).open(new);
     let target = target.map_err(|e| failed("make", e))?;

@@ -10,7 +10,7 @@ use super::confirm::UnconfirmedTail;
 use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
 use super::header::all_open_columns;
-use super::output_files::{Making, write};
+use super::output_files::{FileInProgress, write};
 use super::recover_files as files;
 use super::replace::{NEW, Replacement};
 use super::rows::{mark, vouched};
@@ -143,7 +143,7 @@ impl Split<'_> {
         };
         let appended = self.new.join(unfinished(&name));
         let bytes = self.gather(worker, segments, &appended)?;
-        let making = Making {
+        let making = FileInProgress {
             appended: &appended,
             new: &made,
             path: &self.folder.join(&name),

@@ -3,7 +3,7 @@
 use super::tests::CommitFixture;
 use super::*;
 use crate::commit::error::OutputChange;
-use crate::commit::message::Free;
+use crate::commit::message::FreedAttempt;
 use crate::commit::recover::recover;
 use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::fs::{self, OpenOptions};
@@ -112,8 +112,11 @@ fn part_file_space_is_freed_once_rows_are_copied() {
             }
         }
     }
-    let last = |worker| frees.iter().rfind(|free: &&Free| free.worker == WorkerId(worker)).copied();
-    let free = |worker, id| Free { worker: WorkerId(worker), id: MiniBatchId(id), attempt: 1 };
+    let last = |worker| {
+        frees.iter().rfind(|free: &&FreedAttempt| free.worker == WorkerId(worker)).copied()
+    };
+    let free =
+        |worker, id| FreedAttempt { worker: WorkerId(worker), id: MiniBatchId(id), attempt: 1 };
     assert_eq!((last(0), last(1)), (Some(free(0, 2)), Some(free(1, 1))));
 }
 

@@ -15,7 +15,7 @@
 use super::error::CommitError;
 use super::files::{DONE, FilesState};
 use super::finish;
-use super::item::Item;
+use super::item::FinishedMiniBatch;
 use super::recover_files as files;
 use super::replace::carry_out;
 use super::rows::{HeldRows, RowsOutput};
@@ -109,11 +109,11 @@ fn reopen(journal: &mut Journal) -> Result<(), CommitError> {
     Ok(journal.commit(&changes)?)
 }
 
-fn read(journal: &Journal, ordered: bool) -> Result<Vec<Item>, CommitError> {
+fn read(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>, CommitError> {
     let order = if ordered { EntryOrder::Id } else { EntryOrder::Commit };
     let mut items = Vec::new();
     let visit = |Committed { entry, .. }: Committed| {
-        items.push(Item {
+        items.push(FinishedMiniBatch {
             id: entry.id.0,
             attempts: entry.attempts,
             worker: entry.worker,
@@ -138,7 +138,7 @@ fn done(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
 }
 
 /// The journal's content, without mini-batches that run again.
-fn restored(items: &[Item], gone: &HashSet<MiniBatchId>) -> Restored {
+fn restored(items: &[FinishedMiniBatch], gone: &HashSet<MiniBatchId>) -> Restored {
     let mut restored = Restored::default();
     for item in items {
         let next = item.worker.map_or(0, |worker| worker.0.saturating_add(1));

@@ -2,7 +2,7 @@
 
 use super::error::CommitError;
 use super::files::FilesState;
-use super::item::Item;
+use super::item::FinishedMiniBatch;
 use super::replace::Replacement;
 use super::target::CommitTarget;
 use super::worker_folders::worker_of;
@@ -20,7 +20,7 @@ pub(super) fn publish(
     target: &CommitTarget,
     journal: &Journal,
     files: &mut FilesState,
-    items: &[Item],
+    items: &[FinishedMiniBatch],
 ) -> Result<(), CommitError> {
     let present = target.places.folders()?;
     if present.is_empty() {

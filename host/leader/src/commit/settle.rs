@@ -3,8 +3,8 @@
 use super::confirm::check_segment;
 use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
-use super::header::Top;
-use super::item::Item;
+use super::header::HeaderColumns;
+use super::item::FinishedMiniBatch;
 use super::parts_output;
 use super::recover_files as files;
 use super::replace::Replacement;
@@ -49,7 +49,7 @@ pub(super) struct SettleResult {
     /// The output file, if there is one.
     pub(super) rows: Option<RowsOutput>,
     /// The beginning of the output, or of each part.
-    pub(super) header: Option<Top>,
+    pub(super) header: Option<HeaderColumns>,
     /// Mini-batches that run again.
     pub(super) gone: HashSet<MiniBatchId>,
 }
@@ -61,8 +61,10 @@ pub(super) fn settle(
     parts: &mut Parts,
 ) -> Result<SettleResult, CommitError> {
     let target = settling.target;
-    let header =
-        journal.noted(HEADER)?.map(|note| Top::noted(note, target.is_plain)).transpose()?;
+    let header = journal
+        .noted(HEADER)?
+        .map(|note| HeaderColumns::noted(note, target.is_plain))
+        .transpose()?;
     if target.parts.is_some() {
         let gone = parts_output::settle(settling, journal, parts)?;
         return Ok(SettleResult { rows: None, header, gone });
@@ -150,7 +152,7 @@ impl Settling<'_> {
     }
 
     /// Holds back rows that wait for a lower id. They are in the part file or lost.
-    fn hold_back(&self, item: &Item, finding: &mut Finding, parts: &mut Parts) {
+    fn hold_back(&self, item: &FinishedMiniBatch, finding: &mut Finding, parts: &mut Parts) {
         let whole = item.rows.is_none_or(|segment| parts.holds(item.worker, &segment));
         if whole {
             finding.held.waiting.insert(item.id, item.worker.zip(item.rows));
@@ -163,7 +165,7 @@ impl Settling<'_> {
 /// Writes the rows that stay to a new file, and syncs it.
 fn write_new_file(
     path: &Path,
-    header: Option<&Top>,
+    header: Option<&HeaderColumns>,
     stay: &[Stay],
     old: &Appender,
     parts: &mut Parts,
@@ -191,7 +193,7 @@ fn write_new_file(
 /// Writes missing rows to their positions.
 fn repair(
     appender: &mut Appender,
-    header: Option<&Top>,
+    header: Option<&HeaderColumns>,
     stay: &[Stay],
     parts: &mut Parts,
 ) -> Result<(), CommitError> {

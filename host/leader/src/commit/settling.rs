@@ -1,6 +1,6 @@
 //! The input for settling a job that resumes.
 
-use super::item::Item;
+use super::item::FinishedMiniBatch;
 use super::target::CommitTarget;
 use crate::model::MiniBatchId;
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use std::collections::HashSet;
 pub(super) struct Settling<'a> {
     pub(super) target: &'a CommitTarget,
     /// In the order of the output.
-    pub(super) items: &'a [Item],
+    pub(super) items: &'a [FinishedMiniBatch],
     pub(super) retry_failed: bool,
     /// Mini-batches to try again if they failed, because the user may have repaired their files.
     pub(super) again: &'a HashSet<MiniBatchId>,

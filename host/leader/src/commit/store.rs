@@ -1,7 +1,7 @@
 //! Everything that the committer writes to.
 
 use super::files::{FilesState, GroupNames};
-use super::header::Top;
+use super::header::HeaderColumns;
 use super::rows::RowsOutput;
 use super::target::CommitTarget;
 use super::worker_parts::Parts;
@@ -17,7 +17,7 @@ pub(super) struct CommitState {
     /// The output file. `None` if rows are only counted, or stay in one file per worker.
     pub(super) rows: Option<RowsOutput>,
     /// The beginning of the output, if the journal has it.
-    pub(super) header: Option<Top>,
+    pub(super) header: Option<HeaderColumns>,
     pub(super) parts: Parts,
     pub(super) files: FilesState,
     /// What will be committed next.
@@ -35,7 +35,7 @@ pub(super) struct CommitGroup {
     pub(super) staged: Vec<PathBuf>,
     pub(super) names: GroupNames,
     /// The beginning of the output, if this group has a new one.
-    pub(super) header: Option<Top>,
+    pub(super) header: Option<HeaderColumns>,
     /// Workers that ended normally, if they left files.
     pub(super) done: Vec<WorkerId>,
     pub(super) notes: Vec<(String, Option<String>)>,

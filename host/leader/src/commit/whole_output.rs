@@ -3,7 +3,7 @@
 use super::confirm::{changed, check_segment, checker};
 use super::disk::begins_with;
 use super::error::{CommitError, OutputChange};
-use super::header::Top;
+use super::header::HeaderColumns;
 use super::rows::RowsOutput;
 use crate::journal::{Committed, EntryOrder, Journal};
 
@@ -12,7 +12,7 @@ use crate::journal::{Committed, EntryOrder, Journal};
 pub(super) fn confirm_all(
     rows: &RowsOutput,
     journal: &Journal,
-    header: Option<&Top>,
+    header: Option<&HeaderColumns>,
 ) -> Result<(), CommitError> {
     let appender = &rows.appender;
     let header = header.map_or(&[][..], |top| &top.bytes);

@@ -17,4 +17,4 @@ pub use entry::{
 };
 pub use error::{JournalDamage, JournalError};
 pub use store::Journal;
-pub use unreadable::{Unreadable, unreadable_note};
+pub use unreadable::{UnreadableFile, unreadable_note};

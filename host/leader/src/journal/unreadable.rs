@@ -2,14 +2,14 @@
 //! repairs them.
 
 use super::{Journal, JournalError};
-use crate::model::{MiniBatch, MiniBatchId, Work};
+use crate::model::{MiniBatch, MiniBatchId, MiniBatchWork};
 
 /// The prefix of these notes' keys.
 const UNREADABLE: &str = "unreadable ";
 
 /// A file that could not be read, with its mini-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unreadable {
+pub struct UnreadableFile {
     /// The mini-batch that failed because of the file.
     pub id: MiniBatchId,
     /// The index of its source.
@@ -20,7 +20,7 @@ pub struct Unreadable {
 
 /// The key and value of the note about an unreadable file's mini-batch. `None` for other mini-batches.
 pub fn unreadable_note(batch: &MiniBatch) -> Option<(String, String)> {
-    let Work::Unreadable(bad) = &batch.work else { return None };
+    let MiniBatchWork::Unreadable(bad) = &batch.work else { return None };
     Some((format!("{UNREADABLE}{}", batch.id), format!("{} {}", batch.source, bad.file)))
 }
 
@@ -29,11 +29,11 @@ impl Journal {
     ///
     /// # Errors
     /// If the journal cannot be read.
-    pub fn unreadable(&self) -> Result<Vec<Unreadable>, JournalError> {
+    pub fn unreadable(&self) -> Result<Vec<UnreadableFile>, JournalError> {
         let read = |(id, place): (String, String)| {
             let (source, file) = place.split_once(' ')?;
             let id = MiniBatchId(id.parse().ok()?);
-            Some(Unreadable { id, source: source.parse().ok()?, file: file.to_owned() })
+            Some(UnreadableFile { id, source: source.parse().ok()?, file: file.to_owned() })
         };
         Ok(self.notes(UNREADABLE)?.into_iter().filter_map(read).collect())
     }

@@ -3,14 +3,14 @@
 
 use super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use crate::model::NodeId;
-use crate::protocol::{News, NodeReport, Order, WorkersStanding};
+use crate::protocol::{NodeNews, NodeReport, Order, WorkersStanding};
 use std::time::Duration;
 
 /// The only node.
 const HERE: NodeId = NodeId(0);
 
 /// A node, as far as the job's state machine needs it.
-pub trait Obeys {
+pub trait OrderTarget {
     /// Carries out the leader's order. Returns messages for the leader, in order.
     fn obey(&mut self, order: Order) -> Vec<NodeReport>;
 
@@ -43,7 +43,7 @@ pub struct LocalJob<N> {
     pub node: N,
 }
 
-impl<N: Obeys> LocalJob<N> {
+impl<N: OrderTarget> LocalJob<N> {
     /// Both sides before their first message. Registers the node, which has no effect yet.
     pub fn new(mut job: JobMachine, node: N) -> Self {
         job.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
@@ -161,6 +161,6 @@ impl<N: Obeys> LocalJob<N> {
     }
 
     fn standing(&self) -> JobMessage {
-        JobMessage::Node(HERE, News::Standing(self.node.standing()))
+        JobMessage::Node(HERE, NodeNews::Standing(self.node.standing()))
     }
 }

@@ -2,7 +2,7 @@
 //! it to a running node.
 
 use super::job::JobMachine;
-use super::local_job::{LocalJob, LocalOutcome, Obeys};
+use super::local_job::{LocalJob, LocalOutcome, OrderTarget};
 use super::types::Addressed;
 use super::{MachineAction, MachineMessage, RetryPolicy};
 use crate::model::{Restored, Source, WorkerId};
@@ -44,7 +44,7 @@ impl PureNode {
     }
 }
 
-impl Obeys for PureNode {
+impl OrderTarget for PureNode {
     fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         let outputs = self.machine.obey(order, self.now);
         self.follow(outputs)

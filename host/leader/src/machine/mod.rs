@@ -21,7 +21,7 @@ mod tests;
 mod types;
 
 pub use job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
-pub use local_job::{LocalJob, LocalOutcome, Obeys};
+pub use local_job::{LocalJob, LocalOutcome, OrderTarget};
 #[cfg(test)]
 use local_machine::LocalMachine;
 pub use policy::RetryPolicy;

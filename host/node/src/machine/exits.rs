@@ -3,7 +3,7 @@
 use super::NodeMachine;
 use super::worker::{Activity, LiveWorker};
 use crate::model::{Failure, FailureKind, WorkerExit, WorkerId};
-use crate::protocol::{News, NodePolicy};
+use crate::protocol::{NodeNews, NodePolicy};
 
 impl NodeMachine {
     pub(super) fn on_gpu_free(&mut self, id: WorkerId) {
@@ -25,7 +25,7 @@ impl NodeMachine {
         let how = describe_exit(exit);
         let Some(LiveWorker { activity, held, picked, .. }) = self.workers.remove(&id) else {
             // The job has continued without the worker; we still report its end.
-            return self.report(News::Exited { worker: id, how, expected: true });
+            return self.report(NodeNews::Exited { worker: id, how, expected: true });
         };
         let expected = match activity {
             Activity::Doomed(_) => true,
@@ -36,7 +36,7 @@ impl NodeMachine {
             // All its mini-batches are done, so nothing fails, but the user should see the note.
             self.notice(format!("{id} printed at its end: {}", exit.note.trim_end()));
         }
-        self.report(News::Exited { worker: id, how: how.clone(), expected });
+        self.report(NodeNews::Exited { worker: id, how: how.clone(), expected });
         match activity {
             Activity::Starting(_) => {
                 self.give_back(held);

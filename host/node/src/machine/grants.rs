@@ -3,7 +3,7 @@
 use super::worker::{Activity, HeldAttempt, LiveWorker};
 use super::{NodeAction, NodeMachine};
 use crate::model::{AttemptReport, Failure, FailureKind, MiniBatchId, WorkerId};
-use crate::protocol::{Assignment, Grant, News};
+use crate::protocol::{Assignment, Grant, NodeNews};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ impl NodeMachine {
         let waiting = self.waiting.iter().find(takes_retry).map(|(id, _)| *id);
         match self.free_worker(failed_on).or(waiting) {
             Some(id) => self.assign(id, assignment),
-            None => self.report(News::Returned(vec![assignment.mini_batch.id])),
+            None => self.report(NodeNews::Returned(vec![assignment.mini_batch.id])),
         }
     }
 
@@ -42,7 +42,7 @@ impl NodeMachine {
         }
         let left: Vec<MiniBatchId> = assignments.map(|left| left.mini_batch.id).collect();
         if !left.is_empty() {
-            self.report(News::Returned(left));
+            self.report(NodeNews::Returned(left));
         }
     }
 
@@ -84,7 +84,7 @@ impl NodeMachine {
         if matches!(worker.activity, Activity::Loading(_)) {
             worker.activity = Activity::Running(self.now);
             let attempt = first.attempt;
-            self.report(News::Started { worker: id, id: batch, attempt });
+            self.report(NodeNews::Started { worker: id, id: batch, attempt });
         } else {
             self.stray(id);
         }
@@ -126,7 +126,7 @@ impl NodeMachine {
         let mends_slowly =
             worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
         let awaits_decision = failure.is_some_and(|failure| held.awaits_decision(failure));
-        self.report(News::Finished { worker: id, age, has_run, report });
+        self.report(NodeNews::Finished { worker: id, age, has_run, report });
         match (self.is_ending, drops_next) {
             // If the disk is full, the leader ends the job immediately.
             _ if is_full => {}
@@ -146,7 +146,7 @@ impl NodeMachine {
     /// is committed only once, so this report is discarded.
     fn discard_late(&mut self, id: WorkerId, report: &AttemptReport) {
         self.abandoned.remove(&id);
-        self.report(News::Late {
+        self.report(NodeNews::Late {
             worker: id,
             id: report.id,
             attempt: report.attempt,
@@ -181,7 +181,7 @@ impl NodeMachine {
             let age = since(picked);
             let run = running.map(since);
             let process_seconds = 0.0;
-            self.report(News::Lost {
+            self.report(NodeNews::Lost {
                 worker: id,
                 id: first.id,
                 age,
@@ -194,7 +194,7 @@ impl NodeMachine {
 
     pub(super) fn give_back(&mut self, held: VecDeque<HeldAttempt>) {
         if !held.is_empty() {
-            self.report(News::Returned(held.into_iter().map(|held| held.id).collect()));
+            self.report(NodeNews::Returned(held.into_iter().map(|held| held.id).collect()));
         }
     }
 

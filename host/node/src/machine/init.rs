@@ -6,7 +6,7 @@
 use super::NodeMachine;
 use super::worker::{Activity, LiveWorker};
 use crate::model::{CallStats, Failure, FailureKind, WorkerId};
-use crate::protocol::{News, NodePolicy};
+use crate::protocol::{NodeNews, NodePolicy};
 
 impl NodeMachine {
     pub(super) fn on_ready(&mut self, id: WorkerId, init: CallStats) {
@@ -19,7 +19,7 @@ impl NodeMachine {
         let start = self.now.saturating_sub(since);
         worker.start_took = start;
         self.init_failures_in_a_row = 0;
-        self.report(News::Ready { worker: id, start, init });
+        self.report(NodeNews::Ready { worker: id, start, init });
         if self.is_ending {
             self.shut_down(id);
         }
@@ -62,7 +62,7 @@ impl NodeMachine {
         if failure.kind != FailureKind::NoSpace {
             self.init_failures_in_a_row += 1;
         }
-        self.report(News::InitFailed { worker: id, failure });
+        self.report(NodeNews::InitFailed { worker: id, failure });
     }
 
     /// I1: how many more workers may be started. We subtract those that are inside `init`, because they may

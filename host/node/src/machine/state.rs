@@ -4,7 +4,7 @@ use super::leases::Leases;
 use super::types::{NodeAction, NodeMessage, NodeOutput};
 use super::worker::LiveWorker;
 use crate::model::{MiniBatchId, WorkerId};
-use crate::protocol::{News, NodePolicy, Order, WorkersEnd};
+use crate::protocol::{NodeNews, NodePolicy, Order, WorkersEnd};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -114,11 +114,11 @@ impl NodeMachine {
         self.outputs.push(NodeOutput::Do(action));
     }
 
-    pub(super) fn report(&mut self, news: News) {
+    pub(super) fn report(&mut self, news: NodeNews) {
         self.outputs.push(NodeOutput::Report(news));
     }
 
     pub(super) fn notice(&mut self, message: String) {
-        self.report(News::Notice(message));
+        self.report(NodeNews::Notice(message));
     }
 }

@@ -1,7 +1,7 @@
 //! The inputs and outputs of a node's machine.
 
 use crate::model::{AttemptReport, CallStats, Failure, MiniBatchId, WorkerExit, WorkerId};
-use crate::protocol::{Assignment, News};
+use crate::protocol::{Assignment, NodeNews};
 
 /// What happened on a node.
 #[derive(Clone, Debug)]
@@ -58,5 +58,5 @@ pub enum NodeOutput {
     /// An action to do here.
     Do(NodeAction),
     /// News to report to the leader.
-    Report(News),
+    Report(NodeNews),
 }

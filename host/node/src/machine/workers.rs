@@ -3,7 +3,7 @@
 use super::worker::{Activity, LiveWorker};
 use super::{NodeAction, NodeMachine};
 use crate::model::{Failure, FailureKind, WorkerId};
-use crate::protocol::{Company, News, NodePolicy};
+use crate::protocol::{NodeNews, NodePolicy, OtherWorkers};
 
 impl NodeMachine {
     /// Starts workers until there are as many as wanted. There are fewer only if the job is ending, if `init`
@@ -61,7 +61,7 @@ impl NodeMachine {
 
     pub(super) fn on_spawned(&mut self, worker: WorkerId, pid: u32) {
         let gpu = self.leases.of(worker);
-        self.report(News::Spawned { worker, pid, gpu });
+        self.report(NodeNews::Spawned { worker, pid, gpu });
     }
 
     /// The other workers continue; the machine may have room again later.
@@ -69,7 +69,7 @@ impl NodeMachine {
         self.workers.remove(&worker);
         self.leases.release(worker);
         self.spawn_again_at = Some(self.now + NodePolicy::SPAWN_PAUSE);
-        self.report(News::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
+        self.report(NodeNews::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
     }
 
     /// Other jobs use the machine. We try again soon.
@@ -81,11 +81,11 @@ impl NodeMachine {
         // The workers with higher numbers will get the same answer.
         let mut others = self.workers.range(..worker).map(|(_, worker)| worker.is_doomed());
         let company = match (others.next(), others.all(|is_doomed| is_doomed)) {
-            (None, _) => Company::Alone,
-            (Some(true), true) => Company::Ending,
-            _ => Company::Working,
+            (None, _) => OtherWorkers::Alone,
+            (Some(true), true) => OtherWorkers::Ending,
+            _ => OtherWorkers::Working,
         };
-        self.report(News::NoRoom(company));
+        self.report(NodeNews::NoRoom(company));
     }
 
     /// A worker sent a message out of turn, which is ignored. If it does so repeatedly, it keeps the node
@@ -139,7 +139,7 @@ impl NodeMachine {
             && !worker.is_doomed()
         {
             worker.activity = Activity::ShuttingDown(self.now);
-            self.report(News::Closing);
+            self.report(NodeNews::Closing);
             self.act(NodeAction::Shutdown(id));
         }
     }

@@ -65,13 +65,13 @@ fn usages(sys: &Path) -> Vec<Usage> {
 
 /// The GPUs that report how busy they are.
 #[derive(Debug)]
-pub(super) struct Usages {
+pub(super) struct GpuUsages {
     nvidia: Option<Nvidia>,
     gpus: Vec<gpu::Gpu>,
     sys: PathBuf,
 }
 
-impl Usages {
+impl GpuUsages {
     /// The GPUs of this machine with its `/sys`. Costs nothing on a machine without GPUs.
     pub(super) fn open(sys: &Path) -> Self {
         let nvidia = Nvidia::open();
@@ -161,8 +161,8 @@ fn entries(folder: &Path) -> Vec<(String, std::path::PathBuf)> {
 mod tests {
     use super::*;
 
-    fn amd(sys: &Path) -> Usages {
-        Usages { nvidia: None, gpus: Vec::new(), sys: sys.to_owned() }
+    fn amd(sys: &Path) -> GpuUsages {
+        GpuUsages { nvidia: None, gpus: Vec::new(), sys: sys.to_owned() }
     }
 
     /// K2: a value that a driver does not report is an empty field.

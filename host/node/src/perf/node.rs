@@ -1,6 +1,6 @@
 //! The resource use of the whole machine.
 
-use super::gpus::Usages;
+use super::gpus::GpuUsages;
 use super::table::{known, line, megabytes, number};
 use crate::model::to_f64;
 use procfs::net::dev_status;
@@ -42,7 +42,7 @@ struct KernelCounters {
 #[derive(Debug)]
 pub(super) struct NodeCounters {
     sys: PathBuf,
-    gpus: Usages,
+    gpus: GpuUsages,
     header: String,
     first: KernelCounters,
     last: KernelCounters,
@@ -54,7 +54,7 @@ impl NodeCounters {
         let sys = PathBuf::from("/sys");
         let now = KernelCounters::now(&sys);
         let mut header: Vec<String> = HEADER.map(str::to_owned).to_vec();
-        let gpus = Usages::open(&sys);
+        let gpus = GpuUsages::open(&sys);
         header.extend(gpus.header());
         Self { header: line(&header), sys, gpus, first: now, last: now }
     }

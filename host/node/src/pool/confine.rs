@@ -3,7 +3,7 @@
 use super::error::NoCgroups;
 use crate::model::MemoryBudget;
 use crate::model::{Failure, JobDir, OsSandbox, WorkerId};
-use crate::wall::{Leaf, LeafQuota, Leaves};
+use crate::wall::{LeafQuota, Leaves, ProcessCgroup};
 use rustix::fs::statfs;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ struct CgroupParent {
 /// The cgroup of one worker.
 #[derive(Debug)]
 pub(super) struct WorkerCgroup {
-    pub(super) leaf: Leaf,
+    pub(super) leaf: ProcessCgroup,
     budget: MemoryBudget,
 }
 

@@ -73,7 +73,7 @@ impl WorkerLink {
 
 /// What has to be cleaned up after a worker has ended.
 #[derive(Debug)]
-pub(super) struct Remains {
+pub(super) struct WorkerRemains {
     pub(super) dir: JobDir,
     pub(super) cgroup: Option<WorkerCgroup>,
     /// The worker's GPU, if its memory can be watched.
@@ -98,7 +98,7 @@ pub(super) fn open(
     child: Child,
     WorkerEnds { socket, reports }: WorkerEnds,
     stderr: StderrLog,
-    remains: Remains,
+    remains: WorkerRemains,
     events: mpsc::Sender<PoolEvent>,
 ) -> io::Result<(Arc<WorkerLink>, Listener)> {
     socket.set_nonblocking(true)?;
@@ -127,7 +127,7 @@ pub(super) struct Listener {
     inbox: Inbox,
     child: Child,
     stderr: StderrLog,
-    remains: Remains,
+    remains: WorkerRemains,
 }
 
 /// Why listening ended.

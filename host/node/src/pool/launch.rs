@@ -6,8 +6,8 @@ use super::pipes::{Pipes, PlannerPipes};
 use crate::inference::NO_TELEMETRY;
 use crate::model::{self, JobDir, MiniBatchId, WorkerId, to_f64};
 use crate::opening::make_private;
-use crate::protocol::Setup;
-use crate::wall::{self, Leaf, MISSING_LAYER};
+use crate::protocol::WorkerSetup;
+use crate::wall::{self, MISSING_LAYER, ProcessCgroup};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
@@ -98,9 +98,9 @@ impl Program {
     /// the worker will join.
     pub(super) fn start_worker(
         &self,
-        setup: &Setup,
+        setup: &WorkerSetup,
         component: &File,
-        cgroup: Option<&Leaf>,
+        cgroup: Option<&ProcessCgroup>,
         (socket, stderr): (UnixStream, &StderrLog),
     ) -> io::Result<Child> {
         let folder = JobDir::new(&setup.job_dir).worker_dir(setup.worker);
@@ -125,14 +125,14 @@ impl Program {
 }
 
 /// Makes the folders of a worker, and opens its log file.
-pub(super) fn prepare_folders(setup: &Setup) -> io::Result<StderrLog> {
+pub(super) fn prepare_folders(setup: &WorkerSetup) -> io::Result<StderrLog> {
     let dir = JobDir::new(&setup.job_dir);
     make_folders(&dir, setup)?;
     StderrLog::open(&dir.worker_stderr(setup.worker))
 }
 
 /// Makes every folder that the worker writes in, so that it needs no right to make them.
-fn make_folders(dir: &JobDir, setup: &Setup) -> io::Result<()> {
+fn make_folders(dir: &JobDir, setup: &WorkerSetup) -> io::Result<()> {
     let worker = setup.worker;
     let folders =
         [dir.worker_output(worker), dir.worker_inputs(worker), dir.parts(), dir.script_log_dir()];

@@ -28,5 +28,5 @@ mod zygote;
 pub use environment::gpu_environment;
 pub use event::PoolEvent;
 pub use launch::settle;
-pub use prestarted::Standby;
+pub use prestarted::PrestartedProcesses;
 pub use processes::Pool;

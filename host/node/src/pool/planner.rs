@@ -3,9 +3,9 @@
 use super::child::Child;
 use super::launch::{ChildProcess, Program, STDERR_TAIL, printable};
 use super::pipes::Pipes;
-use crate::model::{BadFile, MiniBatch, TableFormat, Work};
+use crate::model::{BadFile, MiniBatch, MiniBatchWork, TableFormat};
 use crate::protocol::{
-    FrameBuffer, FrameError, FromPlanner, MayOpen, PlanRequest, Question, encode,
+    FrameBuffer, FrameError, FromPlanner, MayOpen, PlanRequest, PlannerQuestion, encode,
 };
 use crate::wall::death;
 use std::collections::HashSet;
@@ -94,7 +94,7 @@ pub(super) struct RunningPlan {
     /// Answers for the files that the planner asks for.
     answers: mpsc::UnboundedReceiver<MayOpen>,
     /// The question of the current process.
-    question: Question,
+    question: PlannerQuestion,
     reported: DeliveredPlan,
     /// How the previous process ended.
     died: String,
@@ -112,7 +112,7 @@ impl RunningPlan {
             request,
             planner,
             answers,
-            question: Question::default(),
+            question: PlannerQuestion::default(),
             reported: DeliveredPlan::default(),
             died: String::new(),
         }
@@ -151,7 +151,7 @@ impl RunningPlan {
             Err(_) => (None, None, None),
         };
         let mut stderr = Tail { pipe: stderr, bytes: Vec::new() };
-        self.question = Question::default();
+        self.question = PlannerQuestion::default();
         let question = self.request.asks.are_answered().then_some(&self.question);
         let answers = &mut self.answers;
         let feed = async {
@@ -260,9 +260,11 @@ impl Prefix {
 /// Whether the mini-batch is read from a file that a planner wrote.
 fn is_spilled(batch: &MiniBatch) -> bool {
     match &batch.work {
-        Work::Text(slice) => slice.unpacked.is_some(),
-        Work::TextGroup(slices) => slices.iter().any(|(_, slice)| slice.unpacked.is_some()),
-        Work::Rows(_) => true,
+        MiniBatchWork::Text(slice) => slice.unpacked.is_some(),
+        MiniBatchWork::TextGroup(slices) => {
+            slices.iter().any(|(_, slice)| slice.unpacked.is_some())
+        }
+        MiniBatchWork::Rows(_) => true,
         _ => false,
     }
 }
@@ -344,7 +346,7 @@ impl DeliveredPlan {
 async fn feed(
     mut stdin: Sender,
     request: &[u8],
-    answers: Option<(&Question, &mut mpsc::UnboundedReceiver<MayOpen>)>,
+    answers: Option<(&PlannerQuestion, &mut mpsc::UnboundedReceiver<MayOpen>)>,
 ) -> io::Result<()> {
     stdin.write_all(request).await?;
     let Some((question, answers)) = answers else { return Ok(()) };
@@ -360,7 +362,7 @@ async fn feed(
 
 async fn read(
     stdout: Option<Receiver>,
-    question: Option<&Question>,
+    question: Option<&PlannerQuestion>,
     reported: &mut DeliveredPlan,
     events: &mpsc::Sender<FromPlanner>,
 ) -> ReadEnd {

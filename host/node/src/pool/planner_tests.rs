@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::model::OsSandbox;
-use crate::protocol::{Asks, Cut, FromPlanner, MayOpen, PlanRequest, encode};
+use crate::protocol::{CutOptions, FromPlanner, MayOpen, ObjectsToAsk, PlanRequest, encode};
 
 fn request() -> PlanRequest {
-    PlanRequest::new(vec![], Cut::Void { count: 3 })
+    PlanRequest::new(vec![], CutOptions::Void { count: 3 })
 }
 
 impl PoolFixture {
@@ -56,10 +56,12 @@ async fn the_planner_is_started_if_it_cannot_be_forked() {
             has_zygote: true,
         };
         let standby = match same_thread {
-            true => Standby::with_program(&gone, OsSandbox::Off),
-            false => std::thread::spawn(move || Standby::with_program(&gone, OsSandbox::Off))
-                .join()
-                .unwrap(),
+            true => PrestartedProcesses::with_program(&gone, OsSandbox::Off),
+            false => {
+                std::thread::spawn(move || PrestartedProcesses::with_program(&gone, OsSandbox::Off))
+                    .join()
+                    .unwrap()
+            }
         };
         bench.pool.take_over(standby);
         let mut planner = bench.plan(8);
@@ -101,7 +103,7 @@ async fn a_planner_that_crashes_is_explained() {
 async fn a_file_that_kills_planners_is_skipped() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Void);
+    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Void);
     let first = vec![
         FromPlanner::Tables(vec![]),
         FromPlanner::Notice("a note".to_owned()),
@@ -146,7 +148,8 @@ async fn a_file_that_kills_planners_is_skipped() {
 /// Mini-batches are never left out or delivered twice, even if planners differ.
 #[tokio::test]
 async fn a_replacement_planner_with_another_plan_fails_the_job() {
-    let batch = |id, stamp| MiniBatch { stamp, ..MiniBatch::new(MiniBatchId(id), 0, Work::Void) };
+    let batch =
+        |id, stamp| MiniBatch { stamp, ..MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Void) };
     let first = [batch(0, 7), batch(1, 8)];
     let finished = |batches: &[MiniBatch]| {
         vec![
@@ -195,7 +198,7 @@ async fn a_replacement_planner_with_another_plan_fails_the_job() {
 async fn requests_of_a_planner_are_answered() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
-    let request = PlanRequest { asks: Asks::Each, ..request() };
+    let request = PlanRequest { asks: ObjectsToAsk::Each, ..request() };
     let answer = |file: &str| MayOpen { source: 0, file: file.to_owned(), unfetched: None };
     let open = |file: &str| FromPlanner::opening(file, true);
     fs::write(at("0"), frames(&[FromPlanner::Tables(vec![]), open("a")])).unwrap();
@@ -232,7 +235,7 @@ async fn requests_of_a_planner_are_answered() {
         let mut received = FrameBuffer::default();
         received.push(&fs::read(at(name)).unwrap());
         let again: PlanRequest = received.next_message().unwrap().unwrap();
-        assert_eq!(again.asks, Asks::Each);
+        assert_eq!(again.asks, ObjectsToAsk::Each);
         assert_eq!(received.next_message::<MayOpen>().unwrap(), Some(answer(file)));
     }
 }

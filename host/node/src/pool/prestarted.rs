@@ -12,7 +12,7 @@ use std::thread::{self, ThreadId};
 /// which workers are forked, and a planner. They know nothing of the job. They end with this value, or with
 /// the thread that made it, unless a [`Pool`](super::Pool) takes them over.
 #[derive(Debug)]
-pub struct Standby {
+pub struct PrestartedProcesses {
     zygote: Zygote,
     planner: Option<Pipes>,
     thread: ThreadId,
@@ -20,7 +20,7 @@ pub struct Standby {
     cgroup_root: CgroupRoot,
 }
 
-impl Standby {
+impl PrestartedProcesses {
     /// Starts the processes from the `sandmill` binary. If that fails, they are started when they are needed,
     /// and the error is reported then.
     pub fn start(program: &Path, mode: OsSandbox) -> Self {

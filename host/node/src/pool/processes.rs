@@ -3,17 +3,17 @@
 use super::PoolEvent;
 use super::child::Child;
 use super::confine::{CgroupRoot, Confinement, WorkerCgroup, cgroup_root};
-use super::conversation::{self, Remains, WorkerEnds, WorkerLink};
+use super::conversation::{self, WorkerEnds, WorkerLink, WorkerRemains};
 use super::launch::{Program, StderrLog, prepare_folders};
 use super::pipes::Pipes;
 use super::planner::{PlannerChild, RunningPlan};
-use super::prestarted::Standby;
+use super::prestarted::PrestartedProcesses;
 use super::zygote::Zygote;
 use crate::gpu::MemoryWatch;
 use crate::model::MemoryBudget;
 use crate::model::{JobDir, OsSandbox, WorkerId};
 use crate::perf::memory_kills;
-use crate::protocol::{FromPlanner, MayOpen, PlanRequest, Setup, ToWorker, encode};
+use crate::protocol::{FromPlanner, MayOpen, PlanRequest, ToWorker, WorkerSetup, encode};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io;
@@ -78,7 +78,7 @@ impl Pool {
     }
 
     /// Takes over processes that were started earlier. Must be called first.
-    pub fn take_over(&mut self, standby: Standby) {
+    pub fn take_over(&mut self, standby: PrestartedProcesses) {
         if let Some((zygote, waiting, cgroup_root)) = standby.take() {
             (self.zygote, self.waiting, self.cgroup_root) = (zygote, waiting, Some(cgroup_root));
         }
@@ -152,7 +152,7 @@ impl Pool {
     ///
     /// # Errors
     /// If the worker's folders cannot be made, which `spawn` would report as well.
-    pub fn begin(&mut self, setup: &Setup) -> io::Result<()> {
+    pub fn begin(&mut self, setup: &WorkerSetup) -> io::Result<()> {
         prepare_folders(setup)?;
         self.zygote.open(&self.program, &self.component, setup, self.confinement.folder());
         Ok(())
@@ -161,7 +161,7 @@ impl Pool {
     /// Starts a worker's process. Returns it with the channels to and from it.
     fn start(
         &mut self,
-        setup: &Setup,
+        setup: &WorkerSetup,
         cgroup: Option<&WorkerCgroup>,
         stderr: &StderrLog,
     ) -> io::Result<(Child, WorkerEnds)> {
@@ -183,7 +183,7 @@ impl Pool {
     ///
     /// Makes the worker's folders first. Fails if they cannot be made, if the set-up is too long for a
     /// message, or if the process cannot be started.
-    pub fn spawn(&mut self, setup: Setup) -> io::Result<u32> {
+    pub fn spawn(&mut self, setup: WorkerSetup) -> io::Result<u32> {
         let worker = setup.worker;
         let results = setup.limits.results;
         let dir = JobDir::new(&setup.job_dir);
@@ -198,7 +198,7 @@ impl Pool {
         let cgroup = self.confinement.worker_cgroup(worker);
         let (child, ends) = self.start(&setup, cgroup.as_ref(), &stderr)?;
         let gpu = self.gpus.clone().zip(setup.gpu.clone());
-        let remains = Remains { dir, cgroup, gpu, memory_kills: self.memory_kills };
+        let remains = WorkerRemains { dir, cgroup, gpu, memory_kills: self.memory_kills };
         // If an error returns early, dropping the listener kills the worker.
         let (link, listener) =
             conversation::open(worker, results, child, ends, stderr, remains, self.events.clone())?;

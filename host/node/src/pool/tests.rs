@@ -1,14 +1,14 @@
 //! Real processes: shell scripts that act as workers, and in `planner` as the planner.
 
 use super::launch::Program;
-use super::{Pool, PoolEvent, Standby};
+use super::{Pool, PoolEvent, PrestartedProcesses};
 use crate::gpu::MemoryWatch;
 use crate::model::{
-    CallStats, GpuLease, InferenceSettings, MiniBatch, MiniBatchId, OsSandbox, WallState, Work,
-    WorkerId,
+    CallStats, GpuLease, InferenceSettings, MiniBatch, MiniBatchId, MiniBatchWork, OsSandbox,
+    WallState, WorkerId,
 };
 use crate::model::{WorkerExit, WorkerSettings};
-use crate::protocol::{Assignment, FrameBuffer, FromWorker, Setup, ToWorker, encode};
+use crate::protocol::{Assignment, FrameBuffer, FromWorker, ToWorker, WorkerSetup, encode};
 use std::fs::{self, File};
 use std::path::Path;
 use std::sync::Arc;
@@ -42,11 +42,11 @@ impl PoolFixture {
         Self { dir, pool, events }
     }
 
-    fn setup(&self) -> Setup {
-        Setup {
+    fn setup(&self) -> WorkerSetup {
+        WorkerSetup {
             worker: WORKER,
             settings: WorkerSettings { os_sandbox: OsSandbox::Off, ..WorkerSettings::default() },
-            ..Setup::sample(self.dir.path())
+            ..WorkerSetup::sample(self.dir.path())
         }
     }
 
@@ -90,7 +90,7 @@ fn started(id: u64) -> FromWorker {
 }
 
 fn assignment(id: u64, files: usize) -> ToWorker {
-    let work = Work::Files(vec!["some/file/name.png"; files].into_iter().collect());
+    let work = MiniBatchWork::Files(vec!["some/file/name.png"; files].into_iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(id), 0, work);
     ToWorker::Run(Assignment { mini_batch, attempt: 1, is_last: false })
 }
@@ -122,7 +122,7 @@ async fn a_worker_sees_the_gpu_that_is_leased_to_it() {
             ..InferenceSettings::default()
         };
         let gpu = lease.map(GpuLease::plain);
-        bench.pool.spawn(Setup { gpu, inference, ..bench.setup() }).unwrap();
+        bench.pool.spawn(WorkerSetup { gpu, inference, ..bench.setup() }).unwrap();
         bench.until_the_end().await;
         assert_eq!(String::from_utf8(bench.worker_file("env")).unwrap(), expected);
     }
@@ -139,7 +139,7 @@ async fn the_pool_waits_for_an_exited_workers_gpu() {
     used.store(900 << 20, Ordering::Relaxed);
     let mut bench = PoolFixture::new("exit 3", 8);
     bench.pool.watch_gpus(Some(watch));
-    bench.pool.spawn(Setup { gpu: Some(lease), ..bench.setup() }).unwrap();
+    bench.pool.spawn(WorkerSetup { gpu: Some(lease), ..bench.setup() }).unwrap();
     let PoolEvent::Notice(text) = bench.next().await else { panic!("a notice") };
     assert!(text.starts_with("GPU 0: 900 MB of its memory are in use"), "{text}");
     let (_, exit) = bench.until_the_end().await;
@@ -166,7 +166,7 @@ async fn workers_start_without_a_zygote_if_it_fails() {
     // A worker with a GPU cannot be forked.
     let mut bench = PoolFixture::with(&script, 8, true);
     let gpu = Some(GpuLease::plain(0));
-    bench.pool.spawn(Setup { gpu, ..bench.setup() }).unwrap();
+    bench.pool.spawn(WorkerSetup { gpu, ..bench.setup() }).unwrap();
     bench.until_the_end().await;
     assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
 }

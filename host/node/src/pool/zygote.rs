@@ -6,8 +6,10 @@ use super::child::{self, Child, ForkedChild};
 use super::launch::{Program, StderrLog};
 use super::pipes::{Pipes, PlannerPipes};
 use crate::model::JobDir;
-use crate::protocol::{FromZygote, Loading, Setup, ToZygote, packets, receive_packet, send_packet};
-use crate::wall::Leaf;
+use crate::protocol::{
+    FromZygote, Loading, ToZygote, WorkerSetup, packets, receive_packet, send_packet,
+};
+use crate::wall::ProcessCgroup;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::process::Pid;
 use std::fs::File;
@@ -56,7 +58,7 @@ impl Zygote {
         &mut self,
         program: &Program,
         component: &File,
-        setup: &Setup,
+        setup: &WorkerSetup,
         cgroups: Option<&Path>,
     ) {
         if !suits(setup) {
@@ -100,8 +102,8 @@ impl Zygote {
     /// it cannot be forked. After one failure the zygote is not used again.
     pub(super) fn fork(
         &mut self,
-        setup: &Setup,
-        cgroup: Option<&Leaf>,
+        setup: &WorkerSetup,
+        cgroup: Option<&ProcessCgroup>,
         (socket, stderr): (&UnixStream, &StderrLog),
     ) -> Option<(Child, OwnedFd)> {
         let Self::Open(open) = self else { return None };
@@ -129,7 +131,7 @@ impl Zygote {
     }
 }
 
-fn suits(setup: &Setup) -> bool {
+fn suits(setup: &WorkerSetup) -> bool {
     setup.gpu.is_none() && setup.inference.onnxruntime.is_none()
 }
 

@@ -5,7 +5,7 @@ use super::PythonError;
 use super::folder::library;
 use super::script_scan::returned;
 use crate::model::{ByteSize, Limits, Mount, OsSandbox, printable};
-use crate::runtimes::{Preparing, SOURCES};
+use crate::runtimes::{PreparedInterpreter, SOURCES};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 pub fn prepare(
     program: &Path,
     os_sandbox: OsSandbox,
-    preparing: &Preparing<'_>,
+    preparing: &PreparedInterpreter<'_>,
 ) -> Result<PathBuf, PythonError> {
     let most = ByteSize(MEMORY);
     let sources =

@@ -1,7 +1,7 @@
 //! What the imports of a script mean for it, in words.
 
 use super::PythonError;
-use super::script_scan::{Missing, Pandas3Line, PandasChange, ScriptScan};
+use super::script_scan::{MissingModule, Pandas3Line, PandasChange, ScriptScan};
 use crate::model::printable;
 use crate::runtimes::{Runtime, science_version};
 use std::fmt::Write as _;
@@ -39,8 +39,8 @@ pub(super) fn judge(
     if !wrong.is_empty() {
         return Err(PythonError::Refused(printable(wrong.trim_end()).into_owned()));
     }
-    let note = |missing: &Missing| {
-        let Missing { file, line, package, .. } = missing;
+    let note = |missing: &MissingModule| {
+        let MissingModule { file, line, package, .. } = missing;
         let way = if runtime == Runtime::Light && science_version(package).is_some() {
             "; the science runtime has it"
         } else {
@@ -86,8 +86,8 @@ pub(super) fn science_has_more(scan: &ScriptScan) -> bool {
 /// a package that neither runtime has.
 pub(super) fn imports_in_science(scan: &ScriptScan) -> Vec<String> {
     let needed = scan.missing.iter().filter(|missing| !missing.guarded);
-    let has = |missing: &Missing| {
-        let Missing { file, line, package, .. } = missing;
+    let has = |missing: &MissingModule| {
+        let MissingModule { file, line, package, .. } = missing;
         science_version(package)?;
         Some(printable(&format!("{file}, line {line}: imports {package}")).into_owned())
     };
@@ -95,8 +95,8 @@ pub(super) fn imports_in_science(scan: &ScriptScan) -> Vec<String> {
     lines.filter(|_| scan.error.is_none() && scan.run.is_none()).unwrap_or_default()
 }
 
-fn line(missing: &Missing, runtime: Runtime) -> String {
-    let Missing { package, file, line, standard, .. } = missing;
+fn line(missing: &MissingModule, runtime: Runtime) -> String {
+    let MissingModule { package, file, line, standard, .. } = missing;
     let in_science = runtime == Runtime::Light && science_version(package).is_some();
     let way = if runtime == Runtime::JavaScript && *standard {
         "modules of Node are not available; use what \"sandmill\" has, or do without it"

@@ -18,7 +18,7 @@ const SCAN_LIMIT: Duration = Duration::from_secs(60);
 pub(super) struct ScriptScan {
     pub(super) error: Option<String>,
     pub(super) run: Option<String>,
-    pub(super) missing: Vec<Missing>,
+    pub(super) missing: Vec<MissingModule>,
     #[serde(default)]
     pub(super) changed: Vec<Pandas3Line>,
 }
@@ -52,7 +52,7 @@ impl ScriptScan {
 
 /// A module that the runtime cannot import.
 #[derive(Debug, Deserialize)]
-pub(super) struct Missing {
+pub(super) struct MissingModule {
     pub(super) package: String,
     pub(super) file: String,
     pub(super) line: u64,

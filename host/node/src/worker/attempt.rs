@@ -11,7 +11,8 @@ use crate::output::{OutputError, PartFile, RowWriter, discard_files};
 use crate::protocol::{Assignment, FromWorker};
 use crate::sandbox::RunContext;
 use sandmill_data::attempt::{
-    AttemptClock, AttemptTally, CpuMeter, Finished, Loader, RowSink, Used, not_stored, report,
+    AttemptClock, AttemptTally, CpuMeter, Finished, Loader, ProcessUsage, RowSink, not_stored,
+    report,
 };
 use std::io;
 
@@ -41,7 +42,7 @@ pub(super) struct AttemptRunner {
     pub(super) temporary: TemporaryFolder,
     pub(super) meter: CpuMeter,
     /// What the process had used at the end of the last attempt. `None` if it has waited since.
-    pub(super) used: Option<Used>,
+    pub(super) used: Option<ProcessUsage>,
 }
 
 impl AttemptRunner {

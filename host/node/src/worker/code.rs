@@ -7,14 +7,14 @@ use crate::sandbox::GuestProgram;
 use std::fs::File;
 
 /// The code that a worker runs.
-pub(super) enum Code {
+pub(super) enum WorkerCode {
     /// Compiled code that is still to be loaded.
     Compiled(File),
     /// The program as loaded with these settings, or why loading failed.
     Loaded(Loading, Result<GuestProgram, Failure>),
 }
 
-impl Code {
+impl WorkerCode {
     /// The program, loaded with these settings.
     pub(super) fn program(self, loading: Loading) -> Result<GuestProgram, Failure> {
         match self {

@@ -7,8 +7,8 @@
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::MemoryBudget;
 use crate::model::{JobDir, OsSandbox, OutputLayout, WallState};
-use crate::protocol::{Setup, ZygoteLimits};
-use crate::wall::{GrantedPath, ResourceLimits, Rights, Wall, WallRole, gpu_folders};
+use crate::protocol::{WorkerSetup, ZygoteLimits};
+use crate::wall::{FolderRights, GrantedPath, ResourceLimits, Wall, WallRole, gpu_folders};
 use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ const OWN_FILES: u64 = 128;
 const SLACK: u64 = 1 << 30;
 
 /// The wall for this worker.
-pub(super) fn wall(setup: &Setup) -> Wall {
+pub(super) fn wall(setup: &WorkerSetup) -> Wall {
     let occupant = if setup.gpu.is_some() { WallRole::GpuWorker } else { WallRole::Worker };
     let mut folders = read_folders(setup);
     folders.extend(written_folders(setup));
@@ -47,24 +47,24 @@ pub(super) fn wall(setup: &Setup) -> Wall {
 pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
     let dir = JobDir::new(&surroundings.job_dir);
     let mut folders = vec![
-        GrantedPath::real(dir.root(), Rights::Read),
-        GrantedPath::real(dir.work(), Rights::Write),
-        GrantedPath::real(dir.parts(), Rights::Write),
-        GrantedPath::real(dir.user_logs(), Rights::Write),
-        GrantedPath::real(dir.links(), Rights::Stage),
+        GrantedPath::real(dir.root(), FolderRights::Read),
+        GrantedPath::real(dir.work(), FolderRights::Write),
+        GrantedPath::real(dir.parts(), FolderRights::Write),
+        GrantedPath::real(dir.user_logs(), FolderRights::Write),
+        GrantedPath::real(dir.links(), FolderRights::Stage),
         // A worker reads its own threads and its cgroup.
-        GrantedPath::new(PROCESSES, Rights::Read),
-        GrantedPath::new(PROCESSORS, Rights::Read),
+        GrantedPath::new(PROCESSES, FolderRights::Read),
+        GrantedPath::new(PROCESSORS, FolderRights::Read),
     ];
     folders.extend(surroundings.sources.iter().map(|source| {
         let is_linked = source.pattern.is_some();
-        let rights = if is_linked { Rights::ReadAndLink } else { Rights::Read };
+        let rights = if is_linked { FolderRights::ReadAndLink } else { FolderRights::Read };
         GrantedPath::real(source.root.as_path(), rights)
     }));
     let mounts = surroundings.mounts.iter();
-    folders.extend(mounts.map(|mount| GrantedPath::real(mount.host.as_path(), Rights::Read)));
+    folders.extend(mounts.map(|mount| GrantedPath::real(mount.host.as_path(), FolderRights::Read)));
     let cgroups = surroundings.cgroups.iter();
-    folders.extend(cgroups.map(|cgroups| GrantedPath::new(cgroups.as_path(), Rights::Files)));
+    folders.extend(cgroups.map(|cgroups| GrantedPath::new(cgroups.as_path(), FolderRights::Files)));
     let bounds = ResourceLimits {
         memory: None,
         cpu_seconds: None,
@@ -85,59 +85,60 @@ pub(super) fn lock_down(wall: &Wall, logs: &[RawFd]) -> io::Result<WallState> {
 }
 
 /// Whether the guest sees input files as links in a folder of the worker.
-fn is_staged(setup: &Setup) -> bool {
+fn is_staged(setup: &WorkerSetup) -> bool {
     setup.tables.is_empty() && setup.sources.iter().any(|source| source.pattern.is_some())
 }
 
 /// The folders that the worker only reads.
-fn read_folders(setup: &Setup) -> Vec<GrantedPath> {
+fn read_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
     let folder = |path: &Path, rights| GrantedPath::real(path, rights);
-    let rights = |linked| if linked { Rights::ReadAndLink } else { Rights::Read };
+    let rights = |linked| if linked { FolderRights::ReadAndLink } else { FolderRights::Read };
     let mut folders = Vec::new();
     for source in &setup.sources {
         let linked = setup.tables.is_empty() && source.pattern.is_some();
         folders.push(folder(&source.root, rights(linked)));
     }
-    folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, Rights::Read)));
+    folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, FolderRights::Read)));
     if has_inference(&setup.models, &setup.inference) {
-        folders.extend(setup.models.iter().map(|model| folder(&model.host, Rights::Read)));
-        folders.push(GrantedPath::new(PROCESSORS, Rights::Read));
+        folders.extend(setup.models.iter().map(|model| folder(&model.host, FolderRights::Read)));
+        folders.push(GrantedPath::new(PROCESSORS, FolderRights::Read));
     }
     if !setup.tables.is_empty() {
-        folders.push(folder(&JobDir::new(&setup.job_dir).spill(), Rights::Read));
+        folders.push(folder(&JobDir::new(&setup.job_dir).spill(), FolderRights::Read));
     }
     // The library's files for GPUs are beside it, and are opened with the first model on a GPU.
     let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
-    folders
-        .extend(library.and_then(Path::parent).map(|place| GrantedPath::new(place, Rights::Read)));
+    folders.extend(
+        library.and_then(Path::parent).map(|place| GrantedPath::new(place, FolderRights::Read)),
+    );
     folders
 }
 
 /// The folders that the guest and the worker write. The part file and the guest's log files are open already.
-fn written_folders(setup: &Setup) -> Vec<GrantedPath> {
+fn written_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
     let dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
     let folder = |path: PathBuf, rights| GrantedPath::real(path, rights);
     let mut folders = vec![
-        folder(dir.worker_output(worker), Rights::Write),
-        folder(dir.worker_staged(worker), Rights::Write),
-        folder(dir.script_log_dir(), Rights::Write),
+        folder(dir.worker_output(worker), FolderRights::Write),
+        folder(dir.worker_staged(worker), FolderRights::Write),
+        folder(dir.script_log_dir(), FolderRights::Write),
     ];
     if setup.temporary {
-        folders.push(folder(dir.worker_temporary(worker), Rights::Write));
+        folders.push(folder(dir.worker_temporary(worker), FolderRights::Write));
     }
     if is_staged(setup) {
-        folders.push(folder(dir.worker_inputs(worker), Rights::Stage));
-        folders.push(folder(dir.worker_copies(worker), Rights::Write));
+        folders.push(folder(dir.worker_inputs(worker), FolderRights::Stage));
+        folders.push(folder(dir.worker_copies(worker), FolderRights::Write));
     }
     let profile = dir.worker_new_profile(worker);
     if let Some(place) = profile.parent().filter(|_| setup.settings.profiling_module.is_some()) {
-        folders.push(folder(place.to_owned(), Rights::Files));
+        folders.push(folder(place.to_owned(), FolderRights::Files));
     }
     folders
 }
 
-fn bounds(setup: &Setup) -> ResourceLimits {
+fn bounds(setup: &WorkerSetup) -> ResourceLimits {
     // A mini-batch may be as large as the planner allows.
     let table = if setup.tables.is_empty() { 0 } else { crate::dataset::csv::MAX_SLICE };
     let models: Vec<&Path> = setup.models.iter().map(|model| model.host.as_path()).collect();
@@ -172,18 +173,19 @@ mod tests {
         use crate::model::{Profiler, Source, WorkerId, WorkerSettings};
         let source =
             Source { pattern: Some("*.png".to_owned()), ..Source::new("d", "/data".into()) };
-        let setup = Setup {
+        let setup = WorkerSetup {
             worker: WorkerId(7),
             sources: vec![source],
             settings: WorkerSettings {
                 profiling_module: Some(Profiler::Guest),
                 ..WorkerSettings::default()
             },
-            ..Setup::sample("/job")
+            ..WorkerSetup::sample("/job")
         };
         let dir = JobDir::new("/job");
-        let writes =
-            |folder: &&GrantedPath| !matches!(folder.rights, Rights::Read | Rights::ReadAndLink);
+        let writes = |folder: &&GrantedPath| {
+            !matches!(folder.rights, FolderRights::Read | FolderRights::ReadAndLink)
+        };
         let folders = wall(&setup).folders;
         let written: Vec<_> = folders.iter().filter(writes).collect();
         assert!(written.len() > 4, "{written:?}");
@@ -209,8 +211,8 @@ mod tests {
         };
         let wall = zygote_wall(&surroundings);
         let written = wall.folders.iter();
-        let written =
-            written.filter(|folder| matches!(folder.rights, Rights::Write | Rights::Files));
+        let written = written
+            .filter(|folder| matches!(folder.rights, FolderRights::Write | FolderRights::Files));
         let written: Vec<_> = written.map(|folder| folder.path.as_path()).collect();
         assert!(written.contains(&dir.work().as_path()), "{written:?}");
         for read in [dir.model("m"), dir.links(), dir.spill(), dir.journal(), dir.state_file()] {

@@ -1,6 +1,6 @@
 //! From the start of a worker process to its exit code.
 
-use super::code::Code;
+use super::code::WorkerCode;
 use super::link::{LeaderLink, SocketEvent};
 use super::session::{Session, SessionEnd};
 use super::zygote::{self, ForkedRole};
@@ -8,7 +8,7 @@ use super::{lockdown, process};
 use crate::inference;
 use crate::machine_slots;
 use crate::model::printable;
-use crate::protocol::{PROTOCOL_VERSION, Setup, ToWorker};
+use crate::protocol::{PROTOCOL_VERSION, ToWorker, WorkerSetup};
 use crate::wall;
 use rustix::net::SocketType;
 use rustix::net::sockopt::socket_type;
@@ -56,7 +56,7 @@ fn run() -> io::Result<Role> {
     if socket_type(&socket)? != SocketType::SEQPACKET {
         process::keep_memory();
         let link = LeaderLink::new(socket.try_clone()?.into(), socket.into())?;
-        return work(link, Code::Compiled(compiled)).map(Role::Worker);
+        return work(link, WorkerCode::Compiled(compiled)).map(Role::Worker);
     }
     drop(compiled);
     match zygote::tend(socket)? {
@@ -66,7 +66,7 @@ fn run() -> io::Result<Role> {
     }
 }
 
-fn work(mut link: LeaderLink, code: Code) -> io::Result<SessionEnd> {
+fn work(mut link: LeaderLink, code: WorkerCode) -> io::Result<SessionEnd> {
     let setup = match link.wait()? {
         SocketEvent::Message(ToWorker::Setup(setup)) => check_protocol(*setup)?,
         SocketEvent::Message(other) => {
@@ -95,7 +95,7 @@ fn take_descriptors() -> io::Result<(OwnedFd, File)> {
     Ok((socket, component.into()))
 }
 
-fn check_protocol(setup: Setup) -> io::Result<Setup> {
+fn check_protocol(setup: WorkerSetup) -> io::Result<WorkerSetup> {
     if setup.protocol == PROTOCOL_VERSION {
         return Ok(setup);
     }

@@ -1,7 +1,7 @@
 //! The conversation with the leader.
 
 use super::attempt::{AfterAttempt, AttemptRunner};
-use super::code::Code;
+use super::code::WorkerCode;
 use super::folder::{OutputFolder, TemporaryFolder};
 use super::guest::Guest;
 use super::link::{LeaderLink, SocketEvent};
@@ -12,7 +12,7 @@ use crate::model::{
 };
 use crate::opening::make_private;
 use crate::output::{PartFile, RowWriter};
-use crate::protocol::{FromWorker, Setup, ToWorker};
+use crate::protocol::{FromWorker, ToWorker, WorkerSetup};
 use crate::sandbox::{Grants, GuestProfiler, LogFolder, Seed, SinkFile, guest_thread_stack};
 use sandmill_data::attempt::{CpuMeter, Loader, bounded, host_fault, not_stored};
 use std::collections::VecDeque;
@@ -49,9 +49,9 @@ impl Session {
     /// Makes the worker's folders and files and loads the component. `None` if that failed; the leader has
     /// been notified then. An error is an error of the link.
     pub(super) fn prepare(
-        setup: Setup,
+        setup: WorkerSetup,
         mut link: LeaderLink,
-        code: Code,
+        code: WorkerCode,
     ) -> io::Result<Option<Self>> {
         let profiler = setup.settings.profiling_module.is_some().then(|| {
             let path = JobDir::new(&setup.job_dir).worker_new_profile(setup.worker);
@@ -224,7 +224,7 @@ fn is_disconnect(error: &io::Error) -> bool {
 }
 
 /// Makes everything that attempts need below the job directory.
-fn make_runner(setup: &Setup) -> Result<AttemptRunner, Failure> {
+fn make_runner(setup: &WorkerSetup) -> Result<AttemptRunner, Failure> {
     let job_dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
     make_folder(&job_dir.parts())?;
@@ -273,7 +273,7 @@ fn make_folder(path: &Path) -> Result<(), Failure> {
 }
 
 /// What the guest may see and use.
-fn grants(setup: Setup, runner: &AttemptRunner) -> Grants {
+fn grants(setup: WorkerSetup, runner: &AttemptRunner) -> Grants {
     let job_dir = &runner.job_dir;
     let worker = setup.worker;
     let writable = |host, guest: &str| Mount { host, guest: guest.to_owned(), writable: true };
@@ -342,7 +342,7 @@ mod tests {
             ..Source::new("d", root.join("data"))
         };
         let side = Mount { host: root.join("m"), guest: "/side_inputs/m".into(), writable: false };
-        let setup = Setup {
+        let setup = WorkerSetup {
             worker: WorkerId(7),
             workers: 2,
             arguments: vec!["script".to_owned()],
@@ -354,7 +354,7 @@ mod tests {
                 os_sandbox: OsSandbox::Off,
                 ..WorkerSettings::default()
             },
-            ..Setup::sample(root.join("job"))
+            ..WorkerSetup::sample(root.join("job"))
         };
         let runner = make_runner(&setup).unwrap();
         let grants = grants(setup, &runner);

@@ -3,11 +3,11 @@
 //! compromised compiler may have written any code. It reads no other untrusted data, and ends with the
 //! leader.
 
-use super::code::{self, Code};
+use super::code::{self, WorkerCode};
 use super::link::LeaderLink;
 use super::{lockdown, process};
 use crate::protocol::{FromZygote, ToZygote, receive_packet, send_packet};
-use crate::wall::{self, ForkedTwin, GrantedPath, Rights};
+use crate::wall::{self, FolderRights, ForkedTwin, GrantedPath};
 use std::ffi::CStr;
 use std::fs::File;
 use std::io;
@@ -25,7 +25,7 @@ pub(super) enum ForkedRole {
     /// The planner, its request on standard input.
     Planner,
     /// A worker with its link and its code.
-    Worker(LeaderLink, Code),
+    Worker(LeaderLink, WorkerCode),
 }
 
 /// Serves until the leader is gone, and then returns `None`. Also returns in each forked process.
@@ -42,11 +42,12 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
                 // continues without this process.
                 let compiled_path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
                 let compiled_path = std::fs::canonicalize(compiled_path)?;
-                wall.folders.push(GrantedPath::real(compiled_path, Rights::Read));
+                wall.folders.push(GrantedPath::real(compiled_path, FolderRights::Read));
                 lockdown::lock_down(&wall, &[])?;
                 // This is for workers only; the planner has been forked before.
                 process::keep_memory();
-                loaded = Some(Code::Loaded(loading, code::load(&File::from(compiled), loading)));
+                loaded =
+                    Some(WorkerCode::Loaded(loading, code::load(&File::from(compiled), loading)));
                 // A copy has only this thread: a lock that another thread holds would stay locked forever.
                 wall::alone()?;
                 continue;

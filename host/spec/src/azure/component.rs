@@ -2,7 +2,7 @@
 
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text, text_at};
 use super::text::is_remote;
-use super::values::Declared;
+use super::values::DeclaredInputs;
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::JobFileLocation;
 use crate::policy;
@@ -147,7 +147,9 @@ fn merge(job: &mut Vec<MapEntry>, theirs: MapEntry) {
         return;
     };
     match (theirs.key.as_str(), &mut own.node.value, theirs.node.value) {
-        ("inputs", YamlValue::Map(own), YamlValue::Map(theirs)) => Declared::new(theirs).fill(own),
+        ("inputs", YamlValue::Map(own), YamlValue::Map(theirs)) => {
+            DeclaredInputs::new(theirs).fill(own)
+        }
         ("outputs", YamlValue::Map(own), YamlValue::Map(theirs)) => {
             for theirs in theirs {
                 match own.iter_mut().find(|entry| entry.key == theirs.key) {

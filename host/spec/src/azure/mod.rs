@@ -35,4 +35,4 @@ pub(super) use names::is_own_key;
 pub(super) use nodes::SCHEMA_KEY;
 pub(super) use pipeline::{no_pipeline, pick};
 pub(super) use saved::{SECTION, flatten};
-pub(super) use values::Declared;
+pub(super) use values::DeclaredInputs;

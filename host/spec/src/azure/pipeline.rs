@@ -18,7 +18,7 @@ fn is_pipeline(entries: &[MapEntry]) -> bool {
 }
 
 /// The parallel job of a file.
-pub(crate) struct Picked {
+pub(crate) struct PickedJob {
     pub(crate) job: YamlNode,
     /// The pipeline's name, if the job is in one.
     pub(crate) pipeline: Option<String>,
@@ -31,14 +31,14 @@ pub(crate) fn pick(
     wanted: Option<&str>,
     stem: &str,
     report: &ErrorReport,
-) -> Option<Picked> {
+) -> Option<PickedJob> {
     let YamlValue::Map(entries) = &mut root.value else { return None };
     if !is_pipeline(entries) {
         if let Some(wanted) = wanted {
             no_pipeline(wanted, report);
             return None;
         }
-        return Some(Picked { job: root, pipeline: None });
+        return Some(PickedJob { job: root, pipeline: None });
     }
     let jobs = match take(entries, "jobs") {
         Some(YamlNode { value: YamlValue::Map(jobs), .. }) => jobs,
@@ -66,7 +66,7 @@ pub(crate) fn pick(
     {
         settings.push(entry("name", scalar(name, &job.origin)));
     }
-    Some(Picked { job, pipeline: Some(pipeline) })
+    Some(PickedJob { job, pipeline: Some(pipeline) })
 }
 
 /// Removes the descriptions from a group, as they may be long.

@@ -6,9 +6,9 @@ use crate::error::ErrorReport;
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 
 /// The declarations of the job's inputs, before the command line sets values.
-pub(crate) struct Declared(Vec<MapEntry>);
+pub(crate) struct DeclaredInputs(Vec<MapEntry>);
 
-impl Declared {
+impl DeclaredInputs {
     /// Makes it from a map of declarations.
     pub(super) fn new(declarations: Vec<MapEntry>) -> Self {
         Self(declarations)

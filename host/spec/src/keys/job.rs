@@ -4,7 +4,7 @@
 use super::groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use super::key::{
     BOOL_EXPECTED, COUNT, DecidesRows, Docs, Key, KeyCeiling, KeyKind, LIMIT_ROWS, MAX_INTERVAL,
-    MAX_JOB_TIME, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, Prs,
+    MAX_JOB_TIME, MAX_PROCESSES, MAX_TIMEOUT, NAME_EXPECTED, PrsNames,
 };
 use super::models::{INFERENCE, MODEL};
 use crate::model::{

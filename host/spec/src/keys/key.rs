@@ -18,7 +18,7 @@ pub(crate) struct Key {
     pub(crate) default: Option<&'static str>,
     /// Words for the docs, if they differ from the fields above.
     pub(crate) docs: Docs,
-    pub(crate) prs: Prs,
+    pub(crate) prs: PrsNames,
     pub(crate) rows: DecidesRows,
     pub(crate) ceiling: KeyCeiling,
     /// For a limit: the file that enforces it, and a test that covers it.
@@ -38,7 +38,7 @@ pub(crate) struct Docs {
 
 /// ParallelRunStep's names for a setting: cells of the docs' table of names, for version 1 and version 2.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Prs {
+pub(crate) enum PrsNames {
     /// ParallelRunStep does not have this setting.
     Unknown,
     /// A key or a parameter of its own.
@@ -189,7 +189,7 @@ pub(super) const fn key(
         example,
         default: None,
         docs: Docs { values: None, unless_given: None, meaning: None },
-        prs: Prs::Unknown,
+        prs: PrsNames::Unknown,
         rows: DecidesRows::Not("the key that it belongs to says it"),
         ceiling: KeyCeiling::No("the key that it belongs to says it"),
         enforced: None,

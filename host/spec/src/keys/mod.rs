@@ -22,8 +22,8 @@ pub(super) use format::InputFormat;
 pub(super) use groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 pub(super) use job::{JOB, LIMITS};
 pub(super) use key::{
-    DecidesRows, Key, KeyCeiling, KeyKind, LIMIT_ROWS, MODEL_NAME_EXPECTED, NAME_EXPECTED, Prs,
-    column_types, is_name,
+    DecidesRows, Key, KeyCeiling, KeyKind, LIMIT_ROWS, MODEL_NAME_EXPECTED, NAME_EXPECTED,
+    PrsNames, column_types, is_name,
 };
 pub(super) use models::{INFERENCE, MODEL};
 pub(super) use names::{ALIASES, IGNORED, NO_ENVIRONMENT, RENAMED, top_level};

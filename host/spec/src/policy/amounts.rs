@@ -4,7 +4,7 @@ use crate::JobSpec;
 use crate::error::SettingOrigin;
 use crate::given_settings::{GivenLimits, GivenSettings};
 use crate::keys;
-use crate::measured::{Amount, Measured};
+use crate::measured::{Amount, MeasuredSetting};
 use crate::model::{ByteSize, InferenceSettings};
 use crate::raw::RawJob;
 use crate::scope::Located;
@@ -21,7 +21,7 @@ pub(super) const DEFAULT_CEILINGS: [(&str, Amount); 3] = [
 
 /// The place of an amount in a job.
 pub(super) enum AmountSlot<'a> {
-    Of(&'a mut dyn Measured),
+    Of(&'a mut dyn MeasuredSetting),
     /// `None` in the setting means this default.
     Threads(&'a mut Option<u32>, u32),
 }
@@ -62,7 +62,7 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, AmountSlot<'_>)> 
     let share = u32::try_from(cores).unwrap_or(u32::MAX) / spec.process_count.max(1);
     let mut settings = GivenSettings::capped((&mut spec.settings, &mut spec.worker));
     settings.extend([
-        ("process_count_per_node", &mut spec.process_count as &mut dyn Measured),
+        ("process_count_per_node", &mut spec.process_count as &mut dyn MeasuredSetting),
         ("gpus", &mut spec.gpus),
         ("progress_update_timeout", &mut spec.progress_update_timeout),
     ]);
@@ -82,7 +82,7 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, AmountSlot<'_>)> 
 /// The values that a file gives for these settings: the key, the amount and its place. A value without a
 /// place in the file is a default of Azure, not a request of the job.
 pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, SettingOrigin)> {
-    fn of<T: Measured>(
+    fn of<T: MeasuredSetting>(
         key: &'static str,
         at: &Option<Located<T>>,
     ) -> Option<(&'static str, Amount, SettingOrigin)> {

@@ -9,7 +9,7 @@ use crate::keys;
 use crate::measured::Amount;
 use crate::model::{MachineCaps, OsSandbox, ProcessLists, is_registered_name};
 use crate::raw::{self, RawJob};
-use crate::scope::{Located, Scope};
+use crate::scope::{Located, UnreadNames};
 use crate::tree::{self, YamlValue};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         report.error(&root.origin, "", message);
         return None;
     };
-    let mut scope = Scope::of_policy(entries, report);
+    let mut scope = UnreadNames::of_policy(entries, report);
     let bounds = RawJob {
         limits: given_settings::limits(&mut scope, GivenLimits::read_ceilings),
         settings: GivenSettings::read_ceilings(&mut scope),
@@ -186,7 +186,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
 
 /// `fits`: whether a name is valid.
 fn names(
-    scope: &mut Scope<'_>,
+    scope: &mut UnreadNames<'_>,
     key: &str,
     fits: fn(&str) -> bool,
     report: &ErrorReport,
@@ -208,7 +208,7 @@ fn names(
 
 /// The caps for the machine, and where the file gives those of workers.
 fn machine(
-    scope: &mut Scope<'_>,
+    scope: &mut UnreadNames<'_>,
     report: &ErrorReport,
 ) -> (MachineCaps, Option<SettingOrigin>, Option<SettingOrigin>) {
     let Some(mut group) = scope.group("machine") else { return Default::default() };

@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// A folder of the policy's roots.
-pub(super) struct Named {
+pub(super) struct PolicyFolder {
     pub(super) place: FolderUse,
     /// As written in the policy file.
     pub(super) given: Located<String>,
@@ -19,7 +19,7 @@ pub(super) struct Named {
 }
 
 /// Refuses a root of job directories that is in another root, contains one or equals one.
-pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
+pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
     let (jobs, others): (Vec<_>, Vec<_>) =
         roots.iter().partition(|root| root.place == FolderUse::JobDirectories);
     for job in &jobs {
@@ -43,7 +43,7 @@ pub(super) fn refuse(roots: &[Named], report: &ErrorReport) {
     }
 }
 
-fn how(job: &Named, other: &Named) -> Option<&'static str> {
+fn how(job: &PolicyFolder, other: &PolicyFolder) -> Option<&'static str> {
     match (is_in(&job.folder, &other.folder), is_in(&other.folder, &job.folder)) {
         (true, true) => Some("is the same folder as"),
         (true, false) => Some("is in"),

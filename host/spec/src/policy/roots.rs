@@ -1,9 +1,9 @@
 //! The roots of a policy.
 
 use super::folder_use::FolderUse;
-use super::overlap::{self, Named};
+use super::overlap::{self, PolicyFolder};
 use crate::error::{ErrorReport, SettingOrigin};
-use crate::scope::{Located, Scope};
+use crate::scope::{Located, UnreadNames};
 use crate::tree::join;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub(super) struct PolicyRoot {
 
 impl Roots {
     /// Reads the group `roots`. Each key must be present, so that no kind of path is left open by oversight.
-    pub(super) fn read(mut group: Scope<'_>, report: &ErrorReport) -> Self {
+    pub(super) fn read(mut group: UnreadNames<'_>, report: &ErrorReport) -> Self {
         let mut roots = Vec::new();
         let mut named = Vec::new();
         for place in FolderUse::ALL {
@@ -34,7 +34,7 @@ impl Roots {
             for given in given.value {
                 let Some(folder) = root(&given, report) else { continue };
                 folders.push(folder.clone());
-                named.push(Named { place, given, folder });
+                named.push(PolicyFolder { place, given, folder });
             }
             roots.push(PolicyRoot { place, origin: given.origin, folders });
         }

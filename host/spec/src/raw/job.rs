@@ -8,7 +8,7 @@ use crate::keys::{self, InputFormat};
 use crate::model::{
     Column, ColumnType, Compression, OutputKind, OutputLayout, PythonRuntime, Quoting, nearest,
 };
-use crate::scope::{Located, Scope, Variables};
+use crate::scope::{Located, UnreadNames, Variables};
 use crate::tree::{YamlNode, YamlValue};
 use std::time::Duration;
 
@@ -123,7 +123,7 @@ pub(crate) fn read(root: YamlNode, report: &ErrorReport) -> Option<RawJob> {
             return None;
         }
     };
-    let mut job = Scope::new(String::new(), SettingOrigin::File, entries, keys::JOB, report);
+    let mut job = UnreadNames::new(String::new(), SettingOrigin::File, entries, keys::JOB, report);
     let raw = RawJob {
         settings: GivenSettings::read(&mut job),
         limits: given_settings::limits(&mut job, GivenLimits::read),
@@ -164,7 +164,7 @@ pub(crate) fn read(root: YamlNode, report: &ErrorReport) -> Option<RawJob> {
     Some(raw)
 }
 
-fn python(job: &mut Scope<'_>) -> RawPython {
+fn python(job: &mut UnreadNames<'_>) -> RawPython {
     let Some(mut group) = job.group("python") else { return RawPython::default() };
     let runtime = group.parsed_by("runtime", |_, text| {
         choice(text, &PythonRuntime::ALL.map(|runtime| (runtime.name(), runtime)))
@@ -174,7 +174,7 @@ fn python(job: &mut Scope<'_>) -> RawPython {
     RawPython { runtime, requirements }
 }
 
-fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
+fn output_format(job: &mut UnreadNames<'_>) -> RawOutputFormat {
     let Some(mut format) = job.group_or("output_format", Some("type")) else {
         return RawOutputFormat::default();
     };
@@ -202,14 +202,18 @@ fn output_format(job: &mut Scope<'_>) -> RawOutputFormat {
     raw
 }
 
-fn inputs(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<RawInput>>> {
+fn inputs(job: &mut UnreadNames<'_>, report: &ErrorReport) -> Option<Located<Vec<RawInput>>> {
     let groups = job.named("inputs")?;
     Some(groups.map(|groups| {
         groups.into_iter().filter_map(|(name, scope)| input(name, scope, report)).collect()
     }))
 }
 
-fn input(name: Located<String>, mut input: Scope<'_>, report: &ErrorReport) -> Option<RawInput> {
+fn input(
+    name: Located<String>,
+    mut input: UnreadNames<'_>,
+    report: &ErrorReport,
+) -> Option<RawInput> {
     let raw = RawInput {
         key: input.path.clone(),
         paths: paths(&mut input, report),
@@ -248,7 +252,7 @@ fn input(name: Located<String>, mut input: Scope<'_>, report: &ErrorReport) -> O
     check_name(&raw.name, report).then_some(raw)
 }
 
-fn paths(input: &mut Scope<'_>, report: &ErrorReport) -> Vec<Located<String>> {
+fn paths(input: &mut UnreadNames<'_>, report: &ErrorReport) -> Vec<Located<String>> {
     let found: Vec<&str> =
         ["path", "paths", "dataset"].into_iter().filter(|key| input.has(key)).collect();
     match found[..] {
@@ -274,7 +278,11 @@ fn paths(input: &mut Scope<'_>, report: &ErrorReport) -> Vec<Located<String>> {
     one.into_iter().chain(many.into_iter().flat_map(|many| many.value)).collect()
 }
 
-fn columns(key: &str, input: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<Column>>> {
+fn columns(
+    key: &str,
+    input: &mut UnreadNames<'_>,
+    report: &ErrorReport,
+) -> Option<Located<Vec<Column>>> {
     let columns = input.variables(key)?;
     if columns.value.is_empty() {
         columns.blame(report, "found an empty map; name columns, or leave the key out");
@@ -313,7 +321,10 @@ fn column_type_hint(text: &str) -> Option<&'static str> {
     })
 }
 
-fn side_inputs(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<RawSideInput>>> {
+fn side_inputs(
+    job: &mut UnreadNames<'_>,
+    report: &ErrorReport,
+) -> Option<Located<Vec<RawSideInput>>> {
     let groups = job.named("side_inputs")?;
     Some(groups.map(|groups| {
         groups.into_iter().filter_map(|(name, scope)| side_input(name, scope, report)).collect()
@@ -322,7 +333,7 @@ fn side_inputs(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<
 
 fn side_input(
     name: Located<String>,
-    mut scope: Scope<'_>,
+    mut scope: UnreadNames<'_>,
     report: &ErrorReport,
 ) -> Option<RawSideInput> {
     if !scope.has("path") {

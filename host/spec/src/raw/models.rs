@@ -5,7 +5,7 @@ use crate::error::ErrorReport;
 use crate::job::RegisteredModel;
 use crate::keys;
 use crate::model::{Backend, ByteSize, DeviceChoice, is_registered_name};
-use crate::scope::{Located, Scope};
+use crate::scope::{Located, UnreadNames};
 
 /// A model with a valid name.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,14 +33,21 @@ pub(crate) struct RawInference {
 }
 
 /// Reads `models`.
-pub(crate) fn read(job: &mut Scope<'_>, report: &ErrorReport) -> Option<Located<Vec<RawModel>>> {
+pub(crate) fn read(
+    job: &mut UnreadNames<'_>,
+    report: &ErrorReport,
+) -> Option<Located<Vec<RawModel>>> {
     let groups = job.named("models")?;
     Some(groups.map(|groups| {
         groups.into_iter().filter_map(|(name, scope)| model(name, scope, report)).collect()
     }))
 }
 
-fn model(name: Located<String>, mut scope: Scope<'_>, report: &ErrorReport) -> Option<RawModel> {
+fn model(
+    name: Located<String>,
+    mut scope: UnreadNames<'_>,
+    report: &ErrorReport,
+) -> Option<RawModel> {
     if scope.has("path") == scope.has("model") {
         let message = if scope.has("path") {
             "found path and model; write one of them"
@@ -83,18 +90,18 @@ fn model(name: Located<String>, mut scope: Scope<'_>, report: &ErrorReport) -> O
 }
 
 /// Reads `inference`.
-pub(crate) fn read_inference(job: &mut Scope<'_>) -> RawInference {
+pub(crate) fn read_inference(job: &mut UnreadNames<'_>) -> RawInference {
     let Some(mut group) = job.group("inference") else { return RawInference::default() };
     let allow_guest_models = group.bool("allow_guest_models");
     RawInference { allow_guest_models, ..amounts(group) }
 }
 
 /// Reads the ceilings in `inference` of a policy.
-pub(crate) fn read_ceilings(policy: &mut Scope<'_>) -> RawInference {
+pub(crate) fn read_ceilings(policy: &mut UnreadNames<'_>) -> RawInference {
     policy.group("inference").map(amounts).unwrap_or_default()
 }
 
-fn amounts(mut group: Scope<'_>) -> RawInference {
+fn amounts(mut group: UnreadNames<'_>) -> RawInference {
     let raw = RawInference {
         allow_guest_models: None,
         threads: group.setting("threads"),

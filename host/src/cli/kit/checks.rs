@@ -3,7 +3,8 @@
 //! `tests/kit/README.md` explains the commands.
 
 use super::plan::{
-    FOLDER, KitData, KitPlan, PlanResult, Turn, Verdict, Why, command, equal, holds, wrong,
+    CheckFailure, FOLDER, KitData, KitMiniBatch, KitPlan, PlanResult, Verdict, command, equal,
+    holds, wrong,
 };
 use crate::model::FailureKind;
 use crate::node::trial::TrialTableKind;
@@ -245,7 +246,7 @@ const fn check(
 
 /// A plan of commands, each in a file.
 fn plan<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> KitPlan {
-    KitPlan::of(commands.into_iter().map(|parts| Turn::command(parts.as_ref())))
+    KitPlan::of(commands.into_iter().map(|parts| KitMiniBatch::command(parts.as_ref())))
 }
 
 fn one<'a>(commands: impl IntoIterator<Item: AsRef<[&'a str]>>) -> Vec<KitPlan> {
@@ -269,14 +270,14 @@ fn environment() -> Vec<KitPlan> {
 }
 
 fn files() -> Vec<KitPlan> {
-    let turn = Turn::command(&["items"]).and("z.txt", "z");
+    let turn = KitMiniBatch::command(&["items"]).and("z.txt", "z");
     vec![KitPlan::of([turn.and("Grüße 世界.txt", "ä").and("empty.bin", "")])]
 }
 
 /// A large file that contains almost all byte values.
 fn large(verb: &str) -> Vec<KitPlan> {
     let path = format!("{FOLDER}/large.bin");
-    vec![KitPlan::of([Turn::command(&[verb, &path]).and("large.bin", large_file())])]
+    vec![KitPlan::of([KitMiniBatch::command(&[verb, &path]).and("large.bin", large_file())])]
 }
 
 fn large_file() -> Vec<u8> {
@@ -295,14 +296,14 @@ fn read_whole(seen: &[PlanResult]) -> Verdict {
 fn read_errors() -> Vec<KitPlan> {
     let missing = format!("{FOLDER}/missing.txt");
     let empty = format!("{FOLDER}/nothing.bin");
-    let read = |path: &str| Turn::command(&["read", path]);
+    let read = |path: &str| KitMiniBatch::command(&["read", path]);
     let turns = [read(&missing), read("/etc/passwd"), read(FOLDER)];
     vec![KitPlan::of(turns.into_iter().chain([read(&empty).and("nothing.bin", "")]))]
 }
 
 fn read_limit() -> Vec<KitPlan> {
     let path = format!("{FOLDER}/large.bin");
-    let turn = Turn::command(&["read", &path]).and("large.bin", vec![1; 2 << 20]);
+    let turn = KitMiniBatch::command(&["read", &path]).and("large.bin", vec![1; 2 << 20]);
     vec![KitPlan { read: Some(1 << 20), ..KitPlan::of([turn]) }]
 }
 
@@ -331,27 +332,27 @@ fn many() -> Vec<KitPlan> {
 }
 
 fn outcomes() -> Vec<KitPlan> {
-    let turn = Turn::command(&["outcomes", "+a", "-Grüße", "+c"]);
+    let turn = KitMiniBatch::command(&["outcomes", "+a", "-Grüße", "+c"]);
     vec![KitPlan::of([turn.and("b.txt", "").and("c.txt", "")])]
 }
 
 fn table(kind: TrialTableKind) -> Vec<KitPlan> {
-    vec![KitPlan::of([Turn::of(KitData::Table(kind))]).with_arguments(&["table"])]
+    vec![KitPlan::of([KitMiniBatch::of(KitData::Table(kind))]).with_arguments(&["table"])]
 }
 
 fn void() -> Vec<KitPlan> {
-    let turn = Turn::of(KitData::Void);
+    let turn = KitMiniBatch::of(KitData::Void);
     vec![KitPlan::of([turn]).with_arguments(&[&command(&["rows", "one", "two"])])]
 }
 
 fn context() -> Vec<KitPlan> {
     let keys = [("store", "10"), ("a key", "Grüße")];
-    vec![KitPlan::of([Turn {
+    vec![KitPlan::of([KitMiniBatch {
         id: (1 << 53) + 1,
         dataset: "kit Grüße".to_owned(),
         attempt: 3,
         keys: keys.map(|(key, value)| (key.to_owned(), value.to_owned())).into(),
-        ..Turn::command(&["context"])
+        ..KitMiniBatch::command(&["context"])
     }])]
 }
 
@@ -361,8 +362,9 @@ fn shutdown() -> Vec<KitPlan> {
 
 fn log() -> Vec<KitPlan> {
     let levels = ["error", "warning", "info", "debug"];
-    let says = levels.map(|level| Turn::command(&["log", level, &format!("kit says {level}")]));
-    let lines = Turn::command(&["log", "info", "two\nlines Grüße"]);
+    let says =
+        levels.map(|level| KitMiniBatch::command(&["log", level, &format!("kit says {level}")]));
+    let lines = KitMiniBatch::command(&["log", "info", "two\nlines Grüße"]);
     vec![KitPlan::of(says.into_iter().chain([lines]))]
 }
 
@@ -377,7 +379,7 @@ fn endless() -> Vec<KitPlan> {
 
 fn flat() -> Vec<KitPlan> {
     let text = "y".repeat(4096);
-    let turn = || Turn::command(&["rows", &text]);
+    let turn = || KitMiniBatch::command(&["rows", &text]);
     vec![KitPlan::of([turn().times(1000), turn().times(9000)])]
 }
 
@@ -416,7 +418,7 @@ fn explained(seen: &PlanResult, index: usize) -> Verdict {
 
 fn same_table(seen: &PlanResult, kind: TrialTableKind) -> Verdict {
     seen.outcomes(0)?;
-    let expected = kind.rows().map_err(Why::Skipped)?;
+    let expected = kind.rows().map_err(CheckFailure::Skipped)?;
     match &seen.came(0)?.table {
         None => Err(wrong("no table came back")),
         Some(Err(why)) => Err(wrong(format!("the table cannot be read: {why}"))),
@@ -430,7 +432,9 @@ fn same_table(seen: &PlanResult, kind: TrialTableKind) -> Verdict {
 
 fn grows_little(before: u64, after: u64) -> Verdict {
     if before == 0 || after == 0 {
-        return Err(Why::Skipped("this system does not say how much memory is used".to_owned()));
+        return Err(CheckFailure::Skipped(
+            "this system does not say how much memory is used".to_owned(),
+        ));
     }
     match after.saturating_sub(before) {
         grown if grown <= GROWTH => Ok(()),

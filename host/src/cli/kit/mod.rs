@@ -11,8 +11,8 @@ mod tests;
 
 use super::check::{self, CheckArguments, TrialArguments, explain, instrumentation, written};
 use super::check_script::check_script;
-use super::checked::{CheckedScript, Written};
-use super::script::Tried;
+use super::checked::{CapturedOutput, CheckedScript};
+use super::script::ExistingScript;
 use crate::compile::{Cache, Compiled};
 use crate::model::{ByteSize, LoggingLevel, PythonRuntime};
 use crate::node::python::Chosen;
@@ -22,7 +22,7 @@ use crate::node::trial::{
 use crate::opening::ScratchFolder;
 use anyhow::Context as _;
 use checks::{CHECKS, SCRIPT};
-use plan::{InstanceEnding, KitData, KitPlan, PlanResult, Turn, Verdict, Why};
+use plan::{CheckFailure, InstanceEnding, KitData, KitMiniBatch, KitPlan, PlanResult, Verdict};
 pub(super) use report::KitReport;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -72,12 +72,12 @@ pub(super) fn kit(
 /// The checks that need no run. Returns whether the component can be loaded.
 fn check_names(checked: &CheckedScript, report: &mut KitReport) -> bool {
     let problems = &checked.problems;
-    let words = || Err(Why::Failed(problems.join("\n")));
+    let words = || Err(CheckFailure::Failed(problems.join("\n")));
     let refuses = checked.imports_what_is_refused();
     report.add("imports", "world grants", if refuses { words() } else { Ok(()) });
     let exports = match (problems.is_empty(), refuses) {
         (true, _) => Ok(()),
-        (false, true) => Err(Why::Skipped("its imports are refused".to_owned())),
+        (false, true) => Err(CheckFailure::Skipped("its imports are refused".to_owned())),
         (false, false) => words(),
     };
     report.add("exports", "entry, entry-run: names and types", exports);
@@ -93,7 +93,9 @@ fn subject(
     let limits = check.policy.default_limits();
     if is_script {
         let runtime = (PythonRuntime::Auto, false);
-        return Ok(Subject::Script(Tried::at(check.path)?.choose(check, &limits, runtime, say)?));
+        return Ok(Subject::Script(
+            ExistingScript::at(check.path)?.choose(check, &limits, runtime, say)?,
+        ));
     }
     let cache = Cache::open(check.cache, check.compiler)?;
     Ok(Subject::Component(cache.prepare(component, instrumentation(&limits), say)?))
@@ -132,7 +134,7 @@ fn see(
         Err(error) => return Err(explain(&scratch, error)),
     };
     drop(process);
-    let Written { stdout, stderr, log } = written(&scratch);
+    let CapturedOutput { stdout, stderr, log } = written(&scratch);
     let output = check::shown(&scratch, "output/kit.txt");
     Ok(PlanResult { ending, stdout, stderr, log, output })
 }
@@ -163,7 +165,7 @@ fn ask<'a>(
         Subject::Component(compiled) => compiled,
         Subject::Script(chosen) => {
             let library = chosen.library.as_deref();
-            Tried::at(check.path)?.show(library, LoggingLevel::Debug, &mut asked)?;
+            ExistingScript::at(check.path)?.show(library, LoggingLevel::Debug, &mut asked)?;
             &chosen.compiled
         }
     };
@@ -173,10 +175,10 @@ fn ask<'a>(
 fn step(
     folder: &Path,
     index: usize,
-    turn: Turn,
+    turn: KitMiniBatch,
     files: &mut Vec<PathBuf>,
 ) -> anyhow::Result<TrialStep> {
-    let Turn { data, id, dataset, attempt, keys, times } = turn;
+    let KitMiniBatch { data, id, dataset, attempt, keys, times } = turn;
     let data = match data {
         KitData::Void => StepData::Void,
         KitData::Table(kind) => StepData::Table(kind),

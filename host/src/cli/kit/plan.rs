@@ -1,7 +1,7 @@
 //! The input of a check of the conformance kit, and what the check sees of the outcome.
 
 use crate::model::{Failure, printable};
-use crate::node::trial::{Lived, TrialTableKind};
+use crate::node::trial::{InstanceResults, TrialTableKind};
 
 /// The separator of the parts of a command. It is in no argument and no file name.
 const SEPARATOR: &str = "\u{1f}";
@@ -25,7 +25,7 @@ pub(super) struct KitPlan {
     /// The job's environment.
     pub(super) environment: Vec<(String, String)>,
     /// The mini-batches.
-    pub(super) turns: Vec<Turn>,
+    pub(super) turns: Vec<KitMiniBatch>,
     /// The guest's memory limit in bytes; `None` for the default.
     pub(super) memory: Option<u64>,
     /// The largest file that `read` reads, in bytes; `None` for the default.
@@ -36,7 +36,7 @@ pub(super) struct KitPlan {
 
 /// A mini-batch.
 #[derive(Clone, Debug)]
-pub(super) struct Turn {
+pub(super) struct KitMiniBatch {
     pub(super) data: KitData,
     /// The context.
     pub(super) id: u64,
@@ -59,7 +59,7 @@ pub(super) enum KitData {
 }
 
 impl KitPlan {
-    pub(super) fn of(turns: impl IntoIterator<Item = Turn>) -> Self {
+    pub(super) fn of(turns: impl IntoIterator<Item = KitMiniBatch>) -> Self {
         Self {
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -76,7 +76,7 @@ impl KitPlan {
     }
 }
 
-impl Turn {
+impl KitMiniBatch {
     /// A mini-batch with only the file of a command.
     pub(super) fn command(parts: &[&str]) -> Self {
         Self::of(KitData::Files(command(parts), Vec::new()))
@@ -117,7 +117,7 @@ pub(super) struct PlanResult {
 #[derive(Clone, Debug)]
 pub(super) enum InstanceEnding {
     /// All mini-batches were run.
-    Lived(Lived),
+    Lived(InstanceResults),
     /// It was killed because it took too long.
     TimedOut,
     /// Its process died; says how.
@@ -126,7 +126,7 @@ pub(super) enum InstanceEnding {
 
 /// Why a check did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(super) enum CheckFailure {
     /// What was wrong, in words.
     Failed(String),
     /// Why it could not be checked.
@@ -134,11 +134,11 @@ pub(super) enum Why {
 }
 
 /// The result of a check.
-pub(super) type Verdict = Result<(), Why>;
+pub(super) type Verdict = Result<(), CheckFailure>;
 
 /// A failed check, with the reason.
-pub(super) fn wrong(text: impl Into<String>) -> Why {
-    Why::Failed(text.into())
+pub(super) fn wrong(text: impl Into<String>) -> CheckFailure {
+    CheckFailure::Failed(text.into())
 }
 
 /// Checks that the found value is the expected one.
@@ -171,7 +171,7 @@ fn shown(text: &str) -> String {
 
 impl PlanResult {
     /// The outcomes of the mini-batches, if the process lived to the end.
-    pub(super) fn lived(&self) -> Result<&Lived, Why> {
+    pub(super) fn lived(&self) -> Result<&InstanceResults, CheckFailure> {
         match &self.ending {
             InstanceEnding::Lived(lived) => Ok(lived),
             InstanceEnding::TimedOut => Err(wrong("it took too long and was ended")),
@@ -180,7 +180,7 @@ impl PlanResult {
     }
 
     /// The rows of a mini-batch without failed items.
-    pub(super) fn rows(&self, index: usize) -> Result<Vec<&str>, Why> {
+    pub(super) fn rows(&self, index: usize) -> Result<Vec<&str>, CheckFailure> {
         let outcomes = self.outcomes(index)?;
         let row = |it: &'_ Result<String, String>| it.as_ref().err().cloned();
         if let Some(reason) = outcomes.iter().find_map(row) {
@@ -190,7 +190,7 @@ impl PlanResult {
     }
 
     /// The rows and failed items of a mini-batch whose call succeeded.
-    pub(super) fn outcomes(&self, index: usize) -> Result<&[Result<String, String>], Why> {
+    pub(super) fn outcomes(&self, index: usize) -> Result<&[Result<String, String>], CheckFailure> {
         let came = self.came(index)?;
         match &came.failure {
             Some(failure) => Err(failed(failure)),
@@ -199,7 +199,7 @@ impl PlanResult {
     }
 
     /// The failure of a mini-batch that must fail.
-    pub(super) fn failure(&self, index: usize) -> Result<&Failure, Why> {
+    pub(super) fn failure(&self, index: usize) -> Result<&Failure, CheckFailure> {
         let failure = self.came(index)?.failure.as_ref();
         match failure.map(|it| (it, lack(it))) {
             None => Err(wrong("the attempt went well, and should have failed")),
@@ -209,7 +209,10 @@ impl PlanResult {
     }
 
     /// The outcome of a mini-batch.
-    pub(super) fn came(&self, index: usize) -> Result<&crate::node::trial::Came, Why> {
+    pub(super) fn came(
+        &self,
+        index: usize,
+    ) -> Result<&crate::node::trial::TrialResult, CheckFailure> {
         let lived = self.lived()?;
         if let Some(failure) = &lived.init {
             return Err(wrong(format!("init failed: {}", shown(&failure.message))));
@@ -218,13 +221,13 @@ impl PlanResult {
     }
 }
 
-fn failed(failure: &Failure) -> Why {
+fn failed(failure: &Failure) -> CheckFailure {
     let describe = || wrong(format!("run failed: {}", shown(&failure.message)));
     lack(failure).unwrap_or_else(describe)
 }
 
 /// The reason to skip the check, if the script's language cannot do what the command wants.
-fn lack(failure: &Failure) -> Option<Why> {
+fn lack(failure: &Failure) -> Option<CheckFailure> {
     let (_, what) = failure.message.split_once(LACKS)?;
-    Some(Why::Skipped(format!("{LACKS}{}", shown(what))))
+    Some(CheckFailure::Skipped(format!("{LACKS}{}", shown(what))))
 }

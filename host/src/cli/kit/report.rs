@@ -1,7 +1,7 @@
 //! The result of the conformance kit, for people and for programs.
 
 use super::checks::CheckSpec;
-use super::plan::{Verdict, Why};
+use super::plan::{CheckFailure, Verdict};
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -50,8 +50,8 @@ impl KitReport {
     pub(super) fn add(&mut self, name: &'static str, holds: &'static str, verdict: Verdict) {
         let (result, words) = match verdict {
             Ok(()) => (CheckOutcome::Passed, None),
-            Err(Why::Failed(words)) => (CheckOutcome::Failed, Some(words)),
-            Err(Why::Skipped(words)) => (CheckOutcome::Skipped, Some(words)),
+            Err(CheckFailure::Failed(words)) => (CheckOutcome::Failed, Some(words)),
+            Err(CheckFailure::Skipped(words)) => (CheckOutcome::Skipped, Some(words)),
         };
         match result {
             CheckOutcome::Passed => self.passed += 1,
@@ -65,7 +65,7 @@ impl KitReport {
     /// Notes that these checks were skipped, with the reason.
     pub(super) fn skip<'a>(&mut self, checks: impl IntoIterator<Item = &'a CheckSpec>, why: &str) {
         for check in checks {
-            self.add(check.name, check.holds, Err(Why::Skipped(why.to_owned())));
+            self.add(check.name, check.holds, Err(CheckFailure::Skipped(why.to_owned())));
         }
     }
 

@@ -1,12 +1,12 @@
 //! Makes sure that each check can fail: each gets outcomes that it must refuse.
 
 use super::checks::{CHECKS, SCRIPT};
-use super::plan::{InstanceEnding, PlanResult, Why};
+use super::plan::{CheckFailure, InstanceEnding, PlanResult};
 use super::report::KitReport;
 use crate::model::{Failure, FailureKind};
-use crate::node::trial::{Came, Lived};
+use crate::node::trial::{InstanceResults, TrialResult};
 
-fn seen(lived: Lived) -> PlanResult {
+fn seen(lived: InstanceResults) -> PlanResult {
     let empty = String::new;
     PlanResult {
         ending: InstanceEnding::Lived(lived),
@@ -18,24 +18,25 @@ fn seen(lived: Lived) -> PlanResult {
 }
 
 /// The outcomes of two plans with as many mini-batches as any check has, all of them alike.
-fn all(came: &Came) -> Vec<PlanResult> {
-    let lived = Lived { steps: vec![came.clone(); 5], ..Lived::default() };
+fn all(came: &TrialResult) -> Vec<PlanResult> {
+    let lived = InstanceResults { steps: vec![came.clone(); 5], ..InstanceResults::default() };
     vec![seen(lived.clone()), seen(lived)]
 }
 
-fn verdicts(seen: &[PlanResult]) -> Vec<(&'static str, Option<Why>)> {
+fn verdicts(seen: &[PlanResult]) -> Vec<(&'static str, Option<CheckFailure>)> {
     CHECKS.iter().map(|check| (check.name, (check.judge)(seen).err())).collect()
 }
 
 #[test]
 fn a_script_that_returns_nothing_passes_no_check() {
-    let passed = verdicts(&all(&Came::default())).into_iter().filter(|(_, why)| why.is_none());
+    let passed =
+        verdicts(&all(&TrialResult::default())).into_iter().filter(|(_, why)| why.is_none());
     assert_eq!(passed.map(|(name, _)| name).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
 fn constant_answers_pass_only_the_memory_check() {
-    let came = Came { rows: vec![Ok("row".to_owned())], peak: 1, ..Came::default() };
+    let came = TrialResult { rows: vec![Ok("row".to_owned())], peak: 1, ..TrialResult::default() };
     let passed = verdicts(&all(&came)).into_iter().filter(|(_, why)| why.is_none());
     // The only thing that it does right is to hold no memory.
     assert_eq!(passed.map(|(name, _)| name).collect::<Vec<_>>(), ["memory-flat"]);
@@ -44,7 +45,7 @@ fn constant_answers_pass_only_the_memory_check() {
 #[test]
 fn a_script_that_hangs_passes_only_the_endless_loop() {
     let with = |ending: InstanceEnding| {
-        let lived = seen(Lived::default());
+        let lived = seen(InstanceResults::default());
         let passed = verdicts(&[
             PlanResult { ending: ending.clone(), ..lived.clone() },
             PlanResult { ending, ..lived },
@@ -60,21 +61,21 @@ fn a_script_that_hangs_passes_only_the_endless_loop() {
 fn a_script_may_report_what_its_language_lacks() {
     let message = "RuntimeError: not in this language: node ids".to_owned();
     let failure = Some(Failure::new(FailureKind::ScriptError, message));
-    let verdict = (SCRIPT.judge)(&all(&Came { failure, ..Came::default() }));
-    assert_eq!(verdict, Err(Why::Skipped("not in this language: node ids".to_owned())));
+    let verdict = (SCRIPT.judge)(&all(&TrialResult { failure, ..TrialResult::default() }));
+    assert_eq!(verdict, Err(CheckFailure::Skipped("not in this language: node ids".to_owned())));
 }
 
 #[test]
 fn growing_memory_fails() {
-    let came = |peak| Came { rows: vec![Ok(String::new())], peak, ..Came::default() };
+    let came = |peak| TrialResult { rows: vec![Ok(String::new())], peak, ..TrialResult::default() };
     let check = CHECKS.iter().find(|check| check.name == "memory-flat").expect("it is there");
     let judged = |after| {
         let steps = vec![came(100 << 20), came(after)];
-        (check.judge)(&[seen(Lived { steps, ..Lived::default() })])
+        (check.judge)(&[seen(InstanceResults { steps, ..InstanceResults::default() })])
     };
     assert_eq!(judged(107 << 20), Ok(()));
-    assert!(matches!(judged(110 << 20), Err(Why::Failed(_))));
-    assert!(matches!(judged(0), Err(Why::Skipped(_))));
+    assert!(matches!(judged(110 << 20), Err(CheckFailure::Failed(_))));
+    assert!(matches!(judged(0), Err(CheckFailure::Skipped(_))));
 }
 
 #[test]
@@ -89,7 +90,11 @@ fn names_are_stable_and_different() {
 fn the_report_lists_each_check() {
     let mut report = KitReport::new("x.wasm".into());
     report.add("one", "entry.run", Ok(()));
-    report.add("another", "entry.init", Err(Why::Failed("found a\nexpected b".to_owned())));
+    report.add(
+        "another",
+        "entry.init",
+        Err(CheckFailure::Failed("found a\nexpected b".to_owned())),
+    );
     report.skip([&SCRIPT], "needs the kit's script");
     assert!(!report.is_good());
     insta::assert_snapshot!(report.text(), @"

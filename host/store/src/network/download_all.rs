@@ -9,7 +9,7 @@ use super::process::AT_ONCE;
 use crate::dataset::ManifestObject;
 use crate::protocol::FrameBuffer;
 use crate::protocol::store::StoreErrorKind;
-use crate::protocol::store::{Bring, FetchRequest, Fetched, FromFetcher, StoreConfig};
+use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, ObjectRequest, StoreConfig};
 use std::collections::VecDeque;
 use std::fs;
 use std::path::PathBuf;
@@ -102,10 +102,10 @@ pub(super) async fn serve(
     let mut downloads = Downloads::new(request)?;
     let mut frames = FrameBuffer::default();
     let mut buffer = vec![0; READ];
-    let mut waiting: VecDeque<Bring> = VecDeque::new();
+    let mut waiting: VecDeque<ObjectRequest> = VecDeque::new();
     loop {
         while downloads.tasks.len() < AT_ONCE
-            && let Some(Bring { name, known }) = waiting.pop_front()
+            && let Some(ObjectRequest { name, known }) = waiting.pop_front()
         {
             if let Err(reason) = downloads.begin(name.clone(), known) {
                 report(FromFetcher::Brought(name, Some(reason.into())))?;

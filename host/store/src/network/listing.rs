@@ -33,7 +33,7 @@ pub(super) type Report<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
 
 /// What may be fetched, and when.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extent {
+pub(super) struct ListingExtent {
     /// The most bytes.
     pub(super) most: u64,
     /// Whether all wanted objects together must not exceed these.
@@ -48,7 +48,7 @@ pub(super) struct Extent {
 pub(super) async fn list(
     request: &FetchRequest,
     wanted: &WantedObjects,
-    extent: Extent,
+    extent: ListingExtent,
     report: &mut Report<'_>,
 ) -> Result<Fetched, FetchError> {
     let config = Arc::new(request.store.clone());
@@ -116,7 +116,7 @@ pub(super) async fn list(
 
 struct Round<'a> {
     request: &'a FetchRequest,
-    extent: Extent,
+    extent: ListingExtent,
     store: Arc<OpenStore>,
     config: Arc<StoreConfig>,
     data: PathBuf,

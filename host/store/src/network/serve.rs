@@ -3,11 +3,11 @@
 use super::cache_dir::OPEN;
 use super::download_all::serve as serve_asked;
 use super::error_text::FetchError;
-use super::listing::{Extent, list};
+use super::listing::{ListingExtent, list};
 use super::upload::put_all;
 use crate::protocol::store::{FetchRequest, Fetched, FromFetcher, StoreTask};
 use crate::protocol::{PROTOCOL_VERSION, encode, read_frame};
-use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole};
+use crate::wall::{self, FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::net::ToSocketAddrs;
@@ -86,7 +86,7 @@ async fn work(
             let must_fit = *must_fit;
             let on_demand = *on_demand;
             let refuses_tables = *refuses_tables;
-            let extent = Extent { most: *most, must_fit, on_demand, refuses_tables };
+            let extent = ListingExtent { most: *most, must_fit, on_demand, refuses_tables };
             list(request, wanted, extent, &mut progress).await
         }
         (StoreTask::Put, _) => put_all(request, &mut progress).await,
@@ -111,15 +111,15 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         open.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
     };
     let mut folders = match request.task {
-        StoreTask::List { .. } | StoreTask::Serve => open(Rights::Write),
-        StoreTask::Put => vec![rule(request.folder.clone(), Rights::Read)],
+        StoreTask::List { .. } | StoreTask::Serve => open(FolderRights::Write),
+        StoreTask::Put => vec![rule(request.folder.clone(), FolderRights::Read)],
     };
-    folders.extend(NEEDED.iter().map(|path| rule(path.into(), Rights::Read)));
+    folders.extend(NEEDED.iter().map(|path| rule(path.into(), FolderRights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
-    folders.extend(certificates.map(|path| rule(path.into(), Rights::Read)));
+    folders.extend(certificates.map(|path| rule(path.into(), FolderRights::Read)));
     let files = request.store.options.iter().filter(|(name, _)| is_file(name));
     let files = files.flat_map(|(_, path)| readable(Path::new(path)));
-    folders.extend(files.map(|path| rule(path, Rights::Read)));
+    folders.extend(files.map(|path| rule(path, FolderRights::Read)));
     folders.retain(|folder| folder.path.exists());
     let bounds = ResourceLimits {
         memory: Some(MEMORY_BYTES),

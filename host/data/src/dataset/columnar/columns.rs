@@ -119,7 +119,7 @@ pub fn check(file: &Schema, columns: &Schema, all: bool, origin: &str) -> Result
     if file.fields().is_empty() {
         return fail!("has no columns");
     }
-    Fit::new(file, columns, origin)?;
+    ColumnFit::new(file, columns, origin)?;
     let known = names(columns);
     let mut fields = file.fields().iter();
     match fields.find(|field| all && !known.contains(field.name().as_str())) {
@@ -148,14 +148,14 @@ fn single(schema: &Schema) -> Result<(), DatasetError> {
 
 /// How the columns of one file become those of the table.
 #[derive(Clone, Debug)]
-pub(super) struct Fit {
+pub(super) struct ColumnFit {
     /// The index of the file's column for each column of the table. `None` if the file lacks it.
     pub(super) places: Vec<Option<usize>>,
     /// The indexes of the file's columns that are needed, ascending.
     pub(super) needed: Vec<usize>,
 }
 
-impl Fit {
+impl ColumnFit {
     /// Fails if the table's type cannot hold the values of a column, or if a required column is missing.
     pub(super) fn new(file: &Schema, table: &Schema, origin: &str) -> Result<Self, DatasetError> {
         let at: HashMap<&str, usize> = file
@@ -371,7 +371,7 @@ mod tests {
         assert!(both.fields().iter().all(|field| field.is_nullable()));
         check(&must, &both, true, "one").unwrap();
         check(&other, &both, true, "one").unwrap();
-        assert_eq!(Fit::new(&other, &both, "one").unwrap().places, [None, Some(0)]);
+        assert_eq!(ColumnFit::new(&other, &both, "one").unwrap().places, [None, Some(0)]);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::counts::has_all_rows;
 use super::file_reader::FileReader;
 use super::parquet::ParquetFile;
 use super::repair_tests::{changed, plain_footer, whole, written};
-use super::thrift::{I32, Put, STRUCT};
+use super::thrift::{I32, STRUCT, StructWriter};
 use arrow::array::{ArrayRef, Int32Array};
 use parquet::file::properties::WriterVersion;
 use std::sync::Arc;
@@ -31,11 +31,11 @@ fn the_first_slice_reports_wrong_counts() {
 fn page(numbers: &[i32], rows: i64) -> Vec<u8> {
     let body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let mut page = Vec::new();
-    let mut put = Put::new(&mut page);
+    let mut put = StructWriter::new(&mut page);
     put.int(1, I32, Some(3));
     put.int(2, I32, Some(body.len() as i64));
     put.int(3, I32, Some(body.len() as i64));
-    let mut head = Put::new(put.field(8, STRUCT));
+    let mut head = StructWriter::new(put.field(8, STRUCT));
     head.int(1, I32, Some(numbers.len() as i64));
     let rest = [(2, 0), (3, rows), (4, 0), (5, 0), (6, 0)];
     rest.iter().for_each(|&(id, number)| head.int(id, I32, Some(number)));

@@ -1,6 +1,6 @@
 //! A file in any format whose columns have types.
 
-use super::columns::Fit;
+use super::columns::ColumnFit;
 use super::cut::{FileSlices, SourcePart};
 use super::file_reader::FileReader;
 use super::resolution::Resolution;
@@ -89,7 +89,7 @@ impl TypedTableFile {
         file: String,
     ) -> Result<FileSlices, DatasetError> {
         let schema = self.schema_in(columns)?;
-        let needed = Fit::new(&schema, columns, "the table")?.needed;
+        let needed = ColumnFit::new(&schema, columns, "the table")?.needed;
         let parts = self.inner.parts(&needed)?;
         let size = if self.kind.is_whole() { SliceSize::Bytes(MAX_SLICE) } else { size };
         let is_huge = |part: &&SourcePart| part.rows > 0 && part.bytes / part.rows > MAX_SLICE;

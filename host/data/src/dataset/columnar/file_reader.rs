@@ -183,15 +183,20 @@ impl Length for FileReader {
 }
 
 impl ChunkReader for FileReader {
-    type T = BufReader<From>;
+    type T = BufReader<SequentialReader>;
 
     fn get_read(&self, start: u64) -> ParquetResult<Self::T> {
         let reader = match self.held(start) {
-            Some(bytes) => From::Memory(bytes),
+            Some(bytes) => SequentialReader::Memory(bytes),
             None => {
                 let file = Arc::clone(&self.file);
                 let failed = Arc::clone(&self.failed);
-                From::File { file, at: start, changes: Arc::clone(&self.changes), failed }
+                SequentialReader::File {
+                    file,
+                    at: start,
+                    changes: Arc::clone(&self.changes),
+                    failed,
+                }
             }
         };
         Ok(BufReader::with_capacity(PEEK, reader))
@@ -212,12 +217,12 @@ impl ChunkReader for FileReader {
 
 /// Reads sequentially from an offset on.
 #[derive(Debug)]
-pub(super) enum From {
+pub(super) enum SequentialReader {
     Memory(Bytes),
     File { file: Arc<File>, at: u64, changes: Arc<Vec<BytePatch>>, failed: Arc<AtomicBool> },
 }
 
-impl Read for From {
+impl Read for SequentialReader {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         match self {
             Self::Memory(bytes) => {

@@ -1,7 +1,7 @@
 //! Turns rows of a file into rows of the table. A row with a value that the table's type cannot hold is left
 //! out and reported.
 
-use super::columns::Fit;
+use super::columns::ColumnFit;
 use super::stored::converted;
 use crate::dataset::error::MisfitError;
 use crate::dataset::{DatasetError, fail};
@@ -22,7 +22,7 @@ pub(super) type Misfits = BTreeMap<usize, Option<String>>;
 pub(super) fn fitted(
     batch: &RecordBatch,
     file: &Schema,
-    fit: &Fit,
+    fit: &ColumnFit,
     columns: &SchemaRef,
 ) -> Result<(RecordBatch, Misfits), DatasetError> {
     let mut misfits = Misfits::new();
@@ -61,7 +61,7 @@ fn table(
 fn arrays(
     batch: &RecordBatch,
     file: &Schema,
-    fit: &Fit,
+    fit: &ColumnFit,
     columns: &SchemaRef,
     misfits: &mut Misfits,
 ) -> Result<Vec<ArrayRef>, DatasetError> {

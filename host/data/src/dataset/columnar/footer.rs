@@ -1,7 +1,7 @@
 //! Reads the parts of a Parquet footer that are needed to read rows, and writes them again. Skips unknown
 //! fields and fields of an unexpected type, as Thrift's own readers do.
 
-use super::thrift::{BINARY, I32, I64, LIST, Put, STRUCT, ThriftScan};
+use super::thrift::{BINARY, I32, I64, LIST, STRUCT, StructWriter, ThriftScan};
 
 /// A footer. It borrows texts and statistics from the bytes.
 #[derive(Clone, Debug, Default)]
@@ -107,7 +107,7 @@ impl<'a> Footer<'a> {
     /// nothing here uses them.
     pub(super) fn write(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        let mut put = Put::new(&mut out);
+        let mut put = StructWriter::new(&mut out);
         put.int(1, I32, Some(self.version.unwrap_or(1)));
         let list = put.list(2, STRUCT, self.elements.len());
         self.elements.iter().for_each(|element| element.write(list));
@@ -165,7 +165,7 @@ impl<'a> SchemaNode<'a> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let mut put = Put::new(out);
+        let mut put = StructWriter::new(out);
         put.int(1, I32, self.physical);
         put.int(2, I32, self.length);
         put.int(3, I32, self.repetition);
@@ -196,7 +196,7 @@ impl<'a> RowGroup<'a> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let mut put = Put::new(out);
+        let mut put = StructWriter::new(out);
         let list = put.list(1, STRUCT, self.chunks.len());
         self.chunks.iter().for_each(|chunk| chunk.write(list));
         put.int(2, I64, Some(self.bytes.unwrap_or(0)));
@@ -256,7 +256,7 @@ impl<'a> ChunkMetadata<'a> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let mut put = Put::new(out);
+        let mut put = StructWriter::new(out);
         put.binary(1, self.file);
         put.int(2, I64, Some(self.offset.unwrap_or(0)));
         if self.has_data {
@@ -271,7 +271,7 @@ impl<'a> ChunkMetadata<'a> {
     }
 
     fn write_data(&self, out: &mut Vec<u8>) {
-        let mut put = Put::new(out);
+        let mut put = StructWriter::new(out);
         put.int(1, I32, self.physical);
         let list = put.list(2, I32, self.encodings.len());
         self.encodings.iter().for_each(|encoding| super::thrift::int(list, *encoding));
@@ -312,7 +312,7 @@ impl<'a> Pair<'a> {
     }
 
     fn write(&self, out: &mut Vec<u8>) {
-        let mut put = Put::new(out);
+        let mut put = StructWriter::new(out);
         put.binary(1, self.key);
         put.binary(2, self.value);
         put.end();

@@ -2,7 +2,9 @@
 
 use super::cut::{DictionaryValues, SourcePart};
 use super::file_reader::FileReader;
-use super::messages::{DataMessage, Head, contents, head, message, prefix, record_batch, rows};
+use super::messages::{
+    DataMessage, DataMessageHead, contents, head, message, prefix, record_batch, rows,
+};
 use super::width::least;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
@@ -60,7 +62,7 @@ impl ArrowFile {
         let mut parts = Vec::with_capacity(self.batches.len());
         for place in &self.messages {
             match head(&self.at, place)? {
-                Head::Dictionary { id, values: count, is_more } => {
+                DataMessageHead::Dictionary { id, values: count, is_more } => {
                     let known: &mut DictionaryValues = known.entry(id).or_default();
                     let body = place.body;
                     let old = *known;
@@ -69,7 +71,7 @@ impl ArrowFile {
                     sum.all = sum.all.saturating_sub(old.all).saturating_add(all);
                     sum.each = sum.each.saturating_sub(old.each).saturating_add(known.each);
                 }
-                Head::Batch { rows } => {
+                DataMessageHead::Batch { rows } => {
                     let share = u128::from(place.body) * columns.len() as u128 / all;
                     let fields = columns.iter().map(|&at| least(self.schema.field(at), rows));
                     let bytes = fields.fold(0, u64::saturating_add).max(saturated(share));

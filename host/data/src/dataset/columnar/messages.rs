@@ -39,7 +39,7 @@ pub(super) struct DataMessage {
 
 /// What the head of a message with data says.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Head {
+pub(super) enum DataMessageHead {
     /// A record batch.
     Batch {
         /// The number of rows.
@@ -82,17 +82,17 @@ pub(super) fn message(metadata: &[u8]) -> Result<Message<'_>, DatasetError> {
 }
 
 /// Reads the head of the message at a place. Fails if it is of another type than expected.
-pub(super) fn head(at: &FileReader, place: &DataMessage) -> Result<Head, DatasetError> {
+pub(super) fn head(at: &FileReader, place: &DataMessage) -> Result<DataMessageHead, DatasetError> {
     let bytes = at.bytes(place.offset, place.metadata)?;
     let message = message(bytes.get(prefix(&bytes)..).unwrap_or_default())?;
     if place.has_rows {
-        return Ok(Head::Batch { rows: rows(record_batch(&message, place)?.length())? });
+        return Ok(DataMessageHead::Batch { rows: rows(record_batch(&message, place)?.length())? });
     }
     let Some(batch) = message.header_as_dictionary_batch() else {
         return fail!("is broken: the message at {} is not a dictionary", place.offset);
     };
     let values = batch.data().map_or(Ok(0), |data| rows(data.length()))?;
-    Ok(Head::Dictionary { id: batch.id(), values, is_more: batch.isDelta() })
+    Ok(DataMessageHead::Dictionary { id: batch.id(), values, is_more: batch.isDelta() })
 }
 
 /// The record batch in a message.

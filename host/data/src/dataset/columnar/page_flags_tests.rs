@@ -3,7 +3,7 @@
 use super::file_reader::FileReader;
 use super::parquet::ParquetFile;
 use super::repair_tests::{changed, plain_footer, whole};
-use super::thrift::{I32, Put, STRUCT};
+use super::thrift::{I32, STRUCT, StructWriter};
 use crate::dataset::DatasetError;
 use arrow::array::{AsArray, Int32Array};
 
@@ -23,11 +23,11 @@ enum Flag {
 /// A data page of version 2, whose body holds three numbers. Its statistics have this many bytes.
 fn page(body: &[u8], flag: Flag, statistics: usize) -> Vec<u8> {
     let mut page = Vec::new();
-    let mut put = Put::new(&mut page);
+    let mut put = StructWriter::new(&mut page);
     put.int(1, I32, Some(3));
     put.int(2, I32, Some(12));
     put.int(3, I32, Some(body.len() as i64));
-    let mut head = Put::new(put.field(8, STRUCT));
+    let mut head = StructWriter::new(put.field(8, STRUCT));
     [(1, 3), (2, 0), (3, 3), (4, 0), (5, 0), (6, 0)]
         .iter()
         .for_each(|&(id, number)| head.int(id, I32, Some(number)));
@@ -41,7 +41,7 @@ fn page(body: &[u8], flag: Flag, statistics: usize) -> Vec<u8> {
             out.extend([2, 14]);
         }
     }
-    let mut least = Put::new(head.field(8, STRUCT));
+    let mut least = StructWriter::new(head.field(8, STRUCT));
     least.binary(2, Some(&vec![b'x'; statistics]));
     least.end();
     head.end();

@@ -5,7 +5,7 @@ use super::file::TypedTableFile;
 use super::footer::Footer;
 use super::reader::{RowError, RowPart, RowReader};
 use super::schema::to_message;
-use super::thrift::{I32, I64, Put, STRUCT};
+use super::thrift::{I32, I64, STRUCT, StructWriter};
 use crate::model::{SliceSize, TableFormat, TableKind};
 use arrow::array::*;
 use arrow::compute::concat_batches;
@@ -254,12 +254,12 @@ fn page(numbers: &[i32], checksum: Option<i32>) -> Vec<u8> {
     let body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let right = crc32fast::hash(&body).cast_signed();
     let mut page = Vec::new();
-    let mut put = Put::new(&mut page);
+    let mut put = StructWriter::new(&mut page);
     put.int(1, I32, Some(0));
     put.int(2, I32, Some(body.len() as i64));
     put.int(3, I32, Some(body.len() as i64));
     put.int(4, I32, Some(checksum.unwrap_or(right).into()));
-    let mut head = Put::new(put.field(5, STRUCT));
+    let mut head = StructWriter::new(put.field(5, STRUCT));
     head.int(1, I32, Some(numbers.len() as i64));
     // Plain, and levels in runs.
     [(2, 0), (3, 3), (4, 3)].iter().for_each(|&(id, number)| head.int(id, I32, Some(number)));
@@ -272,23 +272,23 @@ fn page(numbers: &[i32], checksum: Option<i32>) -> Vec<u8> {
 /// The footer of a file with one column of this many numbers, in this many bytes.
 pub(super) fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     let mut footer = Vec::new();
-    let mut put = Put::new(&mut footer);
+    let mut put = StructWriter::new(&mut footer);
     put.int(1, I32, Some(1));
     let elements = put.list(2, STRUCT, 2);
-    let mut root = Put::new(elements);
+    let mut root = StructWriter::new(elements);
     root.binary(4, Some(b"m"));
     root.int(5, I32, Some(1));
     root.end();
-    let mut leaf = Put::new(elements);
+    let mut leaf = StructWriter::new(elements);
     leaf.int(1, I32, Some(1));
     leaf.int(3, I32, Some(0));
     leaf.binary(4, Some(b"n"));
     leaf.end();
     put.int(3, I64, Some(rows));
-    let mut group = Put::new(put.list(4, STRUCT, 1));
-    let mut chunk = Put::new(group.list(1, STRUCT, 1));
+    let mut group = StructWriter::new(put.list(4, STRUCT, 1));
+    let mut chunk = StructWriter::new(group.list(1, STRUCT, 1));
     chunk.int(2, I64, Some(4));
-    let mut data = Put::new(chunk.field(3, STRUCT));
+    let mut data = StructWriter::new(chunk.field(3, STRUCT));
     data.int(1, I32, Some(1));
     super::thrift::int(data.list(2, I32, 1), 0);
     data.int(4, I32, Some(0));

@@ -144,12 +144,12 @@ impl<'a> ThriftScan<'a> {
 
 /// A struct that is being written.
 #[derive(Debug)]
-pub(super) struct Put<'a> {
+pub(super) struct StructWriter<'a> {
     out: &'a mut Vec<u8>,
     last: i64,
 }
 
-impl<'a> Put<'a> {
+impl<'a> StructWriter<'a> {
     /// Writes fields to `out`. Their numbers must ascend.
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, last: 0 }

@@ -1,6 +1,6 @@
 //! What a format whose columns have types must implement: [`TypedFile`], and a line in [`open`].
 
-use super::columns::Fit;
+use super::columns::ColumnFit;
 use super::cut::SourcePart;
 use super::file_reader::FileReader;
 use super::fitted::{Misfits, fitted};
@@ -8,7 +8,7 @@ use super::guard::caught;
 use super::ipc::ArrowFile;
 use super::parquet::ParquetFile;
 use super::resolution::Resolution;
-use crate::dataset::sqlite::{Database, Survey};
+use crate::dataset::sqlite::{Database, QuerySummary};
 use crate::dataset::{DatasetError, fail};
 use crate::model::TableKind;
 use arrow::array::RecordBatch;
@@ -139,11 +139,11 @@ impl TypedFile for ArrowFile {
 struct Queried {
     database: Database,
     /// What is known of the result, once it was determined.
-    survey: Option<Survey>,
+    survey: Option<QuerySummary>,
 }
 
 impl Queried {
-    fn survey(&mut self) -> Result<&mut Survey, DatasetError> {
+    fn survey(&mut self) -> Result<&mut QuerySummary, DatasetError> {
         let known = match self.survey.take() {
             Some(known) => known,
             None => caught(|| self.database.survey())?,
@@ -158,7 +158,7 @@ impl TypedFile for Queried {
     }
 
     fn parts(&mut self, _needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
-        let &mut Survey { rows, bytes, .. } = self.survey()?;
+        let &mut QuerySummary { rows, bytes, .. } = self.survey()?;
         Ok(vec![SourcePart { rows, bytes, ..SourcePart::default() }])
     }
 
@@ -180,7 +180,7 @@ fn as_table(
     rows: usize,
     read: impl FnOnce(&[usize]) -> Result<Vec<RecordBatch>, DatasetError>,
 ) -> Result<SelectedRows, DatasetError> {
-    let fit = Fit::new(schema, table, "the table")?;
+    let fit = ColumnFit::new(schema, table, "the table")?;
     let batches = caught(|| read(&fit.needed))?;
     let mut found = 0;
     let mut whole = Vec::with_capacity(batches.len());

@@ -3,8 +3,8 @@
 use super::header::read_names;
 use super::joined::JoinedLines;
 use super::records::RecordWalk;
-use super::scan::{CsvScan, LONGEST, Passed};
-use super::window::Window;
+use super::scan::{CsvScan, LONGEST, ScanStop};
+use super::window::FileWindow;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice, to_usize};
 use memchr::memchr2;
@@ -31,7 +31,7 @@ pub struct Cutter {
     /// [`MAX_REST`] and [`MAX_SLICE`]. Tests set less, because they would take long.
     pub(super) max_rest: u64,
     pub(super) max_slice: u64,
-    window: Window,
+    window: FileWindow,
 }
 
 /// A file that is being cut.
@@ -62,7 +62,7 @@ impl Cutter {
             size,
             max_rest: MAX_REST,
             max_slice: MAX_SLICE,
-            window: Window::default(),
+            window: FileWindow::default(),
         }
     }
 
@@ -344,13 +344,13 @@ impl CutFile<'_> {
             let passed = self.scan.advance_to_record_end(bytes);
             self.check_spans();
             match passed {
-                Passed::All => self.consume(count),
-                Passed::Record(end) => {
+                ScanStop::All => self.consume(count),
+                ScanStop::Record(end) => {
                     self.consume(end);
                     self.pass_lf()?;
                     return Ok(true);
                 }
-                Passed::Back(place) => {
+                ScanStop::Back(place) => {
                     self.go_back(place);
                     return Ok(false);
                 }
@@ -422,17 +422,17 @@ impl CutFile<'_> {
             let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
             let passed = self.scan.advance_to_record_end(bytes);
             let end = match passed {
-                Passed::All => count,
-                Passed::Record(end) => end,
-                Passed::Back(place) => to_usize(place.saturating_sub(self.offset)),
+                ScanStop::All => count,
+                ScanStop::Record(end) => end,
+                ScanStop::Back(place) => to_usize(place.saturating_sub(self.offset)),
             };
             self.header.extend_from_slice(&bytes[..end]);
-            if let Passed::Back(place) = passed {
+            if let ScanStop::Back(place) = passed {
                 self.go_back(place);
                 continue;
             }
             self.consume(end);
-            if passed != Passed::All {
+            if passed != ScanStop::All {
                 break;
             }
             if self.header.len() > MAX_HEADER && !self.scan.is_quoted() {

@@ -32,7 +32,7 @@ pub(super) enum QuoteRules {
 
 /// Where a scan for the end of a record has stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passed {
+pub(super) enum ScanStop {
     /// After all bytes, without finding an end.
     All,
     /// After this many bytes: including the first byte of a record's line end.
@@ -69,7 +69,7 @@ impl OpeningQuote {
 
 /// A stray quote, and the end of its record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stray {
+pub(super) struct StrayQuote {
     /// The offset of the quote.
     pub(super) quote: u64,
     /// The offset after the first byte of its record's line end.

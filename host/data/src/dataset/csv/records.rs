@@ -1,6 +1,6 @@
 //! Single records of a piece of CSV text. [`CsvScan`] finds the stray quotes, and csv-core parses.
 
-use super::quotes::Stray;
+use super::quotes::StrayQuote;
 use super::scan::CsvScan;
 use super::tally::is_terminator;
 use crate::model::{CsvFormat, to_usize};
@@ -43,7 +43,7 @@ pub(in crate::dataset) struct RecordWalk<'a> {
     text: &'a [u8],
     at: usize,
     /// The stray quotes that are still to come.
-    strays: std::vec::IntoIter<Stray>,
+    strays: std::vec::IntoIter<StrayQuote>,
     fields: Vec<u8>,
     ends: Vec<usize>,
 }
@@ -207,7 +207,7 @@ fn begin(parser: &mut csv_core::Reader) {
 
 impl<'a> StrayField<'a> {
     /// `before` is the text of its record before the field.
-    fn new(before: &[u8], field: &'a [u8], stray: Stray, csv: &CsvFormat) -> Self {
+    fn new(before: &[u8], field: &'a [u8], stray: StrayQuote, csv: &CsvFormat) -> Self {
         let column = count_delimiters(before, csv);
         if let Some(text) = field.strip_suffix(&unclosed(csv)) {
             return Self { column, text, text_follows: false };

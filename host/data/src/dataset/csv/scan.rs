@@ -5,8 +5,8 @@
 //! Such a quote is *stray*: its record ends with the quote's line, and the next line begins a new record. So
 //! a scan sometimes has to go back to just after the stray quote.
 
-pub(super) use super::quotes::Passed;
-use super::quotes::{OpeningQuote, QuoteRules, QuoteState, Span, Stray};
+pub(super) use super::quotes::ScanStop;
+use super::quotes::{OpeningQuote, QuoteRules, QuoteState, Span, StrayQuote};
 use super::tally::{
     BLOCK, begins_a_line, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
 };
@@ -48,7 +48,7 @@ pub(super) struct CsvScan {
     /// The number of records that ended because of stray quotes.
     pub(super) stray: u64,
     /// These quotes, if they are collected.
-    strays: Option<Vec<Stray>>,
+    strays: Option<Vec<StrayQuote>>,
     /// Fields with line ends that were passed and not yet checked, if they are collected.
     pub(super) spans: Option<Vec<Span>>,
 }
@@ -100,7 +100,7 @@ impl CsvScan {
     }
 
     /// The stray quotes of a text that starts and ends at record boundaries.
-    pub(super) fn strays(text: &[u8], csv: &CsvFormat) -> Vec<Stray> {
+    pub(super) fn strays(text: &[u8], csv: &CsvFormat) -> Vec<StrayQuote> {
         if csv.quote.is_none_or(|quote| memchr(quote, text).is_none()) {
             return Vec::new();
         }
@@ -205,9 +205,9 @@ impl CsvScan {
     fn advance_marked(&mut self, mut bytes: &[u8]) -> Option<u64> {
         loop {
             match self.advance_to_record_end(bytes) {
-                Passed::All => return None,
-                Passed::Record(end) => bytes = &bytes[end..],
-                Passed::Back(place) => return Some(place),
+                ScanStop::All => return None,
+                ScanStop::Record(end) => bytes = &bytes[end..],
+                ScanStop::Back(place) => return Some(place),
             }
         }
     }
@@ -327,7 +327,7 @@ impl CsvScan {
     }
 
     /// Passes `bytes` up to the end of the next record.
-    pub(super) fn advance_to_record_end(&mut self, bytes: &[u8]) -> Passed {
+    pub(super) fn advance_to_record_end(&mut self, bytes: &[u8]) -> ScanStop {
         let mut at = 0;
         while at < bytes.len() {
             match self.state {
@@ -347,12 +347,12 @@ impl CsvScan {
                 QuoteState::Stray => {
                     return self
                         .pass_stray(&bytes[at..])
-                        .map_or(Passed::All, |passed| Passed::Record(at + passed));
+                        .map_or(ScanStop::All, |passed| ScanStop::Record(at + passed));
                 }
                 QuoteState::Quoted | QuoteState::QuoteSeen | QuoteState::Closed => {
                     match self.advance_quoted(&bytes[at..]) {
                         Ok(rest) => at = bytes.len() - rest.len(),
-                        Err(back) => return Passed::Back(back),
+                        Err(back) => return ScanStop::Back(back),
                     }
                     continue;
                 }
@@ -363,7 +363,7 @@ impl CsvScan {
             self.at += text.len() as u64;
             at += text.len() + 1;
             if found.is_none() {
-                return Passed::All;
+                return ScanStop::All;
             }
             let byte = bytes[at - 1];
             if byte == self.quote && self.quotes != QuoteRules::Ignored {
@@ -377,10 +377,10 @@ impl CsvScan {
             let ended = ends_record(byte, self.before);
             self.pass_line_end(byte);
             if ended {
-                return Passed::Record(at);
+                return ScanStop::Record(at);
             }
         }
-        self.give_up_long_field().map_or(Passed::All, Passed::Back)
+        self.give_up_long_field().map_or(ScanStop::All, ScanStop::Back)
     }
 
     /// The index of the next byte outside quotes that may change the state.
@@ -558,7 +558,7 @@ impl CsvScan {
         self.before = self.quote;
         self.stray += 1;
         if let Some(strays) = &mut self.strays {
-            strays.push(Stray { quote: at, end: 0, text_follows });
+            strays.push(StrayQuote { quote: at, end: 0, text_follows });
         }
         self.at
     }

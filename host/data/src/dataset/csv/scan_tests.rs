@@ -77,15 +77,15 @@ fn by_records(mut scan: CsvScan, text: &[u8], size: usize) -> Vec<(usize, bool)>
     loop {
         let piece = &text[at..(at + size).min(text.len())];
         let passed = match piece.is_empty() {
-            true => scan.finish().map_or(Passed::All, Passed::Back),
+            true => scan.finish().map_or(ScanStop::All, ScanStop::Back),
             false => scan.advance_to_record_end(piece),
         };
         match passed {
-            Passed::All => at += piece.len(),
-            Passed::Record(end) => at += end,
-            Passed::Back(place) => at = place as usize,
+            ScanStop::All => at += piece.len(),
+            ScanStop::Record(end) => at += end,
+            ScanStop::Back(place) => at = place as usize,
         }
-        let done = piece.is_empty() && passed == Passed::All;
+        let done = piece.is_empty() && passed == ScanStop::All;
         if scan.records as usize > ends.len() {
             ends.push((at, scan.stray > stray));
             stray = scan.stray;
@@ -169,7 +169,7 @@ fn a_quote_of_a_field_that_is_too_long_is_stray() {
 
 #[test]
 fn stray_quotes_are_listed() {
-    let stray = |quote, end, text_follows| Stray { quote, end, text_follows };
+    let stray = |quote, end, text_follows| StrayQuote { quote, end, text_follows };
     let csv = CsvFormat::default();
     let strays = |text: &str| CsvScan::strays(text.as_bytes(), &csv);
     assert_eq!(strays("a\"b,\"c\"\n\"d\ne\"\n"), []);

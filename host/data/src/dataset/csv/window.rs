@@ -9,12 +9,12 @@ const BLOCK: usize = 256 << 10;
 
 /// Bytes of a file from an offset on. Reuses its buffer.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct FileWindow {
     block: Vec<u8>,
     read: usize,
 }
 
-impl Window {
+impl FileWindow {
     /// The bytes at the offset of the last move. Empty at the end of the file.
     pub(super) fn bytes(&self) -> &[u8] {
         &self.block[..self.read]
@@ -48,7 +48,7 @@ mod tests {
         let length = 2 * BLOCK + 12_345;
         let text: Vec<u8> = (0..length).map(|at| (at * 7 / 1000 + at) as u8).collect();
         file.write_all(&text).unwrap();
-        let mut window = Window::default();
+        let mut window = FileWindow::default();
         for (offset, shown) in
             [(0, BLOCK), (1, BLOCK), (length - 9, 9), (2 * BLOCK, 12_345), (length, 0)]
         {
@@ -61,7 +61,7 @@ mod tests {
     fn a_file_that_is_cut_short_ends_there() {
         let file = tempfile::tempfile().unwrap();
         file.set_len(2 * BLOCK as u64).unwrap();
-        let mut window = Window::default();
+        let mut window = FileWindow::default();
         window.move_to(&file, 0).unwrap();
         file.set_len(5).unwrap();
         assert_eq!(*window.bytes(), [0; BLOCK], "what was read stays");
@@ -74,7 +74,7 @@ mod tests {
     #[test]
     fn files_without_a_length_are_read_but_folders_are_not() {
         let file = File::open("/proc/self/maps").unwrap();
-        let mut window = Window::default();
+        let mut window = FileWindow::default();
         window.move_to(&file, 0).unwrap();
         assert!(!window.bytes().is_empty());
         let folder = File::open("/").unwrap();

@@ -46,7 +46,7 @@ pub struct JsonDecoder {
 
 /// The records that have keys without a column.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Unknown {
+pub struct UnknownKeyRecords {
     /// The number of records.
     pub records: u64,
     /// Some of the keys.
@@ -99,7 +99,7 @@ impl JsonDecoder {
 
     /// Counts the records that have keys without a column. `text` is the one last passed to `decode`, whether
     /// that succeeded or not. `None` if there are no such records, or if they are not counted.
-    pub fn unknown_keys(&mut self, text: &[u8]) -> Option<Unknown> {
+    pub fn unknown_keys(&mut self, text: &[u8]) -> Option<UnknownKeyRecords> {
         let unknown = self.unknown.as_ref()?;
         if let Some(names) =
             self.plain.as_mut().and_then(|plain| plain.take_unknown(&unknown.dropped))
@@ -108,12 +108,12 @@ impl JsonDecoder {
             let (start, _) = lines.next()?;
             let records = 1 + lines.count() as u64;
             let names = names.iter().take(NAMES).map(|name| shortened(name)).collect();
-            return Some(Unknown { records, names, start });
+            return Some(UnknownKeyRecords { records, names, start });
         }
         if !unknown.found.swap(false, Ordering::Relaxed) {
             return None;
         }
-        let mut found = Unknown { records: 0, names: Vec::new(), start: 0 };
+        let mut found = UnknownKeyRecords { records: 0, names: Vec::new(), start: 0 };
         for (start, line) in FilledLines::new(text) {
             let Ok(line) = std::str::from_utf8(line) else { continue };
             if self.part.unknown(line, "", NAMES, &mut found.names) {

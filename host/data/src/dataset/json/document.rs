@@ -11,7 +11,7 @@ pub const START: usize = 256 << 10;
 
 /// What a text is, if it is not JSON lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
+pub enum ForeignText {
     /// A text in this encoding.
     Encoded(&'static str),
     /// One list, on one line or on several.
@@ -39,9 +39,9 @@ pub enum Foreign {
 /// What a text is, judged by its first bytes. `None` if it may be JSON lines. The flag says whether these are
 /// all bytes of the text. A text whose first line is wrong and whose second line is an object counts as JSON
 /// lines.
-pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
+pub fn foreign((start, is_all): (&[u8], bool)) -> Option<ForeignText> {
     if let Some(encoding) = encoding(start) {
-        return Some(Foreign::Encoded(encoding));
+        return Some(ForeignText::Encoded(encoding));
     }
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,
@@ -56,7 +56,7 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
     // The first line may continue after the bytes that we have.
     let is_long = line.len() == text.len() && !is_all;
     match text.as_bytes().first()? {
-        0x1e => Some(Foreign::Sequence),
+        0x1e => Some(ForeignText::Sequence),
         b'[' => list(text, line, rest, is_long),
         b'{' => match first_value(line) {
             FirstToken::Whole(after) => {
@@ -64,13 +64,13 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
                 let is_damaged =
                     matches!(first_value(second), FirstToken::Whole("")) && second.starts_with('{');
                 match after.as_bytes().first() {
-                    Some(b'{') if !is_damaged => Some(Foreign::Joined),
-                    Some(b',') if !is_damaged => Some(Foreign::Commas),
+                    Some(b'{') if !is_damaged => Some(ForeignText::Joined),
+                    Some(b',') if !is_damaged => Some(ForeignText::Commas),
                     _ => None,
                 }
             }
             FirstToken::Cut if is_long => None,
-            FirstToken::Cut => is_on_lines(text, rest).then_some(Foreign::Objects),
+            FirstToken::Cut => is_on_lines(text, rest).then_some(ForeignText::Objects),
             FirstToken::Wrong => None,
         },
         _ => None,
@@ -79,19 +79,21 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<Foreign> {
 
 /// What a text is whose first line begins a list. `is_long`: whether that line may continue after the bytes
 /// that we have.
-fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<Foreign> {
+fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<ForeignText> {
     // An empty list counts as a list of objects.
     let of_objects = text.get(1..)?.trim_ascii_start().starts_with(['{', ']']);
     let second = second_line(rest);
     match first_value(line) {
         FirstToken::Whole("") => match first_value(second) {
-            _ if rest.is_empty() => Some(Foreign::List { on_lines: false, of_objects }),
-            FirstToken::Whole(_) if second.starts_with('[') => Some(Foreign::Lists { of_objects }),
+            _ if rest.is_empty() => Some(ForeignText::List { on_lines: false, of_objects }),
+            FirstToken::Whole(_) if second.starts_with('[') => {
+                Some(ForeignText::Lists { of_objects })
+            }
             _ => None,
         },
-        FirstToken::Cut if is_long => Some(Foreign::List { on_lines: false, of_objects }),
+        FirstToken::Cut if is_long => Some(ForeignText::List { on_lines: false, of_objects }),
         FirstToken::Cut if is_on_lines(text, rest) => {
-            Some(Foreign::List { on_lines: true, of_objects })
+            Some(ForeignText::List { on_lines: true, of_objects })
         }
         _ => None,
     }
@@ -139,7 +141,7 @@ fn is_on_lines(text: &str, rest: &str) -> bool {
     !rest.is_empty() && !matches!(first_value(text), FirstToken::Wrong)
 }
 
-impl Foreign {
+impl ForeignText {
     /// Explains why the file at the path fails, and what to do. `is_packed`: whether the file is compressed.
     pub fn describe(self, path: &Path, is_packed: bool) -> String {
         let what = match self {
@@ -201,13 +203,13 @@ mod tests {
     use super::*;
     use insta::assert_snapshot;
 
-    fn of(text: impl AsRef<[u8]>) -> Option<Foreign> {
+    fn of(text: impl AsRef<[u8]>) -> Option<ForeignText> {
         foreign((text.as_ref(), true))
     }
 
     #[test]
     fn documents_are_distinguished_from_json_lines() {
-        use Foreign::{Commas, Encoded, Joined, List, Lists, Objects, Sequence};
+        use ForeignText::{Commas, Encoded, Joined, List, Lists, Objects, Sequence};
         let on_lines = Some(List { on_lines: true, of_objects: true });
         let on_one = Some(List { on_lines: false, of_objects: true });
         for (text, expected) in [
@@ -261,7 +263,7 @@ mod tests {
 
     #[test]
     fn messages_name_a_command_that_converts_the_file() {
-        use Foreign::{Commas, Encoded, List, Lists, Objects, Sequence};
+        use ForeignText::{Commas, Encoded, List, Lists, Objects, Sequence};
         let reported = [
             List { on_lines: true, of_objects: true }.describe(Path::new("/in/a b.json"), false),
             List { on_lines: false, of_objects: false }.describe(Path::new("/in/a.json"), false),

@@ -3,7 +3,7 @@
 use super::document::{START, foreign};
 use super::kinds::{ObjectFields, ValueKind};
 use super::lines::FilledLines;
-use super::walk::{Members, ValueShape, shape};
+use super::walk::{ObjectMembers, ValueShape, shape};
 use crate::dataset::csv::{Cutter, read_slice};
 use crate::dataset::{DatasetError, MayLook, SourceListing, Unpacker};
 use crate::model::{SliceSize, Source};
@@ -166,7 +166,12 @@ impl InferenceNotes {
     }
 
     /// Learns from the members of an object that is nested in `level` other values.
-    fn take_members(&mut self, fields: &mut ObjectFields, members: Members<'_>, level: usize) {
+    fn take_members(
+        &mut self,
+        fields: &mut ObjectFields,
+        members: ObjectMembers<'_>,
+        level: usize,
+    ) {
         for (name, value) in members {
             if level == 0 {
                 self.column.clear();

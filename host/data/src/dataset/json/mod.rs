@@ -30,8 +30,8 @@ mod plain;
 mod strict;
 mod walk;
 
-pub use decode::{JsonDecoder, Unknown};
-pub use document::{Foreign, START, foreign};
+pub use decode::{JsonDecoder, UnknownKeyRecords};
+pub use document::{ForeignText, START, foreign};
 pub use field::{field_of, is_json};
 pub use infer::{InferredJson, infer_json};
 pub use lines::FilledLines;

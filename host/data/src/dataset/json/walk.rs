@@ -10,16 +10,16 @@ pub(super) enum ValueShape<'a> {
     Boolean,
     Number,
     Text,
-    List(Items<'a>),
-    Object(Members<'a>),
+    List(ListItems<'a>),
+    Object(ObjectMembers<'a>),
 }
 
 /// The shape of the value that the text begins with, after blanks.
 pub(super) fn shape(text: &str) -> ValueShape<'_> {
     let text = text.trim_ascii();
     match text.as_bytes().first() {
-        Some(b'{') => ValueShape::Object(Members(Rest { text, at: 1 })),
-        Some(b'[') => ValueShape::List(Items(Rest { text, at: 1 })),
+        Some(b'{') => ValueShape::Object(ObjectMembers(Rest { text, at: 1 })),
+        Some(b'[') => ValueShape::List(ListItems(Rest { text, at: 1 })),
         Some(b'"') => ValueShape::Text,
         Some(b't' | b'f') => ValueShape::Boolean,
         Some(b'n') => ValueShape::Null,
@@ -29,9 +29,9 @@ pub(super) fn shape(text: &str) -> ValueShape<'_> {
 
 /// The items of a list.
 #[derive(Debug)]
-pub(super) struct Items<'a>(Rest<'a>);
+pub(super) struct ListItems<'a>(Rest<'a>);
 
-impl<'a> Iterator for Items<'a> {
+impl<'a> Iterator for ListItems<'a> {
     /// An item's text.
     type Item = &'a str;
 
@@ -42,9 +42,9 @@ impl<'a> Iterator for Items<'a> {
 
 /// The members of an object.
 #[derive(Debug)]
-pub(super) struct Members<'a>(Rest<'a>);
+pub(super) struct ObjectMembers<'a>(Rest<'a>);
 
-impl<'a> Iterator for Members<'a> {
+impl<'a> Iterator for ObjectMembers<'a> {
     /// A member's name and the text of its value.
     type Item = (Cow<'a, str>, &'a str);
 

@@ -14,7 +14,7 @@ mod open;
 mod rows;
 
 pub use open::Database;
-pub use rows::Survey;
+pub use rows::QuerySummary;
 
 #[cfg(test)]
 mod tests;

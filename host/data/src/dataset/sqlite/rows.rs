@@ -22,7 +22,7 @@ const STEPS: i32 = 1000;
 
 /// A summary of a query's result.
 #[derive(Clone, Debug)]
-pub struct Survey {
+pub struct QuerySummary {
     /// The columns.
     pub schema: SchemaRef,
     /// The number of rows.
@@ -35,11 +35,14 @@ impl Database {
     /// Runs the query, and keeps only a summary of its result. Fails if the query does not finish within a
     /// few minutes, if the result is more than a worker can hold, or if the values of a column are not of one
     /// type.
-    pub fn survey(&mut self) -> Result<Survey, DatasetError> {
+    pub fn survey(&mut self) -> Result<QuerySummary, DatasetError> {
         self.survey_within(PATIENCE)
     }
 
-    pub(super) fn survey_within(&mut self, patience: Duration) -> Result<Survey, DatasetError> {
+    pub(super) fn survey_within(
+        &mut self,
+        patience: Duration,
+    ) -> Result<QuerySummary, DatasetError> {
         let began = Instant::now();
         let late = move || began.elapsed() >= patience;
         self.connection.progress_handler(STEPS, Some(late)).map_err(|error| describe(&error))?;
@@ -49,7 +52,7 @@ impl Database {
         survey
     }
 
-    fn run_survey(&self) -> Result<Survey, DatasetError> {
+    fn run_survey(&self) -> Result<QuerySummary, DatasetError> {
         let mut statement = self.statement()?;
         let mut columns = seen_columns(&statement);
         let mut rows = 0;
@@ -64,7 +67,7 @@ impl Database {
             check_size(bytes)
         })?;
         let fields: Vec<_> = columns.iter().map(SeenColumn::field).collect();
-        Ok(Survey { schema: Arc::new(Schema::new(fields)), rows, bytes })
+        Ok(QuerySummary { schema: Arc::new(Schema::new(fields)), rows, bytes })
     }
 
     /// Runs the query, and makes a table with these columns of its result, which must have `rows` rows. A

@@ -5,7 +5,7 @@ use crate::dataset::csv::{
     Misfits, Origins, PlainDecoder, RecordOrigins, arrow_type, count_lines, read_slice, sort_out,
     table,
 };
-use crate::dataset::json::{FilledLines, JsonDecoder, Unknown};
+use crate::dataset::json::{FilledLines, JsonDecoder, UnknownKeyRecords};
 use crate::dataset::{ArrowStream, DatasetError, fail, schema_of};
 use crate::model::{
     ColumnType, FailedItem, PartitionFormat, SpilledRows, TableFormat, TableKind, TextSlice,
@@ -365,10 +365,10 @@ impl TableReader {
             0 => json.unknown_keys(text),
             _ => json.unknown_keys(&self.kept).map(|unknown| {
                 let start = starts[FilledLines::new(&self.kept[..unknown.start]).count()];
-                Unknown { start, ..unknown }
+                UnknownKeyRecords { start, ..unknown }
             }),
         };
-        if let Some(Unknown { records, names, start }) = unknown {
+        if let Some(UnknownKeyRecords { records, names, start }) = unknown {
             let line = first_line + count_lines(&text[..start], b'\n');
             let more = UnknownKeys { records, names, item: item.to_owned(), line };
             match &mut self.unknown_keys {

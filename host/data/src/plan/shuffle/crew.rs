@@ -1,6 +1,6 @@
 //! The processes that perform tasks, and the spares that replace dead ones.
 
-use super::message::{BUCKETS, Begin, Reply, ShuffleSetup, ShuffleTask, ToHelper};
+use super::message::{BUCKETS, HelperWall, ShuffleReply, ShuffleSetup, ShuffleTask, ToHelper};
 use super::serve::SHUFFLE_COMMAND;
 use crate::dataset::DatasetError;
 use crate::plan::PlanError;
@@ -60,7 +60,7 @@ impl Idle {
 /// processes. Call this on the main thread, because the processes die with the thread, and before the wall is
 /// built.
 pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<Helper>> {
-    let begin = Begin {
+    let begin = HelperWall {
         os_sandbox: request.os_sandbox,
         roots: request.sources.iter().map(|source| source.root.clone()).collect(),
         spill: request.spill.clone(),
@@ -75,7 +75,7 @@ pub(super) fn at_once(request: &PlanRequest) -> u32 {
 }
 
 /// Starts this same program as a helper.
-fn start_process(begin: &Begin) -> io::Result<Helper> {
+fn start_process(begin: &HelperWall) -> io::Result<Helper> {
     // The running program, even if the file at its path was replaced.
     let mut child = Command::new("/proc/self/exe")
         .arg0("sandmill")
@@ -107,7 +107,7 @@ impl Helper {
         self.input.flush()
     }
 
-    fn ask(&mut self, task: &ShuffleTask) -> io::Result<Reply> {
+    fn ask(&mut self, task: &ShuffleTask) -> io::Result<ShuffleReply> {
         self.send(&ToHelper::Task(task.clone()))?;
         let reply = read_frame(&mut self.output, &mut Vec::new()).map_err(io::Error::other)?;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
@@ -218,11 +218,11 @@ impl Crew<'_> {
                 },
             };
             match helper.ask(task) {
-                Ok(Reply::Done) => {
+                Ok(ShuffleReply::Done) => {
                     *current = Some(helper);
                     return Ok(());
                 }
-                Ok(Reply::Failed(text)) => return Err(DatasetError(text).into()),
+                Ok(ShuffleReply::Failed(text)) => return Err(DatasetError(text).into()),
                 Err(error) => ends.push(helper.end(&error)),
             }
         }

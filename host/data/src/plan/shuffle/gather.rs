@@ -3,7 +3,7 @@
 use super::codec::ShuffleRow;
 use super::index::GroupEntry;
 use super::message::ShuffleSetup;
-use super::runs::{Run, Sorted, merge, spill_error};
+use super::runs::{Run, SortedRun, merge, spill_error};
 use super::scatter::read_segment;
 use crate::dataset::csv::put_number;
 use crate::dataset::{DatasetError, short};
@@ -21,9 +21,9 @@ pub(super) fn gather(setup: &ShuffleSetup, bucket: u32, pieces: u64) -> Result<(
     gathering.narrow().map_err(failed)?;
     let mut sorted = Vec::with_capacity(gathering.runs.len() + 1);
     for run in &gathering.runs {
-        sorted.push(Sorted::open(run).map_err(failed)?);
+        sorted.push(SortedRun::open(run).map_err(failed)?);
     }
-    sorted.push(Sorted::Memory(last, 0));
+    sorted.push(SortedRun::Memory(last, 0));
     let mut groups = GroupWriter::create(setup, bucket).map_err(failed)?;
     merge(sorted, &mut |row| groups.take(row)).map_err(failed)?;
     groups.finish().map_err(failed)?;
@@ -67,7 +67,8 @@ impl Gathering<'_> {
             for runs in std::mem::take(&mut self.runs).chunks(fan_in) {
                 let path = self.next_path();
                 let mut out = BufWriter::new(File::create(&path)?);
-                let sorted: io::Result<Vec<_>> = runs.iter().map(|run| Sorted::open(run)).collect();
+                let sorted: io::Result<Vec<_>> =
+                    runs.iter().map(|run| SortedRun::open(run)).collect();
                 let mut bytes = Vec::new();
                 merge(sorted?, &mut |row| {
                     bytes.clear();

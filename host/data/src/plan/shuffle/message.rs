@@ -27,7 +27,7 @@ impl Default for ShuffleLimits {
 
 /// The first message: the wall that the process must build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Begin {
+pub(super) struct HelperWall {
     /// How much of the wall must be in place.
     pub(super) os_sandbox: OsSandbox,
     /// The folders of all sources.
@@ -157,7 +157,7 @@ pub(super) struct Slice {
 
 /// The answer to a task.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum ShuffleReply {
     /// The task is done; its files are complete.
     Done,
     /// The task cannot be done by any process. The text is for people.

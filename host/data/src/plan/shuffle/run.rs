@@ -9,7 +9,7 @@ use super::message::{
 use super::runs::spill_error;
 use crate::dataset::csv::OriginNames;
 use crate::dataset::{DatasetError, Unpacker};
-use crate::model::{SliceSize, SpilledRows, TableFormat, TextSlice, Work};
+use crate::model::{MiniBatchWork, SliceSize, SpilledRows, TableFormat, TextSlice};
 use crate::plan::PlanError;
 use crate::plan::groups::{check_size, named};
 use crate::plan::input::PlanInput;
@@ -177,7 +177,7 @@ impl Shuffle<'_> {
                 rows: group.rows,
                 unpacked: None,
             };
-            let work = Work::Rows(SpilledRows {
+            let work = MiniBatchWork::Rows(SpilledRows {
                 text,
                 origins: below(origins_name(bucket)),
                 origins_offset: group.origins_offset,

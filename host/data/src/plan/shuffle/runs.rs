@@ -73,14 +73,14 @@ fn key_at(bytes: &[u8], start: usize) -> &[u8] {
 
 /// A sorted run that is being read.
 #[derive(Debug)]
-pub(super) enum Sorted {
+pub(super) enum SortedRun {
     /// A run in memory, and the number of its rows read so far.
     Memory(Run, usize),
     /// A run on disk, and its current row.
     Disk(BufReader<File>, OwnedRow),
 }
 
-impl Sorted {
+impl SortedRun {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = BufReader::with_capacity(READ, File::open(path)?);
         Ok(Self::Disk(file, OwnedRow::default()))
@@ -108,7 +108,7 @@ impl Sorted {
 /// Passes the rows of all runs to `take`, sorted by key. Of rows with the same key, those of earlier runs
 /// come first.
 pub(super) fn merge(
-    mut runs: Vec<Sorted>,
+    mut runs: Vec<SortedRun>,
     take: &mut dyn FnMut(ShuffleRow<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut heads = BinaryHeap::new();

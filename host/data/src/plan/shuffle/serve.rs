@@ -1,7 +1,7 @@
 //! A helper process of a shuffle.
 
 use super::gather::gather;
-use super::message::{Begin, Reply, ShuffleTask, ToHelper};
+use super::message::{HelperWall, ShuffleReply, ShuffleTask, ToHelper};
 use super::scatter::Scatterer;
 use crate::dataset::DatasetError;
 use crate::plan::lockdown::lock_down;
@@ -22,7 +22,7 @@ const MEMORY_BYTES: u64 = 4 << 30;
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let input = &mut io::stdin().lock();
-    let begin: Option<Begin> = read_frame(input, &mut Vec::new()).map_err(io::Error::other)?;
+    let begin: Option<HelperWall> = read_frame(input, &mut Vec::new()).map_err(io::Error::other)?;
     // No message: the planner ended, or does not need this process.
     let Some(begin) = begin else { return Ok(()) };
     let mode = begin.os_sandbox;
@@ -60,8 +60,8 @@ pub(in crate::plan) fn serve_on(input: &mut impl Read, output: &mut impl Write) 
 
 fn answer(done: Result<(), DatasetError>, output: &mut impl Write) -> io::Result<()> {
     let reply = match done {
-        Ok(()) => Reply::Done,
-        Err(error) => Reply::Failed(error.to_string()),
+        Ok(()) => ShuffleReply::Done,
+        Err(error) => ShuffleReply::Failed(error.to_string()),
     };
     let mut answer = Vec::new();
     encode(&reply, &mut answer).map_err(io::Error::other)?;

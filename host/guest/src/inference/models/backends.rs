@@ -2,7 +2,7 @@
 
 use super::error::{BackendNoGpu, LibraryError, NoGpu};
 use super::onnxruntime::Library;
-use super::vet::Vetted;
+use super::vet::VettedModel;
 use super::{
     BackendModel, InferenceError, LoadSettings, ModelSource, NnErrorCode, tract, tract_cuda,
 };
@@ -19,7 +19,7 @@ pub(super) struct Backends {
 }
 
 /// The backend and device that the job or the guest wants.
-pub(super) struct Purpose {
+pub(super) struct RequestedBackend {
     pub(super) backend: Backend,
     pub(super) device: DeviceChoice,
     /// Whether the model may run on the CPU if there is no GPU.
@@ -55,7 +55,7 @@ impl Backends {
     /// Chooses what runs a model on a worker with this lease.
     pub(super) fn choose(
         &self,
-        purpose: &Purpose,
+        purpose: &RequestedBackend,
         lease: Option<u32>,
     ) -> Result<Choice<'_>, InferenceError> {
         let needs_gpu = purpose.device == DeviceChoice::Gpu;
@@ -138,7 +138,7 @@ impl Engine<'_> {
     pub(super) fn load(
         &self,
         source: ModelSource<'_>,
-        vetted: Vetted,
+        vetted: VettedModel,
         wanted: &LoadSettings,
     ) -> Result<Box<dyn BackendModel>, InferenceError> {
         match self {

@@ -1,6 +1,6 @@
 //! The models of a worker: which exist, which backend runs each, and which are loaded.
 
-use super::backends::{Backends, Purpose};
+use super::backends::{Backends, RequestedBackend};
 use super::error::short;
 use super::vet;
 use super::{
@@ -111,7 +111,7 @@ impl LoadedModels {
         }
         let model = self.models.get(name).ok_or_else(|| self.unknown(name))?;
         let index = self.models.keys().position(|known| known == name).map(count_u32);
-        let purpose = Purpose {
+        let purpose = RequestedBackend {
             backend: model.backend,
             device: model.device,
             fallback: model.fallback,
@@ -143,7 +143,7 @@ impl LoadedModels {
                  inference.allow_guest_models: true in the job file",
             ));
         }
-        let purpose = Purpose {
+        let purpose = RequestedBackend {
             backend: Backend::Auto,
             device: if gpu { DeviceChoice::Gpu } else { DeviceChoice::Cpu },
             fallback: false,
@@ -163,7 +163,7 @@ impl LoadedModels {
         &self,
         source: ModelSource<'_>,
         index: Option<u32>,
-        purpose: &Purpose,
+        purpose: &RequestedBackend,
         files: &mut Vec<String>,
     ) -> Result<LoadedModel, InferenceError> {
         let choice = self.backends.choose(purpose, self.lease)?;

@@ -4,7 +4,7 @@
 //! tract panics on some bad models, so each call to it is guarded.
 
 use super::guard::caught;
-use super::vet::Vetted;
+use super::vet::VettedModel;
 use super::{
     BackendModel, InferenceError, LoadSettings, ModelFacts, ModelSource, NnErrorCode, NnTensorType,
     OwnedTensor, TensorView, ml, onnx_facts, tract_cuda,
@@ -50,10 +50,10 @@ pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
 /// Loads a model.
 pub(super) fn load(
     source: ModelSource<'_>,
-    vetted: Vetted,
+    vetted: VettedModel,
     wanted: &LoadSettings,
 ) -> Result<Box<dyn BackendModel>, InferenceError> {
-    let Vetted { mut proto, inputs, outputs, bytes, .. } = vetted;
+    let VettedModel { mut proto, inputs, outputs, bytes, .. } = vetted;
     keep_supported_outputs(&mut proto);
     tract_vet::check(&proto)?;
     let graph = proto.graph.as_ref().ok_or_else(|| failed("there is no graph in it"))?;

@@ -2,17 +2,17 @@
 
 use super::error::{BackendTrialError, short};
 use super::onnxruntime::Library;
-use super::vet::{self, Vetted};
+use super::vet::{self, VettedModel};
 use super::{
     InferenceError, LoadSettings, ModelElementType, ModelPort, ModelSource, NnErrorCode,
     NnTensorType, TensorView, tract, tract_cuda,
 };
 use crate::inference::probe::{
-    ANSWER_BYTES, JUDGE, Judged, LIMIT, MODEL, ONNXRUNTIME, ONNXRUNTIME_GPU, ProbeAnswer,
+    ANSWER_BYTES, JUDGE, LIMIT, MODEL, ModelVerdict, ONNXRUNTIME, ONNXRUNTIME_GPU, ProbeAnswer,
     TRACT_GPU, problem,
 };
 use crate::model::OsSandbox;
-use crate::wall::{self, GrantedPath, ResourceLimits, Rights, Wall, WallRole};
+use crate::wall::{self, FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -80,11 +80,11 @@ fn onnxruntime(mode: &str, path: &Path) -> ProbeAnswer {
 /// Reads a model with the checks of a worker, and returns its size.
 fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, BackendTrialError> {
     enter()?;
-    lock_down(mode, vec![GrantedPath::new(folder, Rights::Read)])?;
+    lock_down(mode, vec![GrantedPath::new(folder, FolderRights::Read)])?;
     Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
 }
 
-fn answer_of(judged: Result<Judged, BackendTrialError>) -> ProbeAnswer {
+fn answer_of(judged: Result<ModelVerdict, BackendTrialError>) -> ProbeAnswer {
     judged.map_or_else(problem, |judged| ProbeAnswer {
         judged: Some(judged),
         ..ProbeAnswer::default()
@@ -97,15 +97,15 @@ fn judge_file(
     limit: &str,
     folder: &Path,
     file: &Path,
-) -> Result<Judged, BackendTrialError> {
+) -> Result<ModelVerdict, BackendTrialError> {
     let limit = limit.parse().map_err(|_| BackendTrialError::ByHand)?;
     enter()?;
-    lock_down(mode, vec![GrantedPath::new(folder, Rights::Read)])?;
+    lock_down(mode, vec![GrantedPath::new(folder, FolderRights::Read)])?;
     Ok(judged(vet::read(ModelSource::File(file), limit)?))
 }
 
 /// Judges the model on standard input.
-fn judge_input(mode: &str, limit: &str) -> Result<Judged, BackendTrialError> {
+fn judge_input(mode: &str, limit: &str) -> Result<ModelVerdict, BackendTrialError> {
     let limit: u64 = limit.parse().map_err(|_| BackendTrialError::ByHand)?;
     enter()?;
     lock_down(mode, Vec::new())?;
@@ -115,7 +115,7 @@ fn judge_input(mode: &str, limit: &str) -> Result<Judged, BackendTrialError> {
 }
 
 /// Says whether tract can compute a model, and which of its outputs are left out.
-fn judged(mut vetted: Vetted) -> Judged {
+fn judged(mut vetted: VettedModel) -> ModelVerdict {
     let left_out = vetted.outputs.iter().filter_map(left_out).collect();
     // A model that contradicts itself is not judged: the worker that needs it reports it, as it does for
     // files that are not models.
@@ -123,7 +123,7 @@ fn judged(mut vetted: Vetted) -> Judged {
         matches!(error, InferenceError::Refused { code: NnErrorCode::UnsupportedOperation, .. })
     };
     let refused = tract::refusal(&mut vetted.proto).filter(lacks);
-    Judged { not_by_tract: refused.map(|error| error.to_string()), left_out }
+    ModelVerdict { not_by_tract: refused.map(|error| error.to_string()), left_out }
 }
 
 /// Why an output is left out; `None` if callers receive it.

@@ -16,7 +16,7 @@ const MOST_NODES: usize = 100_000;
 const DEEP: &str = "its graphs are nested too deeply; about 30 levels are the most";
 
 /// A model that a backend may load.
-pub(super) struct Vetted {
+pub(super) struct VettedModel {
     pub(super) proto: ModelProto,
     /// Whether `proto` differs from the file: outputs that are maps were made into tensors.
     pub(super) changed: bool,
@@ -34,7 +34,7 @@ pub(super) struct Vetted {
 ///
 /// # Errors
 /// If it is too large, cannot be read, is not an ONNX model, or contradicts itself.
-pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, InferenceError> {
+pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<VettedModel, InferenceError> {
     let size = size(source)?;
     within(size, "file", limit)?;
     let mut proto = decode(source, size)?;
@@ -70,7 +70,7 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<Vetted, Infere
     names(&inputs, "inputs")?;
     names(&outputs, "outputs")?;
     sources(graph)?;
-    Ok(Vetted { proto, changed, inputs, outputs, bytes, beside, files })
+    Ok(VettedModel { proto, changed, inputs, outputs, bytes, beside, files })
 }
 
 /// The size of the file, in bytes.

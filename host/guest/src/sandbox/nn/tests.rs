@@ -11,7 +11,7 @@ use super::view::View;
 use super::{CallEnd, InferenceState};
 use crate::inference::{InferenceError, LoadedModels};
 use crate::model::{Backend, ByteSize, FailureKind, InferenceSettings, Limits, Model};
-use crate::sandbox::traps::{Circumstances, failure};
+use crate::sandbox::traps::{TrapContext, failure};
 use prost::Message as _;
 use std::sync::Arc;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -262,7 +262,7 @@ fn a_guests_tensors_are_limited() {
     let third = bench.floats(10);
     assert_eq!(bench.inference.allowance.held(), 176);
     let error = bench.view().dimensions(Resource::new_borrow(third.rep())).expect_err("not there");
-    let ended = failure(&error, &Circumstances::sample(&limits));
+    let ended = failure(&error, &TrapContext::sample(&limits));
     assert_eq!(ended.kind, FailureKind::OverLimit);
     insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
     let (code, text) = bench.compute(third).expect_err("not there");
@@ -365,7 +365,7 @@ fn a_full_gpu_ends_the_call() {
     let error = bench.view().refuse::<()>(full).expect_err("it ends");
     assert!(error.downcast_ref::<CallEnd>().is_some());
     let limits = Limits::default();
-    let failure = failure(&error, &Circumstances::sample(&limits));
+    let failure = failure(&error, &TrapContext::sample(&limits));
     assert_eq!(failure.kind, FailureKind::DeviceOutOfMemory);
     assert_eq!(failure.message, "inference ended in run: the memory of gpu 0 is full");
 }

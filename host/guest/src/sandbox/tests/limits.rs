@@ -3,7 +3,7 @@
 use super::*;
 use crate::compile::engine;
 use crate::sandbox::limits::Budget;
-use crate::sandbox::traps::{self, Circumstances};
+use crate::sandbox::traps::{self, TrapContext};
 use wasmtime::component::{Component, Linker};
 use wasmtime::{Engine, Store};
 
@@ -24,7 +24,7 @@ fn failure_of(engine: &Engine, text: &str, limits: &Limits) -> Failure {
     };
     let error = result.expect_err("it goes too far");
     let refusal = store.data_mut().take_refusal();
-    let at = Circumstances { function, refusal, ..Circumstances::sample(limits) };
+    let at = TrapContext { function, refusal, ..TrapContext::sample(limits) };
     traps::failure(&error, &at)
 }
 

@@ -2,8 +2,8 @@
 
 use super::JobMachine;
 use super::node::{GrantedAttempt, JobNode};
-use super::performer::Performer;
-use super::queue::Pending;
+use super::performer::AttemptWorker;
+use super::queue::PendingMiniBatch;
 use crate::machine::RetryPolicy;
 use crate::model::NodeId;
 use crate::protocol::{Assignment, Grant, GrowingQueues, Order};
@@ -61,7 +61,7 @@ impl JobMachine {
     /// A node with a free worker, for a retry. Avoids the worker on which the mini-batch has just failed, if
     /// there is another one. If no worker is free, returns a node with a worker that waits for a decision
     /// after a failed attempt.
-    fn node_for_retry(&self, failed_on: Option<Performer>) -> Option<NodeId> {
+    fn node_for_retry(&self, failed_on: Option<AttemptWorker>) -> Option<NodeId> {
         let is_other = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
         let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
         let mut free = open.filter(|(_, node)| node.standing.idle > 0).map(|(id, _)| *id);
@@ -100,7 +100,7 @@ impl JobMachine {
         self.order(id, Order::GrantAhead(assignments));
     }
 
-    fn grant(&mut self, node: NodeId, pending: Pending) -> Assignment {
+    fn grant(&mut self, node: NodeId, pending: PendingMiniBatch) -> Assignment {
         let assignment = self.assignment(&pending);
         self.granted.insert(pending.mini_batch.id, GrantedAttempt { node, runs_on: None, pending });
         assignment

@@ -1,21 +1,21 @@
 //! Attempts: how they end, retries, commits, and what counts as failed.
 
-use super::performer::{Performer, Spent};
-use super::queue::Pending;
+use super::performer::{AttemptWorker, LostAttempt};
+use super::queue::PendingMiniBatch;
 use super::types::{Committing, SettledMiniBatch};
 use super::{JobAction, JobMachine};
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{
     AttemptReport, CallStats, EndedBy, FailedItem, Failure, FailureKind, FirstFailure, ItemCounts,
-    ItemLocation, MiniBatch, MiniBatchId, Work, WorkerId, counted,
+    ItemLocation, MiniBatch, MiniBatchId, MiniBatchWork, WorkerId, counted,
 };
 use crate::protocol::Assignment;
 use std::time::Duration;
 
 impl JobMachine {
     /// What a worker receives for an attempt.
-    pub(super) fn assignment(&self, pending: &Pending) -> Assignment {
+    pub(super) fn assignment(&self, pending: &PendingMiniBatch) -> Assignment {
         let mini_batch = pending.mini_batch.clone();
         let attempt = pending.attempt;
         let is_last = attempt >= self.policy.max_try || is_beyond_help(&mini_batch);
@@ -25,9 +25,9 @@ impl JobMachine {
     /// Handles an attempt whose worker is gone and cannot report on it.
     pub(super) fn attempt_lost(
         &mut self,
-        by: Performer,
-        pending: Pending,
-        Spent { age, run, process_seconds }: Spent,
+        by: AttemptWorker,
+        pending: PendingMiniBatch,
+        LostAttempt { age, run, process_seconds }: LostAttempt,
         failure: Failure,
     ) {
         let mini_batch = &pending.mini_batch;
@@ -52,8 +52,8 @@ impl JobMachine {
     /// journal too.
     pub(super) fn settle(
         &mut self,
-        by: Performer,
-        pending: Pending,
+        by: AttemptWorker,
+        pending: PendingMiniBatch,
         started: Duration,
         mut report: Box<AttemptReport>,
     ) {
@@ -99,7 +99,7 @@ impl JobMachine {
 
     /// Whether a further attempt may have another outcome. If a retry is skipped although tries are left, the
     /// failure's message says so.
-    fn may_try_again(&self, pending: &Pending, failure: &mut Failure) -> bool {
+    fn may_try_again(&self, pending: &PendingMiniBatch, failure: &mut Failure) -> bool {
         let can_mend = failure.kind.can_mend()
             && pending.attempt < self.policy.max_try
             && pending.losses < RetryPolicy::NODE_LOSSES
@@ -154,7 +154,7 @@ impl JobMachine {
     fn emit_attempt(
         &mut self,
         worker: WorkerId,
-        pending: &Pending,
+        pending: &PendingMiniBatch,
         started: Duration,
         mut report: Box<AttemptReport>,
         will_retry: bool,
@@ -256,5 +256,5 @@ impl JobMachine {
 /// Whether no worker can process the mini-batch: its file could not be read while planning, or its objects
 /// could not be fetched.
 fn is_beyond_help(batch: &MiniBatch) -> bool {
-    matches!(batch.work, Work::Unreadable(_)) || batch.is_unfetched()
+    matches!(batch.work, MiniBatchWork::Unreadable(_)) || batch.is_unfetched()
 }

@@ -2,68 +2,68 @@
 
 use super::JobMachine;
 use super::node::GrantedAttempt;
-use super::performer::{Performer, Spent};
+use super::performer::{AttemptWorker, LostAttempt};
 use crate::event::EventKind;
 use crate::model::{CallStats, EndedBy, MiniBatchId, NodeId, WorkerId};
-use crate::protocol::{Company, News, NodePolicy, WorkersStanding};
+use crate::protocol::{NodeNews, NodePolicy, OtherWorkers, WorkersStanding};
 use std::time::Duration;
 
 impl JobMachine {
     /// Handles a node's report. Ignores it if the node was lost before.
-    pub(super) fn on_news(&mut self, id: NodeId, news: News) {
+    pub(super) fn on_news(&mut self, id: NodeId, news: NodeNews) {
         if !self.nodes.contains_key(&id) {
             return;
         }
         match news {
-            News::Standing(standing) => self.on_standing(id, standing),
-            News::Notice(message) => self.notice(message),
-            News::Spawned { worker, pid, gpu } => self.on_spawned(worker, pid, gpu),
-            News::SpawnFailed { worker, reason, is_alone } => {
+            NodeNews::Standing(standing) => self.on_standing(id, standing),
+            NodeNews::Notice(message) => self.notice(message),
+            NodeNews::Spawned { worker, pid, gpu } => self.on_spawned(worker, pid, gpu),
+            NodeNews::SpawnFailed { worker, reason, is_alone } => {
                 self.on_spawn_failed(id, worker, &reason, is_alone);
             }
-            News::NoRoom(company) => self.on_no_room(id, company),
-            News::Ready { worker, start, init } => self.on_ready(worker, start, init),
-            News::InitFailed { worker, failure } => self.on_init_failed(worker, failure),
-            News::Started { worker, id: batch, attempt } => {
+            NodeNews::NoRoom(company) => self.on_no_room(id, company),
+            NodeNews::Ready { worker, start, init } => self.on_ready(worker, start, init),
+            NodeNews::InitFailed { worker, failure } => self.on_init_failed(worker, failure),
+            NodeNews::Started { worker, id: batch, attempt } => {
                 let granted = self.granted.get_mut(&batch);
                 if let Some(granted) = granted.filter(|granted| granted.node == id) {
                     granted.runs_on = Some(worker);
                 }
                 self.on_started(worker, batch, attempt);
             }
-            News::Finished { worker, age, has_run, report } => {
+            NodeNews::Finished { worker, age, has_run, report } => {
                 let Some(granted) = self.take_back(id, report.id) else { return };
                 // The attempt ended before `run` began.
                 if !has_run {
                     self.begins(granted.pending.attempt);
                 }
                 let started = self.now.saturating_sub(age);
-                self.settle(Performer { node: id, worker }, granted.pending, started, report);
+                self.settle(AttemptWorker { node: id, worker }, granted.pending, started, report);
             }
-            News::Lost { worker, id: batch, age, run, process_seconds, failure } => {
+            NodeNews::Lost { worker, id: batch, age, run, process_seconds, failure } => {
                 let Some(granted) = self.take_back(id, batch) else { return };
-                let by = Performer { node: id, worker };
+                let by = AttemptWorker { node: id, worker };
                 self.attempt_lost(
                     by,
                     granted.pending,
-                    Spent { age, run, process_seconds },
+                    LostAttempt { age, run, process_seconds },
                     failure,
                 );
             }
-            News::Returned(ids) => {
+            NodeNews::Returned(ids) => {
                 for batch in ids.into_iter().rev() {
                     if let Some(granted) = self.take_back(id, batch) {
                         self.put_back(granted.pending);
                     }
                 }
             }
-            News::Late { worker, id, attempt, succeeded } => {
+            NodeNews::Late { worker, id, attempt, succeeded } => {
                 self.late += 1;
                 let worker = worker.to_string();
                 self.emit(EventKind::AttemptDiscarded { worker, id, attempt, succeeded });
             }
-            News::Closing => self.closed = true,
-            News::Exited { worker, how, expected } => {
+            NodeNews::Closing => self.closed = true,
+            NodeNews::Exited { worker, how, expected } => {
                 let worker = worker.to_string();
                 self.emit(EventKind::WorkerExited { worker, how, expected });
             }
@@ -117,11 +117,11 @@ impl JobMachine {
 
     /// Other jobs use the machine. The node tries again soon. Meanwhile, the job continues with the workers
     /// that it has, or waits.
-    fn on_no_room(&mut self, id: NodeId, company: Company) {
+    fn on_no_room(&mut self, id: NodeId, company: OtherWorkers) {
         let works = |(other, node): (&NodeId, &super::node::JobNode)| {
             *other != id && node.standing.live() > 0
         };
-        if company == Company::Working || self.nodes.iter().any(works) {
+        if company == OtherWorkers::Working || self.nodes.iter().any(works) {
             if !std::mem::replace(&mut self.reported_no_room, true) {
                 self.notice(format!(
                     "fewer than {} workers run: other jobs use the rest of what this machine gives \
@@ -135,7 +135,7 @@ impl JobMachine {
         // Waiting for other jobs does not count as a lack of progress, however long it takes.
         self.progressed();
         // A worker that is being killed keeps its place until it is gone.
-        let is_alone = company == Company::Alone && self.is_empty_but(id);
+        let is_alone = company == OtherWorkers::Alone && self.is_empty_but(id);
         if is_alone && self.waits_since.is_none() {
             self.waits_since = Some(self.now);
             self.emit(EventKind::WaitsForTurn);

@@ -1,6 +1,6 @@
 //! What the state machine knows about a node.
 
-use super::queue::Pending;
+use super::queue::PendingMiniBatch;
 use crate::model::{NodeId, WorkerId};
 use crate::protocol::WorkersStanding;
 use std::time::Duration;
@@ -42,5 +42,5 @@ pub(super) struct GrantedAttempt {
     pub(super) node: NodeId,
     /// The worker that is inside `run` with it.
     pub(super) runs_on: Option<WorkerId>,
-    pub(super) pending: Pending,
+    pub(super) pending: PendingMiniBatch,
 }

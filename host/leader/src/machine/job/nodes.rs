@@ -1,8 +1,8 @@
 //! The nodes of a job: what they have, and how many workers they should run.
 
 use super::JobMachine;
-use super::performer::{Performer, Spent};
-use super::queue::Pending;
+use super::performer::{AttemptWorker, LostAttempt};
+use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatchId, NodeId, count_u32};
@@ -33,8 +33,8 @@ impl JobMachine {
                     let text =
                         format!("{} nodes were lost while they ran it", RetryPolicy::NODE_LOSSES);
                     let failure = Failure::new(FailureKind::WorkerDied, text);
-                    let by = Performer { node, worker };
-                    self.attempt_lost(by, granted.pending, Spent::default(), failure);
+                    let by = AttemptWorker { node, worker };
+                    self.attempt_lost(by, granted.pending, LostAttempt::default(), failure);
                 }
                 _ => self.put_back(granted.pending),
             }
@@ -48,7 +48,7 @@ impl JobMachine {
 
     /// Puts a mini-batch back that was not begun, or ended through no fault of its own. It goes before all
     /// others of its kind.
-    pub(super) fn put_back(&mut self, pending: Pending) {
+    pub(super) fn put_back(&mut self, pending: PendingMiniBatch) {
         if self.ending.is_none() {
             self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
             self.queue.push_front(pending);

@@ -7,7 +7,7 @@
 //! that could not be read waits a moment, because a store or a disk may need time to recover. Neither rule
 //! applies to a retry that is [overdue](QueueTurns::is_overdue), so that all retries begin in time.
 
-use super::performer::Performer;
+use super::performer::AttemptWorker;
 use crate::machine::RetryPolicy;
 use crate::model::{Failure, FailureKind, MiniBatch};
 use crate::protocol::NodePolicy;
@@ -17,12 +17,12 @@ use std::time::Duration;
 
 /// A mini-batch that waits for a worker, or that a worker holds.
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
+pub(super) struct PendingMiniBatch {
     pub(super) mini_batch: MiniBatch,
     /// The number of the attempt, from 1.
     pub(super) attempt: u32,
     /// The worker whose attempt failed last.
-    pub(super) failed_on: Option<Performer>,
+    pub(super) failed_on: Option<AttemptWorker>,
     /// How many attempts of the job had begun when it failed.
     begun: u64,
     /// When the next attempt may begin.
@@ -33,7 +33,7 @@ pub(super) struct Pending {
     trap: Option<u64>,
 }
 
-impl Pending {
+impl PendingMiniBatch {
     pub(super) fn first(mini_batch: MiniBatch) -> Self {
         Self {
             mini_batch,
@@ -47,7 +47,7 @@ impl Pending {
     }
 
     /// The next attempt, after the failure of this one.
-    pub(super) fn retry(self, by: Performer, failure: &Failure, turns: QueueTurns) -> Self {
+    pub(super) fn retry(self, by: AttemptWorker, failure: &Failure, turns: QueueTurns) -> Self {
         let pause = match failure.kind {
             FailureKind::LoadFailed | FailureKind::HostFault => {
                 RetryPolicy::retry_pause(self.attempt)
@@ -93,11 +93,11 @@ pub(super) struct QueueTurns {
 
 impl QueueTurns {
     /// Whether so many attempts have begun since the failure that the retry must not wait any longer.
-    fn is_overdue(self, retry: &Pending) -> bool {
+    fn is_overdue(self, retry: &PendingMiniBatch) -> bool {
         self.begun.saturating_sub(retry.begun) >= u64::from(self.workers.div_ceil(2))
     }
 
-    fn is_due(self, retry: &Pending) -> bool {
+    fn is_due(self, retry: &PendingMiniBatch) -> bool {
         self.now >= retry.due || self.is_overdue(retry)
     }
 }
@@ -105,9 +105,9 @@ impl QueueTurns {
 /// The mini-batches that wait for a worker, and how much memory they take.
 #[derive(Debug, Default)]
 pub(super) struct MiniBatchQueue {
-    first: VecDeque<Pending>,
+    first: VecDeque<PendingMiniBatch>,
     /// Retries in the order in which their attempts failed.
-    retries: VecDeque<Pending>,
+    retries: VecDeque<PendingMiniBatch>,
     /// How many retries were handed out since a first attempt began.
     in_a_row: u32,
     bytes: usize,
@@ -118,30 +118,30 @@ impl MiniBatchQueue {
     const ENOUGH_BYTES: usize = 4 << 20;
 
     /// Adds a mini-batch after the others of its kind.
-    pub(super) fn push_back(&mut self, pending: Pending) {
+    pub(super) fn push_back(&mut self, pending: PendingMiniBatch) {
         self.bytes += pending.mini_batch.size();
         self.line(pending.is_retry()).push_back(pending);
     }
 
     /// Puts a mini-batch back at the front.
-    pub(super) fn push_front(&mut self, pending: Pending) {
+    pub(super) fn push_front(&mut self, pending: PendingMiniBatch) {
         self.bytes += pending.mini_batch.size();
         self.line(pending.is_retry()).push_front(pending);
     }
 
-    fn line(&mut self, is_retry: bool) -> &mut VecDeque<Pending> {
+    fn line(&mut self, is_retry: bool) -> &mut VecDeque<PendingMiniBatch> {
         if is_retry { &mut self.retries } else { &mut self.first }
     }
 
     /// The retry whose turn it is. `None` if a first attempt is next, or nothing is.
-    pub(super) fn due_retry(&self, turns: QueueTurns) -> Option<&Pending> {
+    pub(super) fn due_retry(&self, turns: QueueTurns) -> Option<&PendingMiniBatch> {
         let retry = self.retries.iter().find(|retry| turns.is_due(retry))?;
         let yields = self.in_a_row >= RetryPolicy::RETRIES_IN_A_ROW && !self.first.is_empty();
         (!yields || turns.is_overdue(retry)).then_some(retry)
     }
 
     /// Removes the retry that [`due_retry`](Self::due_retry) returns.
-    pub(super) fn pop_retry(&mut self, turns: QueueTurns) -> Option<Pending> {
+    pub(super) fn pop_retry(&mut self, turns: QueueTurns) -> Option<PendingMiniBatch> {
         let at = self.retries.iter().position(|retry| turns.is_due(retry))?;
         let retry = self.retries.remove(at)?;
         self.bytes -= retry.mini_batch.size();
@@ -149,7 +149,7 @@ impl MiniBatchQueue {
         Some(retry)
     }
 
-    pub(super) fn pop_first(&mut self) -> Option<Pending> {
+    pub(super) fn pop_first(&mut self) -> Option<PendingMiniBatch> {
         let pending = self.first.pop_front()?;
         self.bytes -= pending.mini_batch.size();
         Some(pending)

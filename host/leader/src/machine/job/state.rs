@@ -1,7 +1,7 @@
 //! The state machine of a job: its state and its interface.
 
 use super::node::{GrantedAttempt, JobNode};
-use super::queue::{MiniBatchQueue, Pending, QueueTurns};
+use super::queue::{MiniBatchQueue, PendingMiniBatch, QueueTurns};
 use super::types::{Committing, JobAction, JobEnding, JobMessage, JobOutput};
 use crate::event::EventKind;
 use crate::machine::RetryPolicy;
@@ -231,7 +231,7 @@ impl JobMachine {
             self.planned += 1;
             self.planned_items += mini_batch.planned_items();
             if !self.done_before.contains(mini_batch.id) {
-                self.queue.push_back(Pending::first(mini_batch));
+                self.queue.push_back(PendingMiniBatch::first(mini_batch));
             }
         }
         self.emit_planned();

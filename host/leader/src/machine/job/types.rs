@@ -1,12 +1,12 @@
 //! The messages and outputs of a job's state machine, and its records of attempts.
 
-use super::performer::Performer;
-use super::queue::Pending;
+use super::performer::AttemptWorker;
+use super::queue::PendingMiniBatch;
 use crate::event::EventKind;
 use crate::model::{
     AttemptReport, EndedBy, Failure, JobResult, JobStatus, MiniBatch, MiniBatchId, NodeId, WorkerId,
 };
-use crate::protocol::{News, Order};
+use crate::protocol::{NodeNews, Order};
 use std::time::Duration;
 
 /// What happened to a job.
@@ -46,7 +46,7 @@ pub enum JobMessage {
     /// A node is lost, and its later messages are ignored. Its mini-batches are granted again.
     NodeLost(NodeId),
     /// A node reports.
-    Node(NodeId, News),
+    Node(NodeId, NodeNews),
     /// Time has passed.
     Tick,
 }
@@ -93,8 +93,8 @@ pub struct SettledMiniBatch {
 /// An ended attempt that waits for the journal.
 #[derive(Clone, Debug)]
 pub(super) struct Committing {
-    pub(super) pending: Pending,
-    pub(super) by: Performer,
+    pub(super) pending: PendingMiniBatch,
+    pub(super) by: AttemptWorker,
     pub(super) report: Box<AttemptReport>,
     pub(super) started: Duration,
 }

@@ -3,15 +3,15 @@
 //! lost nodes, no worker gets what another one has, and the job ends once nothing goes wrong.
 
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
-use super::super::{RetryPolicy, simulation::dice::Dice};
+use super::super::{RetryPolicy, simulation::dice::SimulationRandom};
 use super::steps::{ok, report};
 use super::world::{ITEMS, random_policy};
 use crate::event::EventKind;
 use crate::model::{
     CallStats, EndedBy, ErrorThreshold, Failure, FailureKind, JobResult, MiniBatch, MiniBatchId,
-    NodeId, Restored, Work, WorkerExit, WorkerId,
+    MiniBatchWork, NodeId, Restored, WorkerExit, WorkerId,
 };
-use crate::protocol::{Assignment, News, Order};
+use crate::protocol::{Assignment, NodeNews, Order};
 use jiff::Timestamp;
 use sandmill_node::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -36,13 +36,13 @@ struct SimulatedNode {
     /// Orders on their way to the node.
     orders: VecDeque<Order>,
     /// News on their way to the leader.
-    news: VecDeque<News>,
+    news: VecDeque<NodeNews>,
     workers: BTreeMap<WorkerId, ClusterWorker>,
 }
 
 #[derive(Debug)]
 pub(super) struct Cluster {
-    dice: Dice,
+    dice: SimulationRandom,
     policy: RetryPolicy,
     now: Duration,
     job: JobMachine,
@@ -59,11 +59,11 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn new(mut dice: Dice) -> Self {
+    pub(super) fn new(mut dice: SimulationRandom) -> Self {
         let mini_batches = 1 + dice.below(14);
         let batch = |id| {
             let names = (0..ITEMS).map(|_| "").collect();
-            MiniBatch::new(MiniBatchId(id), 0, Work::Files(names))
+            MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(names))
         };
         let policy = RetryPolicy {
             error_threshold: ErrorThreshold::Ignore,
@@ -273,7 +273,7 @@ impl Cluster {
                 NodeOutput::Do(action) => node.act(action),
             }
         }
-        node.news.push_back(News::Standing(node.machine.standing()));
+        node.news.push_back(NodeNews::Standing(node.machine.standing()));
         self.check_held();
         for worker in spawned {
             self.happens(id, NodeMessage::Spawned(worker, 1));

@@ -2,13 +2,13 @@
 
 /// A small random number generator (splitmix64).
 #[derive(Debug)]
-pub(super) struct Dice {
+pub(super) struct SimulationRandom {
     state: u64,
     /// From now on, nothing unlikely happens.
     pub(super) calm: bool,
 }
 
-impl Dice {
+impl SimulationRandom {
     pub(super) fn new(seed: u64) -> Self {
         Self { state: seed, calm: false }
     }

@@ -15,7 +15,7 @@ mod steps;
 mod world;
 
 use cluster::Cluster;
-use dice::Dice;
+use dice::SimulationRandom;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use world::SimulatedWorld;
@@ -27,7 +27,7 @@ const SCHEDULES: u32 = 100_000;
 const LONGEST: u16 = 120;
 
 fn run(seed: u64, length: u16) {
-    let mut world = SimulatedWorld::new(Dice::new(seed));
+    let mut world = SimulatedWorld::new(SimulationRandom::new(seed));
     for _ in 0..length {
         world.step();
     }
@@ -46,7 +46,7 @@ fn every_schedule_of_nodes_ends_each_mini_batch_once() {
 }
 
 fn run_cluster(seed: u64, length: u16) {
-    let mut cluster = Cluster::new(Dice::new(seed));
+    let mut cluster = Cluster::new(SimulationRandom::new(seed));
     for _ in 0..4 * length {
         cluster.step();
     }

@@ -2,12 +2,12 @@
 //! leader.
 
 use super::super::{LocalMachine, MachineAction, MachineMessage, RetryPolicy, SettledMiniBatch};
-use super::dice::Dice;
+use super::dice::SimulationRandom;
 use crate::event::EventKind;
 use crate::model::WorkerExit;
 use crate::model::{
     AllowedPercent, ErrorThreshold, Failure, FailureKind, ItemCounts, JobResult, JobStatus,
-    MiniBatch, MiniBatchId, OutputAction, Restored, Work, WorkerId,
+    MiniBatch, MiniBatchId, MiniBatchWork, OutputAction, Restored, WorkerId,
 };
 use crate::protocol::{Assignment, NodePolicy};
 use jiff::Timestamp;
@@ -78,7 +78,7 @@ impl SimulatedCounts {
 pub(super) struct SimulatedWorld {
     pub(super) machine: LocalMachine,
     pub(super) policy: RetryPolicy,
-    pub(super) dice: Dice,
+    pub(super) dice: SimulationRandom,
     pub(super) now: Duration,
     pub(super) plan: Vec<MiniBatch>,
     pub(super) planned: usize,
@@ -124,11 +124,12 @@ pub(super) struct SimulatedWorld {
 }
 
 impl SimulatedWorld {
-    pub(super) fn new(mut dice: Dice) -> Self {
+    pub(super) fn new(mut dice: SimulationRandom) -> Self {
         let void = dice.one_in(4);
         let plan = (0..dice.below(14)).map(|id| {
             let names = (0..ITEMS).map(|_| "").collect();
-            let work = if void && id % 2 == 0 { Work::Void } else { Work::Files(names) };
+            let work =
+                if void && id % 2 == 0 { MiniBatchWork::Void } else { MiniBatchWork::Files(names) };
             MiniBatch::new(MiniBatchId(id), 0, work)
         });
         let plan = plan.collect();
@@ -498,7 +499,7 @@ fn machine(policy: &RetryPolicy, restored: Restored) -> LocalMachine {
     LocalMachine::new(policy.clone(), Vec::new(), Timestamp::UNIX_EPOCH, restored)
 }
 
-pub(super) fn random_policy(dice: &mut Dice) -> RetryPolicy {
+pub(super) fn random_policy(dice: &mut SimulationRandom) -> RetryPolicy {
     let seconds = |seconds| Duration::from_secs(seconds);
     let mut threshold = |most| {
         if dice.one_in(2) {

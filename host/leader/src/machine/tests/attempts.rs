@@ -53,7 +53,7 @@ fn undecodable_input_is_not_retried() {
     let mut machine = new(RetryPolicy { max_try: 3, ..policy() });
     let file = "a.parquet".to_owned();
     let slice = TableSlice { file, part: 1, skip: 0, first_row: 40, rows: 2, bytes: 16 };
-    let batch = MiniBatch::new(MiniBatchId(0), 0, Work::Table(slice));
+    let batch = MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Table(slice));
     machine.handle(MachineMessage::Planned(vec![batch]), secs(0));
     machine.handle(ready(0), secs(1));
     let broken = Err(Failure::new(FailureKind::BadInput, "cannot be decoded"));

@@ -1,10 +1,10 @@
 //! A job's state machine connected to a node that answers orders at once.
 
 use super::super::job::{JobAction, JobMachine, JobMessage};
-use super::super::local_job::{LocalJob, LocalOutcome, Obeys};
+use super::super::local_job::{LocalJob, LocalOutcome, OrderTarget};
 use super::*;
 use crate::model::EndedBy;
-use crate::protocol::{News, NodeReport, Order, WorkersEnd, WorkersStanding};
+use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
 
 /// A node that cannot start any worker.
 #[derive(Debug, Default)]
@@ -14,13 +14,13 @@ struct Unable {
     ended: Vec<WorkersEnd>,
 }
 
-impl Obeys for Unable {
+impl OrderTarget for Unable {
     fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         match order {
             Order::Want(_) => {
                 let worker = W0;
                 let reason = "no memory".to_owned();
-                vec![NodeReport::News(News::SpawnFailed { worker, reason, is_alone: true })]
+                vec![NodeReport::News(NodeNews::SpawnFailed { worker, reason, is_alone: true })]
             }
             Order::End(end) => {
                 self.ended.push(end);

@@ -12,7 +12,7 @@ fn a_job_with_too_many_mini_batches_fails() {
     let limits = JobLimits { mini_batches: 3, ..JobLimits::default() };
     let mut machine = new(limited(limits));
     assert!(winding_down(&machine.handle(MachineMessage::Planned(batches(3)), secs(0))).is_empty());
-    let more = vec![MiniBatch::new(MiniBatchId(3), 0, Work::Void)];
+    let more = vec![MiniBatch::new(MiniBatchId(3), 0, MiniBatchWork::Void)];
     let actions = machine.handle(MachineMessage::Planned(more), secs(0));
     insta::assert_snapshot!(winding_down(&actions), @"the job has more than 3 mini-batches, which limits.mini_batches does not allow: make mini-batches larger (mini_batch_size), or raise it where the operator's policy allows that");
     let actions = machine.handle(MachineMessage::Exited(W0, ended()), secs(1));

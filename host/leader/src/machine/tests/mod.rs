@@ -18,7 +18,8 @@ use crate::event::EventKind;
 use crate::model::WorkerExit;
 use crate::model::{
     AllowedPercent, AttemptReport, CallStats, ErrorThreshold, Failure, FailureKind, ItemCounts,
-    JobLimits, JobResult, MiniBatch, MiniBatchId, OutputAction, Restored, Segment, Work, WorkerId,
+    JobLimits, JobResult, MiniBatch, MiniBatchId, MiniBatchWork, OutputAction, Restored, Segment,
+    WorkerId,
 };
 use crate::protocol::NodePolicy;
 use jiff::Timestamp;
@@ -54,7 +55,7 @@ fn secs(seconds: u64) -> Duration {
 
 /// Mini-batches of two items each.
 fn batches(count: u64) -> Vec<MiniBatch> {
-    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, Work::Files(["a", "b"].into()));
+    let batch = |id| MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(["a", "b"].into()));
     (0..count).map(batch).collect()
 }
 

@@ -4,7 +4,7 @@
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use super::*;
 use crate::model::{EndedBy, NodeId};
-use crate::protocol::{News, Order, WorkersEnd, WorkersStanding};
+use crate::protocol::{NodeNews, Order, WorkersEnd, WorkersStanding};
 
 const A: NodeId = NodeId(0);
 const B: NodeId = NodeId(1);
@@ -27,7 +27,7 @@ fn send(job: &mut JobMachine, message: JobMessage, second: u64) -> Vec<JobOutput
 }
 
 fn report_state(job: &mut JobMachine, node: NodeId, standing: WorkersStanding) -> Vec<JobOutput> {
-    send(job, JobMessage::Node(node, News::Standing(standing)), 1)
+    send(job, JobMessage::Node(node, NodeNews::Standing(standing)), 1)
 }
 
 /// A node with one idle worker, after this many grants.
@@ -50,7 +50,7 @@ fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
 }
 
 fn starts(job: &mut JobMachine, node: NodeId, id: u64) {
-    let news = News::Started { worker: WorkerId(node.0), id: MiniBatchId(id), attempt: 1 };
+    let news = NodeNews::Started { worker: WorkerId(node.0), id: MiniBatchId(id), attempt: 1 };
     send(job, JobMessage::Node(node, news), 1);
 }
 
@@ -71,9 +71,9 @@ fn ended_by(outputs: &[JobOutput]) -> Option<EndedBy> {
     })
 }
 
-fn finished(message: MachineMessage) -> News {
+fn finished(message: MachineMessage) -> NodeNews {
     let MachineMessage::Finished(worker, report) = message else { unreachable!() };
-    News::Finished { worker, age: secs(1), has_run: true, report }
+    NodeNews::Finished { worker, age: secs(1), has_run: true, report }
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_node_lost_during_shutdown_is_replaced() {
     let news = finished(report(0, 1, 2, segment()));
     send(&mut job, JobMessage::Node(A, news), 2);
     report_state(&mut job, A, idle(1));
-    send(&mut job, JobMessage::Node(A, News::Closing), 2);
+    send(&mut job, JobMessage::Node(A, NodeNews::Closing), 2);
     report_state(
         &mut job,
         A,

@@ -196,7 +196,7 @@ fn void_mini_batches_are_not_short() {
     for (outcome, ended_by) in [(segment(), None), (trap(), Some(EndedBy::NothingSucceeded))] {
         let policy = RetryPolicy { allowed_failed_percent: AllowedPercent::ALL, ..patient() };
         let mut machine = new(policy);
-        let void = MiniBatch::new(MiniBatchId(0), 0, Work::Void);
+        let void = MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Void);
         machine.handle(MachineMessage::Planned(vec![void]), secs(0));
         machine.handle(MachineMessage::PlanFinished, secs(0));
         machine.handle(ready(0), secs(0));

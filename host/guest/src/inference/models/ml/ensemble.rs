@@ -1,8 +1,8 @@
 //! Ensembles of decision trees.
 
 use super::attributes::{floats, int, ints, text, texts};
-use super::scores::{Labels, Transform, amount, largest, logistic, single};
-use super::{Classes, Computation, OperatorRefusal, RowFunction};
+use super::scores::{Labels, ScoreTransform, amount, largest, logistic, single};
+use super::{Classifier, Computation, OperatorRefusal, RowFunction};
 use crate::inference::models::trees;
 use std::collections::{HashMap, HashSet};
 use tract_onnx::pb::NodeProto;
@@ -194,7 +194,7 @@ struct TreeClassifier {
     trees: Trees,
     base: Vec<f32>,
     classes: usize,
-    transform: Transform,
+    transform: ScoreTransform,
     /// Set for two classes. All votes are then for the first class in the list, and mean the second.
     binary: Option<Binary>,
 }
@@ -209,7 +209,7 @@ enum Binary {
 
 pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let labels = Labels::read(node, "classlabels_int64s")?;
-    let transform = Transform::read(node)?;
+    let transform = ScoreTransform::read(node)?;
     let classes = labels.len();
     let trees = Trees::read(node, "class", classes)?;
     let base = floats(node, "base_values").to_vec();
@@ -232,7 +232,11 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
 
 /// For two classes, accepts only the form that all exporters write, which ONNX Runtime computes as they
 /// intend.
-fn binary(trees: &Trees, base: &[f32], transform: Transform) -> Result<Binary, OperatorRefusal> {
+fn binary(
+    trees: &Trees,
+    base: &[f32],
+    transform: ScoreTransform,
+) -> Result<Binary, OperatorRefusal> {
     if trees.votes.iter().any(|(class, _)| *class != 0) {
         return Err(OperatorRefusal::Unsupported("of two classes with votes on the second one"));
     }
@@ -241,8 +245,8 @@ fn binary(trees: &Trees, base: &[f32], transform: Transform) -> Result<Binary, O
     }
     let never_below = trees.votes.iter().all(|(_, weight)| *weight >= 0.0);
     match transform {
-        Transform::None if never_below => Ok(Binary::Probability),
-        Transform::Logistic if !never_below => Ok(Binary::Logistic),
+        ScoreTransform::None if never_below => Ok(Binary::Probability),
+        ScoreTransform::Logistic if !never_below => Ok(Binary::Logistic),
         _ => Err(OperatorRefusal::Unsupported(
             "of two classes whose weights and post_transform do not match",
         )),
@@ -264,7 +268,7 @@ fn all_vote(trees: &Trees, classes: usize) -> bool {
         || (0..classes).all(covered)
 }
 
-impl Classes for TreeClassifier {
+impl Classifier for TreeClassifier {
     fn width(&self) -> usize {
         self.classes
     }
@@ -313,7 +317,7 @@ struct TreeRegressor {
 const MOST_TARGETS: usize = 100_000;
 
 pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
-    if Transform::read(node)? != Transform::None {
+    if ScoreTransform::read(node)? != ScoreTransform::None {
         return Err(OperatorRefusal::Unsupported("with post_transform"));
     }
     let average = match text(node, "aggregate_function") {

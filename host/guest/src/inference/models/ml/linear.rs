@@ -1,8 +1,8 @@
 //! Linear classifiers.
 
 use super::attributes::{check_length, floats};
-use super::scores::{Labels, Transform, dot, largest, logistic};
-use super::{Classes, Computation, OperatorRefusal};
+use super::scores::{Labels, ScoreTransform, dot, largest, logistic};
+use super::{Classifier, Computation, OperatorRefusal};
 use tract_onnx::pb::NodeProto;
 
 /// One row of coefficients per class. For two classes, one row is enough.
@@ -11,19 +11,19 @@ struct Linear {
     coefficients: Vec<f32>,
     intercepts: Vec<f32>,
     columns: usize,
-    transform: Transform,
+    transform: ScoreTransform,
 }
 
 pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let labels = Labels::read(node, "classlabels_ints")?;
-    let transform = Transform::read(node)?;
+    let transform = ScoreTransform::read(node)?;
     let coefficients = floats(node, "coefficients").to_vec();
     let intercepts = floats(node, "intercepts").to_vec();
     if intercepts.is_empty() {
         return Err(OperatorRefusal::Unsupported("without intercepts"));
     }
     if intercepts.len() == 1 && labels.len() == 2 {
-        if transform != Transform::Logistic {
+        if transform != ScoreTransform::Logistic {
             return Err(OperatorRefusal::Unsupported(
                 "of two classes without post_transform LOGISTIC",
             ));
@@ -40,7 +40,7 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
     Ok(Computation::Classes(Box::new(linear), labels))
 }
 
-impl Classes for Linear {
+impl Classifier for Linear {
     fn width(&self) -> usize {
         if self.intercepts.len() == 1 { 2 } else { self.intercepts.len() }
     }

@@ -45,7 +45,7 @@ pub(super) enum Computation {
     /// Rows of numbers to rows of numbers.
     Rows(Box<dyn RowFunction>),
     /// Rows of numbers to labels and rows of scores.
-    Classes(Box<dyn Classes>, scores::Labels),
+    Classes(Box<dyn Classifier>, scores::Labels),
     /// Integers, each of which becomes a row.
     OneHot(columns::OneHot),
 }
@@ -63,7 +63,7 @@ pub(super) trait RowFunction: fmt::Debug + Send + Sync {
 }
 
 /// Classifies each row.
-pub(super) trait Classes: fmt::Debug + Send + Sync {
+pub(super) trait Classifier: fmt::Debug + Send + Sync {
     /// The number of scores per row.
     fn width(&self) -> usize;
 

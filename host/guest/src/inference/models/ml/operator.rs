@@ -2,7 +2,7 @@
 
 use super::columns::OneHot;
 use super::scores::Labels;
-use super::{Classes, Computation, OperatorRefusal, RowFunction, extractor, read};
+use super::{Classifier, Computation, OperatorRefusal, RowFunction, extractor, read};
 use std::sync::Arc;
 use tract_onnx::Onnx;
 use tract_onnx::model::ParsingContext;
@@ -238,7 +238,7 @@ fn map(
 }
 
 fn classify(
-    each: &dyn Classes,
+    each: &dyn Classifier,
     labels: &Labels,
     x: &[f32],
     rows: usize,

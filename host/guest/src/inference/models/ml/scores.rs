@@ -46,13 +46,13 @@ impl Labels {
 
 /// The final transformation of a row's scores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transform {
+pub(super) enum ScoreTransform {
     None,
     Logistic,
     Softmax,
 }
 
-impl Transform {
+impl ScoreTransform {
     pub(super) fn read(node: &NodeProto) -> Result<Self, OperatorRefusal> {
         match text(node, "post_transform") {
             b"" | b"NONE" => Ok(Self::None),

@@ -1,8 +1,8 @@
 //! Support vector machines.
 
 use super::attributes::{check_length, floats, int, ints, text};
-use super::scores::{Labels, Transform, amount, dot, single};
-use super::{Classes, Computation, OperatorRefusal, RowFunction};
+use super::scores::{Labels, ScoreTransform, amount, dot, single};
+use super::{Classifier, Computation, OperatorRefusal, RowFunction};
 use tract_onnx::pb::NodeProto;
 
 /// The limit on classes. The memory per row grows with their square.
@@ -84,7 +84,7 @@ struct SvmClassifier {
 
 pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let labels = Labels::read(node, "classlabels_ints")?;
-    if Transform::read(node)? != Transform::None {
+    if ScoreTransform::read(node)? != ScoreTransform::None {
         return Err(OperatorRefusal::Unsupported("with post_transform"));
     }
     let per_class = ints(node, "vectors_per_class");
@@ -148,7 +148,7 @@ impl SvmClassifier {
     }
 }
 
-impl Classes for SvmClassifier {
+impl Classifier for SvmClassifier {
     fn width(&self) -> usize {
         match self.classes() {
             2 => 2,
@@ -242,7 +242,7 @@ struct SvmRegressor {
 }
 
 pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
-    if Transform::read(node)? != Transform::None {
+    if ScoreTransform::read(node)? != ScoreTransform::None {
         return Err(OperatorRefusal::Unsupported("with post_transform"));
     }
     let count = usize::try_from(int(node, "n_supports").unwrap_or(0)).unwrap_or(0);

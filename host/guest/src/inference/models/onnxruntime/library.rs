@@ -3,7 +3,7 @@
 use super::cuda;
 use super::session::OnnxRuntimeModel;
 use crate::inference::models::error::LibraryError;
-use crate::inference::models::vet::Vetted;
+use crate::inference::models::vet::VettedModel;
 use crate::inference::models::{
     BackendModel, InferenceError, LoadSettings, ModelSource, NO_TELEMETRY,
 };
@@ -85,7 +85,7 @@ impl Library {
     pub(in crate::inference::models) fn load(
         &self,
         source: ModelSource<'_>,
-        vetted: Vetted,
+        vetted: VettedModel,
         wanted: &LoadSettings,
     ) -> Result<Box<dyn BackendModel>, InferenceError> {
         Ok(Box::new(OnnxRuntimeModel::load(&self.environment, source, vetted, wanted)?))

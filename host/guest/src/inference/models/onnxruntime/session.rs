@@ -3,7 +3,7 @@
 use super::cuda;
 use super::explain::{LibraryAction, OnnxRuntimeFailure};
 use super::tensor::{input, output, unusable};
-use crate::inference::models::vet::Vetted;
+use crate::inference::models::vet::VettedModel;
 use crate::inference::models::{
     BackendModel, InferenceError, LoadSettings, ModelElementType, ModelFacts, ModelPort,
     ModelSource, OwnedTensor, TensorView,
@@ -37,10 +37,10 @@ impl OnnxRuntimeModel {
     pub(super) fn load(
         environment: &Environment,
         source: ModelSource<'_>,
-        vetted: Vetted,
+        vetted: VettedModel,
         wanted: &LoadSettings,
     ) -> Result<Self, InferenceError> {
-        let Vetted { proto, changed, inputs, outputs, beside, .. } = vetted;
+        let VettedModel { proto, changed, inputs, outputs, beside, .. } = vetted;
         let encoded = changed.then(|| proto.encode_to_vec());
         // An unchanged model is not needed: the library reads the source itself.
         drop(proto);
