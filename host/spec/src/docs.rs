@@ -84,7 +84,7 @@ fn names() -> String {
                 table.push_str(&format!("| {first} | {second} | `{name}` |\n"));
             }
             PrsNames::Option => {
-                table.push_str(&format!("| `--{name}` | `--{name}` | `{name}` |\n"))
+                table.push_str(&format!("| `--{name}` | `--{name}` | `{name}` |\n"));
             }
         }
     }

@@ -33,7 +33,7 @@ macro_rules! given_amount {
 
 macro_rules! capped {
     ([$most:tt] $capped:ident, $key:expr, $parts:ident $part:tt $field:ident) => {
-        $capped.extend([($key, &mut $parts.$part.$field as &mut dyn Measured)]);
+        $capped.extend([($key, &mut $parts.$part.$field as &mut dyn MeasuredSetting)]);
     };
     ([$($most:tt)?] $capped:ident, $key:expr, $($parts:ident $part:tt $field:ident)?) => {};
 }
@@ -74,7 +74,7 @@ macro_rules! given {
 
         impl $Given {
             /// Takes the settings out of a map.
-            pub(crate) fn read(scope: &mut Scope<'_>) -> Self {
+            pub(crate) fn read(scope: &mut UnreadNames<'_>) -> Self {
                 Self {
                     $(
                         $($job: scope.setting(stringify!($job)),)?
@@ -84,7 +84,7 @@ macro_rules! given {
             }
 
             /// Takes the settings that have ceilings out of a policy's map.
-            pub(crate) fn read_ceilings(scope: &mut Scope<'_>) -> Self {
+            pub(crate) fn read_ceilings(scope: &mut UnreadNames<'_>) -> Self {
                 let mut given = Self::default();
                 $(read_ceiling!([$($most)?] scope, $(given $job)? $(given $worker)?);)*
                 given
@@ -112,8 +112,8 @@ macro_rules! given {
             /// All settings that have ceilings, by key.
             pub(crate) fn capped<'s>(
                 parts: (&'s mut $Job, &'s mut $Worker),
-            ) -> Vec<(&'static str, &'s mut dyn Measured)> {
-                let mut capped: Vec<(&'static str, &'s mut dyn Measured)> = Vec::new();
+            ) -> Vec<(&'static str, &'s mut dyn MeasuredSetting)> {
+                let mut capped: Vec<(&'static str, &'s mut dyn MeasuredSetting)> = Vec::new();
                 $(capped!(
                     [$($most)?] capped, concat!($below, stringify!($($job)? $($worker)?)),
                     $(parts 0 $job)? $(parts 1 $worker)?

@@ -22,7 +22,7 @@ macro_rules! job_keys {
                 example: "nightly-digits",
                 description: "The job's name. Names the job directory unless the command line does.",
                 docs: "The job's name. A name is 1 to 64 of `a`-`z`, `0`-`9`, `_` and `-` and starts with a letter or a digit. Example: `nightly-digits`",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("but it must stay: a job directory holds one job, by its name"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -31,7 +31,7 @@ macro_rules! job_keys {
                 expected: "a text",
                 example: "Digits of the night shift",
                 description: "For people. Its first line is in `logs/job_result.txt`.",
-                prs: Prs::Key("`description`", "`description`"),
+                prs: PrsNames::Key("`description`", "`description`"),
                 rows: DecidesRows::Not("it is for people"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -41,7 +41,7 @@ macro_rules! job_keys {
                 expected: NAME_EXPECTED,
                 example: "radiology",
                 description: "On whose behalf the job runs.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("the rows are the same for every tenant"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -53,7 +53,7 @@ macro_rules! job_keys {
                 example: "script.wasm",
                 description: "The entry script: a WebAssembly component, a core module made for it, a folder of a guest crate or of C sources, which is then built first, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts). Relative to source_directory if that is given.",
                 docs: "A component (`.wasm`), a core module (`.wasm`), a folder of a guest crate or of [C sources](entry-scripts.md#c-and-c), which is then built first, or a script in [Python](entry-scripts.md#python) (`.py`), JavaScript (`.js`, `.mjs`) or TypeScript (`.ts`). Relative to `source_directory` if that is given.",
-                prs: Prs::Key("`entry_script`", "`task.entry_script`"),
+                prs: PrsNames::Key("`entry_script`", "`task.entry_script`"),
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
@@ -64,7 +64,7 @@ macro_rules! job_keys {
                 example: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
                 description: "The SHA-256 that the component must have. The job does not start with another one.",
                 docs: "The SHA-256 that the entry script's file must have: of the component, or of the core module as named here, or of the component that a guest crate was built to. `sandmill check` prints it. Checked before the file is compiled.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("the entry script itself is compared"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -75,7 +75,7 @@ macro_rules! job_keys {
                 example: "source",
                 description: "A folder that the entry script sees, read-only, at /source.",
                 docs: "The entry script sees it, read-only, at `/source`.",
-                prs: Prs::Key("`source_directory`", "`task.code`"),
+                prs: PrsNames::Key("`source_directory`", "`task.code`"),
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
@@ -87,7 +87,7 @@ macro_rules! job_keys {
                 example: "{runtime: light}",
                 description: "How a Python script is run.",
                 docs: "How an entry script in Python (`.py`) is run.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("the component of the runtime is compared"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -99,7 +99,7 @@ macro_rules! job_keys {
                 example: "{images: data}",
                 description: "What is cut into mini-batches. One or more, all of one format.",
                 docs: "What is cut into mini-batches.",
-                prs: Prs::Key("`inputs` of the step", "`input_data` and the input it names"),
+                prs: PrsNames::Key("`inputs` of the step", "`input_data` and the input it names"),
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
@@ -110,7 +110,7 @@ macro_rules! job_keys {
                 example: "{model: weights}",
                 description: "Folders that every worker sees whole, read-only, at /side_inputs/<name> or at a path of your choice. Their files are never split.",
                 docs: "Folders that every worker sees whole.",
-                prs: Prs::Key("`side_inputs` of the step", "the other `inputs`"),
+                prs: PrsNames::Key("`side_inputs` of the step", "the other `inputs`"),
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
@@ -121,7 +121,7 @@ macro_rules! job_keys {
                 example: "{digits: digits.onnx}",
                 description: "ONNX models that the entry script can load by name and compute with. It also sees each, read-only, in the folder /models/<name>.",
                 docs: "ONNX models that the entry script computes with, by name.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
@@ -132,7 +132,7 @@ macro_rules! job_keys {
                 expected: "a map with allow_guest_models, threads or gpu_memory",
                 example: "{threads: 2}",
                 description: "What computing with models may use.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "its amounts have ceilings of their own",
             }
@@ -144,7 +144,7 @@ macro_rules! job_keys {
                 example: "results",
                 description: "The folder for results. Created if it does not exist. By default the folder output in the job directory.",
                 docs: "Where results go. Created if it does not exist. Job directories are for their owner alone: name a folder elsewhere for results that other users are to read.",
-                prs: Prs::Setting("`output` of the step", "`outputs`"),
+                prs: PrsNames::Setting("`output` of the step", "`outputs`"),
                 rows: DecidesRows::Decide,
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
@@ -156,7 +156,7 @@ macro_rules! job_keys {
                 example: "[\"--model\", \"${{side_inputs.model}}/digits.bin\"]",
                 description: "The entry script's arguments. ${{inputs.x}}, ${{side_inputs.x}}, ${{models.x}}, ${{output}} and ${{source}} stand for the paths that the entry script sees.",
                 docs: "The entry script's [arguments](#arguments-and-environment).",
-                prs: Prs::Key("`arguments` of the step", "`task.program_arguments`, split as a shell does"),
+                prs: PrsNames::Key("`arguments` of the step", "`task.program_arguments`, split as a shell does"),
                 rows: DecidesRows::Decide,
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -168,7 +168,7 @@ macro_rules! job_keys {
                 example: "true",
                 description: "Whether ParallelRunStep's own options, such as --mini_batch_size, are added after the arguments, with the job's settings. false unless given; true for files of Azure's.",
                 docs: "Whether ParallelRunStep's own options are added [after the arguments](#settings-after-the-arguments).",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("settings that are passed on may still change"), // E11
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -180,7 +180,7 @@ macro_rules! job_keys {
                 example: "{MODE: fast}",
                 description: "The entry script's whole environment. References work as in arguments.",
                 docs: "The entry script's whole [environment](#arguments-and-environment). Nothing of Sandmill's own environment is passed on.",
-                prs: Prs::Key("`environment_variables`", "`environment_variables`"),
+                prs: PrsNames::Key("`environment_variables`", "`environment_variables`"),
                 rows: DecidesRows::Decide,
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -192,7 +192,7 @@ macro_rules! job_keys {
                 example: "20",
                 description: "How much one call of run gets: a number of files, about so many bytes of a CSV file, or exactly so many rows of it. 10 files or 1 MB unless given.",
                 docs: "How much one call of `run` gets: so many files; about so many bytes of a file of rows; or, as in `10000 rows`, exactly so many rows, fewer at a file's end. Rows that would take more than 1 GB fail with the rest of the file, and the message says how many would fit. No size may be above `limits.memory`, and a larger mini-batch gets a note while it is planned.",
-                prs: Prs::Setting("`mini_batch_size`", "`mini_batch_size`, without rows"),
+                prs: PrsNames::Setting("`mini_batch_size`", "`mini_batch_size`, without rows"),
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -202,7 +202,7 @@ macro_rules! job_keys {
                 example: "[store]",
                 description: "Makes one mini-batch of all items that have the same values of these keys, instead of cutting by size. For files, keys are those of each input's partition_format; for tables, those or columns.",
                 docs: "By which [keys](#partition-keys) mini-batches are made, instead of by size. Not together with `mini_batch_size`.",
-                prs: Prs::Setting("`partition_keys`", "`partition_keys`, a list or its JSON text"),
+                prs: PrsNames::Setting("`partition_keys`", "`partition_keys`, a list or its JSON text"),
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -213,7 +213,7 @@ macro_rules! job_keys {
                 example: "4",
                 description: "Workers, each a process of its own. By default 1 where there are GPUs, else the number of processor cores.",
                 docs: "Workers, each a process of its own. For one worker per GPU, set it to the number of GPUs.",
-                prs: Prs::Setting("`process_count_per_node`", "`max_concurrency_per_instance`"),
+                prs: PrsNames::Setting("`process_count_per_node`", "`max_concurrency_per_instance`"),
                 rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { "a whole number from 1 to 1000", "4", "The most workers of one job." },
             }
@@ -224,7 +224,7 @@ macro_rules! job_keys {
                 example: "2",
                 description: "GPUs that workers get, one each, the lowest free one first. By default the number in the variable AZ_BATCHAI_GPU_COUNT_FOUND of Sandmill's own environment, else what NVIDIA's driver reports.",
                 docs: "GPUs (`sandmill run --gpus N` for short) that workers get, one each: the lowest free one, in `CUDA_VISIBLE_DEVICES`. Workers beyond the number get neither a GPU nor the variable. No other job on the machine uses these GPUs meanwhile; a job that finds fewer free ones says so and continues with those.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { "a whole number from 0 to 1000", "0", "The most GPUs of one job." },
             }
@@ -236,7 +236,7 @@ macro_rules! job_keys {
                 example: "1",
                 description: "Machines. Only 1: the cluster is this machine.",
                 docs: "Machines: the cluster is this one.",
-                prs: Prs::Key("`node_count`", "`resources.instance_count`"),
+                prs: PrsNames::Key("`node_count`", "`resources.instance_count`"),
                 rows: DecidesRows::Not("there is one node"),
                 ceiling: no "it is 1",
             }
@@ -246,7 +246,7 @@ macro_rules! job_keys {
                 expected: "append_row or summary_only",
                 example: "append_row",
                 description: "`append_row`: all rows go to one file. `summary_only`: rows are counted and dropped; the entry script writes files of its own.",
-                prs: Prs::Setting("`output_action`", "`append_row` if `task.append_row_to` is set, else `summary_only`"),
+                prs: PrsNames::Setting("`output_action`", "`append_row` if `task.append_row_to` is set, else `summary_only`"),
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -258,7 +258,7 @@ macro_rules! job_keys {
                 example: "digits.txt",
                 description: "The output file's name; with output_layout: parts, the folder's. No folders in it. Unless given, parallel_run_step with the ending of output_format.",
                 docs: "The one output file; with `output_layout: parts` the folder of the parts, `parallel_run_step` unless given. Without any of `~ \" # % & * : < > ? / \\ { \\| }`. Ignored with `summary_only`.",
-                prs: Prs::Setting("`append_row_file_name`", "`task.append_row_to`, or the file name of the output's path"),
+                prs: PrsNames::Setting("`append_row_file_name`", "`task.append_row_to`, or the file name of the output's path"),
                 rows: DecidesRows::Decide,
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -270,7 +270,7 @@ macro_rules! job_keys {
                 example: "{type: csv}",
                 description: "How rows are written to the output file; a word is its type. As ParallelRunStep does unless given: a space between the fields of a table, no header.",
                 docs: "How rows are written to the output file. A word is short for its `type`: `output_format: csv`.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -280,7 +280,7 @@ macro_rules! job_keys {
                 example: "true",
                 description: "ParallelRunStep's name for output_format.header.",
                 docs: "ParallelRunStep's name for `output_format.header`. Both may be given if they say the same.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("it is `output_format.header`, which does"),
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -291,7 +291,7 @@ macro_rules! job_keys {
                 example: "parts",
                 description: "file: all rows are in one file. parts: the output is a folder of files, one for each worker, part-process000 and so on, which appears when the job ends: for very large outputs, as no row is copied.",
                 docs: "`file`: all rows are in one file. `parts`: in a [folder of files](#parts), one for each worker.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -302,7 +302,7 @@ macro_rules! job_keys {
                 example: "1",
                 description: "Which share of the mini-batches is run, in percent: chosen by their place, the same in each run, the first always. For a first try.",
                 docs: "Which share of the mini-batches is run, in percent: for a first try. They are chosen by their place in the input, so that each run has the same ones. The first one always belongs to them. `run --sample 1%` sets it.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::DecideUnlessDefault,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -313,7 +313,7 @@ macro_rules! job_keys {
                 example: "true",
                 description: "Whether the rows of the output file are in the order of the input. false unless given: in the order in which mini-batches end.",
                 docs: "Whether rows are in the order of the input. Otherwise they are in the order in which mini-batches end.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -324,7 +324,7 @@ macro_rules! job_keys {
                 example: "input",
                 description: "Puts the input's columns, or those that are named, before each row's own: of tables their columns, of files a column file. Every item must have a row, or an outcome.",
                 docs: "Puts the input's columns, or those that are named, before each row's own; of files a column `file`, the path as the entry script sees it. Rows of text become a column `value`. Every item must have its row in the order of the mini-batch, or an outcome: items that failed are left out.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -335,7 +335,7 @@ macro_rules! job_keys {
                 example: "append",
                 description: "What happens when two mini-batches write files of the same name: error fails the later attempt, append adds its file to the end of the existing one, overwrite replaces the existing one.",
                 docs: "What happens when two mini-batches write files of the same name to the output folder: the later attempt fails; its file is added to the end of the existing one; its file replaces the existing one.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -346,7 +346,7 @@ macro_rules! job_keys {
                 example: "false",
                 description: "Whether the result of an earlier run in the same job directory is reused at once if nothing has changed. true unless given.",
                 docs: "Whether the result of an earlier run in the same job directory is reused at once if nothing has changed.",
-                prs: Prs::Key("`allow_reuse` of the step", "`is_deterministic`"),
+                prs: PrsNames::Key("`allow_reuse` of the step", "`is_deterministic`"),
                 rows: DecidesRows::Not("whether an earlier result is looked for at all"),
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -357,7 +357,7 @@ macro_rules! job_keys {
                 example: "10",
                 description: "How many failed items the job tolerates over the whole input. -1: any number.",
                 docs: "How many failed items the job tolerates over its whole input. `-1`: any number.",
-                prs: Prs::Setting("`error_threshold`, no default (here `0`)", "`error_threshold`, `-1`"),
+                prs: PrsNames::Setting("`error_threshold`, no default (here `0`)", "`error_threshold`, `-1`"),
                 rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
                 ceiling: no "when a job ends early, within the time-outs",
             }
@@ -368,7 +368,7 @@ macro_rules! job_keys {
                 example: "5",
                 description: "How many failed mini-batches the job tolerates over the whole input. -1: any number.",
                 docs: "How many failed mini-batches the job tolerates over its whole input. `-1`: any number.",
-                prs: Prs::Setting("`allowed_failed_count`", "`mini_batch_error_threshold`"),
+                prs: PrsNames::Setting("`allowed_failed_count`", "`mini_batch_error_threshold`"),
                 rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
                 ceiling: no "when a job ends early, within the time-outs",
             }
@@ -379,7 +379,7 @@ macro_rules! job_keys {
                 example: "12.5",
                 description: "Which share of failed mini-batches the job tolerates, in percent. Checked once all mini-batches are known. 100: any.",
                 docs: "Which share of failed mini-batches the job tolerates, in percent. Checked once all mini-batches are known, and at the end. `100`: any.",
-                prs: Prs::Setting("`allowed_failed_percent`", "`--allowed_failed_percent`"),
+                prs: PrsNames::Setting("`allowed_failed_percent`", "`--allowed_failed_percent`"),
                 rows: DecidesRows::Not("how many failures end a job: which rows there are by then is in the journal"), // C25
                 ceiling: no "when a job ends early, within the time-outs",
             }
@@ -389,7 +389,7 @@ macro_rules! job_keys {
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether an attempt fails that returns fewer or more rows than it got items.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -399,7 +399,7 @@ macro_rules! job_keys {
                 expected: "a whole number of attempts of at least 1 (e.g. 3)",
                 example: "3",
                 description: "Attempts at each mini-batch.",
-                prs: Prs::Setting("`run_max_try`", "`retry_settings.max_retries`, one less"),
+                prs: PrsNames::Setting("`run_max_try`", "`retry_settings.max_retries`, one less"),
                 rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { "a whole number of at least 1", "3", "The most attempts at one mini-batch." },
             }
@@ -410,7 +410,7 @@ macro_rules! job_keys {
                 example: "120",
                 description: "The longest that one call of run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that one call of `run` may take; `0.5` is allowed.",
-                prs: Prs::Setting("`run_invocation_timeout`", "`retry_settings.timeout`"),
+                prs: PrsNames::Setting("`run_invocation_timeout`", "`retry_settings.timeout`"),
                 rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a call of run." },
             }
@@ -421,7 +421,7 @@ macro_rules! job_keys {
                 example: "600",
                 description: "The longest that loading a mini-batch and handing it to run may take, in seconds. Then its worker is killed.",
                 docs: "The longest that loading a mini-batch and handing it to `run` may take.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for loading a mini-batch." },
             }
@@ -432,7 +432,7 @@ macro_rules! job_keys {
                 example: "3600",
                 description: "The longest time in which no mini-batch ends, in seconds. Then the job fails. By default run_max_try times (task_overhead_timeout + run_invocation_timeout) + 60 seconds, and at least 600.",
                 docs: "The longest time without progress. Then the job fails.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for a job without progress." },
             }
@@ -443,7 +443,7 @@ macro_rules! job_keys {
                 example: "600",
                 description: "The longest until the first mini-batch is made, in seconds. Then the job fails.",
                 docs: "The longest until the first mini-batch is made. Then the job fails.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("who computes, how often and how long"), // C25
                 ceiling: most { TIMEOUT_CEILING, "600", "The longest time-out for the first mini-batch." },
             }
@@ -453,7 +453,7 @@ macro_rules! job_keys {
                 expected: "WARNING, INFO or DEBUG",
                 example: "INFO",
                 description: "The least important level that is still logged.",
-                prs: Prs::Setting("`logging_level`", "`logging_level`"),
+                prs: PrsNames::Setting("`logging_level`", "`logging_level`"),
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
                 ceiling: no "what is recorded of the job, within the limits",
             }
@@ -464,7 +464,7 @@ macro_rules! job_keys {
                 example: "60",
                 description: "Seconds between measurements of what the machine and the workers use, for logs/perf. 0: never.",
                 docs: "Seconds between two measurements of what the machine and the workers use, for `logs/perf`; `0.5` is allowed. `0`: never.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
                 ceiling: no "what is recorded of the job, within the limits",
             }
@@ -474,7 +474,7 @@ macro_rules! job_keys {
                 example: "guest",
                 description: "Makes each worker write a profile of the entry script. All words mean the same: the first two are those of Azure.",
                 docs: "Makes each worker write a profile of the entry script. All words mean the same; the first two are Azure's.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
                 ceiling: no "what is recorded of the job, within the limits",
             }
@@ -485,7 +485,7 @@ macro_rules! job_keys {
                 example: "jobs/nightly",
                 description: "The folder of the job that this one is a part of.",
                 docs: "The folder of the job that this one is a part of. Copies go to `logs/<job name>` in it, which belongs to this job alone: a job that finds another job's copies there is refused. A job that an earlier version of Sandmill began, whose copies have no mark, leaves them unchanged and continues in `logs/<job name>.<8 letters>` beside them, with a notice. A job whose job directory was removed is another job: move its old copies away first.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("it is only where finished files are copied"),
                 ceiling: no "`roots` and `datastores` say what it may name",
             }
@@ -495,7 +495,7 @@ macro_rules! job_keys {
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether `parent` gets a copy of this job's overview, progress and logs.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("as for `parent`"),
                 ceiling: no "what is recorded of the job, within the limits",
             }
@@ -505,7 +505,7 @@ macro_rules! job_keys {
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether `parent` gets this job's metrics too.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("as for `parent`"),
                 ceiling: no "what is recorded of the job, within the limits",
             }
@@ -514,7 +514,7 @@ macro_rules! job_keys {
                 expected: "a text",
                 example: "digits_",
                 description: "A prefix for the names of this job's metrics.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Not("it changes only what is reported while the job runs"),
                 ceiling: no "names and words, which the size of a job file bounds",
             }
@@ -525,7 +525,7 @@ macro_rules! job_keys {
                 expected: "a map with memory, stack, fuel and others",
                 example: "{memory: 512 MB}",
                 description: "What one instance of the entry script may use.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("what goes beyond a limit fails, and gives no rows"),
                 ceiling: no "each limit has one of its own",
             }
@@ -536,7 +536,7 @@ macro_rules! job_keys {
                 example: "best-effort",
                 description: "The wall that the operating system builds around workers: required stops the job where a layer is missing, best-effort takes what the machine has.",
                 docs: "The wall that the operating system builds around workers. `required`: where a layer is missing, the job does not start. `best-effort`: what the machine has.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Not("what goes beyond a wall fails, and gives no rows"), // C25
                 ceiling: no "the policy sets a minimum, not a maximum",
             }
@@ -546,7 +546,7 @@ macro_rules! job_keys {
                 expected: BOOL_EXPECTED,
                 example: "true",
                 description: "Whether each attempt gets a fresh instance, and clocks and random numbers that follow from its mini-batch, so that the same mini-batch gives the same bytes.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::DecideUnlessDefault,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -557,7 +557,7 @@ macro_rules! job_keys {
                 example: "full",
                 description: "Whether columns of tables are inferred from the first part of the input or from all of it.",
                 docs: "Whether the columns of text formats get their types from the first part of the input (a megabyte of rows, in at most 100 files) or from all of it, and whether the columns of [Parquet and Arrow](#parquet-and-arrow) are those of the first file or of all. For tables only.",
-                prs: Prs::Unknown,
+                prs: PrsNames::Unknown,
                 rows: DecidesRows::Decide,
                 ceiling: no "how inputs are read, and what becomes of rows, within the limits",
             }
@@ -568,7 +568,7 @@ macro_rules! job_keys {
                 example: "8",
                 description: "Above 0: run is called so many times without any data, and inputs are ignored.",
                 docs: "Above 0: `run` is called so many times without data, and `inputs` are ignored, with a notice.",
-                prs: Prs::Option,
+                prs: PrsNames::Option,
                 rows: DecidesRows::Decide,
                 ceiling: no "`limits.mini_batches` bounds it",
             }

@@ -20,7 +20,7 @@
 //!     example: "3",        in YAML
 //!     description: "..",   one or two sentences, for the schema; quoted words are in backquotes
 //!     docs: "..",          a longer description for the docs, if it is needed
-//!     prs: Prs::Setting("..", ".."),     what ParallelRunStep calls it
+//!     prs: PrsNames::Setting("..", ".."),     what ParallelRunStep calls it
 //!     rows: DecidesRows::Not(".."),      whether it decides rows, or why not
 //!     ceiling: most { .., .., .. },      the key of the operator's policy that caps it: what is expected, an
 //!                                        example, a description; `most same` if they are those of

@@ -148,7 +148,7 @@ fn merge(job: &mut Vec<MapEntry>, theirs: MapEntry) {
     };
     match (theirs.key.as_str(), &mut own.node.value, theirs.node.value) {
         ("inputs", YamlValue::Map(own), YamlValue::Map(theirs)) => {
-            DeclaredInputs::new(theirs).fill(own)
+            DeclaredInputs::new(theirs).fill(own);
         }
         ("outputs", YamlValue::Map(own), YamlValue::Map(theirs)) => {
             for theirs in theirs {

@@ -53,7 +53,7 @@ macro_rules! keys {
             },
             prs: match given(&[$($prs)?]) {
                 Some(prs) => prs,
-                None => Prs::Unknown,
+                None => PrsNames::Unknown,
             },
             rows: $rows,
             ceiling: ceiling!($(most $most)? $(no $no)?),
