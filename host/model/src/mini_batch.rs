@@ -9,7 +9,7 @@ use std::path::PathBuf;
 pub struct MiniBatch {
     /// Its number within the job.
     pub id: MiniBatchId,
-    /// Index into the job's [`Source`]s. 0 for [`Work::Void`].
+    /// Index into the job's [`Source`]s. 0 for [`MiniBatchWork::Void`].
     pub source: u32,
     /// The data.
     pub work: MiniBatchWork,
@@ -222,7 +222,7 @@ pub enum MiniBatchWork {
     /// Files, as paths below the source's root, with `/` between the parts.
     Files(Names),
     /// The files of one group by partition keys, if they are below several sources of one input: each
-    /// source's index, once, with its files as in [`Work::Files`].
+    /// source's index, once, with its files as in [`MiniBatchWork::Files`].
     FileGroup(Vec<(u32, Names)>),
     /// A part of one text file: CSV or JSON lines.
     Text(TextSlice),

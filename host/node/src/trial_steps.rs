@@ -79,7 +79,7 @@ impl TrialTableKind {
         made.map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))
     }
 
-    /// The rows of this table, formatted as in [`Came::table`].
+    /// The rows of this table, formatted as in [`TrialResult::table`].
     ///
     /// # Errors
     /// If the table cannot be made.

@@ -171,7 +171,7 @@ impl LeafQuota {
     }
 }
 
-/// Sets the cgroup of this process, as [`Leaf::admit`] does for a process that is started. There must be no
+/// Sets the cgroup of this process, as [`ProcessCgroup::admit`] does for a process that is started. There must be no
 /// other thread.
 pub(super) fn assign(leaf: &Path) {
     // SAFETY: no other thread exists that could read the environment.

@@ -42,7 +42,7 @@ impl WallRole {
 pub enum FolderRights {
     /// Reading and listing.
     Read,
-    /// [`Rights::Read`], and hard links to its files in a folder with [`Rights::Stage`].
+    /// [`FolderRights::Read`], and hard links to its files in a folder with [`FolderRights::Stage`].
     ReadAndLink,
     /// Making and removing folders and links to files; no writing to files.
     Stage,

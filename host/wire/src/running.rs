@@ -247,7 +247,7 @@ impl WorkersStanding {
 pub enum NodeReport {
     /// About its workers.
     News(NodeNews),
-    /// What its workers are doing has changed: the leader should ask for their [standing](News::Standing).
+    /// What its workers are doing has changed: the leader should ask for their [standing](NodeNews::Standing).
     Changed,
     /// A notice for the user, which may explain why there is no mini-batch.
     Notice(String),

@@ -76,7 +76,7 @@ pub enum StoreTask {
         /// Whether tables with a transaction log are refused.
         refuses_tables: bool,
     },
-    /// Fetch the objects that [`Bring`] messages ask for.
+    /// Fetch the objects that [`ObjectRequest`] messages ask for.
     Serve,
     /// Upload all files of the folder.
     Put,

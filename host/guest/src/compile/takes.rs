@@ -56,7 +56,7 @@ impl AcceptedKind {
         takes.map_or(0, |takes| takes.word().as_bytes()[0])
     }
 
-    /// Decodes a byte of [`Takes::to_byte`]; `None` for any other byte.
+    /// Decodes a byte of [`AcceptedKind::to_byte`]; `None` for any other byte.
     pub(super) fn of_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|takes| Self::to_byte(Some(*takes)) == byte)
     }

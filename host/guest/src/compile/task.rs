@@ -36,7 +36,7 @@ pub(super) enum CompileTask {
     },
     /// Make a component of a core module.
     Componentize,
-    /// Return an [`Outline`](super::Outline).
+    /// Return an [`Outline`](super::ComponentOutline).
     Outline,
     /// Return a [`ScriptDescription`](super::ScriptDescription).
     Describe,
