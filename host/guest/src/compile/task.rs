@@ -36,7 +36,7 @@ pub(super) enum CompileTask {
     },
     /// Make a component of a core module.
     Componentize,
-    /// Return an [`Outline`](super::ComponentOutline).
+    /// Return a [`ComponentOutline`](super::ComponentOutline).
     Outline,
     /// Return a [`ScriptDescription`](super::ScriptDescription).
     Describe,

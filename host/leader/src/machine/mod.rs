@@ -4,9 +4,9 @@
 //! [`JobMachine`] decides for the job: retries, thresholds, the rules for failures of `init`, commits,
 //! cancellation and the end. The node's state machine, in the crate `node`, decides for the workers of one
 //! computer: which worker gets an attempt, time-outs, kills and GPU leases. They communicate by
-//! [`Order`](crate::protocol::Order) and [`News`](crate::protocol::NodeNews). [`LocalJob`] connects a job's state
-//! machine to its only node, by direct calls. In tests, `LocalMachine` is both state machines, connected in
-//! this way.
+//! [`Order`](crate::protocol::Order) and [`NodeNews`](crate::protocol::NodeNews). [`LocalJob`] connects a
+//! job's state machine to its only node, by direct calls. In tests, `LocalMachine` is both state machines,
+//! connected in this way.
 
 pub mod job;
 mod local_job;
