@@ -388,7 +388,7 @@ fn types_that_parquet_lacks_are_substituted() {
     ran.exits_with(0);
     let reasons: Vec<_> = ran.reasons().into_values().collect();
     assert_snapshot!(reasons.join("\n"), @r#"
-    "the whole mini-batch (1 item): the returned table cannot be written as parquet: in row 1 (counted from 0), column ""s"", of the type Timestamp(s, ""UTC""), does not fit (4611686018427387904 s is out of range for milliseconds, which this file has). Return another value or type, or set output_format.type to arrow or jsonl"
+    "the whole mini-batch (1 item): the returned table cannot be written as parquet: in row 1 (counted from 0), column ""s"", of the type Timestamp(s, ""UTC""), does not fit (4611686018427387904 s is out of range in milliseconds, the unit of this file). Return another value or type, or set output_format.type to arrow or jsonl"
     "the whole mini-batch (1 item): the returned table cannot be written as parquet: in row 1 (counted from 0), column ""d"", of the type Date64, does not fit (1 ms is not the beginning of a day, and a date in this file is a day). Return another value or type, or set output_format.type to arrow or jsonl"
     "#);
     let show = "t = pq.read_table(path)\nprint(t.schema.types)\nprint([c.cast(pa.int64() if i < 1 else pa.int32()).to_pylist() for i, c in enumerate(t.columns)])";
@@ -407,5 +407,5 @@ fn numbers_that_json_lacks_are_noted() {
     assert_eq!(ran.output(), "{\"x\":null}\n{\"x\":0.5}\n{\"x\":null}\n{\"x\":null}\n");
     let messages = ran.messages();
     let notes: Vec<_> = messages.lines().filter(|line| line.contains("nan")).collect();
-    assert_snapshot!(notes.join("\n"), @"note: 3 values of the rows are null in the output: nan and infinite numbers, which JSON does not have (output_format.type parquet or arrow keeps them)");
+    assert_snapshot!(notes.join("\n"), @"note: 3 values of the rows are null in the output: JSON has no nan or infinite numbers (output_format.type parquet or arrow keeps them)");
 }

@@ -2,7 +2,7 @@
 //! beginning and end. The beginning (the schema) is the output's header. The appended bytes are therefore a
 //! stream that Arrow libraries can read after every commit.
 
-use super::columns::{fit, values_schema, words, written};
+use super::columns::{columns_text, fit, values_schema, written_schema};
 use super::common::is_settled;
 use super::finish::finish;
 use super::json;
@@ -19,17 +19,17 @@ use std::io::{self, Cursor};
 use std::sync::Arc;
 
 /// The length of the end-of-stream marker.
-const END: usize = 8;
+const END_MARKER_BYTES: usize = 8;
 /// The most bytes of text in one batch: Arrow's offsets have 31 bits.
-const TEXT: usize = 1 << 30;
-/// The longest header, in bytes, as text and as written.
-const HEADER: usize = 1 << 20;
+const BATCH_TEXT_BYTES: usize = 1 << 30;
+/// The most bytes of a header: of its text, and of its schema as Arrow writes it.
+const HEADER_BYTES: usize = 1 << 20;
 
 /// Why a table is refused.
 pub(super) enum Refused {
     /// It is not a valid table.
     Invalid(ArrowError),
-    /// The reason in words.
+    /// The output cannot hold it, for this reason.
     Unfit(String),
     /// The attempt would have more bytes than allowed.
     TooLarge,
@@ -45,11 +45,11 @@ impl From<ArrowError> for Refused {
 pub(super) struct Batches {
     format: OutputFormat,
     limit: u64,
-    /// The bytes of the rows if each value is written out.
+    /// The bytes of the rows if each value is counted, even if several share one buffer.
     size: u64,
     rows: u64,
     texts: StringBuilder,
-    /// The columns of the last table. The next table usually has the same.
+    /// The columns of the last table. The next table usually has the same columns.
     known: Option<CheckedColumns>,
     /// The stream of this attempt.
     stream: Option<StreamWriter<Vec<u8>>>,
@@ -64,8 +64,8 @@ struct CheckedColumns {
     given: SchemaRef,
     written: SchemaRef,
     header: OutputHeader,
-    /// Whether a row was tried, and the output can hold it.
-    tried: bool,
+    /// Whether a file was made from a first row, which shows that the output can hold these columns.
+    is_tried: bool,
 }
 
 impl fmt::Debug for Batches {
@@ -104,8 +104,8 @@ impl Batches {
 
     /// Takes a row of text.
     pub(super) fn text(&mut self, row: &str) -> Result<(), Refused> {
-        self.grow(row.len() as u64 + 1)?;
-        if self.texts.values_slice().len().saturating_add(row.len()) > TEXT {
+        self.count_bytes(row.len() as u64 + 1)?;
+        if self.texts.values_slice().len().saturating_add(row.len()) > BATCH_TEXT_BYTES {
             self.flush_texts()?;
         }
         self.texts.append_value(row);
@@ -123,12 +123,13 @@ impl Batches {
     /// Takes the rows of a table.
     pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<(), Refused> {
         let sizes = batch.columns().iter().map(|column| size(column));
-        self.grow(sizes.fold(0, u64::saturating_add))?;
+        self.count_bytes(sizes.fold(0, u64::saturating_add))?;
         self.open(batch.schema_ref())?;
         self.write(batch)
     }
 
-    fn grow(&mut self, bytes: u64) -> Result<(), Refused> {
+    /// Counts bytes of the attempt, and fails if there are more than the limit.
+    fn count_bytes(&mut self, bytes: u64) -> Result<(), Refused> {
         self.size = self.size.saturating_add(bytes);
         if self.size > self.limit { Err(Refused::TooLarge) } else { Ok(()) }
     }
@@ -136,7 +137,7 @@ impl Batches {
     /// Records a table's columns, even if it has no rows.
     pub(super) fn open(&mut self, given: &SchemaRef) -> Result<(), Refused> {
         if self.known.as_ref().is_none_or(|known| known.given != *given) {
-            self.known = Some(known(given, self.format.kind)?);
+            self.known = Some(check_columns(given, self.format.kind)?);
             self.stream = None;
         }
         if let (None, Some(known)) = (&self.stream, &self.known) {
@@ -156,9 +157,9 @@ impl Batches {
         if batch.num_rows() == 0 {
             return Ok(());
         }
-        if !known.tried {
-            attempt(&batch.slice(0, 1), &self.format).map_err(unfit)?;
-            known.tried = true;
+        if !known.is_tried {
+            try_row(&batch.slice(0, 1), &self.format).map_err(unfit)?;
+            known.is_tried = true;
         }
         Ok(stream.write(&batch)?)
     }
@@ -174,7 +175,7 @@ impl Batches {
         self.sealed = stream.into_inner()?;
         // If not all types are known, the segment stays a whole stream: see `appended`.
         if is_settled(&known.written) {
-            self.sealed.truncate(self.sealed.len().saturating_sub(END));
+            self.sealed.truncate(self.sealed.len().saturating_sub(END_MARKER_BYTES));
         }
         self.start = known.header.bytes.as_ref().map_or(0, Vec::len);
         if (self.sealed.len() - self.start) as u64 > self.limit {
@@ -188,20 +189,21 @@ fn unfit(error: impl Error) -> Refused {
     Refused::Unfit(error.to_string())
 }
 
-fn known(given: &SchemaRef, output: OutputKind) -> Result<CheckedColumns, Refused> {
+/// The columns as they are written, with their header. Fails if the output cannot hold them.
+fn check_columns(given: &SchemaRef, output: OutputKind) -> Result<CheckedColumns, Refused> {
     if given.fields().is_empty() {
         return Err(Refused::Unfit("the returned table has no columns".to_owned()));
     }
-    if let Some(name) = json::twice(given.fields()) {
+    if let Some(name) = json::duplicate_name(given.fields()) {
         return Err(Refused::Unfit(format!(
             "two columns of the returned table are called {name:?}: give them different names"
         )));
     }
-    let written = written(given, output).map_err(unfit)?;
-    let whole = StreamWriter::try_new(Vec::new(), &written)?.into_inner()?;
-    let bytes = whole[..whole.len().saturating_sub(END)].to_vec();
-    let text = words(&written);
-    if text.len().max(bytes.len()) > HEADER {
+    let written = written_schema(given, output).map_err(unfit)?;
+    let empty_stream = StreamWriter::try_new(Vec::new(), &written)?.into_inner()?;
+    let bytes = empty_stream[..empty_stream.len().saturating_sub(END_MARKER_BYTES)].to_vec();
+    let text = columns_text(&written);
+    if text.len().max(bytes.len()) > HEADER_BYTES {
         return Err(Refused::Unfit(
             "the returned table has too many columns, or too long names: their description takes more \
              than 1 MB"
@@ -210,15 +212,15 @@ fn known(given: &SchemaRef, output: OutputKind) -> Result<CheckedColumns, Refuse
     }
     let mut header = OutputHeader { text, bytes: Some(bytes), open_columns: None };
     if !is_settled(&written) {
-        header.open_columns = Some(whole);
+        header.open_columns = Some(empty_stream);
         header.bytes = Some(Vec::new());
     }
-    Ok(CheckedColumns { given: Arc::clone(given), written, header, tried: false })
+    Ok(CheckedColumns { given: Arc::clone(given), written, header, is_tried: false })
 }
 
-/// Checks that the output can hold such a row, by making a file from it. At the job's end an error would come
-/// too late.
-fn attempt(row: &RecordBatch, format: &OutputFormat) -> Result<(), AttemptError> {
+/// Checks that the output can hold a row with these columns, by making a file from it. At the job's end an
+/// error would come too late.
+fn try_row(row: &RecordBatch, format: &OutputFormat) -> Result<(), AttemptError> {
     let stream = || -> Result<Vec<u8>, ArrowError> {
         let mut stream = StreamWriter::try_new(Vec::new(), row.schema_ref())?;
         stream.write(row)?;

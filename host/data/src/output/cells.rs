@@ -2,7 +2,7 @@
 //! JSON, and whole rows as JSON lines. Quotes are added by `style`.
 
 use super::json::text;
-use super::layouts::{ListEnds, Nulls, RunEndColumn, UnionColumns};
+use super::layouts::{ListOffsets, Nulls, RunEndColumn, UnionColumns};
 use super::numbers::{NumberCell, append, fill};
 use super::style::CellStyle;
 use super::times::TimeColumn;
@@ -17,14 +17,14 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-/// A column of one batch. Its type is inspected only once.
-pub(super) struct CellColumn<'a> {
-    values: CellValues<'a>,
+/// A column of one batch, whose values are written as text. Its type is inspected only once.
+pub(super) struct TextColumn<'a> {
+    values: TextValues<'a>,
     nulls: Nulls,
-    kind: CellStyle,
+    style: CellStyle,
 }
 
-enum CellValues<'a> {
+enum TextValues<'a> {
     I8(&'a [i8]),
     I16(&'a [i16]),
     I32(&'a [i32]),
@@ -42,80 +42,80 @@ enum CellValues<'a> {
     TextView(&'a StringViewArray),
     Times(TimeColumn<'a>),
     /// The index of each row's value in the column of values.
-    Dictionary(Vec<usize>, Box<CellColumn<'a>>),
-    Runs(RunEndColumn<'a>, Box<CellColumn<'a>>),
-    Union(UnionColumns<'a, CellColumn<'a>>),
-    /// A list, map or struct, written as JSON of at most this many bytes.
-    Nested(Box<CellValue<'a>>, u64),
+    Dictionary(Vec<usize>, Box<TextColumn<'a>>),
+    Runs(RunEndColumn<'a>, Box<TextColumn<'a>>),
+    Union(UnionColumns<'a, TextColumn<'a>>),
+    /// A list, map or struct, as JSON. Writing stops once there are more than this many bytes.
+    Nested(Box<JsonValues<'a>>, u64),
     /// All other types, with a buffer for the value.
     Other(ArrayFormatter<'a>, String),
 }
 
-impl<'a> CellColumn<'a> {
-    /// `limit` stops the writing of a list, map or struct once there are more bytes than this.
+impl<'a> TextColumn<'a> {
+    /// The writing of a list, map or struct stops once there are more than `limit` bytes.
     ///
     /// Fails for types that cannot be printed.
     pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
-        let mut kind = match array.data_type() {
+        let mut style = match array.data_type() {
             DataType::Boolean => CellStyle::Boolean,
             number if number.is_numeric() => CellStyle::Number,
             _ => CellStyle::Text,
         };
         let values = match array.data_type() {
-            DataType::Int8 => CellValues::I8(array.as_primitive::<Int8Type>().values()),
-            DataType::Int16 => CellValues::I16(array.as_primitive::<Int16Type>().values()),
-            DataType::Int32 => CellValues::I32(array.as_primitive::<Int32Type>().values()),
-            DataType::Int64 => CellValues::I64(array.as_primitive::<Int64Type>().values()),
-            DataType::UInt8 => CellValues::U8(array.as_primitive::<UInt8Type>().values()),
-            DataType::UInt16 => CellValues::U16(array.as_primitive::<UInt16Type>().values()),
-            DataType::UInt32 => CellValues::U32(array.as_primitive::<UInt32Type>().values()),
-            DataType::UInt64 => CellValues::U64(array.as_primitive::<UInt64Type>().values()),
-            DataType::Float16 => CellValues::F16(array.as_primitive::<Float16Type>()),
-            DataType::Float32 => CellValues::F32(array.as_primitive::<Float32Type>().values()),
-            DataType::Float64 => CellValues::F64(array.as_primitive::<Float64Type>().values()),
-            DataType::Boolean => CellValues::Boolean(array.as_boolean()),
-            DataType::Utf8 => CellValues::Text(array.as_string::<i32>()),
-            DataType::LargeUtf8 => CellValues::LargeText(array.as_string::<i64>()),
-            DataType::Utf8View => CellValues::TextView(array.as_string_view()),
+            DataType::Int8 => TextValues::I8(array.as_primitive::<Int8Type>().values()),
+            DataType::Int16 => TextValues::I16(array.as_primitive::<Int16Type>().values()),
+            DataType::Int32 => TextValues::I32(array.as_primitive::<Int32Type>().values()),
+            DataType::Int64 => TextValues::I64(array.as_primitive::<Int64Type>().values()),
+            DataType::UInt8 => TextValues::U8(array.as_primitive::<UInt8Type>().values()),
+            DataType::UInt16 => TextValues::U16(array.as_primitive::<UInt16Type>().values()),
+            DataType::UInt32 => TextValues::U32(array.as_primitive::<UInt32Type>().values()),
+            DataType::UInt64 => TextValues::U64(array.as_primitive::<UInt64Type>().values()),
+            DataType::Float16 => TextValues::F16(array.as_primitive::<Float16Type>()),
+            DataType::Float32 => TextValues::F32(array.as_primitive::<Float32Type>().values()),
+            DataType::Float64 => TextValues::F64(array.as_primitive::<Float64Type>().values()),
+            DataType::Boolean => TextValues::Boolean(array.as_boolean()),
+            DataType::Utf8 => TextValues::Text(array.as_string::<i32>()),
+            DataType::LargeUtf8 => TextValues::LargeText(array.as_string::<i64>()),
+            DataType::Utf8View => TextValues::TextView(array.as_string_view()),
             DataType::Dictionary(..) if !array.as_any_dictionary().values().is_empty() => {
                 let dictionary = array.as_any_dictionary();
                 let values = Self::new(dictionary.values(), limit)?;
-                kind = values.kind;
-                CellValues::Dictionary(dictionary.normalized_keys(), Box::new(values))
+                style = values.style;
+                TextValues::Dictionary(dictionary.normalized_keys(), Box::new(values))
             }
             DataType::RunEndEncoded(..) => {
                 let runs = RunEndColumn::of(array)?;
                 let values = Self::new(runs.values(), limit)?;
-                kind = values.kind;
-                CellValues::Runs(runs, Box::new(values))
+                style = values.style;
+                TextValues::Runs(runs, Box::new(values))
             }
             DataType::Union(..) => {
-                CellValues::Union(UnionColumns::of(array.as_union(), |child| {
+                TextValues::Union(UnionColumns::of(array.as_union(), |child| {
                     Self::new(child, limit)
                 })?)
             }
-            // A dictionary without values has no nested shape either.
+            // A dictionary without values is written as `Other`, even if its value type is nested.
             kind if kind.is_nested() && !matches!(kind, DataType::Dictionary(..)) => {
-                CellValues::Nested(Box::new(CellValue::new(array, limit)?), limit)
+                TextValues::Nested(Box::new(JsonValues::new(array, limit)?), limit)
             }
             _ => match TimeColumn::of(array)? {
-                Some(times) => CellValues::Times(times),
+                Some(times) => TextValues::Times(times),
                 None => {
                     let options = const { FormatOptions::new().with_display_error(false) };
-                    CellValues::Other(
+                    TextValues::Other(
                         ArrayFormatter::try_new(array.as_ref(), &options)?,
                         String::new(),
                     )
                 }
             },
         };
-        Ok(Self { values, nulls: Nulls::of(array), kind })
+        Ok(Self { values, nulls: Nulls::of(array), style })
     }
 
-    /// The kind of its values.
+    /// What the texts look like, which decides about quotes.
     #[inline]
-    pub(super) fn kind(&self) -> CellStyle {
-        self.kind
+    pub(super) fn style(&self) -> CellStyle {
+        self.style
     }
 
     /// Whether the row is null.
@@ -125,9 +125,9 @@ impl<'a> CellColumn<'a> {
             Nulls::Never => false,
             Nulls::Always => true,
             Nulls::Rows(nulls) => nulls.is_null(row),
-            Nulls::OfValues => match &self.values {
-                CellValues::Runs(runs, values) => values.is_null(runs.place(row)),
-                CellValues::Union(variants) => {
+            Nulls::InValues => match &self.values {
+                TextValues::Runs(runs, values) => values.is_null(runs.run_of(row)),
+                TextValues::Union(variants) => {
                     variants.get(row).is_none_or(|(column, row)| column.is_null(row))
                 }
                 _ => false,
@@ -138,32 +138,32 @@ impl<'a> CellColumn<'a> {
     /// How many numbers were written as null, because JSON cannot represent them.
     pub(super) fn lost(&self) -> u64 {
         match &self.values {
-            CellValues::Nested(value, _) => value.lost(),
-            CellValues::Dictionary(_, column) | CellValues::Runs(_, column) => column.lost(),
-            CellValues::Union(variants) => variants.all().map(Self::lost).sum(),
+            TextValues::Nested(value, _) => value.lost(),
+            TextValues::Dictionary(_, column) | TextValues::Runs(_, column) => column.lost(),
+            TextValues::Union(variants) => variants.columns().map(Self::lost).sum(),
             _ => 0,
         }
     }
 
-    /// Whether no row is null, and [`numbers`](Self::numbers) can write the values.
+    /// Whether no row is null, and [`write_numbers`](Self::write_numbers) can write the values.
     pub(super) fn is_plain_number(&self) -> bool {
-        matches!(self.nulls, Nulls::Never) && self.numbers(0, &mut [], b'\n')
+        matches!(self.nulls, Nulls::Never) && self.write_numbers(0, &mut [], b'\n')
     }
 
     /// Writes the values of the rows from `first` on into the cells, each followed by `end`. Returns `false`
-    /// if the column holds anything but integers and floats.
-    pub(super) fn numbers(&self, first: usize, cells: &mut [NumberCell], end: u8) -> bool {
+    /// if the column holds anything but integers and floats; with no cells, this only checks the type.
+    pub(super) fn write_numbers(&self, first: usize, cells: &mut [NumberCell], end: u8) -> bool {
         match &self.values {
-            CellValues::I8(values) => fill(&values[first..], cells, end),
-            CellValues::I16(values) => fill(&values[first..], cells, end),
-            CellValues::I32(values) => fill(&values[first..], cells, end),
-            CellValues::I64(values) => fill(&values[first..], cells, end),
-            CellValues::U8(values) => fill(&values[first..], cells, end),
-            CellValues::U16(values) => fill(&values[first..], cells, end),
-            CellValues::U32(values) => fill(&values[first..], cells, end),
-            CellValues::U64(values) => fill(&values[first..], cells, end),
-            CellValues::F32(values) => fill(&values[first..], cells, end),
-            CellValues::F64(values) => fill(&values[first..], cells, end),
+            TextValues::I8(values) => fill(&values[first..], cells, end),
+            TextValues::I16(values) => fill(&values[first..], cells, end),
+            TextValues::I32(values) => fill(&values[first..], cells, end),
+            TextValues::I64(values) => fill(&values[first..], cells, end),
+            TextValues::U8(values) => fill(&values[first..], cells, end),
+            TextValues::U16(values) => fill(&values[first..], cells, end),
+            TextValues::U32(values) => fill(&values[first..], cells, end),
+            TextValues::U64(values) => fill(&values[first..], cells, end),
+            TextValues::F32(values) => fill(&values[first..], cells, end),
+            TextValues::F64(values) => fill(&values[first..], cells, end),
             _ => return false,
         }
         true
@@ -173,33 +173,33 @@ impl<'a> CellColumn<'a> {
     #[inline]
     pub(super) fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match &mut self.values {
-            CellValues::I8(values) => append(values[row], out),
-            CellValues::I16(values) => append(values[row], out),
-            CellValues::I32(values) => append(values[row], out),
-            CellValues::I64(values) => append(values[row], out),
-            CellValues::U8(values) => append(values[row], out),
-            CellValues::U16(values) => append(values[row], out),
-            CellValues::U32(values) => append(values[row], out),
-            CellValues::U64(values) => append(values[row], out),
-            CellValues::F16(values) => append(values.value(row).to_f32(), out),
-            CellValues::F32(values) => append(values[row], out),
-            CellValues::F64(values) => append(values[row], out),
-            CellValues::Boolean(values) => {
+            TextValues::I8(values) => append(values[row], out),
+            TextValues::I16(values) => append(values[row], out),
+            TextValues::I32(values) => append(values[row], out),
+            TextValues::I64(values) => append(values[row], out),
+            TextValues::U8(values) => append(values[row], out),
+            TextValues::U16(values) => append(values[row], out),
+            TextValues::U32(values) => append(values[row], out),
+            TextValues::U64(values) => append(values[row], out),
+            TextValues::F16(values) => append(values.value(row).to_f32(), out),
+            TextValues::F32(values) => append(values[row], out),
+            TextValues::F64(values) => append(values[row], out),
+            TextValues::Boolean(values) => {
                 out.extend_from_slice(if values.value(row) { b"True" } else { b"False" });
             }
-            CellValues::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            CellValues::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            CellValues::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
-            CellValues::Times(times) => return times.write(row, out),
-            CellValues::Dictionary(keys, values) => return values.write(keys[row], out),
-            CellValues::Runs(runs, values) => return values.write(runs.place(row), out),
-            CellValues::Union(variants) => {
+            TextValues::Text(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            TextValues::LargeText(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            TextValues::TextView(values) => out.extend_from_slice(values.value(row).as_bytes()),
+            TextValues::Times(times) => return times.write(row, out),
+            TextValues::Dictionary(keys, values) => return values.write(keys[row], out),
+            TextValues::Runs(runs, values) => return values.write(runs.run_of(row), out),
+            TextValues::Union(variants) => {
                 if let Some((column, row)) = variants.get_mut(row) {
                     return column.write(row, out);
                 }
             }
-            CellValues::Nested(value, limit) => return value.write(row, out, *limit),
-            CellValues::Other(formatter, field) => {
+            TextValues::Nested(value, limit) => return value.write(row, out, *limit),
+            TextValues::Other(formatter, field) => {
                 field.clear();
                 formatter.value(row).write(field)?;
                 out.extend_from_slice(field.as_bytes());
@@ -209,32 +209,33 @@ impl<'a> CellColumn<'a> {
     }
 }
 
-/// A table's columns or a struct's fields: for each, `"name":` and the values.
-pub(super) struct ObjectCells<'a>(Vec<(Vec<u8>, CellValue<'a>)>);
+/// A table's columns or a struct's fields, each with its name as JSON (`"name":`). Their values are written
+/// as objects.
+pub(super) struct ObjectCells<'a>(Vec<(Vec<u8>, JsonValues<'a>)>);
 
-/// The values of one column.
-pub(super) struct CellValue<'a> {
-    shape: CellShape<'a>,
+/// A column of one batch, whose values are written as JSON.
+pub(super) struct JsonValues<'a> {
+    shape: JsonShape<'a>,
     nulls: Nulls,
 }
 
-enum CellShape<'a> {
+enum JsonShape<'a> {
     Plain(Plain<'a>),
     /// The index of each row's value among all values.
-    Dictionary(Vec<usize>, Box<CellValue<'a>>),
-    Runs(RunEndColumn<'a>, Box<CellValue<'a>>),
-    Union(UnionColumns<'a, CellValue<'a>>),
-    List(ListEnds<'a>, Box<CellValue<'a>>),
+    Dictionary(Vec<usize>, Box<JsonValues<'a>>),
+    Runs(RunEndColumn<'a>, Box<JsonValues<'a>>),
+    Union(UnionColumns<'a, JsonValues<'a>>),
+    List(ListOffsets<'a>, Box<JsonValues<'a>>),
     Struct(ObjectCells<'a>),
-    /// Keys and values. The flag says whether the map is an object, because all keys are texts; otherwise it
-    /// is a list of pairs.
-    Map(ListEnds<'a>, bool, Box<[CellValue<'a>; 2]>),
+    /// Whether maps are written as objects, because all keys are texts (otherwise as arrays of pairs); then
+    /// the keys and the values.
+    Map(ListOffsets<'a>, bool, Box<[JsonValues<'a>; 2]>),
 }
 
-/// A number, a boolean, or a value that is written as text.
+/// A column of numbers, booleans, or values that become JSON strings.
 struct Plain<'a> {
-    column: Box<CellColumn<'a>>,
-    /// Holds a text before it is quoted.
+    column: Box<TextColumn<'a>>,
+    /// The text of a value before it is quoted.
     buffer: Vec<u8>,
     /// How many numbers became null, because JSON cannot represent them.
     lost: u64,
@@ -252,7 +253,7 @@ impl<'a> ObjectCells<'a> {
             let mut name = Vec::new();
             text(field.name(), &mut name);
             name.push(b':');
-            members.push((name, CellValue::new(array, limit)?));
+            members.push((name, JsonValues::new(array, limit)?));
         }
         Ok(Self(members))
     }
@@ -285,61 +286,61 @@ impl<'a> ObjectCells<'a> {
     }
 }
 
-impl<'a> CellValue<'a> {
-    /// Fails for types that cannot be printed. `limit` is as in [`write`](Self::write).
+impl<'a> JsonValues<'a> {
+    /// Fails for types that cannot be printed. For `limit`, see [`write`](Self::write).
     pub(super) fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
         let child = |values| Ok::<_, ArrowError>(Box::new(Self::new(values, limit)?));
         let shape = match array.data_type() {
             DataType::List(_) => {
                 let lists = array.as_list::<i32>();
-                CellShape::List(ListEnds::Short(lists.value_offsets()), child(lists.values())?)
+                JsonShape::List(ListOffsets::Short(lists.value_offsets()), child(lists.values())?)
             }
             DataType::LargeList(_) => {
                 let lists = array.as_list::<i64>();
-                CellShape::List(ListEnds::Long(lists.value_offsets()), child(lists.values())?)
+                JsonShape::List(ListOffsets::Long(lists.value_offsets()), child(lists.values())?)
             }
             DataType::FixedSizeList(_, length) => {
                 let length = usize::try_from(*length).unwrap_or(0);
-                CellShape::List(
-                    ListEnds::Fixed(length),
+                JsonShape::List(
+                    ListOffsets::Fixed(length),
                     child(array.as_fixed_size_list().values())?,
                 )
             }
             DataType::ListView(_) => {
                 let lists = array.as_list_view::<i32>();
-                let ends = ListEnds::View(lists.value_offsets(), lists.value_sizes());
-                CellShape::List(ends, child(lists.values())?)
+                let offsets = ListOffsets::View(lists.value_offsets(), lists.value_sizes());
+                JsonShape::List(offsets, child(lists.values())?)
             }
             DataType::LargeListView(_) => {
                 let lists = array.as_list_view::<i64>();
-                let ends = ListEnds::LongView(lists.value_offsets(), lists.value_sizes());
-                CellShape::List(ends, child(lists.values())?)
+                let offsets = ListOffsets::LongView(lists.value_offsets(), lists.value_sizes());
+                JsonShape::List(offsets, child(lists.values())?)
             }
             DataType::Dictionary(_, values)
                 if values.is_nested() && !array.as_any_dictionary().values().is_empty() =>
             {
                 let dictionary = array.as_any_dictionary();
-                CellShape::Dictionary(dictionary.normalized_keys(), child(dictionary.values())?)
+                JsonShape::Dictionary(dictionary.normalized_keys(), child(dictionary.values())?)
             }
             DataType::RunEndEncoded(..) => {
                 let runs = RunEndColumn::of(array)?;
-                CellShape::Runs(runs, child(runs.values())?)
+                JsonShape::Runs(runs, child(runs.values())?)
             }
-            DataType::Union(..) => CellShape::Union(UnionColumns::of(array.as_union(), |child| {
+            DataType::Union(..) => JsonShape::Union(UnionColumns::of(array.as_union(), |child| {
                 Self::new(child, limit)
             })?),
             DataType::Struct(fields) => {
-                CellShape::Struct(ObjectCells::new(fields, array.as_struct().columns(), limit)?)
+                JsonShape::Struct(ObjectCells::new(fields, array.as_struct().columns(), limit)?)
             }
             DataType::Map(..) => {
                 let map = array.as_map();
                 let keys = map.keys();
                 let values = map.values();
-                let both = [Self::new(keys, limit)?, Self::new(values, limit)?];
-                let is_object = is_text(keys.data_type()) && matches!(both[0].nulls, Nulls::Never);
-                CellShape::Map(ListEnds::Short(map.value_offsets()), is_object, Box::new(both))
+                let pair = [Self::new(keys, limit)?, Self::new(values, limit)?];
+                let is_object = is_text(keys.data_type()) && matches!(pair[0].nulls, Nulls::Never);
+                JsonShape::Map(ListOffsets::Short(map.value_offsets()), is_object, Box::new(pair))
             }
-            _ => CellShape::Plain(Plain::new(array, limit)?),
+            _ => JsonShape::Plain(Plain::new(array, limit)?),
         };
         Ok(Self { shape, nulls: Nulls::of(array) })
     }
@@ -347,13 +348,13 @@ impl<'a> CellValue<'a> {
     /// How many numbers were written as null, because JSON cannot represent them.
     pub(super) fn lost(&self) -> u64 {
         match &self.shape {
-            CellShape::Plain(plain) => plain.lost,
-            CellShape::Dictionary(_, value)
-            | CellShape::Runs(_, value)
-            | CellShape::List(_, value) => value.lost(),
-            CellShape::Union(variants) => variants.all().map(Self::lost).sum(),
-            CellShape::Struct(object) => object.lost(),
-            CellShape::Map(_, _, both) => both.iter().map(Self::lost).sum(),
+            JsonShape::Plain(plain) => plain.lost,
+            JsonShape::Dictionary(_, value)
+            | JsonShape::Runs(_, value)
+            | JsonShape::List(_, value) => value.lost(),
+            JsonShape::Union(variants) => variants.columns().map(Self::lost).sum(),
+            JsonShape::Struct(object) => object.lost(),
+            JsonShape::Map(_, _, pair) => pair.iter().map(Self::lost).sum(),
         }
     }
 
@@ -365,7 +366,7 @@ impl<'a> CellValue<'a> {
         limit: u64,
     ) -> Result<(), ArrowError> {
         let is_null = match &self.nulls {
-            Nulls::Never | Nulls::OfValues => false,
+            Nulls::Never | Nulls::InValues => false,
             Nulls::Always => true,
             Nulls::Rows(nulls) => nulls.is_null(row),
         };
@@ -374,40 +375,40 @@ impl<'a> CellValue<'a> {
             return Ok(());
         }
         match &mut self.shape {
-            CellShape::Plain(plain) => return plain.write(row, out),
-            CellShape::Dictionary(keys, values) => return values.write(keys[row], out, limit),
-            CellShape::Runs(runs, values) => return values.write(runs.place(row), out, limit),
-            CellShape::Union(variants) => match variants.get_mut(row) {
+            JsonShape::Plain(plain) => return plain.write(row, out),
+            JsonShape::Dictionary(keys, values) => return values.write(keys[row], out, limit),
+            JsonShape::Runs(runs, values) => return values.write(runs.run_of(row), out, limit),
+            JsonShape::Union(variants) => match variants.get_mut(row) {
                 Some((value, row)) => return value.write(row, out, limit),
                 None => out.extend_from_slice(b"null"),
             },
-            CellShape::Struct(object) => return object.write(row, out, limit),
-            CellShape::List(ends, values) => {
+            JsonShape::Struct(object) => return object.write(row, out, limit),
+            JsonShape::List(offsets, values) => {
                 out.push(b'[');
-                for (index, at) in ends.of(row).enumerate() {
+                for (position, index) in offsets.range(row).enumerate() {
                     if out.len() as u64 > limit {
                         break;
                     }
-                    if index > 0 {
+                    if position > 0 {
                         out.push(b',');
                     }
-                    values.write(at, out, limit)?;
+                    values.write(index, out, limit)?;
                 }
                 out.push(b']');
             }
-            CellShape::Map(ends, is_object, both) => {
-                let [keys, values] = &mut **both;
+            JsonShape::Map(offsets, is_object, pair) => {
+                let [keys, values] = &mut **pair;
                 let [begin, middle, end] = if *is_object { ["", ":", ""] } else { ["[", ",", "]"] };
                 out.push(if *is_object { b'{' } else { b'[' });
-                for (index, at) in ends.of(row).enumerate() {
+                for (position, index) in offsets.range(row).enumerate() {
                     if out.len() as u64 > limit {
                         break;
                     }
-                    out.extend_from_slice(if index > 0 { b"," } else { b"" });
+                    out.extend_from_slice(if position > 0 { b"," } else { b"" });
                     out.extend_from_slice(begin.as_bytes());
-                    keys.write(at, out, limit)?;
+                    keys.write(index, out, limit)?;
                     out.extend_from_slice(middle.as_bytes());
-                    values.write(at, out, limit)?;
+                    values.write(index, out, limit)?;
                     out.extend_from_slice(end.as_bytes());
                 }
                 out.push(if *is_object { b'}' } else { b']' });
@@ -427,14 +428,14 @@ fn is_text(kind: &DataType) -> bool {
 
 impl<'a> Plain<'a> {
     fn new(array: &'a ArrayRef, limit: u64) -> Result<Self, ArrowError> {
-        let column = Box::new(CellColumn::new(array, limit)?);
+        let column = Box::new(TextColumn::new(array, limit)?);
         Ok(Self { column, buffer: Vec::new(), lost: 0 })
     }
 
     fn write(&mut self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         let Self { column, buffer, lost } = self;
         let start = out.len();
-        match column.kind() {
+        match column.style() {
             CellStyle::Number => {
                 column.write(row, out)?;
                 // `nan` and `inf`, which JSON cannot represent.

@@ -13,26 +13,26 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 /// The name of the column for rows of text.
-pub(super) const VALUE: &str = "value";
+pub(super) const VALUE_COLUMN: &str = "value";
 
 /// The columns of rows of text.
 pub(super) fn values_schema() -> Schema {
-    Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)])
+    Schema::new(vec![Field::new(VALUE_COLUMN, DataType::Utf8, true)])
 }
 
-/// The columns as they are written. Every column, and every value in lists and structs, may be null, because
-/// tables of one job differ in that. Dictionaries have keys of 32 bits, because their sizes differ, too.
-/// Metadata of the table is dropped: it may describe the rows of this table only.
+/// The columns as they are written. They must be the same for all tables of a job. So every column, and every
+/// value in lists and structs, is nullable, and the keys of all dictionaries have 32 bits. Metadata of the
+/// table is dropped: it may describe the rows of this table only.
 ///
 /// # Errors
 /// If a type cannot be written.
-pub(super) fn written(given: &Schema, output: OutputKind) -> Result<SchemaRef, ColumnError> {
+pub(super) fn written_schema(given: &Schema, output: OutputKind) -> Result<SchemaRef, ColumnError> {
     let fields = given.fields().iter().map(|field| {
         let kind = written_type(field.data_type(), output).map_err(|source| ColumnError {
             name: field.name().clone(),
             kind: field.data_type().clone(),
             source,
-            others: others(output, field.data_type()),
+            others: other_outputs(output, field.data_type()),
         })?;
         Ok(field.as_ref().clone().with_data_type(kind).with_nullable(true))
     });
@@ -40,11 +40,11 @@ pub(super) fn written(given: &Schema, output: OutputKind) -> Result<SchemaRef, C
 }
 
 /// The other output types that can hold a column of this type.
-fn others(output: OutputKind, kind: &DataType) -> &'static str {
+fn other_outputs(output: OutputKind, kind: &DataType) -> &'static str {
     if output == OutputKind::Parquet && !has_union(kind) { "arrow or jsonl" } else { "jsonl" }
 }
 
-/// The type with which a type is written. Fails with the reason if it cannot be written.
+/// The type in the output for values of the type `kind`. Fails with the reason if there is none.
 pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataType, TypeError> {
     let field = |field: &Arc<Field>| -> Result<Arc<Field>, TypeError> {
         let kind = written_type(field.data_type(), output)?;
@@ -57,8 +57,8 @@ pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataTy
     };
     Ok(match kind {
         DataType::Union(..) => return Err(TypeError::Union),
-        // In a run-end encoded column, one value may stand for any number of rows; here each row's value is
-        // written out.
+        // In a run-end encoded column, one value may apply to any number of rows. In the output, each row has
+        // its own value.
         DataType::RunEndEncoded(_, values) => written_type(values.data_type(), output)?,
         DataType::ListView(items) => DataType::List(item(items)?),
         DataType::LargeListView(items) => DataType::LargeList(item(items)?),
@@ -78,19 +78,19 @@ pub(super) fn written_type(kind: &DataType, output: OutputKind) -> Result<DataTy
     })
 }
 
-/// The type of a map's entries; their keys are never null.
+/// The type of a map's entries, whose keys are never null.
 fn entries(entries: &Arc<Field>, output: OutputKind) -> Result<Arc<Field>, TypeError> {
-    let DataType::Struct(both) = entries.data_type() else { return Ok(Arc::clone(entries)) };
-    let both = both.iter().enumerate().map(|(index, field)| {
+    let DataType::Struct(pair) = entries.data_type() else { return Ok(Arc::clone(entries)) };
+    let pair = pair.iter().enumerate().map(|(index, field)| {
         let kind = written_type(field.data_type(), output)?;
         Ok(field.as_ref().clone().with_data_type(kind).with_nullable(index > 0))
     });
-    let both = both.collect::<Result<Vec<Field>, TypeError>>()?;
-    let both = DataType::Struct(Fields::from(both));
-    Ok(Arc::new(entries.as_ref().clone().with_data_type(both).with_nullable(false)))
+    let pair = pair.collect::<Result<Vec<Field>, TypeError>>()?;
+    let pair = DataType::Struct(Fields::from(pair));
+    Ok(Arc::new(entries.as_ref().clone().with_data_type(pair).with_nullable(false)))
 }
 
-/// The Parquet type that replaces one that Parquet lacks.
+/// The type that replaces `kind` if Parquet lacks it. Other types are returned unchanged.
 fn parquet_type(kind: &DataType) -> Result<DataType, TypeError> {
     Ok(match kind {
         DataType::Date64 => DataType::Date32,
@@ -120,7 +120,7 @@ fn whole_decimal(digits: u32) -> Result<DataType, TypeError> {
         (DECIMAL64_MAX_PRECISION, DataType::Decimal64(digits, 0)),
         (DECIMAL128_MAX_PRECISION, DataType::Decimal128(digits, 0)),
     ];
-    let smallest = kinds.into_iter().find(|(most, _)| digits <= *most);
+    let smallest = kinds.into_iter().find(|(max_digits, _)| digits <= *max_digits);
     Ok(smallest.map_or(DataType::Decimal256(digits, 0), |(_, kind)| kind))
 }
 
@@ -140,9 +140,9 @@ fn has_union(kind: &DataType) -> bool {
     }
 }
 
-/// The columns as text, one per line. The text must be the same for every table of a job, except for all-null
-/// columns.
-pub(super) fn words(schema: &Schema) -> String {
+/// The names and types of the columns, one per line. The text must be the same for every table of a job,
+/// except for all-null columns.
+pub(super) fn columns_text(schema: &Schema) -> String {
     let mut text = String::new();
     for field in schema.fields() {
         let line_end = if text.is_empty() { "" } else { "\n" };
@@ -153,8 +153,8 @@ pub(super) fn words(schema: &Schema) -> String {
     text
 }
 
-/// The rows, converted to the columns as they are written. `before` is the number of the attempt's rows
-/// before these.
+/// The rows, converted to the columns as they are written. `rows_before` is the number of the attempt's rows
+/// before this batch.
 ///
 /// # Errors
 /// If a value does not fit its type; the error names the row.
@@ -162,7 +162,7 @@ pub(super) fn fit(
     batch: &RecordBatch,
     schema: &SchemaRef,
     output: OutputKind,
-    before: u64,
+    rows_before: u64,
 ) -> Result<RecordBatch, FitError> {
     let mut columns = Vec::with_capacity(batch.num_columns());
     for (index, column) in batch.columns().iter().enumerate() {
@@ -170,7 +170,7 @@ pub(super) fn fit(
         columns.push(converted(column, kind, output).map_err(|source| {
             let mut rows = 0..column.len();
             let is_wrong = |row: &usize| converted(&column.slice(*row, 1), kind, output).is_err();
-            let row = rows.find(is_wrong).map(|row| before + row as u64);
+            let row = rows.find(is_wrong).map(|row| rows_before + row as u64);
             let field = batch.schema_ref().field(index);
             let name = field.name().clone();
             let kind = field.data_type().clone();

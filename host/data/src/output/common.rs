@@ -1,6 +1,6 @@
-//! Finds the columns that tables have in common if one of them has all-null columns. A column that is all
-//! null in one mini-batch has the type `Null` there, and another type in the next. The same holds for a
-//! list's values and a struct's fields.
+//! Finds one schema for several tables if a column is all null in some of them. A column that is all null in
+//! one mini-batch has the type `Null` there, and it may have another type in the next mini-batch. The same
+//! holds for the values of a list and the fields of a struct.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use std::sync::Arc;
 
-/// Whether the types of all columns are known: none is or contains an all-null column.
+/// Whether the types of all columns are known: no column, list or struct has values of the type `Null`.
 pub(super) fn is_settled(schema: &Schema) -> bool {
     !schema.fields().iter().any(|field| has_null(field.data_type()))
 }
@@ -27,15 +27,15 @@ fn has_null(kind: &DataType) -> bool {
     }
 }
 
-/// The columns that fit both schemas; `None` if they differ in more than all-null columns.
+/// One schema for tables of both schemas; `None` if the schemas differ in anything but all-null columns.
 pub(super) fn common_schema(one: &Schema, other: &Schema) -> Option<Schema> {
     let fields = common_fields(one.fields(), other.fields())?;
     Some(Schema::new(fields))
 }
 
 fn common_fields(one: &[Arc<Field>], other: &[Arc<Field>]) -> Option<Vec<Arc<Field>>> {
-    let all = one.iter().zip(other).map(|(one, other)| common_field(one, other));
-    if one.len() == other.len() { all.collect() } else { None }
+    let fields = one.iter().zip(other).map(|(one, other)| common_field(one, other));
+    if one.len() == other.len() { fields.collect() } else { None }
 }
 
 fn common_field(one: &Arc<Field>, other: &Arc<Field>) -> Option<Arc<Field>> {
@@ -57,12 +57,14 @@ fn common_type(one: &DataType, other: &DataType) -> Option<DataType> {
         (DataType::LargeList(one), DataType::LargeList(other)) => {
             DataType::LargeList(common_field(one, other)?)
         }
-        (DataType::FixedSizeList(one, size), DataType::FixedSizeList(other, same))
-            if size == same =>
+        (DataType::FixedSizeList(one, size), DataType::FixedSizeList(other, other_size))
+            if size == other_size =>
         {
             DataType::FixedSizeList(common_field(one, other)?, *size)
         }
-        (DataType::Map(one, sorted), DataType::Map(other, same)) if sorted == same => {
+        (DataType::Map(one, sorted), DataType::Map(other, other_sorted))
+            if sorted == other_sorted =>
+        {
             DataType::Map(common_field(one, other)?, *sorted)
         }
         (DataType::Struct(one), DataType::Struct(other)) => {
@@ -72,7 +74,7 @@ fn common_type(one: &DataType, other: &DataType) -> Option<DataType> {
     })
 }
 
-/// The rows with the columns `to`: all-null columns become nulls of the type there.
+/// The rows with the columns `to`: all-null columns become nulls of the type that `to` has.
 pub(super) fn widened(batch: &RecordBatch, to: &SchemaRef) -> Result<RecordBatch, ArrowError> {
     let columns = batch.columns().iter().zip(to.fields());
     let columns = columns.map(|(column, field)| widened_values(column, field.data_type()));
@@ -100,23 +102,23 @@ fn widened_values(array: &ArrayRef, to: &DataType) -> Result<ArrayRef, ArrowErro
         }
         (DataType::Map(..), DataType::Map(entries, sorted)) => {
             let map = array.as_map();
-            let both: ArrayRef = Arc::new(map.entries().clone());
-            let both = widened_values(&both, entries.data_type())?;
-            let ends = map.offsets().clone();
+            let pairs: ArrayRef = Arc::new(map.entries().clone());
+            let pairs = widened_values(&pairs, entries.data_type())?;
+            let offsets = map.offsets().clone();
             let nulls = map.nulls().cloned();
             let entries = Arc::clone(entries);
-            let both = both.as_struct().clone();
-            Ok(Arc::new(MapArray::try_new(entries, ends, both, nulls, *sorted)?))
+            let pairs = pairs.as_struct().clone();
+            Ok(Arc::new(MapArray::try_new(entries, offsets, pairs, nulls, *sorted)?))
         }
         (DataType::Struct(_), DataType::Struct(fields)) => {
-            let all = array.as_struct();
-            let columns = all.columns().iter().zip(fields);
+            let structs = array.as_struct();
+            let columns = structs.columns().iter().zip(fields);
             let columns = columns.map(|(column, field)| widened_values(column, field.data_type()));
             let columns = columns.collect::<Result<Vec<_>, _>>()?;
-            let nulls = all.nulls().cloned();
-            let rows = all.len();
-            let all = StructArray::try_new_with_length(fields.clone(), columns, nulls, rows)?;
-            Ok(Arc::new(all))
+            let nulls = structs.nulls().cloned();
+            let rows = structs.len();
+            let structs = StructArray::try_new_with_length(fields.clone(), columns, nulls, rows)?;
+            Ok(Arc::new(structs))
         }
         (from, to) => Err(ArrowError::SchemaError(format!("{from} cannot become {to}"))),
     }
@@ -127,7 +129,7 @@ fn widened_list<O: OffsetSizeTrait>(
     item: &Arc<Field>,
 ) -> Result<ArrayRef, ArrowError> {
     let values = widened_values(list.values(), item.data_type())?;
-    let ends = list.offsets().clone();
+    let offsets = list.offsets().clone();
     let nulls = list.nulls().cloned();
-    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), ends, values, nulls)?))
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }

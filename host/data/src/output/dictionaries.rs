@@ -12,7 +12,8 @@ use arrow::row::{RowConverter, SortField};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// The dictionaries of a file's columns, in the order of the columns, nested ones included.
+/// The dictionaries of a file's columns, in the order of the columns. Dictionaries in lists, maps and structs
+/// are included.
 #[derive(Debug, Default)]
 pub(super) struct Dictionaries(Vec<Dictionary>);
 
@@ -20,15 +21,16 @@ pub(super) struct Dictionaries(Vec<Dictionary>);
 #[derive(Debug)]
 struct Dictionary {
     converter: RowConverter,
-    places: HashMap<Box<[u8]>, i32>,
+    /// The key of each value. The value is encoded by `converter`.
+    keys: HashMap<Box<[u8]>, i32>,
     /// New values, in the order in which they were found.
-    pieces: Vec<ArrayRef>,
+    new_values: Vec<ArrayRef>,
     /// All values, once they are complete.
     values: Option<ArrayRef>,
 }
 
 impl Dictionaries {
-    /// Whether any column has a dictionary, nested ones included.
+    /// Whether any column is a dictionary or contains one.
     pub(super) fn in_any(schema: &Schema) -> bool {
         schema.fields().iter().any(|field| has_dictionary(field.data_type()))
     }
@@ -53,11 +55,12 @@ impl Dictionaries {
     /// Completes the values, after all batches were collected.
     pub(super) fn close(&mut self) -> Result<(), ArrowError> {
         for dictionary in &mut self.0 {
-            let pieces: Vec<&dyn Array> = dictionary.pieces.iter().map(AsRef::as_ref).collect();
-            if !pieces.is_empty() {
-                dictionary.values = Some(concat(&pieces)?);
+            let new_values: Vec<&dyn Array> =
+                dictionary.new_values.iter().map(AsRef::as_ref).collect();
+            if !new_values.is_empty() {
+                dictionary.values = Some(concat(&new_values)?);
             }
-            dictionary.pieces = Vec::new();
+            dictionary.new_values = Vec::new();
         }
         Ok(())
     }
@@ -73,7 +76,7 @@ impl Dictionaries {
                 return Ok(Arc::clone(column));
             }
             let data = walk(column.to_data(), &mut |data| {
-                let dictionary = self.0.get_mut(next).ok_or_else(beyond)?;
+                let dictionary = self.0.get_mut(next).ok_or_else(changed)?;
                 next += 1;
                 dictionary.unify(&make_array(data))
             })?;
@@ -86,37 +89,37 @@ impl Dictionaries {
 impl Dictionary {
     fn new(kind: &DataType) -> Result<Self, ArrowError> {
         let converter = RowConverter::new(vec![SortField::new(kind.clone())])?;
-        Ok(Self { converter, places: HashMap::new(), pieces: Vec::new(), values: None })
+        Ok(Self { converter, keys: HashMap::new(), new_values: Vec::new(), values: None })
     }
 
     fn collect(&mut self, values: &ArrayRef) -> Result<(), ArrowError> {
         let rows = self.converter.convert_columns(&[Arc::clone(values)])?;
-        let mut new = Vec::new();
+        let mut new_indices = Vec::new();
         for (index, row) in rows.iter().enumerate() {
-            if self.places.contains_key(row.as_ref()) {
+            if self.keys.contains_key(row.as_ref()) {
                 continue;
             }
-            let place = i32::try_from(self.places.len()).map_err(|_| {
+            let key = i32::try_from(self.keys.len()).map_err(|_| {
                 ArrowError::InvalidArgumentError("a column has too many different values".into())
             })?;
-            self.places.insert(row.as_ref().into(), place);
-            new.push(index as u64);
+            self.keys.insert(row.as_ref().into(), key);
+            new_indices.push(index as u64);
         }
-        if !new.is_empty() {
-            self.pieces.push(take(values, &UInt64Array::from(new), None)?);
+        if !new_indices.is_empty() {
+            self.new_values.push(take(values, &UInt64Array::from(new_indices), None)?);
         }
         Ok(())
     }
 
     fn unify(&mut self, array: &ArrayRef) -> Result<ArrayData, ArrowError> {
-        let given = array.as_dictionary_opt::<Int32Type>().ok_or_else(beyond)?;
+        let given = array.as_dictionary_opt::<Int32Type>().ok_or_else(changed)?;
         let rows = self.converter.convert_columns(&[Arc::clone(given.values())])?;
-        let places: Option<Vec<i32>> =
-            rows.iter().map(|row| self.places.get(row.as_ref()).copied()).collect();
-        let places = places.ok_or_else(beyond)?;
+        let new_keys: Option<Vec<i32>> =
+            rows.iter().map(|row| self.keys.get(row.as_ref()).copied()).collect();
+        let new_keys = new_keys.ok_or_else(changed)?;
         let keys = given.keys().iter().map(|key| {
-            let place = key.map(|key| usize::try_from(key).ok().and_then(|key| places.get(key)));
-            place.map(|place| place.copied().ok_or_else(beyond)).transpose()
+            let key = key.map(|key| usize::try_from(key).ok().and_then(|key| new_keys.get(key)));
+            key.map(|key| key.copied().ok_or_else(changed)).transpose()
         });
         let keys = keys.collect::<Result<Int32Array, ArrowError>>()?;
         let values = match &self.values {
@@ -127,7 +130,8 @@ impl Dictionary {
     }
 }
 
-fn beyond() -> ArrowError {
+/// The error if the second pass over the file finds a value that the first pass did not.
+fn changed() -> ArrowError {
     ArrowError::InvalidArgumentError("a dictionary has changed".to_owned())
 }
 
@@ -143,18 +147,18 @@ fn has_dictionary(kind: &DataType) -> bool {
     }
 }
 
-/// Replaces the dictionaries of an array, at any depth.
+/// Replaces each dictionary of an array, also in lists, maps and structs, with what `replace` returns.
 fn walk(
     data: ArrayData,
-    take: &mut impl FnMut(ArrayData) -> Result<ArrayData, ArrowError>,
+    replace: &mut impl FnMut(ArrayData) -> Result<ArrayData, ArrowError>,
 ) -> Result<ArrayData, ArrowError> {
     if matches!(data.data_type(), DataType::Dictionary(..)) {
-        return take(data);
+        return replace(data);
     }
     if !has_dictionary(data.data_type()) {
         return Ok(data);
     }
-    let children = data.child_data().iter().map(|child| walk(child.clone(), take));
+    let children = data.child_data().iter().map(|child| walk(child.clone(), replace));
     let children = children.collect::<Result<Vec<_>, _>>()?;
     data.into_builder().child_data(children).build()
 }

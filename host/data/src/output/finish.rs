@@ -1,5 +1,5 @@
-//! Makes the output file from the rows that were appended while the job ran, an Arrow IPC stream. Its content
-//! is untrusted: at a job's end, the caller must be behind the process wall.
+//! Makes the output file from the rows that were appended while the job ran, which form an Arrow IPC stream.
+//! The rows are untrusted: at a job's end, the caller must be behind the process wall.
 
 use super::appended::Messages;
 use super::columns::values_schema;
@@ -19,15 +19,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 /// Bytes that are written at a time.
-const BUFFER: usize = 1 << 20;
-/// The most rows and bytes of a row group, which is kept in memory until it is written.
-const ROW_GROUP: (usize, usize) = (1 << 20, 64 << 20);
-/// The most rows and bytes of a record batch in an Arrow file. Small batches are combined, because those of
-/// mini-batches may be tiny.
-const BATCH: (usize, usize) = (1 << 16, 16 << 20);
+const BUFFER_BYTES: usize = 1 << 20;
+/// The most rows and bytes of a row group in a Parquet file. A row group is kept in memory until it is written.
+const MAX_ROW_GROUP: (usize, usize) = (1 << 20, 64 << 20);
+/// The most rows and bytes of a record batch in an Arrow file. Smaller batches are combined, because a
+/// mini-batch may have few rows.
+const MAX_BATCH: (usize, usize) = (1 << 16, 16 << 20);
 
-/// Writes the output file. `rows` is the number of rows that there must be: a truncated stream may look
-/// complete.
+/// Writes the output file. `rows` is the expected number of rows. The number is checked because a truncated
+/// stream may look complete.
 ///
 /// # Errors
 /// If the rows cannot be read, or the file cannot be written.
@@ -37,21 +37,22 @@ pub fn finish<S: Read + Seek, T: Write + Send>(
     format: &OutputFormat,
     rows: u64,
 ) -> Result<(), FinishError> {
-    let make = AssertUnwindSafe(|| Finishing::new(source, format, rows)?.write(target));
+    let make = AssertUnwindSafe(|| AppendedRows::new(source, format, rows)?.write(target));
     // As with a guest's table, a panic must not end the process: these bytes may come from a compromised
     // worker.
     let made = catch_unwind(make);
     made.unwrap_or(Err(FinishError::Read(AppendedRowsError::Contradiction)))
 }
 
-struct Finishing<'a, S> {
+/// The appended rows, and how to write them into a file.
+struct AppendedRows<'a, S> {
     source: S,
     format: &'a OutputFormat,
     rows: u64,
     schema: SchemaRef,
 }
 
-impl<'a, S: Read + Seek> Finishing<'a, S> {
+impl<'a, S: Read + Seek> AppendedRows<'a, S> {
     fn new(mut source: S, format: &'a OutputFormat, rows: u64) -> Result<Self, FinishError> {
         // Without a schema, no attempt had any columns.
         let schema = Messages::new(&mut source)?.schema()?;
@@ -59,13 +60,13 @@ impl<'a, S: Read + Seek> Finishing<'a, S> {
         Ok(Self { source, format, rows, schema })
     }
 
-    /// Passes on the rows, batch by batch.
-    fn each(
+    /// Passes the rows to `take`, batch by batch.
+    fn for_each_batch(
         &mut self,
         mut take: impl FnMut(RecordBatch) -> Result<(), FinishError>,
     ) -> Result<(), FinishError> {
         let mut found = 0;
-        Messages::new(&mut self.source)?.each(&self.schema, |batch| {
+        Messages::new(&mut self.source)?.for_each_batch(&self.schema, |batch| {
             found += batch.num_rows() as u64;
             take(batch)
         })?;
@@ -77,40 +78,40 @@ impl<'a, S: Read + Seek> Finishing<'a, S> {
     }
 
     fn write<T: Write + Send>(mut self, target: T) -> Result<(), FinishError> {
-        let target = BufWriter::with_capacity(BUFFER, target);
+        let target = BufWriter::with_capacity(BUFFER_BYTES, target);
         if self.format.kind == OutputKind::Parquet {
-            return self.parquet(target);
+            return self.write_parquet(target);
         }
         let mut dictionaries = Dictionaries::default();
         if Dictionaries::in_any(&self.schema) {
-            self.each(|batch| dictionaries.collect(&batch).map_err(FinishError::read))?;
+            self.for_each_batch(|batch| dictionaries.collect(&batch).map_err(FinishError::read))?;
             dictionaries.close().map_err(FinishError::write)?;
         }
         let schema = Arc::clone(&self.schema);
-        let mut file = Whole::new(target, &schema)?;
-        self.each(|batch| {
+        let mut file = ArrowFileWriter::new(target, &schema)?;
+        self.for_each_batch(|batch| {
             let batch = dictionaries.unify(&batch).map_err(FinishError::read)?;
             file.add(batch).map_err(FinishError::write)
         })?;
         file.finish().map_err(FinishError::write)
     }
 
-    fn parquet(&mut self, target: impl Write + Send) -> Result<(), FinishError> {
-        let (rows, bytes) = ROW_GROUP;
+    fn write_parquet(&mut self, target: impl Write + Send) -> Result<(), FinishError> {
+        let (rows, bytes) = MAX_ROW_GROUP;
         let properties = WriterProperties::builder()
-            .set_compression(compression(self.format.compression))
+            .set_compression(parquet_compression(self.format.compression))
             .set_max_row_group_row_count(Some(rows))
             .set_max_row_group_bytes(Some(bytes))
             .build();
         let schema = Arc::clone(&self.schema);
         let mut writer = ArrowWriter::try_new(target, schema, Some(properties))?;
-        self.each(|batch| Ok(writer.write(&batch)?))?;
+        self.for_each_batch(|batch| Ok(writer.write(&batch)?))?;
         writer.into_inner()?.flush()?;
         Ok(())
     }
 }
 
-fn compression(compression: Compression) -> basic::Compression {
+fn parquet_compression(compression: Compression) -> basic::Compression {
     match compression {
         Compression::None => basic::Compression::UNCOMPRESSED,
         Compression::Snappy => basic::Compression::SNAPPY,
@@ -120,41 +121,42 @@ fn compression(compression: Compression) -> basic::Compression {
     }
 }
 
-/// Writes an Arrow IPC file, and combines tiny batches.
-struct Whole<T: Write> {
+/// Writes an Arrow IPC file, and combines small batches.
+struct ArrowFileWriter<T: Write> {
     writer: FileWriter<T>,
     schema: SchemaRef,
-    waiting: Vec<RecordBatch>,
+    /// Batches that are not written yet, and how many rows and bytes they have.
+    pending: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
 }
 
-impl<T: Write> Whole<T> {
+impl<T: Write> ArrowFileWriter<T> {
     fn new(target: T, schema: &Schema) -> Result<Self, FinishError> {
         let writer = FileWriter::try_new(target, schema).map_err(FinishError::write)?;
         let schema = Arc::new(schema.clone());
-        Ok(Self { writer, schema, waiting: Vec::new(), rows: 0, bytes: 0 })
+        Ok(Self { writer, schema, pending: Vec::new(), rows: 0, bytes: 0 })
     }
 
     fn add(&mut self, batch: RecordBatch) -> Result<(), ArrowError> {
         let rows = batch.num_rows();
         let bytes = batch.get_array_memory_size();
-        if self.rows + rows > BATCH.0 || self.bytes.saturating_add(bytes) > BATCH.1 {
+        if self.rows + rows > MAX_BATCH.0 || self.bytes.saturating_add(bytes) > MAX_BATCH.1 {
             self.flush()?;
         }
         self.rows += rows;
         self.bytes += bytes;
-        self.waiting.push(batch);
+        self.pending.push(batch);
         Ok(())
     }
 
     fn flush(&mut self) -> Result<(), ArrowError> {
-        let batch = match self.waiting.as_slice() {
+        let batch = match self.pending.as_slice() {
             [] => return Ok(()),
             [one] => one.clone(),
             several => concat_batches(&self.schema, several)?,
         };
-        self.waiting.clear();
+        self.pending.clear();
         (self.rows, self.bytes) = (0, 0);
         self.writer.write(&batch)
     }

@@ -1,5 +1,5 @@
 //! Converts values to the type with which they are written. The conversion never changes a value. A value
-//! that the type cannot hold is an error, unless it is below a null and therefore does not count.
+//! that the type cannot hold is an error, except in a list or struct that is null.
 
 use super::layouts::RunEndColumn;
 use super::times::DAY_MILLIS;
@@ -33,19 +33,19 @@ pub(super) fn converted(
     match (array.data_type(), to) {
         (DataType::RunEndEncoded(..), _) => {
             let runs = RunEndColumn::of(array)?;
-            let places = (0..array.len()).map(|row| runs.place(row) as u64);
-            child(&take(runs.values(), &UInt64Array::from_iter_values(places), None)?, to)
+            let indices = (0..array.len()).map(|row| runs.run_of(row) as u64);
+            child(&take(runs.values(), &UInt64Array::from_iter_values(indices), None)?, to)
         }
         (DataType::Dictionary(..), DataType::Null) => Ok(Arc::new(NullArray::new(array.len()))),
         (DataType::Dictionary(..), DataType::Dictionary(_, values)) => {
             let dictionary = array.as_any_dictionary();
             let values = match child(dictionary.values(), values) {
                 Ok(values) => values,
-                // The value that does not fit may not belong to any row.
+                // Perhaps no row uses the value that does not fit.
                 Err(_) => child(&used_values(dictionary)?, values)?,
             };
-            let same = dictionary.with_values(values);
-            strictly(&same, to)
+            let converted_values = dictionary.with_values(values);
+            strictly(&converted_values, to)
         }
         (DataType::Dictionary(..), _) => {
             let dictionary = array.as_any_dictionary();
@@ -70,7 +70,8 @@ pub(super) fn converted(
             map(array.as_map(), entries, *sorted, &child)
         }
         (DataType::Struct(_), DataType::Struct(fields)) => {
-            structure(array.as_struct(), fields, &child).map(|all| Arc::new(all) as ArrayRef)
+            structure(array.as_struct(), fields, &child)
+                .map(|structs| Arc::new(structs) as ArrayRef)
         }
         (from, to) => plain(array, from, to),
     }
@@ -88,12 +89,12 @@ fn used_values(dictionary: &dyn AnyDictionaryArray) -> Result<ArrayRef, ArrowErr
             is_used[key] = true;
         }
     }
-    let places = is_used.into_iter().enumerate();
-    let places = places.map(|(place, is_used)| is_used.then_some(place as u64));
-    take(values, &UInt64Array::from_iter(places), None)
+    let indices = is_used.into_iter().enumerate();
+    let indices = indices.map(|(index, is_used)| is_used.then_some(index as u64));
+    take(values, &UInt64Array::from_iter(indices), None)
 }
 
-/// Whether values of the type must be checked, because a Parquet file might hold other values than these.
+/// Whether values of the type must be checked, because Parquet may not be able to hold them.
 pub(super) fn needs_check(kind: &DataType) -> bool {
     match kind {
         DataType::Decimal32(..)
@@ -111,12 +112,16 @@ pub(super) fn needs_check(kind: &DataType) -> bool {
     }
 }
 
-type Child<'c> = dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, ArrowError> + 'c;
+/// Converts the values within a list, map or struct.
+type ConvertChild<'c> = dyn Fn(&ArrayRef, &DataType) -> Result<ArrayRef, ArrowError> + 'c;
 
-/// The values, with nulls where a surrounding list or struct is null: what is stored there does not count as
-/// a value.
-fn below(values: &ArrayRef, hidden: Option<&NullBuffer>) -> Result<ArrayRef, ArrowError> {
-    let Some(hidden) = hidden.filter(|hidden| hidden.null_count() > 0) else {
+/// The values within a list or struct, with null wherever the list or struct is null (`outer_nulls`). What is
+/// stored there does not count as a value.
+fn with_outer_nulls(
+    values: &ArrayRef,
+    outer_nulls: Option<&NullBuffer>,
+) -> Result<ArrayRef, ArrowError> {
+    let Some(outer_nulls) = outer_nulls.filter(|nulls| nulls.null_count() > 0) else {
         return Ok(Arc::clone(values));
     };
     let has_own_nulls = !matches!(
@@ -124,46 +129,46 @@ fn below(values: &ArrayRef, hidden: Option<&NullBuffer>) -> Result<ArrayRef, Arr
         DataType::Null | DataType::RunEndEncoded(..) | DataType::Union(..)
     );
     if !has_own_nulls {
-        // Such arrays have no null buffer, so copy the values with nulls where they are hidden.
-        let places = (0..values.len()).map(|row| hidden.is_valid(row).then_some(row as u64));
-        return take(values, &places.collect::<UInt64Array>(), None);
+        // Arrays of these types have no null buffer, so copy the values.
+        let indices = (0..values.len()).map(|row| outer_nulls.is_valid(row).then_some(row as u64));
+        return take(values, &indices.collect::<UInt64Array>(), None);
     }
-    let nulls = NullBuffer::union(values.nulls(), Some(hidden));
+    let nulls = NullBuffer::union(values.nulls(), Some(outer_nulls));
     Ok(make_array(values.to_data().into_builder().nulls(nulls).build()?))
 }
 
 fn list<O: OffsetSizeTrait>(
     list: &GenericListArray<O>,
     item: &FieldRef,
-    child: &Child<'_>,
+    child: &ConvertChild<'_>,
 ) -> Result<ArrayRef, ArrowError> {
-    let ends = list.value_offsets();
-    let hides = |row: usize| list.is_null(row) && ends[row] != ends[row + 1];
-    if list.null_count() > 0 && (0..list.len()).any(hides) {
-        // A copy has empty lists where lists are null.
+    let offsets = list.value_offsets();
+    let hides_values = |row: usize| list.is_null(row) && offsets[row] != offsets[row + 1];
+    if list.null_count() > 0 && (0..list.len()).any(hides_values) {
+        // `take` makes an empty list of each list that is null.
         let rows = UInt64Array::from_iter_values(0..list.len() as u64);
-        let clean = take(list, &rows, None)?;
-        return self::list(clean.as_list::<O>(), item, child);
+        let without_hidden = take(list, &rows, None)?;
+        return self::list(without_hidden.as_list::<O>(), item, child);
     }
-    let first = ends[0];
-    let last = ends[list.len()];
+    let first = offsets[0];
+    let last = offsets[list.len()];
     let values = list.values().slice(first.as_usize(), (last - first).as_usize());
     let values = child(&values, item.data_type())?;
-    let ends: ScalarBuffer<O> = ends.iter().map(|end| *end - first).collect();
-    let ends = OffsetBuffer::new(ends);
+    let offsets: ScalarBuffer<O> = offsets.iter().map(|offset| *offset - first).collect();
+    let offsets = OffsetBuffer::new(offsets);
     let nulls = list.nulls().cloned();
-    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), ends, values, nulls)?))
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }
 
 fn fixed_list(
     list: &FixedSizeListArray,
     item: &FieldRef,
     size: i32,
-    child: &Child<'_>,
+    child: &ConvertChild<'_>,
 ) -> Result<ArrayRef, ArrowError> {
     let width = usize::try_from(size).unwrap_or(0);
-    let hidden = list.nulls().map(|nulls| nulls.expand(width));
-    let values = child(&below(list.values(), hidden.as_ref())?, item.data_type())?;
+    let outer_nulls = list.nulls().map(|nulls| nulls.expand(width));
+    let values = child(&with_outer_nulls(list.values(), outer_nulls.as_ref())?, item.data_type())?;
     let nulls = list.nulls().cloned();
     let rows = list.len();
     let item = Arc::clone(item);
@@ -173,62 +178,62 @@ fn fixed_list(
 fn list_of_views<O: OffsetSizeTrait>(
     views: &GenericListViewArray<O>,
     item: &FieldRef,
-    child: &Child<'_>,
+    child: &ConvertChild<'_>,
 ) -> Result<ArrayRef, ArrowError> {
-    let mut places = Vec::new();
-    let mut ends = vec![O::zero()];
+    let mut indices = Vec::new();
+    let mut offsets = vec![O::zero()];
     for row in 0..views.len() {
         if views.is_valid(row) {
             let from = views.value_offsets()[row];
             let count = views.value_sizes()[row];
-            places.extend(from.as_usize() as u64..(from.as_usize() + count.as_usize()) as u64);
+            indices.extend(from.as_usize() as u64..(from.as_usize() + count.as_usize()) as u64);
         }
-        ends.push(O::from_usize(places.len()).ok_or_else(|| {
+        offsets.push(O::from_usize(indices.len()).ok_or_else(|| {
             ArrowError::InvalidArgumentError("its lists hold too many values together".to_owned())
         })?);
     }
-    let values = child(&take(views.values(), &UInt64Array::from(places), None)?, item.data_type())?;
-    let ends = OffsetBuffer::new(ScalarBuffer::from(ends));
+    let values =
+        child(&take(views.values(), &UInt64Array::from(indices), None)?, item.data_type())?;
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
     let nulls = views.nulls().cloned();
-    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), ends, values, nulls)?))
+    Ok(Arc::new(GenericListArray::try_new(Arc::clone(item), offsets, values, nulls)?))
 }
 
 fn map(
     map: &MapArray,
     entries: &FieldRef,
     sorted: bool,
-    child: &Child<'_>,
+    child: &ConvertChild<'_>,
 ) -> Result<ArrayRef, ArrowError> {
     let DataType::Struct(fields) = entries.data_type() else {
         return Err(ArrowError::InvalidArgumentError("a map has no entries".to_owned()));
     };
-    let ends = map.value_offsets();
-    let hides = |row: usize| map.is_null(row) && ends[row] != ends[row + 1];
-    if map.null_count() > 0 && (0..map.len()).any(hides) {
+    let offsets = map.value_offsets();
+    let hides_values = |row: usize| map.is_null(row) && offsets[row] != offsets[row + 1];
+    if map.null_count() > 0 && (0..map.len()).any(hides_values) {
         let rows = UInt64Array::from_iter_values(0..map.len() as u64);
-        let clean = take(map, &rows, None)?;
-        return self::map(clean.as_map(), entries, sorted, child);
+        let without_hidden = take(map, &rows, None)?;
+        return self::map(without_hidden.as_map(), entries, sorted, child);
     }
-    let first = ends[0];
-    let last = ends[map.len()];
-    let both = map.entries().slice(first.as_usize(), (last - first).as_usize());
-    let both = structure(&both, fields, child)?;
-    let ends: ScalarBuffer<i32> = ends.iter().map(|end| *end - first).collect();
-    let ends = OffsetBuffer::new(ends);
-    let map = MapArray::try_new(Arc::clone(entries), ends, both, map.nulls().cloned(), sorted)?;
+    let first = offsets[0];
+    let last = offsets[map.len()];
+    let pairs = map.entries().slice(first.as_usize(), (last - first).as_usize());
+    let pairs = structure(&pairs, fields, child)?;
+    let offsets: ScalarBuffer<i32> = offsets.iter().map(|offset| *offset - first).collect();
+    let offsets = OffsetBuffer::new(offsets);
+    let map = MapArray::try_new(Arc::clone(entries), offsets, pairs, map.nulls().cloned(), sorted)?;
     Ok(Arc::new(map))
 }
 
 fn structure(
     array: &StructArray,
     fields: &Fields,
-    child: &Child<'_>,
+    child: &ConvertChild<'_>,
 ) -> Result<StructArray, ArrowError> {
-    let columns = array
-        .columns()
-        .iter()
-        .zip(fields)
-        .map(|(column, field)| child(&below(column, array.nulls())?, field.data_type()));
+    let columns =
+        array.columns().iter().zip(fields).map(|(column, field)| {
+            child(&with_outer_nulls(column, array.nulls())?, field.data_type())
+        });
     let columns = columns.collect::<Result<Vec<_>, _>>()?;
     let nulls = array.nulls().cloned();
     StructArray::try_new_with_length(fields.clone(), columns, nulls, array.len())
@@ -243,7 +248,7 @@ fn plain(array: &ArrayRef, from: &DataType, to: &DataType) -> Result<ArrayRef, A
             let times = times.try_unary::<_, TimestampMillisecondType, _>(|value| {
                 value.checked_mul(1000).ok_or_else(|| {
                     unfit(format!(
-                        "{value} s is out of range for milliseconds, which this file has"
+                        "{value} s is out of range in milliseconds, the unit of this file"
                     ))
                 })
             });
@@ -280,7 +285,7 @@ fn days(dates: &Date64Array) -> Result<ArrayRef, ArrowError> {
             )));
         }
         let day = i32::try_from(value / DAY_MILLIS);
-        day.map_err(|_| unfit(format!("{value} ms is beyond the last day of this file")))
+        day.map_err(|_| unfit(format!("{value} ms is out of range for a date in this file")))
     });
     Ok(Arc::new(days?))
 }
@@ -305,7 +310,7 @@ fn check_sign(array: &ArrayRef) -> Result<(), ArrowError> {
     }
 }
 
-/// Checks that no value has more digits than its type allows: a file has room for that many only.
+/// Checks that no value has more digits than its type allows: a Parquet file has no room for more.
 fn check_digits<T: DecimalType>(array: &ArrayRef, precision: u8) -> Result<(), ArrowError> {
     let values = array.as_primitive::<T>();
     let fits = |value| T::is_valid_decimal_precision(value, precision);

@@ -1,6 +1,6 @@
 //! Puts the input's columns in front of what a guest returned for its rows.
 
-use super::columns::VALUE;
+use super::columns::VALUE_COLUMN;
 use super::json;
 use super::table_error::JoinError;
 use crate::model::Join;
@@ -12,19 +12,19 @@ use arrow::ipc::reader::StreamReader;
 use std::io::Cursor;
 use std::sync::Arc;
 
-/// The input of one attempt, and the rows of it that have results.
+/// The input of one attempt, and which of its rows have results.
 #[derive(Debug)]
 pub(super) struct JoinedRows {
-    /// The input's columns to put in front, with all rows.
+    /// The columns to put in front, for all items of the input.
     input: RecordBatch,
-    /// Whether there is an outcome for each item.
+    /// Whether the results are outcomes, one for each item.
     has_outcomes: bool,
     /// The index of the item that the next row of text belongs to.
     next: usize,
     texts: StringBuilder,
-    /// The items that the texts belong to.
+    /// The index of the item that each text belongs to.
     items: Vec<u64>,
-    /// The number of rows of tables so far.
+    /// The number of rows so far, if the results are a table.
     rows: usize,
 }
 
@@ -52,16 +52,20 @@ impl JoinedRows {
         let input = read().map_err(JoinError::Unreadable)?;
         let Join::Columns(names) = wanted else { return Ok(Self::of(input)) };
         let schema = input.schema();
-        let places = names.iter().map(|name| {
+        let indices = names.iter().map(|name| {
             schema.index_of(name).map_err(|_| {
-                let known: Vec<_> =
-                    schema.fields().iter().take(20).map(|f| format!("{:?}", f.name())).collect();
+                let known: Vec<_> = schema
+                    .fields()
+                    .iter()
+                    .take(20)
+                    .map(|field| format!("{:?}", field.name()))
+                    .collect();
                 let more = schema.fields().len() > known.len();
                 JoinError::NoColumn { name: name.clone(), known, more }
             })
         });
-        let places = places.collect::<Result<Vec<_>, _>>()?;
-        Ok(Self::of(input.project(&places)?))
+        let indices = indices.collect::<Result<Vec<_>, _>>()?;
+        Ok(Self::of(input.project(&indices)?))
     }
 
     fn of(input: RecordBatch) -> Self {
@@ -70,12 +74,13 @@ impl JoinedRows {
         Self { input, has_outcomes: false, next: 0, texts, items, rows: 0 }
     }
 
-    /// Records that there is an outcome for each item.
+    /// Records that the results are outcomes, one for each item.
     pub(super) fn outcomes(&mut self) {
         self.has_outcomes = true;
     }
 
-    /// Adds a row of text for the next item. Returns how many bytes the texts have.
+    /// Adds a row of text for the next item. Returns how many bytes all texts so far have, or the largest number
+    /// if there are too many for Arrow.
     pub(super) fn text(&mut self, row: &str) -> u64 {
         let size = self.texts.values_slice().len().saturating_add(row.len());
         // Arrow's offsets into the texts have 31 bits.
@@ -100,20 +105,20 @@ impl JoinedRows {
         }
         let items = self.input.num_rows();
         if self.next > items || (!self.has_outcomes && self.items.len() != items) {
-            return Err(self.miscounted(self.items.len()));
+            return Err(self.wrong_row_count(self.items.len()));
         }
         let rows = UInt64Array::from(std::mem::take(&mut self.items));
         let columns = self.input.columns().iter().map(|column| take(column, &rows, None));
         let input = RecordBatch::try_new(self.input.schema(), columns.collect::<Result<_, _>>()?)?;
         let texts: ArrayRef = Arc::new(self.texts.finish());
-        let value = Schema::new(vec![Field::new(VALUE, DataType::Utf8, true)]);
-        if self.input.schema_ref().index_of(VALUE).is_ok() {
-            return Err(Unjoined::Words(format!(
-                "rows of text become a column {VALUE:?}, and the input has one of that name: name the \
-                 columns to join, without this one, or return a table"
+        let value = Schema::new(vec![Field::new(VALUE_COLUMN, DataType::Utf8, true)]);
+        if self.input.schema_ref().index_of(VALUE_COLUMN).is_ok() {
+            return Err(Unjoined::Refused(format!(
+                "rows of text become a column {VALUE_COLUMN:?}, and the input has a column of that name: name \
+                 the columns to join, without this one, or return a table"
             )));
         }
-        self.beside(&input, &RecordBatch::try_new(Arc::new(value), vec![texts])?).map(Some)
+        self.join_columns(&input, &RecordBatch::try_new(Arc::new(value), vec![texts])?).map(Some)
     }
 
     /// The next rows of a table, joined.
@@ -122,23 +127,27 @@ impl JoinedRows {
         let count = batch.num_rows();
         self.rows += count;
         if self.rows > self.input.num_rows() {
-            return Err(self.miscounted(self.rows));
+            return Err(self.wrong_row_count(self.rows));
         }
-        self.beside(&self.input.slice(from, count), batch)
+        self.join_columns(&self.input.slice(from, count), batch)
     }
 
     /// Checks at the end of a table that it has as many rows as the input: otherwise it is unclear which row
     /// belongs to which item.
     pub(super) fn finish_table(&self) -> Result<(), Unjoined> {
-        if self.rows == self.input.num_rows() { Ok(()) } else { Err(self.miscounted(self.rows)) }
+        if self.rows == self.input.num_rows() {
+            Ok(())
+        } else {
+            Err(self.wrong_row_count(self.rows))
+        }
     }
 
     /// The schema of a table after joining.
     pub(super) fn schema(&self, table: &Schema) -> Result<SchemaRef, Unjoined> {
         let fields = self.input.schema_ref().fields().iter().chain(table.fields());
         let schema = Schema::new(fields.cloned().collect::<Vec<_>>());
-        if let Some(name) = json::twice(schema.fields()) {
-            return Err(Unjoined::Words(format!(
+        if let Some(name) = json::duplicate_name(schema.fields()) {
+            return Err(Unjoined::Refused(format!(
                 "the returned rows have a column {name:?}, and join puts the input's column of that name \
                  before them: give it another name, or name the columns to join, without this one"
             )));
@@ -146,26 +155,30 @@ impl JoinedRows {
         Ok(Arc::new(schema))
     }
 
-    fn beside(&self, input: &RecordBatch, batch: &RecordBatch) -> Result<RecordBatch, Unjoined> {
+    fn join_columns(
+        &self,
+        input: &RecordBatch,
+        batch: &RecordBatch,
+    ) -> Result<RecordBatch, Unjoined> {
         let columns = input.columns().iter().chain(batch.columns()).cloned().collect();
         Ok(RecordBatch::try_new(self.schema(batch.schema_ref())?, columns)?)
     }
 
-    fn miscounted(&self, rows: usize) -> Unjoined {
+    fn wrong_row_count(&self, rows: usize) -> Unjoined {
         let items = self.input.num_rows();
         let row = if rows == 1 { "row" } else { "rows" };
         let item = if items == 1 { "item" } else { "items" };
-        Unjoined::Words(format!(
-            "run returned {rows} {row} for {items} {item}, and join puts the input's columns beside them: \
-             return one row for each item, or outcomes, which say which items have none, or leave join out"
+        Unjoined::Refused(format!(
+            "run returned {rows} {row} for {items} {item}, and join needs one row for each item: return one row \
+             for each item, return outcomes (they say which items have no row), or remove join"
         ))
     }
 }
 
 /// Why rows cannot be joined.
 pub(super) enum Unjoined {
-    /// The reason in words.
-    Words(String),
+    /// The message for the user.
+    Refused(String),
     /// Arrow cannot make a table of the columns.
     Arrow(ArrowError),
 }
@@ -300,15 +313,15 @@ mod tests {
     #[test]
     fn rows_that_cannot_be_joined_are_refused() {
         let short = csv(Join::Input, |writer| texts(writer, &["x"]));
-        insta::assert_snapshot!(short, @"run returned 1 row for 3 items, and join puts the input's columns beside them: return one row for each item, or outcomes, which say which items have none, or leave join out");
+        insta::assert_snapshot!(short, @"run returned 1 row for 3 items, and join needs one row for each item: return one row for each item, return outcomes (they say which items have no row), or remove join");
         for values in [vec![1, 2], vec![1, 2, 3, 4]] {
             let reported = csv(Join::Input, |writer| table(writer, &[scores("score", values)]));
-            assert!(reported.contains(" for 3 items, and join puts"), "{reported}");
+            assert!(reported.contains(" for 3 items, and join needs"), "{reported}");
         }
         let reported = csv(Join::Input, |writer| table(writer, &[scores("id", vec![1, 2, 3])]));
         insta::assert_snapshot!(reported, @r#"the returned rows have a column "id", and join puts the input's column of that name before them: give it another name, or name the columns to join, without this one"#);
         let values = Join::Columns(vec!["id".to_owned()]);
-        let of_values = |join: &Join, fill: &dyn Fn(&mut RowWriter) -> String| {
+        let with_value_column = |join: &Join, fill: &dyn Fn(&mut RowWriter) -> String| {
             let format =
                 OutputFormat { join: Some(join.clone()), ..OutputFormat::of(OutputKind::Csv) };
             let mut writer = RowWriter::new(1000, true, &format);
@@ -322,11 +335,11 @@ mod tests {
             if refused.is_empty() { sealed.unwrap_or(text) } else { refused }
         };
         let some_texts = |writer: &mut RowWriter| texts(writer, &["x", "y"]);
-        insta::assert_snapshot!(of_values(&Join::Input, &some_texts), @r#"rows of text become a column "value", and the input has one of that name: name the columns to join, without this one, or return a table"#);
-        assert_eq!(of_values(&values, &some_texts), "7,x\n8,y\n");
+        insta::assert_snapshot!(with_value_column(&Join::Input, &some_texts), @r#"rows of text become a column "value", and the input has a column of that name: name the columns to join, without this one, or return a table"#);
+        assert_eq!(with_value_column(&values, &some_texts), "7,x\n8,y\n");
         let some_values = |writer: &mut RowWriter| table(writer, &[scores("value", vec![1, 2])]);
-        assert!(of_values(&Join::Input, &some_values).contains("column \"value\""));
-        assert_eq!(of_values(&values, &some_values), "7,1\n8,2\n");
+        assert!(with_value_column(&Join::Input, &some_values).contains("column \"value\""));
+        assert_eq!(with_value_column(&values, &some_values), "7,1\n8,2\n");
         let missing = Join::Columns(vec!["key".to_owned()]);
         insta::assert_snapshot!(csv(missing, |_| String::new()), @r#"join names the column "key", which the input does not have; it has "id", "name""#);
     }

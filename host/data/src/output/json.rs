@@ -9,19 +9,19 @@ pub(super) fn text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a text can be written to memory");
 }
 
-/// A name that two of the fields have, or two fields within the same struct.
-pub(super) fn twice(fields: &[FieldRef]) -> Option<&str> {
+/// A name that two fields share, within `fields` or within one struct.
+pub(super) fn duplicate_name(fields: &[FieldRef]) -> Option<&str> {
     let mut names = HashSet::new();
     fields.iter().find_map(|field| match field.data_type() {
         _ if !names.insert(field.name()) => Some(field.name().as_str()),
-        DataType::Struct(inner) => twice(inner),
+        DataType::Struct(inner) => duplicate_name(inner),
         DataType::List(item)
         | DataType::LargeList(item)
         | DataType::ListView(item)
         | DataType::LargeListView(item)
         | DataType::FixedSizeList(item, _)
         | DataType::Map(item, _)
-        | DataType::RunEndEncoded(_, item) => twice(std::slice::from_ref(item)),
+        | DataType::RunEndEncoded(_, item) => duplicate_name(std::slice::from_ref(item)),
         _ => None,
     })
 }

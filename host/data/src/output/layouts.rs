@@ -12,15 +12,15 @@ pub(super) enum Nulls {
     Never,
     Always,
     Rows(NullBuffer),
-    /// Rows whose value, which is stored elsewhere, is null.
-    OfValues,
+    /// The rows whose value is null. The nulls are in the columns that hold the values.
+    InValues,
 }
 
 impl Nulls {
     pub(super) fn of(array: &dyn Array) -> Self {
         match array.data_type() {
             DataType::Null => Self::Always,
-            DataType::RunEndEncoded(..) | DataType::Union(..) => Self::OfValues,
+            DataType::RunEndEncoded(..) | DataType::Union(..) => Self::InValues,
             _ => match array.logical_nulls().filter(|nulls| nulls.null_count() > 0) {
                 Some(nulls) => Self::Rows(nulls),
                 None => Self::Never,
@@ -29,7 +29,7 @@ impl Nulls {
     }
 }
 
-/// A run-end encoded column: each value stands for a number of rows.
+/// A run-end encoded column: each of its values applies to a run of consecutive rows.
 #[derive(Clone, Copy)]
 pub(super) enum RunEndColumn<'a> {
     Short(&'a RunArray<Int16Type>),
@@ -58,24 +58,24 @@ impl<'a> RunEndColumn<'a> {
     }
 
     /// The row after the last row of a run. It may be past the column's end if the column is a slice of
-    /// another one.
-    pub(super) fn end(self, place: usize) -> usize {
-        let (ends, offset) = match self {
+    /// another column.
+    pub(super) fn end(self, run: usize) -> usize {
+        let (end, offset) = match self {
             Self::Short(runs) => {
-                (runs.run_ends().values().get(place).map(|end| end.as_usize()), runs.offset())
+                (runs.run_ends().values().get(run).map(|end| end.as_usize()), runs.offset())
             }
             Self::Medium(runs) => {
-                (runs.run_ends().values().get(place).map(|end| end.as_usize()), runs.offset())
+                (runs.run_ends().values().get(run).map(|end| end.as_usize()), runs.offset())
             }
             Self::Long(runs) => {
-                (runs.run_ends().values().get(place).map(|end| end.as_usize()), runs.offset())
+                (runs.run_ends().values().get(run).map(|end| end.as_usize()), runs.offset())
             }
         };
-        ends.map_or(0, |end| end.saturating_sub(offset))
+        end.map_or(0, |end| end.saturating_sub(offset))
     }
 
-    /// The index of a row's value among them.
-    pub(super) fn place(self, row: usize) -> usize {
+    /// The run that a row belongs to, which is also the index of the row's value.
+    pub(super) fn run_of(self, row: usize) -> usize {
         match self {
             Self::Short(runs) => runs.get_physical_index(row),
             Self::Medium(runs) => runs.get_physical_index(row),
@@ -84,14 +84,15 @@ impl<'a> RunEndColumn<'a> {
     }
 }
 
-/// The columns of a union, each as a value made from it.
+/// The columns of a union, each converted to a `T`.
 pub(super) struct UnionColumns<'a, T> {
     union: &'a UnionArray,
+    /// The type ID of each column, and the column.
     columns: Vec<(i8, T)>,
 }
 
 impl<'a, T> UnionColumns<'a, T> {
-    /// Fails if `make` fails.
+    /// `make` converts a column. Fails if `make` fails.
     pub(super) fn of(
         union: &'a UnionArray,
         mut make: impl FnMut(&'a ArrayRef) -> Result<T, ArrowError>,
@@ -103,7 +104,7 @@ impl<'a, T> UnionColumns<'a, T> {
         Ok(Self { union, columns: columns.collect::<Result<_, ArrowError>>()? })
     }
 
-    /// The column that has the row's value, and the index in it.
+    /// The column that has the row's value, and the value's index in that column.
     pub(super) fn get(&self, row: usize) -> Option<(&T, usize)> {
         let id = self.union.type_id(row);
         let found = self.columns.iter().find(|(known, _)| *known == id);
@@ -117,26 +118,29 @@ impl<'a, T> UnionColumns<'a, T> {
         found.map(|(_, column)| (column, self.union.value_offset(row)))
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+    pub(super) fn columns(&self) -> impl Iterator<Item = &T> {
         self.columns.iter().map(|(_, column)| column)
     }
 }
 
-/// Where each list of a column begins and ends among the values of all lists.
-pub(super) enum ListEnds<'a> {
+/// Which of the values of a list column belong to each list.
+pub(super) enum ListOffsets<'a> {
+    /// The offset at which each list begins; the list ends where the next list begins.
     Short(&'a [i32]),
     Long(&'a [i64]),
+    /// The length of every list.
     Fixed(usize),
     /// Offsets and lengths.
     View(&'a [i32], &'a [i32]),
     LongView(&'a [i64], &'a [i64]),
 }
 
-impl ListEnds<'_> {
-    pub(super) fn of(&self, row: usize) -> std::ops::Range<usize> {
+impl ListOffsets<'_> {
+    /// The indices of the values of a row's list.
+    pub(super) fn range(&self, row: usize) -> std::ops::Range<usize> {
         match self {
-            Self::Short(ends) => ends[row].as_usize()..ends[row + 1].as_usize(),
-            Self::Long(ends) => ends[row].as_usize()..ends[row + 1].as_usize(),
+            Self::Short(offsets) => offsets[row].as_usize()..offsets[row + 1].as_usize(),
+            Self::Long(offsets) => offsets[row].as_usize()..offsets[row + 1].as_usize(),
             Self::Fixed(length) => row * length..(row + 1) * length,
             Self::View(begin, length) => {
                 begin[row].as_usize()..begin[row].as_usize() + length[row].as_usize()

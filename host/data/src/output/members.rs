@@ -1,5 +1,5 @@
-//! Compressed lines. The output of each attempt is compressed by itself: such members, one after another,
-//! form a valid file, so that the output is valid after every commit.
+//! Compresses lines. The lines of each attempt become one member (a gzip member or a Zstandard frame). Members
+//! one after another form a valid file, so the output is valid after every commit.
 
 use crate::model::Compression;
 use flate2::write::GzEncoder;
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 const ZSTD_LEVEL: i32 = 3;
 
 /// Compresses the text as a gzip member or a Zstandard frame. Other compressions leave the text unchanged.
-pub(super) fn member(text: &[u8], compression: Compression) -> io::Result<Vec<u8>> {
+pub(super) fn compressed_member(text: &[u8], compression: Compression) -> io::Result<Vec<u8>> {
     match compression {
         Compression::Gzip => {
             let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
@@ -29,8 +29,8 @@ mod tests {
     #[test]
     fn compressed_members_form_a_valid_file() {
         for compression in [Compression::Gzip, Compression::Zstd] {
-            let file =
-                ["a b\n", "", "c\n"].map(|text| member(text.as_bytes(), compression).unwrap());
+            let file = ["a b\n", "", "c\n"]
+                .map(|text| compressed_member(text.as_bytes(), compression).unwrap());
             let file = file.concat();
             let mut text = String::new();
             match compression {

@@ -1,11 +1,11 @@
-//! Rows on their way to the output, as a worker formats them. They go to the files of `sandmill-files`, whose
-//! names are imported here too.
+//! Turns what a guest returned into the bytes of the output. The crate `sandmill-files` writes these bytes to
+//! files; some of its names are re-exported here.
 //!
-//! - [`RowWriter`] turns what a guest returned into lines, or for a typed output into messages of an Arrow
-//!   IPC stream (`batches`): `columns` chooses the type with which each column is written, and `fit` converts
-//!   its values to that type. [`PartFile`] appends them to the worker's part file.
-//! - `common` finds columns that fit several tables if some of their columns are all null.
-//! - [`finish()`] makes a Parquet or Arrow file from such a stream, which `appended` reads.
+//! - [`RowWriter`] turns results into lines, or for a typed output (Parquet or Arrow) into messages of an Arrow
+//!   IPC stream (`batches`). For a typed output, `columns` chooses the type with which each column is written,
+//!   and `fit` converts the values to that type. [`PartFile`] appends the bytes to the worker's part file.
+//! - `common` finds one schema for several tables if some of their columns are all null.
+//! - [`finish()`] makes a Parquet or Arrow file from such a stream. `appended` reads the stream.
 //! - `results` defines what a call of `run` receives, and the trait that takes what it returns.
 //! - `table_error` has the errors for a table that cannot be written, or a file that cannot be made.
 

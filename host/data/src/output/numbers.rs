@@ -1,13 +1,15 @@
 //! Formats numbers as Python prints them.
 
-/// Bytes for the longest number, `-2.2250738585072014e-308`, and the delimiter after it, with some to spare.
-pub(super) const LONGEST: usize = 31;
+/// Bytes for a number and the delimiter after it. The longest number is `-2.2250738585072014e-308`, so some
+/// bytes are spare.
+pub(super) const NUMBER_BYTES: usize = 31;
 
 /// Buffers for a number's text.
 pub(super) struct NumberBuffers {
     integer: itoa::Buffer,
     float: zmij::Buffer,
-    uncommon: [u8; LONGEST],
+    /// The text of a float that zmij and Python print differently.
+    rewritten: [u8; NUMBER_BYTES],
 }
 
 impl NumberBuffers {
@@ -15,11 +17,11 @@ impl NumberBuffers {
     fn new() -> Self {
         let integer = itoa::Buffer::new();
         let float = zmij::Buffer::new();
-        Self { integer, float, uncommon: [0; LONGEST] }
+        Self { integer, float, rewritten: [0; NUMBER_BYTES] }
     }
 }
 
-/// A number whose text has fewer than [`LONGEST`] bytes.
+/// A number whose text has fewer than [`NUMBER_BYTES`] bytes.
 pub(super) trait NumberText: Copy {
     /// The text as Python's `repr` prints it.
     fn text(self, buffers: &mut NumberBuffers) -> &str;
@@ -38,17 +40,17 @@ macro_rules! integers {
 
 integers!(i8 i16 i32 i64 u8 u16 u32 u64);
 
-/// Below the given limit, Python and zmij print numbers alike.
+/// From 1e-4 up to the given limit, Python and the crate zmij print numbers alike.
 macro_rules! floats {
-    ($($float:ty: $end:literal)*) => {$(
+    ($($float:ty: $limit:literal)*) => {$(
         impl NumberText for $float {
             #[inline]
             fn text(self, buffers: &mut NumberBuffers) -> &str {
-                let size = self.abs();
-                if size == 0.0 || (1e-4..$end).contains(&size) {
+                let magnitude = self.abs();
+                if magnitude == 0.0 || (1e-4..$limit).contains(&magnitude) {
                     buffers.float.format_finite(self)
                 } else {
-                    uncommon(buffers.float.format(self), &mut buffers.uncommon)
+                    as_python(buffers.float.format(self), &mut buffers.rewritten)
                 }
             }
         }
@@ -57,10 +59,10 @@ macro_rules! floats {
 
 floats!(f64: 1e16 f32: 1e13);
 
-/// Rewrites a shortest decimal as Python's `repr` prints it: with an exponent below 1e-4 and from 1e16 on,
-/// which has a sign and at least two digits. Python's names for the special values are `nan` and `inf`.
+/// Rewrites zmij's text of a float as Python's `repr` prints the float. Numbers below 1e-4 and from 1e16 on get
+/// an exponent, which has a sign and at least two digits. The special values are called `nan` and `inf`.
 #[cold]
-fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
+fn as_python<'a>(shortest: &str, out: &'a mut [u8; NUMBER_BYTES]) -> &'a str {
     let mut text = FixedText { bytes: out, length: 0 };
     let unsigned = shortest.strip_prefix('-').unwrap_or(shortest);
     if unsigned.len() < shortest.len() {
@@ -71,7 +73,7 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
         Some((mantissa, exponent)) => {
             let point = exponent.parse().map_or(0, |exponent: isize| exponent + 1);
             if let count @ 1..=16 = point {
-                // Only single precision comes here: the number has no digits after the point.
+                // Only numbers of single precision come here. They have no digits after the point.
                 let digits = mantissa.bytes().filter(|byte| *byte != b'.');
                 let zeros = std::iter::repeat(b'0');
                 digits
@@ -89,7 +91,7 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
                 text.push(unsigned.to_ascii_lowercase().as_bytes());
                 return text.done();
             };
-            let all = digits.len();
+            let decimals = digits.len();
             let digits = digits.trim_start_matches('0');
             let (first, rest) = digits.split_at(digits.len().min(1));
             text.push(first.as_bytes());
@@ -97,7 +99,7 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
                 text.push(b".");
                 text.push(rest.as_bytes());
             }
-            digits.len().cast_signed() - all.cast_signed()
+            digits.len().cast_signed() - decimals.cast_signed()
         }
     };
     let exponent = (point - 1).unsigned_abs();
@@ -109,15 +111,15 @@ fn uncommon<'a>(shortest: &str, out: &'a mut [u8; LONGEST]) -> &'a str {
 
 /// A text that is being built. Bytes that do not fit are dropped.
 struct FixedText<'a> {
-    bytes: &'a mut [u8; LONGEST],
+    bytes: &'a mut [u8; NUMBER_BYTES],
     length: usize,
 }
 
 impl<'a> FixedText<'a> {
     fn push(&mut self, bytes: &[u8]) {
         let end = self.length + bytes.len();
-        if let Some(place) = self.bytes.get_mut(self.length..end) {
-            place.copy_from_slice(bytes);
+        if let Some(target) = self.bytes.get_mut(self.length..end) {
+            target.copy_from_slice(bytes);
             self.length = end;
         }
     }
@@ -127,41 +129,45 @@ impl<'a> FixedText<'a> {
     }
 }
 
-/// A number with the delimiter after it. Its size is known to the compiler, so that copying it needs no call.
+/// The text of a number, with the delimiter after it. The array has a fixed size, so that copying it needs no
+/// call.
 #[derive(Clone, Copy)]
 pub(super) struct NumberCell {
     length: u8,
-    text: [u8; LONGEST],
+    text: [u8; NUMBER_BYTES],
 }
 
 impl NumberCell {
-    pub(super) const EMPTY: Self = Self { length: 0, text: [0; LONGEST] };
+    pub(super) const EMPTY: Self = Self { length: 0, text: [0; NUMBER_BYTES] };
 
-    #[expect(clippy::cast_possible_truncation, reason = "no text is longer than `LONGEST`")]
+    #[expect(clippy::cast_possible_truncation, reason = "no text is longer than `NUMBER_BYTES`")]
     #[inline]
     fn set(&mut self, text: &str) {
         let text = text.as_bytes();
-        if !(self.set_ends::<16>(text) || self.set_ends::<8>(text) || self.set_ends::<4>(text)) {
+        if !(self.set_halves::<16>(text)
+            || self.set_halves::<8>(text)
+            || self.set_halves::<4>(text))
+        {
             self.text[..text.len()].copy_from_slice(text);
         }
         self.length = text.len() as u8;
     }
 
     #[inline]
-    fn end(&mut self, end: u8) {
-        self.text[usize::from(self.length)] = end;
+    fn push_delimiter(&mut self, delimiter: u8) {
+        self.text[usize::from(self.length)] = delimiter;
         self.length += 1;
     }
 
     /// Copies a text of `N` to `2 * N` bytes as two overlapping halves. Returns `false` for texts of other
     /// lengths.
     #[inline]
-    fn set_ends<const N: usize>(&mut self, text: &[u8]) -> bool {
+    fn set_halves<const N: usize>(&mut self, text: &[u8]) -> bool {
         let (Some(first), Some(last)) = (text.first_chunk::<N>(), text.last_chunk::<N>()) else {
             return false;
         };
         let length = text.len();
-        if length > 2 * N || length >= LONGEST {
+        if length > 2 * N || length >= NUMBER_BYTES {
             return false;
         }
         self.text[..N].copy_from_slice(first);
@@ -190,7 +196,7 @@ pub(super) fn fill<T: NumberText>(values: &[T], cells: &mut [NumberCell], end: u
     let mut buffers = NumberBuffers::new();
     for (cell, value) in cells.iter_mut().zip(values) {
         cell.set(value.text(&mut buffers));
-        cell.end(end);
+        cell.push_delimiter(end);
     }
 }
 
@@ -240,8 +246,8 @@ mod tests {
         }
     }
 
-    /// Rust prints as many digits, but the exponent without a plus sign and leading zeros. Of two equally
-    /// near texts, it may choose the other one.
+    /// Compares with the text that Rust prints. It has the same number of digits, but the exponent has no plus
+    /// sign and no leading zeros. If two texts are equally near to the number, Rust may choose the other one.
     fn is_as_in_rust(text: &str, rust: &str) -> bool {
         let expected = match rust.split_once('e') {
             None => rust.to_lowercase(),
@@ -260,13 +266,13 @@ mod tests {
         let cell = |text: &str| {
             let mut cell = NumberCell::EMPTY;
             cell.set(text);
-            cell.end(b'\n');
+            cell.push_delimiter(b'\n');
             let mut out = b"before".to_vec();
             cell.append(&mut out);
             assert_eq!(out, format!("before{text}\n").as_bytes());
         };
-        let all = "abcdefghijklmnopqrstuvwxyz0123456789";
-        (0..LONGEST).for_each(|length| cell(&all[..length]));
+        let characters = "abcdefghijklmnopqrstuvwxyz0123456789";
+        (0..NUMBER_BYTES).for_each(|length| cell(&characters[..length]));
         cell(&printed64(-f64::MIN_POSITIVE));
         cell(i64::MIN.text(&mut NumberBuffers::new()));
     }

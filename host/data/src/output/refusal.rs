@@ -1,7 +1,7 @@
-//! Why the results of a guest are refused, in words.
+//! Why the results of a guest are refused, with the messages for users.
 
 use super::batches::Refused;
-use super::cells::CellValue;
+use super::cells::JsonValues;
 use super::join::Unjoined;
 use super::table_error::reason;
 use crate::model::OutputKind;
@@ -10,7 +10,9 @@ use arrow::error::ArrowError;
 
 /// Why a table is refused.
 pub(super) enum TableRefusal {
+    /// It is not a valid Arrow IPC stream, for this reason.
     Invalid(String),
+    /// The rows have more bytes than `limits.results`.
     TooLarge,
     /// A row is longer than `limits.row`.
     LongRow(String),
@@ -21,7 +23,7 @@ pub(super) enum TableRefusal {
 /// Why a row of a table cannot be written.
 pub(super) enum UnfitRow {
     Arrow(ArrowError),
-    /// The field in this column would need quotes, which the job forbids.
+    /// The field in this column would need quotes, which the job forbids. `None` stands for the row number.
     Quotes(Option<usize>),
 }
 
@@ -31,11 +33,11 @@ impl From<ArrowError> for UnfitRow {
     }
 }
 
-/// How many bytes of a value are written to find the one that cannot be written.
+/// To find the column whose value cannot be written, about this many bytes of each value are written.
 const SEARCHED_BYTES: u64 = 1 << 20;
 
-/// The refusal of a table with a value or type that a line output cannot express. `row` is the value's row in
-/// the batch, `number` its row among all rows of the attempt.
+/// The refusal of a table with a value or type that cannot be written as text. `row` is the index of the
+/// value's row in the batch, `number` its index among all rows of the attempt.
 pub(super) fn unprintable(
     batch: &RecordBatch,
     row: usize,
@@ -44,8 +46,8 @@ pub(super) fn unprintable(
     error: &ArrowError,
 ) -> TableRefusal {
     let is_wrong = |column: &ArrayRef| {
-        let value = CellValue::new(column, SEARCHED_BYTES);
-        value.and_then(|mut value| value.write(row, &mut Vec::new(), SEARCHED_BYTES)).is_err()
+        let values = JsonValues::new(column, SEARCHED_BYTES);
+        values.and_then(|mut values| values.write(row, &mut Vec::new(), SEARCHED_BYTES)).is_err()
     };
     let index = batch.columns().iter().position(is_wrong);
     let which = index
@@ -60,6 +62,7 @@ pub(super) fn unprintable(
     ))
 }
 
+/// The message for a field that would need quotes. `row` is the row's index among the rows of the attempt.
 pub(super) fn unquotable(row: u64, column: Option<&str>) -> String {
     let column = column.map(|name| format!(", column {name:?},")).unwrap_or_default();
     format!(
@@ -92,8 +95,8 @@ impl From<ArrowError> for TableRefusal {
 
 /// Arrow's message without debug output of structs, such as `Unaligned { position: ..`.
 fn without_structs(mut text: String) -> String {
-    if let Some(at) = text.find(" { ") {
-        text.truncate(at);
+    if let Some(start) = text.find(" { ") {
+        text.truncate(start);
     }
     text
 }
@@ -101,7 +104,7 @@ fn without_structs(mut text: String) -> String {
 impl From<Unjoined> for TableRefusal {
     fn from(unjoined: Unjoined) -> Self {
         match unjoined {
-            Unjoined::Words(why) => Self::Unfit(why),
+            Unjoined::Refused(why) => Self::Unfit(why),
             Unjoined::Arrow(error) => error.into(),
         }
     }

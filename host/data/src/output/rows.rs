@@ -1,11 +1,11 @@
 //! Turns what a guest returns into lines of the output file, or into batches for a typed output.
 
 use super::batches::Batches;
-use super::cells::{CellColumn, ObjectCells};
+use super::cells::{ObjectCells, TextColumn};
 use super::join::JoinedRows;
 use super::json;
 use super::lines::NumberLines;
-use super::members::member;
+use super::members::compressed_member;
 use super::refusal::{TableRefusal, UnfitRow, unprintable, unquotable};
 use super::style::{CellStyle, NeedsQuotes, Style};
 use super::table_error::JoinError;
@@ -21,45 +21,53 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A buffer that has grown beyond this is shrunk before the next attempt.
 const KEPT_CAPACITY: usize = 64 << 20;
-/// The end-of-stream marker of Arrow's format. Older streams lack the first four bytes before each message,
-/// and before the marker as well.
-const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+/// The end-of-stream marker of Arrow's format. The first four bytes are the continuation marker, which begins
+/// each message. In the oldest version of the format, no message has these four bytes, nor has this marker.
+const END_MARKER: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Collects the rows of one attempt. The buffer is reused for the next attempts.
 ///
 /// A row of text is one unchanged line in a text output and one field in CSV. In JSON lines it becomes a JSON
 /// string, unless it already is a JSON object or array.
 ///
-/// A row of a table is one line with the delimiter between the fields (in a text output, a space), in the
-/// form of Python's csv writer: with minimal quoting, a field that holds the delimiter, a quote or a line
-/// break is put in quotes, and quotes inside are doubled. Numbers are written as Python prints them (`1.0`,
-/// `1e-05`, `nan`), booleans as `True` and `False`, a null as an empty field, dates and times in ISO 8601
-/// (`2026-11-21T10:30:00`), lists, maps and structs as JSON, a union as the value that it has, and other
-/// types as Arrow prints them. If a line would be empty because its only field is empty, it is written as
-/// `""`. In JSON lines a row is an object. Lists and structs become arrays and objects; a map becomes an
-/// object, or an array of pairs if its keys are not texts; `nan` and infinite values become null.
+/// In a text output and in CSV, a row of a table is one line, in the form of Python's csv writer. The delimiter
+/// (in a text output, a space) is between the fields. With minimal quoting, a field that holds the delimiter,
+/// a quote or a line break is put in quotes, and quotes inside are doubled. A line whose only field is empty is
+/// written as `""`. The values are written in these forms:
+///
+/// - numbers as Python prints them (`1.0`, `1e-05`, `nan`), booleans as `True` and `False`;
+/// - a null as an empty field;
+/// - dates and times in ISO 8601 (`2026-11-21T10:30:00`);
+/// - lists, maps and structs as JSON, a union as the value that it has;
+/// - other types as Arrow prints them.
+///
+/// In JSON lines, a row of a table is an object. Lists and structs become arrays and objects. A map becomes an
+/// object, or an array of pairs if its keys are not texts. `nan` and infinite values become null.
 ///
 /// In a typed output, tables stay tables, and a row of text becomes a row of a column `value`.
 #[derive(Debug)]
 pub struct RowWriter {
+    /// The lines.
     buffer: Vec<u8>,
     rows: u64,
     limit: u64,
     row_limit: u64,
+    /// If false, rows are counted and dropped.
     keep: bool,
     kind: OutputKind,
-    /// Whether a header is wanted, and whether rows of tables are numbered.
-    header: bool,
-    index: bool,
+    wants_header: bool,
+    /// Whether each row of a table begins with its number.
+    has_index: bool,
     style: Style,
-    /// Replaces lines in typed outputs.
+    /// The rows of a typed output; `None` if the output consists of lines.
     batches: Option<Batches>,
-    /// Which input columns are put in front, and the input of this attempt.
+    /// Which input columns are put in front; `None` if the job does not join rows.
     join: Option<Join>,
+    /// The input of this attempt, with the rows that are joined.
     joined: Option<JoinedRows>,
     compression: Compression,
-    /// The lines, compressed.
-    member: Vec<u8>,
+    /// The lines after compression.
+    compressed: Vec<u8>,
     found_header: Option<OutputHeader>,
     problem: Option<String>,
     /// How many numbers of this attempt became null, because JSON cannot represent them.
@@ -77,8 +85,8 @@ impl RowWriter {
             row_limit: u64::MAX,
             keep,
             kind: format.kind,
-            header: format.has_header(),
-            index: format.index,
+            wants_header: format.has_header(),
+            has_index: format.index,
             style: Style::new(format),
             batches: (!format.kind.is_lines()).then(|| Batches::new(format, limit)),
             compression: if format.kind.is_lines() {
@@ -86,7 +94,7 @@ impl RowWriter {
             } else {
                 Compression::None
             },
-            member: Vec::new(),
+            compressed: Vec::new(),
             join: format.join.clone(),
             joined: None,
             found_header: None,
@@ -95,7 +103,7 @@ impl RowWriter {
         }
     }
 
-    /// Adds the limit on rows of tables, `limits.row`. Rows of text are checked before they come here.
+    /// Adds the limit on rows of tables, `limits.row`. The sandbox has already checked rows of text.
     pub fn with_row_limit(self, limit: ByteSize) -> Self {
         Self { row_limit: limit.0, ..self }
     }
@@ -110,7 +118,7 @@ impl RowWriter {
         if let Some(batches) = &mut self.batches {
             batches.clear();
         }
-        self.member.clear();
+        self.compressed.clear();
         self.joined = None;
         self.found_header = None;
         self.problem = None;
@@ -153,12 +161,13 @@ impl RowWriter {
         Ok(())
     }
 
-    /// As [`Self::join_table`], but for files, with their names.
+    /// As [`Self::join_table`], but for files. `names` are the files' names.
     pub fn join_files(&mut self, names: &[String]) {
         self.joined = self.join.as_ref().map(|_| JoinedRows::files(names));
     }
 
-    /// Records that there is an outcome for each item: the next [`row`](Self::row) belongs to the first item.
+    /// Records that the results are outcomes, one for each item. The next [`row`](Self::row) belongs to the first
+    /// item.
     pub fn outcomes(&mut self) {
         self.joined.iter_mut().for_each(JoinedRows::outcomes);
     }
@@ -168,8 +177,8 @@ impl RowWriter {
         self.joined.iter_mut().for_each(|joined| joined.failed(index));
     }
 
-    /// Turns the rows into the bytes for the part file, [`segment`](Self::segment). Call it once, after the
-    /// last row.
+    /// Turns the rows into the bytes for the part file, which [`segment`](Self::segment) returns. Call it once,
+    /// after the last row.
     pub fn seal(&mut self) -> Result<(), Failure> {
         self.write_joined().map_err(|refusal| self.refusal(refusal))?;
         if let Some(batches) = &mut self.batches {
@@ -180,19 +189,19 @@ impl RowWriter {
         if self.compression == Compression::None {
             return Ok(());
         }
-        let compressed = |text: &[u8]| {
-            member(text, self.compression).map_err(|error| {
+        let compress = |text: &[u8]| {
+            compressed_member(text, self.compression).map_err(|error| {
                 let message = format!("the rows cannot be compressed: {error}");
                 Failure::new(FailureKind::HostFault, message)
             })
         };
         if let Some(header) = &mut self.found_header {
-            header.bytes = Some(compressed(format!("{}\n", header.text).as_bytes())?);
+            header.bytes = Some(compress(format!("{}\n", header.text).as_bytes())?);
         }
         if !self.buffer.is_empty() {
-            self.member = compressed(&self.buffer)?;
+            self.compressed = compress(&self.buffer)?;
         }
-        if self.member.len() as u64 > self.limit {
+        if self.compressed.len() as u64 > self.limit {
             return Err(self.refusal(TableRefusal::TooLarge));
         }
         Ok(())
@@ -203,16 +212,16 @@ impl RowWriter {
         match &self.batches {
             Some(batches) => batches.sealed(),
             None if self.compression == Compression::None => &self.buffer,
-            None => &self.member,
+            None => &self.compressed,
         }
     }
 
-    /// What was wrong with rows of text; the attempt must fail with this.
+    /// What is wrong with the rows of text so far, if anything. The attempt must fail with this failure.
     pub fn problem(&mut self) -> Option<Failure> {
         self.problem.take().map(|message| Failure::new(FailureKind::BadResults, message))
     }
 
-    /// Takes a row of text. One line end at its end is dropped. A line break inside would turn one row into
+    /// Takes a row of text, without the line break at its end. A line break inside would turn one row into
     /// two, so it is recorded as the attempt's [`problem`](Self::problem).
     pub fn row(&mut self, row: &str) {
         let row = row.strip_suffix('\n').unwrap_or(row);
@@ -224,13 +233,13 @@ impl RowWriter {
         }
         if let Some(joined) = &mut self.joined {
             if joined.text(row) > self.limit {
-                self.problem = Some(self.too_large());
+                self.problem = Some(self.too_large_message());
             }
             return;
         }
         if let Some(batches) = &mut self.batches {
-            let taken = batches.text(row);
-            self.problem = taken.err().map(|refused| self.refusal(refused.into()).message);
+            let result = batches.text(row);
+            self.problem = result.err().map(|refused| self.refusal(refused.into()).message);
             return;
         }
         if memchr::memchr2(b'\n', b'\r', row.as_bytes()).is_some() {
@@ -245,20 +254,20 @@ impl RowWriter {
             self.buffer.extend_from_slice(row.as_bytes());
             self.buffer.push(b'\n');
         } else {
-            self.problem = self.shaped_row(row).err().map(|_| unquotable(number, None));
+            self.problem = self.push_csv_or_json(row).err().map(|_| unquotable(number, None));
         }
-        if self.over_limit() {
-            self.problem = Some(self.too_large());
+        if self.is_over_limit() {
+            self.problem = Some(self.too_large_message());
         }
     }
 
     /// Appends a row of text as CSV or JSON.
-    fn shaped_row(&mut self, row: &str) -> Result<(), NeedsQuotes> {
+    fn push_csv_or_json(&mut self, row: &str) -> Result<(), NeedsQuotes> {
         let start = self.buffer.len();
         if self.kind == OutputKind::Csv {
             self.buffer.extend_from_slice(row.as_bytes());
-            self.style.close(&mut self.buffer, start, CellStyle::Text)?;
-            return self.style.end(&mut self.buffer, start);
+            self.style.end_field(&mut self.buffer, start, CellStyle::Text)?;
+            return self.style.end_line(&mut self.buffer, start);
         }
         if json::is_nested(row) {
             self.buffer.extend_from_slice(row.as_bytes());
@@ -272,8 +281,8 @@ impl RowWriter {
     /// Takes the rows of an Arrow IPC stream. Decoding is strict: any violation of the format is
     /// `BadResults`.
     pub fn table(&mut self, ipc: &[u8]) -> Result<(), Failure> {
-        // The decoder is well maintained but large, and these bytes come from untrusted code: a panic in it
-        // must cost one attempt, not the worker.
+        // The decoder is well maintained but large, and these bytes come from untrusted code. If the decoder
+        // panics, the attempt must fail, and the worker must go on.
         let result = catch_unwind(AssertUnwindSafe(|| self.decode(ipc))).unwrap_or_else(|_| {
             Err(TableRefusal::Invalid("its bytes contradict each other".to_owned()))
         });
@@ -286,7 +295,7 @@ impl RowWriter {
             TableRefusal::Invalid(why) => {
                 format!("run returned a table that is not a valid Arrow IPC stream: {why}")
             }
-            TableRefusal::TooLarge => self.too_large(),
+            TableRefusal::TooLarge => self.too_large_message(),
             TableRefusal::Unfit(why) => why,
             TableRefusal::LongRow(why) => {
                 kind = FailureKind::OverLimit;
@@ -303,133 +312,139 @@ impl RowWriter {
         let mut decoder = StreamDecoder::new();
         while !bytes.is_empty() {
             if let Some(batch) = decoder.decode(&mut bytes)? {
-                self.batch(&batch)?;
+                self.take_batch(&batch)?;
             }
         }
         // The decoder accepts a stream that was cut between two messages.
-        let mark = if ipc.starts_with(&END[..4]) { &END[..] } else { &END[4..] };
-        if decoder.finish().is_err() || !(ipc.is_empty() || ipc.ends_with(mark)) {
+        let marker =
+            if ipc.starts_with(&END_MARKER[..4]) { &END_MARKER[..] } else { &END_MARKER[4..] };
+        if decoder.finish().is_err() || !(ipc.is_empty() || ipc.ends_with(marker)) {
             return invalid("it ends without an end-of-stream mark");
         }
         match decoder.schema() {
             None => invalid("it holds no schema"),
             Some(schema) if self.keep => {
-                let Some(joined) = &self.joined else { return self.begin(&schema) };
+                let Some(joined) = &self.joined else { return self.begin_table(&schema) };
                 joined.finish_table()?;
                 let schema = joined.schema(&schema)?;
-                self.begin(&schema)
+                self.begin_table(&schema)
             }
             Some(_) => Ok(()),
         }
     }
 
-    /// Records the columns.
-    fn begin(&mut self, schema: &SchemaRef) -> Result<(), TableRefusal> {
+    /// Records the columns of a table or of joined rows, and writes the header.
+    fn begin_table(&mut self, schema: &SchemaRef) -> Result<(), TableRefusal> {
         if let Some(batches) = &mut self.batches {
             batches.open(schema)?;
-        } else if self.header {
-            let line = self.style.names(schema, self.index);
+        } else if self.wants_header {
+            let line = self.style.header_line(schema, self.has_index);
             let line = line.map_err(|error| TableRefusal::Unfit(error.to_string()))?;
             self.found_header = Some(line.as_str().into());
         }
         Ok(())
     }
 
-    /// Joined rows of text can only be written at the end, when all of them are known.
+    /// Writes the joined rows of text. They can only be written at the end, when all of them are known.
     fn write_joined(&mut self) -> Result<(), TableRefusal> {
         let Some(mut joined) = self.joined.take() else { return Ok(()) };
         let Some(batch) = joined.finish_texts()? else { return Ok(()) };
-        self.begin(batch.schema_ref())?;
+        self.begin_table(batch.schema_ref())?;
         self.rows = 0;
-        self.batch(&batch)
+        self.take_batch(&batch)
     }
 
-    fn batch(&mut self, batch: &RecordBatch) -> Result<(), TableRefusal> {
+    fn take_batch(&mut self, batch: &RecordBatch) -> Result<(), TableRefusal> {
         if batch.num_columns() == 0 {
             return Err(TableRefusal::Invalid("it has no columns".to_owned()));
         }
         let rows = batch.num_rows() as u64;
-        // Every row makes at least one byte. We check this first, because some types claim any number of rows
-        // without holding a byte.
+        // Every row makes at least one byte. We check this first, because a table of some types may claim any
+        // number of rows without holding a byte.
         if rows > self.limit {
             return Err(TableRefusal::TooLarge);
         }
-        let before = self.rows;
+        let rows_before = self.rows;
         self.rows += rows;
         if !self.keep {
             return Ok(());
         }
-        let beside = self.joined.as_mut().map(|joined| joined.batch(batch)).transpose()?;
-        let batch = beside.as_ref().unwrap_or(batch);
+        let joined_batch = self.joined.as_mut().map(|joined| joined.batch(batch)).transpose()?;
+        let batch = joined_batch.as_ref().unwrap_or(batch);
         if let Some(batches) = &mut self.batches {
             return Ok(batches.batch(batch)?);
         }
         let kind = self.kind;
         let unprintable = |row: usize, error: &ArrowError| {
-            unprintable(batch, row, before + row as u64, kind, error)
+            unprintable(batch, row, rows_before + row as u64, kind, error)
         };
         if self.kind == OutputKind::Jsonl {
-            return self.objects(batch, before);
+            return self.write_objects(batch, rows_before);
         }
-        let columns = batch.columns().iter().map(|column| CellColumn::new(column, self.limit));
+        let columns = batch.columns().iter().map(|column| TextColumn::new(column, self.limit));
         let columns = columns.collect::<Result<Vec<_>, _>>();
         let mut columns = columns.map_err(|error| unprintable(0, &error))?;
-        if !self.index
+        if !self.has_index
             && let Some(mut lines) = NumberLines::new(&columns, &self.style, self.row_limit)
         {
-            let fits = lines.append(batch.num_rows(), &mut self.buffer, self.limit);
-            return fits.then_some(()).ok_or(TableRefusal::TooLarge);
+            let are_within_limit = lines.append(batch.num_rows(), &mut self.buffer, self.limit);
+            return are_within_limit.then_some(()).ok_or(TableRefusal::TooLarge);
         }
         for row in 0..batch.num_rows() {
             let start = self.buffer.len();
-            self.line(&mut columns, row, before + row as u64).map_err(|unfit| match unfit {
-                UnfitRow::Arrow(error) => unprintable(row, &error),
-                UnfitRow::Quotes(column) => {
-                    let name = column.map(|index| batch.schema_ref().field(index).name().as_str());
-                    TableRefusal::Unfit(unquotable(before + row as u64, name))
+            self.write_line(&mut columns, row, rows_before + row as u64).map_err(|unfit| {
+                match unfit {
+                    UnfitRow::Arrow(error) => unprintable(row, &error),
+                    UnfitRow::Quotes(column) => {
+                        let name =
+                            column.map(|index| batch.schema_ref().field(index).name().as_str());
+                        TableRefusal::Unfit(unquotable(rows_before + row as u64, name))
+                    }
                 }
             })?;
-            self.check_size(start, before + row as u64)?;
+            self.check_size(start, rows_before + row as u64)?;
         }
-        self.lost += columns.iter().map(CellColumn::lost).sum::<u64>();
+        self.lost += columns.iter().map(TextColumn::lost).sum::<u64>();
         Ok(())
     }
 
     /// Appends the line of a row; `number` is its index among the attempt's rows.
     #[inline]
-    fn line(
+    fn write_line(
         &mut self,
-        columns: &mut [CellColumn<'_>],
+        columns: &mut [TextColumn<'_>],
         row: usize,
         number: u64,
     ) -> Result<(), UnfitRow> {
         let out = &mut self.buffer;
         let style = &mut self.style;
-        let line = out.len();
-        if self.index {
+        let line_start = out.len();
+        if self.has_index {
             out.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
-            style.close(out, line, CellStyle::Number).map_err(|_| UnfitRow::Quotes(None))?;
+            style
+                .end_field(out, line_start, CellStyle::Number)
+                .map_err(|_| UnfitRow::Quotes(None))?;
         }
         for (index, column) in columns.iter_mut().enumerate() {
-            if index > 0 || self.index {
+            if index > 0 || self.has_index {
                 out.push(style.delimiter);
             }
-            let field = out.len();
-            let closed = if column.is_null(row) {
-                style.null(out)
+            let field_start = out.len();
+            let result = if column.is_null(row) {
+                style.push_null(out)
             } else {
                 column.write(row, out)?;
-                style.close(out, field, column.kind())
+                style.end_field(out, field_start, column.style())
             };
-            closed.map_err(|NeedsQuotes| UnfitRow::Quotes(Some(index)))?;
+            result.map_err(|NeedsQuotes| UnfitRow::Quotes(Some(index)))?;
         }
-        style.end(out, line).map_err(|NeedsQuotes| UnfitRow::Quotes(Some(0)))
+        style.end_line(out, line_start).map_err(|NeedsQuotes| UnfitRow::Quotes(Some(0)))
     }
 
     /// Appends the rows as JSON lines.
-    fn objects(&mut self, batch: &RecordBatch, before: u64) -> Result<(), TableRefusal> {
+    fn write_objects(&mut self, batch: &RecordBatch, rows_before: u64) -> Result<(), TableRefusal> {
         let fields = batch.schema_ref().fields();
-        if let Some(name) = json::twice(fields) {
+        if let Some(name) = json::duplicate_name(fields) {
             return Err(TableRefusal::Unfit(format!(
                 "two columns of the returned table are called {name:?}, and output_format.type is \
                  jsonl, where a row is an object: give them different names"
@@ -437,7 +452,7 @@ impl RowWriter {
         }
         let kind = self.kind;
         let unprintable = |row: usize, error: &ArrowError| {
-            unprintable(batch, row, before + row as u64, kind, error)
+            unprintable(batch, row, rows_before + row as u64, kind, error)
         };
         let object = ObjectCells::new(fields, batch.columns(), self.limit);
         let mut object = object.map_err(|error| unprintable(0, &error))?;
@@ -446,16 +461,16 @@ impl RowWriter {
             let written = object.write(row, &mut self.buffer, self.limit);
             written.map_err(|error| unprintable(row, &error))?;
             self.buffer.push(b'\n');
-            self.check_size(start, before + row as u64)?;
+            self.check_size(start, rows_before + row as u64)?;
         }
         self.lost += object.lost();
         Ok(())
     }
 
-    /// Checks that the row that begins at `start`, and all rows together, keep the limits.
+    /// Checks the limits: on the row that begins at `start`, and on all rows together.
     #[inline]
     fn check_size(&self, start: usize, number: u64) -> Result<(), TableRefusal> {
-        if self.over_limit() {
+        if self.is_over_limit() {
             return Err(TableRefusal::TooLarge);
         }
         let size = (self.buffer.len() - start) as u64;
@@ -470,15 +485,15 @@ impl RowWriter {
         )))
     }
 
-    fn over_limit(&self) -> bool {
+    fn is_over_limit(&self) -> bool {
         self.buffer.len() as u64 > self.limit
     }
 
-    fn too_large(&self) -> String {
+    fn too_large_message(&self) -> String {
         let limit = ByteSize(self.limit);
-        let what = if self.batches.is_some() { "bytes" } else { "text" };
+        let unit = if self.batches.is_some() { "bytes" } else { "text" };
         format!(
-            "the returned rows make more {what} than limits.results allows ({limit}): return less, or use \
+            "the returned rows make more {unit} than limits.results allows ({limit}): return less, or use \
              smaller mini-batches, or raise the limit"
         )
     }

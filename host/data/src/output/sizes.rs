@@ -1,14 +1,14 @@
-//! The size of a table's values when they are written out.
+//! The size of a table's values if each value is written out.
 
 use super::layouts::RunEndColumn;
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{ArrowNativeType, DataType};
 
-/// The bytes of all values if each is written out, even if several share one buffer. Each value counts for at
-/// least one byte.
+/// The bytes of all values. Values that share one buffer, such as those of a dictionary, are counted for each
+/// row. Each row counts for at least one byte.
 pub(super) fn size(array: &dyn Array) -> u64 {
     let rows = array.len() as u64;
-    let own = match array.data_type() {
+    let bytes = match array.data_type() {
         DataType::Dictionary(..) => return dictionary_size(array).max(rows),
         DataType::Utf8View => array.as_string_view().lengths().map(u64::from).sum(),
         DataType::BinaryView => array.as_binary_view().lengths().map(u64::from).sum(),
@@ -48,7 +48,7 @@ pub(super) fn size(array: &dyn Array) -> u64 {
         // An array whose size cannot be computed is invalid.
         _ => array.to_data().get_slice_memory_size().map_or(u64::MAX, |size| size as u64),
     };
-    own.max(rows)
+    bytes.max(rows)
 }
 
 fn part_size(values: &dyn Array, from: usize, to: usize) -> u64 {
@@ -65,10 +65,10 @@ fn runs_size(array: &dyn Array) -> u64 {
     let mut sum = 0_u64;
     let mut row = 0;
     while row < array.len() {
-        let place = runs.place(row);
-        let next = runs.end(place).clamp(row + 1, array.len());
-        let one = size(runs.values().slice(place, 1).as_ref());
-        sum = sum.saturating_add(one.saturating_mul((next - row) as u64));
+        let run = runs.run_of(row);
+        let next = runs.end(run).clamp(row + 1, array.len());
+        let value_size = size(runs.values().slice(run, 1).as_ref());
+        sum = sum.saturating_add(value_size.saturating_mul((next - row) as u64));
         row = next;
     }
     sum
@@ -80,8 +80,9 @@ fn dictionary_size(array: &dyn Array) -> u64 {
     if values.is_empty() {
         return 0;
     }
-    let sizes: Vec<u64> = (0..values.len()).map(|at| size(values.slice(at, 1).as_ref())).collect();
+    let sizes: Vec<u64> =
+        (0..values.len()).map(|index| size(values.slice(index, 1).as_ref())).collect();
     let keys = dictionary.normalized_keys();
-    let used = keys.iter().enumerate().filter(|(row, _)| !array.is_null(*row));
-    used.fold(0, |sum, (_, key)| sum.saturating_add(sizes.get(*key).copied().unwrap_or(0)))
+    let used_keys = keys.iter().enumerate().filter(|(row, _)| !array.is_null(*row));
+    used_keys.fold(0, |sum, (_, key)| sum.saturating_add(sizes.get(*key).copied().unwrap_or(0)))
 }

@@ -4,10 +4,11 @@ use super::table_error::NamesError;
 use crate::model::{ByteSize, OutputFormat, Quoting};
 use arrow::datatypes::Schema;
 
-/// The longest header line, in bytes: it travels to the leader in a message.
-const HEADER_LIMIT: usize = 1 << 20;
+/// The longest header line, in bytes. The limit exists because the worker sends the header to the leader in a
+/// message.
+const MAX_HEADER_BYTES: usize = 1 << 20;
 
-/// The content of a column, as far as it matters for quotes and JSON.
+/// What the texts of a column look like. This decides about quotes, and about the form in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CellStyle {
     /// Digits, `nan` or `inf`.
@@ -26,9 +27,9 @@ pub(super) struct Style {
     /// The text of a null, with its quotes; `None` if it would need quotes and the job forbids them.
     null: Option<Vec<u8>>,
     /// Whether numbers and booleans never need quotes.
-    pub(super) bare_numbers: bool,
-    /// Holds a field while it is quoted.
-    spare: Vec<u8>,
+    pub(super) has_bare_numbers: bool,
+    /// A copy of the field that is being quoted.
+    unquoted: Vec<u8>,
 }
 
 /// A field would need quotes, which the job forbids.
@@ -39,54 +40,53 @@ impl Style {
     /// The style of an output format.
     pub(super) fn new(format: &OutputFormat) -> Self {
         // If the delimiter may occur in numbers or booleans, some of them need quotes.
-        let in_numbers =
+        let is_in_numbers =
             format.delimiter.is_ascii_alphanumeric() || b"+-.".contains(&format.delimiter);
         let mut style = Self {
             delimiter: format.delimiter,
             quoting: format.quoting,
             null: None,
-            bare_numbers: format.quoting != Quoting::All && !in_numbers,
-            spare: Vec::new(),
+            has_bare_numbers: format.quoting != Quoting::All && !is_in_numbers,
+            unquoted: Vec::new(),
         };
         let mut null = format.null.clone().into_bytes();
-        style.null = style.close(&mut null, 0, CellStyle::Text).is_ok().then_some(null);
+        style.null = style.end_field(&mut null, 0, CellStyle::Text).is_ok().then_some(null);
         style
     }
 
     /// Appends a null.
     #[inline]
-    pub(super) fn null(&self, out: &mut Vec<u8>) -> Result<(), NeedsQuotes> {
+    pub(super) fn push_null(&self, out: &mut Vec<u8>) -> Result<(), NeedsQuotes> {
         out.extend_from_slice(self.null.as_ref().ok_or(NeedsQuotes)?);
         Ok(())
     }
 
-    /// Ends the field that begins at `start`: adds quotes if it needs them.
+    /// Ends the field that begins at `start`. Puts the field in quotes if it needs them.
     #[inline]
-    pub(super) fn close(
+    pub(super) fn end_field(
         &mut self,
         out: &mut Vec<u8>,
         start: usize,
-        kind: CellStyle,
+        content: CellStyle,
     ) -> Result<(), NeedsQuotes> {
-        if self.bare_numbers && kind != CellStyle::Text {
+        if self.has_bare_numbers && content != CellStyle::Text {
             return Ok(());
         }
         let delimiter = self.delimiter;
-        let special = |&byte: &u8| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r');
-        let quoted = match self.quoting {
+        let is_special = |&byte: &u8| byte == delimiter || matches!(byte, b'"' | b'\n' | b'\r');
+        let needs_quotes = match self.quoting {
             Quoting::All => true,
-            Quoting::Nonnumeric if kind == CellStyle::Text => true,
+            Quoting::Nonnumeric if content == CellStyle::Text => true,
             Quoting::Minimal | Quoting::Nonnumeric | Quoting::None => {
-                out[start..].iter().any(special)
+                out[start..].iter().any(is_special)
             }
         };
-        if quoted { self.quote(out, start) } else { Ok(()) }
+        if needs_quotes { self.quote(out, start) } else { Ok(()) }
     }
 
-    /// Ends a line that began at `start`. CSV readers skip an empty line, so the only field of such a line is
-    /// put in quotes.
+    /// Ends the line that begins at `start`. An empty line becomes `""`, because CSV readers skip empty lines.
     #[inline]
-    pub(super) fn end(&self, out: &mut Vec<u8>, start: usize) -> Result<(), NeedsQuotes> {
+    pub(super) fn end_line(&self, out: &mut Vec<u8>, start: usize) -> Result<(), NeedsQuotes> {
         if out.len() == start {
             if self.quoting == Quoting::None {
                 return Err(NeedsQuotes);
@@ -97,9 +97,13 @@ impl Style {
         Ok(())
     }
 
-    /// The line of the column names. With `index`, an unnamed column of row numbers comes first.
-    pub(super) fn names(&mut self, schema: &Schema, index: bool) -> Result<String, NamesError> {
-        let unnamed = index.then_some("");
+    /// The line of the column names. If rows are numbered, an unnamed column comes first.
+    pub(super) fn header_line(
+        &mut self,
+        schema: &Schema,
+        are_numbered: bool,
+    ) -> Result<String, NamesError> {
+        let unnamed = are_numbered.then_some("");
         let names = schema.fields().iter().map(|field| field.name().as_str());
         let mut line = Vec::new();
         for (index, name) in unnamed.into_iter().chain(names).enumerate() {
@@ -108,10 +112,10 @@ impl Style {
             }
             let start = line.len();
             line.extend_from_slice(name.as_bytes());
-            self.close(&mut line, start, CellStyle::Text)
+            self.end_field(&mut line, start, CellStyle::Text)
                 .map_err(|NeedsQuotes| NamesError::Quotes { name: name.to_owned() })?;
-            if line.len() > HEADER_LIMIT {
-                return Err(NamesError::Long { limit: ByteSize(HEADER_LIMIT as u64) });
+            if line.len() > MAX_HEADER_BYTES {
+                return Err(NamesError::Long { limit: ByteSize(MAX_HEADER_BYTES as u64) });
             }
         }
         if line.is_empty() {
@@ -125,11 +129,11 @@ impl Style {
         if self.quoting == Quoting::None {
             return Err(NeedsQuotes);
         }
-        self.spare.clear();
-        self.spare.extend_from_slice(&out[start..]);
+        self.unquoted.clear();
+        self.unquoted.extend_from_slice(&out[start..]);
         out.truncate(start);
         out.push(b'"');
-        let mut rest = self.spare.as_slice();
+        let mut rest = self.unquoted.as_slice();
         while let Some(quote) = memchr::memchr(b'"', rest) {
             out.extend_from_slice(&rest[..=quote]);
             out.push(b'"');

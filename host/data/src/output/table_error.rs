@@ -9,7 +9,7 @@ use std::error::Error;
 use std::io;
 use std::num::TryFromIntError;
 
-/// Why a typed output cannot hold a type. The text follows "which".
+/// Why a typed output cannot hold a type. The text continues "the type X, which".
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub(super) enum TypeError {
     /// Values of several types in one column.
@@ -19,33 +19,31 @@ pub(super) enum TypeError {
     #[error("has nanoseconds, and intervals of a parquet file have milliseconds")]
     Nanoseconds,
     /// Decimals with more digits than Parquet allows.
-    #[error(
-        "is written with all its digits in a parquet file, more than {DECIMAL256_MAX_PRECISION}"
-    )]
+    #[error("needs more than {DECIMAL256_MAX_PRECISION} digits in a parquet file")]
     Digits,
 }
 
 /// A column with a type that the output cannot hold.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the column {name:?} of the returned table has the type {kind}, which {source}: return another one, or \
+    "the column {name:?} of the returned table has the type {kind}, which {source}: return another type, or \
      set output_format.type to {others}"
 )]
 pub(super) struct ColumnError {
-    /// Its name.
+    /// The column's name.
     pub(super) name: String,
-    /// Its type.
+    /// The column's type.
     pub(super) kind: DataType,
     /// What is wrong with the type.
     pub(super) source: TypeError,
-    /// The output types that can hold it.
+    /// The output types that can hold the column.
     pub(super) others: &'static str,
 }
 
 /// Why the rows of a table cannot be written to a typed output.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FitError {
-    /// A value that its type in the output cannot hold.
+    /// A value that cannot be converted to the type that the column has in the output.
     #[error(
         "the returned table cannot be written as {}: {}column {name:?}, of the type {kind}, does not fit \
          ({}). Return another value or type, or set output_format.type to {}",
@@ -59,7 +57,7 @@ pub(super) enum FitError {
         name: String,
         /// Its type in the table.
         kind: DataType,
-        /// The index of the row among the attempt's rows; `None` if it is not a single row.
+        /// The index of the row among the attempt's rows; `None` if no single row is at fault.
         row: Option<u64>,
         /// The type of the output.
         output: OutputKind,
@@ -101,7 +99,7 @@ pub(super) enum AttemptError {
         /// Arrow's error.
         source: ArrowError,
     },
-    /// No file could be made from the appended rows.
+    /// No file can be made from the rows.
     #[error("the returned table cannot be written as {}: {source}", output.name())]
     File {
         /// The type of the output.
@@ -114,7 +112,7 @@ pub(super) enum AttemptError {
 /// Why column names cannot make a header.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NamesError {
-    /// A name that needs quotes, which the job forbids.
+    /// A name that needs quotes, and the job forbids quotes.
     #[error(
         "the column's name {name:?} cannot be written in the header without quotes, and \
          output_format.quoting is none: choose another quoting or delimiter"
@@ -151,7 +149,7 @@ pub(super) enum JoinError {
         name: String,
         /// The first columns of the input, quoted.
         known: Vec<String>,
-        /// Whether the input has more.
+        /// Whether the input has more columns than these.
         more: bool,
     },
     /// Arrow cannot select the columns.
@@ -190,7 +188,7 @@ pub enum AppendedRowsError {
         /// Rows that the journal knows.
         expected: u64,
     },
-    /// The tables have no common columns.
+    /// No schema fits all tables.
     #[error("its tables have different columns")]
     Columns,
     /// Rows before any schema.
@@ -203,8 +201,8 @@ pub enum AppendedRowsError {
         why: String,
     },
     /// The length of a message is negative.
-    #[error("a message has no length")]
-    NoLength,
+    #[error("the length of a message is negative")]
+    NegativeLength,
     /// A length is too large for this machine.
     #[error(transparent)]
     Length(#[from] TryFromIntError),

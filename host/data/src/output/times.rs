@@ -12,14 +12,14 @@ use arrow::datatypes::{
 use arrow::error::ArrowError;
 
 /// Seconds of a day.
-const DAY: i64 = 86_400;
+const DAY_SECONDS: i64 = 86_400;
 /// Milliseconds of a day.
-pub(super) const DAY_MILLIS: i64 = DAY * 1000;
+pub(super) const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
 /// Nanoseconds of a second.
-const NANOS: i64 = 1_000_000_000;
+const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A column of dates, times, durations or intervals. The second number, if any, is how many of the values'
-/// units make a second.
+/// A column of dates, times, durations or intervals. An `i64` after the values says how many of their units make
+/// a second.
 pub(super) enum TimeColumn<'a> {
     /// Days.
     Date32(&'a [i32]),
@@ -37,16 +37,17 @@ pub(super) enum TimeColumn<'a> {
 /// The suffix of a printed time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TimeSuffix {
-    /// None: the time has no zone.
+    /// No suffix: the time has no zone.
     None,
-    /// `Z`, after conversion to UTC. Zones with a name, such as `Europe/Berlin`, are printed this way, too.
+    /// `Z`: the time is converted to UTC. Times in a zone with a name, such as `Europe/Berlin`, are printed this
+    /// way, too.
     Utc,
-    /// An offset: seconds to add to UTC.
+    /// An offset such as `+01:00`, given in seconds to add to UTC.
     Offset(i64),
 }
 
 impl<'a> TimeColumn<'a> {
-    /// Returns `None` if the column holds something else. Fails if its time zone is invalid.
+    /// Returns `None` if the column has another type. Fails if its time zone is invalid.
     pub(super) fn of(array: &'a dyn Array) -> Result<Option<Self>, ArrowError> {
         use TimeUnit::{Microsecond, Millisecond, Nanosecond, Second};
         let per_second = |unit: &TimeUnit| per_second(*unit);
@@ -101,37 +102,39 @@ impl<'a> TimeColumn<'a> {
     /// Appends a row's value. Fails for a time of day beyond 24 hours.
     pub(super) fn write(&self, row: usize, out: &mut Vec<u8>) -> Result<(), ArrowError> {
         match self {
-            Self::Date32(days) => date(i64::from(days[row]), out),
+            Self::Date32(days) => push_date(i64::from(days[row]), out),
             Self::Date64(millis) => {
                 let day = millis[row].div_euclid(DAY_MILLIS);
                 let rest = millis[row].rem_euclid(DAY_MILLIS);
-                date(day, out);
+                push_date(day, out);
                 if rest > 0 {
                     out.push(b'T');
-                    clock(rest, 1000, out);
+                    push_time_of_day(rest, 1000, out);
                 }
             }
             Self::Timestamp(values, per_second, zone) => {
-                timestamp(values[row], *per_second, *zone, out);
+                push_timestamp(values[row], *per_second, *zone, out);
             }
             Self::Time32(values, per_second) => {
-                return time(i64::from(values[row]), *per_second, out);
+                return push_checked_time(i64::from(values[row]), *per_second, out);
             }
-            Self::Time64(values, per_second) => return time(values[row], *per_second, out),
+            Self::Time64(values, per_second) => {
+                return push_checked_time(values[row], *per_second, out);
+            }
             Self::Duration(values, per_second) => {
                 let sign: &[u8] = if values[row] < 0 { b"-P" } else { b"P" };
                 out.extend_from_slice(sign);
-                let is_zero = !seconds(values[row].unsigned_abs(), *per_second, "", out);
+                let is_zero = !push_seconds(values[row].unsigned_abs(), *per_second, "", out);
                 out.extend_from_slice(if is_zero { b"0D" } else { b"" });
             }
-            Self::Months(months) => interval(months[row], 0, (0, 1), out),
+            Self::Months(months) => push_interval(months[row], 0, (0, 1), out),
             Self::DaysAndMillis(values) => {
                 let IntervalDayTime { days, milliseconds } = values[row];
-                interval(0, days, (i64::from(milliseconds), 1000), out);
+                push_interval(0, days, (i64::from(milliseconds), 1000), out);
             }
             Self::MonthsDaysNanos(values) => {
                 let IntervalMonthDayNano { months, days, nanoseconds } = values[row];
-                interval(months, days, (nanoseconds, NANOS), out);
+                push_interval(months, days, (nanoseconds, NANOS_PER_SECOND), out);
             }
         }
         Ok(())
@@ -155,8 +158,8 @@ impl TimeSuffix {
             let is_plain = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
             is_plain.then(|| text.parse::<i64>().ok()).flatten().filter(|number| *number < below)
         };
-        let both = hours.and_then(|hours| number(hours, 24)).zip(number(minutes, 60));
-        let Some((hours, minutes)) = both else {
+        let parsed = hours.and_then(|hours| number(hours, 24)).zip(number(minutes, 60));
+        let Some((hours, minutes)) = parsed else {
             let text = format!("{zone:?} is not a time zone: write it as +01:00 or by its name");
             return Err(ArrowError::ParseError(text));
         };
@@ -175,87 +178,91 @@ pub(super) fn per_second(unit: TimeUnit) -> i64 {
         TimeUnit::Second => 1,
         TimeUnit::Millisecond => 1000,
         TimeUnit::Microsecond => 1_000_000,
-        TimeUnit::Nanosecond => NANOS,
+        TimeUnit::Nanosecond => NANOS_PER_SECOND,
     }
 }
 
-fn timestamp(value: i64, per_second: i64, zone: TimeSuffix, out: &mut Vec<u8>) {
+fn push_timestamp(value: i64, per_second: i64, zone: TimeSuffix, out: &mut Vec<u8>) {
     let seconds = value.div_euclid(per_second);
-    let part = value.rem_euclid(per_second);
+    let fraction = value.rem_euclid(per_second);
     let offset = if let TimeSuffix::Offset(offset) = zone { offset } else { 0 };
     // Split off the days first: adding the offset to the last seconds of 64 bits would overflow.
-    let second = seconds.rem_euclid(DAY) + offset;
-    date(seconds.div_euclid(DAY) + second.div_euclid(DAY), out);
+    let second = seconds.rem_euclid(DAY_SECONDS) + offset;
+    push_date(seconds.div_euclid(DAY_SECONDS) + second.div_euclid(DAY_SECONDS), out);
     out.push(b'T');
-    clock(second.rem_euclid(DAY) * per_second + part, per_second, out);
+    push_time_of_day(second.rem_euclid(DAY_SECONDS) * per_second + fraction, per_second, out);
     match zone {
         TimeSuffix::None => {}
         TimeSuffix::Utc => out.push(b'Z'),
         TimeSuffix::Offset(offset) => {
             out.push(if offset < 0 { b'-' } else { b'+' });
-            two(offset.abs() / 3600, out);
+            push_two_digits(offset.abs() / 3600, out);
             out.push(b':');
-            two(offset.abs() / 60 % 60, out);
+            push_two_digits(offset.abs() / 60 % 60, out);
         }
     }
 }
 
 /// Appends the date that is this number of days after 1970-01-01, in the proleptic Gregorian calendar.
-fn date(days: i64, out: &mut Vec<u8>) {
-    // Here years begin in March, so that the leap day is the last day of the year.
-    const ERA: i64 = 146_097;
-    let since = days + 719_468;
-    let day_of_era = since.rem_euclid(ERA);
+fn push_date(days: i64, out: &mut Vec<u8>) {
+    // Until the month is known, years begin in March, so that the leap day is the last day of a year. An era
+    // has 400 years.
+    const DAYS_OF_400_YEARS: i64 = 146_097;
+    // From 0000-03-01 to 1970-01-01.
+    const DAYS_BEFORE_1970: i64 = 719_468;
+    let since_year_0 = days + DAYS_BEFORE_1970;
+    let day_of_era = since_year_0.rem_euclid(DAYS_OF_400_YEARS);
     let year_of_era =
         (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
     let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
     let month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * month + 2) / 5 + 1;
     let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = since.div_euclid(ERA) * 400 + year_of_era + i64::from(month <= 2);
+    let year =
+        since_year_0.div_euclid(DAYS_OF_400_YEARS) * 400 + year_of_era + i64::from(month <= 2);
     // A year outside of 0 to 9999 has a sign.
     if !(0..=9999).contains(&year) {
         out.push(if year < 0 { b'-' } else { b'+' });
     }
     match year.unsigned_abs() {
-        year @ ..=9999 => digits::<4>(year, out),
+        year @ ..=9999 => push_digits::<4>(year, out),
         year => out.extend_from_slice(itoa::Buffer::new().format(year).as_bytes()),
     }
     out.push(b'-');
-    two(month, out);
+    push_two_digits(month, out);
     out.push(b'-');
-    two(day, out);
+    push_two_digits(day, out);
 }
 
 /// Appends the time of day.
-fn clock(value: i64, per_second: i64, out: &mut Vec<u8>) {
+fn push_time_of_day(value: i64, per_second: i64, out: &mut Vec<u8>) {
     let second = value / per_second;
-    two(second / 3600, out);
+    push_two_digits(second / 3600, out);
     out.push(b':');
-    two(second / 60 % 60, out);
+    push_two_digits(second / 60 % 60, out);
     out.push(b':');
-    two(second % 60, out);
-    let nanos = value % per_second * (NANOS / per_second);
+    push_two_digits(second % 60, out);
+    let nanos = value % per_second * (NANOS_PER_SECOND / per_second);
     // The fraction has three, six or nine digits.
     match nanos.unsigned_abs() {
         0 => {}
         nanos if nanos.is_multiple_of(1_000_000) => {
             out.push(b'.');
-            digits::<3>(nanos / 1_000_000, out);
+            push_digits::<3>(nanos / 1_000_000, out);
         }
         nanos if nanos.is_multiple_of(1000) => {
             out.push(b'.');
-            digits::<6>(nanos / 1000, out);
+            push_digits::<6>(nanos / 1000, out);
         }
         nanos => {
             out.push(b'.');
-            digits::<9>(nanos, out);
+            push_digits::<9>(nanos, out);
         }
     }
 }
 
-fn time(value: i64, per_second: i64, out: &mut Vec<u8>) -> Result<(), ArrowError> {
-    if !(0..DAY * per_second).contains(&value) {
+fn push_checked_time(value: i64, per_second: i64, out: &mut Vec<u8>) -> Result<(), ArrowError> {
+    if !(0..DAY_SECONDS * per_second).contains(&value) {
         let unit = match per_second {
             1 => "s",
             1000 => "ms",
@@ -265,12 +272,12 @@ fn time(value: i64, per_second: i64, out: &mut Vec<u8>) -> Result<(), ArrowError
         let text = format!("{value} {unit} is not a time of day");
         return Err(ArrowError::InvalidArgumentError(text));
     }
-    clock(value, per_second, out);
+    push_time_of_day(value, per_second, out);
     Ok(())
 }
 
-/// Appends seconds as `T1.5S`, without trailing zeros. Appends nothing and returns `false` if there are none.
-fn seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
+/// Appends seconds as `T1.5S`, without trailing zeros. If `value` is zero, appends nothing and returns `false`.
+fn push_seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
     if value == 0 {
         return false;
     }
@@ -278,10 +285,10 @@ fn seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
     out.push(b'T');
     out.extend_from_slice(sign.as_bytes());
     out.extend_from_slice(itoa::Buffer::new().format(value / per_second).as_bytes());
-    let nanos = value % per_second * (NANOS.unsigned_abs() / per_second);
+    let nanos = value % per_second * (NANOS_PER_SECOND.unsigned_abs() / per_second);
     if nanos > 0 {
         out.push(b'.');
-        digits::<9>(nanos, out);
+        push_digits::<9>(nanos, out);
         while out.last() == Some(&b'0') {
             out.pop();
         }
@@ -290,9 +297,9 @@ fn seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Appends an interval. Each part has its own sign. `rest` is a number, and how many of its units make a
+/// Appends an interval. Each part has its own sign. `seconds` is a number, and how many of its units make a
 /// second.
-fn interval(months: i32, days: i32, rest: (i64, i64), out: &mut Vec<u8>) {
+fn push_interval(months: i32, days: i32, seconds: (i64, i64), out: &mut Vec<u8>) {
     out.push(b'P');
     let start = out.len();
     for (number, unit) in [(months, b'M'), (days, b'D')] {
@@ -301,18 +308,18 @@ fn interval(months: i32, days: i32, rest: (i64, i64), out: &mut Vec<u8>) {
             out.push(unit);
         }
     }
-    seconds(rest.0.unsigned_abs(), rest.1, if rest.0 < 0 { "-" } else { "" }, out);
+    push_seconds(seconds.0.unsigned_abs(), seconds.1, if seconds.0 < 0 { "-" } else { "" }, out);
     if out.len() == start {
         out.extend_from_slice(b"0D");
     }
 }
 
-fn two(number: i64, out: &mut Vec<u8>) {
-    digits::<2>(number.unsigned_abs(), out);
+fn push_two_digits(number: i64, out: &mut Vec<u8>) {
+    push_digits::<2>(number.unsigned_abs(), out);
 }
 
 /// Appends the last `N` digits of a number, with leading zeros.
-fn digits<const N: usize>(number: u64, out: &mut Vec<u8>) {
+fn push_digits<const N: usize>(number: u64, out: &mut Vec<u8>) {
     let mut text = [b'0'; N];
     let mut rest = number;
     for digit in text.iter_mut().rev() {
