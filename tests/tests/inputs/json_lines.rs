@@ -84,7 +84,7 @@ fn keys_after_the_inferred_rows_are_counted() {
     ran.exits_with(0);
     assert_eq!(ran.output().lines().count(), 60_150);
     assert_snapshot!(notes(&ran), @"
-    note: input rows: records have keys that match none of its columns and are left out: 'b', 'o.y', first in /inputs/rows/late.jsonl, line 60001; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
+    note: input rows: records have keys that match none of its columns and are left out: 'b', 'o.y', first in /inputs/rows/late.jsonl, line 60001; the columns were inferred from earlier rows. Set schema_inference to full, or name all columns in schema (json takes any value)
     note: input rows: 150 records had keys that match none of its columns: 'b', 'o.y'
     ");
     let ran = ran.into_job().run(&["--overwrite", "--set", "schema_inference=full"]);

@@ -1,15 +1,15 @@
-//! Connects a job's state machine to its only node, by direct calls. Each side handles the other's messages
-//! before anything else happens.
+//! Connects a job's state machine to its only node, by direct calls. Each side handles the messages of the
+//! other side before anything else happens.
 
 use super::job::{JobAction, JobMachine, JobMessage, JobOutput};
 use crate::model::NodeId;
 use crate::protocol::{NodeNews, NodeReport, Order, WorkersStanding};
 use std::time::Duration;
 
-/// The only node.
-const HERE: NodeId = NodeId(0);
+/// The number of the job's only node.
+const ONLY_NODE: NodeId = NodeId(0);
 
-/// A node, as far as the job's state machine needs it.
+/// The interface of a node that this module needs.
 pub trait OrderTarget {
     /// Carries out the leader's order. Returns messages for the leader, in order.
     fn obey(&mut self, order: Order) -> Vec<NodeReport>;
@@ -25,17 +25,17 @@ pub trait OrderTarget {
     fn next_deadline(&self) -> Option<Duration>;
 }
 
-/// What the caller must handle.
+/// An action or a message that the caller must handle.
 #[derive(Debug)]
 pub enum LocalOutcome {
     /// An action that the state machine decided.
     Do(JobAction),
-    /// A message of the node that does not go to the state machine.
+    /// A message from the node that the state machine does not need.
     Reported(NodeReport),
 }
 
-/// A job's state machine and its node. `now` is the time since the job began, and never decreases. `out`
-/// receives the outcomes, in order.
+/// A job's state machine and its node. In all methods, `now` is the time since the job began, which never
+/// decreases, and `out` receives the outcomes, in order.
 #[derive(Debug)]
 pub struct LocalJob<N> {
     job: JobMachine,
@@ -44,9 +44,9 @@ pub struct LocalJob<N> {
 }
 
 impl<N: OrderTarget> LocalJob<N> {
-    /// Both sides before their first message. Registers the node, which has no effect yet.
+    /// Connects a state machine that has received no message yet to its node.
     pub fn new(mut job: JobMachine, node: N) -> Self {
-        job.take_in(JobMessage::NodeJoined(HERE), Duration::ZERO);
+        job.take_in(JobMessage::NodeJoined(ONLY_NODE), Duration::ZERO);
         Self { job, node }
     }
 
@@ -87,11 +87,11 @@ impl<N: OrderTarget> LocalJob<N> {
         if self.job.is_finished() {
             return None;
         }
-        let of_node = self.node.next_deadline();
-        self.job.next_deadline().into_iter().chain(of_node).min()
+        let node_deadline = self.node.next_deadline();
+        self.job.next_deadline().into_iter().chain(node_deadline).min()
     }
 
-    /// Makes decisions until nothing more follows.
+    /// Lets the state machine decide until it has nothing more to decide.
     fn decide(&mut self, now: Duration, out: &mut dyn FnMut(LocalOutcome)) {
         loop {
             let outputs = self.job.decide();
@@ -131,7 +131,7 @@ impl<N: OrderTarget> LocalJob<N> {
         has_learned
     }
 
-    /// Returns whether the state machine has learned something.
+    /// Handles the node's messages. Returns whether the state machine has learned something.
     fn take_in_reported(
         &mut self,
         reported: Vec<NodeReport>,
@@ -139,16 +139,16 @@ impl<N: OrderTarget> LocalJob<N> {
         out: &mut dyn FnMut(LocalOutcome),
     ) -> bool {
         let mut has_learned = false;
-        for reported in reported {
-            let message = match reported {
-                NodeReport::News(news) => Some(JobMessage::Node(HERE, news)),
+        for report in reported {
+            let message = match report {
+                NodeReport::News(news) => Some(JobMessage::Node(ONLY_NODE, news)),
                 NodeReport::Notice(text) => Some(JobMessage::Notice(text)),
                 NodeReport::Arrived => Some(JobMessage::Arrived),
                 NodeReport::NoSpace(text) => Some(JobMessage::NoSpace(text)),
-                // The state as of now: an earlier message may have led to an order.
+                // Ask for the current state, because an earlier message may have led to an order.
                 NodeReport::Changed => Some(self.standing()),
-                reported => {
-                    out(LocalOutcome::Reported(reported));
+                report => {
+                    out(LocalOutcome::Reported(report));
                     None
                 }
             };
@@ -161,6 +161,6 @@ impl<N: OrderTarget> LocalJob<N> {
     }
 
     fn standing(&self) -> JobMessage {
-        JobMessage::Node(HERE, NodeNews::Standing(self.node.standing()))
+        JobMessage::Node(ONLY_NODE, NodeNews::Standing(self.node.standing()))
     }
 }

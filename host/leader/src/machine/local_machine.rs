@@ -1,5 +1,5 @@
-//! A job on one computer, for tests: its state machine connected to that of its node, as the driver connects
-//! it to a running node.
+//! A job on one computer, for tests: the job's state machine and the node's state machine, connected in the
+//! same way as the driver connects a job's state machine to a running node.
 
 use super::job::JobMachine;
 use super::local_job::{LocalJob, LocalOutcome, OrderTarget};
@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// All actions so far, in order.
+/// The actions that the caller has not received yet, in order.
 type Actions = Rc<RefCell<Vec<MachineAction>>>;
 
 /// A node that consists of its state machine only.
@@ -73,7 +73,8 @@ pub(super) struct LocalMachine {
 impl LocalMachine {
     /// A job before its first message. `began` is the time at which `now` is zero.
     ///
-    /// `restored` is what an earlier run of the job completed: it counts, and is not done again.
+    /// `restored` is what an earlier run of the job completed: these mini-batches count, and do not run
+    /// again.
     pub(super) fn new(
         policy: RetryPolicy,
         sources: Vec<Source>,
@@ -81,7 +82,7 @@ impl LocalMachine {
         restored: Restored,
     ) -> Self {
         let actions = Actions::default();
-        let machine = NodeMachine::new(policy.of_node(), restored.next_worker);
+        let machine = NodeMachine::new(policy.node_policy(), restored.next_worker);
         let node = PureNode { machine, now: Duration::ZERO, actions: actions.clone() };
         let job = JobMachine::new(policy, sources, began, restored);
         Self { joined: LocalJob::new(job, node), actions }
@@ -132,13 +133,13 @@ impl LocalMachine {
         self.job().wants_commits()
     }
 
-    /// Whether the leader may pause: no worker runs out of work in the meantime, and none is likely to wait
-    /// for its decision.
+    /// Whether the leader may pause: no worker runs out of work meanwhile, and probably no worker waits for
+    /// the leader's decision.
     pub(super) fn may_pause(&self) -> bool {
         self.job().is_smooth() && self.joined.node.machine.is_supplied()
     }
 
-    /// The workers whose guest is doing something that has a time-out, and for how long.
+    /// The workers whose guest is inside a call that has a time-out, and for how long.
     pub(super) fn inside_guests(
         &self,
         now: Duration,

@@ -1,12 +1,12 @@
-//! The leader's decisions, as a pure state machine: messages and the time go in, actions come out. There is
-//! no I/O, no clock and no thread in it, so that all of it can be simulated.
+//! The leader's decisions, as a pure state machine: messages and the time go in, actions come out. It
+//! has no I/O, clock or threads, so that tests can simulate it.
 //!
 //! [`JobMachine`] decides for the job: retries, thresholds, the rules for failures of `init`, commits,
 //! cancellation and the end. The node's state machine, in the crate `node`, decides for the workers of one
-//! computer: which worker gets an attempt, time-outs, kills and GPU leases. They communicate by
+//! computer: which worker gets an attempt, time-outs, kills and GPU leases. The two machines communicate by
 //! [`Order`](crate::protocol::Order) and [`NodeNews`](crate::protocol::NodeNews). [`LocalJob`] connects a
-//! job's state machine to its only node, by direct calls. In tests, `LocalMachine` is both state machines,
-//! connected in this way.
+//! job's state machine to its only node, by direct calls. In tests, `LocalMachine` consists of both
+//! state machines, connected in this way.
 
 pub mod job;
 mod local_job;

@@ -24,7 +24,7 @@ pub(super) enum MachineMessage {
     /// A worker process could not be started.
     SpawnFailed(WorkerId, String),
     /// A worker process was not started, because other jobs use everything that the machine gives to jobs.
-    /// Its number is used again. All later starts in the same round of actions get the same answer.
+    /// The next worker gets its number. All later starts in the same round of actions get the same answer.
     NoRoom(WorkerId),
     /// A worker has an instance whose `init` has succeeded.
     Ready(WorkerId, CallStats),
@@ -52,12 +52,13 @@ pub(super) enum MachineMessage {
     NoSpace(String),
     /// The user wants the job to end.
     Cancel {
-        /// Why, for people.
+        /// Why, as text for the user.
         reason: String,
-        /// Whether running mini-batches are killed at once.
+        /// Whether workers are killed immediately.
         at_once: bool,
     },
-    /// What a worker is doing with a model, as a text that follows "was". Sent right before [`Self::Tick`].
+    /// What a worker is doing with a model, as a text that continues "the worker was". Sent right before
+    /// [`Self::Tick`].
     Inferring(WorkerId, String),
     /// Time has passed.
     Tick,
@@ -68,18 +69,18 @@ pub(super) enum MachineMessage {
 pub(super) enum MachineAction {
     /// Start a worker process, with the index of the GPU that is leased to it.
     Spawn(WorkerId, Option<u32>),
-    /// Hand over an attempt, after those that the worker already has.
+    /// Queue an attempt in a worker, after the attempts that the worker already has.
     Assign(WorkerId, Assignment),
-    /// Hand over an attempt before those that the worker already has. The worker is waiting after a failed
-    /// one.
+    /// Queue an attempt in a worker, before the attempts that the worker already has. The worker is waiting
+    /// after a failed attempt.
     AssignFirst(WorkerId, Assignment),
-    /// Let a worker that is waiting after a failed attempt continue with what it has.
+    /// Let a worker that is waiting after a failed attempt continue with its queue.
     GoOn(WorkerId),
     /// Ask a worker to end normally.
     Shutdown(WorkerId),
-    /// Kill.
+    /// Kill a worker.
     Kill(WorkerId),
-    /// Journal the end of a mini-batch, then put its rows and files into the output.
+    /// Put the rows and files of an ended mini-batch into the output, and its end into the journal.
     Commit(SettledMiniBatch),
     /// Emit an event.
     Emit(EventKind),

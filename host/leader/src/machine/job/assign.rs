@@ -10,13 +10,14 @@ use crate::protocol::{Assignment, Grant, GrowingQueues, Order};
 use std::collections::BTreeMap;
 
 impl JobMachine {
-    /// Grants mini-batches. Every worker without one gets one, retries first. Then, while plenty are waiting,
-    /// workers get further ones, so that they need not wait for the leader between two. Near the end, workers
-    /// get no further ones: these would have to wait for a slow one while other workers idle. Workers also
-    /// get no further ones while a retry is waiting, because the next free worker gets the retry.
+    /// Grants mini-batches. First, each idle worker gets one; retries come before first attempts. Then, while
+    /// many mini-batches are waiting, workers get some for their queues, so that they need not wait for the
+    /// leader between two mini-batches. Near the end, queues do not grow: a queued mini-batch would wait for
+    /// a slow one while other workers idle. Queues also do not grow while a retry is waiting, because the
+    /// next free worker gets the retry.
     pub(super) fn assign(&mut self) {
-        let unwritten = self.committing.len() >= RetryPolicy::UNWRITTEN;
-        let holds_back = unwritten || self.commits_would_end_it();
+        let is_disk_slow = self.committing.len() >= RetryPolicy::UNWRITTEN;
+        let holds_back = is_disk_slow || self.commits_would_end_it();
         if self.ending.is_none() && !self.queue.is_empty() && !holds_back {
             self.grant_to_free();
             if !self.queue.has_retries() {
@@ -47,8 +48,8 @@ impl JobMachine {
             if let Some(node) = self.nodes.get_mut(&id) {
                 node.standing.loads_one();
             }
-            // The node chooses the worker for a retry. Its answer says whether another worker still waits for
-            // a decision.
+            // The node chooses the worker for a retry. Only its answer tells whether another worker still
+            // waits for a decision, so grant nothing more before it.
             if retry.is_some() {
                 break;
             }
@@ -62,13 +63,13 @@ impl JobMachine {
     /// there is another one. If no worker is free, returns a node with a worker that waits for a decision
     /// after a failed attempt.
     fn node_for_retry(&self, failed_on: Option<AttemptWorker>) -> Option<NodeId> {
-        let is_other = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
-        let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
-        let mut free = open.filter(|(_, node)| node.standing.idle > 0).map(|(id, _)| *id);
+        let is_other_node = |id: NodeId| failed_on.is_none_or(|by| by.node != id);
+        let answered = self.nodes.iter().filter(|(_, node)| node.has_answered());
+        let mut free = answered.filter(|(_, node)| node.standing.idle > 0).map(|(id, _)| *id);
         let first = free.next();
-        let has_two = |id: NodeId| self.nodes[&id].standing.idle > 1;
-        let better = first.filter(|id| is_other(*id) || has_two(*id));
-        better
+        let has_two_idle = |id: NodeId| self.nodes[&id].standing.idle > 1;
+        let with_other_worker = first.filter(|id| is_other_node(*id) || has_two_idle(*id));
+        with_other_worker
             .or_else(|| free.next())
             .or(first)
             .or_else(|| self.node_with(|node| node.standing.awaits_word == Some(true)))
@@ -80,12 +81,12 @@ impl JobMachine {
         found.map(|(id, _)| *id)
     }
 
-    /// Gives one further mini-batch to each of the workers that have the fewest.
+    /// On the node with the shortest queues, grants one mini-batch for each of these queues.
     fn grant_ahead(&mut self) {
-        let open = self.nodes.iter().filter(|(_, node)| node.has_answered());
-        let ahead = open.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
+        let answered = self.nodes.iter().filter(|(_, node)| node.has_answered());
+        let queues = answered.filter_map(|(id, node)| Some((*id, node.standing.ahead?)));
         let Some((id, GrowingQueues { depth, takers })) =
-            ahead.min_by_key(|(_, ahead)| ahead.depth)
+            queues.min_by_key(|(_, queues)| queues.depth)
         else {
             return;
         };
@@ -115,8 +116,8 @@ impl JobMachine {
         }
     }
 
-    /// Whether the leader can pause: it is unlikely that a worker waits for its decision.
+    /// Whether the leader may pause, because probably no worker waits for its decision.
     pub fn is_smooth(&self) -> bool {
-        self.now >= self.rough_until && !self.queue.has_retries()
+        self.now >= self.no_pause_until && !self.queue.has_retries()
     }
 }

@@ -14,11 +14,11 @@ use crate::protocol::Assignment;
 use std::time::Duration;
 
 impl JobMachine {
-    /// What a worker receives for an attempt.
+    /// The assignment that a worker receives for an attempt.
     pub(super) fn assignment(&self, pending: &PendingMiniBatch) -> Assignment {
         let mini_batch = pending.mini_batch.clone();
         let attempt = pending.attempt;
-        let is_last = attempt >= self.policy.max_try || is_beyond_help(&mini_batch);
+        let is_last = attempt >= self.policy.max_try || is_unreadable(&mini_batch);
         Assignment { mini_batch, attempt, is_last }
     }
 
@@ -49,7 +49,7 @@ impl JobMachine {
     }
 
     /// Handles the end of an attempt. A success goes to the journal. A failure is retried, or goes to the
-    /// journal too.
+    /// journal if no retry is possible.
     pub(super) fn settle(
         &mut self,
         by: AttemptWorker,
@@ -61,21 +61,21 @@ impl JobMachine {
         if let Err(failure) = &report.outcome
             && failure.kind == FailureKind::NoSpace
         {
-            // The mini-batch stays undone. It does not count as failed, because it can run once there is
+            // The mini-batch does not count as failed, because it can run in a resumed job once there is
             // room.
             return self.fail(EndedBy::Commit, failure.message.clone());
         }
-        let again = match &mut report.outcome {
+        let retry_after = match &mut report.outcome {
             Ok(_) => None,
             Err(failure) => self.may_try_again(&pending, failure).then(|| failure.clone()),
         };
         if report.outcome.is_err() {
-            self.rough_until = self.now + RetryPolicy::SMOOTH;
-            let will_retry = again.is_some() && self.ending.is_none();
+            self.no_pause_until = self.now + RetryPolicy::NO_PAUSE_AFTER_FAILURE;
+            let will_retry = retry_after.is_some() && self.ending.is_none();
             self.emit_attempt(by.worker, &pending, started, report.clone(), will_retry);
         }
-        if let Some(failure) = again {
-            // Once the job's end is decided, a failed attempt simply stays undone.
+        if let Some(failure) = retry_after {
+            // Once the job's end is decided, nothing is retried.
             if self.ending.is_none() {
                 self.queue.push_back(pending.retry(by, &failure, self.turns()));
             }
@@ -97,24 +97,25 @@ impl JobMachine {
         }
     }
 
-    /// Whether a further attempt may have another outcome. If a retry is skipped although tries are left, the
-    /// failure's message says so.
+    /// Whether a further attempt may succeed. If the retry is skipped although tries are left, adds the
+    /// reason to the failure's message.
     fn may_try_again(&self, pending: &PendingMiniBatch, failure: &mut Failure) -> bool {
         let can_mend = failure.kind.can_mend()
             && pending.attempt < self.policy.max_try
-            && pending.losses < RetryPolicy::NODE_LOSSES
-            && !is_beyond_help(&pending.mini_batch);
-        if can_mend && pending.trapped_alike(failure) {
+            && pending.losses < RetryPolicy::MAX_NODE_LOSSES
+            && !is_unreadable(&pending.mini_batch);
+        if can_mend && pending.has_trapped_like(failure) {
             let before = pending.attempt - 1;
-            failure.message +=
-                &format!(" (not tried again, as attempt {before} failed in the very same way)");
+            failure.message += &format!(
+                " (not tried again, because attempt {before} failed in exactly the same way)"
+            );
             return false;
         }
         can_mend
     }
 
-    /// Updates the totals when the committer has answered for a successful attempt.
-    fn is_answered(&mut self, report: &AttemptReport) {
+    /// Subtracts a successful attempt from the unwritten ones, because the committer has answered.
+    fn subtract_unwritten(&mut self, report: &AttemptReport) {
         self.unwritten_failures -= report.items.failed;
         self.unwritten_short -= u64::from(report.is_short);
     }
@@ -123,7 +124,7 @@ impl JobMachine {
         let Some(done) = self.committing.remove(&id) else { return };
         self.progressed();
         let Ok(segment) = &done.report.outcome else { return }; // Counted when it failed.
-        self.is_answered(&done.report);
+        self.subtract_unwritten(&done.report);
         self.succeeded += 1;
         self.rows += segment.rows;
         let surplus = done.report.surplus_rows;
@@ -139,7 +140,7 @@ impl JobMachine {
     pub(super) fn on_rejected(&mut self, id: MiniBatchId, failure: Failure) {
         let Some(mut done) = self.committing.remove(&id) else { return };
         if done.report.outcome.is_ok() {
-            self.is_answered(&done.report);
+            self.subtract_unwritten(&done.report);
         }
         let total = done.report.items.total;
         done.report.items = ItemCounts::from_returned(total, 0);
@@ -159,12 +160,12 @@ impl JobMachine {
         mut report: Box<AttemptReport>,
         will_retry: bool,
     ) {
-        // The journal has the original report. Each attempt is reported once.
+        // The event may be shortened, because the journal has the original report.
         self.shorten(&mut report);
         if let Err(failure) = &report.outcome {
             report.failed_items = match will_retry {
                 true => Vec::new(),
-                false => self.items_of(&pending.mini_batch, failure.kind),
+                false => self.failed_items(&pending.mini_batch, failure.kind),
             };
         }
         self.warn_of_fallback(worker, report.inference.fell_back);
@@ -178,19 +179,20 @@ impl JobMachine {
         });
     }
 
-    /// The files of a mini-batch that failed as a whole, as many as a report may name. For rows, also the
-    /// position at which they begin.
-    fn items_of(&self, batch: &MiniBatch, kind: FailureKind) -> Vec<FailedItem> {
-        let name = |(at, ItemLocation { source, file, line, row }): (u32, ItemLocation<'_>)| {
-            let source = self.sources.get(source as usize);
-            let folder = source.map_or("", |source| source.guest.as_str());
-            let reason = batch.why_unfetched(at).unwrap_or_default().to_owned();
-            FailedItem { item: format!("{folder}/{file}"), line, row, reason, kind }
-        };
-        (0..).zip(batch.places()).take(AttemptReport::MAX_FAILED_ITEMS).map(name).collect()
+    /// The failed items of a mini-batch that failed as a whole: its files, as many as a report may name. For
+    /// rows, also the line or row at which they begin.
+    fn failed_items(&self, batch: &MiniBatch, kind: FailureKind) -> Vec<FailedItem> {
+        let failed_item =
+            |(index, ItemLocation { source, file, line, row }): (u32, ItemLocation<'_>)| {
+                let source = self.sources.get(source as usize);
+                let folder = source.map_or("", |source| source.guest.as_str());
+                let reason = batch.why_unfetched(index).unwrap_or_default().to_owned();
+                FailedItem { item: format!("{folder}/{file}"), line, row, reason, kind }
+            };
+        (0..).zip(batch.places()).take(AttemptReport::MAX_FAILED_ITEMS).map(failed_item).collect()
     }
 
-    /// If the job allows it, a model that is meant for a GPU may run on the CPU. The user is always notified.
+    /// Notifies the user once if a model that is meant for a GPU ran on the CPU, which the job allows.
     fn warn_of_fallback(&mut self, worker: WorkerId, fell_back: bool) {
         if fell_back && !self.inference.fell_back {
             self.notice(format!(
@@ -213,7 +215,7 @@ impl JobMachine {
         }
     }
 
-    /// JSON cannot represent NaN and infinite numbers. One notice reports how many there were.
+    /// Reports at the job's end how many NaN and infinite numbers became null, because JSON has neither.
     pub(super) fn report_null_numbers(&mut self) {
         let (values, are) = match self.null_numbers {
             0 => return,
@@ -221,8 +223,8 @@ impl JobMachine {
             count => (format!("{count} values"), "are"),
         };
         self.notice(format!(
-            "{values} of the rows {are} null in the output: nan and infinite numbers, which JSON does not \
-             have (output_format.type parquet or arrow keeps them)"
+            "{values} of the rows {are} null in the output: JSON has no nan or infinite numbers \
+             (output_format.type parquet or arrow keeps them)"
         ));
     }
 
@@ -255,6 +257,6 @@ impl JobMachine {
 
 /// Whether no worker can process the mini-batch: its file could not be read while planning, or its objects
 /// could not be fetched.
-fn is_beyond_help(batch: &MiniBatch) -> bool {
+fn is_unreadable(batch: &MiniBatch) -> bool {
     matches!(batch.work, MiniBatchWork::Unreadable(_)) || batch.is_unfetched()
 }

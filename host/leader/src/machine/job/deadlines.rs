@@ -1,16 +1,16 @@
-//! Time-outs. Every stage of a job has one, so that no job waits forever. Each message names the stage, the
-//! setting and its value.
+//! Time-outs. Every stage of a job has a time-out, so that no job waits forever. Each error message names the
+//! stage, the setting and its value.
 //!
-//! | stage | watched by |
+//! | stage | time-out |
 //! |---|---|
 //! | no mini-batch yet | `first_task_creation_timeout` (docs/parallel-run-step.md A3) |
 //! | a worker in `init` | 3 x `run_invocation_timeout` + 30 s (I3) |
 //! | loading a mini-batch | `task_overhead_timeout` (A1) |
 //! | `run`, `shutdown` | `run_invocation_timeout` (C16) |
-//! | planning, waiting, writing results: anything | `progress_update_timeout` (A2) |
+//! | no progress in planning, running or writing results | `progress_update_timeout` (A2) |
 //! | the whole job | `limits.job_time` |
-//! | winding down | [`RetryPolicy::CANCEL_GRACE`](crate::machine::RetryPolicy::CANCEL_GRACE), then a kill |
-//! | a killed process | [`NodePolicy::KILL_GRACE`](crate::protocol::NodePolicy::KILL_GRACE) |
+//! | a cancellation | [`RetryPolicy::CANCEL_GRACE`](crate::machine::RetryPolicy::CANCEL_GRACE), then a kill |
+//! | the end of a killed process | [`NodePolicy::KILL_GRACE`](crate::protocol::NodePolicy::KILL_GRACE) |
 
 use super::JobMachine;
 use crate::model::{EndedBy, Failure, FailureKind, FirstFailure};
@@ -19,14 +19,14 @@ use std::time::Duration;
 
 impl JobMachine {
     /// When [`Tick`](super::JobMessage::Tick) is due at the latest, if nothing else happens. Until the job is
-    /// over, this or a deadline of a node is always set.
+    /// over, this deadline or that of a node is always set.
     pub fn next_deadline(&self) -> Option<Duration> {
         if self.finished {
             return None;
         }
         let has_live = self.nodes.values().any(|node| node.standing.live() > 0);
         let kill = self.ending.as_ref().filter(|_| has_live).and_then(|ending| ending.kill_at);
-        self.stuck_at()
+        self.init_deadline()
             .into_iter()
             .chain(kill)
             .chain(self.first_task_deadline())
@@ -37,42 +37,44 @@ impl JobMachine {
             .min()
     }
 
-    /// I3: if every worker is inside `init`, the time at which the last of them has been there for too long.
-    fn stuck_at(&self) -> Option<Duration> {
+    /// I3: when the job fails if every worker is still inside `init`. Counts from the time at which the last
+    /// worker entered `init`. `None` if a worker is past `init`.
+    fn init_deadline(&self) -> Option<Duration> {
         if self.ending.is_some() || self.is_one_past_init() {
             return None;
         }
-        let last = self.nodes.values().filter_map(|node| node.last_start).max();
-        last.map(|since| since.saturating_add(NodePolicy::init_timeout(self.policy.run_timeout)))
+        let last_start = self.nodes.values().filter_map(|node| node.last_start).max();
+        last_start
+            .map(|since| since.saturating_add(NodePolicy::init_timeout(self.policy.run_timeout)))
     }
 
     fn first_task_deadline(&self) -> Option<Duration> {
         let waits = self.planned == 0 && !self.plan_finished && self.ending.is_none();
-        waits.then(|| self.arrived.saturating_add(self.policy.first_task_timeout))
+        waits.then(|| self.last_arrival.saturating_add(self.policy.first_task_timeout))
     }
 
     /// While a job winds down, this deadline applies to the writing of results only.
     fn progress_deadline(&self) -> Option<Duration> {
         let watched = self.ending.is_none() || !self.committing.is_empty();
-        watched.then(|| self.moved.saturating_add(self.policy.progress_timeout))
+        watched.then(|| self.last_progress.saturating_add(self.policy.progress_timeout))
     }
 
-    /// Checks all deadlines except that for progress, which is checked with the next decision: a node's
-    /// time-out at the same moment counts as progress.
+    /// Checks all deadlines except the one for progress. `decide` checks that one, because a time-out of a
+    /// node at the same moment counts as progress.
     pub(super) fn check_deadlines(&mut self) {
         let now = self.now;
-        let past = |at: Option<Duration>| at.is_some_and(|at| now >= at);
-        if past(self.job_deadline()) {
-            self.end_in_time();
+        let is_past = |deadline: Option<Duration>| deadline.is_some_and(|at| now >= at);
+        if is_past(self.job_deadline()) {
+            self.fail_for_job_time();
         }
         // Do not return early: the kill deadline may be due at the same moment.
-        if past(self.stuck_at()) {
-            self.end_stuck();
-        } else if past(self.first_task_deadline()) {
-            self.end_without_task();
+        if is_past(self.init_deadline()) {
+            self.fail_stuck_in_init();
+        } else if is_past(self.first_task_deadline()) {
+            self.fail_without_mini_batch();
         }
         let kill_at = self.ending.as_mut().map(|ending| &mut ending.kill_at);
-        // Only once: after this, nodes have their own time-outs for workers that do not end.
+        // Order the kill only once: after it, nodes have their own time-outs for workers that do not end.
         if kill_at.is_some_and(|at| at.take_if(|at| now >= *at).is_some()) {
             self.order_end(WorkersEnd::AtOnce);
         }
@@ -81,11 +83,11 @@ impl JobMachine {
 
     pub(super) fn check_progress(&mut self) {
         if self.progress_deadline().is_some_and(|at| self.now >= at) {
-            self.end_without_progress();
+            self.fail_without_progress();
         }
     }
 
-    fn end_stuck(&mut self) {
+    fn fail_stuck_in_init(&mut self) {
         let limit = NodePolicy::init_timeout(self.policy.run_timeout).as_secs_f64();
         let starting = self.nodes.values().find_map(|node| node.standing.first_starting);
         let worker = starting.map(|id| id.to_string());
@@ -106,23 +108,23 @@ impl JobMachine {
         );
     }
 
-    fn end_without_task(&mut self) {
+    fn fail_without_mini_batch(&mut self) {
         self.fail(
             EndedBy::FirstTaskTimeout,
             format!(
                 "no mini-batch existed {} s after the job's start{}, longer than \
                  first_task_creation_timeout allows ({} s): the inputs take too long to list or to \
-                 read. Raise it, or make the inputs smaller: fewer files in a folder, a list of \
-                 files, faster storage",
-                (self.now - self.arrived).as_secs_f64().floor(),
-                if self.arrived.is_zero() { "" } else { ", or after the last object came" },
+                 read. Raise first_task_creation_timeout, or make the inputs faster to list: fewer \
+                 files in a folder, a list of files, or faster storage",
+                (self.now - self.last_arrival).as_secs_f64().floor(),
+                if self.last_arrival.is_zero() { "" } else { ", or after the last object came" },
                 self.policy.first_task_timeout.as_secs_f64()
             ),
         );
     }
 
-    fn end_without_progress(&mut self) {
-        let still = self.now.saturating_sub(self.moved).as_secs_f64().floor();
+    fn fail_without_progress(&mut self) {
+        let idle_seconds = self.now.saturating_sub(self.last_progress).as_secs_f64().floor();
         let limit = self.policy.progress_timeout.as_secs_f64();
         let unwritten = self.committing.len();
         if self.ending.is_none() {
@@ -130,39 +132,42 @@ impl JobMachine {
             self.fail(
                 EndedBy::ProgressTimeout,
                 format!(
-                    "no progress for {still} s, longer than progress_update_timeout allows ({limit} \
+                    "no progress for {idle_seconds} s, longer than progress_update_timeout allows ({limit} \
                      s); at that time {stage}. See logs/sys/error, then a profile \
-                     (profiling_module); raise progress_update_timeout if that was only slow"
+                     (profiling_module); raise progress_update_timeout if the job was only slow"
                 ),
             );
         }
         if unwritten > 0 {
-            // Otherwise, a job whose disk does not respond would never end.
+            // Give up these results. Otherwise, a job whose disk does not respond would never end.
             self.committing.clear();
             self.notice(format!(
                 "{unwritten} finished mini-batches could not be written within {limit} s \
-                 (progress_update_timeout); a resumed job does them again"
+                 (progress_update_timeout); a resumed job runs them again"
             ));
         }
     }
 
-    /// What all workers are doing, for people.
+    /// What all workers are doing, as text for the user.
     fn stage(&self) -> String {
         let sum = |count: fn(&WorkersStanding) -> u32| {
             self.nodes.values().map(|node| count(&node.standing)).sum::<u32>()
         };
         let counts = [
-            (sum(|at| at.starting), "inside init"),
-            (sum(|at| at.idle), "idle"),
-            (sum(|at| at.loading), "loading a mini-batch"),
-            (sum(|at| at.running), "inside run"),
-            (sum(|at| at.closing), "inside shutdown"),
-            (sum(|at| at.doomed), "being killed"),
+            (sum(|workers| workers.starting), "inside init"),
+            (sum(|workers| workers.idle), "idle"),
+            (sum(|workers| workers.loading), "loading a mini-batch"),
+            (sum(|workers| workers.running), "inside run"),
+            (sum(|workers| workers.closing), "inside shutdown"),
+            (sum(|workers| workers.doomed), "being killed"),
         ];
         let workers = counts.into_iter().filter(|(count, _)| *count > 0);
         let mut parts: Vec<String> = workers
-            .map(|(count, what)| {
-                format!("{count} {} {what}", if count == 1 { "worker was" } else { "workers were" })
+            .map(|(count, activity)| {
+                format!(
+                    "{count} {} {activity}",
+                    if count == 1 { "worker was" } else { "workers were" }
+                )
             })
             .collect();
         if parts.is_empty() {

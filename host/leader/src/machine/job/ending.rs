@@ -9,7 +9,7 @@ use crate::model::{EndedBy, JobResult, JobStatus, OutputAction};
 use crate::protocol::{Order, WorkersEnd};
 
 impl JobMachine {
-    /// Fails the job. Running mini-batches are killed, and what is committed stays.
+    /// Fails the job. Kills the workers, and keeps what is committed.
     pub(super) fn fail(&mut self, by: EndedBy, reason: String) {
         self.end(JobStatus::Failed, by, reason);
         self.order_end(WorkersEnd::AtOnce);
@@ -17,8 +17,8 @@ impl JobMachine {
 
     pub(super) fn on_commit_failed(&mut self, text: String) {
         self.committing.clear();
-        // A job that was about to complete has failed if that cannot be recorded. An earlier reason for its
-        // end stays.
+        // A job that was about to complete fails if its results cannot be recorded. If the job was failing or
+        // cancelled, the first reason stays.
         self.ending.take_if(|ending| ending.status == JobStatus::Completed);
         self.fail(EndedBy::Commit, text);
     }
@@ -41,27 +41,27 @@ impl JobMachine {
         self.ending = Some(JobEnding { status, by: Some(by), reason, kill_at });
     }
 
-    /// Ends the job once there is nothing left to do or to wait for.
+    /// Ends the job once no mini-batch is waiting, running or being committed.
     pub(super) fn check_end(&mut self) {
-        let busy =
+        let has_work =
             !self.queue.is_empty() || !self.committing.is_empty() || !self.granted.is_empty();
         if self.ending.is_none() {
-            if busy || !self.plan_finished || self.lacks_closer() {
+            if has_work || !self.plan_finished || self.needs_worker_to_close() {
                 return self.retire();
             }
-            self.all_done();
+            self.end_by_plan();
         }
         if self.nodes.values().all(JobNode::has_ended) && self.committing.is_empty() {
             self.finish();
         }
     }
 
-    /// Asks idle workers to end while the last results are being written. If any of these results have files,
-    /// it does not, because they may be rejected and would run again. If other results are rejected, a new
-    /// worker is started for them.
+    /// Asks idle workers to end while the last results are being written. If any of these results has files,
+    /// the workers stay: the committer may reject files, and then the mini-batch runs again. If it rejects
+    /// another result, a new worker is started.
     fn retire(&mut self) {
-        let may_be_refused = || self.committing.values().any(|ended| ended.report.has_files);
-        if !self.awaits_commits_only() || may_be_refused() {
+        let may_be_rejected = || self.committing.values().any(|ended| ended.report.has_files);
+        if !self.awaits_commits_only() || may_be_rejected() {
             return;
         }
         let idle = self.nodes.iter().filter(|(_, node)| node.standing.idle > 0);
@@ -70,19 +70,19 @@ impl JobMachine {
         }
     }
 
-    /// Whether all mini-batches have ended, but no worker is left that could end normally. Then the files
-    /// that `init` and `shutdown` may make would be lost, so a new worker is started for them.
-    pub(super) fn lacks_closer(&self) -> bool {
-        let done = self.plan_finished
+    /// Whether all mini-batches have ended, but no worker has run or can run `shutdown`. Then the files that
+    /// `init` and `shutdown` may make would be lost, so a new worker is started to make them.
+    pub(super) fn needs_worker_to_close(&self) -> bool {
+        let has_finished = self.plan_finished
             && self.ending.is_none()
             && self.queue.is_empty()
             && self.committing.is_empty()
             && self.succeeded + self.failed > 0;
-        done && !self.closed && !self.writes_nothing() && !self.is_one_past_init()
+        has_finished && !self.closed && !self.writes_nothing() && !self.is_one_past_init()
     }
 
-    /// Ends a job whose mini-batches have all ended within the thresholds.
-    fn all_done(&mut self) {
+    /// Ends a job whose mini-batches have all ended, without exceeding a threshold.
+    fn end_by_plan(&mut self) {
         let (status, by, reason) = if self.writes_nothing() {
             let reason = match (self.succeeded + self.failed, &self.found_nothing) {
                 (0, Some(notice)) => {
@@ -90,7 +90,7 @@ impl JobMachine {
                 }
                 (0, None) => {
                     "the inputs hold no items, so there is nothing to write; sandmill plan \
-                    says what it finds in them"
+                    shows what it finds in the inputs"
                         .to_owned()
                 }
                 _ => "no item succeeded, so there is nothing to write".to_owned(),
@@ -99,14 +99,15 @@ impl JobMachine {
         } else {
             (JobStatus::Completed, None, String::new())
         };
-        // Later than each worker's own deadline for `shutdown`, so that the error names the slow worker.
-        let patience = self.policy.run_timeout + RetryPolicy::CANCEL_GRACE;
-        let kill_at = Some(self.now.saturating_add(patience));
+        // This is later than each worker's deadline for `shutdown`, so that the error names the slow worker.
+        let kill_after = self.policy.run_timeout + RetryPolicy::CANCEL_GRACE;
+        let kill_at = Some(self.now.saturating_add(kill_after));
         self.ending = Some(JobEnding { status, by, reason, kill_at });
         self.order_end(WorkersEnd::Done);
     }
 
-    /// W10: rows are wanted, but no item succeeded, or there were no items. Void mini-batches have no items.
+    /// W10: whether the job should write rows, but no item succeeded, or there were no items. Mini-batches of
+    /// a job without inputs have no items: one that succeeded is enough.
     fn writes_nothing(&self) -> bool {
         self.policy.output_action == OutputAction::AppendRow
             && self.items.succeeded == 0
@@ -118,7 +119,7 @@ impl JobMachine {
         self.finished = true;
         self.report_null_numbers();
         self.report_unknown_keys();
-        // Report the failure that explains the job's end.
+        // Choose the failure that explains the job's end.
         let attempt = self.first_failure.take();
         let init = self.init_failure.take();
         let first_failure = match ending.by {
@@ -135,7 +136,7 @@ impl JobMachine {
             failed_mini_batches: self.failed,
             short_mini_batches: self.short,
             restored_mini_batches: self.restored,
-            late_attempts: self.late,
+            late_attempts: self.late_results,
             items: self.items,
             rows: self.rows,
             seconds: self.now.as_secs_f64(),

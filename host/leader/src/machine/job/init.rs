@@ -1,5 +1,5 @@
-//! The rules for failures of `init` over all nodes (docs/parallel-run-step.md I1, I2). The node's part (in the
-//! crate `node`) defines what counts as such a failure.
+//! The rules for failures of `init` on all nodes together (I1 and I2 in docs/parallel-run-step.md). The crate
+//! `node` decides what counts as a failure of `init`.
 
 use super::JobMachine;
 use super::node::JobNode;
@@ -37,7 +37,7 @@ impl JobMachine {
         self.nodes.values().all(|node| self.is_hopeless(node))
     }
 
-    /// Consecutive failures of `init` on all nodes.
+    /// The number of consecutive failures of `init`, summed over all nodes.
     fn init_failures(&self) -> u32 {
         self.nodes.values().map(|node| node.standing.init_failures).sum()
     }
@@ -56,14 +56,14 @@ impl JobMachine {
             if self.is_init_hopeless() && !self.reported_init_stop {
                 self.reported_init_stop = true;
                 self.notice(format!(
-                    "init failed {failures} times in a row: no new workers are started, the job \
-                     continues with those that work"
+                    "init failed {failures} times in a row: no new workers are started, and \
+                     the job continues with the workers that it has"
                 ));
             }
             return;
         }
-        let old = self.now > RetryPolicy::INIT_FAILURE_AGE;
-        if self.is_init_hopeless() || (old && self.init_fails_too_often_when_old()) {
+        let is_old = self.now > RetryPolicy::INIT_FAILURE_AGE;
+        if self.is_init_hopeless() || (is_old && self.init_fails_too_often_when_old()) {
             let message = self.init_failure.as_ref().map(|first| first.failure.message.as_str());
             self.fail(
                 EndedBy::InitFailures,
@@ -76,11 +76,12 @@ impl JobMachine {
     }
 
     fn init_fails_too_often_when_old(&self) -> bool {
-        let most = self.policy.init_failures_when_old();
-        self.init_failures() > most.saturating_mul(count_u32(self.nodes.len().max(1)))
+        let most_per_node = self.policy.init_failures_when_old();
+        self.init_failures() > most_per_node.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
 
-    /// When I2 takes effect without a further failure of `init`.
+    /// When the job fails by I2 because of its age. `None` if it does not, or only after a further failure of
+    /// `init`.
     pub(super) fn init_rules_deadline(&self) -> Option<Duration> {
         let due = self.ending.is_none()
             && self.now <= RetryPolicy::INIT_FAILURE_AGE

@@ -1,39 +1,40 @@
-//! Limits on what the leader spends on one job: mini-batches, texts about failures, and time (`limits` in a
-//! job file). They never cut the journal or the output. A job that exceeds the limit of mini-batches or of
-//! time fails, and keeps what it has committed.
+//! Limits on what one job may cost the leader (`limits` in a job file): the number of mini-batches, the texts
+//! about failures, and the time. No limit cuts the journal or the output. A job that exceeds the limit of
+//! mini-batches or of time fails, and keeps what it has committed.
 
 use super::JobMachine;
 use crate::model::{AttemptReport, EndedBy, count};
 use std::time::Duration;
 
-/// The length in bytes of a shortened message.
-const SHORT: usize = 200;
+/// The longest text of a failure after `limits.failures`, in bytes.
+const SHORTENED_BYTES: usize = 200;
 
 impl JobMachine {
-    /// Called whenever more of the plan has arrived.
-    pub(super) fn check_count(&mut self) {
-        let most = self.policy.limits.mini_batches;
-        if self.planned > most && self.ending.is_none() {
+    /// Fails the job if it has too many mini-batches. Called whenever more of the plan has arrived.
+    pub(super) fn check_mini_batch_limit(&mut self) {
+        let limit = self.policy.limits.mini_batches;
+        if self.planned > limit && self.ending.is_none() {
             self.fail(
                 EndedBy::MiniBatchLimit,
                 format!(
                     "the job has more than {} mini-batches, which limits.mini_batches does not allow: \
-                     make mini-batches larger (mini_batch_size), or raise it where the operator's \
-                     policy allows that",
-                    count(most)
+                     make mini-batches larger (mini_batch_size), or raise limits.mini_batches if the \
+                     operator's policy allows it",
+                    count(limit)
                 ),
             );
         }
     }
 
-    /// The time at which the job reaches `limits.job_time`. `None` while it waits for its turn.
+    /// The time at which the job reaches `limits.job_time`. `None` if there is no such limit, or while the
+    /// job waits for other jobs or is ending.
     pub(super) fn job_deadline(&self) -> Option<Duration> {
-        let watched = self.ending.is_none() && self.waits_since.is_none();
-        let longest = self.policy.limits.job_time.filter(|_| watched)?;
+        let is_running = self.ending.is_none() && self.waits_since.is_none();
+        let longest = self.policy.limits.job_time.filter(|_| is_running)?;
         Some(longest.saturating_add(self.waited))
     }
 
-    pub(super) fn end_in_time(&mut self) {
+    pub(super) fn fail_for_job_time(&mut self) {
         let limit = self.policy.limits.job_time.unwrap_or_default().as_secs_f64();
         self.fail(
             EndedBy::JobTime,
@@ -44,13 +45,13 @@ impl JobMachine {
         );
     }
 
-    /// Leaves the first failures unchanged, and shortens the texts of later ones. All are counted.
+    /// Shortens the texts of a report's failures once `limits.failures` failures were reported.
     pub(super) fn shorten(&mut self, report: &mut AttemptReport) {
-        let fails = u64::from(report.outcome.is_err()) + report.failed_items.len() as u64;
+        let failures = u64::from(report.outcome.is_err()) + report.failed_items.len() as u64;
         let before = self.failures_reported;
-        self.failures_reported = before.saturating_add(fails);
-        let most = self.policy.limits.failures;
-        if self.failures_reported <= most {
+        self.failures_reported = before.saturating_add(failures);
+        let limit = self.policy.limits.failures;
+        if self.failures_reported <= limit {
             return;
         }
         if let Err(failure) = &mut report.outcome {
@@ -58,18 +59,18 @@ impl JobMachine {
             shorten(&mut failure.message);
         }
         report.failed_items.iter_mut().for_each(|item| shorten(&mut item.reason));
-        if before <= most {
+        if before <= limit {
             self.notice(format!(
-                "more than {} failures (limits.failures): from here on each is shortened, and all are \
-                 counted",
-                count(most)
+                "more than {} failures (limits.failures): from here on their texts are shortened, and all \
+                 failures are counted",
+                count(limit)
             ));
         }
     }
 }
 
 fn shorten(text: &mut String) {
-    let end = text.floor_char_boundary(SHORT);
+    let end = text.floor_char_boundary(SHORTENED_BYTES);
     if end < text.len() {
         text.truncate(end);
         text.push('…');

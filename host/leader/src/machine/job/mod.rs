@@ -1,9 +1,9 @@
 //! The leader's decisions for a whole job, as a pure state machine: retries, thresholds, the rules for
-//! failures of `init` over all nodes, grants to nodes, commits, cancellation and the end. A node decides for
+//! failures of `init`, grants to nodes, commits, cancellation and the end. A node decides for
 //! its own workers, and detects when one of them is late (see the crate `node`).
 //!
-//! [`JobMachine::take_in`] takes an event, and [`JobMachine::decide`] makes decisions based on all events so
-//! far. Both return actions for the leader and orders for nodes.
+//! [`JobMachine::take_in`] takes a message, and [`JobMachine::decide`] makes decisions based on all messages
+//! so far. Both methods return actions for the leader and orders for nodes.
 
 mod assign;
 mod attempts;

@@ -1,4 +1,4 @@
-//! Handles what nodes report.
+//! Handles the reports of nodes.
 
 use super::JobMachine;
 use super::node::GrantedAttempt;
@@ -21,7 +21,7 @@ impl JobMachine {
             NodeNews::SpawnFailed { worker, reason, is_alone } => {
                 self.on_spawn_failed(id, worker, &reason, is_alone);
             }
-            NodeNews::NoRoom(company) => self.on_no_room(id, company),
+            NodeNews::NoRoom(other_workers) => self.on_no_room(id, other_workers),
             NodeNews::Ready { worker, start, init } => self.on_ready(worker, start, init),
             NodeNews::InitFailed { worker, failure } => self.on_init_failed(worker, failure),
             NodeNews::Started { worker, id: batch, attempt } => {
@@ -33,9 +33,9 @@ impl JobMachine {
             }
             NodeNews::Finished { worker, age, has_run, report } => {
                 let Some(granted) = self.take_back(id, report.id) else { return };
-                // The attempt ended before `run` began.
+                // An attempt that entered `run` was counted then.
                 if !has_run {
-                    self.begins(granted.pending.attempt);
+                    self.count_begun(granted.pending.attempt);
                 }
                 let started = self.now.saturating_sub(age);
                 self.settle(AttemptWorker { node: id, worker }, granted.pending, started, report);
@@ -58,7 +58,7 @@ impl JobMachine {
                 }
             }
             NodeNews::Late { worker, id, attempt, succeeded } => {
-                self.late += 1;
+                self.late_results += 1;
                 let worker = worker.to_string();
                 self.emit(EventKind::AttemptDiscarded { worker, id, attempt, succeeded });
             }
@@ -70,7 +70,7 @@ impl JobMachine {
         }
     }
 
-    /// Removes and returns an attempt that a node no longer has.
+    /// Removes and returns an attempt that was granted to this node, because the node no longer has it.
     fn take_back(&mut self, node: NodeId, id: MiniBatchId) -> Option<GrantedAttempt> {
         self.granted.get(&id).filter(|granted| granted.node == node)?;
         self.granted.remove(&id)
@@ -94,39 +94,39 @@ impl JobMachine {
         self.emit(EventKind::WorkerStarted { worker: worker.to_string(), pid, gpu_index });
     }
 
-    /// A worker process could not be started. The other workers continue, and the machine may have room again
-    /// later.
+    /// Handles a worker process that could not be started. If there are other workers, they continue, because
+    /// the machine may have room for a process later.
     fn on_spawn_failed(&mut self, id: NodeId, worker: WorkerId, reason: &str, is_alone: bool) {
         let text = format!("the worker process {worker} cannot be started: {reason}");
-        if is_alone && self.is_empty_but(id) {
+        if is_alone && self.is_empty_except(id) {
             return self.fail(EndedBy::Spawn, text);
         }
         if !self.reported_spawn_trouble {
             self.reported_spawn_trouble = true;
             let pause = NodePolicy::SPAWN_PAUSE.as_secs();
             self.notice(format!(
-                "{text}; the others continue, and it is tried again every {pause} s"
+                "{text}; the other workers continue, and Sandmill tries again every {pause} s"
             ));
         }
     }
 
-    /// Whether no other node has workers.
-    fn is_empty_but(&self, id: NodeId) -> bool {
+    /// Whether no node except this one has workers.
+    fn is_empty_except(&self, id: NodeId) -> bool {
         self.nodes.iter().all(|(other, node)| *other == id || node.is_empty())
     }
 
-    /// Other jobs use the machine. The node tries again soon. Meanwhile, the job continues with the workers
-    /// that it has, or waits.
-    fn on_no_room(&mut self, id: NodeId, company: OtherWorkers) {
-        let works = |(other, node): (&NodeId, &super::node::JobNode)| {
+    /// Handles a worker that was not started because other jobs use the machine. The node tries again soon.
+    /// Meanwhile, the job continues with the workers that it has, or waits.
+    fn on_no_room(&mut self, id: NodeId, other_workers: OtherWorkers) {
+        let is_other_working = |(other, node): (&NodeId, &super::node::JobNode)| {
             *other != id && node.standing.live() > 0
         };
-        if company == OtherWorkers::Working || self.nodes.iter().any(works) {
+        if other_workers == OtherWorkers::Working || self.nodes.iter().any(is_other_working) {
             if !std::mem::replace(&mut self.reported_no_room, true) {
                 self.notice(format!(
                     "fewer than {} workers run: other jobs use the rest of what this machine gives \
-                     to jobs (machine, in the operator's policy); more are started when there is \
-                     room",
+                     to jobs (machine, in the operator's policy); more workers are started when \
+                     there is room",
                     self.workers()
                 ));
             }
@@ -134,8 +134,8 @@ impl JobMachine {
         }
         // Waiting for other jobs does not count as a lack of progress, however long it takes.
         self.progressed();
-        // A worker that is being killed keeps its place until it is gone.
-        let is_alone = company == OtherWorkers::Alone && self.is_empty_but(id);
+        // A worker that is being killed counts against the machine's limits until it is gone.
+        let is_alone = other_workers == OtherWorkers::Alone && self.is_empty_except(id);
         if is_alone && self.waits_since.is_none() {
             self.waits_since = Some(self.now);
             self.emit(EventKind::WaitsForTurn);
@@ -159,13 +159,13 @@ impl JobMachine {
     }
 
     fn on_started(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
-        self.begins(attempt);
+        self.count_begun(attempt);
         self.progressed();
         self.emit(EventKind::AttemptStarted { worker: worker.to_string(), id, attempt });
     }
 
-    fn begins(&mut self, attempt: u32) {
+    fn count_begun(&mut self, attempt: u32) {
         self.begun += 1;
-        self.queue.begins(attempt);
+        self.queue.on_begun(attempt);
     }
 }

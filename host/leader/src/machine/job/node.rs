@@ -1,4 +1,4 @@
-//! What the state machine knows about a node.
+//! What the job's state machine knows about a node.
 
 use super::queue::PendingMiniBatch;
 use crate::model::{NodeId, WorkerId};
@@ -8,29 +8,29 @@ use std::time::Duration;
 /// A node that takes part in the job.
 #[derive(Debug, Default)]
 pub(super) struct JobNode {
-    /// The node's last reported state. Mini-batches granted since are already subtracted from its idle
-    /// workers.
+    /// The state of the node's workers: as last reported, except that mini-batches granted since then are
+    /// already subtracted from the idle workers.
     pub(super) standing: WorkersStanding,
-    /// When the last of its workers that are inside `init` entered it.
+    /// When a worker of this node last entered `init`, among the workers that are still inside `init`.
     pub(super) last_start: Option<Duration>,
-    /// How many orders that grant attempts it was sent.
+    /// How many orders that grant attempts were sent to this node.
     pub(super) grants: u64,
-    /// Whether it was notified that a worker of another node is past `init`.
+    /// Whether this node was notified that a worker of another node is past `init`.
     pub(super) reported_past_init: bool,
 }
 
 impl JobNode {
-    /// Whether it has no worker.
+    /// Whether the node has no worker.
     pub(super) fn is_empty(&self) -> bool {
         self.standing.workers() == 0
     }
 
-    /// Whether it knows that the job is ending, and all its workers have ended.
+    /// Whether the node knows that the job is ending, and all its workers have ended.
     pub(super) fn has_ended(&self) -> bool {
         self.standing.is_ending && self.is_empty()
     }
 
-    /// Whether it has reported its state since its last grant.
+    /// Whether the node has reported its state since the last order that grants attempts.
     pub(super) fn has_answered(&self) -> bool {
         self.standing.grants == self.grants
     }
@@ -40,7 +40,7 @@ impl JobNode {
 #[derive(Debug)]
 pub(super) struct GrantedAttempt {
     pub(super) node: NodeId,
-    /// The worker that is inside `run` with it.
+    /// The worker that is inside `run` for this attempt. `None` before `run` begins.
     pub(super) runs_on: Option<WorkerId>,
     pub(super) pending: PendingMiniBatch,
 }

@@ -1,4 +1,4 @@
-//! The nodes of a job: what they have, and how many workers they should run.
+//! The nodes of a job: joining, loss, and how many workers each node should run.
 
 use super::JobMachine;
 use super::performer::{AttemptWorker, LostAttempt};
@@ -16,22 +16,25 @@ impl JobMachine {
         }
     }
 
-    /// Handles the loss of a node. Its mini-batches are not at fault: they are granted again, and the attempt
-    /// does not count as a try. But a mini-batch that was lost with several nodes in turn has failed.
+    /// Handles the loss of a node. Its mini-batches are granted again, and the lost attempts do not count as
+    /// tries. But a mini-batch has failed once [`RetryPolicy::MAX_NODE_LOSSES`] nodes were lost while running
+    /// it.
     pub(super) fn on_node_lost(&mut self, node: NodeId) {
         let Some(lost) = self.nodes.remove(&node) else { return };
-        // A worker that was shutting down there must be replaced by one elsewhere.
+        // If a worker of the lost node was shutting down, a worker of another node must call `shutdown`.
         self.closed &= lost.standing.closing == 0;
         let mut granted: Vec<MiniBatchId> = self.granted_to(node);
-        // As when a worker returns them: the last first, so that the first ends up at the front.
+        // Put back the last mini-batch first, so that the first one ends up at the front of the queue.
         granted.sort_unstable();
         for id in granted.into_iter().rev() {
             let Some(mut granted) = self.granted.remove(&id) else { continue };
             granted.pending.losses += u32::from(granted.runs_on.is_some());
             match granted.runs_on {
-                Some(worker) if granted.pending.losses >= RetryPolicy::NODE_LOSSES => {
-                    let text =
-                        format!("{} nodes were lost while they ran it", RetryPolicy::NODE_LOSSES);
+                Some(worker) if granted.pending.losses >= RetryPolicy::MAX_NODE_LOSSES => {
+                    let text = format!(
+                        "{} nodes were lost while they ran it",
+                        RetryPolicy::MAX_NODE_LOSSES
+                    );
                     let failure = Failure::new(FailureKind::WorkerDied, text);
                     let by = AttemptWorker { node, worker };
                     self.attempt_lost(by, granted.pending, LostAttempt::default(), failure);
@@ -46,8 +49,8 @@ impl JobMachine {
         granted.map(|(id, _)| *id).collect()
     }
 
-    /// Puts a mini-batch back that was not begun, or ended through no fault of its own. It goes before all
-    /// others of its kind.
+    /// Puts a mini-batch back at the front of its queue. Either it was not begun, or it is not to blame for
+    /// the end of its attempt.
     pub(super) fn put_back(&mut self, pending: PendingMiniBatch) {
         if self.ending.is_none() {
             self.emit(EventKind::MiniBatchReturned { id: pending.mini_batch.id });
@@ -55,7 +58,7 @@ impl JobMachine {
         }
     }
 
-    /// How many workers the job wants on all nodes together, if there is enough work.
+    /// How many workers the job wants on all nodes together while there is enough work.
     pub(super) fn workers(&self) -> u32 {
         self.policy.workers.saturating_mul(count_u32(self.nodes.len().max(1)))
     }
@@ -64,8 +67,8 @@ impl JobMachine {
         self.nodes.values().any(|node| node.standing.past_init() > 0)
     }
 
-    /// Requests as many workers as there is work for, on the first nodes first. If all work is done and no
-    /// worker is left that could end normally, requests one.
+    /// Requests one worker for each mini-batch, up to the wanted number, first on the nodes with the lowest
+    /// ids. If all mini-batches are done and no worker can call `shutdown`, requests one worker.
     pub(super) fn want_workers(&mut self) {
         if self.ending.is_some() {
             return;
@@ -73,9 +76,9 @@ impl JobMachine {
         self.report_past_init();
         let work = count_u32(self.queue.len() + self.granted.len()).min(self.workers());
         let live: u32 = self.nodes.values().map(|node| node.standing.live()).sum();
-        let mut missing = work.max(u32::from(self.lacks_closer())).saturating_sub(live);
+        let mut missing = work.max(u32::from(self.needs_worker_to_close())).saturating_sub(live);
         let mut wants = Vec::new();
-        // First the nodes that, as far as is known, have room.
+        // Ask the nodes without room last.
         let (pausing, open): (Vec<_>, Vec<_>) =
             self.nodes.iter().partition(|(_, node)| node.standing.is_pausing);
         for (id, node) in open.into_iter().chain(pausing) {
@@ -91,19 +94,20 @@ impl JobMachine {
         }
     }
 
-    /// Notifies nodes whether a worker of another node is past `init`. A worker that stays inside `init` is
-    /// late only if another one is past it, and nodes know only their own workers.
+    /// Notifies each node whether a worker of another node is past `init`. A worker that stays inside `init`
+    /// is late only if another worker is past `init`, and nodes know only their own workers.
     fn report_past_init(&mut self) {
-        let past = self.nodes.values().filter(|node| node.standing.past_init() > 0).count();
+        let nodes_past_init =
+            self.nodes.values().filter(|node| node.standing.past_init() > 0).count();
         let mut changed = Vec::new();
         for (id, node) in &mut self.nodes {
-            let others = past > usize::from(node.standing.past_init() > 0);
-            if std::mem::replace(&mut node.reported_past_init, others) != others {
-                changed.push((*id, others));
+            let is_other_past = nodes_past_init > usize::from(node.standing.past_init() > 0);
+            if std::mem::replace(&mut node.reported_past_init, is_other_past) != is_other_past {
+                changed.push((*id, is_other_past));
             }
         }
-        for (id, others) in changed {
-            self.order(id, Order::PastInitElsewhere(others));
+        for (id, is_other_past) in changed {
+            self.order(id, Order::PastInitElsewhere(is_other_past));
         }
     }
 }

@@ -10,13 +10,13 @@ pub(super) struct AttemptWorker {
     pub(super) worker: WorkerId,
 }
 
-/// The cost of an attempt that ended with its worker.
+/// The cost of an attempt whose worker is gone.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LostAttempt {
-    /// The time since it began.
+    /// The time since the attempt began.
     pub(super) age: Duration,
-    /// The time inside `run`, if it got there.
+    /// The time inside `run`. `None` if `run` had not begun.
     pub(super) run: Option<Duration>,
-    /// CPU time, in seconds.
+    /// Processor time, in seconds.
     pub(super) process_seconds: f64,
 }

@@ -1,11 +1,12 @@
 //! The mini-batches that wait for a worker: first attempts in the order of the plan, and retries, which come
 //! first.
 //!
-//! A retry is handed out as soon as a worker is free. So a hopeless mini-batch ends a job that does not
-//! tolerate it at once, and not at the end of the input. Two rules protect the other mini-batches. After
-//! [`RetryPolicy::RETRIES_IN_A_ROW`] retries, a first attempt has its turn. And the retry of a mini-batch
-//! that could not be read waits a moment, because a store or a disk may need time to recover. Neither rule
-//! applies to a retry that is [overdue](QueueTurns::is_overdue), so that all retries begin in time.
+//! A retry is handed out as soon as a worker is free. So if a mini-batch always fails and the job tolerates
+//! no failure, the job ends early, and not at the end of the input. Two rules protect the other mini-batches.
+//! After [`RetryPolicy::MAX_RETRIES_IN_A_ROW`] retries, a first attempt is next. And the retry of a
+//! mini-batch that could not be read waits a moment, because a store or a disk may need time to recover.
+//! Neither rule applies to a retry that is [overdue](QueueTurns::is_overdue), so that all retries begin in
+//! time.
 
 use super::performer::AttemptWorker;
 use crate::machine::RetryPolicy;
@@ -23,14 +24,14 @@ pub(super) struct PendingMiniBatch {
     pub(super) attempt: u32,
     /// The worker whose attempt failed last.
     pub(super) failed_on: Option<AttemptWorker>,
-    /// How many attempts of the job had begun when it failed.
+    /// How many attempts of the job had begun when the last attempt failed.
     begun: u64,
     /// When the next attempt may begin.
     due: Duration,
-    /// How many nodes were lost while running it.
+    /// How many nodes were lost while running this mini-batch.
     pub(super) losses: u32,
-    /// A digest of the previous attempt's trap, if it trapped.
-    trap: Option<u64>,
+    /// A digest of the previous attempt's trap. `None` if the attempt did not end in a trap.
+    trap_digest: Option<u64>,
 }
 
 impl PendingMiniBatch {
@@ -42,7 +43,7 @@ impl PendingMiniBatch {
             begun: 0,
             due: Duration::ZERO,
             losses: 0,
-            trap: None,
+            trap_digest: None,
         }
     }
 
@@ -59,14 +60,14 @@ impl PendingMiniBatch {
             failed_on: Some(by),
             begun: turns.begun,
             due: turns.now.saturating_add(pause),
-            trap: trap(failure),
+            trap_digest: trap_digest(failure),
             ..self
         }
     }
 
-    /// Whether this attempt trapped exactly like the previous one: with the same message, stack and output.
-    pub(super) fn trapped_alike(&self, failure: &Failure) -> bool {
-        self.trap.is_some() && self.trap == trap(failure)
+    /// Whether the previous attempt trapped in exactly the same way: with the same message, stack and output.
+    pub(super) fn has_trapped_like(&self, failure: &Failure) -> bool {
+        self.trap_digest.is_some() && self.trap_digest == trap_digest(failure)
     }
 
     pub(super) fn is_retry(&self) -> bool {
@@ -75,7 +76,7 @@ impl PendingMiniBatch {
 }
 
 /// A digest of a trap, such as a panic. `None` for other failures, which may be temporary.
-fn trap(failure: &Failure) -> Option<u64> {
+fn trap_digest(failure: &Failure) -> Option<u64> {
     let mut hasher = DefaultHasher::new();
     (&failure.message, &failure.detail).hash(&mut hasher);
     (failure.kind == FailureKind::Trap).then(|| hasher.finish())
@@ -92,7 +93,8 @@ pub(super) struct QueueTurns {
 }
 
 impl QueueTurns {
-    /// Whether so many attempts have begun since the failure that the retry must not wait any longer.
+    /// Whether the retry must not wait any longer, because half as many attempts as there are workers have
+    /// begun since its failure.
     fn is_overdue(self, retry: &PendingMiniBatch) -> bool {
         self.begun.saturating_sub(retry.begun) >= u64::from(self.workers.div_ceil(2))
     }
@@ -102,50 +104,53 @@ impl QueueTurns {
     }
 }
 
-/// The mini-batches that wait for a worker, and how much memory they take.
+/// The mini-batches that wait for a worker.
 #[derive(Debug, Default)]
 pub(super) struct MiniBatchQueue {
     first: VecDeque<PendingMiniBatch>,
     /// Retries in the order in which their attempts failed.
     retries: VecDeque<PendingMiniBatch>,
     /// How many retries were handed out since a first attempt began.
-    in_a_row: u32,
+    retries_in_a_row: u32,
+    /// The memory that the waiting mini-batches take.
     bytes: usize,
 }
 
 impl MiniBatchQueue {
-    /// The leader stops reading the plan while descriptors of about this size are waiting.
+    /// While the descriptors of waiting mini-batches take this much memory, the leader does not read more of
+    /// the plan.
     const ENOUGH_BYTES: usize = 4 << 20;
 
-    /// Adds a mini-batch after the others of its kind.
+    /// Adds a mini-batch at the end of its queue: first attempts or retries.
     pub(super) fn push_back(&mut self, pending: PendingMiniBatch) {
         self.bytes += pending.mini_batch.size();
-        self.line(pending.is_retry()).push_back(pending);
+        self.queue_of(pending.is_retry()).push_back(pending);
     }
 
-    /// Puts a mini-batch back at the front.
+    /// Puts a mini-batch back at the front of its queue.
     pub(super) fn push_front(&mut self, pending: PendingMiniBatch) {
         self.bytes += pending.mini_batch.size();
-        self.line(pending.is_retry()).push_front(pending);
+        self.queue_of(pending.is_retry()).push_front(pending);
     }
 
-    fn line(&mut self, is_retry: bool) -> &mut VecDeque<PendingMiniBatch> {
+    fn queue_of(&mut self, is_retry: bool) -> &mut VecDeque<PendingMiniBatch> {
         if is_retry { &mut self.retries } else { &mut self.first }
     }
 
-    /// The retry whose turn it is. `None` if a first attempt is next, or nothing is.
+    /// The retry that is next. `None` if a first attempt is next, or if nothing is waiting.
     pub(super) fn due_retry(&self, turns: QueueTurns) -> Option<&PendingMiniBatch> {
         let retry = self.retries.iter().find(|retry| turns.is_due(retry))?;
-        let yields = self.in_a_row >= RetryPolicy::RETRIES_IN_A_ROW && !self.first.is_empty();
+        let yields =
+            self.retries_in_a_row >= RetryPolicy::MAX_RETRIES_IN_A_ROW && !self.first.is_empty();
         (!yields || turns.is_overdue(retry)).then_some(retry)
     }
 
     /// Removes the retry that [`due_retry`](Self::due_retry) returns.
     pub(super) fn pop_retry(&mut self, turns: QueueTurns) -> Option<PendingMiniBatch> {
-        let at = self.retries.iter().position(|retry| turns.is_due(retry))?;
-        let retry = self.retries.remove(at)?;
+        let index = self.retries.iter().position(|retry| turns.is_due(retry))?;
+        let retry = self.retries.remove(index)?;
         self.bytes -= retry.mini_batch.size();
-        self.in_a_row += 1;
+        self.retries_in_a_row += 1;
         Some(retry)
     }
 
@@ -156,13 +161,13 @@ impl MiniBatchQueue {
     }
 
     /// Records that an attempt has begun.
-    pub(super) fn begins(&mut self, attempt: u32) {
+    pub(super) fn on_begun(&mut self, attempt: u32) {
         if attempt == 1 {
-            self.in_a_row = 0;
+            self.retries_in_a_row = 0;
         }
     }
 
-    /// When the next retry becomes due by time.
+    /// The next time at which a retry becomes due.
     pub(super) fn next_due(&self, now: Duration) -> Option<Duration> {
         self.retries.iter().map(|retry| retry.due).filter(|due| *due > now).min()
     }

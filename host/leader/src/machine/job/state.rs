@@ -28,28 +28,30 @@ pub struct JobMachine {
     pub(super) granted: HashMap<MiniBatchId, GrantedAttempt>,
     /// Mini-batches that wait for a node.
     pub(super) queue: MiniBatchQueue,
-    /// How many attempts have begun, including those that got no further than loading their mini-batch.
+    /// How many attempts have begun, including those whose mini-batch could not be loaded.
     pub(super) begun: u64,
     /// The leader does not pause before this time, because an attempt has failed.
-    pub(super) rough_until: Duration,
+    pub(super) no_pause_until: Duration,
     /// Attempts that ended, successfully or for good, and wait for the journal.
     pub(super) committing: HashMap<MiniBatchId, Committing>,
-    /// The failed items, and the number of short mini-batches, among the successful attempts in `committing`.
+    /// How many items failed in the successful attempts in `committing`.
     pub(super) unwritten_failures: u64,
+    /// How many of the successful attempts in `committing` returned fewer rows than items.
     pub(super) unwritten_short: u64,
-    /// How many results came too late.
-    pub(super) late: u64,
-    /// Mini-batches that an earlier run of the job completed, and their number.
+    /// How many results came after the leader had decided the attempt.
+    pub(super) late_results: u64,
+    /// Mini-batches that an earlier run of the job completed.
     pub(super) done_before: MiniBatchSet,
+    /// The number of mini-batches in `done_before`.
     pub(super) restored: u64,
     /// Whether a worker was asked to end normally, in this run, or has done so in an earlier one.
     pub(super) closed: bool,
     pub(super) planned: u64,
     pub(super) planned_items: u64,
     pub(super) plan_finished: bool,
-    /// The last notice about the inputs while they had not produced a mini-batch.
+    /// The last notice before the first mini-batch. It may explain why there is no mini-batch.
     pub(super) found_nothing: Option<String>,
-    /// How much of the inputs is planned, in thousandths, if known.
+    /// How much of the inputs is planned, in thousandths. `None` if it is unknown.
     plan_share: Option<u16>,
     pub(super) succeeded: u64,
     pub(super) failed: u64,
@@ -57,18 +59,19 @@ pub struct JobMachine {
     pub(super) short: u64,
     pub(in super::super) items: ItemCounts,
     pub(super) rows: u64,
-    /// Totals of all attempts of this run.
+    /// What models did in all attempts of this run.
     pub(super) inference: InferenceStats,
     /// When the job last made progress (A2).
-    pub(super) moved: Duration,
+    pub(super) last_progress: Duration,
     /// When an object of a store last arrived.
-    pub(super) arrived: Duration,
+    pub(super) last_arrival: Duration,
     /// The first failure of `init` since the last success (I1, I2).
     pub(super) init_failure: Option<FirstFailure>,
     /// Whether the user was notified that no new workers are started.
     pub(super) reported_init_stop: bool,
     pub(super) reported_spawn_trouble: bool,
-    /// Since when the job has been waiting for other jobs before it can begin.
+    /// Since when the job has been waiting for other jobs, without a running worker. `None` if it does not
+    /// wait.
     pub(super) waits_since: Option<Duration>,
     /// Whether the user was notified that other jobs leave room for fewer workers than wanted.
     pub(super) reported_no_room: bool,
@@ -79,7 +82,7 @@ pub struct JobMachine {
     pub(super) waited: Duration,
     /// How many values of committed rows are null because JSON cannot represent them.
     pub(super) null_numbers: u64,
-    /// Unknown keys of inputs of JSON lines, by the inputs' names.
+    /// Keys of JSON lines that match no column, by the name of the input.
     pub(super) unknown_keys: BTreeMap<String, UnknownKeys>,
     pub(super) first_failure: Option<FirstFailure>,
     pub(super) ending: Option<JobEnding>,
@@ -91,7 +94,8 @@ pub struct JobMachine {
 impl JobMachine {
     /// A job before its first message. `began` is the time at which `now` is zero.
     ///
-    /// `restored` is what an earlier run of the job completed: it counts, and is not done again.
+    /// `restored` is what an earlier run of the job completed: these mini-batches count, and do not run
+    /// again.
     pub fn new(
         policy: RetryPolicy,
         sources: Vec<Source>,
@@ -108,11 +112,11 @@ impl JobMachine {
             granted: HashMap::new(),
             queue: MiniBatchQueue::default(),
             begun: 0,
-            rough_until: Duration::ZERO,
+            no_pause_until: Duration::ZERO,
             committing: HashMap::new(),
             unwritten_failures: 0,
             unwritten_short: 0,
-            late: 0,
+            late_results: 0,
             restored: restored.ended(),
             closed: restored.closed,
             done_before: restored.finished,
@@ -127,8 +131,8 @@ impl JobMachine {
             items: restored.items,
             rows: restored.rows,
             inference: InferenceStats::default(),
-            moved: Duration::ZERO,
-            arrived: Duration::ZERO,
+            last_progress: Duration::ZERO,
+            last_arrival: Duration::ZERO,
             init_failure: None,
             reported_init_stop: false,
             reported_spawn_trouble: false,
@@ -155,8 +159,9 @@ impl JobMachine {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Makes decisions based on all messages so far. Returns actions and orders, in order. The caller must
-    /// pass the nodes' answers to [orders](JobOutput::wants_answer) to `take_in`, and then call this again.
+    /// Makes decisions based on all messages so far. Returns actions and orders, in order. If an order [wants
+    /// an answer](JobOutput::wants_answer), the caller must pass the node's answer to `take_in`, and then
+    /// call `decide` again.
     pub fn decide(&mut self) -> Vec<JobOutput> {
         if self.finished {
             return Vec::new();
@@ -198,7 +203,8 @@ impl JobMachine {
         }
     }
 
-    /// Whether the leader should read more of the plan. This bounds the memory, however large the input.
+    /// Whether the leader should read more of the plan. It waits while the queue is full, so that its memory
+    /// is bounded however large the input is.
     pub fn wants_plan(&self) -> bool {
         !self.queue.is_full(self.workers())
     }
@@ -208,8 +214,8 @@ impl JobMachine {
         self.done_before.contains(id)
     }
 
-    /// Whether the committer should flush: either nothing else is awaited, or the commit decides whether the
-    /// job continues.
+    /// Whether the committer should write its results without delay: either the job waits for nothing else,
+    /// or these results decide whether the job continues.
     pub fn wants_commits(&self) -> bool {
         self.awaits_commits_only() || self.commits_would_end_it()
     }
@@ -235,7 +241,7 @@ impl JobMachine {
             }
         }
         self.emit_planned();
-        self.check_count();
+        self.check_mini_batch_limit();
     }
 
     fn on_notice(&mut self, message: String) {
@@ -249,7 +255,7 @@ impl JobMachine {
     /// While objects keep arriving, the time-out for the first mini-batch starts over.
     fn on_arrived(&mut self) {
         self.progressed();
-        self.arrived = self.now;
+        self.last_arrival = self.now;
     }
 
     fn on_plan_finished(&mut self) {
@@ -272,7 +278,7 @@ impl JobMachine {
     /// Records progress (A2): a part of the plan or an object arrived, a worker became ready, an attempt
     /// began or ended, or a mini-batch was written.
     pub(super) fn progressed(&mut self) {
-        self.moved = self.now;
+        self.last_progress = self.now;
     }
 
     pub(super) fn turns(&self) -> QueueTurns {

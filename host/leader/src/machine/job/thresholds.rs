@@ -12,17 +12,17 @@ impl JobMachine {
         }
         let exceeded = self.items_exceeded().or_else(|| self.count_exceeded());
         if let Some((by, reason)) = exceeded.or_else(|| self.percent_exceeded()) {
-            let earlier = if self.restored > 0 {
+            let restored_note = if self.restored > 0 {
                 "; what failed in earlier runs of this job is counted too"
             } else {
                 ""
             };
-            self.fail(by, reason + earlier);
+            self.fail(by, reason + restored_note);
         }
     }
 
-    /// Whether too many items will have failed once all pending results are written. Then nothing new begins
-    /// until they are. A result may still be rejected, and retried.
+    /// Whether a threshold will be exceeded once all pending results are written. Then no mini-batch begins
+    /// until these results are written, because one of them may still be rejected and retried.
     pub(super) fn commits_would_end_it(&self) -> bool {
         if self.unwritten_failures == 0 || self.ending.is_some() {
             return false;
@@ -34,13 +34,13 @@ impl JobMachine {
                 .is_some()
     }
 
-    /// Mini-batches that failed for good, and those that returned fewer rows than items (W4). A mini-batch
-    /// that will be retried does not count, because it may still succeed.
+    /// The number of mini-batches that failed for good, or that returned fewer rows than items (W4). A
+    /// mini-batch that will be retried does not count, because it may still succeed.
     fn failed_mini_batches(&self) -> u64 {
         self.failed + self.short
     }
 
-    /// C9.
+    /// Checks rule C9.
     fn items_exceeded(&self) -> Option<(EndedBy, String)> {
         let limit = limit_exceeded(self.policy.error_threshold, self.items.failed)?;
         let reason = format!(
@@ -51,7 +51,7 @@ impl JobMachine {
         Some((EndedBy::ErrorThreshold, reason))
     }
 
-    /// C10.
+    /// Checks rule C10.
     fn count_exceeded(&self) -> Option<(EndedBy, String)> {
         let failed = self.failed_mini_batches();
         let limit = limit_exceeded(self.policy.allowed_failed_count, failed)?;
@@ -59,13 +59,13 @@ impl JobMachine {
             "{} failed{}, more than allowed_failed_count allows ({limit}); to continue despite \
              failures, set allowed_failed_count to the number to tolerate, or to -1",
             counted(failed, "mini-batch"),
-            self.of_them_short()
+            self.short_note()
         );
         Some((EndedBy::AllowedFailedCount, reason))
     }
 
-    /// C11: checked once the plan is finished, because before that the total is unknown. But if no failure is
-    /// allowed, the first one decides.
+    /// Checks rule C11, once the plan is finished: before that, the total is unknown. But if no failure is
+    /// allowed, the first failure decides.
     fn percent_exceeded(&self) -> Option<(EndedBy, String)> {
         let limit = self.policy.allowed_failed_percent;
         let failed = self.failed_mini_batches();
@@ -80,12 +80,12 @@ impl JobMachine {
              tolerate, or to 100",
             count(failed),
             counted(self.planned, "mini-batch"),
-            self.of_them_short()
+            self.short_note()
         );
         Some((EndedBy::AllowedFailedPercent, reason))
     }
 
-    fn of_them_short(&self) -> String {
+    fn short_note(&self) -> String {
         match self.short {
             0 => String::new(),
             short => format!(" ({short} by returning fewer rows than items)"),

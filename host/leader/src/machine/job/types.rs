@@ -14,7 +14,7 @@ use std::time::Duration;
 pub enum JobMessage {
     /// More mini-batches were planned.
     Planned(Vec<MiniBatch>),
-    /// How much of the inputs is planned, in thousandths, with the mini-batches that follow this message.
+    /// How much of the inputs is planned once the mini-batches that follow this message are, in thousandths.
     PlanShare(u16),
     /// The plan is complete.
     PlanFinished,
@@ -36,9 +36,9 @@ pub enum JobMessage {
     NoSpace(String),
     /// The user wants the job to end.
     Cancel {
-        /// Why, for people.
+        /// Why, as text for the user.
         reason: String,
-        /// Whether running mini-batches are killed at once.
+        /// Whether workers are killed immediately.
         at_once: bool,
     },
     /// A node takes part from now on. A node that was lost and returns gets a new number.
@@ -54,7 +54,7 @@ pub enum JobMessage {
 /// What the leader must do for a job.
 #[derive(Clone, Debug)]
 pub enum JobAction {
-    /// Journal the end of a mini-batch, then put its rows and files into the output.
+    /// Put the rows and files of an ended mini-batch into the output, and its end into the journal.
     Commit(SettledMiniBatch),
     /// Emit an event.
     Emit(EventKind),
@@ -72,7 +72,7 @@ pub enum JobOutput {
 }
 
 impl JobOutput {
-    /// Whether there may be more to decide once the node has reported its state after this.
+    /// Whether the node's answer to this order may lead to further decisions.
     pub fn wants_answer(&self) -> bool {
         match self {
             Self::Order(_, order) => order.is_grant() || matches!(order, Order::End(_)),
@@ -99,12 +99,12 @@ pub(super) struct Committing {
     pub(super) started: Duration,
 }
 
-/// Why no new mini-batches are handed out, and when the remaining workers are killed.
+/// The decided end of a job, and when the remaining workers are killed.
 #[derive(Clone, Debug)]
 pub(super) struct JobEnding {
     pub(super) status: JobStatus,
     pub(super) by: Option<EndedBy>,
     pub(super) reason: String,
-    /// When workers that are still running are killed. `None` once that was ordered.
+    /// When workers that are still running are killed. `None` once the kill was ordered.
     pub(super) kill_at: Option<Duration>,
 }

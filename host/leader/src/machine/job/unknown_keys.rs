@@ -1,10 +1,11 @@
-//! Keys of JSON lines that match no column. The first ones are reported at once, and all are counted.
+//! Reports keys of JSON lines that match no column of their input: once when the first of them are found, and
+//! once at the end, with their number.
 
 use super::JobMachine;
 use crate::model::{MiniBatch, UnknownKeys, count};
 
 impl JobMachine {
-    /// Adds the unknown keys of a committed attempt. The first ones of each input are reported.
+    /// Adds the unknown keys of a committed attempt. Reports the first unknown keys of each input.
     pub(super) fn count_unknown_keys(&mut self, batch: &MiniBatch, found: Option<&UnknownKeys>) {
         let Some(found) = found else { return };
         let Some(source) = self.sources.get(batch.source as usize) else { return };
@@ -15,9 +16,9 @@ impl JobMachine {
         let UnknownKeys { item, line, .. } = found;
         self.notice(format!(
             "input {input}: records have keys that match none of its columns and are left out: {}, first \
-             in {item}, line {line}; the columns were learned from the rows before. Set schema_inference to \
+             in {item}, line {line}; the columns were inferred from earlier rows. Set schema_inference to \
              full, or name all columns in schema (json takes any value)",
-            named(found),
+            quoted_names(found),
         ));
         self.unknown_keys.insert(input, found.clone());
     }
@@ -31,13 +32,13 @@ impl JobMachine {
             };
             self.notice(format!(
                 "input {input}: {records} that match none of its columns: {}",
-                named(&found)
+                quoted_names(&found)
             ));
         }
     }
 }
 
-fn named(keys: &UnknownKeys) -> String {
+fn quoted_names(keys: &UnknownKeys) -> String {
     let more = if keys.names.len() < UnknownKeys::NAMES { "" } else { " and maybe more" };
     let names: Vec<_> = keys.names.iter().map(|name| format!("'{name}'")).collect();
     format!("{}{more}", names.join(", "))

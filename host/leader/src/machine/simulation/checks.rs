@@ -5,20 +5,20 @@ use crate::model::{EndedBy, JobResult, JobStatus};
 use std::collections::BTreeSet;
 
 impl SimulatedWorld {
-    /// `ticked`: the state machine has just handled a tick.
-    pub(super) fn check(&self, ticked: bool) {
+    /// Checks all invariants. `has_ticked`: whether the state machine has just handled a tick.
+    pub(super) fn check(&self, has_ticked: bool) {
         if let Some(result) = &self.result {
             return self.check_end(result);
         }
         // Every stage has a deadline, and an expired deadline is acted on.
         let deadline = self.machine.next_deadline().expect("something is always awaited");
-        assert!(!ticked || deadline > self.now, "a deadline stays in the past");
+        assert!(!has_ticked || deadline > self.now, "a deadline stays in the past");
         if self.winding_down || self.workers.values().any(|worker| worker.asked_to_end) {
             return;
         }
-        let done = self.plan_reported && self.open == 0;
-        let done = done && self.committer.is_empty() && self.unreported.is_empty();
-        assert!(!self.cancelled || done, "a cancelled job winds down");
+        let is_done = self.plan_reported && self.open == 0;
+        let is_done = is_done && self.committer.is_empty() && self.unreported.is_empty();
+        assert!(!self.cancelled || is_done, "a cancelled job winds down");
         for by in
             [EndedBy::ErrorThreshold, EndedBy::AllowedFailedCount, EndedBy::AllowedFailedPercent]
         {
@@ -30,37 +30,38 @@ impl SimulatedWorld {
     fn check_workers(&self) {
         let mut held = BTreeSet::new();
         let mut live = 0;
-        let mut places = 0;
-        let mut idle = false;
+        let mut occupied = 0;
+        let mut has_idle = false;
         for worker in self.workers.values() {
             if worker.is_live() {
                 live += 1;
-                idle |= worker.ready && worker.inbox.is_empty();
+                has_idle |= worker.ready && worker.inbox.is_empty();
                 for assignment in &worker.inbox {
                     assert!(held.insert(assignment.mini_batch.id), "given to two workers");
                 }
             }
             assert!(
                 !worker.is_live() || !worker.awaits_decision,
-                "it waits for the leader's decision"
+                "a worker still waits for the leader's decision"
             );
             let waits_for_gpu = worker.gpu.is_some() && !worker.given_up;
-            places += usize::from(worker.is_live() || waits_for_gpu);
+            occupied += usize::from(worker.is_live() || waits_for_gpu);
         }
         let most = self.policy.workers as usize;
         assert!(live <= most, "{live} workers live");
-        // The number of live workers is what is wanted, or a reason was reported.
-        let reason = self.starts_left(true) <= 0 || self.now < self.paused_until;
-        let missing = most.min(self.open).saturating_sub(places);
+        // As many workers live as are wanted, or there is a reason for fewer.
+        let has_reason = self.starts_left(true) <= 0 || self.now < self.paused_until;
+        let missing = most.min(self.open).saturating_sub(occupied);
         assert!(
-            missing <= self.gpus_awaited(missing) || reason,
-            "{live} workers for {} tasks",
+            missing <= self.gpus_awaited(missing) || has_reason,
+            "{live} workers for {} mini-batches",
             self.open
         );
-        let waiting = self.open.checked_sub(held.len()).expect("held, but not waited for");
+        let waiting =
+            self.open.checked_sub(held.len()).expect("workers hold only open mini-batches");
         let pausing = self.pausing.values().filter(|until| self.now < **until).count();
         let waiting = waiting.saturating_sub(pausing);
-        let idles = idle && waiting > 0 && !self.commits_decide();
+        let idles = has_idle && waiting > 0 && !self.commits_decide();
         assert!(!idles, "a worker idles while {waiting} mini-batches wait");
     }
 
@@ -75,7 +76,7 @@ impl SimulatedWorld {
             || self.policy.allowed_failed_count.exceeded_by(failed)
     }
 
-    /// Decides by the test's own count of the messages to the state machine.
+    /// Whether a threshold is exceeded, by the test's own count of the messages to the state machine.
     fn is_exceeded(&self, by: EndedBy) -> bool {
         let failed = self.counted.failed + self.counted.short;
         match by {
@@ -93,7 +94,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Checks that the job is not ended for a threshold that is not exceeded.
+    /// Records that the job begins to end. Checks that its reason is not a threshold that is not exceeded.
     pub(super) fn begin_to_wind_down(&mut self, reason: &str) {
         assert!(!self.winding_down, "the end is decided twice");
         self.winding_down = true;
@@ -108,28 +109,28 @@ impl SimulatedWorld {
 
     fn check_end(&self, result: &JobResult) {
         assert_eq!(self.machine.next_deadline(), None);
-        let waited = self.workers.values().all(|worker| worker.given_up);
-        assert!(waited, "the job ended before its workers");
+        let are_given_up = self.workers.values().all(|worker| worker.given_up);
+        assert!(are_given_up, "the job ended before its workers");
         assert_eq!(result.ended_by.is_none(), result.status == JobStatus::Completed);
         assert_eq!(result.reason.is_empty(), result.status == JobStatus::Completed);
         assert_eq!(
             result.status == JobStatus::Cancelled,
             result.ended_by == Some(EndedBy::Cancelled)
         );
-        assert_eq!(result.late_attempts, self.late, "what came late is counted");
+        assert_eq!(result.late_attempts, self.late, "late results are counted");
         if self.commits_given_up || self.committer_dead {
             return assert_ne!(result.status, JobStatus::Completed);
         }
         assert!(
             self.committer.is_empty() && self.unreported.is_empty(),
-            "it ended before its commits"
+            "the job ended before its commits"
         );
         assert_eq!(result.succeeded_mini_batches, self.counted.succeeded);
         assert_eq!(result.failed_mini_batches, self.counted.failed);
         assert_eq!(result.short_mini_batches, self.counted.short);
         assert_eq!((result.items, result.rows), (self.counted.items, self.counted.rows));
         let ended = result.succeeded_mini_batches + result.failed_mini_batches;
-        assert_eq!(ended, self.journal.len() as u64, "what ended is in the journal");
+        assert_eq!(ended, self.journal.len() as u64, "each ended mini-batch is in the journal");
         assert!(self.runs > 1 || result.restored_mini_batches == 0);
         if result.status == JobStatus::Completed {
             assert!(self.plan_reported);

@@ -1,10 +1,11 @@
-//! A job on several nodes, with delayed messages. At any moment, nodes are lost together with all messages
-//! from and to them, and others join. What must hold: each mini-batch ends once, the job does not wait for
-//! lost nodes, no worker gets what another one has, and the job ends once nothing goes wrong.
+//! A job on several nodes, with delayed messages. At any moment, a node may be lost together with all
+//! messages from and to it, and another node may join. The invariants: each mini-batch ends once, the job
+//! does not wait for lost nodes, no two workers have the same mini-batch, and the job ends once nothing goes
+//! wrong.
 
 use super::super::job::{JobAction, JobMachine, JobMessage, JobOutput, SettledMiniBatch};
 use super::super::{RetryPolicy, simulation::dice::SimulationRandom};
-use super::steps::{ok, report};
+use super::steps::{report, success};
 use super::world::{ITEMS, random_policy};
 use crate::event::EventKind;
 use crate::model::{
@@ -18,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// The maximum number of nodes at the same time.
-const NODES: usize = 3;
+const MAX_NODES: usize = 3;
 
 #[derive(Debug, Default)]
 struct ClusterWorker {
@@ -33,9 +34,9 @@ struct ClusterWorker {
 #[derive(Debug)]
 struct SimulatedNode {
     machine: NodeMachine,
-    /// Orders on their way to the node.
+    /// Orders that were sent but have not arrived at the node.
     orders: VecDeque<Order>,
-    /// News on their way to the leader.
+    /// News that were sent but have not arrived at the leader.
     news: VecDeque<NodeNews>,
     workers: BTreeMap<WorkerId, ClusterWorker>,
 }
@@ -96,21 +97,21 @@ impl Cluster {
         if self.result.is_some() {
             return;
         }
-        let node = self.any_node();
+        let node = self.random_node();
         match (self.dice.below(16), node) {
             (0, _) => self.step_plan(),
             (1 | 2, _) => self.commit(),
-            (3, _) if self.dice.one_in(8) && self.nodes.len() < NODES => self.join(),
+            (3, _) if self.dice.one_in(8) && self.nodes.len() < MAX_NODES => self.join(),
             (4, Some(id)) if self.dice.one_in(8) => self.lose(id),
             (5, _) if self.dice.one_in(4) => self.tick(),
             (0..=8, Some(id)) => self.deliver_order(id),
             (9..=11, Some(id)) => self.deliver_news(id),
-            (_, Some(id)) => self.step_worker_of(id),
+            (_, Some(id)) => self.step_random_worker(id),
             (_, None) => self.join(),
         }
     }
 
-    /// From here on nothing goes wrong: the job must end, and each mini-batch must have ended once.
+    /// Continues without further failures: the job must end, and each mini-batch must have ended once.
     pub(super) fn settle(&mut self) {
         self.dice.calm = true;
         for _ in 0..2000 {
@@ -147,13 +148,13 @@ impl Cluster {
             }
             by => assert!(self.has_failed, "ended by {by:?}: {result:#?}"),
         }
-        // A killed worker that does not die is given up in the end.
+        // A killed worker that does not die may remain, because the node gives it up.
         let workers = self.nodes.values().flat_map(|node| node.workers.values());
         let live = workers.filter(|worker| !worker.is_killed).count();
         assert_eq!(live, 0, "the job ended before its workers: {self:#?}");
     }
 
-    fn any_node(&mut self) -> Option<NodeId> {
+    fn random_node(&mut self) -> Option<NodeId> {
         let nth = self.dice.below(self.nodes.len().max(1) as u64) as usize;
         self.nodes.keys().nth(nth).copied()
     }
@@ -166,7 +167,7 @@ impl Cluster {
         let id = NodeId(self.next_node);
         self.next_node += 1;
         // Each node has its own range of worker numbers.
-        let machine = NodeMachine::new(self.policy.of_node(), id.0 * 10_000);
+        let machine = NodeMachine::new(self.policy.node_policy(), id.0 * 10_000);
         let node = SimulatedNode {
             machine,
             orders: VecDeque::new(),
@@ -177,7 +178,7 @@ impl Cluster {
         self.send(JobMessage::NodeJoined(id));
     }
 
-    /// Loses a node, with its work and all messages on their way.
+    /// Loses a node, with its work and all messages from and to it that have not arrived.
     fn lose(&mut self, id: NodeId) {
         self.nodes.remove(&id);
         self.send(JobMessage::NodeLost(id));
@@ -204,11 +205,11 @@ impl Cluster {
     }
 
     fn tick(&mut self) {
-        let of_nodes = self.nodes.values().filter_map(|node| node.machine.next_deadline());
-        let at = self.job.next_deadline().into_iter().chain(of_nodes).min();
-        self.now = self.now.max(at.unwrap_or_default());
+        let node_deadlines = self.nodes.values().filter_map(|node| node.machine.next_deadline());
+        let deadline = self.job.next_deadline().into_iter().chain(node_deadlines).min();
+        self.now = self.now.max(deadline.unwrap_or_default());
         for id in self.nodes.keys().copied().collect::<Vec<_>>() {
-            self.happens(id, NodeMessage::Tick);
+            self.send_to_node(id, NodeMessage::Tick);
         }
         self.send(JobMessage::Tick);
     }
@@ -237,9 +238,9 @@ impl Cluster {
             match output {
                 JobOutput::Do(JobAction::Commit(settled)) => self.committing.push_back(settled),
                 JobOutput::Do(JobAction::Emit(EventKind::WindingDown { reason })) => {
-                    // Earlier failures may still be on their way.
-                    let is_late = reason.starts_with("init failed");
-                    assert!(!self.dice.calm || is_late, "nothing went wrong: {reason}");
+                    // News about earlier failures may arrive only now.
+                    let is_from_before = reason.starts_with("init failed");
+                    assert!(!self.dice.calm || is_from_before, "nothing went wrong: {reason}");
                     self.has_failed = true;
                 }
                 JobOutput::Do(JobAction::Emit(_)) => {}
@@ -252,7 +253,7 @@ impl Cluster {
         }
     }
 
-    fn happens(&mut self, id: NodeId, message: NodeMessage) {
+    fn send_to_node(&mut self, id: NodeId, message: NodeMessage) {
         self.now += Duration::from_millis(1);
         let Some(node) = self.nodes.get_mut(&id) else { return };
         let outputs = node.machine.handle(message, self.now);
@@ -267,7 +268,7 @@ impl Cluster {
                 NodeOutput::Report(news) => node.news.push_back(news),
                 NodeOutput::Do(NodeAction::Spawn(worker, _)) => {
                     let is_new = node.workers.insert(worker, ClusterWorker::default()).is_none();
-                    assert!(is_new, "{worker} again");
+                    assert!(is_new, "{worker} is started twice");
                     spawned.push(worker);
                 }
                 NodeOutput::Do(action) => node.act(action),
@@ -276,11 +277,11 @@ impl Cluster {
         node.news.push_back(NodeNews::Standing(node.machine.standing()));
         self.check_held();
         for worker in spawned {
-            self.happens(id, NodeMessage::Spawned(worker, 1));
+            self.send_to_node(id, NodeMessage::Spawned(worker, 1));
         }
     }
 
-    /// Checks that no attempt is on two live workers, and no finished mini-batch is on any.
+    /// Checks that no two live workers have the same mini-batch, and no live worker has one that has ended.
     fn check_held(&self) {
         let mut held = BTreeSet::new();
         let workers = self.nodes.values().flat_map(|node| node.workers.values());
@@ -294,7 +295,7 @@ impl Cluster {
         }
     }
 
-    fn step_worker_of(&mut self, id: NodeId) {
+    fn step_random_worker(&mut self, id: NodeId) {
         let workers = self.workers_of(id);
         let nth = self.dice.below(workers.len().max(1) as u64) as usize;
         if let Some(worker) = workers.get(nth) {
@@ -312,32 +313,32 @@ impl Cluster {
             let (code, signal) = if is_over { (Some(0), None) } else { (None, Some(9)) };
             node.workers.remove(&number);
             let exit = WorkerExit { code, signal, ..WorkerExit::default() };
-            return self.happens(id, NodeMessage::Exited(number, exit));
+            return self.send_to_node(id, NodeMessage::Exited(number, exit));
         }
         if !worker.is_ready {
             worker.is_ready = !fails;
             if fails {
                 worker.is_killed = true;
                 let failure = Failure::new(FailureKind::ScriptError, "no");
-                return self.happens(id, NodeMessage::InitFailed(number, failure));
+                return self.send_to_node(id, NodeMessage::InitFailed(number, failure));
             }
-            return self.happens(id, NodeMessage::Ready(number, CallStats::default()));
+            return self.send_to_node(id, NodeMessage::Ready(number, CallStats::default()));
         }
         if worker.awaits_decision {
             return;
         }
         let Some(assignment) = worker.inbox.front().cloned() else { return };
         if !std::mem::replace(&mut worker.has_started, true) {
-            return self.happens(id, NodeMessage::Started(number, assignment.mini_batch.id));
+            return self.send_to_node(id, NodeMessage::Started(number, assignment.mini_batch.id));
         }
         worker.has_started = false;
         worker.inbox.pop_front();
         worker.awaits_decision = fails && !assignment.is_last;
         let outcome =
-            if fails { Err(Failure::new(FailureKind::ScriptError, "no")) } else { ok(ITEMS) };
+            if fails { Err(Failure::new(FailureKind::ScriptError, "no")) } else { success(ITEMS) };
         let returned = if fails { 0 } else { ITEMS };
         let report = report(&assignment, returned, outcome);
-        self.happens(id, NodeMessage::Finished(number, report));
+        self.send_to_node(id, NodeMessage::Finished(number, report));
     }
 }
 

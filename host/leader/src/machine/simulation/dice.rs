@@ -4,7 +4,7 @@
 #[derive(Debug)]
 pub(super) struct SimulationRandom {
     state: u64,
-    /// From now on, nothing unlikely happens.
+    /// Whether nothing unlikely happens from now on: then [`one_in`](Self::one_in) is always false.
     pub(super) calm: bool,
 }
 

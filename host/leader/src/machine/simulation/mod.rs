@@ -1,12 +1,12 @@
-//! Random schedules against a small model of the world. Workers succeed, fail, hang, die, lie and report too
-//! late. The committer is slow, rejects and breaks down. The machine runs out of room or memory, a user
-//! cancels, the leader is killed, and the job resumes from what was written. After every step, the leader's
-//! invariants are checked.
+//! Tests the state machines with random schedules of events, in a simulated environment. Workers succeed,
+//! fail, hang, die, lie and report too late. The committer is slow, rejects results and breaks down. The
+//! machine runs out of room or memory, a user cancels, the leader is killed, and the job resumes from its
+//! journal. Invariants are checked after every step.
 //!
 //! `world` handles the state machine's actions, `steps` contains the random events, and `checks` the
-//! invariants. A schedule consists of a seed and a length. After that many random steps, everything goes
-//! well, and the job must end. proptest shrinks the length. `SANDMILL_SCHEDULES=1000000` sets the number of
-//! schedules, and `SANDMILL_SCHEDULE=SEED:LENGTH` repeats a single one.
+//! invariants. A schedule consists of a seed and the number of random steps. After these steps, everything
+//! goes well, and the job must end. proptest shrinks the number of steps. `SANDMILL_SCHEDULES=1000000` sets
+//! the number of schedules, and `SANDMILL_SCHEDULE=SEED:LENGTH` repeats a single one.
 
 mod checks;
 mod cluster;
@@ -20,11 +20,11 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestError, TestRunner};
 use world::SimulatedWorld;
 
-/// How many schedules run, unless the environment variable says otherwise.
-const SCHEDULES: u32 = 100_000;
+/// How many schedules run, unless the environment variable SANDMILL_SCHEDULES says otherwise.
+const DEFAULT_SCHEDULES: u32 = 100_000;
 
 /// The maximum number of random steps in a schedule.
-const LONGEST: u16 = 120;
+const MAX_STEPS: u16 = 120;
 
 fn run(seed: u64, length: u16) {
     let mut world = SimulatedWorld::new(SimulationRandom::new(seed));
@@ -39,7 +39,7 @@ fn every_schedule_keeps_the_invariants() {
     run_schedules(run);
 }
 
-/// The same with several nodes that come and go.
+/// The same as above, with several nodes that join and are lost.
 #[test]
 fn every_schedule_of_nodes_ends_each_mini_batch_once() {
     run_schedules(run_cluster);
@@ -54,12 +54,13 @@ fn run_cluster(seed: u64, length: u16) {
 }
 
 fn run_schedules(run: fn(u64, u16)) {
-    if let Ok(one) = std::env::var("SANDMILL_SCHEDULE") {
-        let (seed, length) = one.split_once(':').expect("SANDMILL_SCHEDULE=SEED:LENGTH");
+    if let Ok(schedule) = std::env::var("SANDMILL_SCHEDULE") {
+        let (seed, length) = schedule.split_once(':').expect("SANDMILL_SCHEDULE=SEED:LENGTH");
         return run(seed.parse().expect("a seed"), length.parse().expect("a length"));
     }
     let wanted = std::env::var("SANDMILL_SCHEDULES").ok();
-    let schedules = wanted.map_or(SCHEDULES, |text| text.parse().expect("a number of schedules"));
+    let schedules =
+        wanted.map_or(DEFAULT_SCHEDULES, |text| text.parse().expect("a number of schedules"));
     let threads = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -72,8 +73,8 @@ fn run_schedules(run: fn(u64, u16)) {
 
 fn run_many(run: fn(u64, u16), cases: u32) {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
-    // Most schedules are short: these find as much in less time.
-    let length = prop_oneof![4 => 0..LONGEST / 4, 1 => 0..LONGEST];
+    // Most schedules are short, because short ones find as many faults in less time.
+    let length = prop_oneof![4 => 0..MAX_STEPS / 4, 1 => 0..MAX_STEPS];
     let schedules = (any::<u64>().no_shrink(), length);
     let ran = TestRunner::new(config).run(&schedules, |(seed, length)| {
         run(seed, length);
@@ -82,7 +83,7 @@ fn run_many(run: fn(u64, u16), cases: u32) {
     if let Err(TestError::Fail(reason, (seed, length))) = ran {
         panic!("SANDMILL_SCHEDULE={seed}:{length} breaks an invariant: {reason}");
     }
-    ran.expect("proptest itself");
+    ran.expect("proptest completes");
 }
 
 /// Without failures, every mini-batch succeeds at its first attempt.

@@ -1,4 +1,4 @@
-//! Random events.
+//! The random events of a simulation.
 
 use super::super::MachineMessage;
 use super::world::{ITEMS, SimulatedWorld};
@@ -10,7 +10,7 @@ use crate::protocol::Assignment;
 use std::time::Duration;
 
 impl SimulatedWorld {
-    /// One random step.
+    /// Makes one random event happen.
     pub(super) fn step(&mut self) {
         if self.result.is_some() {
             if !self.is_completed() && self.dice.one_in(4) {
@@ -23,7 +23,7 @@ impl SimulatedWorld {
             0 | 1 => self.step_plan(),
             2..=4 => self.step_committer(),
             5 => self.step_clock(),
-            6 => self.step_trouble(),
+            6 => self.step_fault(),
             _ => {
                 let nth = self.dice.below(self.workers.len().max(1) as u64) as usize;
                 if let Some(id) = self.workers.keys().nth(nth).copied() {
@@ -33,8 +33,8 @@ impl SimulatedWorld {
         }
     }
 
-    /// From here on, everything goes well. The job must end. If it resumes with tolerant thresholds, it must
-    /// complete, with every mini-batch done exactly once.
+    /// Continues with nothing going wrong: the job must end. If the job did not complete, resumes it with
+    /// thresholds that tolerate everything: then every mini-batch must have ended.
     pub(super) fn settle(&mut self) {
         self.dice.calm = true;
         self.run_to_end();
@@ -45,7 +45,7 @@ impl SimulatedWorld {
             self.resume(true);
             self.run_to_end();
             let ended_by = self.result.as_ref().and_then(|result| result.ended_by);
-            // All mini-batches may have been short before.
+            // All mini-batches may have returned too few rows before.
             assert!(matches!(ended_by, None | Some(EndedBy::NothingSucceeded)), "{ended_by:?}");
             assert_eq!(self.journal.len(), self.plan.len(), "every mini-batch has ended");
         }
@@ -73,8 +73,8 @@ impl SimulatedWorld {
         if self.result.is_some() || self.plan_reported || !self.machine.wants_plan() {
             return;
         }
-        let most = 1 + self.dice.below(6) as usize;
-        let count = most.min(self.plan.len() - self.planned);
+        let wanted = 1 + self.dice.below(6) as usize;
+        let count = wanted.min(self.plan.len() - self.planned);
         if count > 0 {
             let batches = self.plan[self.planned..self.planned + count].to_vec();
             self.planned += count;
@@ -100,26 +100,26 @@ impl SimulatedWorld {
         }
     }
 
-    /// Lets time pass, to the next deadline or a part of the way there.
+    /// Lets time pass, up to the next deadline or less.
     fn step_clock(&mut self) {
         if self.dice.one_in(2) {
             return self.tick();
         }
-        let at = self.machine.next_deadline().unwrap_or_default();
-        let left = at.saturating_sub(self.now).as_millis() as u64;
+        let deadline = self.machine.next_deadline().unwrap_or_default();
+        let left = deadline.saturating_sub(self.now).as_millis() as u64;
         self.now += Duration::from_millis(self.dice.below(left.max(1)));
         self.send(MachineMessage::Notice("time passes".to_owned()));
     }
 
     fn tick(&mut self) {
-        let at = self.machine.next_deadline();
-        let at = at.unwrap_or_else(|| panic!("the job hangs: {self:#?}"));
-        self.now = self.now.max(at);
+        let deadline = self.machine.next_deadline();
+        let deadline = deadline.unwrap_or_else(|| panic!("the job hangs: {self:#?}"));
+        self.now = self.now.max(deadline);
         self.send(MachineMessage::Tick);
     }
 
-    /// Events that are rare.
-    fn step_trouble(&mut self) {
+    /// Makes one of the rarer faults happen.
+    fn step_fault(&mut self) {
         match self.dice.below(16) {
             0 => {
                 let at_once = self.dice.one_in(2);
@@ -139,7 +139,7 @@ impl SimulatedWorld {
         }
     }
 
-    /// Kills the leader. What the committer was writing may or may not be in the journal.
+    /// Kills the leader and resumes the job. A random number of pending results is in the journal before.
     fn crash(&mut self) {
         for _ in 0..self.dice.below(3) {
             if !self.committer_dead {
@@ -150,21 +150,21 @@ impl SimulatedWorld {
         self.resume(retry);
     }
 
-    fn any_worker(&mut self) -> Option<WorkerId> {
+    fn random_worker(&mut self) -> Option<WorkerId> {
         let nth = self.dice.below(self.workers.len().max(1) as u64) as usize;
         self.workers.keys().nth(nth).copied()
     }
 
     fn overrun(&mut self) {
-        if let Some(id) = self.any_worker() {
+        if let Some(id) = self.random_worker() {
             let failure = Failure::new(FailureKind::OutOfMemory, "too much");
             self.send(MachineMessage::Overrun(id, failure));
         }
     }
 
-    /// A worker that its guest has taken over sends an impossible message.
+    /// A worker that its guest has taken over sends a message that no honest worker sends.
     fn lie(&mut self) {
-        let Some(id) = self.any_worker() else { return };
+        let Some(id) = self.random_worker() else { return };
         let held = self.workers[&id].inbox.front().cloned();
         let other = MiniBatchId(self.dice.below(20));
         match (self.dice.below(4), held) {
@@ -176,11 +176,11 @@ impl SimulatedWorld {
             }
             (1, Some(mut assignment)) => {
                 assignment.attempt += 1;
-                let report = report(&assignment, ITEMS, ok(ITEMS));
+                let report = report(&assignment, ITEMS, success(ITEMS));
                 self.send(MachineMessage::Finished(id, report));
             }
             (2, Some(assignment)) => {
-                let mut report = report(&assignment, ITEMS, ok(ITEMS));
+                let mut report = report(&assignment, ITEMS, success(ITEMS));
                 report.items.failed += 1;
                 self.send(MachineMessage::Finished(id, report));
             }
@@ -189,9 +189,9 @@ impl SimulatedWorld {
     }
 
     fn step_worker(&mut self, id: WorkerId) {
-        let gone = self.dice.calm || !self.dice.one_in(3);
+        let may_exit = self.dice.calm || !self.dice.one_in(3);
         let Some(worker) = self.workers.get_mut(&id) else { return };
-        if worker.failed_init || (worker.killed && gone) {
+        if worker.failed_init || (worker.killed && may_exit) {
             let code = (!worker.killed).then_some(0);
             let signal = worker.killed.then_some(9);
             return self.exit(id, code, signal);
@@ -205,18 +205,18 @@ impl SimulatedWorld {
             }
             return;
         };
-        let started = worker.started;
-        if !started && self.dice.one_in(8) {
+        let has_started = worker.started;
+        if !has_started && self.dice.one_in(8) {
             return self.step_unreadable(id, &assignment);
         }
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.started = true;
-        let live = worker.is_live();
+        let is_live = worker.is_live();
         if self.dice.one_in(16) {
             return self.exit(id, None, Some(9));
         }
-        if !started {
-            if live {
+        if !has_started {
+            if is_live {
                 self.attempt_begins(assignment.mini_batch.id);
             }
             return self.send(MachineMessage::Started(id, assignment.mini_batch.id));
@@ -260,9 +260,9 @@ impl SimulatedWorld {
             (0, Err(Failure::new(FailureKind::Trap, format!("trap {}", self.dice.below(3)))))
         } else if self.dice.one_in(8) {
             let returned = self.dice.below(total.max(1));
-            (returned, ok(returned))
+            (returned, success(returned))
         } else {
-            (total, ok(total))
+            (total, success(total))
         };
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.inbox.pop_front();
@@ -277,7 +277,7 @@ impl SimulatedWorld {
     }
 }
 
-pub(super) fn ok(rows: u64) -> Result<Segment, Failure> {
+pub(super) fn success(rows: u64) -> Result<Segment, Failure> {
     Ok(Segment { length: rows, rows, ..Segment::sample() })
 }
 
@@ -294,7 +294,7 @@ pub(super) fn report(
         items: ItemCounts::from_returned(total, returned),
         is_short: returned < total && outcome.is_ok(),
         outcome,
-        // From mini-batches that are so short that many are granted ahead, to those that are not.
+        // Some mini-batches are so short that many are queued in a worker, and some are long.
         elapsed_seconds: [0.0, 0.0005, 3.0, f64::NAN][assignment.mini_batch.id.0 as usize % 4],
         ..AttemptReport::sample()
     })

@@ -1,5 +1,5 @@
-//! The environment of the state machine: processes, a committer, a plan, and a journal that outlives the
-//! leader.
+//! The simulated environment of the state machines: processes, a committer, a plan, and a journal that
+//! outlives the leader.
 
 use super::super::{LocalMachine, MachineAction, MachineMessage, RetryPolicy, SettledMiniBatch};
 use super::dice::SimulationRandom;
@@ -26,16 +26,16 @@ pub(super) struct FakeWorker {
     pub(super) killed: bool,
     killed_at: Duration,
     pub(super) failed_init: bool,
-    /// Whether it waits for the leader's decision after a failed attempt.
+    /// Whether the worker waits for the leader's decision after a failed attempt.
     pub(super) awaits_decision: bool,
-    /// Whether it has falsely claimed that its instance broke. Then its next "ready" may be ignored.
+    /// Whether the worker has falsely claimed that its instance broke. Then its next "ready" may be ignored.
     pub(super) lied: bool,
-    /// Whether the state machine no longer waits for it.
+    /// Whether the state machine no longer waits for the worker to exit.
     pub(super) given_up: bool,
     pub(super) gpu: Option<u32>,
-    /// All attempts that it ever received.
-    given: BTreeSet<(MiniBatchId, u32)>,
-    /// The attempt that it was running when it was killed.
+    /// All attempts that the worker ever received.
+    received: BTreeSet<(MiniBatchId, u32)>,
+    /// The attempt that the worker was running when it was killed.
     abandoned: Option<(MiniBatchId, u32)>,
 }
 
@@ -44,8 +44,8 @@ impl FakeWorker {
         !self.killed && !self.failed_init
     }
 
-    /// Whether it is inside `init`, as far as the state machine knows. The state machine need not believe a
-    /// lie.
+    /// Whether the worker is inside `init`, as far as the state machine knows. With `counts_lies`, also if
+    /// the worker only claims it: the state machine need not believe that.
     fn is_starting(&self, counts_lies: bool) -> bool {
         self.is_live() && !self.ready && (counts_lies || !self.lied)
     }
@@ -87,24 +87,24 @@ pub(super) struct SimulatedWorld {
     pub(super) next_worker: u32,
     /// GPUs that are still in use although their workers are gone, and until when the job waits for them.
     pub(super) busy_gpus: BTreeMap<WorkerId, (u32, Duration)>,
-    /// What the committer still has to write.
+    /// The results that the committer still has to write.
     pub(super) committer: VecDeque<SettledMiniBatch>,
-    /// What it has written, but not reported yet.
+    /// The results that the committer has written, but not reported yet.
     pub(super) unreported: VecDeque<SettledMiniBatch>,
     /// Whether nothing more can be written, for example because the disk is full.
     pub(super) committer_dead: bool,
     /// The journal. It outlives the leader.
     pub(super) journal: BTreeMap<MiniBatchId, SettledMiniBatch>,
-    /// What the state machine must have counted: commits that were reported to it, and final failures
-    /// immediately.
+    /// The totals that the state machine must have: successes count when the commit was reported, final
+    /// failures immediately.
     pub(super) counted: SimulatedCounts,
     /// How many mini-batches wait for a worker, or are held by one.
     pub(super) open: usize,
     attempts: BTreeMap<MiniBatchId, u32>,
-    /// Retries that no worker has. For each: how many other attempts have begun since it started to wait, and
-    /// how many may begin.
+    /// Retries that no worker has. For each: how many other attempts have begun since the retry started to
+    /// wait, and how many may begin at most.
     pub(super) retries: BTreeMap<MiniBatchId, (usize, usize)>,
-    /// Those of the retries that may pause, because something could not be read.
+    /// Until when a retry may wait, because its mini-batch could not be read.
     pub(super) pausing: BTreeMap<MiniBatchId, Duration>,
     /// The message of a mini-batch's last failure, if it was a trap.
     last_trap: BTreeMap<MiniBatchId, Option<String>>,
@@ -112,10 +112,10 @@ pub(super) struct SimulatedWorld {
     init_failures: u32,
     pub(super) winding_down: bool,
     pub(super) cancelled: bool,
-    /// Until when there may be fewer workers than wanted.
+    /// Until when there may be fewer workers than wanted, because a start failed.
     pub(super) paused_until: Duration,
-    /// Whether other jobs use the whole machine, in this round.
-    full: bool,
+    /// Whether other jobs use the whole machine, in the current round of actions.
+    is_machine_full: bool,
     pub(super) commits_given_up: bool,
     /// How many late results the state machine has discarded.
     pub(super) late: u64,
@@ -125,11 +125,14 @@ pub(super) struct SimulatedWorld {
 
 impl SimulatedWorld {
     pub(super) fn new(mut dice: SimulationRandom) -> Self {
-        let void = dice.one_in(4);
+        let has_void = dice.one_in(4);
         let plan = (0..dice.below(14)).map(|id| {
             let names = (0..ITEMS).map(|_| "").collect();
-            let work =
-                if void && id % 2 == 0 { MiniBatchWork::Void } else { MiniBatchWork::Files(names) };
+            let work = if has_void && id % 2 == 0 {
+                MiniBatchWork::Void
+            } else {
+                MiniBatchWork::Files(names)
+            };
             MiniBatch::new(MiniBatchId(id), 0, work)
         });
         let plan = plan.collect();
@@ -159,7 +162,7 @@ impl SimulatedWorld {
             winding_down: false,
             cancelled: false,
             paused_until: Duration::ZERO,
-            full: false,
+            is_machine_full: false,
             commits_given_up: false,
             late: 0,
             result: None,
@@ -206,23 +209,23 @@ impl SimulatedWorld {
         self.runs += 1;
     }
 
-    /// Sends a message as the driver does: an answer is delivered only after all actions of its round are
-    /// done.
+    /// Sends a message in the same way as the driver: an answer is delivered only after all actions of the
+    /// round are done.
     pub(super) fn send(&mut self, message: MachineMessage) {
         self.now += Duration::from_millis(1);
-        let mut ticked = matches!(message, MachineMessage::Tick);
-        self.full = false;
+        let mut has_ticked = matches!(message, MachineMessage::Tick);
+        self.is_machine_full = false;
         let mut inbox = VecDeque::from([message]);
         while let Some(message) = inbox.pop_front() {
             self.note(&message);
             let is_late = self.is_late(&message);
-            let late = self.late;
+            let late_before = self.late;
             let mut actions = self.machine.handle(message, self.now);
             inbox.extend(actions.drain(..).filter_map(|action| self.act(action)));
-            assert!(!is_late || self.late > late, "a late result was not reported");
-            ticked &= inbox.is_empty();
+            assert!(!is_late || self.late > late_before, "a late result was not reported");
+            has_ticked &= inbox.is_empty();
         }
-        self.check(ticked);
+        self.check(has_ticked);
     }
 
     /// Records what the state machine is about to learn.
@@ -243,7 +246,7 @@ impl SimulatedWorld {
             }
             MachineMessage::NoRoom(worker) => {
                 self.workers.remove(worker);
-                // Its number is used again.
+                // The next worker gets this number.
                 self.next_worker = self.next_worker.min(worker.0);
                 self.paused_until = self.paused_until.max(self.now + NodePolicy::ROOM_PAUSE);
             }
@@ -256,7 +259,8 @@ impl SimulatedWorld {
         let MachineMessage::Finished(id, report) = message else { return false };
         let worker = self.workers.get_mut(id).expect("a worker that has not exited");
         let attempt = (report.id, report.attempt);
-        worker.abandoned.take_if(|at| *at == attempt).is_some() && self.result.is_none()
+        worker.abandoned.take_if(|abandoned| *abandoned == attempt).is_some()
+            && self.result.is_none()
     }
 
     /// Only attempts that a killed worker had received can be late.
@@ -264,7 +268,7 @@ impl SimulatedWorld {
         self.late += 1;
         let mut workers = self.workers.iter_mut();
         let (_, worker) = workers.find(|(id, _)| id.to_string() == name).expect("a worker");
-        assert!(worker.killed && worker.given.remove(&attempt), "{attempt:?} of {name}");
+        assert!(worker.killed && worker.received.remove(&attempt), "{attempt:?} of {name}");
     }
 
     fn act(&mut self, action: MachineAction) -> Option<MachineMessage> {
@@ -283,12 +287,13 @@ impl SimulatedWorld {
             }
             MachineAction::Kill(id) => {
                 let worker = self.workers.get_mut(&id).expect("a live worker");
-                let grace = self.now >= worker.killed_at + NodePolicy::KILL_GRACE;
-                assert!(!worker.killed || grace, "{id} is killed twice");
+                let is_grace_over = self.now >= worker.killed_at + NodePolicy::KILL_GRACE;
+                assert!(!worker.killed || is_grace_over, "{id} is killed twice");
                 worker.given_up = worker.killed || worker.failed_init;
                 if !worker.killed && worker.ready && worker.started {
-                    let at = worker.inbox.front();
-                    worker.abandoned = at.map(|at| (at.mini_batch.id, at.attempt));
+                    let running = worker.inbox.front();
+                    worker.abandoned =
+                        running.map(|running| (running.mini_batch.id, running.attempt));
                 }
                 worker.killed = true;
                 worker.killed_at = self.now;
@@ -317,7 +322,9 @@ impl SimulatedWorld {
                 let failure = report.outcome.err();
                 let kind = failure.as_ref().map(|failure| failure.kind);
                 // Two identical traps in a row end the retries.
-                let trap = failure.filter(|it| it.kind == FailureKind::Trap).map(|it| it.message);
+                let trap = failure
+                    .filter(|failure| failure.kind == FailureKind::Trap)
+                    .map(|failure| failure.message);
                 let before = self.last_trap.insert(report.id, trap.clone()).flatten();
                 assert!(trap.is_none() || before != trap, "{}: {trap:?} again", report.id);
                 if matches!(kind, Some(FailureKind::LoadFailed | FailureKind::HostFault)) {
@@ -345,12 +352,12 @@ impl SimulatedWorld {
         let lowest = self.policy.gpus.iter().copied().find(|index| !taken.contains(index));
         assert_eq!(gpu, lowest, "the lowest free GPU of {:?}", self.policy.gpus);
         let worker = FakeWorker { gpu, ..FakeWorker::default() };
-        assert!(self.workers.insert(id, worker).is_none(), "{id} again");
+        assert!(self.workers.insert(id, worker).is_none(), "{id} is started twice");
         // I1: no worker is started if the pending ones can already exhaust the allowed failures.
         assert!(self.starts_left(false) >= 0, "{id} is started although it can only fail");
         // All later starts in the same round get the same answer.
-        self.full |= self.dice.one_in(8);
-        if self.full {
+        self.is_machine_full |= self.dice.one_in(8);
+        if self.is_machine_full {
             return MachineMessage::NoRoom(id);
         }
         if self.dice.one_in(64) {
@@ -366,19 +373,19 @@ impl SimulatedWorld {
         allowed - i64::from(self.init_failures) - starting.count() as i64
     }
 
-    /// The leader's decision after a failed attempt. Each failed attempt gets one.
+    /// Records the leader's decision after a failed attempt.
     fn leader_decides(&mut self, id: WorkerId) {
         let worker = self.workers.get_mut(&id).expect("a live worker");
         assert!(worker.is_live() && !worker.asked_to_end);
-        // It may not be waiting: the state machine itself may have declared the attempt failed, because of a
-        // lie.
+        // The worker may not be waiting: if it lied, the state machine itself declared the attempt failed.
         worker.awaits_decision = false;
     }
 
-    /// A returned attempt may begin again. It has already begun if its worker lied about its `init`.
+    /// Records that a mini-batch was returned to the queue. Its attempt may already have begun, if its worker
+    /// lied about its `init`. Then the attempt begins once more.
     fn returned(&mut self, id: MiniBatchId) {
         let is_inside = |worker: &FakeWorker| {
-            worker.started && worker.inbox.front().is_some_and(|at| at.mini_batch.id == id)
+            worker.started && worker.inbox.front().is_some_and(|first| first.mini_batch.id == id)
         };
         if self.workers.values().any(is_inside) {
             self.retries.values_mut().for_each(|(_, most)| *most += 1);
@@ -388,19 +395,19 @@ impl SimulatedWorld {
         }
     }
 
-    /// A retry waits for a worker from now on. Before it, these may begin: what workers are about to start,
-    /// what they were granted ahead, and retries that have waited longer.
+    /// Records that a retry waits for a worker from now on. Before it may begin: attempts that workers are
+    /// about to start, attempts in their queues, and retries that have waited longer.
     fn retry_waits(&mut self, id: MiniBatchId) {
         let live = self.workers.values().filter(|worker| worker.is_live());
-        let given = live.map(|worker| match worker.started {
+        let queued = live.map(|worker| match worker.started {
             true => worker.inbox.len().saturating_sub(2),
             false => worker.inbox.len().saturating_sub(1),
         });
-        let given = given.sum::<usize>() + self.retries.len();
-        self.retries.insert(id, (0, 2 * self.policy.workers as usize + given));
+        let earlier = queued.sum::<usize>() + self.retries.len();
+        self.retries.insert(id, (0, 2 * self.policy.workers as usize + earlier));
     }
 
-    /// A retry begins before twice as many attempts at other mini-batches as there are workers.
+    /// Checks that each waiting retry begins before too many attempts at other mini-batches have begun.
     pub(super) fn attempt_begins(&mut self, id: MiniBatchId) {
         for (retry, (others, most)) in &mut self.retries {
             *others += usize::from(*retry != id);
@@ -408,7 +415,7 @@ impl SimulatedWorld {
         }
     }
 
-    fn assign(&mut self, id: WorkerId, assignment: Assignment, first: bool) {
+    fn assign(&mut self, id: WorkerId, assignment: Assignment, is_first: bool) {
         assert!(!self.winding_down, "work is handed out although the job ends");
         let worker = self.workers.get_mut(&id).expect("a live worker");
         assert!(worker.is_live() && !worker.asked_to_end);
@@ -418,15 +425,15 @@ impl SimulatedWorld {
         assert!(assignment.attempt == *last || assignment.attempt == *last + 1);
         assert!(assignment.attempt <= self.policy.max_try);
         *last = assignment.attempt;
-        worker.given.insert((mini_batch, assignment.attempt));
+        worker.received.insert((mini_batch, assignment.attempt));
         assert!(
-            first || assignment.attempt == 1 || worker.inbox.is_empty(),
+            is_first || assignment.attempt == 1 || worker.inbox.is_empty(),
             "a retry is queued after other work"
         );
         assert_eq!(assignment.is_last, assignment.attempt == self.policy.max_try);
         self.retries.remove(&mini_batch);
         self.pausing.remove(&mini_batch);
-        match first {
+        match is_first {
             true => worker.inbox.push_front(assignment),
             false => worker.inbox.push_back(assignment),
         }
@@ -468,15 +475,15 @@ impl SimulatedWorld {
 
     pub(super) fn exit(&mut self, id: WorkerId, code: Option<i32>, signal: Option<i32>) {
         let gpu = self.workers.remove(&id).and_then(|worker| worker.gpu);
-        let busy = gpu.filter(|_| self.dice.one_in(8));
-        self.busy_gpus.extend(busy.map(|gpu| (id, (gpu, Duration::MAX))));
+        let busy_gpu = gpu.filter(|_| self.dice.one_in(8));
+        self.busy_gpus.extend(busy_gpu.map(|gpu| (id, (gpu, Duration::MAX))));
         self.send(MachineMessage::Exited(
             id,
-            WorkerExit { code, signal, holds_gpu: busy.is_some(), ..WorkerExit::default() },
+            WorkerExit { code, signal, holds_gpu: busy_gpu.is_some(), ..WorkerExit::default() },
         ));
     }
 
-    /// How many of this many workers wait for the GPU of a worker that is gone.
+    /// How many of `workers` missing workers wait for the GPU of a worker that is gone.
     pub(super) fn gpus_awaited(&self, workers: usize) -> usize {
         let taken = self.workers.values().filter(|worker| worker.gpu.is_some()).count();
         let free = self.policy.gpus.len() - taken - self.busy_gpus.len();
@@ -501,9 +508,9 @@ fn machine(policy: &RetryPolicy, restored: Restored) -> LocalMachine {
 
 pub(super) fn random_policy(dice: &mut SimulationRandom) -> RetryPolicy {
     let seconds = |seconds| Duration::from_secs(seconds);
-    let mut threshold = |most| {
+    let mut threshold = |below| {
         if dice.one_in(2) {
-            ErrorThreshold::AtMost(dice.below(most))
+            ErrorThreshold::AtMost(dice.below(below))
         } else {
             ErrorThreshold::Ignore
         }

@@ -1,4 +1,4 @@
-//! W2, W3, W6: attempts and their retries.
+//! Rules W2, W3 and W6: attempts and their retries.
 
 use super::*;
 use crate::model::{
@@ -27,7 +27,7 @@ fn a_failed_attempt_is_tried_again_and_the_job_completes() {
     assert_eq!(result(&actions).rows, 2);
 }
 
-/// The results of a worker that has ended are rejected. Another worker does the mini-batch again.
+/// The results of a worker that has ended are rejected. Another worker runs the mini-batch again.
 #[test]
 fn a_rejected_mini_batch_of_an_ended_worker_runs_again() {
     let mut machine = running(policy(), 1);
@@ -37,17 +37,18 @@ fn a_rejected_mini_batch_of_an_ended_worker_runs_again() {
     let actions = machine.handle(MachineMessage::Rejected(MiniBatchId(0), refused), secs(3));
     assert_eq!(spawned(&actions), [(1, None)]);
     assert_eq!(assigned(&machine.handle(ready(1), secs(4))), [(0, 2)]);
-    let again = match report(0, 2, 2, segment()) {
+    let second_report = match report(0, 2, 2, segment()) {
         MachineMessage::Finished(_, report) => MachineMessage::Finished(WorkerId(1), report),
         other => other,
     };
-    machine.handle(again, secs(5));
+    machine.handle(second_report, secs(5));
     machine.handle(committed(0), secs(6));
     let actions = machine.handle(exit_of(1, Some(0), None), secs(7));
     assert_eq!(result(&actions).status, JobStatus::Completed);
 }
 
-/// A retry would read the same. The failure names the file and the position in it.
+/// An input that cannot be decoded is not retried, because a retry would read the same bytes. The failure
+/// names the file and the row.
 #[test]
 fn undecodable_input_is_not_retried() {
     let mut machine = new(RetryPolicy { max_try: 3, ..policy() });
@@ -90,8 +91,8 @@ fn late_results_are_discarded_and_counted() {
     machine.handle(MachineMessage::Tick, secs(122));
     let actions = machine.handle(ready(2), secs(123));
     assert_eq!(assigned(&actions), [(0, 3)]);
-    // The second attempt's result arrives while the third is running. Its worker cannot report on another
-    // attempt.
+    // The second attempt's result arrives while the third attempt is running. A worker can report only on its
+    // own attempt.
     assert!(machine.handle(finished(1, 3), secs(124)).is_empty());
     let actions = machine.handle(finished(1, 2), secs(124));
     assert!(matches!(&actions[..], [MachineAction::Emit(EventKind::AttemptDiscarded { .. })]));
@@ -130,7 +131,7 @@ fn a_dead_worker_fails_one_mini_batch_and_returns_others() {
     let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 8);
     machine.handle(MachineMessage::Started(W0, MiniBatchId(0)), secs(1));
     let actions = machine.handle(exit(None, Some(9)), secs(2));
-    assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
+    assert_eq!(attempt_failure_kind(&actions), Some(FailureKind::OutOfMemory));
     let returned = |action: &MachineAction| matches!(action, MachineAction::Emit(EventKind::MiniBatchReturned { id }) if id.0 == 1);
     assert!(actions.iter().any(returned), "{actions:#?}");
     let actions = machine.handle(MachineMessage::Ready(WorkerId(1), CallStats::default()), secs(3));
@@ -142,7 +143,7 @@ fn a_dead_worker_fails_one_mini_batch_and_returns_others() {
     );
 }
 
-/// W6: a kill that cannot have been for lack of memory is not reported as such.
+/// W6: if a kill cannot have been for lack of memory, the failure is not "out of memory".
 #[test]
 fn an_external_kill_is_not_reported_as_out_of_memory() {
     let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 1);
@@ -157,11 +158,13 @@ fn an_external_kill_is_not_reported_as_out_of_memory() {
         ..WorkerExit::default()
     };
     let actions = machine.handle(MachineMessage::Exited(W0, exit), secs(2));
-    assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
-    assert!(lost(&actions).unwrap().message.contains("exited with returncode -9 inside run"));
+    assert_eq!(attempt_failure_kind(&actions), Some(FailureKind::WorkerDied));
+    assert!(
+        attempt_failure(&actions).unwrap().message.contains("exited with returncode -9 inside run")
+    );
 }
 
-/// W6: if a limit ended the worker, the mini-batch's failure is that of the limit.
+/// W6: if a limit ended the worker, the failure of the mini-batch names the limit.
 #[test]
 fn a_worker_killed_by_a_limit_reports_the_limit() {
     let mut machine = running(RetryPolicy { workers: 1, ..policy() }, 1);
@@ -170,7 +173,7 @@ fn a_worker_killed_by_a_limit_reports_the_limit() {
     let note = "its last words".to_owned();
     let exit = WorkerExit { signal: Some(9), note, failure, ..WorkerExit::default() };
     let actions = machine.handle(MachineMessage::Exited(W0, exit), secs(2));
-    let reported = lost(&actions).expect("it was in run");
+    let reported = attempt_failure(&actions).expect("it was in run");
     assert_eq!(
         (reported.message.as_str(), reported.detail.as_str()),
         ("too much", "its last words")
@@ -185,7 +188,7 @@ fn a_worker_whose_gpu_was_full_is_replaced() {
     let full = Failure::new(FailureKind::DeviceOutOfMemory, "the memory of gpu 0 is full");
     let actions = machine.handle(report(0, 1, 0, Err(full)), secs(2));
     assert_eq!((killed(&actions), spawned(&actions)), (vec![0], vec![]));
-    assert_eq!(lost_kind(&actions), Some(FailureKind::DeviceOutOfMemory));
+    assert_eq!(attempt_failure_kind(&actions), Some(FailureKind::DeviceOutOfMemory));
     assert!(
         actions.iter().any(|action| {
             matches!(
@@ -197,7 +200,7 @@ fn a_worker_whose_gpu_was_full_is_replaced() {
     );
     // It ends by itself, as expected.
     let actions = machine.handle(exit(Some(0), None), secs(3));
-    assert!(lost(&actions).is_none() && notices(&actions).is_empty(), "{actions:#?}");
+    assert!(attempt_failure(&actions).is_none() && notices(&actions).is_empty(), "{actions:#?}");
     assert_eq!(spawned(&actions), [(1, Some(0))]);
 }
 
@@ -211,7 +214,7 @@ fn a_failed_allocation_is_reported_as_out_of_memory() {
         let failure = None;
         let exit =
             WorkerExit { signal: Some(libc::SIGABRT), note, failure, ..WorkerExit::default() };
-        lost(&machine.handle(MachineMessage::Exited(W0, exit), secs(2))).unwrap()
+        attempt_failure(&machine.handle(MachineMessage::Exited(W0, exit), secs(2))).unwrap()
     };
     let reported = failure("memory allocation of 8388608 bytes failed\n");
     assert_eq!(reported.kind, FailureKind::OutOfMemory);
@@ -219,7 +222,7 @@ fn a_failed_allocation_is_reported_as_out_of_memory() {
     assert_eq!(failure("stack overflow").kind, FailureKind::WorkerDied);
 }
 
-/// If mini-batches are tiny, the leader would be busy with being woken by each one.
+/// If mini-batches are tiny, workers get many of them, so that not each one wakes the leader.
 #[test]
 fn workers_with_tiny_mini_batches_get_longer_queues() {
     let given = |seconds: f64, count: u64| {
@@ -231,7 +234,8 @@ fn workers_with_tiny_mini_batches_get_longer_queues() {
         let actions = machine.handle(MachineMessage::Finished(W0, first), secs(1));
         (assigned(&actions).len(), machine.may_pause())
     };
-    // The worker holds one already, and gets one for the finished one: enough for the leader to pause.
+    // The worker already holds a mini-batch, and gets one in exchange for the finished one: this is enough
+    // for the leader to pause.
     assert_eq!(given(1.0, 100), (1, true));
     assert_eq!(given(0.004, 100), (2, true));
     assert_eq!(given(0.0019, 100), (4, true));
@@ -252,7 +256,7 @@ fn an_impossible_report_kills_the_worker() {
     lie.items.total = u64::MAX;
     let actions = machine.handle(MachineMessage::Finished(W0, lie), secs(1));
     assert!(matches!(actions[0], MachineAction::Kill(W0)), "{actions:#?}");
-    assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
+    assert_eq!(attempt_failure_kind(&actions), Some(FailureKind::WorkerDied));
 }
 
 /// The log tree shows each attempt from its beginning.
@@ -268,8 +272,8 @@ fn the_start_of_an_attempt_is_reported_once() {
     assert_eq!(starts(&machine.handle(started(0, 0), secs(1))), 0);
 }
 
-/// A worker that its guest has taken over cannot hold up the job by claiming again and again that its
-/// instance broke.
+/// A worker that its guest has taken over cannot delay the job by claiming repeatedly that its instance
+/// broke.
 #[test]
 fn a_worker_may_restart_once_after_each_attempt() {
     let mut machine = running(policy(), 8);
@@ -287,7 +291,7 @@ fn a_worker_may_restart_once_after_each_attempt() {
 /// C17: exactly `run_max_try` attempts. The last one reports that there will be no retry.
 #[test]
 fn run_max_try_is_the_exact_number_of_attempts() {
-    let mut machine = running(RetryPolicy { max_try: 3, ..patient() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 3, ..tolerant() }, 1);
     for attempt in 1..=3 {
         let failure = Failure::new(FailureKind::ScriptError, "no");
         let actions = machine.handle(report(0, attempt, 0, Err(failure)), secs(1));
@@ -315,7 +319,7 @@ fn a_worker_that_sends_unexpected_messages_is_killed() {
         }
         let actions = machine.handle(stray(), secs(1));
         assert_eq!(killed(&actions), [0]);
-        assert_eq!(lost_kind(&actions), Some(FailureKind::WorkerDied));
+        assert_eq!(attempt_failure_kind(&actions), Some(FailureKind::WorkerDied));
         assert_eq!(spawned(&actions), [(1, None)], "another one replaces it");
         assert_eq!(machine.handle(stray(), secs(1)).len(), 0, "its later messages are ignored");
     }
@@ -324,7 +328,7 @@ fn a_worker_that_sends_unexpected_messages_is_killed() {
     machine.handle(MachineMessage::Planned(batches(1)), secs(0));
     let actions: Vec<_> =
         (0..=NodePolicy::STRAYS).flat_map(|_| machine.handle(started(0, 0), secs(1))).collect();
-    assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
+    assert_eq!((killed(&actions), attempt_failure_kind(&actions)), (vec![0], None));
 }
 
 /// An attempt's report with inference. With `fell_back`, a model fell back to the CPU.
@@ -346,7 +350,7 @@ fn inferring(id: u64, calls: u64, seconds: f64, fell_back: bool) -> MachineMessa
     MachineMessage::Finished(worker, report)
 }
 
-/// The result totals the inference of all attempts. A fallback to the CPU is reported once.
+/// The result has the totals of inference in all attempts. A fallback to the CPU is reported once.
 #[test]
 fn inference_is_counted_and_a_fallback_is_reported() {
     let mut machine = running(policy(), 3);
@@ -384,10 +388,10 @@ fn keys(records: u64, name: &str, line: u64) -> UnknownKeys {
 /// attempts do not count.
 #[test]
 fn unknown_keys_are_reported_and_counted() {
-    let tolerant = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
+    let retrying = RetryPolicy { error_threshold: ErrorThreshold::Ignore, ..policy() };
     let sources = vec![Source::new("d", "/data".into())];
     let mut machine =
-        LocalMachine::new(tolerant, sources, Timestamp::UNIX_EPOCH, Restored::default());
+        LocalMachine::new(retrying, sources, Timestamp::UNIX_EPOCH, Restored::default());
     machine.handle(MachineMessage::Planned(batches(4)), secs(0));
     machine.handle(MachineMessage::PlanFinished, secs(0));
     machine.handle(ready(0), secs(0));
@@ -410,11 +414,11 @@ fn unknown_keys_are_reported_and_counted() {
     }
     reported.extend(notices(&machine.handle(exit(Some(0), None), secs(2))));
     insta::assert_snapshot!(reported.join("\n"), @"
-    input d: records have keys that match none of its columns and are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were learned from the rows before. Set schema_inference to full, or name all columns in schema (json takes any value)
+    input d: records have keys that match none of its columns and are left out: 'b', first in /inputs/d/a.jsonl, line 11; the columns were inferred from earlier rows. Set schema_inference to full, or name all columns in schema (json takes any value)
     input d: 5 records had keys that match none of its columns: 'b', 'd'
     ");
     // A worker that reports more records than the mini-batch has items is lying.
-    let mut machine = running(patient(), 1);
+    let mut machine = running(tolerant(), 1);
     let MachineMessage::Finished(_, mut lie) = report(0, 1, 2, segment()) else { panic!() };
     lie.unknown_keys = Some(keys(3, "b", 1));
     assert_eq!(killed(&machine.handle(MachineMessage::Finished(W0, lie), secs(1))), [0]);

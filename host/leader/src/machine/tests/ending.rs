@@ -40,11 +40,11 @@ fn a_cancelled_job_keeps_its_running_mini_batch() {
     assert_eq!(result(&actions).succeeded_mini_batches, 1);
 }
 
-/// W10: no item succeeded, because there were none. A job that writes no rows has nothing left to do.
+/// W10: no item succeeded, because there were no items. A job that writes no rows completes.
 #[test]
 fn an_empty_plan_has_nothing_to_write() {
     let ended = |output_action| {
-        let mut machine = new(RetryPolicy { output_action, ..patient() });
+        let mut machine = new(RetryPolicy { output_action, ..tolerant() });
         let actions = machine.handle(MachineMessage::PlanFinished, secs(0));
         result(&actions).ended_by
     };
@@ -52,7 +52,7 @@ fn an_empty_plan_has_nothing_to_write() {
     assert_eq!(ended(OutputAction::SummaryOnly), None);
 }
 
-/// W9: every way to end also has a name for programs.
+/// W9: every end of a job has a name that programs can read.
 #[test]
 fn each_way_to_end_has_a_name() {
     let ended_by = |message: MachineMessage| {
@@ -78,8 +78,8 @@ fn each_way_to_end_has_a_name() {
     assert!(!result(&actions).never_began(), "nothing is wrong with the inputs");
 }
 
-/// A full disk is not the fault of the mini-batch that hits it. Its attempt stays undone, however many
-/// failures the job tolerates, and workers are not restarted in a loop without space for their rows.
+/// A mini-batch does not count as failed if the disk is full. The job ends, even if it tolerates failures, so
+/// that workers are not restarted in a loop without space for their rows.
 #[test]
 fn a_full_disk_ends_the_job_and_fails_no_item() {
     let full = || Failure::new(FailureKind::NoSpace, "no room; free some space there");
@@ -132,7 +132,7 @@ fn a_failed_worker_start_is_retried_later() {
     let actions = machine.handle(full(), secs(0));
     insta::assert_snapshot!(
         notices(&actions).concat(),
-        @"the worker process process001 cannot be started: no processes left; the others continue, and it is tried again every 10 s"
+        @"the worker process process001 cannot be started: no processes left; the other workers continue, and Sandmill tries again every 10 s"
     );
     assert!(spawned(&actions).is_empty());
     assert_eq!(machine.next_deadline(), Some(secs(10)));
@@ -140,7 +140,7 @@ fn a_failed_worker_start_is_retried_later() {
     assert_eq!(spawned(&machine.handle(MachineMessage::Tick, secs(10))), [(2, None)]);
 }
 
-/// Memory: the cost depends on what the worker is doing.
+/// What a worker loses when it uses too much memory depends on what it is doing.
 #[test]
 fn a_worker_that_uses_too_much_memory_is_killed() {
     let overrun = |worker| {
@@ -152,7 +152,7 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     machine.handle(started(0, 0), secs(1));
     let actions = machine.handle(overrun(0), secs(2));
     assert_eq!(killed(&actions), [0]);
-    assert_eq!(lost_kind(&actions), Some(FailureKind::OutOfMemory));
+    assert_eq!(attempt_failure_kind(&actions), Some(FailureKind::OutOfMemory));
     assert!(machine.handle(overrun(0), secs(2)).is_empty(), "killed only once");
 
     // Inside `init`: this counts as a failure of `init`.
@@ -169,7 +169,7 @@ fn a_worker_that_uses_too_much_memory_is_killed() {
     machine.handle(ready(1), secs(0));
     machine.handle(report(0, 1, 2, segment()), secs(1));
     let actions = machine.handle(overrun(0), secs(2));
-    assert_eq!((killed(&actions), lost_kind(&actions)), (vec![0], None));
+    assert_eq!((killed(&actions), attempt_failure_kind(&actions)), (vec![0], None));
     assert_eq!(
         notices(&actions),
         ["process000 was killed while it had no mini-batch: it held 9 GiB of 4 GiB"]
@@ -189,7 +189,7 @@ fn a_hanging_committer_does_not_block_the_end() {
     assert_eq!(
         notices(&actions),
         ["1 finished mini-batches could not be written within 700 s (progress_update_timeout); a \
-          resumed job does them again"]
+          resumed job runs them again"]
     );
     assert_eq!(result(&actions).ended_by, Some(EndedBy::Cancelled));
 }

@@ -45,8 +45,8 @@ fn two_workers() -> LocalMachine {
     machine
 }
 
-/// I1: the job ends at exactly 3 x process_count_per_node failures, with as many workers. No worker is
-/// started while the last failure may still come, because it too could only fail.
+/// I1: the job ends at exactly 3 x process_count_per_node failures, and no more workers than that are
+/// started.
 #[test]
 fn i1_ends_at_three_times_the_count() {
     for workers in 1..=5 {
@@ -54,7 +54,7 @@ fn i1_ends_at_three_times_the_count() {
         let mut started =
             spawned(&machine.handle(MachineMessage::Planned(batches(9)), secs(0))).len();
         for worker in 0..3 * workers {
-            let actions = fails_init(&mut machine, worker, secs(1));
+            let actions = fail_init(&mut machine, worker, secs(1));
             let is_last = worker + 1 == 3 * workers;
             assert_eq!(winding_down(&actions).is_empty(), !is_last, "failure {}", worker + 1);
             started += spawned(&actions).len();
@@ -63,12 +63,13 @@ fn i1_ends_at_three_times_the_count() {
     }
 }
 
-/// I1: workers that were held back because the last one might fail are started when it succeeds.
+/// I1: while the last allowed failure may come, no worker is started. Workers are started again when `init`
+/// succeeds.
 #[test]
 fn i1_continues_when_the_last_worker_succeeds() {
     let mut machine = two_workers();
     for worker in 0..5 {
-        fails_init(&mut machine, worker, secs(1));
+        fail_init(&mut machine, worker, secs(1));
     }
     assert_eq!(spawned(&machine.handle(ready(5), secs(2))), [(6, None)]);
 }
@@ -78,32 +79,32 @@ fn i1_continues_when_the_last_worker_succeeds() {
 fn i1_counts_from_the_last_good_init() {
     let mut machine = two_workers();
     for worker in 0..5 {
-        fails_init(&mut machine, worker, secs(1));
+        fail_init(&mut machine, worker, secs(1));
     }
     machine.handle(ready(5), secs(1));
     machine.handle(exit_of(5, None, Some(11)), secs(1));
     // Workers 6 and 7 are running now, and each that fails is replaced.
     for worker in 6..12 {
-        let actions = fails_init(&mut machine, worker, secs(2));
+        let actions = fail_init(&mut machine, worker, secs(2));
         assert_eq!(winding_down(&actions).is_empty(), worker < 11, "failure {}", worker - 5);
     }
 }
 
-/// I1: no new workers are started, but the one that works continues. The job fails when it ends.
+/// I1: no new workers are started, but the worker that runs continues. The job fails when this worker dies.
 #[test]
 fn i1_keeps_working_workers_running() {
     let mut machine = two_workers();
     machine.handle(ready(0), secs(1));
     for worker in 1..7 {
-        let actions = fails_init(&mut machine, worker, secs(2));
+        let actions = fail_init(&mut machine, worker, secs(2));
         assert_eq!(winding_down(&actions), "");
         assert_eq!(spawned(&actions).len(), usize::from(worker < 6));
         if worker == 6 {
             assert_eq!(
                 notices(&actions),
                 [
-                    "init failed 6 times in a row: no new workers are started, the job continues with \
-                  those that work"
+                    "init failed 6 times in a row: no new workers are started, and the job continues \
+                  with the workers that it has"
                 ]
             );
         }
@@ -123,12 +124,12 @@ fn i2_ends_an_old_job_above_two_times_the_count() {
     for (last, ends) in [(119, false), (120, false), (121, true)] {
         let mut machine = two_workers();
         for worker in 0..3 {
-            fails_init(&mut machine, worker, secs(1));
+            fail_init(&mut machine, worker, secs(1));
         }
         // The fourth failure: exactly 2 x 2.
-        assert_eq!(winding_down(&fails_init(&mut machine, 3, secs(last))), "");
+        assert_eq!(winding_down(&fail_init(&mut machine, 3, secs(last))), "");
         // The fifth failure is one more.
-        let reason = winding_down(&fails_init(&mut machine, 4, secs(last)));
+        let reason = winding_down(&fail_init(&mut machine, 4, secs(last)));
         assert_eq!(reason.is_empty(), !ends, "at {last} s");
     }
 }
@@ -138,7 +139,7 @@ fn i2_ends_an_old_job_above_two_times_the_count() {
 fn i2_ends_a_job_when_it_becomes_old() {
     let mut machine = two_workers();
     for worker in 0..5 {
-        fails_init(&mut machine, worker, secs(1));
+        fail_init(&mut machine, worker, secs(1));
     }
     let due = machine.next_deadline().expect("a deadline");
     assert_eq!(due, secs(120) + Duration::from_millis(1));
@@ -154,7 +155,7 @@ fn i2_needs_all_workers_to_fail() {
     let mut machine = two_workers();
     machine.handle(ready(0), secs(1));
     for worker in 1..6 {
-        assert_eq!(winding_down(&fails_init(&mut machine, worker, secs(121))), "");
+        assert_eq!(winding_down(&fail_init(&mut machine, worker, secs(121))), "");
     }
 }
 
@@ -202,7 +203,7 @@ fn a_time_out_or_kill_in_init_counts() {
     assert_eq!(init_failure(&actions), Some(FailureKind::OutOfMemory));
     // Two have counted. After four more, no new workers are started.
     for worker in 3..7 {
-        let actions = fails_init(&mut machine, worker, secs(212));
+        let actions = fail_init(&mut machine, worker, secs(212));
         assert_eq!(notices(&actions).len(), usize::from(worker == 6));
     }
 }
@@ -223,7 +224,7 @@ fn a_restart_that_fails_in_init_costs_no_attempt() {
         } else {
             machine.handle(MachineMessage::Tick, secs(211))
         };
-        assert_eq!(lost_kind(&actions), None, "{actions:#?}");
+        assert_eq!(attempt_failure_kind(&actions), None, "{actions:#?}");
         assert_eq!(assigned(&machine.handle(ready(2), secs(212)))[0], (0, 2), "not the third");
     }
 }

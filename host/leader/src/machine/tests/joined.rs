@@ -1,4 +1,4 @@
-//! A job's state machine connected to a node that answers orders at once.
+//! A job's state machine connected to a node by direct calls (`LocalJob`).
 
 use super::super::job::{JobAction, JobMachine, JobMessage};
 use super::super::local_job::{LocalJob, LocalOutcome, OrderTarget};
@@ -8,13 +8,13 @@ use crate::protocol::{NodeNews, NodeReport, Order, WorkersEnd, WorkersStanding};
 
 /// A node that cannot start any worker.
 #[derive(Debug, Default)]
-struct Unable {
+struct NodeWithoutWorkers {
     standing: WorkersStanding,
     deadline: Option<Duration>,
     ended: Vec<WorkersEnd>,
 }
 
-impl OrderTarget for Unable {
+impl OrderTarget for NodeWithoutWorkers {
     fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         match order {
             Order::Want(_) => {
@@ -44,7 +44,7 @@ impl OrderTarget for Unable {
     }
 }
 
-fn joined(node: Unable) -> LocalJob<Unable> {
+fn joined(node: NodeWithoutWorkers) -> LocalJob<NodeWithoutWorkers> {
     let restored = Restored::default();
     LocalJob::new(JobMachine::new(policy(), Vec::new(), Timestamp::UNIX_EPOCH, restored), node)
 }
@@ -52,7 +52,7 @@ fn joined(node: Unable) -> LocalJob<Unable> {
 /// An answer may lead to another order. The answer to that order is newer than the rest of the first answer.
 #[test]
 fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
-    let mut job = joined(Unable::default());
+    let mut job = joined(NodeWithoutWorkers::default());
     let mut ended_by = None;
     job.send(JobMessage::Planned(batches(1)), secs(0), &mut |outcome| {
         if let LocalOutcome::Do(JobAction::Finish(result)) = outcome {
@@ -64,11 +64,12 @@ fn a_job_whose_only_worker_cannot_be_started_ends_at_once() {
     assert_eq!(job.next_deadline(), None);
 }
 
-/// While a killed worker does not end, a job that winds down has no deadline of its own.
+/// While a killed worker does not end, the state machine of a job that winds down has no deadline.
 #[test]
 fn the_deadline_of_a_node_counts_while_its_job_ends() {
     let standing = WorkersStanding { doomed: 1, ..WorkersStanding::default() };
-    let mut job = joined(Unable { standing, deadline: Some(secs(31)), ended: Vec::new() });
+    let mut job =
+        joined(NodeWithoutWorkers { standing, deadline: Some(secs(31)), ended: Vec::new() });
     job.receive(vec![NodeReport::Changed], secs(1), &mut |_| {});
     let cancel = JobMessage::Cancel { reason: "asked".to_owned(), at_once: true };
     job.send(cancel, secs(1), &mut |_| {});
@@ -78,11 +79,11 @@ fn the_deadline_of_a_node_counts_while_its_job_ends() {
 /// A message that is not for the state machine leads to no decision.
 #[test]
 fn messages_for_other_parts_cause_no_decision() {
-    let mut job = joined(Unable::default());
+    let mut job = joined(NodeWithoutWorkers::default());
     job.send(JobMessage::PlanFinished, secs(0), &mut |_| {});
-    let mut others = 0;
+    let mut passed_on = 0;
     job.receive(vec![NodeReport::GpuUse(3)], secs(1), &mut |outcome| {
-        others += usize::from(matches!(outcome, LocalOutcome::Reported(NodeReport::GpuUse(3))));
+        passed_on += usize::from(matches!(outcome, LocalOutcome::Reported(NodeReport::GpuUse(3))));
     });
-    assert_eq!(others, 1);
+    assert_eq!(passed_on, 1);
 }

@@ -1,4 +1,4 @@
-//! G1, G2: which worker has which GPU.
+//! Rules G1 and G2: which worker has which GPU.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn g2_a_new_worker_takes_the_freed_gpu_index() {
     assert_eq!(spawned(&actions), [(5, None)]);
 }
 
-/// G1: a killed worker keeps its GPU, and its place, until it is gone.
+/// G1: a killed worker keeps its GPU until its process is gone, and no other worker is started for it before.
 #[test]
 fn g1_a_lease_ends_with_the_process() {
     let (mut machine, _) = four_workers(2);
@@ -84,7 +84,7 @@ fn g1_a_lease_ends_when_the_gpu_is_free() {
     assert_eq!(spawned(&actions), [(1, Some(1))]);
 }
 
-/// G1: after a minute, the job continues without it.
+/// G1: after a minute, the job continues without a GPU whose memory is still in use.
 #[test]
 fn g1_waiting_for_a_busy_gpu_has_a_limit() {
     let (mut machine, _) = waiting_for_gpu(&[0]);

@@ -1,10 +1,10 @@
-//! Limits on what the leader spends on one job: mini-batches, texts about failures, time.
+//! Limits on what one job may cost the leader: mini-batches, texts about failures, time.
 
 use super::*;
 use crate::model::EndedBy;
 
 fn limited(limits: JobLimits) -> RetryPolicy {
-    RetryPolicy { limits, ..patient() }
+    RetryPolicy { limits, ..tolerant() }
 }
 
 #[test]
@@ -14,7 +14,7 @@ fn a_job_with_too_many_mini_batches_fails() {
     assert!(winding_down(&machine.handle(MachineMessage::Planned(batches(3)), secs(0))).is_empty());
     let more = vec![MiniBatch::new(MiniBatchId(3), 0, MiniBatchWork::Void)];
     let actions = machine.handle(MachineMessage::Planned(more), secs(0));
-    insta::assert_snapshot!(winding_down(&actions), @"the job has more than 3 mini-batches, which limits.mini_batches does not allow: make mini-batches larger (mini_batch_size), or raise it where the operator's policy allows that");
+    insta::assert_snapshot!(winding_down(&actions), @"the job has more than 3 mini-batches, which limits.mini_batches does not allow: make mini-batches larger (mini_batch_size), or raise limits.mini_batches if the operator's policy allows it");
     let actions = machine.handle(MachineMessage::Exited(W0, ended()), secs(1));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::MiniBatchLimit));
 }
@@ -52,8 +52,8 @@ fn later_failures_are_shortened() {
             _ => None,
         });
         let kept = kept.map(|failure| (failure.message.len(), failure.detail.len()));
-        assert_eq!(kept, Some((1000, 5)), "the journal has all");
-        let failure = lost(&actions).expect("a failure");
+        assert_eq!(kept, Some((1000, 5)), "the journal has the whole text");
+        let failure = attempt_failure(&actions).expect("a failure");
         reported.push((
             failure.message.chars().count(),
             failure.detail.len(),

@@ -1,4 +1,5 @@
-//! Tests of each rule. This file has their common helpers.
+//! Tests of each rule of docs/parallel-run-step.md (C9, W3 and so on), with one node except in `nodes`. This
+//! file has the common helpers.
 
 mod attempts;
 mod ending;
@@ -44,8 +45,8 @@ pub(super) fn policy() -> RetryPolicy {
     }
 }
 
-/// A policy that tolerates every failure.
-fn patient() -> RetryPolicy {
+/// A policy that tolerates every failure, and tries each mini-batch once.
+fn tolerant() -> RetryPolicy {
     RetryPolicy { error_threshold: ErrorThreshold::Ignore, max_try: 1, ..policy() }
 }
 
@@ -53,7 +54,7 @@ fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Mini-batches of two items each.
+/// This many mini-batches of two items each.
 fn batches(count: u64) -> Vec<MiniBatch> {
     let batch = |id| MiniBatch::new(MiniBatchId(id), 0, MiniBatchWork::Files(["a", "b"].into()));
     (0..count).map(batch).collect()
@@ -126,12 +127,13 @@ fn exit_of(worker: u32, code: Option<i32>, signal: Option<i32>) -> MachineMessag
 }
 
 /// Makes a worker's `init` fail, and the worker exit. Returns the actions after the failure.
-fn fails_init(machine: &mut LocalMachine, worker: u32, at: Duration) -> Vec<MachineAction> {
+fn fail_init(machine: &mut LocalMachine, worker: u32, at: Duration) -> Vec<MachineAction> {
     let actions = machine.handle(init_failed(worker), at);
     machine.handle(exit_of(worker, Some(3), None), at);
     actions
 }
 
+/// The mini-batches and attempt numbers that were assigned to workers.
 fn assigned(actions: &[MachineAction]) -> Vec<(u64, u32)> {
     let pick = |action: &MachineAction| match action {
         MachineAction::Assign(_, a) | MachineAction::AssignFirst(_, a) => {
@@ -184,7 +186,7 @@ fn winding_down(actions: &[MachineAction]) -> String {
 }
 
 /// The failure of the attempt that ended.
-fn lost(actions: &[MachineAction]) -> Option<Failure> {
+fn attempt_failure(actions: &[MachineAction]) -> Option<Failure> {
     actions.iter().find_map(|action| match action {
         MachineAction::Emit(EventKind::AttemptFinished { report, .. }) => {
             report.outcome.as_ref().err().cloned()
@@ -193,6 +195,6 @@ fn lost(actions: &[MachineAction]) -> Option<Failure> {
     })
 }
 
-fn lost_kind(actions: &[MachineAction]) -> Option<FailureKind> {
-    lost(actions).map(|failure| failure.kind)
+fn attempt_failure_kind(actions: &[MachineAction]) -> Option<FailureKind> {
+    attempt_failure(actions).map(|failure| failure.kind)
 }

@@ -35,7 +35,7 @@ fn idle(grants: u64) -> WorkersStanding {
     WorkersStanding { idle: 1, has_good: true, grants, ..WorkersStanding::default() }
 }
 
-/// The granted mini-batches and attempts, with their nodes.
+/// For each granted attempt: the node, the mini-batch and the attempt's number.
 fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
     let grants = outputs.iter().filter_map(|output| match output {
         JobOutput::Order(node, Order::Grant(grants)) => Some((node, grants)),
@@ -49,13 +49,13 @@ fn granted(outputs: &[JobOutput]) -> Vec<(NodeId, u64, u32)> {
     each.collect()
 }
 
-fn starts(job: &mut JobMachine, node: NodeId, id: u64) {
+fn start(job: &mut JobMachine, node: NodeId, id: u64) {
     let news = NodeNews::Started { worker: WorkerId(node.0), id: MiniBatchId(id), attempt: 1 };
     send(job, JobMessage::Node(node, news), 1);
 }
 
-/// The failure that is committed.
-fn failed(outputs: &[JobOutput]) -> Option<String> {
+/// The message of the failure that is committed.
+fn committed_failure(outputs: &[JobOutput]) -> Option<String> {
     outputs.iter().find_map(|output| match output {
         JobOutput::Do(JobAction::Commit(settled)) => {
             settled.report.outcome.as_ref().err().map(|failure| failure.message.clone())
@@ -80,7 +80,7 @@ fn finished(message: MachineMessage) -> NodeNews {
 fn attempts_of_a_lost_node_go_to_another_node() {
     let mut job = on_two_nodes(policy(), 1);
     assert_eq!(granted(&report_state(&mut job, A, idle(0))), [(A, 0, 1)]);
-    starts(&mut job, A, 0);
+    start(&mut job, A, 0);
     assert_eq!(granted(&report_state(&mut job, B, idle(0))), []);
     assert_eq!(granted(&send(&mut job, JobMessage::NodeLost(A), 2)), [(B, 0, 1)]);
     // Later messages of the lost node are ignored.
@@ -90,31 +90,31 @@ fn attempts_of_a_lost_node_go_to_another_node() {
 
 #[test]
 fn a_mini_batch_that_loses_several_nodes_fails() {
-    let mut job = on_two_nodes(RetryPolicy { max_try: 9, ..patient() }, 1);
-    for loss in 1..=RetryPolicy::NODE_LOSSES {
+    let mut job = on_two_nodes(RetryPolicy { max_try: 9, ..tolerant() }, 1);
+    for loss in 1..=RetryPolicy::MAX_NODE_LOSSES {
         let node = NodeId(loss + 1);
         send(&mut job, JobMessage::NodeJoined(node), 1);
         assert_eq!(granted(&report_state(&mut job, node, idle(0))), [(node, 0, 1)]);
-        starts(&mut job, node, 0);
+        start(&mut job, node, 0);
         let outputs = send(&mut job, JobMessage::NodeLost(node), 2);
-        let reported = (loss == RetryPolicy::NODE_LOSSES)
+        let reported = (loss == RetryPolicy::MAX_NODE_LOSSES)
             .then(|| "5 nodes were lost while they ran it".to_owned());
-        assert_eq!(failed(&outputs), reported, "after {loss}");
+        assert_eq!(committed_failure(&outputs), reported, "after {loss}");
     }
 }
 
 /// A mini-batch that never began cannot be the reason for a node's loss.
 #[test]
 fn an_unstarted_mini_batch_is_not_blamed_for_lost_nodes() {
-    let mut job = on_two_nodes(patient(), 1);
+    let mut job = on_two_nodes(tolerant(), 1);
     for node in (2..20).map(NodeId) {
         send(&mut job, JobMessage::NodeJoined(node), 1);
         assert_eq!(granted(&report_state(&mut job, node, idle(0))), [(node, 0, 1)]);
-        assert_eq!(failed(&send(&mut job, JobMessage::NodeLost(node), 2)), None);
+        assert_eq!(committed_failure(&send(&mut job, JobMessage::NodeLost(node), 2)), None);
     }
 }
 
-/// A node gets no grant while its answer to the last one is pending: its worker may already have a
+/// A node gets no grant while its answer to the last grant is pending: its worker may already have a
 /// mini-batch.
 #[test]
 fn an_outdated_node_state_leads_to_no_grant() {
@@ -141,7 +141,7 @@ fn a_retry_goes_to_another_node() {
         },
     );
     report_state(&mut job, B, idle(0));
-    starts(&mut job, A, 0);
+    start(&mut job, A, 0);
     let news = finished(report(0, 1, 0, trap()));
     assert_eq!(granted(&send(&mut job, JobMessage::Node(A, news), 3)), [(B, 0, 2)]);
 }
@@ -171,7 +171,7 @@ fn i1_holds_for_each_node() {
     assert_eq!(ended_by(&report_state(&mut job, B, ended)), Some(EndedBy::InitFailures));
 }
 
-/// I3: a worker that stays inside `init` is late if another worker, on any node, is past it.
+/// I3: a worker that stays inside `init` is late if another worker, on any node, is past `init`.
 #[test]
 fn i3_a_node_learns_that_others_are_past_init() {
     let mut job = on_two_nodes(policy(), 9);
@@ -186,12 +186,12 @@ fn i3_a_node_learns_that_others_are_past_init() {
     assert!(outputs.iter().any(notifies(B, false)));
 }
 
-/// If all workers of a job are gone, one node alone starts a worker for the normal end.
+/// If all workers of a job are gone, exactly one node starts a worker to call `shutdown`.
 #[test]
 fn one_node_starts_the_worker_for_shutdown() {
     let mut job = on_two_nodes(policy(), 1);
     report_state(&mut job, A, idle(0));
-    starts(&mut job, A, 0);
+    start(&mut job, A, 0);
     let news = finished(report(0, 1, 2, segment()));
     send(&mut job, JobMessage::Node(A, news), 2);
     report_state(&mut job, A, WorkersStanding { grants: 1, ..WorkersStanding::default() });
@@ -226,7 +226,7 @@ fn a_node_without_room_is_skipped() {
 fn a_node_lost_during_shutdown_is_replaced() {
     let mut job = on_two_nodes(policy(), 1);
     report_state(&mut job, A, idle(0));
-    starts(&mut job, A, 0);
+    start(&mut job, A, 0);
     let news = finished(report(0, 1, 2, segment()));
     send(&mut job, JobMessage::Node(A, news), 2);
     report_state(&mut job, A, idle(1));

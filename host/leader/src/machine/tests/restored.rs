@@ -1,4 +1,4 @@
-//! W15: a job that resumes.
+//! Rule W15: a job that resumes.
 
 use super::*;
 use crate::model::{EndedBy, JobStatus};
@@ -31,7 +31,7 @@ fn restored() -> Restored {
 
 #[test]
 fn finished_mini_batches_count_and_are_not_repeated() {
-    let (mut machine, actions) = resumed(patient(), restored(), 4);
+    let (mut machine, actions) = resumed(tolerant(), restored(), 4);
     assert_eq!(spawned(&actions), [(7, None)], "worker numbers continue, and one worker is enough");
     assert_eq!(assigned(&machine.handle(ready(7), secs(1))), [(3, 1)]);
     let MachineMessage::Finished(_, report) = report(3, 1, 2, segment()) else { panic!() };
@@ -49,7 +49,7 @@ fn finished_mini_batches_count_and_are_not_repeated() {
 #[test]
 fn a_finished_job_completes_without_a_worker() {
     let closed = Restored { closed: true, ..restored() };
-    let (_, actions) = resumed(patient(), closed, 3);
+    let (_, actions) = resumed(tolerant(), closed, 3);
     assert_eq!(result(&actions).status, JobStatus::Completed);
     assert!(spawned(&actions).is_empty());
 }
@@ -57,14 +57,14 @@ fn a_finished_job_completes_without_a_worker() {
 /// One worker is started for the files of `init` and `shutdown` if no worker ended normally before.
 #[test]
 fn a_worker_is_started_to_run_a_missing_shutdown() {
-    let (mut machine, actions) = resumed(RetryPolicy { workers: 4, ..patient() }, restored(), 3);
+    let (mut machine, actions) = resumed(RetryPolicy { workers: 4, ..tolerant() }, restored(), 3);
     assert_eq!(spawned(&actions), [(7, None)]);
     let actions = machine.handle(ready(7), secs(1));
     assert!(matches!(actions.last(), Some(MachineAction::Shutdown(WorkerId(7)))), "{actions:#?}");
     let actions = machine.handle(exit_of(7, Some(0), None), secs(2));
     assert_eq!(result(&actions).status, JobStatus::Completed);
     // The usual rules apply to its `init`.
-    let (mut machine, _) = resumed(patient(), restored(), 3);
+    let (mut machine, _) = resumed(tolerant(), restored(), 3);
     let mut actions = Vec::new();
     for worker in 7.. {
         actions = machine.handle(init_failed(worker), secs(1));
@@ -77,10 +77,10 @@ fn a_worker_is_started_to_run_a_missing_shutdown() {
     assert_eq!(result(&actions).ended_by, Some(EndedBy::InitFailures));
 }
 
-/// The same if the last worker was killed in this run.
+/// A worker is also started to run `shutdown` if the last worker was killed in this run.
 #[test]
 fn a_worker_killed_at_the_end_is_replaced_for_shutdown() {
-    let mut machine = running(patient(), 2);
+    let mut machine = running(tolerant(), 2);
     machine.handle(started(0, 0), secs(0));
     machine.handle(report(0, 1, 2, segment()), secs(1));
     machine.handle(committed(0), secs(1));
@@ -97,19 +97,19 @@ fn a_worker_killed_at_the_end_is_replaced_for_shutdown() {
 fn a_job_whose_every_item_failed_before_fails_again() {
     let mut restored = restored();
     restored.items = ItemCounts { total: 6, succeeded: 0, failed: 6 };
-    let (_, actions) = resumed(patient(), restored, 3);
+    let (_, actions) = resumed(tolerant(), restored, 3);
     assert_eq!(result(&actions).ended_by, Some(EndedBy::NothingSucceeded));
     assert!(!result(&actions).never_began(), "its directory must stay");
 }
 
-/// C9 to C11 across both runs, and W4: the job does not end at the limit, but above it.
+/// C9 to C11 and W4 across both runs: the job ends only above the limit.
 #[test]
 fn thresholds_hold_over_both_runs() {
     let at_most = ErrorThreshold::AtMost;
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
-    let counts = |count| RetryPolicy { allowed_failed_count: at_most(count), ..patient() };
-    let items = |count| RetryPolicy { error_threshold: at_most(count), ..patient() };
-    let share = |text| RetryPolicy { allowed_failed_percent: percent(text), ..patient() };
+    let counts = |count| RetryPolicy { allowed_failed_count: at_most(count), ..tolerant() };
+    let items = |count| RetryPolicy { error_threshold: at_most(count), ..tolerant() };
+    let share = |text| RetryPolicy { allowed_failed_percent: percent(text), ..tolerant() };
     for (policy, ended_by) in [
         (counts(2), None),
         (counts(1), Some(EndedBy::AllowedFailedCount)),

@@ -1,4 +1,4 @@
-//! W3, W9: when the next attempt begins, and how soon a job ends that does not tolerate a failure.
+//! Rules W3 and W9: when the next attempt begins, and how soon a job ends that does not tolerate a failure.
 
 use super::*;
 use std::collections::{BTreeMap, VecDeque};
@@ -20,7 +20,8 @@ fn done(worker: u32, id: u64) -> MachineMessage {
     MachineMessage::Finished(WorkerId(worker), report)
 }
 
-/// What each worker receives, with `!` for an attempt that comes first, and which workers may continue.
+/// What each worker receives, as `WORKER: MINI-BATCH.ATTEMPT`, with `!` for an attempt that comes before the
+/// worker's queue; and which workers may continue.
 fn given(actions: &[MachineAction]) -> Vec<String> {
     let show = |action: &MachineAction| match action {
         MachineAction::Assign(worker, a) => {
@@ -35,16 +36,16 @@ fn given(actions: &[MachineAction]) -> Vec<String> {
     actions.iter().filter_map(show).collect()
 }
 
-/// Simulates workers that take a second for each mini-batch. One mini-batch always fails. All workers but the
-/// first take `later` longer for their first one. Returns how many calls of `run` begin after the first
-/// failure.
+/// Simulates workers that take a second for each mini-batch. Mini-batch 30 always fails; with `breaks`, its
+/// failure also breaks the instance. Every worker except worker 0 takes `later` longer for its first
+/// mini-batch. Returns how many calls of `run` begin after the first failure.
 fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) -> usize {
     let policy = RetryPolicy { workers, max_try: 3, ..policy() };
     let mut machine = new(policy);
     machine.handle(MachineMessage::Planned(batches(200)), secs(0));
-    let mut lines: BTreeMap<u32, VecDeque<(u64, u32)>> = BTreeMap::new();
+    let mut queues: BTreeMap<u32, VecDeque<(u64, u32)>> = BTreeMap::new();
     // When each worker will end its current call.
-    let mut ends: BTreeMap<u32, Duration> = BTreeMap::new();
+    let mut call_ends: BTreeMap<u32, Duration> = BTreeMap::new();
     let mut calls = None;
     let mut now = secs(0);
     let mut messages: Vec<MachineMessage> = (0..workers).map(ready).collect();
@@ -54,13 +55,13 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
             for action in machine.handle(message, now) {
                 match action {
                     MachineAction::Assign(worker, a) => {
-                        lines
+                        queues
                             .entry(worker.0)
                             .or_default()
                             .push_back((a.mini_batch.id.0, a.attempt));
                     }
                     MachineAction::AssignFirst(worker, a) => {
-                        lines
+                        queues
                             .entry(worker.0)
                             .or_default()
                             .push_front((a.mini_batch.id.0, a.attempt));
@@ -77,23 +78,24 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
             continue;
         }
         for worker in 0..workers {
-            let Some(&(id, _)) = lines.get(&worker).and_then(VecDeque::front) else { continue };
-            if ends.contains_key(&worker) {
+            let Some(&(id, _)) = queues.get(&worker).and_then(VecDeque::front) else { continue };
+            if call_ends.contains_key(&worker) {
                 continue;
             }
             if let Some(calls) = &mut calls {
                 *calls += 1;
             }
             let is_first = now.is_zero() && worker > 0;
-            ends.insert(worker, now + secs(1) + if is_first { later } else { Duration::ZERO });
+            call_ends.insert(worker, now + secs(1) + if is_first { later } else { Duration::ZERO });
             messages.push(started(worker, id));
         }
         if !messages.is_empty() {
             continue;
         }
-        let (&worker, &at) = ends.iter().min_by_key(|(_, at)| **at).expect("a busy worker");
-        (now, _) = (at, ends.remove(&worker));
-        let (id, attempt) = lines.get_mut(&worker).and_then(VecDeque::pop_front).expect("its work");
+        let (&worker, &at) = call_ends.iter().min_by_key(|(_, at)| **at).expect("a busy worker");
+        (now, _) = (at, call_ends.remove(&worker));
+        let (id, attempt) =
+            queues.get_mut(&worker).and_then(VecDeque::pop_front).expect("its work");
         if id != 30 {
             messages.push(done(worker, id));
             continue;
@@ -107,8 +109,8 @@ fn calls_after_the_first_failure(workers: u32, later: Duration, breaks: bool) ->
     }
 }
 
-/// W3, W9: with `error_threshold: 0`, one hopeless item of 200 ends the job within five calls of `run`, and
-/// not at the end of the input.
+/// W3, W9: with `error_threshold: 0`, one of 200 mini-batches that always fails ends the job within five
+/// calls of `run`, and not at the end of the input.
 #[test]
 fn a_hopeless_item_soon_ends_an_intolerant_job() {
     for thousandths in [0, 1, 100, 500, 900, 999] {
@@ -123,8 +125,7 @@ fn a_hopeless_item_soon_ends_an_intolerant_job() {
     assert!(calls <= 2 + 2 * 8, "{calls} calls");
 }
 
-/// W3: the retry comes before the mini-batches that the worker was granted ahead, and these wait for the
-/// leader's decision.
+/// W3: the retry comes before the mini-batches in the worker's queue, which wait for the leader's decision.
 #[test]
 fn a_retry_comes_before_a_workers_queued_mini_batches() {
     let mut machine = running(RetryPolicy { max_try: 3, ..policy() }, 9);
@@ -135,7 +136,7 @@ fn a_retry_comes_before_a_workers_queued_mini_batches() {
     let actions = machine.handle(failed(0, 0, 3, FailureKind::Trap), secs(3));
     assert!(given(&actions).is_empty() && !winding_down(&actions).is_empty(), "{actions:#?}");
     // An input that cannot be decoded is not retried.
-    let mut machine = running(RetryPolicy { max_try: 3, ..patient() }, 9);
+    let mut machine = running(RetryPolicy { max_try: 3, ..tolerant() }, 9);
     machine.handle(started(0, 0), secs(0));
     let actions = machine.handle(failed(0, 0, 1, FailureKind::BadInput), secs(1));
     assert_eq!(given(&actions), ["0: 2.1"]);
@@ -144,7 +145,7 @@ fn a_retry_comes_before_a_workers_queued_mini_batches() {
 /// Lets one attempt fail with each of these failures. Returns the message of the last one, and whether a
 /// retry was granted.
 fn reported_failure(failures: &[Failure]) -> (String, bool) {
-    let mut machine = running(RetryPolicy { max_try: 9, ..patient() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 9, ..tolerant() }, 1);
     machine.handle(started(0, 0), secs(0));
     let mut last = Vec::new();
     for (attempt, failure) in (1..).zip(failures) {
@@ -157,10 +158,10 @@ fn reported_failure(failures: &[Failure]) -> (String, bool) {
         _ => None,
     });
     let (message, will_retry) = reported.expect("each attempt is reported");
-    let again = format!("0: !0.{}", failures.len() + 1);
-    assert_eq!(given(&last).contains(&again), will_retry);
+    let retry = format!("0: !0.{}", failures.len() + 1);
+    assert_eq!(given(&last).contains(&retry), will_retry);
     let committed = last.iter().any(|action| matches!(action, MachineAction::Commit(_)));
-    assert_eq!(committed, !will_retry, "it ends exactly when it is not tried again");
+    assert_eq!(committed, !will_retry, "the mini-batch ends if it is not tried again");
     (message, will_retry)
 }
 
@@ -170,8 +171,7 @@ fn two_identical_traps_end_the_retries() {
     let trap =
         |message: &str, stack: &str| Failure::new(FailureKind::Trap, message).with_detail(stack);
     let a = || trap("panicked at src/lib.rs:1:1: a", "run");
-    let message =
-        "panicked at src/lib.rs:1:1: a (not tried again, as attempt 2 failed in the very same way)";
+    let message = "panicked at src/lib.rs:1:1: a (not tried again, because attempt 2 failed in exactly the same way)";
     assert_eq!(reported_failure(&[trap("b", ""), a(), a()]), (message.to_owned(), false));
     // Another message, another stack, or another failure in between: this may be chance.
     assert!(reported_failure(&[a()]).1);
@@ -193,7 +193,7 @@ fn identical_errors_use_all_tries() {
 /// After the last try, the message does not mention skipped tries.
 #[test]
 fn a_trap_on_the_last_try_is_reported_unchanged() {
-    let mut machine = running(RetryPolicy { max_try: 2, ..patient() }, 1);
+    let mut machine = running(RetryPolicy { max_try: 2, ..tolerant() }, 1);
     let trap = || Failure::new(FailureKind::Trap, "no");
     machine.handle(failed_with(0, 0, 1, trap()), secs(1));
     let actions = machine.handle(failed_with(0, 0, 2, trap()), secs(2));
@@ -245,24 +245,26 @@ fn a_retry_does_not_wait_for_a_slow_init() {
     assert_eq!(given(&actions), ["0: !0.2"]);
 }
 
-/// Mini-batches that keep failing leave turns for the others.
+/// After two retries, a first attempt is next.
 #[test]
 fn retries_leave_turns_for_first_attempts() {
-    let mut machine = running(RetryPolicy { max_try: 100, ..patient() }, 9);
+    let mut machine = running(RetryPolicy { max_try: 100, ..tolerant() }, 9);
     machine.handle(started(0, 0), secs(0));
     let mut turns = Vec::new();
-    let mut line: VecDeque<(u64, u32)> = [(0, 1), (1, 1)].into();
+    let mut queue: VecDeque<(u64, u32)> = [(0, 1), (1, 1)].into();
     for _ in 0..9 {
-        let (id, attempt) = line.pop_front().expect("work");
+        let (id, attempt) = queue.pop_front().expect("work");
         let message = if id == 0 { failed(0, id, attempt, FailureKind::Trap) } else { done(0, id) };
         for action in machine.handle(message, secs(1)) {
             match action {
-                MachineAction::Assign(_, a) => line.push_back((a.mini_batch.id.0, a.attempt)),
-                MachineAction::AssignFirst(_, a) => line.push_front((a.mini_batch.id.0, a.attempt)),
+                MachineAction::Assign(_, a) => queue.push_back((a.mini_batch.id.0, a.attempt)),
+                MachineAction::AssignFirst(_, a) => {
+                    queue.push_front((a.mini_batch.id.0, a.attempt))
+                }
                 _ => {}
             }
         }
-        let (id, _) = *line.front().expect("work");
+        let (id, _) = *queue.front().expect("work");
         machine.handle(started(0, id), secs(1));
         turns.push(id);
     }
@@ -310,7 +312,7 @@ fn nothing_begins_while_pending_commits_may_end_the_job() {
 fn the_first_failure_exceeds_an_allowed_share_of_zero() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
     let ends = |text| {
-        let mut machine = new(RetryPolicy { allowed_failed_percent: percent(text), ..patient() });
+        let mut machine = new(RetryPolicy { allowed_failed_percent: percent(text), ..tolerant() });
         machine.handle(MachineMessage::Planned(batches(4)), secs(0));
         machine.handle(ready(0), secs(0));
         winding_down(&machine.handle(report(0, 1, 0, trap()), secs(1)))

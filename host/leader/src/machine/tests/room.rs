@@ -6,7 +6,8 @@ fn no_room(worker: u32) -> MachineMessage {
     MachineMessage::NoRoom(WorkerId(worker))
 }
 
-/// Waiting for other jobs does not count as a lack of progress, however long it takes. Ctrl-C ends it.
+/// Waiting for other jobs does not count as a lack of progress, however long it takes. A cancellation ends
+/// it.
 #[test]
 fn a_job_waits_for_its_turn() {
     let policy = RetryPolicy { workers: 2, progress_timeout: secs(25), ..policy() };
@@ -28,7 +29,7 @@ fn a_job_waits_for_its_turn() {
     let actions = machine.handle(MachineMessage::Spawned(W0, 17), secs(100));
     insta::assert_snapshot!(notices(&actions).concat(), @"the job continues: there is room for it after 100 s");
     let actions = machine.handle(no_room(1), secs(100));
-    insta::assert_snapshot!(notices(&actions).concat(), @"fewer than 2 workers run: other jobs use the rest of what this machine gives to jobs (machine, in the operator's policy); more are started when there is room");
+    insta::assert_snapshot!(notices(&actions).concat(), @"fewer than 2 workers run: other jobs use the rest of what this machine gives to jobs (machine, in the operator's policy); more workers are started when there is room");
     let cancel = MachineMessage::Cancel { reason: "interrupted".into(), at_once: false };
     assert_eq!(killed(&machine.handle(cancel, secs(101))), [0]);
 
@@ -40,8 +41,8 @@ fn a_job_waits_for_its_turn() {
     assert_eq!(result(&actions).status, crate::model::JobStatus::Cancelled);
 }
 
-/// A killed worker keeps its place until it is gone. Waiting for that is not reported as waiting for other
-/// jobs.
+/// A killed worker counts against the machine's limits until it is gone. Waiting for its end is not reported
+/// as waiting for other jobs.
 #[test]
 fn an_ended_workers_place_is_refilled_at_once() {
     let mut machine = running(policy(), 8);

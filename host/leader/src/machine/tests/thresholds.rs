@@ -1,4 +1,4 @@
-//! C9 to C12, W4, W10: how many failures are tolerated.
+//! Rules C9 to C12, W4 and W10: how many failures are tolerated.
 
 use super::*;
 use crate::model::{EndedBy, FailedItem, JobStatus};
@@ -23,7 +23,8 @@ fn error_threshold_counts_items_and_is_named() {
     assert_eq!(result.succeeded_mini_batches, 2);
 }
 
-/// The first failure has the kind of its item: what the reader rejected is not the script's fault.
+/// The first failure has the kind of its item, because the script is not to blame for an item that the reader
+/// rejected.
 #[test]
 fn an_unreadable_item_is_reported_as_bad_input() {
     for kind in [FailureKind::BadInput, FailureKind::ScriptError] {
@@ -60,8 +61,8 @@ fn no_success_at_all_fails_an_append_row_job() {
     }
 }
 
-/// The result of a job with one worker. `returned` has the number of items that each mini-batch returns, or
-/// `None` for one that fails for good.
+/// The result of a job with one worker. `returned` has one entry for each mini-batch: the number of items for
+/// which it returns rows, or `None` if it fails for good.
 fn run(policy: RetryPolicy, returned: &[Option<u64>]) -> JobResult {
     let mut machine = running(policy, returned.len() as u64);
     let mut done = None;
@@ -84,11 +85,11 @@ fn run(policy: RetryPolicy, returned: &[Option<u64>]) -> JobResult {
     done.expect("an end")
 }
 
-/// C10, W4: mini-batches that failed for good and short ones count together. The job does not end at the
-/// limit, but above it.
+/// C10, W4: mini-batches that failed for good and those that returned too few rows count together. The job
+/// ends only above the limit.
 #[test]
 fn allowed_failed_count_is_enforced() {
-    let policy = RetryPolicy { allowed_failed_count: ErrorThreshold::AtMost(2), ..patient() };
+    let policy = RetryPolicy { allowed_failed_count: ErrorThreshold::AtMost(2), ..tolerant() };
     let result = run(policy.clone(), &[None, Some(1), Some(2), Some(2)]);
     assert_eq!((result.status, result.ended_by), (JobStatus::Completed, None));
     assert_eq!((result.failed_mini_batches, result.short_mini_batches), (1, 1));
@@ -119,11 +120,11 @@ fn a_failure_that_is_retried_does_not_count() {
     assert!(winding_down(&actions).contains("error_threshold"));
 }
 
-/// C11: the share is not checked before the plan is complete, and then at once.
+/// C11: the percentage is first checked when the plan is complete.
 #[test]
 fn allowed_failed_percent_is_enforced_after_the_plan() {
     let percent = |text: &str| text.parse::<AllowedPercent>().expect("a percentage");
-    let policy = RetryPolicy { allowed_failed_percent: percent("25"), ..patient() };
+    let policy = RetryPolicy { allowed_failed_percent: percent("25"), ..tolerant() };
     let mut machine = new(policy.clone());
     machine.handle(MachineMessage::Planned(batches(4)), secs(0));
     machine.handle(ready(0), secs(0));
@@ -152,7 +153,7 @@ fn any_one_threshold_ends_the_job_and_is_named() {
         error_threshold: ErrorThreshold::AtMost(100),
         allowed_failed_count: ErrorThreshold::AtMost(50),
         allowed_failed_percent: percent("99"),
-        ..patient()
+        ..tolerant()
     };
     // One of four mini-batches fails for good, and one is short: three items of eight.
     let returned = [None, Some(1), Some(2), Some(2)];
@@ -180,12 +181,13 @@ fn any_one_threshold_ends_the_job_and_is_named() {
     }
 }
 
-/// E9: an empty return fails every item. That is tolerated with -1, and W10 applies if no item succeeded.
+/// E9: if `run` returns nothing, every item fails. `error_threshold: -1` tolerates that, and W10 applies if
+/// no item succeeded.
 #[test]
 fn some_empty_returns_are_tolerated_but_not_all() {
-    let result = run(patient(), &[Some(0), Some(2)]);
+    let result = run(tolerant(), &[Some(0), Some(2)]);
     assert_eq!((result.status, result.items.failed), (JobStatus::Completed, 2));
-    let result = run(patient(), &[Some(0), Some(0)]);
+    let result = run(tolerant(), &[Some(0), Some(0)]);
     assert_eq!(result.ended_by, Some(EndedBy::NothingSucceeded));
     assert_eq!(result.reason, "no item succeeded, so there is nothing to write");
 }
@@ -194,7 +196,7 @@ fn some_empty_returns_are_tolerated_but_not_all() {
 #[test]
 fn void_mini_batches_are_not_short() {
     for (outcome, ended_by) in [(segment(), None), (trap(), Some(EndedBy::NothingSucceeded))] {
-        let policy = RetryPolicy { allowed_failed_percent: AllowedPercent::ALL, ..patient() };
+        let policy = RetryPolicy { allowed_failed_percent: AllowedPercent::ALL, ..tolerant() };
         let mut machine = new(policy);
         let void = MiniBatch::new(MiniBatchId(0), 0, MiniBatchWork::Void);
         machine.handle(MachineMessage::Planned(vec![void]), secs(0));

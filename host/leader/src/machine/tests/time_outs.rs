@@ -13,9 +13,9 @@ fn a_time_out_starts_with_run_and_kills_the_worker() {
     assert!(machine.handle(MachineMessage::Tick, secs(69)).is_empty());
     let actions = machine.handle(MachineMessage::Tick, secs(70));
     assert!(matches!(actions[0], MachineAction::Kill(W0)));
-    assert_eq!(lost_kind(&actions), Some(FailureKind::Timeout));
+    assert_eq!(attempt_failure_kind(&actions), Some(FailureKind::Timeout));
     assert!(actions.iter().any(|action| matches!(action, MachineAction::Spawn(WorkerId(1), _))));
-    // What the killed worker still reports is too late, and is counted once.
+    // A result that the killed worker reports afterwards is too late, and is counted once.
     let actions = machine.handle(report(0, 1, 2, segment()), secs(70));
     let late = |worker: &str, attempt| EventKind::AttemptDiscarded {
         worker: worker.into(),
@@ -30,10 +30,10 @@ fn a_time_out_starts_with_run_and_kills_the_worker() {
 /// C16, T6: the message names the setting, its value, and what to change.
 #[test]
 fn a_run_time_out_message_gives_advice() {
-    let mut machine = running(patient(), 1);
+    let mut machine = running(tolerant(), 1);
     machine.handle(started(0, 0), secs(0));
     let actions = machine.handle(MachineMessage::Tick, secs(60));
-    let failure = lost(&actions).expect("a failed attempt");
+    let failure = attempt_failure(&actions).expect("a failed attempt");
     assert_eq!(failure.kind.status_word(), "RUN_TIMEOUT");
     insta::assert_snapshot!(
         failure,
@@ -41,34 +41,36 @@ fn a_run_time_out_message_gives_advice() {
     );
 }
 
-/// A time-out during an inference says so, but only if the inference is still running.
+/// The message of a time-out names the model, but only if inference is still running.
 #[test]
 fn a_time_out_names_the_model_that_computed() {
-    let mut machine = running(patient(), 1);
+    let mut machine = running(tolerant(), 1);
     machine.handle(started(0, 0), secs(0));
-    let words = "computing with the model \"digits\" for the last 59.9 s";
-    machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(59));
+    let activity = "computing with the model \"digits\" for the last 59.9 s";
+    machine.handle(MachineMessage::Inferring(W0, activity.to_owned()), secs(59));
     assert!(machine.handle(MachineMessage::Tick, secs(59)).is_empty());
     assert_eq!(machine.inside_guests(secs(60)).collect::<Vec<_>>(), [(W0, secs(60))]);
-    machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(60));
-    let failure = lost(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
+    machine.handle(MachineMessage::Inferring(W0, activity.to_owned()), secs(60));
+    let failure =
+        attempt_failure(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
     insta::assert_snapshot!(failure, @r#"run took longer than run_invocation_timeout (60 s), and was computing with the model "digits" for the last 59.9 s; the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"#);
-    let mut machine = running(patient(), 1);
+    let mut machine = running(tolerant(), 1);
     machine.handle(started(0, 0), secs(0));
-    machine.handle(MachineMessage::Inferring(W0, words.to_owned()), secs(59));
+    machine.handle(MachineMessage::Inferring(W0, activity.to_owned()), secs(59));
     machine.handle(MachineMessage::Tick, secs(59));
-    let failure = lost(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
+    let failure =
+        attempt_failure(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
     assert!(!failure.message.contains("computing"), "{failure}");
 }
 
 /// A1, W13: the time for loading is separate from the time of `run`.
 #[test]
 fn a_time_out_of_loading_has_its_own_status_word() {
-    let mut machine = running(patient(), 1);
+    let mut machine = running(tolerant(), 1);
     assert!(machine.handle(MachineMessage::Tick, secs(599)).is_empty());
     let actions = machine.handle(MachineMessage::Tick, secs(600));
     assert_eq!(killed(&actions), [0]);
-    let failure = lost(&actions).expect("a failed attempt");
+    let failure = attempt_failure(&actions).expect("a failed attempt");
     assert_eq!(failure.kind.status_word(), "LOAD_TIMEOUT");
     insta::assert_snapshot!(
         failure,
@@ -76,7 +78,7 @@ fn a_time_out_of_loading_has_its_own_status_word() {
     );
 }
 
-/// A shutdown that hangs is ended with a notice, and the job still completes.
+/// A worker whose `shutdown` hangs is killed with a notice, and the job still completes.
 #[test]
 fn a_time_out_of_shutdown_kills_and_the_job_completes() {
     let mut machine = running(policy(), 1);
@@ -105,7 +107,7 @@ fn a_job_without_a_first_mini_batch_fails_in_time() {
     assert_eq!(result.ended_by, Some(EndedBy::FirstTaskTimeout));
     insta::assert_snapshot!(
         result.reason,
-        @"no mini-batch existed 5 s after the job's start, longer than first_task_creation_timeout allows (5 s): the inputs take too long to list or to read. Raise it, or make the inputs smaller: fewer files in a folder, a list of files, faster storage"
+        @"no mini-batch existed 5 s after the job's start, longer than first_task_creation_timeout allows (5 s): the inputs take too long to list or to read. Raise first_task_creation_timeout, or make the inputs faster to list: fewer files in a folder, a list of files, or faster storage"
     );
     // One mini-batch is enough.
     let mut machine = new(RetryPolicy { first_task_timeout: secs(5), ..policy() });
@@ -135,7 +137,7 @@ fn a_job_without_progress_fails() {
     let actions = machine.handle(MachineMessage::Tick, secs(221));
     insta::assert_snapshot!(
         winding_down(&actions),
-        @"no progress for 51 s, longer than progress_update_timeout allows (50 s); at that time 1 worker was loading a mini-batch, the inputs were still being cut into mini-batches. See logs/sys/error, then a profile (profiling_module); raise progress_update_timeout if that was only slow"
+        @"no progress for 51 s, longer than progress_update_timeout allows (50 s); at that time 1 worker was loading a mini-batch, the inputs were still being cut into mini-batches. See logs/sys/error, then a profile (profiling_module); raise progress_update_timeout if the job was only slow"
     );
     let actions = machine.handle(exit(None, Some(9)), secs(222));
     assert_eq!(result(&actions).ended_by, Some(EndedBy::ProgressTimeout));
@@ -160,15 +162,14 @@ fn simultaneous_deadlines_are_all_handled() {
 #[test]
 fn a_silent_disk_stops_grants_and_ends_the_job() {
     let count = RetryPolicy::UNWRITTEN as u64 + 10;
-    let patience =
-        RetryPolicy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
-    let mut machine = running(patience, count);
+    let policy = RetryPolicy { progress_timeout: secs(900), load_timeout: secs(9000), ..policy() };
+    let mut machine = running(policy, count);
     let mut last = Vec::new();
     for id in 0..RetryPolicy::UNWRITTEN as u64 {
         last = machine.handle(report(id, 1, 2, segment()), secs(1));
     }
     assert_eq!(assigned(&last), []);
-    // The worker already holds one, which it was granted before the disk became too slow.
+    // The worker already holds a mini-batch that was granted before the disk became too slow.
     assert_eq!(assigned(&machine.handle(report(4096, 1, 2, segment()), secs(1))), []);
     let actions =
         machine.handle(MachineMessage::Committed((0..3).map(MiniBatchId).collect()), secs(2));
