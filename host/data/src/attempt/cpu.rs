@@ -14,7 +14,7 @@ pub struct ProcessUsage {
 }
 
 impl ProcessUsage {
-    /// The resources used between `before` and this.
+    /// The resources used between `before` and `self`.
     pub(super) fn since(self, before: Self) -> Self {
         let bytes = self.bytes_read.zip(before.bytes_read);
         Self {
@@ -36,7 +36,7 @@ impl CpuMeter {
         Self { counters: File::open("/proc/self/io").ok() }
     }
 
-    /// What the process has used so far. The call takes some microseconds.
+    /// What the process has used so far. This call takes some microseconds.
     pub fn used(&self) -> ProcessUsage {
         let mut text = [0; 512];
         let read = self.counters.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
@@ -45,7 +45,7 @@ impl CpuMeter {
     }
 }
 
-/// The kernel's line is `rchar: NUMBER`.
+/// Parses `/proc/self/io`, which has a line `rchar: NUMBER`.
 fn bytes_read(text: &[u8]) -> Option<u64> {
     let line = str::from_utf8(text).ok()?.lines().find_map(|line| line.strip_prefix("rchar:"));
     line?.trim().parse().ok()
@@ -56,8 +56,8 @@ fn bytes_read(text: &[u8]) -> Option<u64> {
 fn cpu_seconds() -> f64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a timespec that lives for the call.
-    let answer = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    if answer == 0 { time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9 } else { 0.0 }
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
+    if result == 0 { time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9 } else { 0.0 }
 }
 
 #[cfg(test)]

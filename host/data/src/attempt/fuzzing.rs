@@ -1,7 +1,7 @@
-//! For fuzzing: judges results of a call exactly as a worker judges them.
+//! For fuzzing: judges the results of a call exactly as a worker does.
 
 use super::loaded::LoadedMiniBatch;
-use super::report::{AttemptClock, Finished, MAX_REASON, report};
+use super::report::{AttemptClock, Finished, MAX_REASON_BYTES, report};
 use super::sink::RowSink;
 use super::tally::AttemptTally;
 use crate::model::{
@@ -11,13 +11,15 @@ use crate::model::{
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
 use crate::protocol::{Assignment, FromWorker, encode, read_frame};
 
-/// The first byte of `bytes` chooses the form of the results, the call's input, and whether there must be as
-/// many rows as items. The rest is a table, or entries separated by zero bytes. Checks that the worker's
-/// counts add up, and that the leader accepts the report.
+/// The first byte of `bytes` makes four choices: bit 0 whether there must be as many rows as items, bits 1 and
+/// 2 the kind of the call's input, bits 3 and 4 the form of the results, bits 5 to 7 the number of items. The
+/// rest is a table, or entries separated by zero bytes. Checks that the worker's counts add up, and that the
+/// leader accepts the report.
 pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
-    let Some((how, results)) = bytes.split_first() else { return };
-    let strict = how & 1 == 1;
-    let paths: Vec<String> = (0..how >> 5).map(|number| format!("/inputs/d/{number}")).collect();
+    let Some((choices, results)) = bytes.split_first() else { return };
+    let strict = choices & 1 == 1;
+    let paths: Vec<String> =
+        (0..choices >> 5).map(|number| format!("/inputs/d/{number}")).collect();
     let rejected = FailedItem {
         item: "/t.csv".into(),
         line: Some(7),
@@ -25,7 +27,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         reason: "x".into(),
         kind: FailureKind::BadInput,
     };
-    let (data, given, rejected) = match (how >> 1) & 3 {
+    let (data, items, rejected) = match (choices >> 1) & 3 {
         0 => (MiniBatchData::Void, 0, vec![]),
         1 => (MiniBatchData::Table(&[]), paths.len() as u64, vec![rejected; 2]),
         _ => (MiniBatchData::Files(&paths), paths.len() as u64, vec![]),
@@ -33,7 +35,7 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
     let loaded = LoadedMiniBatch {
         data,
         dataset: "d",
-        items: given,
+        items,
         unknown_keys: None,
         rejected_count: rejected.len() as u64,
         rejected,
@@ -41,15 +43,15 @@ pub fn judge(rows: &mut RowWriter, bytes: &[u8]) {
         lines: None,
         file_rows: Vec::new(),
     };
-    let total = given + loaded.rejected_count;
+    let total = items + loaded.rejected_count;
     let mut sink = RowSink::new(rows, strict);
-    let (returned, has_outcomes) = deliver(&mut sink, how >> 3, results);
+    let (returned, has_outcomes) = deliver(&mut sink, choices >> 3, results);
     let tally = returned.and_then(|()| sink.finish(loaded));
     if let Ok(tally) = &tally {
-        check(tally, total);
+        check_tally(tally, total);
         let must_match = strict && !has_outcomes && !matches!(data, MiniBatchData::Void);
-        assert!(!must_match || rows.rows() == given, "{} rows for {given}", rows.rows());
-        assert_eq!(tally.is_short, rows.rows() < given);
+        assert!(!must_match || rows.rows() == items, "{} rows for {items}", rows.rows());
+        assert_eq!(tally.is_short, rows.rows() < items);
     }
     let work = MiniBatchWork::Files(paths.iter().collect());
     let mini_batch = MiniBatch::new(MiniBatchId(3), 0, work);
@@ -91,12 +93,12 @@ fn deliver(sink: &mut RowSink<'_>, form: u8, results: &[u8]) -> (Result<(), Fail
     (Ok(()), has_outcomes)
 }
 
-fn check(tally: &AttemptTally, total: u64) {
+fn check_tally(tally: &AttemptTally, total: u64) {
     let ItemCounts { total: counted, succeeded, failed } = tally.items;
     assert_eq!((counted, succeeded + failed), (total, total));
     assert!(tally.failed_items.len() <= AttemptReport::MAX_FAILED_ITEMS);
     for item in &tally.failed_items {
         assert!(item.item.starts_with('/'), "{item:?}");
-        assert!(item.reason.len() <= MAX_REASON + '…'.len_utf8());
+        assert!(item.reason.len() <= MAX_REASON_BYTES + '…'.len_utf8());
     }
 }

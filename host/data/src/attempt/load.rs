@@ -16,44 +16,48 @@ use crate::output::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
 
-/// The kernel's clock for file times advances in steps of some milliseconds.
-const CLOCK: SignedDuration = SignedDuration::from_millis(20);
+/// The kernel's clock for file times advances in steps of some milliseconds. Because a file's time may be this
+/// much too early, the time at which files were loaded is set back by it.
+const FILE_TIME_STEP: SignedDuration = SignedDuration::from_millis(20);
 
 /// Loads one mini-batch after another and reuses its buffers.
 #[derive(Debug)]
 pub struct Loader {
-    inputs: Vec<AttemptInput>,
+    /// An input has one source for each of its paths.
+    sources: Vec<LoadedSource>,
+    /// The table format of each source; empty if mini-batches consist of files.
     tables: Vec<TableFormat>,
     /// The folder of rows that were gathered from many files.
     spill: PathBuf,
+    /// The paths of the mini-batch's files, as the guest sees them.
     paths: Vec<String>,
     /// When files were last loaded, in seconds since 1970 and nanoseconds.
-    loaded: (i64, u32),
+    loaded_at: (i64, u32),
 }
 
 #[derive(Debug)]
-struct AttemptInput {
+struct LoadedSource {
     source: Source,
     root: OpenRoot,
-    /// Shows single files of a folder that the guest must not see as a whole.
+    /// Shows the guest single files of the source's folder; `None` if the guest may see the whole folder.
     stage: Option<StageFolder>,
-    /// Made when the first of its mini-batches arrives.
-    reader: Option<TableReader>,
-    /// The reader for gathered rows.
-    rows_reader: Option<TableReader>,
-    /// The reader for rows of Parquet and Arrow files.
-    file_reader: Option<RowReader>,
+    /// Reads slices of text files. Like the other readers, it is made on first use.
+    text_reader: Option<TableReader>,
+    /// Reads rows that were gathered from many files.
+    gathered_reader: Option<TableReader>,
+    /// Reads rows of Parquet and Arrow files and of databases.
+    columnar_reader: Option<RowReader>,
 }
 
 impl Loader {
-    /// Also makes the folders that show the guest single files of an input.
+    /// A loader for these sources. Also makes the folders that show the guest single files of a source.
     pub fn new(
         sources: &[Source],
         tables: &[TableFormat],
         job_dir: &JobDir,
         worker: WorkerId,
     ) -> Result<Self, Failure> {
-        let mut inputs = Vec::with_capacity(sources.len());
+        let mut loaded_sources = Vec::with_capacity(sources.len());
         for (index, source) in sources.iter().enumerate() {
             let stage = if tables.is_empty() && source.pattern.is_some() {
                 let root = job_dir.worker_inputs(worker).join(index.to_string());
@@ -63,25 +67,26 @@ impl Loader {
                 None
             };
             let (source, root) = (source.clone(), OpenRoot::open(&source.root));
-            inputs.push(AttemptInput {
+            loaded_sources.push(LoadedSource {
                 source,
                 root,
                 stage,
-                reader: None,
-                rows_reader: None,
-                file_reader: None,
+                text_reader: None,
+                gathered_reader: None,
+                columnar_reader: None,
             });
         }
         let spill = job_dir.spill();
-        Ok(Self { inputs, tables: tables.to_vec(), spill, paths: Vec::new(), loaded: (0, 0) })
+        let (sources, tables) = (loaded_sources, tables.to_vec());
+        Ok(Self { sources, tables, spill, paths: Vec::new(), loaded_at: (0, 0) })
     }
 
     /// The input folders that the guest sees. The list is empty if the guest receives tables.
     pub fn mounts(&self) -> impl Iterator<Item = Mount> {
-        let shown = if self.tables.is_empty() { self.inputs.as_slice() } else { &[] };
-        shown.iter().map(|input| Mount {
-            host: input.stage.as_ref().map_or(&input.source.root, |stage| stage.root()).clone(),
-            guest: input.source.guest.clone(),
+        let shown = if self.tables.is_empty() { self.sources.as_slice() } else { &[] };
+        shown.iter().map(|shown| Mount {
+            host: shown.stage.as_ref().map_or(&shown.source.root, |stage| stage.root()).clone(),
+            guest: shown.source.guest.clone(),
             writable: false,
         })
     }
@@ -89,8 +94,8 @@ impl Loader {
     /// Whether loading may take so long that earlier reports should be sent to the leader first.
     pub fn takes_time(&self, mini_batch: &MiniBatch) -> bool {
         let is_staged = |source: u32| {
-            let input = self.inputs.get(source as usize);
-            input.is_some_and(|input| input.stage.is_some())
+            let source = self.sources.get(source as usize);
+            source.is_some_and(|source| source.stage.is_some())
         };
         match &mini_batch.work {
             MiniBatchWork::Void => false,
@@ -112,10 +117,10 @@ impl Loader {
         }
         let label = match mini_batch.partition.as_slice() {
             [] => String::new(),
-            _ => format!("{} with {}", self.guest(mini_batch.source)?, mini_batch.keys()),
+            _ => format!("{} with {}", self.guest_path(mini_batch.source)?, mini_batch.keys()),
         };
         let index = mini_batch.source as usize;
-        self.input(mini_batch.source)?;
+        self.source(mini_batch.source)?;
         if let (true, Some((_, reason))) = (mini_batch.is_unfetched(), mini_batch.unfetched.first())
         {
             return Err(failed(reason.clone()));
@@ -126,24 +131,24 @@ impl Loader {
             MiniBatchWork::Text(slice) => {
                 let parts = [self.part(mini_batch.source, slice)?];
                 let label = parts[0].2.clone();
-                self.inputs[index].load_tables(&parts, self.tables.get(index), label)
+                self.sources[index].load_tables(&parts, self.tables.get(index), label)
             }
             MiniBatchWork::TextGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| self.part(*source, slice));
                 let parts = parts.collect::<Result<Vec<_>, _>>()?;
-                self.inputs[index].load_tables(&parts, self.tables.get(index), label)
+                self.sources[index].load_tables(&parts, self.tables.get(index), label)
             }
             MiniBatchWork::Table(slice) => {
                 let part = self.table_part(mini_batch.source, slice)?;
-                self.inputs[index].load_file_rows(&[part], self.tables.get(index))
+                self.sources[index].load_file_rows(&[part], self.tables.get(index))
             }
             MiniBatchWork::TableGroup(slices) => {
                 let parts = slices.iter().map(|(source, slice)| self.table_part(*source, slice));
                 let parts = parts.collect::<Result<Vec<_>, _>>()?;
-                self.inputs[index].load_file_rows(&parts, self.tables.get(index))
+                self.sources[index].load_file_rows(&parts, self.tables.get(index))
             }
             MiniBatchWork::Unreadable(bad) => Err(failed(bad.reason.clone())),
-            MiniBatchWork::Rows(rows) => self.inputs[index].load_gathered_rows(
+            MiniBatchWork::Rows(rows) => self.sources[index].load_gathered_rows(
                 &self.spill,
                 rows,
                 self.tables.get(index),
@@ -152,25 +157,23 @@ impl Loader {
         }
     }
 
-    fn input(&self, source: u32) -> Result<&AttemptInput, Failure> {
-        self.inputs.get(source as usize).ok_or_else(|| {
-            let message = format!("the mini-batch names input {source} of {}", self.inputs.len());
-            Failure::new(FailureKind::HostFault, message)
-        })
+    fn source(&self, source: u32) -> Result<&LoadedSource, Failure> {
+        self.sources.get(source as usize).ok_or_else(|| unknown_source(source, self.sources.len()))
     }
 
-    fn guest(&self, source: u32) -> Result<&str, Failure> {
-        Ok(&self.input(source)?.source.guest)
+    /// The path under which the guest sees a source.
+    fn guest_path(&self, source: u32) -> Result<&str, Failure> {
+        Ok(&self.source(source)?.source.guest)
     }
 
-    /// A slice, with the folder of its source and the guest's name of its file.
+    /// A slice, with the folder of its source and the path under which the guest sees its file.
     fn part<'a>(
         &self,
         source: u32,
         slice: &'a TextSlice,
     ) -> Result<(PathBuf, &'a TextSlice, String), Failure> {
         checked(&slice.file)?;
-        let source = &self.input(source)?.source;
+        let source = &self.source(source)?.source;
         let root = match &slice.unpacked {
             Some(unpacked) => checked(unpacked).map(|_| &self.spill)?,
             None => &source.root,
@@ -178,47 +181,45 @@ impl Loader {
         Ok((root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
-    /// A slice of a Parquet or Arrow file, with the folder of its source and the guest's name of the file.
+    /// A slice of a Parquet or Arrow file or of a database, with the folder of its source and the path under
+    /// which the guest sees the file.
     fn table_part<'a>(
         &self,
         source: u32,
         slice: &'a TableSlice,
     ) -> Result<(PathBuf, &'a TableSlice, String), Failure> {
         checked(&slice.file)?;
-        let source = &self.input(source)?.source;
+        let source = &self.source(source)?.source;
         Ok((source.root.clone(), slice, format!("{}/{}", source.guest, slice.file)))
     }
 
-    /// Loads files of one or more sources of an input. Files that could not be fetched from their store are
-    /// not passed to the guest; they count as failed items.
+    /// Loads files of one or more sources. Files that could not be fetched from their store are not passed to
+    /// the guest, and count as failed items.
     fn load_files(&mut self, mini_batch: &MiniBatch) -> Result<LoadedMiniBatch<'_>, Failure> {
-        let now = Timestamp::now() - CLOCK;
-        self.loaded = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
+        let now = Timestamp::now() - FILE_TIME_STEP;
+        self.loaded_at = (now.as_second(), now.subsec_nanosecond().unsigned_abs());
         let parts: Vec<(u32, &Names)> = match &mini_batch.work {
             MiniBatchWork::Files(files) => vec![(mini_batch.source, files)],
             MiniBatchWork::FileGroup(parts) => {
-                parts.iter().map(|(at, files)| (*at, files)).collect()
+                parts.iter().map(|(source, files)| (*source, files)).collect()
             }
             _ => Vec::new(),
         };
         let mut rejected = Vec::new();
-        let mut place = 0;
+        let mut file_index = 0;
         let count: usize = parts.iter().map(|(_, files)| files.len()).sum();
         let count = count.saturating_sub(mini_batch.unfetched.len());
         self.paths.resize_with(count, String::new);
         let mut paths = self.paths.iter_mut();
         for (source, files) in parts {
-            let index = source as usize;
-            let count = self.inputs.len();
-            let input = self.inputs.get_mut(index).ok_or_else(|| {
-                let message = format!("the mini-batch names input {index} of {count}");
-                Failure::new(FailureKind::HostFault, message)
-            })?;
-            let mut here = Vec::new();
-            let guest = &input.source.guest;
+            let source_count = self.sources.len();
+            let loaded = self.sources.get_mut(source as usize);
+            let loaded = loaded.ok_or_else(|| unknown_source(source, source_count))?;
+            let mut fetched = Vec::new();
+            let guest = &loaded.source.guest;
             for file in files.iter() {
-                match mini_batch.why_unfetched(place) {
-                    None => here.push(file),
+                match mini_batch.why_unfetched(file_index) {
+                    None => fetched.push(file),
                     Some(reason) if rejected.len() < AttemptReport::MAX_FAILED_ITEMS => {
                         let item = format!("{guest}/{file}");
                         let reason = reason.to_owned();
@@ -227,20 +228,20 @@ impl Loader {
                     }
                     Some(_) => {}
                 }
-                place += 1;
+                file_index += 1;
             }
-            match &mut input.stage {
-                Some(stage) => stage.show(&input.source.root, &here)?,
-                None => here.iter().try_for_each(|file| checked(file).map(drop))?,
+            match &mut loaded.stage {
+                Some(stage) => stage.show(&loaded.source.root, &fetched)?,
+                None => fetched.iter().try_for_each(|file| checked(file).map(drop))?,
             }
-            for (file, path) in here.iter().zip(&mut paths) {
+            for (file, path) in fetched.iter().zip(&mut paths) {
                 path.clear();
                 path.push_str(guest);
                 path.push('/');
                 path.push_str(file);
             }
         }
-        let dataset = &self.input(mini_batch.source)?.source.dataset;
+        let dataset = &self.source(mini_batch.source)?.source.dataset;
         let loaded = LoadedMiniBatch::new(MiniBatchData::Files(&self.paths), dataset, count as u64);
         Ok(LoadedMiniBatch {
             rejected_count: mini_batch.unfetched.len() as u64,
@@ -249,29 +250,30 @@ impl Loader {
         })
     }
 
-    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. `found` has
-    /// the states of the files that the guest has read; the other files are inspected now. A file that was
-    /// changed after the mini-batch was loaded counts as unknown, because it may have been read before the
-    /// change. If a file could not be fetched, its state is unknown too, so the planned stamp is returned.
+    /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. It covers the
+    /// state of each file. `found` has the states of the files that the guest has read; the other files are
+    /// inspected now. If the state of any file is unknown, returns the stamp from the plan. The state is unknown
+    /// if the file is gone or could not be fetched. It is also unknown if the file was changed after the
+    /// mini-batch was loaded, because the guest may have read the file before the change.
     pub fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<FileVersion>]) -> u64 {
         if !mini_batch.unfetched.is_empty() {
             return mini_batch.stamp;
         }
         let files = mini_batch.files().enumerate().map(|(index, (source, file))| {
-            let input = self.inputs.get(source as usize)?;
+            let source = self.sources.get(source as usize)?;
             match found.get(index) {
                 // On a stage, the guest may have read a copy.
-                Some(Some(found)) if input.stage.is_none() => Some(*found),
-                _ => input.root.look_at(file).filter(|found| !found.is_after(self.loaded)),
+                Some(Some(found)) if source.stage.is_none() => Some(*found),
+                _ => source.root.look_at(file).filter(|found| !found.is_after(self.loaded_at)),
             }
         });
         content_stamp(mini_batch.stamp, files)
     }
 
-    /// Removes what only the last mini-batch may see.
+    /// Hides the files that only the last mini-batch may see.
     pub fn unload(&mut self, mini_batch: &MiniBatch) -> std::io::Result<()> {
-        let mut clear = |source: u32| match self.inputs.get_mut(source as usize) {
-            Some(AttemptInput { stage: Some(stage), .. }) => stage.clear(),
+        let mut clear = |source: u32| match self.sources.get_mut(source as usize) {
+            Some(LoadedSource { stage: Some(stage), .. }) => stage.clear(),
             _ => Ok(()),
         };
         match &mini_batch.work {
@@ -283,21 +285,21 @@ impl Loader {
     }
 }
 
-impl AttemptInput {
-    /// Loads slices of the input's text files; `label` is the name for all of them together.
+impl LoadedSource {
+    /// Loads slices of the source's text files; `label` is the name for all slices together.
     fn load_tables(
         &mut self,
         parts: &[(PathBuf, &TextSlice, String)],
         format: Option<&TableFormat>,
         label: String,
     ) -> Result<LoadedMiniBatch<'_>, Failure> {
-        let reader = get_or_make(&mut self.reader, format, TableReader::new)?;
+        let reader = get_or_make(&mut self.text_reader, format, TableReader::new)?;
         let slices = parts.iter().map(|(root, slice, item)| TablePart { root, slice, item });
         let table = reader.read_group(slices, &label).map_err(|e| refused(&e, parts))?;
         Ok(LoadedMiniBatch::table(table, &self.source.dataset, label))
     }
 
-    /// Loads rows that were gathered from the input's files.
+    /// Loads rows that were gathered from many files.
     fn load_gathered_rows(
         &mut self,
         spill: &Path,
@@ -308,27 +310,27 @@ impl AttemptInput {
         for file in [&rows.text.file, &rows.origins, &rows.names] {
             checked(file)?;
         }
-        let reader = get_or_make(&mut self.rows_reader, format, TableReader::for_rows)?;
+        let reader = get_or_make(&mut self.gathered_reader, format, TableReader::for_rows)?;
         let table = reader.read_rows(spill, rows, &label);
         let table =
             table.map_err(|e| refused(&e, &[(spill.to_owned(), &rows.text, String::new())]))?;
         Ok(LoadedMiniBatch::table(table, &self.source.dataset, label))
     }
 
-    /// Loads rows of the input's Parquet or Arrow files.
+    /// Loads rows of Parquet and Arrow files and of databases.
     fn load_file_rows(
         &mut self,
         parts: &[(PathBuf, &TableSlice, String)],
         format: Option<&TableFormat>,
     ) -> Result<LoadedMiniBatch<'_>, Failure> {
-        let reader = match self.file_reader.take() {
+        let reader = match self.columnar_reader.take() {
             Some(reader) => reader,
             None => {
                 let unknown = || failed("no table format is known for the input".to_owned());
                 RowReader::new(format.ok_or_else(unknown)?).map_err(|e| failed(e.to_string()))?
             }
         };
-        let reader = self.file_reader.insert(reader);
+        let reader = self.columnar_reader.insert(reader);
         let slices = parts.iter().map(|(root, slice, item)| RowPart { root, slice, item });
         let table = reader.read(slices).map_err(|error| match error {
             RowError::Unread(error) => failed(error.to_string()),
@@ -351,18 +353,26 @@ impl AttemptInput {
     }
 }
 
+fn unknown_source(source: u32, count: usize) -> Failure {
+    let message = format!(
+        "the mini-batch refers to source number {source} (counted from 0), and the number of sources \
+         is {count}"
+    );
+    Failure::new(FailureKind::HostFault, message)
+}
+
 fn failed(message: String) -> Failure {
     Failure::new(FailureKind::LoadFailed, message)
 }
 
-/// The failure of text slices. If all of them can be read, the content is at fault, and a retry would fail as
-/// well.
+/// The failure to load text slices. If all slices can be read, their content is at fault, and a retry would
+/// fail, too.
 fn refused(error: &DatasetError, parts: &[(PathBuf, &TextSlice, String)]) -> Failure {
     let mut buffer = Vec::new();
-    let is_there = |(root, slice, _): &(PathBuf, &TextSlice, String)| {
+    let is_readable = |(root, slice, _): &(PathBuf, &TextSlice, String)| {
         read_slice(root, slice, &mut buffer).is_ok()
     };
-    let kind = match parts.iter().all(is_there) {
+    let kind = match parts.iter().all(is_readable) {
         true => FailureKind::BadInput,
         false => FailureKind::LoadFailed,
     };
@@ -418,7 +428,7 @@ mod tests {
         }
         assert_eq!(loader.load(&files(&["a/../../x"])).unwrap_err().kind, FailureKind::LoadFailed);
         let wrong = MiniBatch { source: 7, ..files(&["a"]) };
-        assert_eq!(loader.load(&wrong).unwrap_err().message, "the mini-batch names input 7 of 1");
+        insta::assert_snapshot!(loader.load(&wrong).unwrap_err(), @"the mini-batch refers to source number 7 (counted from 0), and the number of sources is 1");
     }
 
     #[test]
@@ -439,7 +449,7 @@ mod tests {
         assert!(!shown.join("a.png").exists());
     }
 
-    /// C25: files that the guest read need not be inspected again; the others are.
+    /// Rule C25: only files that the guest has not read are inspected again.
     #[test]
     fn a_stamp_covers_the_state_of_each_file() {
         let folder = tempfile::tempdir().unwrap();
@@ -473,7 +483,7 @@ mod tests {
             "the state that the guest has read counts"
         );
         assert_eq!(inspected, stamp(1, &[read("a", 2)]), "a copy may have another time");
-        // Two sources of one input, the second one staged.
+        // An input with two sources. The second source has a stage.
         let parts = vec![(0, ["b"].into()), (1, ["a"].into())];
         let group = MiniBatch { stamp: 7, ..files(&[]) };
         let group = MiniBatch { work: MiniBatchWork::FileGroup(parts), ..group };

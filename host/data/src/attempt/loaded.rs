@@ -15,11 +15,12 @@ pub struct LoadedMiniBatch<'a> {
     pub items: u64,
     /// Records that were left out of `data` because they do not fit the schema.
     pub rejected_count: u64,
-    /// The first of them.
+    /// The first of these records.
     pub(super) rejected: Vec<FailedItem>,
-    /// Records with keys for which there is no column; `None` if there are none or they are not counted.
+    /// Records with keys for which there is no column; `None` if there are no such records, or if they are not
+    /// counted.
     pub(super) unknown_keys: Option<UnknownKeys>,
-    /// The file that a table comes from, by the name that reports use.
+    /// The file that a text table comes from, by the name that reports use.
     pub(super) table_file: String,
     /// The line numbers of a text table's rows in their files.
     pub(super) lines: Option<RowLines<'a>>,
@@ -80,12 +81,12 @@ impl<'a> LoadedMiniBatch<'a> {
         }
     }
 
-    /// The number of a table's row, from 1. It counts in the row's file if that file has no lines, otherwise
-    /// in the table.
+    /// The number of a table's row, from 1: in the row's file if `file_rows` is known, otherwise in the table.
     pub(super) fn row_number(&self, index: usize) -> u64 {
         self.file_row(index).map_or(index as u64, |(_, row)| row).saturating_add(1)
     }
 
+    /// The file of a table's row, and the row's index in it; `None` for text tables.
     fn file_row(&self, index: usize) -> Option<(&str, u64)> {
         let mut rest = index as u64;
         for part in &self.file_rows {

@@ -1,10 +1,11 @@
-//! The data of one attempt at a mini-batch, before and after the call of `run`. This module knows neither
-//! sandbox nor socket, so that tests and fuzzing can run it alone.
+//! The data of one attempt at a mini-batch, before and after the call of `run`. This module uses no
+//! sandbox and no socket, so that tests and fuzzing can run it by themselves.
 //!
 //! - [`Loader`] makes the data for `run` ([`LoadedMiniBatch`]) from a mini-batch's descriptor; `stage` shows
 //!   the guest single files of a folder.
-//! - [`RowSink`] takes what `run` returns and judges it; the result is a [`AttemptTally`].
-//! - [`Outgoing`] makes one Arrow IPC stream from the results, for a program that reads it meanwhile.
+//! - [`RowSink`] takes what `run` returns and judges it; the result is an [`AttemptTally`].
+//! - [`Outgoing`] makes one Arrow IPC stream from the results, for a program that reads the stream while
+//!   it is written.
 //! - [`report()`] builds the report of an attempt for the leader, with bounded length.
 
 mod cpu;

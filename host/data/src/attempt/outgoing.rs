@@ -12,12 +12,12 @@ use std::io::{self, Cursor, Write};
 use std::sync::Arc;
 
 /// The marker at the end of an Arrow IPC stream.
-const END: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
+const END_MARKER: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 
 /// Writes one record batch for each mini-batch, all with the columns of the first.
 pub struct Outgoing<W> {
     to: W,
-    /// The writer, whose bytes are passed on once a record batch is complete, and the columns of all batches.
+    /// The writer, and the columns of all batches. The writer keeps its bytes until [`flush`](Self::flush).
     stream: Option<(StreamWriter<Vec<u8>>, SchemaRef)>,
 }
 
@@ -38,13 +38,15 @@ impl<W: Write> Outgoing<W> {
     /// # Errors
     /// If its columns differ from those of the first mini-batch.
     pub fn take(&mut self, rows: &RowWriter, header: Option<&OutputHeader>) -> Result<(), Failure> {
-        let batch = whole(rows.segment(), header).map_err(|error| fault(&error))?;
+        let batch = result_batch(rows.segment(), header).map_err(|error| write_failure(&error))?;
         let (stream, schema) = match &mut self.stream {
             Some(begun) => begun,
-            none => none.insert(begun(&batch.schema()).map_err(|error| fault(&error))?),
+            none => {
+                none.insert(begin_stream(&batch.schema()).map_err(|error| write_failure(&error))?)
+            }
         };
         let batch = fitted(batch, schema)?;
-        stream.write(&batch).map_err(|error| fault(&error))
+        stream.write(&batch).map_err(|error| write_failure(&error))
     }
 
     /// Writes the results that were taken.
@@ -66,25 +68,27 @@ impl<W: Write> Outgoing<W> {
     pub fn finish(mut self) -> io::Result<()> {
         let (stream, _) = match &mut self.stream {
             Some(begun) => begun,
-            none => none.insert(begun(&Arc::new(Schema::empty())).map_err(io::Error::other)?),
+            none => {
+                none.insert(begin_stream(&Arc::new(Schema::empty())).map_err(io::Error::other)?)
+            }
         };
         stream.finish().map_err(io::Error::other)?;
         self.flush()
     }
 }
 
-fn begun(schema: &SchemaRef) -> Result<(StreamWriter<Vec<u8>>, SchemaRef), ArrowError> {
+fn begin_stream(schema: &SchemaRef) -> Result<(StreamWriter<Vec<u8>>, SchemaRef), ArrowError> {
     Ok((StreamWriter::try_new(Vec::new(), schema)?, Arc::clone(schema)))
 }
 
 /// What a mini-batch returned, in one record batch.
-fn whole(segment: &[u8], header: Option<&OutputHeader>) -> Result<RecordBatch, ArrowError> {
+fn result_batch(segment: &[u8], header: Option<&OutputHeader>) -> Result<RecordBatch, ArrowError> {
     let Some(header) = header else { return Ok(no_rows()) };
     let stream = match (&header.open_columns, &header.bytes) {
-        // Only nulls are known for these columns: `open_columns` is a whole stream.
+        // Some columns are all null. Then `open_columns` is a whole stream, and so is a segment with rows.
         (Some(columns), _) if segment.is_empty() => columns.clone(),
         (Some(_), _) => segment.to_vec(),
-        (None, bytes) => [bytes.as_deref().unwrap_or_default(), segment, &END].concat(),
+        (None, bytes) => [bytes.as_deref().unwrap_or_default(), segment, &END_MARKER].concat(),
     };
     let reader = StreamReader::try_new(Cursor::new(stream), None)?;
     let schema = reader.schema();
@@ -103,7 +107,7 @@ fn no_rows() -> RecordBatch {
         .unwrap_or_else(|_| RecordBatch::new_empty(Arc::new(schema)))
 }
 
-/// Converts the rows to the wanted columns. A column that holds only nulls takes any type.
+/// Converts the rows to the wanted columns. A column of the type `Null` becomes nulls of the wanted type.
 fn fitted(batch: RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, Failure> {
     let given = batch.schema();
     if given.fields() == wanted.fields() {
@@ -113,8 +117,8 @@ fn fitted(batch: RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, Failure
     if columns != wanted.fields().len() {
         let message = format!(
             "run returned {}, and {} for the first mini-batch: return the same columns each time",
-            named(&given),
-            named(wanted)
+            columns_text(&given),
+            columns_text(wanted)
         );
         return Err(Failure::new(FailureKind::BadResults, message));
     }
@@ -129,17 +133,19 @@ fn fitted(batch: RecordBatch, wanted: &SchemaRef) -> Result<RecordBatch, Failure
             return Err(other_column(field, wanted));
         });
     }
-    RecordBatch::try_new(Arc::clone(wanted), arrays).map_err(|error| fault(&error))
+    RecordBatch::try_new(Arc::clone(wanted), arrays).map_err(|error| write_failure(&error))
 }
 
 fn other_column(field: &Field, wanted: &Field) -> Failure {
-    let of_nulls = match wanted.data_type() {
-        DataType::Null => " It had only nulls there: give it a type.",
+    let hint = match wanted.data_type() {
+        DataType::Null => {
+            " In the first mini-batch, this column has only nulls: give it a type there, too."
+        }
         _ => "",
     };
     let message = format!(
         "run returned a column {:?} of the type {}, where the first mini-batch has {:?} of the type {}: \
-         return the same columns each time.{of_nulls}",
+         return the same columns each time.{hint}",
         field.name(),
         field.data_type(),
         wanted.name(),
@@ -148,12 +154,12 @@ fn other_column(field: &Field, wanted: &Field) -> Failure {
     Failure::new(FailureKind::BadResults, message)
 }
 
-fn named(schema: &Schema) -> String {
+fn columns_text(schema: &Schema) -> String {
     let names = schema.fields().iter().map(|field| format!("{:?}", field.name()));
     format!("the columns {}", names.collect::<Vec<_>>().join(", "))
 }
 
-fn fault(error: &ArrowError) -> Failure {
+fn write_failure(error: &ArrowError) -> Failure {
     Failure::new(FailureKind::HostFault, format!("what run returned cannot be written: {error}"))
 }
 
@@ -237,7 +243,7 @@ mod tests {
         let texts = [describe(&first, &wide), describe(&nulls, &first), text.unwrap_err().message];
         insta::assert_snapshot!(texts.join("\n"), @r#"
         run returned the columns "a", "b", and the columns "a" for the first mini-batch: return the same columns each time
-        run returned a column "a" of the type Int64, where the first mini-batch has "a" of the type Null: return the same columns each time. It had only nulls there: give it a type.
+        run returned a column "a" of the type Int64, where the first mini-batch has "a" of the type Null: return the same columns each time. In the first mini-batch, this column has only nulls: give it a type there, too.
         run returned a column "value" of the type Utf8, where the first mini-batch has "a" of the type Int64: return the same columns each time.
         "#);
     }

@@ -13,26 +13,28 @@ use std::time::Instant;
 
 /// The longest reason of a failed item, in bytes. If all items have a reason of this length and long paths,
 /// the report still fits into a frame.
-pub(super) const MAX_REASON: usize = 2000;
-const MAX_MESSAGE: usize = 4000;
-const MAX_DETAIL: usize = 64 << 10;
+pub(super) const MAX_REASON_BYTES: usize = 2000;
+/// The longest message of a failure.
+const MAX_MESSAGE_BYTES: usize = 4000;
+/// The longest detail of a failure, such as a traceback.
+const MAX_DETAIL_BYTES: usize = 64 << 10;
 
-/// Measures an attempt; started when the worker takes a mini-batch from its queue.
+/// Measures an attempt. It starts when the worker takes a mini-batch from its queue.
 #[derive(Debug)]
 pub struct AttemptClock {
-    wall: Instant,
+    began: Instant,
     before: ProcessUsage,
 }
 
 impl AttemptClock {
     /// `before` is what the process has used so far, if that is already known.
     pub fn start(before: Option<ProcessUsage>, meter: &CpuMeter) -> Self {
-        Self { wall: Instant::now(), before: before.unwrap_or_else(|| meter.used()) }
+        Self { began: Instant::now(), before: before.unwrap_or_else(|| meter.used()) }
     }
 
     /// Seconds since the start, and what the process has used so far.
     pub fn stop(&self, meter: &CpuMeter) -> (f64, ProcessUsage) {
-        (self.wall.elapsed().as_secs_f64(), meter.used())
+        (self.began.elapsed().as_secs_f64(), meter.used())
     }
 }
 
@@ -41,7 +43,7 @@ impl AttemptClock {
 pub struct Finished {
     /// The call of `run`; zero if `run` was not called.
     pub run: CallStats,
-    /// Inference in that call.
+    /// Inference during that call.
     pub inference: InferenceStats,
     /// The tally, the rows, and whether the guest made files.
     pub result: Result<(AttemptTally, Segment, bool), Failure>,
@@ -59,13 +61,13 @@ pub fn report(
     let (elapsed_seconds, now) = stopped;
     let used = now.since(clock.before);
     let mini_batch = &assignment.mini_batch;
-    let of = |items, outcome| {
+    let new_report = |items, outcome| {
         AttemptReport::new(mini_batch.id, assignment.attempt, finished.stamp, items, outcome)
     };
     let report = match finished.result {
         Ok((mut tally, segment, has_files)) => {
             for item in &mut tally.failed_items {
-                shorten(&mut item.reason, MAX_REASON);
+                shorten(&mut item.reason, MAX_REASON_BYTES);
             }
             AttemptReport {
                 failed_items: tally.failed_items,
@@ -75,12 +77,12 @@ pub fn report(
                 unknown_keys: tally.unknown_keys,
                 header: tally.header,
                 has_files,
-                ..of(tally.items, Ok(segment))
+                ..new_report(tally.items, Ok(segment))
             }
         }
         Err(failure) => {
             let items = ItemCounts::from_returned(mini_batch.planned_items(), 0);
-            of(items, Err(bounded(failure)))
+            new_report(items, Err(bounded(failure)))
         }
     };
     AttemptReport {
@@ -95,8 +97,8 @@ pub fn report(
 
 /// Shortens a failure so that it fits into a frame.
 pub fn bounded(mut failure: Failure) -> Failure {
-    shorten(&mut failure.message, MAX_MESSAGE);
-    shorten(&mut failure.detail, MAX_DETAIL);
+    shorten(&mut failure.message, MAX_MESSAGE_BYTES);
+    shorten(&mut failure.detail, MAX_DETAIL_BYTES);
     failure
 }
 
@@ -106,8 +108,8 @@ pub fn host_fault(action: &str, path: &Path, error: &io::Error) -> Failure {
     machine_failure(message, is_full(error))
 }
 
-fn machine_failure(message: String, full: bool) -> Failure {
-    match full {
+fn machine_failure(message: String, is_disk_full: bool) -> Failure {
+    match is_disk_full {
         true => Failure::new(FailureKind::NoSpace, message + "; free some space there"),
         false => Failure::new(FailureKind::HostFault, message),
     }
@@ -121,7 +123,7 @@ pub fn not_stored(error: &OutputError) -> Failure {
     }
 }
 
-/// The first bytes of a text, in whole characters, with a mark if something was cut.
+/// The first bytes of a text, in whole characters. If something was cut, `…` follows.
 pub(super) fn cut(text: &str, limit: usize) -> String {
     let mut cut = text[..text.floor_char_boundary(limit)].to_owned();
     if cut.len() < text.len() {

@@ -1,7 +1,7 @@
 //! Takes what a call of `run` returns and judges it.
 
 use super::loaded::LoadedMiniBatch;
-use super::report::{MAX_REASON, cut};
+use super::report::{MAX_REASON_BYTES, cut};
 use super::tally::AttemptTally;
 use crate::model::{AttemptReport, FailedItem, Failure, FailureKind, ItemCounts, name_errors};
 use crate::output::{MiniBatchData, ResultSink, RowWriter};
@@ -10,20 +10,20 @@ use crate::output::{MiniBatchData, ResultSink, RowWriter};
 pub struct RowSink<'a> {
     rows: &'a mut RowWriter,
     failed: Vec<(usize, String)>,
-    /// How many outcomes came; `None` if the results have another form.
+    /// How many outcomes `run` returned; `None` if the results have another form.
     outcomes: Option<u64>,
     /// Whether there must be as many rows as items.
     strict: bool,
 }
 
 impl<'a> RowSink<'a> {
-    /// Empties `rows`. `strict` says whether an attempt fails if it has not as many rows as items.
+    /// Empties `rows`. If `strict` is true, an attempt fails if it does not have as many rows as items.
     pub fn new(rows: &'a mut RowWriter, strict: bool) -> Self {
         rows.clear();
         Self { rows, failed: Vec::new(), outcomes: None, strict }
     }
 
-    /// Records the input that rows are joined with, if the job asks for that.
+    /// Records the input that the rows are joined with. Does nothing if the job does not join rows.
     pub fn join(&mut self, loaded: &LoadedMiniBatch<'_>) -> Result<(), Failure> {
         match loaded.data {
             MiniBatchData::Table(pieces) => self.rows.join_table(pieces)?,
@@ -54,13 +54,13 @@ impl<'a> RowSink<'a> {
         let is_void = matches!(loaded.data, MiniBatchData::Void);
         // Outcomes already say what happened to each item.
         if self.strict && self.outcomes.is_none() && !is_void && returned != items {
-            return Err(miscounted(returned, items));
+            return Err(wrong_row_count(returned, items));
         }
         self.rows.seal()?;
-        let named = failed_items(&self.failed, &loaded);
+        let failed_items = failed_items(&self.failed, &loaded);
         let mut tally = AttemptTally::of_rejected(loaded);
         tally.items += ItemCounts::from_returned(items, returned);
-        tally.failed_items.extend(named);
+        tally.failed_items.extend(failed_items);
         tally.failed_items.truncate(AttemptReport::MAX_FAILED_ITEMS);
         tally.is_short = returned < items;
         tally.surplus_rows = if is_void { 0 } else { returned.saturating_sub(items) };
@@ -71,7 +71,7 @@ impl<'a> RowSink<'a> {
 }
 
 /// The failure if the number of rows must equal the number of items and does not.
-fn miscounted(rows: u64, items: u64) -> Failure {
+fn wrong_row_count(rows: u64, items: u64) -> Failure {
     let row = if rows == 1 { "row" } else { "rows" };
     let item = if items == 1 { "item" } else { "items" };
     let message = format!(
@@ -81,15 +81,17 @@ fn miscounted(rows: u64, items: u64) -> Failure {
     Failure::new(FailureKind::ShortResults, message)
 }
 
-/// The items that the guest reported as failed: files by name, rows of a table by their line or number.
+/// The items that the guest reported as failed. Files are named; rows of a table have their line or number.
 fn failed_items(failed: &[(usize, String)], loaded: &LoadedMiniBatch<'_>) -> Vec<FailedItem> {
     let indices: Vec<usize> = failed.iter().map(|(index, _)| *index).collect();
-    let places = loaded.lines.as_ref().filter(|_| !failed.is_empty());
-    let mut places = places.map(|lines| lines.of(&indices)).unwrap_or_default().into_iter();
+    let lines = loaded.lines.as_ref().filter(|_| !failed.is_empty());
+    let lines = lines.map(|lines| lines.of(&indices)).unwrap_or_default();
+    let mut lines = lines.into_iter();
     let is_table = matches!(loaded.data, MiniBatchData::Table(_));
     let item = |(index, reason): &(usize, String)| {
-        let place = places.next();
-        let (item, line) = place.unwrap_or_else(|| (loaded.item_name(*index).to_owned(), None));
+        let file_and_line = lines.next();
+        let (item, line) =
+            file_and_line.unwrap_or_else(|| (loaded.item_name(*index).to_owned(), None));
         let row = (is_table && line.is_none()).then(|| loaded.row_number(*index));
         FailedItem { item, line, row, reason: reason.clone(), kind: FailureKind::ScriptError }
     };
@@ -110,7 +112,7 @@ impl ResultSink for RowSink<'_> {
         self.rows.failed(index);
         if self.failed.len() < AttemptReport::MAX_FAILED_ITEMS {
             let reason = name_errors(reason);
-            self.failed.push((index, cut(&reason, MAX_REASON)));
+            self.failed.push((index, cut(&reason, MAX_REASON_BYTES)));
         }
     }
 
@@ -159,7 +161,7 @@ mod tests {
         sink.finish(loaded)
     }
 
-    /// E8, W4.
+    /// Rules E8 and W4.
     #[test]
     fn strict_cardinality_requires_a_row_for_each_item() {
         let paths = ["/a", "/b", "/c"].map(str::to_owned);
@@ -210,7 +212,7 @@ mod tests {
         assert_eq!(mixed.failed_items, [failed]);
     }
 
-    /// A9: rows of text have no header, and a failed attempt reports none.
+    /// Rule A9: rows of text have no header, and a failed attempt reports none.
     #[test]
     fn a_header_comes_with_the_tally() {
         let batch = RecordBatch::try_from_iter([("a b", Arc::new(Int64Array::from(vec![7])) as _)]);
@@ -267,9 +269,9 @@ mod tests {
         .unwrap();
         assert_eq!(tally.items, ItemCounts { total: 5, succeeded: 1, failed: 4 });
         assert!(tally.is_short, "one of the two items of the call has no row");
-        let all = self::tally(table(), |sink| (0..2).for_each(|_| sink.row("x"))).unwrap();
-        assert_eq!(all.items, ItemCounts { total: 5, succeeded: 2, failed: 3 });
-        assert!(!all.is_short, "W4: rejected records are not passed to the call");
+        let complete = self::tally(table(), |sink| (0..2).for_each(|_| sink.row("x"))).unwrap();
+        assert_eq!(complete.items, ItemCounts { total: 5, succeeded: 2, failed: 3 });
+        assert!(!complete.is_short, "rule W4: rejected records are not passed to the call");
         assert_eq!(tally.failed_items[0], record);
         let odd = &tally.failed_items[1];
         assert_eq!((odd.item.as_str(), odd.line, odd.row), ("/t.csv", None, Some(1)));

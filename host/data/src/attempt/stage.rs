@@ -1,4 +1,4 @@
-//! Shows a guest some files of a folder without the folder itself.
+//! Shows a guest some files of a folder, but not the whole folder.
 
 use super::report::host_fault;
 use crate::model::{Failure, FailureKind, is_plainly_below};
@@ -7,35 +7,37 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-/// Checks a path of a descriptor and returns it. It must be relative and consist of names only.
+/// Checks a path from the descriptor of a mini-batch and returns it. The path must be relative and must not
+/// contain `.` or `..`.
 pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
     let path = Path::new(relative);
     if is_plainly_below(relative) && !relative.is_empty() && !relative.starts_with('.') {
         return Ok(path);
     }
-    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if plain && !relative.is_empty() && !relative.contains('\0') {
+    let has_only_names = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if has_only_names && !relative.is_empty() && !relative.contains('\0') {
         return Ok(path);
     }
     let message = format!("the mini-batch names {relative:?}, which is not a path below its input");
     Err(Failure::new(FailureKind::LoadFailed, message))
 }
 
-/// A folder that shows just the files of the running mini-batch: as hard links if the file system allows
-/// them, otherwise as copies. Behind the wall the folder is not writable; otherwise the links to inputs would
-/// be writable, too. A copy is therefore made in another folder and moved in.
+/// A folder that shows only the files of the running mini-batch: as hard links if the file system allows them,
+/// otherwise as copies. The wall does not let the worker write to files in this folder, because a link leads to
+/// the input's file itself. A copy is therefore made in another folder and moved into this folder.
 #[derive(Debug)]
 pub(super) struct StageFolder {
     root: PathBuf,
     /// The folder in which copies are made.
     copies: PathBuf,
-    /// Everything that was made, each folder before its content.
+    /// The folders that were made in `root`, each before its content.
     folders: Vec<PathBuf>,
+    /// The files that are shown.
     files: Vec<PathBuf>,
 }
 
 impl StageFolder {
-    /// Makes the folder, empty, and the one for copies, which other stages of this worker may use too.
+    /// Makes both folders, empty. Other stages of this worker may use the same folder for copies.
     pub(super) fn create(root: PathBuf, copies: PathBuf) -> io::Result<Self> {
         for folder in [&root, &copies] {
             fs::create_dir_all(folder)?;
@@ -48,7 +50,7 @@ impl StageFolder {
         &self.root
     }
 
-    /// Shows these files of the folder `source`, and no others from now on.
+    /// Shows these files of the folder `source`, and hides the files that were shown before.
     pub(super) fn show(&mut self, source: &Path, files: &[impl AsRef<str>]) -> Result<(), Failure> {
         self.clear().map_err(|e| host_fault("clear", &self.root, &e))?;
         for file in files {
@@ -84,36 +86,38 @@ impl StageFolder {
         copy(&from, &self.copies.join("copy"), &to)
     }
 
-    /// Shows no files.
+    /// Hides all files.
     pub(super) fn clear(&mut self) -> io::Result<()> {
-        let mut clean = true;
+        let mut is_clean = true;
         for file in self.files.drain(..) {
-            clean &= gone(fs::remove_file(file));
+            is_clean &= is_removed(fs::remove_file(file));
         }
         for folder in self.folders.drain(..).rev() {
-            clean &= gone(fs::remove_dir(folder));
+            is_clean &= is_removed(fs::remove_dir(folder));
         }
-        if clean { Ok(()) } else { empty_folder(&self.root) }
+        if is_clean { Ok(()) } else { empty_folder(&self.root) }
     }
 }
 
-/// The path of the file itself. Links are followed by the rule for listing the input: only below `source`.
+/// The path of the file after links are followed. A link may only lead to a file below `source`, as when the
+/// input is listed.
 fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
-    let named = source.join(relative);
-    let inspect = |path: &Path| fs::symlink_metadata(path).map_err(|e| unreadable(&named, &e));
+    let link_or_file = source.join(relative);
+    let inspect =
+        |path: &Path| fs::symlink_metadata(path).map_err(|e| unreadable(&link_or_file, &e));
     let refuse = |found: &str| {
-        let message = format!("cannot read {}: it is {found} now", named.display());
+        let message = format!("cannot read {}: it is {found} now", link_or_file.display());
         Err(Failure::new(FailureKind::LoadFailed, message))
     };
-    let kind = inspect(&named)?.file_type();
+    let kind = inspect(&link_or_file)?.file_type();
     if kind.is_file() {
-        return Ok(named);
+        return Ok(link_or_file);
     }
     if !kind.is_symlink() {
         return refuse("not a regular file");
     }
-    let resolve = |path: &Path| fs::canonicalize(path).map_err(|e| unreadable(&named, &e));
-    let real = resolve(&named)?;
+    let resolve = |path: &Path| fs::canonicalize(path).map_err(|e| unreadable(&link_or_file, &e));
+    let real = resolve(&link_or_file)?;
     if !real.starts_with(resolve(source)?) {
         return refuse("a link that leads out of its input");
     }
@@ -124,7 +128,8 @@ fn real_file(source: &Path, relative: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-fn gone(removed: io::Result<()>) -> bool {
+/// Whether the file or folder is gone after an attempt to remove it.
+fn is_removed(removed: io::Result<()>) -> bool {
     removed.map_or_else(|error| error.kind() == io::ErrorKind::NotFound, |()| true)
 }
 

@@ -1,4 +1,4 @@
-//! The outcome of an attempt.
+//! The outcome of a successful attempt.
 
 use super::loaded::LoadedMiniBatch;
 use crate::model::{FailedItem, ItemCounts, OutputHeader, UnknownKeys};
@@ -12,11 +12,12 @@ pub struct AttemptTally {
     pub failed_items: Vec<FailedItem>,
     /// Whether the call returned fewer rows than it received items.
     pub(super) is_short: bool,
+    /// How many more rows than items the call returned.
     pub(super) surplus_rows: u64,
     /// Values that are null in the output, because JSON cannot represent them as numbers.
     pub(super) null_numbers: u64,
     pub(super) unknown_keys: Option<UnknownKeys>,
-    /// The output file's header; `None` if it has none.
+    /// The header that the output file gets; `None` if the results give it none.
     pub header: Option<OutputHeader>,
 }
 
