@@ -1,6 +1,6 @@
-//! A syscall filter as the kernel runs it: a search tree over the syscall numbers. When a filter is
-//! installed, the kernel runs it for each number; later it runs it for each syscall whose arguments decide.
-//! So few steps for each are worth the jumps.
+//! A syscall filter as a BPF program: a search tree over the syscall numbers. When a filter is installed, the
+//! kernel runs the program for each syscall number. Later, it runs the program for each syscall whose
+//! arguments decide. With a tree, each run takes few steps.
 
 use libc::sock_filter;
 use sandmill_model::count_u32;
@@ -19,15 +19,15 @@ pub(super) enum SyscallAction {
 /// A condition on one argument of a syscall. Arguments are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ArgumentTest {
-    /// Of the lower 32 bits, those in `mask` have the values in `set`.
+    /// The bits of `mask`, which are among the lower 32 bits, have the values that they have in `set`.
     Bits { argument: u8, mask: u32, set: u32 },
-    /// The lower 32 bits have another value.
+    /// The lower 32 bits are not equal to `value`.
     Other { argument: u8, value: u32 },
     /// All 64 bits are 0.
     Null { argument: u8 },
 }
 
-/// What the kernel does with a syscall, by its arguments: the first test that holds decides.
+/// What the kernel does with a syscall, depending on its arguments: the first test that holds decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyscallRule {
     tests: Vec<(ArgumentTest, SyscallAction)>,
@@ -41,15 +41,18 @@ impl SyscallRule {
     }
 
     /// The action of the first test that holds, or else `otherwise`.
-    pub(super) fn by(tests: Vec<(ArgumentTest, SyscallAction)>, otherwise: SyscallAction) -> Self {
+    pub(super) fn by_tests(
+        tests: Vec<(ArgumentTest, SyscallAction)>,
+        otherwise: SyscallAction,
+    ) -> Self {
         Self { tests, otherwise }
     }
 }
 
 // Offsets of the syscall number, the processor and the arguments in the kernel's `seccomp_data`.
-const NUMBER: u32 = 0;
-const PROCESSOR: u32 = 4;
-const ARGUMENTS: u32 = 16;
+const NUMBER_OFFSET: u32 = 0;
+const PROCESSOR_OFFSET: u32 = 4;
+const ARGUMENTS_OFFSET: u32 = 16;
 
 const LOAD: u32 = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS;
 const MASK: u32 = libc::BPF_ALU | libc::BPF_AND | libc::BPF_K;
@@ -66,12 +69,12 @@ pub(super) fn program(
     otherwise: SyscallAction,
 ) -> Vec<sock_filter> {
     let mut program = vec![
-        step(LOAD, PROCESSOR),
+        instruction(LOAD, PROCESSOR_OFFSET),
         branch(IF_EQUAL, processor, 1, 0),
-        give(SyscallAction::Kill),
-        step(LOAD, NUMBER),
+        return_action(SyscallAction::Kill),
+        instruction(LOAD, NUMBER_OFFSET),
     ];
-    program.extend(tree(&ranges(rules, &SyscallRule::always(otherwise))));
+    program.extend(search_tree(&ranges(rules, &SyscallRule::always(otherwise))));
     program
 }
 
@@ -100,74 +103,79 @@ fn ranges<'a>(
     ranges
 }
 
-/// Halves the ranges until one is left. All jumps go forward, as the kernel requires.
-fn tree(ranges: &[(u32, &SyscallRule)]) -> Vec<sock_filter> {
+/// The program that finds the range of a number by bisection. All jumps go forward, as the kernel requires.
+fn search_tree(ranges: &[(u32, &SyscallRule)]) -> Vec<sock_filter> {
     let (left, right) = ranges.split_at(ranges.len() / 2);
     let Some((first, rule)) = right.first() else { return Vec::new() };
     if left.is_empty() {
-        return leaf(rule);
+        return rule_program(rule);
     }
-    let below = tree(left);
+    let below = search_tree(left);
     let mut program = match u8::try_from(below.len()) {
         Ok(length) => vec![branch(IF_AT_LEAST, *first, length, 0)],
         // A conditional jump cannot reach that far.
-        Err(_) => vec![branch(IF_AT_LEAST, *first, 0, 1), step(JUMP, count_u32(below.len()))],
+        Err(_) => {
+            vec![branch(IF_AT_LEAST, *first, 0, 1), instruction(JUMP, count_u32(below.len()))]
+        }
     };
     program.extend(below);
-    program.extend(tree(right));
+    program.extend(search_tree(right));
     program
 }
 
-fn leaf(rule: &SyscallRule) -> Vec<sock_filter> {
+fn rule_program(rule: &SyscallRule) -> Vec<sock_filter> {
     let mut program = Vec::new();
     for (test, action) in &rule.tests {
         match *test {
             ArgumentTest::Bits { argument, mask, set } => {
-                program.push(step(LOAD, low(argument)));
+                program.push(instruction(LOAD, low_half_offset(argument)));
                 if mask != u32::MAX {
-                    program.push(step(MASK, mask));
+                    program.push(instruction(MASK, mask));
                 }
                 program.push(branch(IF_EQUAL, set & mask, 0, 1));
             }
             ArgumentTest::Other { argument, value } => {
-                program.extend([step(LOAD, low(argument)), branch(IF_EQUAL, value, 1, 0)]);
+                program.extend([
+                    instruction(LOAD, low_half_offset(argument)),
+                    branch(IF_EQUAL, value, 1, 0),
+                ]);
             }
             ArgumentTest::Null { argument } => program.extend([
-                step(LOAD, low(argument)),
+                instruction(LOAD, low_half_offset(argument)),
                 branch(IF_EQUAL, 0, 0, 3),
-                step(LOAD, high(argument)),
+                instruction(LOAD, high_half_offset(argument)),
                 branch(IF_EQUAL, 0, 0, 1),
             ]),
         }
-        program.push(give(*action));
+        program.push(return_action(*action));
     }
-    program.push(give(rule.otherwise));
+    program.push(return_action(rule.otherwise));
     program
 }
 
-/// The offset of the lower half of an argument.
-fn low(argument: u8) -> u32 {
-    ARGUMENTS + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 0 } else { 4 }
+/// The offset of the lower 32 bits of an argument.
+fn low_half_offset(argument: u8) -> u32 {
+    ARGUMENTS_OFFSET + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 0 } else { 4 }
 }
 
-fn high(argument: u8) -> u32 {
-    ARGUMENTS + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 4 } else { 0 }
+fn high_half_offset(argument: u8) -> u32 {
+    ARGUMENTS_OFFSET + 8 * u32::from(argument) + if cfg!(target_endian = "little") { 4 } else { 0 }
 }
 
-fn give(action: SyscallAction) -> sock_filter {
+fn return_action(action: SyscallAction) -> sock_filter {
     let value = match action {
         SyscallAction::Allow => libc::SECCOMP_RET_ALLOW,
         SyscallAction::Kill => libc::SECCOMP_RET_KILL_PROCESS,
         SyscallAction::Refuse(error) => libc::SECCOMP_RET_ERRNO | u32::from(error),
     };
-    step(RETURN, value)
+    instruction(RETURN, value)
 }
 
-fn step(code: u32, k: u32) -> sock_filter {
+fn instruction(code: u32, k: u32) -> sock_filter {
     branch(code, k, 0, 0)
 }
 
-/// Skips `yes` steps if the condition holds, else `no`.
+/// Skips `yes` instructions if the condition holds, otherwise `no` instructions. `k` is the operand.
 #[expect(clippy::cast_possible_truncation, reason = "the kernel's codes have 16 bits")]
 fn branch(code: u32, k: u32, yes: u8, no: u8) -> sock_filter {
     sock_filter { code: code as u16, jt: yes, jf: no, k }
@@ -175,22 +183,27 @@ fn branch(code: u32, k: u32, yes: u8, no: u8) -> sock_filter {
 
 /// What the kernel would do with a syscall.
 #[cfg(test)]
-pub(super) fn judged(program: &[sock_filter], processor: u32, number: u32, args: [u64; 6]) -> u32 {
-    let mut at = 0;
+pub(super) fn run_filter(
+    program: &[sock_filter],
+    processor: u32,
+    number: u32,
+    args: [u64; 6],
+) -> u32 {
+    let mut next = 0;
     let mut value = 0;
     loop {
-        let sock_filter { code, jt, jf, k } = program[at];
-        at += 1;
+        let sock_filter { code, jt, jf, k } = program[next];
+        next += 1;
         let skip = |holds: bool| usize::from(if holds { jt } else { jf });
         match u32::from(code) {
             RETURN => return k,
             LOAD => {
                 value = match k {
-                    NUMBER => number,
-                    PROCESSOR => processor,
+                    NUMBER_OFFSET => number,
+                    PROCESSOR_OFFSET => processor,
                     _ => {
-                        let argument = (k - ARGUMENTS) / 8;
-                        let half = (k - ARGUMENTS) % 8;
+                        let argument = (k - ARGUMENTS_OFFSET) / 8;
+                        let half = (k - ARGUMENTS_OFFSET) % 8;
                         let argument = args[argument as usize].to_ne_bytes();
                         let half = &argument[half as usize..][..4];
                         u32::from_ne_bytes(half.try_into().unwrap())
@@ -198,9 +211,9 @@ pub(super) fn judged(program: &[sock_filter], processor: u32, number: u32, args:
                 }
             }
             MASK => value &= k,
-            JUMP => at += k as usize,
-            IF_EQUAL => at += skip(value == k),
-            IF_AT_LEAST => at += skip(value >= k),
+            JUMP => next += k as usize,
+            IF_EQUAL => next += skip(value == k),
+            IF_AT_LEAST => next += skip(value >= k),
             other => panic!("{other:#x}"),
         }
     }
@@ -231,8 +244,8 @@ mod tests {
                 } else {
                     SECCOMP_RET_ERRNO | 1
                 };
-                prop_assert_eq!(judged(&program, 7, number, [0; 6]), expected, "{}", number);
-                prop_assert_eq!(judged(&program, 8, number, [0; 6]), SECCOMP_RET_KILL_PROCESS);
+                prop_assert_eq!(run_filter(&program, 7, number, [0; 6]), expected, "{}", number);
+                prop_assert_eq!(run_filter(&program, 8, number, [0; 6]), SECCOMP_RET_KILL_PROCESS);
             }
         }
     }
@@ -245,10 +258,10 @@ mod tests {
             (bits(u32::MAX, 5), SyscallAction::Refuse(9)),
             (ArgumentTest::Null { argument: 3 }, SyscallAction::Allow),
         ];
-        let rules = BTreeMap::from([(4, SyscallRule::by(tests, SyscallAction::Refuse(1)))]);
+        let rules = BTreeMap::from([(4, SyscallRule::by_tests(tests, SyscallAction::Refuse(1)))]);
         let program = program(7, &rules, SyscallAction::Kill);
         let judge = |flags: u64, pointer: u64| {
-            judged(&program, 7, 4, [u64::MAX, flags, u64::MAX, pointer, u64::MAX, u64::MAX])
+            run_filter(&program, 7, 4, [u64::MAX, flags, u64::MAX, pointer, u64::MAX, u64::MAX])
         };
         assert_eq!(judge(0x1f, 0), SECCOMP_RET_KILL_PROCESS);
         // The kernel, too, uses only 32 bits of an int.
@@ -258,6 +271,6 @@ mod tests {
         for pointer in [1, 1 << 32, u64::MAX] {
             assert_eq!(judge(0x30, pointer), SECCOMP_RET_ERRNO | 1, "{pointer:#x}");
         }
-        assert_eq!(judged(&program, 7, 3, [0; 6]), SECCOMP_RET_KILL_PROCESS);
+        assert_eq!(run_filter(&program, 7, 3, [0; 6]), SECCOMP_RET_KILL_PROCESS);
     }
 }

@@ -22,10 +22,10 @@ pub struct Wall {
 }
 
 impl Wall {
-    /// Builds the wall around this process, for good. Returns the layers that were built and those that are
-    /// missing. With [`OsSandbox::Required`], a layer that cannot be built is an error.
+    /// Builds the wall around this process, which cannot be undone. Returns the layers that were built and
+    /// those that are missing. With [`OsSandbox::Required`], a layer that cannot be built is an error.
     ///
-    /// Must be called after [`enter`](super::enter), on the main thread, before there is another one.
+    /// Must be called after [`enter`](super::enter), on the main thread, before there are other threads.
     pub fn build(&self) -> Result<WallState, WallError> {
         self.build_around_logs(&[])
     }
@@ -37,62 +37,66 @@ impl Wall {
             mode: self.mode,
             state: WallState { mode: self.mode, ..WallState::default() },
         };
-        layers.extra(WallLayer::Cgroup, cgroup_leaf::join());
-        layers.always(WallLayer::Parent, start::dies_with_parent)?;
-        layers.always(WallLayer::Session, start::has_own_session)?;
-        layers.always(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
-        layers.always(WallLayer::Privileges, capabilities::no_new_privileges)?;
+        layers.add_extra(WallLayer::Cgroup, cgroup_leaf::join());
+        layers.build_layer(WallLayer::Parent, start::check_parent_death_signal)?;
+        layers.build_layer(WallLayer::Session, start::check_own_session)?;
+        layers.build_layer(WallLayer::Limits, || limits::apply(&self.bounds, self.occupant))?;
+        layers.build_layer(WallLayer::Privileges, capabilities::no_new_privileges)?;
         let truncation = match self.mode {
             OsSandbox::Required => TruncateGuard::Filtered,
-            // The filter may turn out to be missing.
+            // The seccomp filter may turn out to be missing.
             OsSandbox::BestEffort | OsSandbox::Off => TruncateGuard::Ruled,
         };
         let confine = || landlock::confine(&self.folders, self.occupant, truncation);
-        layers.unless_off(WallLayer::Landlock, confine)?;
-        layers.unless_off(WallLayer::Capabilities, || {
+        layers.build_unless_off(WallLayer::Landlock, confine)?;
+        layers.build_unless_off(WallLayer::Capabilities, || {
             capabilities::drop_capabilities(self.occupant)
         })?;
-        // seccomp comes last, because it forbids the syscalls that build the others.
-        layers.unless_off(WallLayer::Seccomp, || seccomp::install(self.occupant, logs))?;
+        // seccomp comes last, because it forbids the syscalls that build the other layers.
+        layers.build_unless_off(WallLayer::Seccomp, || seccomp::install(self.occupant, logs))?;
         Ok(layers.state)
     }
 }
 
-/// The layers so far.
+/// The layers that were built or found missing so far.
 struct BuiltLayers {
     mode: OsSandbox,
     state: WallState,
 }
 
 impl BuiltLayers {
-    /// A layer that is built in any mode.
-    fn always(&mut self, layer: WallLayer, build: impl FnOnce() -> Built) -> Result<(), WallError> {
+    /// Builds a layer, which `os_sandbox: required` requires.
+    fn build_layer(
+        &mut self,
+        layer: WallLayer,
+        build: impl FnOnce() -> Built,
+    ) -> Result<(), WallError> {
         match unless_hidden(layer).and_then(|()| build()) {
             Err(source) if self.mode == OsSandbox::Required => Err(WallError { layer, source }),
             built => {
-                self.note(layer, built);
+                self.record(layer, built);
                 Ok(())
             }
         }
     }
 
-    /// An optional extra (a cgroup), never required. `None` means that it does not apply to this process.
-    fn extra(&mut self, layer: WallLayer, built: Option<Built>) {
+    /// Records an optional layer (the cgroup), which is never required. `None` if this process has no cgroup.
+    fn add_extra(&mut self, layer: WallLayer, built: Option<Built>) {
         if let Some(built) = built {
-            self.note(layer, built);
+            self.record(layer, built);
         }
     }
 
-    fn note(&mut self, layer: WallLayer, built: Built) {
+    fn record(&mut self, layer: WallLayer, built: Built) {
         let name = layer.name();
         match built {
-            Ok(words) => self.state.active.push(words.unwrap_or_else(|| name.to_owned())),
+            Ok(text) => self.state.active.push(text.unwrap_or_else(|| name.to_owned())),
             Err(reason) => self.state.missing.push(format!("{name}: {reason}")),
         }
     }
 
-    /// A layer that `os_sandbox: off` leaves out.
-    fn unless_off(
+    /// Builds a layer, unless `os_sandbox` is `off`.
+    fn build_unless_off(
         &mut self,
         layer: WallLayer,
         build: impl FnOnce() -> Built,
@@ -101,6 +105,6 @@ impl BuiltLayers {
             self.state.missing.push(format!("{}: os_sandbox is off", layer.name()));
             return Ok(());
         }
-        self.always(layer, build)
+        self.build_layer(layer, build)
     }
 }

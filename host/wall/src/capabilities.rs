@@ -1,18 +1,18 @@
-//! Privileges of the process: those it could gain, and those it has from its user.
+//! Privileges of the process: those that it could gain, and those that it has from its user.
 
 use super::error::{Built, LayerError};
 use super::role::WallRole;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
-/// Keeps this process, and those that it starts, from gaining rights.
+/// Keeps this process, and the processes that it starts, from gaining privileges.
 pub(super) fn no_new_privileges() -> Built {
     let set = rustix::thread::set_no_new_privs(true);
     set.map(|()| None).map_err(|errno| LayerError::call("prctl", errno))
 }
 
-/// Gives up the capabilities of root. If a root leader had them, a worker keeps those to read and link files
-/// of other users, and the planner and its helpers keep the one to read them; the other layers decide which
-/// files. The other occupants keep none.
+/// Drops the capabilities of root. If the leader runs as root, a worker keeps the capabilities to read and
+/// link files of other users, and the planner and its helpers keep the one to read such files. The other
+/// layers decide which files these are. The other occupants keep no capabilities.
 pub(super) fn drop_capabilities(occupant: WallRole) -> Built {
     let wanted = match occupant {
         // The kernel lets a process link another user's file only if it can write it
@@ -28,5 +28,6 @@ pub(super) fn drop_capabilities(occupant: WallRole) -> Built {
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets).map_err(|errno| LayerError::call("capset", errno))?;
-    Ok((!kept.is_empty()).then(|| "no capabilities but for files of other users".to_owned()))
+    Ok((!kept.is_empty())
+        .then(|| "dropped capabilities, except for files of other users".to_owned()))
 }

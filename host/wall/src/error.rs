@@ -1,4 +1,4 @@
-//! The errors of the wall, with their messages. Imports nothing from its folder.
+//! The errors of the wall, with their messages.
 
 use landlock::{LandlockStatus, RulesetError};
 use libc::c_long;
@@ -19,7 +19,7 @@ pub enum WallLayer {
     Privileges,
     /// Landlock.
     Landlock,
-    /// The process gives up its capabilities.
+    /// The process drops its capabilities.
     Capabilities,
     /// seccomp.
     Seccomp,
@@ -31,12 +31,12 @@ impl WallLayer {
     /// The name of the layer, for messages.
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Parent => "dies with its parent",
+            Self::Parent => "parent-death signal",
             Self::Session => "own session",
             Self::Limits => "resource limits",
             Self::Privileges => "no new privileges",
             Self::Landlock => "landlock",
-            Self::Capabilities => "no capabilities",
+            Self::Capabilities => "dropped capabilities",
             Self::Seccomp => "seccomp",
             Self::Cgroup => "cgroup",
         }
@@ -53,7 +53,7 @@ impl WallLayer {
                 "use a kernel with CONFIG_SECCOMP_FILTER, on x86_64 or aarch64; in a container, a profile \
                  that allows the seccomp call"
             }
-            _ => "use a kernel, or a container, that allows it",
+            _ => "use a kernel, or a container, that allows this layer",
         }
     }
 }
@@ -61,7 +61,7 @@ impl WallLayer {
 /// A required layer that cannot be built. The message names the layer, the reason and the setting.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the wall around the processes of a job lacks a layer: {}: {source}. What to do: {}; or, \
+    "the wall around the processes of a job lacks the layer '{}': {source}. What to do: {}; or, \
      if you trust the entry script and its inputs, set `os_sandbox: best-effort` to continue without it \
      (`sandmill doctor` shows what this machine has)",
     layer.name(),
@@ -74,15 +74,15 @@ pub struct WallError {
     pub source: LayerError,
 }
 
-/// The result of building a layer: text that replaces its name, if there is more to say; or why it is
-/// missing.
+/// The result of building a layer. `Ok`: the text to show instead of the layer's name, if there is more to
+/// say. `Err`: why the layer is missing.
 pub(super) type Built = Result<Option<String>, LayerError>;
 
-/// Why a layer is missing. For people; follows the layer's name in the message.
+/// Why a layer is missing. The text is shown to users, after the layer's name.
 #[derive(Debug, thiserror::Error)]
 pub enum LayerError {
     /// A test hides the layer.
-    #[error("{variable} counts it as missing")]
+    #[error("{variable} hides it")]
     Hidden {
         /// The environment variable that hides it.
         variable: &'static str,
@@ -104,24 +104,26 @@ pub enum LayerError {
         source: io::Error,
     },
     /// The parent-death signal is not the one that [`enter`](super::enter) sets.
-    #[error("the process did not ask for it")]
-    NotAsked,
+    #[error("the process did not set it to SIGKILL")]
+    NotSet,
     /// The process does not lead its session.
-    #[error("the process is in another's session")]
+    #[error("the process is in another process's session")]
     OtherSession,
     /// Landlock: the kernel's version is too old.
-    #[error("the kernel has version {found} of its interface, and version {needed} is needed")]
+    #[error(
+        "the kernel has version {found} of the Landlock interface; version {needed} or later is needed"
+    )]
     OldAbi {
-        /// The kernel's version.
+        /// The version that the kernel has.
         found: i32,
         /// The oldest version that suffices.
         needed: i32,
     },
     /// Landlock: the kernel was built without it.
-    #[error("the kernel was built without it")]
+    #[error("the kernel was built without Landlock")]
     NotBuiltIn,
     /// Landlock: the kernel's boot parameters leave it out.
-    #[error("the kernel has it, but it is not turned on")]
+    #[error("the kernel has Landlock, but it is not turned on")]
     NotTurnedOn,
     /// Landlock: the rules cannot be made or applied.
     #[error("{0}")]
@@ -135,35 +137,35 @@ pub enum LayerError {
         source: RulesetError,
     },
     /// Landlock: the kernel does not enforce the rules.
-    #[error("the kernel did not accept the rules")]
+    #[error("the kernel does not enforce the rules")]
     NotEnforced,
-    /// Landlock: the rules were accepted, but the kernel has no Landlock.
-    #[error("{0:?}")]
+    /// Landlock: the kernel accepted the rules, but reports that it has no Landlock.
+    #[error("the kernel reports that it does not enforce Landlock ({0:?})")]
     Unavailable(LandlockStatus),
     /// seccomp: there is no syscall list for this processor.
-    #[error("there is no list of calls for {0}")]
-    NoCalls(&'static str),
+    #[error("there is no syscall list for the processor {0}")]
+    NoSyscallList(&'static str),
     /// seccomp: a list has an invalid syscall number.
-    #[error("there is no call {0}")]
-    NoCall(c_long),
+    #[error("{0} is not a syscall number")]
+    InvalidSyscall(c_long),
     /// seccomp: the filter has more instructions than the kernel allows.
-    #[error("the filter is too long")]
+    #[error("the filter has more instructions than the kernel allows")]
     LongFilter,
     /// cgroup: the kernel has only version 1.
-    #[error("the kernel has no version 2 hierarchy")]
+    #[error("the kernel has no version 2 cgroups")]
     NoHierarchy,
-    /// cgroup: the hierarchy is not mounted.
-    #[error("the version 2 hierarchy is not mounted")]
+    /// cgroup: the cgroup file system is not mounted.
+    #[error("the version 2 cgroups are not mounted")]
     NotMounted,
-    /// cgroup: that of this process has no path below the mount point.
-    #[error("{own} is outside of what is mounted at {mounted}")]
+    /// cgroup: the cgroup of this process has no path below the mount point.
+    #[error("this process's cgroup, {own}, is outside of the part that is mounted at {mounted}")]
     Outside {
         /// The cgroup of this process.
         own: String,
-        /// Where the hierarchy is mounted.
+        /// The mount point of the cgroup file system.
         mounted: String,
     },
-    /// cgroup: it has no controller that we use.
+    /// cgroup: this process's cgroup has none of the controllers that we use.
     #[error("there is no {} and no {} controller at {}", wanted[0], wanted[1], folder.display())]
     NoControllers {
         /// The cgroup.
@@ -171,10 +173,10 @@ pub enum LayerError {
         /// The controllers that we look for.
         wanted: [&'static str; 2],
     },
-    /// cgroup: this user may not change it.
-    #[error("{} may not be written to: it is not delegated", .0.display())]
+    /// cgroup: this user may not change this process's cgroup.
+    #[error("{} may not be written to: it is not delegated to this user", .0.display())]
     NotDelegated(PathBuf),
-    /// cgroup: other processes are in it.
+    /// cgroup: other processes are in this process's cgroup.
     #[error("other processes than this one are in {}", .0.display())]
     Shared(PathBuf),
 }
@@ -196,16 +198,16 @@ impl LayerError {
     }
 }
 
-/// Why waiting for a process stopped early. For people.
+/// Why waiting for a process stopped early. The text is shown to users.
 #[derive(Debug, thiserror::Error)]
 pub enum WaitError {
     /// The process took too long.
     #[error("it did not finish within {} s", .0.as_secs())]
     Late(Duration),
-    /// The caller no longer wants it, for this reason.
+    /// The caller stopped the process, for this reason.
     #[error("{0}")]
     Stopped(String),
-    /// The kernel does not report its state.
+    /// The kernel does not report the state of the process.
     #[error("{0}")]
     Unknown(#[source] io::Error),
 }
@@ -217,18 +219,18 @@ mod tests {
     #[test]
     fn a_missing_layer_is_reported_with_the_setting() {
         let error = WallError { layer: WallLayer::Landlock, source: LayerError::NotBuiltIn };
-        insta::assert_snapshot!(error, @"the wall around the processes of a job lacks a layer: landlock: the kernel was built without it. What to do: use Linux 6.2 or later, with landlock among the modules of its `lsm=` boot parameter; in a container, a seccomp profile that allows landlock_create_ruleset; or, if you trust the entry script and its inputs, set `os_sandbox: best-effort` to continue without it (`sandmill doctor` shows what this machine has)");
+        insta::assert_snapshot!(error, @"the wall around the processes of a job lacks the layer 'landlock': the kernel was built without Landlock. What to do: use Linux 6.2 or later, with landlock among the modules of its `lsm=` boot parameter; in a container, a seccomp profile that allows landlock_create_ruleset; or, if you trust the entry script and its inputs, set `os_sandbox: best-effort` to continue without it (`sandmill doctor` shows what this machine has)");
     }
 
-    /// A cause is shown only if it says more than the error.
+    /// The message already contains its cause, so callers need not print the cause.
     #[test]
     fn an_error_message_contains_its_cause() {
         let refused = || io::Error::from_raw_os_error(libc::EPERM);
-        let of_call = LayerError::call("seccomp", refused());
-        insta::assert_snapshot!(of_call, @"Operation not permitted (os error 1)");
-        let of_path = LayerError::path("/proc/self/cgroup", refused());
-        insta::assert_snapshot!(of_path, @"/proc/self/cgroup: Operation not permitted (os error 1)");
-        for error in [of_call, of_path] {
+        let syscall_error = LayerError::call("seccomp", refused());
+        insta::assert_snapshot!(syscall_error, @"Operation not permitted (os error 1)");
+        let path_error = LayerError::path("/proc/self/cgroup", refused());
+        insta::assert_snapshot!(path_error, @"/proc/self/cgroup: Operation not permitted (os error 1)");
+        for error in [syscall_error, path_error] {
             let cause = std::error::Error::source(&error).unwrap().to_string();
             assert!(error.to_string().contains(&cause), "{error}");
         }

@@ -1,4 +1,4 @@
-//! Forks a second process from one that has no wall yet, instead of starting a program anew.
+//! Forks a process that builds its own wall, which is faster than starting the program anew.
 //!
 //! We use `clone` with `CLONE_PARENT` instead of `fork`, because the leader waits for the copy and reads its
 //! exit status, which it can do only for its own children. Forking twice, so that the leader inherits the
@@ -15,14 +15,14 @@ use std::path::Path;
 
 /// Makes a copy of this process, which must have [entered](super::enter) and have no other thread. The copy
 /// is a child of this process's parent. Returns the copy's process id, and in the copy itself a
-/// [`ForkedTwin`], with which it [begins](ForkedTwin::begin). Nothing can fail in the copy before it has let
-/// go of what belongs to this process.
+/// [`ForkedTwin`]. The copy first closes what belongs to this process, then calls
+/// [`begin`](ForkedTwin::begin), which may fail.
 pub fn twin() -> io::Result<Result<Pid, ForkedTwin>> {
     let parent = getppid();
     Ok(fork_beside()?.ok_or(ForkedTwin { parent }))
 }
 
-/// A copy that has not begun yet.
+/// A forked process that has not called [`begin`](ForkedTwin::begin) yet.
 #[derive(Debug)]
 pub struct ForkedTwin {
     /// The parent of both processes.
@@ -30,8 +30,8 @@ pub struct ForkedTwin {
 }
 
 impl ForkedTwin {
-    /// Does what [`enter`](super::enter) does, in a session of its own, and moves into `cgroup`. After an
-    /// error the process has to end.
+    /// Does what [`enter`](super::enter) does for a started process: sets the parent-death signal, starts a
+    /// session, and moves into `cgroup`. After an error the process has to end.
     pub fn begin(self, cgroup: Option<&Path>) -> io::Result<()> {
         start::die_with(self.parent)?;
         start::own_session()?;
@@ -46,19 +46,20 @@ impl ForkedTwin {
 
 /// Like `fork`, but the child belongs to this process's parent. Returns `None` in the copy.
 fn fork_beside() -> io::Result<Option<Pid>> {
-    // As the C library's `fork` does: the copy's thread id replaces this thread's where the C library keeps
-    // it.
-    let place = thread_id_place();
+    // As in the C library's `fork`, the kernel writes the copy's thread id to the address at which the C
+    // library of the copy keeps it.
+    let address = thread_id_address();
     let mut flags = libc::CLONE_PARENT | libc::SIGCHLD;
-    if !place.is_null() {
+    if !address.is_null() {
         flags |= libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID;
     }
     let flags = libc::c_ulong::from(flags.cast_unsigned());
     let none = std::ptr::null_mut::<libc::c_void>();
-    // Processors differ in which of the last two arguments is the place; the other one is not read.
-    // SAFETY: with no stack of its own and no shared memory, the copy continues here with a copy of
+    // Processors differ in which of the last two arguments is the thread id's address; the other one is not
+    // read.
+    // SAFETY: without a separate stack and without shared memory, the copy continues here with a copy of
     // everything, as after `fork`. There is no other thread, so no lock stays held forever.
-    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, place, place) };
+    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, none, none, address, address) };
     match i32::try_from(answer) {
         Ok(0) => Ok(None),
         Ok(id) if id > 0 => Ok(Pid::from_raw(id)),
@@ -66,34 +67,33 @@ fn fork_beside() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Where the C library keeps the id of this thread. Null if the kernel does not know that place.
-fn thread_id_place() -> *mut libc::pid_t {
-    /// `PR_GET_TID_ADDRESS`.
-    const ASK: libc::c_int = 40;
-    let mut place: *mut libc::pid_t = std::ptr::null_mut();
+/// The address at which the C library keeps the id of this thread. Null if the kernel does not know it.
+fn thread_id_address() -> *mut libc::pid_t {
+    const PR_GET_TID_ADDRESS: libc::c_int = 40;
+    let mut address: *mut libc::pid_t = std::ptr::null_mut();
     // SAFETY: the kernel writes one pointer, into a variable that lives for the call.
-    let answer = unsafe { libc::prctl(ASK, &raw mut place) };
-    if answer != 0 || place.is_null() || !place.is_aligned() {
+    let answer = unsafe { libc::prctl(PR_GET_TID_ADDRESS, &raw mut address) };
+    if answer != 0 || address.is_null() || !address.is_aligned() {
         return std::ptr::null_mut();
     }
-    // SAFETY: the kernel clears a number there when this thread ends, because the C library asked it to, so
-    // the place is in memory of this thread.
-    let number = unsafe { place.read_volatile() };
-    // Other C libraries keep something else there.
-    if number == gettid().as_raw_pid() { place } else { std::ptr::null_mut() }
+    // SAFETY: the C library registered this address: the kernel clears the number there when this thread
+    // ends. So the address is in memory of this thread.
+    let number = unsafe { address.read_volatile() };
+    // Other C libraries keep other data there.
+    if number == gettid().as_raw_pid() { address } else { std::ptr::null_mut() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Every thread has such a place, so a test's thread does as well as the first one.
+    /// Every thread has such an address, so the test need not run on the main thread.
     #[test]
     #[cfg(target_env = "gnu")]
     fn the_c_librarys_thread_id_is_found() {
-        let place = thread_id_place();
-        assert!(!place.is_null());
+        let address = thread_id_address();
+        assert!(!address.is_null());
         // SAFETY: as above.
-        assert_eq!(unsafe { place.read_volatile() }, gettid().as_raw_pid());
+        assert_eq!(unsafe { address.read_volatile() }, gettid().as_raw_pid());
     }
 }

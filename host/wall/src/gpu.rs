@@ -6,13 +6,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A device that the driver uses if it exists.
-const TOOLS: &str = "/dev/nvidia-uvm-tools";
+const UVM_TOOLS: &str = "/dev/nvidia-uvm-tools";
 
 /// The devices that open parts of a GPU (MIG).
-const PARTS: &str = "/dev/nvidia-caps";
+const MIG_CAPABILITIES: &str = "/dev/nvidia-caps";
 
-/// What the driver reads about itself and the machine.
-const READ: [&str; 15] = [
+/// The files from which the driver learns about itself and the machine.
+const READ_PATHS: [&str; 15] = [
     "/proc/driver/nvidia",
     "/proc/driver/nvidia-uvm",
     "/proc/self",
@@ -30,42 +30,45 @@ const READ: [&str; 15] = [
     "/etc/ld.so.cache",
 ];
 
-/// The folders of libraries that others load on first use.
-const LIBRARIES: [&str; 6] =
+/// Folders with libraries that other libraries load on first use.
+const LIBRARY_FOLDERS: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/cuda", "/usr/local/nvidia"];
 
-/// The folders and devices for a process that uses this GPU. `libraries`: folders with CUDA's libraries
-/// besides the usual ones. The wall skips folders that do not exist.
+/// The folders and devices for a process that uses this GPU. `libraries`: more folders with CUDA's
+/// libraries. The wall skips folders that do not exist.
 pub fn gpu_folders(lease: &GpuLease, libraries: &[PathBuf]) -> Vec<GrantedPath> {
     let folder = |path: &str, rights| GrantedPath::new(path, rights);
     let mut folders: Vec<GrantedPath> =
         NVIDIA_DEVICES.iter().map(|path| folder(path, FolderRights::Device)).collect();
-    folders.push(folder(TOOLS, FolderRights::Device));
-    folders.extend(READ.iter().chain(&LIBRARIES).map(|path| folder(path, FolderRights::Read)));
+    folders.push(folder(UVM_TOOLS, FolderRights::Device));
+    folders.extend(
+        READ_PATHS.iter().chain(&LIBRARY_FOLDERS).map(|path| folder(path, FolderRights::Read)),
+    );
     let read = |path: &PathBuf| GrantedPath::new(path, FolderRights::Read);
     folders.extend(libraries.iter().chain(&lease.kernels).map(read));
-    // The driver names its threads.
+    // The driver sets the names of its threads.
     folders.push(folder("/proc/self/task", FolderRights::Device));
     folders.push(folder("/dev/null", FolderRights::Device));
-    let (minor, bus) = device(Path::new("/proc/driver/nvidia/gpus"), lease);
+    let (minor, bus) = minor_and_bus(Path::new("/proc/driver/nvidia/gpus"), lease);
     if let Some(minor) = minor {
         folders.push(folder(&format!("/dev/nvidia{minor}"), FolderRights::Device));
     }
     if let Some(bus) = bus {
-        // This is a link to a folder that no other rule covers.
+        // The path is a link to a folder that no other rule covers.
         folders.push(folder(&format!("/sys/bus/pci/devices/{bus}"), FolderRights::Read));
     }
     if lease.visible.starts_with("MIG-") {
-        folders.push(folder(PARTS, FolderRights::Device));
+        folders.push(folder(MIG_CAPABILITIES, FolderRights::Device));
     }
     folders
 }
 
-/// The number of the device file, which may differ from the index, and the PCI bus address. The driver's list
-/// of GPUs has both, but is incomplete in some containers; then we use the lease's number.
-fn device(gpus: &Path, lease: &GpuLease) -> (Option<u32>, Option<String>) {
+/// The minor number of the GPU's device file, which may differ from the index, and the GPU's PCI bus address.
+/// Both are in the driver's list of GPUs. The list is incomplete in some containers; then we use the lease's
+/// minor number.
+fn minor_and_bus(gpus: &Path, lease: &GpuLease) -> (Option<u32>, Option<String>) {
     let entries = fs::read_dir(gpus).into_iter().flatten().filter_map(Result::ok);
-    let mut all: Vec<(String, Option<u32>)> = entries
+    let mut listed: Vec<(String, Option<u32>)> = entries
         .filter_map(|entry| {
             let text = fs::read_to_string(entry.path().join("information")).unwrap_or_default();
             let number = text.lines().find_map(|line| line.strip_prefix("Device Minor:"));
@@ -73,11 +76,11 @@ fn device(gpus: &Path, lease: &GpuLease) -> (Option<u32>, Option<String>) {
             Some((entry.file_name().into_string().ok()?, number))
         })
         .collect();
-    all.sort();
-    let mut all = all.into_iter();
+    listed.sort();
+    let mut listed = listed.into_iter();
     let found = match lease.minor {
-        Some(minor) => all.find(|(_, number)| *number == Some(minor)),
-        None => all.nth(lease.index as usize),
+        Some(minor) => listed.find(|(_, number)| *number == Some(minor)),
+        None => listed.nth(lease.index as usize),
     };
     let (bus, number) = found.map_or((None, None), |(bus, number)| (Some(bus), number));
     (lease.minor.or(number), bus)
@@ -96,15 +99,20 @@ mod tests {
             let text = format!("Model: \t\t X\nDevice Minor: \t {minor}\n");
             fs::write(folder.join("information"), text).unwrap();
         }
-        let of = |index, minor| {
-            let (minor, bus) = device(gpus.path(), &GpuLease { minor, ..GpuLease::plain(index) });
+        let found = |index, minor| {
+            let (minor, bus) =
+                minor_and_bus(gpus.path(), &GpuLease { minor, ..GpuLease::plain(index) });
             (minor, bus.unwrap_or_default())
         };
-        assert_eq!(of(0, None), (Some(3), "0000:01:00.0".to_owned()));
-        assert_eq!(of(1, None), (Some(0), "0000:81:00.0".to_owned()));
-        assert_eq!(of(2, None), (None, String::new()));
-        assert_eq!(of(1, Some(3)), (Some(3), "0000:01:00.0".to_owned()), "as the driver reports");
-        assert_eq!(of(0, Some(7)), (Some(7), String::new()));
+        assert_eq!(found(0, None), (Some(3), "0000:01:00.0".to_owned()));
+        assert_eq!(found(1, None), (Some(0), "0000:81:00.0".to_owned()));
+        assert_eq!(found(2, None), (None, String::new()));
+        assert_eq!(
+            found(1, Some(3)),
+            (Some(3), "0000:01:00.0".to_owned()),
+            "as the driver reports"
+        );
+        assert_eq!(found(0, Some(7)), (Some(7), String::new()));
     }
 
     #[test]

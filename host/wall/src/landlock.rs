@@ -16,17 +16,17 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The version that must be there: it covers all reading, writing, making, renaming and truncating.
-const NEEDED: ABI = ABI::V3;
-/// Its number.
-pub(super) const NEEDED_ABI: i32 = 3;
+/// The oldest version that suffices: it covers all reading, writing, making, renaming and truncating.
+const MIN_ABI: ABI = ABI::V3;
+/// The number of this version.
+pub(super) const MIN_ABI_NUMBER: i32 = 3;
 
-/// What prevents the truncation of files that may only be read: opening one for reading can truncate it, too
-/// (`O_TRUNC`).
+/// What prevents the truncation of files that may only be read: with `O_TRUNC`, opening a file for reading
+/// truncates it, too.
 ///
-/// At each open, the kernel asks its rules whether the file may be truncated. If no rule allows it, the
-/// kernel goes on up to the root of the file system. For jobs of many small files that takes a twentieth of
-/// their time.
+/// At each open, the kernel searches the rules from the file upwards for one that allows truncation. If there
+/// is no such rule, it searches up to the root of the file system, which takes a twentieth of the time of a
+/// job with many small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TruncateGuard {
     /// The Landlock rules.
@@ -37,7 +37,7 @@ pub(super) enum TruncateGuard {
 }
 
 impl TruncateGuard {
-    /// The rights that every rule gets in addition.
+    /// The rights that every rule gets in addition to its folder's rights.
     fn allowed(self) -> BitFlags<AccessFs> {
         match self {
             Self::Ruled => BitFlags::empty(),
@@ -46,7 +46,7 @@ impl TruncateGuard {
     }
 }
 
-/// Confines this process to the folders. `truncation`: what prevents truncation by opening a file that can be
+/// Confines this process to the folders. `truncation`: what prevents the truncation of files that may only be
 /// read.
 pub(super) fn confine(
     folders: &[GrantedPath],
@@ -59,14 +59,14 @@ pub(super) fn confine(
     }
     match status.landlock {
         LandlockStatus::Available { effective_abi, kernel_abi } => {
-            Ok(Some(words(kernel_abi.unwrap_or(effective_abi as i32))))
+            Ok(Some(name_with_version(kernel_abi.unwrap_or(effective_abi as i32))))
         }
         other => Err(LayerError::Unavailable(other)),
     }
 }
 
-/// The layer's name, with the version.
-pub(super) fn words(abi: i32) -> String {
+/// The layer's name with the version of the Landlock interface.
+pub(super) fn name_with_version(abi: i32) -> String {
     format!("{} (ABI {abi})", WallLayer::Landlock.name())
 }
 
@@ -77,12 +77,12 @@ fn restrict(
 ) -> Result<RestrictionStatus, LayerError> {
     let mut rules = Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(AccessFs::from_all(NEEDED))
+        .handle_access(AccessFs::from_all(MIN_ABI))
         // Rights of newer kernels are used if the kernel has them.
         .map(|rules| rules.set_compatibility(CompatLevel::BestEffort))
         .and_then(|rules| rules.handle_access(AccessFs::from_all(ABI::V5)))
         .and_then(|rules| match occupant {
-            // Connecting is not ruled, so it is allowed: a store may listen at any port.
+            // The rules do not cover connecting, so it is allowed: a store may listen at any port.
             WallRole::Fetcher => rules.handle_access(AccessNet::BindTcp),
             _ => rules.handle_access(AccessNet::from_all(ABI::V4)),
         })
@@ -91,31 +91,33 @@ fn restrict(
         // A guest must not be able to flood the machine's audit log.
         .and_then(|rules| rules.log_same_exec(false))
         .map_err(LayerError::Rules)?;
-    let real = folders.iter().filter_map(|folder| real(folder).transpose());
-    let real = real.collect::<Result<Vec<_>, _>>()?;
-    for folder in merged(&real) {
+    let resolved = folders.iter().filter_map(|folder| resolve(folder).transpose());
+    let resolved = resolved.collect::<Result<Vec<_>, _>>()?;
+    for folder in without_covered(&resolved) {
         let Some(opened) = open(folder)? else { continue };
-        let rights = rights(folder.rights) | truncation.allowed();
-        let rights = rights & usable(&opened).map_err(|e| LayerError::path(&folder.path, e))?;
+        let rights = access_rights(folder.rights) | truncation.allowed();
+        let rights =
+            rights & usable_rights(&opened).map_err(|e| LayerError::path(&folder.path, e))?;
         rules =
-            rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| no_rule(folder, e))?;
-        // The other occupants do not open many small files.
+            rules.add_rule(PathBeneath::new(&opened, rights)).map_err(|e| rule_error(folder, e))?;
+        // Only these occupants open many small files.
         let may_hold_many = folder.rights == FolderRights::Read
             && matches!(occupant, WallRole::Worker | WallRole::Zygote);
         let inner = (may_hold_many && truncation == TruncateGuard::Filtered)
             .then(|| inner_folders(&opened));
         for inner in inner.into_iter().flatten() {
-            rules =
-                rules.add_rule(PathBeneath::new(inner, rights)).map_err(|e| no_rule(folder, e))?;
+            rules = rules
+                .add_rule(PathBeneath::new(inner, rights))
+                .map_err(|e| rule_error(folder, e))?;
         }
     }
     rules.restrict_self().map_err(LayerError::Rules)
 }
 
-/// The folders in a folder, as many as one syscall lists, without links and mount points. Rules for them
-/// allow nothing beyond the outer folder's rule, as long as no process moves them out of it. But they save
-/// time: from each opened file the kernel goes up until it finds a rule, and each step is expensive, because
-/// all workers update the reference count of each folder on the way.
+/// The folders in a folder, as many as one syscall lists, without links and mount points. Rules for the inner
+/// folders allow nothing beyond the outer folder's rule, as long as no process moves them out of the outer
+/// folder. But such rules save time: from each opened file the kernel goes up until it finds a rule, and each
+/// step is expensive, because all workers update the reference count of each folder on the way.
 fn inner_folders(folder: &OwnedFd) -> Vec<OwnedFd> {
     let mut buffer = [MaybeUninit::uninit(); 4096];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -131,12 +133,12 @@ fn inner_folders(folder: &OwnedFd) -> Vec<OwnedFd> {
             break;
         }
     }
-    folders.retain(|inner| usable(inner).is_ok_and(|usable| usable.is_all()));
+    folders.retain(|inner| usable_rights(inner).is_ok_and(|rights| rights.is_all()));
     folders
 }
 
-/// Opens a folder in a folder. Fails if it is on another file system, even one that an automounter would
-/// mount now.
+/// Opens a folder in a folder. Fails if the inner folder is on another file system, even if an automounter
+/// would mount this file system only now.
 fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let stay = ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
@@ -151,9 +153,9 @@ fn inner_folder(folder: &OwnedFd, name: &CStr) -> io::Result<OwnedFd> {
     }
 }
 
-/// The folder with its real path. A rule holds for the target of a path, so a path below another one may lead
-/// elsewhere. `None` if it does not exist: then there is nothing to allow.
-fn real(folder: &GrantedPath) -> Result<Option<GrantedPath>, LayerError> {
+/// Follows the links in a folder's path. A rule holds for the target of a path, which may be elsewhere even
+/// if the path is below another one. `None` if the folder does not exist: then there is nothing to allow.
+fn resolve(folder: &GrantedPath) -> Result<Option<GrantedPath>, LayerError> {
     if folder.is_real {
         return Ok(Some(folder.clone()));
     }
@@ -164,8 +166,8 @@ fn real(folder: &GrantedPath) -> Result<Option<GrantedPath>, LayerError> {
     }
 }
 
-/// Opens the folder at its real path. `None` if it is gone. A link on the way was put there after the path
-/// was resolved, and would make the rule allow another folder.
+/// Opens the folder at its resolved path. `None` if the folder no longer exists. Fails if a part of the path
+/// has become a link since: the rule would allow another folder.
 fn open(folder: &GrantedPath) -> Result<Option<OwnedFd>, LayerError> {
     match at_its_path(&folder.path, OFlags::PATH, Mode::empty()) {
         Ok(opened) => Ok(Some(opened)),
@@ -174,24 +176,24 @@ fn open(folder: &GrantedPath) -> Result<Option<OwnedFd>, LayerError> {
     }
 }
 
-fn no_rule(folder: &GrantedPath, source: RulesetError) -> LayerError {
+fn rule_error(folder: &GrantedPath, source: RulesetError) -> LayerError {
     LayerError::Rule { path: folder.path.clone(), source }
 }
 
 /// The rights that the kernel accepts: it refuses folder rights for a file.
-fn usable(opened: impl AsFd) -> io::Result<BitFlags<AccessFs>> {
+fn usable_rights(opened: impl AsFd) -> io::Result<BitFlags<AccessFs>> {
     let kind = FileType::from_raw_mode(fstat(opened)?.st_mode);
     Ok(if kind == FileType::Directory { BitFlags::all() } else { AccessFs::from_file(ABI::V5) })
 }
 
-fn rights(rights: FolderRights) -> BitFlags<AccessFs> {
+fn access_rights(rights: FolderRights) -> BitFlags<AccessFs> {
     use AccessFs::{
         IoctlDev, MakeDir, MakeReg, ReadDir, ReadFile, Refer, RemoveDir, RemoveFile, Truncate,
         WriteFile,
     };
     let read = ReadFile | ReadDir;
-    // The kernel refuses a hard link that would give its file more rights than it has in its own folder. So a
-    // process that links may not write.
+    // The kernel refuses a hard link through which a process would have more rights to the file than it has
+    // now. So a process that makes links may not write.
     let arrange = MakeReg | MakeDir | RemoveFile | RemoveDir | Refer;
     match rights {
         FolderRights::Read => read,
@@ -203,15 +205,17 @@ fn rights(rights: FolderRights) -> BitFlags<AccessFs> {
     }
 }
 
-/// The rules that add something. Rights add up along a path, and each rule takes a few microseconds.
-fn merged(folders: &[GrantedPath]) -> Vec<&GrantedPath> {
+/// Leaves out the folders whose rights follow from the rule of another folder. Rights add up along a path,
+/// and each rule takes a few microseconds.
+fn without_covered(folders: &[GrantedPath]) -> Vec<&GrantedPath> {
     let covers = |other: &GrantedPath, folder: &GrantedPath| {
-        folder.path.starts_with(&other.path) && rights(other.rights).contains(rights(folder.rights))
+        folder.path.starts_with(&other.path)
+            && access_rights(other.rights).contains(access_rights(folder.rights))
     };
     let mut sorted: Vec<&GrantedPath> = folders.iter().collect();
-    // Outer folders come first; of the same path, the rule with more rights.
+    // Outer folders come first; for the same path, the rule with more rights comes first.
     sorted.sort_by_key(|folder| {
-        (&folder.path, std::cmp::Reverse(rights(folder.rights).bits().count_ones()))
+        (&folder.path, std::cmp::Reverse(access_rights(folder.rights).bits().count_ones()))
     });
     let mut kept: Vec<&GrantedPath> = Vec::with_capacity(sorted.len());
     for folder in sorted {
@@ -229,7 +233,7 @@ mod tests {
     #[test]
     fn rules_that_add_nothing_are_left_out() {
         let folder = |path: &str, rights| GrantedPath::real(path, rights);
-        let all = [
+        let folders = [
             folder("/a/b", FolderRights::Read),
             folder("/a", FolderRights::Read),
             folder("/a", FolderRights::Read),
@@ -239,8 +243,10 @@ mod tests {
             folder("/c", FolderRights::Read),
             folder("/c", FolderRights::ReadAndLink),
         ];
-        let kept: Vec<_> =
-            merged(&all).iter().map(|f| (f.path.to_str().unwrap(), f.rights)).collect();
+        let kept: Vec<_> = without_covered(&folders)
+            .iter()
+            .map(|f| (f.path.to_str().unwrap(), f.rights))
+            .collect();
         let expected = [
             ("/a", FolderRights::Read),
             ("/a/out", FolderRights::Write),
@@ -260,8 +266,10 @@ mod tests {
         std::os::unix::fs::symlink(path("elsewhere"), path("data/model")).unwrap();
         let names = ["data", "data/model", "data/../shared", "missing"];
         let folders = names.map(|name| GrantedPath::new(path(name), FolderRights::Read));
-        let real: Vec<_> = folders.iter().filter_map(|folder| real(folder).unwrap()).collect();
-        let kept: Vec<_> = merged(&real).iter().map(|folder| folder.path.clone()).collect();
+        let resolved: Vec<_> =
+            folders.iter().filter_map(|folder| resolve(folder).unwrap()).collect();
+        let kept: Vec<_> =
+            without_covered(&resolved).iter().map(|folder| folder.path.clone()).collect();
         let root = root.path().canonicalize().unwrap();
         assert_eq!(kept, ["data", "elsewhere", "shared"].map(|name| root.join(name)));
     }
@@ -273,7 +281,7 @@ mod tests {
         let base = root.path().canonicalize().unwrap();
         std::fs::create_dir_all(base.join("data/deep")).unwrap();
         let folder = GrantedPath::real(base.join("data/deep"), FolderRights::Read);
-        assert!(open(&real(&folder).unwrap().unwrap()).unwrap().is_some());
+        assert!(open(&resolve(&folder).unwrap().unwrap()).unwrap().is_some());
         std::fs::rename(base.join("data"), base.join("moved")).unwrap();
         assert!(open(&folder).unwrap().is_none());
         std::os::unix::fs::symlink("/", base.join("data")).unwrap();
@@ -281,7 +289,7 @@ mod tests {
         for target in ["moved", "secret"] {
             std::fs::remove_file(base.join("data")).unwrap();
             std::os::unix::fs::symlink(target, base.join("data")).unwrap();
-            let error = open(&real(&folder).unwrap().unwrap()).unwrap_err().to_string();
+            let error = open(&resolve(&folder).unwrap().unwrap()).unwrap_err().to_string();
             assert!(error.contains(" now has a link, and had none when"), "{error}");
         }
     }
@@ -315,11 +323,11 @@ mod tests {
         use AccessFs::{Execute, MakeBlock, MakeChar, MakeFifo, MakeSock, MakeSym};
         use FolderRights::{Device, Files, Read, ReadAndLink, Stage, Write};
         for allowed in [Read, ReadAndLink, Stage, Files, Write, Device] {
-            let made = rights(allowed);
+            let granted = access_rights(allowed);
             let forbidden = Execute | MakeBlock | MakeChar | MakeFifo | MakeSock | MakeSym;
-            assert!(!made.intersects(forbidden), "{allowed:?}");
+            assert!(!granted.intersects(forbidden), "{allowed:?}");
         }
-        let stage = rights(FolderRights::Stage);
+        let stage = access_rights(FolderRights::Stage);
         assert!(!stage.intersects(AccessFs::WriteFile | AccessFs::Truncate), "{stage:?}");
     }
 }

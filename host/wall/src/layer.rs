@@ -2,7 +2,7 @@
 
 use super::error::{LayerError, WallError, WallLayer};
 use super::hidden::unless_hidden;
-use super::landlock::{self, NEEDED_ABI};
+use super::landlock::{self, MIN_ABI_NUMBER};
 use super::seccomp;
 use sandmill_model::OsSandbox;
 use std::io;
@@ -10,9 +10,9 @@ use std::io;
 /// A layer of the wall, on this machine.
 #[derive(Debug)]
 pub struct Layer {
-    /// Which one.
+    /// Which layer.
     pub which: WallLayer,
-    /// Its name if it is there, with a version if it has one; or why it is missing.
+    /// `Ok`: the layer's name, with a version if the layer has one. `Err`: why the layer is missing.
     pub found: Result<String, LayerError>,
     /// What the user can do if it is missing.
     pub remedy: &'static str,
@@ -20,11 +20,11 @@ pub struct Layer {
 
 /// Checks which layers this machine has. Changes nothing.
 pub fn probe() -> Vec<Layer> {
-    let found = |layer: WallLayer| match layer {
-        WallLayer::Landlock => landlock(),
+    let probe_one = |layer: WallLayer| match layer {
+        WallLayer::Landlock => probe_landlock(),
         WallLayer::Seccomp => seccomp::probe(),
-        WallLayer::Privileges => no_new_privileges(),
-        there => Ok(there.name().to_owned()),
+        WallLayer::Privileges => probe_no_new_privileges(),
+        other => Ok(other.name().to_owned()),
     };
     let layers = [
         WallLayer::Landlock,
@@ -36,7 +36,7 @@ pub fn probe() -> Vec<Layer> {
         WallLayer::Parent,
     ];
     let probed = |layer: WallLayer| {
-        let found = unless_hidden(layer).and_then(|()| found(layer));
+        let found = unless_hidden(layer).and_then(|()| probe_one(layer));
         Layer { which: layer, found, remedy: layer.remedy() }
     };
     layers.into_iter().map(probed).collect()
@@ -47,23 +47,28 @@ pub fn check(mode: OsSandbox) -> Result<(), WallError> {
     if mode != OsSandbox::Required {
         return Ok(());
     }
-    let lacking =
+    let missing_layer =
         |probed: Layer| Some(WallError { layer: probed.which, source: probed.found.err()? });
-    probe().into_iter().find_map(lacking).map_or(Ok(()), Err)
+    probe().into_iter().find_map(missing_layer).map_or(Ok(()), Err)
 }
 
-fn landlock() -> Result<String, LayerError> {
-    /// Asks for the version and makes no rule set.
-    const VERSION: u32 = 1;
+fn probe_landlock() -> Result<String, LayerError> {
+    /// Makes the syscall return the version of the Landlock interface, instead of creating a rule set.
+    const LANDLOCK_CREATE_RULESET_VERSION: u32 = 1;
     // SAFETY: without a pointer the syscall only returns a number.
     let abi = unsafe {
         let nothing = std::ptr::null::<libc::c_void>();
-        libc::syscall(libc::SYS_landlock_create_ruleset, nothing, 0_usize, VERSION)
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            nothing,
+            0_usize,
+            LANDLOCK_CREATE_RULESET_VERSION,
+        )
     };
     let error = io::Error::last_os_error();
     match i32::try_from(abi) {
-        Ok(abi) if abi >= NEEDED_ABI => Ok(landlock::words(abi)),
-        Ok(abi) if abi > 0 => Err(LayerError::OldAbi { found: abi, needed: NEEDED_ABI }),
+        Ok(abi) if abi >= MIN_ABI_NUMBER => Ok(landlock::name_with_version(abi)),
+        Ok(abi) if abi > 0 => Err(LayerError::OldAbi { found: abi, needed: MIN_ABI_NUMBER }),
         _ => Err(match error.raw_os_error() {
             Some(libc::ENOSYS) => LayerError::NotBuiltIn,
             Some(libc::EOPNOTSUPP) => LayerError::NotTurnedOn,
@@ -72,7 +77,7 @@ fn landlock() -> Result<String, LayerError> {
     }
 }
 
-fn no_new_privileges() -> Result<String, LayerError> {
+fn probe_no_new_privileges() -> Result<String, LayerError> {
     match rustix::thread::no_new_privs() {
         Ok(_) => Ok(WallLayer::Privileges.name().to_owned()),
         Err(errno) => Err(LayerError::call("prctl", errno)),
@@ -88,7 +93,7 @@ mod tests {
         let layers = probe();
         for layer in &layers {
             match &layer.found {
-                Ok(words) => assert!(words.starts_with(layer.which.name()), "{layer:?}"),
+                Ok(name) => assert!(name.starts_with(layer.which.name()), "{layer:?}"),
                 Err(reason) => assert!(!reason.to_string().is_empty(), "{layer:?}"),
             }
         }

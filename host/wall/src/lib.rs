@@ -1,20 +1,21 @@
-//! The second wall: what a process gives up before it reads untrusted bytes. All of it is in this crate,
-//! which knows nothing of jobs.
+//! The process wall: the rights that a process gives up before it reads untrusted bytes. It is the second
+//! wall; the first one is WebAssembly. This crate knows nothing of jobs.
 //!
 //! This crate uses `model` and `landlock`. The crates whose processes read untrusted bytes may use it:
 //! `data`, `store`, `guest` and `node`. `leader` and `report` may not.
 //!
-//! - `start`: the first steps of such a process; `fork`: forking one from another; `death`: how it ended, in
-//!   words; `task`: waiting for a process that was started for one task.
+//! - `start`: the first steps of such a process; `fork`: forking a worker from the zygote; `death`: describes
+//!   how a process ended; `task`: waiting for a process that was started for one task.
 //! - `role`: the kinds of processes behind a wall, and what they may use.
 //! - `build`: the wall itself. Its layers are `landlock` (Landlock), `seccomp` with the lists in `syscalls`
 //!   and the search tree in `bpf` (seccomp), `limits` (resource limits), and `capabilities` (capabilities).
-//! - `layer`: whether this machine has the layers; `hidden`: those that tests hide; `error`: their names, and
-//!   why one is missing, in words; `gpu`: what a leased GPU needs besides.
-//! - `cgroup_leaf`: an optional cgroup for each worker; `cgroup`: whether this process may make any.
+//! - `layer`: whether this machine has the layers; `hidden`: layers that tests hide; `error`: the names of
+//!   the layers, and why a layer is missing; `gpu`: the files and devices that a leased GPU needs.
+//! - `cgroup_leaf`: an optional cgroup for each worker; `cgroup`: whether this process may make cgroups.
 //!
-//! The process applies everything to itself, on its main thread, before it has other threads: Landlock and
-//! seccomp hold for a thread and those that it starts. A hook before exec would instead force a fork.
+//! The process applies the wall to itself, on its main thread, before it has other threads: Landlock and
+//! seccomp hold for a thread and the threads that it starts. The parent does not apply it in a hook before
+//! exec (`pre_exec`), because the standard library would then have to fork.
 
 mod bpf;
 mod build;

@@ -4,30 +4,30 @@ use super::error::{Built, LayerError};
 use super::role::{ResourceLimits, WallRole};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// With 0, the kernel still pipes a core to a program (`|` in `core_pattern`). With 1 it makes none, as no
-/// core is that small.
-const NO_CORE: u64 = 1;
+/// The limit on core files. With 0, the kernel still pipes a core to a program (`|` in `core_pattern`). With
+/// 1, it makes no core, because every core is larger.
+const MAX_CORE_BYTES: u64 = 1;
 
-/// Seconds between SIGXCPU, which names the cause, and the kill.
-const GRACE: u64 = 5;
+/// The time between SIGXCPU, whose exit status names the cause, and SIGKILL.
+const CPU_GRACE_SECONDS: u64 = 5;
 
-/// Sets the limits of this process. It makes no core files: they would hold a tenant's data.
+/// Sets the limits of this process. The process makes no core files: they would hold a tenant's data.
 pub(super) fn apply(bounds: &ResourceLimits, occupant: WallRole) -> Built {
-    set(bounds, occupant).map(|()| None)
+    set_limits(bounds, occupant).map(|()| None)
 }
 
-fn set(bounds: &ResourceLimits, occupant: WallRole) -> Result<(), LayerError> {
-    lower(Resource::Core, NO_CORE)?;
+fn set_limits(bounds: &ResourceLimits, occupant: WallRole) -> Result<(), LayerError> {
+    lower(Resource::Core, MAX_CORE_BYTES)?;
     lower(Resource::Fsize, bounds.largest_file)?;
-    open_files(bounds.open_files)?;
+    set_open_files(bounds.open_files)?;
     // CUDA reserves far more than it touches. The leader watches what a GPU worker really uses.
     if let Some(bytes) = bounds.memory.filter(|_| occupant != WallRole::GpuWorker) {
         lower(Resource::Data, bytes)?;
     }
     if let Some(seconds) = bounds.cpu_seconds {
-        lower_to(Resource::Cpu, seconds, seconds.saturating_add(GRACE))?;
+        lower_to(Resource::Cpu, seconds, seconds.saturating_add(CPU_GRACE_SECONDS))?;
     }
-    // No occupant needs any of these. Only a GPU's driver pins memory.
+    // No occupant needs these resources. Only a GPU's driver pins memory.
     for resource in [Resource::Msgqueue, Resource::Rtprio, Resource::Nice] {
         lower(resource, 0)?;
     }
@@ -37,7 +37,7 @@ fn set(bounds: &ResourceLimits, occupant: WallRole) -> Result<(), LayerError> {
     Ok(())
 }
 
-/// Lowers a limit, never raises it.
+/// Lowers a limit. A limit that is lower already stays.
 fn lower(resource: Resource, value: u64) -> Result<(), LayerError> {
     lower_to(resource, value, value)
 }
@@ -48,16 +48,17 @@ fn lower_to(resource: Resource, current: u64, maximum: u64) -> Result<(), LayerE
         |value, bounds: [Option<u64>; 2]| bounds.into_iter().flatten().fold(value, u64::min);
     let maximum = least(maximum, [old.maximum, None]);
     let current = least(current, [old.current, Some(maximum)]);
-    put(resource, current, maximum)
+    set_limit(resource, current, maximum)
 }
 
-/// Sets the limit to the value, which may raise it: the usual limit is lower than what a guest may open.
-fn open_files(value: u64) -> Result<(), LayerError> {
+/// Sets the limit on open files. This may raise the limit: the usual one is lower than the number of files
+/// that a guest may open.
+fn set_open_files(value: u64) -> Result<(), LayerError> {
     let value = getrlimit(Resource::Nofile).maximum.map_or(value, |maximum| maximum.min(value));
-    put(Resource::Nofile, value, value)
+    set_limit(Resource::Nofile, value, value)
 }
 
-fn put(resource: Resource, current: u64, maximum: u64) -> Result<(), LayerError> {
+fn set_limit(resource: Resource, current: u64, maximum: u64) -> Result<(), LayerError> {
     let limit = Rlimit { current: Some(current), maximum: Some(maximum) };
     setrlimit(resource, limit).map_err(|errno| LayerError::call("setrlimit", errno))
 }

@@ -2,22 +2,22 @@
 
 use std::path::PathBuf;
 
-/// The kind of process behind the wall. It decides the syscalls that are allowed.
+/// The kind of process behind the wall. The kind decides which syscalls are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WallRole {
     /// A worker, which runs a guest.
     Worker,
     /// A worker with a leased GPU.
     GpuWorker,
-    /// The process from which workers are forked. Each builds its own wall inside this one.
+    /// The process from which workers are forked. Each worker builds its own wall inside the zygote's wall.
     Zygote,
     /// The planner, which has already started its helpers.
     Planner,
-    /// A helper of the planner.
+    /// A helper of the planner, which groups rows by key.
     Shuffler,
     /// A process that inspects or compiles an entry script.
     Compiler,
-    /// A process that makes a typed output file.
+    /// A process that makes an output file with column types (Parquet, Arrow).
     Finisher,
     /// A process that downloads objects from stores. Only it may use the network.
     Fetcher,
@@ -42,9 +42,10 @@ impl WallRole {
 pub enum FolderRights {
     /// Reading and listing.
     Read,
-    /// [`FolderRights::Read`], and hard links to its files in a folder with [`FolderRights::Stage`].
+    /// [`FolderRights::Read`], and making hard links to the files here in folders with
+    /// [`FolderRights::Stage`].
     ReadAndLink,
-    /// Making and removing folders and links to files; no writing to files.
+    /// Reading, and making and removing folders and hard links; no writing to files.
     Stage,
     /// Making, reading, writing and removing files; no folders and no links.
     Files,
@@ -61,8 +62,8 @@ pub struct GrantedPath {
     pub path: PathBuf,
     /// What the process may do there.
     pub rights: FolderRights,
-    /// Whether the path is known to have no links. The wall then allows exactly that path, and cannot be
-    /// built if a link was put there since.
+    /// Whether the path is known to contain no links. The wall then allows exactly this path. If a part of
+    /// the path has become a link since, the wall cannot be built.
     pub is_real: bool,
 }
 
@@ -81,9 +82,9 @@ impl GrantedPath {
 /// Resource limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResourceLimits {
-    /// Bytes of private writable memory (`RLIMIT_DATA`).
+    /// Bytes of private writable memory (`RLIMIT_DATA`). `None` if unlimited.
     pub memory: Option<u64>,
-    /// Seconds of processor time of all threads together.
+    /// Seconds of processor time of all threads together. `None` if unlimited.
     pub cpu_seconds: Option<u64>,
     /// Bytes of the largest file that the process may write.
     pub largest_file: u64,

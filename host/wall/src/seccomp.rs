@@ -1,12 +1,11 @@
-//! The seccomp filter: which syscalls the process may make. A syscall that is neither allowed nor deadly
-//! fails with an error.
+//! The seccomp filter: which syscalls the process may make, and which ones kill it. All other syscalls fail
+//! with an error.
 //!
 //! We do not use the crate `seccompiler` (0.5). Each of its filters has one action for a match and one for
 //! everything else, so allowing, refusing, hiding and killing would take three filters: 964 instructions for
-//! a worker, where this one has 435. It also compares a syscall with each number in turn, where `tree`
-//! bisects: `openat` passes 307 instructions instead of 15. Installing three such filters takes 0.53 ms,
-//! and this one 0.16 ms. With them a syscall whose arguments are checked takes
-//! 0.25 µs, with this one 0.16 µs.
+//! a worker, where this one has 435. It also compares a syscall with each number in turn, where `bpf`
+//! bisects: `openat` passes 307 instructions instead of 15. Installing three such filters takes 0.53 ms
+//! instead of 0.16 ms. A syscall whose arguments are checked takes 0.25 µs instead of 0.16 µs.
 
 use super::bpf::{self, ArgumentTest, SyscallAction, SyscallRule};
 use super::error::{Built, LayerError, WallLayer};
@@ -18,7 +17,7 @@ use std::os::fd::RawFd;
 
 /// The syscall is not allowed.
 const REFUSED: SyscallAction = refuse(libc::EPERM);
-/// The syscall looks as if the kernel did not have it.
+/// The syscall fails as if the kernel did not have it.
 const HIDDEN: SyscallAction = refuse(libc::ENOSYS);
 
 #[expect(
@@ -31,7 +30,7 @@ const fn refuse(error: i32) -> SyscallAction {
 }
 
 /// Installs the filter for this thread and the threads it starts. The filter forbids installing further
-/// filters. `logs`: descriptors of files that may only grow.
+/// filters. `logs`: descriptors of files that can only be appended to.
 pub(super) fn install(occupant: WallRole, logs: &[RawFd]) -> Built {
     let mut program = filter(occupant, logs)?;
     let length = u16::try_from(program.len()).map_err(|_| LayerError::LongFilter)?;
@@ -57,27 +56,32 @@ pub(super) fn probe() -> Result<String, LayerError> {
     Err(LayerError::last_call("seccomp"))
 }
 
-/// The kernel's number for this processor (`AUDIT_ARCH_*`): the ELF machine number, 64 bits, little-endian.
+/// The kernel's number for this processor (`AUDIT_ARCH_*`): the ELF machine number with two flags.
 fn processor() -> Result<u32, LayerError> {
-    let number: u32 = match std::env::consts::ARCH {
-        "x86_64" => 62,
-        "aarch64" => 183,
-        other => return Err(LayerError::NoCalls(other)),
+    const EM_X86_64: u32 = 62;
+    const EM_AARCH64: u32 = 183;
+    const AUDIT_ARCH_64BIT: u32 = 0x8000_0000;
+    const AUDIT_ARCH_LE: u32 = 0x4000_0000;
+    let machine = match std::env::consts::ARCH {
+        "x86_64" => EM_X86_64,
+        "aarch64" => EM_AARCH64,
+        other => return Err(LayerError::NoSyscallList(other)),
     };
-    Ok(number | 0x8000_0000 | 0x4000_0000)
+    Ok(machine | AUDIT_ARCH_64BIT | AUDIT_ARCH_LE)
 }
 
 fn filter(occupant: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerError> {
     let mut rules = BTreeMap::new();
     let mut put = |call: c_long, rule: SyscallRule| {
-        let call = u32::try_from(call).map_err(|_| LayerError::NoCall(call))?;
+        let call = u32::try_from(call).map_err(|_| LayerError::InvalidSyscall(call))?;
         rules.insert(call, rule);
         Ok::<_, LayerError>(())
     };
     for call in syscalls::allowed(occupant) {
         put(call, SyscallRule::always(SyscallAction::Allow))?;
     }
-    for (call, rule) in by_arguments(occupant).into_iter().chain(on_open_files(occupant, logs)) {
+    for (call, rule) in argument_rules(occupant).into_iter().chain(open_file_rules(occupant, logs))
+    {
         put(call, rule)?;
     }
     // The killing syscalls are in neither of the sets above (a test checks it).
@@ -87,12 +91,12 @@ fn filter(occupant: WallRole, logs: &[RawFd]) -> Result<Vec<sock_filter>, LayerE
     Ok(bpf::program(processor()?, &rules, REFUSED))
 }
 
-/// The syscalls that are allowed or refused by their arguments.
-fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
-    let only = |call: c_long, tests: &[ArgumentTest]| {
+/// The rules for syscalls whose arguments decide.
+fn argument_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
+    let allow_only_if = |call: c_long, tests: &[ArgumentTest]| {
         (
             call,
-            SyscallRule::by(
+            SyscallRule::by_tests(
                 tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(),
                 REFUSED,
             ),
@@ -102,15 +106,17 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         // A program that finds clone3 missing falls back to clone, whose flags the filter can read.
         (libc::SYS_clone3, SyscallRule::always(HIDDEN)),
         // RWF_NOAPPEND would write into the middle of a file that is open for appending.
-        only(libc::SYS_pwritev2, &[flags(5, NO_APPEND, 0)]),
+        allow_only_if(libc::SYS_pwritev2, &[flags(5, RWF_NOAPPEND, 0)]),
     ];
-    rules.extend(on_itself(occupant));
+    rules.extend(process_rules(occupant));
     let opening = syscalls::opening(occupant);
     if !opening.is_empty() {
         // A program that finds openat2 missing falls back to openat, whose flags the filter can read.
         rules.push((libc::SYS_openat2, SyscallRule::always(HIDDEN)));
     }
-    rules.extend(opening.iter().map(|&(call, how)| only(call, &cutting_if_writing(how))));
+    rules.extend(opening.iter().map(|&(call, flags_argument)| {
+        allow_only_if(call, &truncate_only_if_writing(flags_argument))
+    }));
     if matches!(
         occupant,
         WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote | WallRole::Fetcher
@@ -118,32 +124,32 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         // Refuses two flags for which Landlock has no rule: RENAME_EXCHANGE swaps two names, and
         // RENAME_WHITEOUT leaves a device file.
         let flags = [0, libc::RENAME_NOREPLACE.cast_signed()];
-        rules.push(only(libc::SYS_renameat2, &flags.map(|flags| number(4, flags))));
+        rules.push(allow_only_if(libc::SYS_renameat2, &flags.map(|flags| number(4, flags))));
     }
     match occupant {
         WallRole::GpuWorker | WallRole::Worker | WallRole::Zygote => rules.extend([
             // Sets the times of an open file, not of a path: Landlock has no rule for times.
-            only(libc::SYS_utimensat, &[ArgumentTest::Null { argument: 1 }]),
-            // Sends over the connected socket only, to no other address.
-            only(libc::SYS_sendto, &[ArgumentTest::Null { argument: 4 }]),
+            allow_only_if(libc::SYS_utimensat, &[ArgumentTest::Null { argument: 1 }]),
+            // Sends only over the connected socket, not to another address.
+            allow_only_if(libc::SYS_sendto, &[ArgumentTest::Null { argument: 4 }]),
         ]),
         // As above, times only of an open file. Sockets only for the network and for name lookups.
         WallRole::Fetcher => {
             let families = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
             rules.extend([
-                only(libc::SYS_utimensat, &[ArgumentTest::Null { argument: 1 }]),
-                only(libc::SYS_socket, &families.map(|family| number(0, family))),
+                allow_only_if(libc::SYS_utimensat, &[ArgumentTest::Null { argument: 1 }]),
+                allow_only_if(libc::SYS_socket, &families.map(|family| number(0, family))),
             ]);
         }
         WallRole::Planner | WallRole::Shuffler | WallRole::Compiler | WallRole::Finisher => {}
     }
     if occupant == WallRole::GpuWorker {
-        // Sockets of this machine only, and of a kind that cannot send without a connection.
+        // Only Unix sockets, and only of a type that cannot send without a connection.
         let tests = vec![
             (ArgumentTest::Other { argument: 0, value: libc::AF_UNIX.cast_unsigned() }, REFUSED),
-            (flags(1, KIND_OF_SOCKET, libc::SOCK_SEQPACKET), SyscallAction::Allow),
+            (flags(1, SOCKET_TYPE_MASK, libc::SOCK_SEQPACKET), SyscallAction::Allow),
         ];
-        rules.push((libc::SYS_socket, SyscallRule::by(tests, REFUSED)));
+        rules.push((libc::SYS_socket, SyscallRule::by_tests(tests, REFUSED)));
         // No BPF programs, which the kernel would run on packets.
         let programs = [
             libc::SO_ATTACH_FILTER,
@@ -154,13 +160,13 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         let mut tests: Vec<_> = programs.map(|option| (number(2, option), REFUSED)).into();
         let other = ArgumentTest::Other { argument: 1, value: libc::SOL_SOCKET.cast_unsigned() };
         tests.push((other, REFUSED));
-        rules.push((libc::SYS_setsockopt, SyscallRule::by(tests, SyscallAction::Allow)));
+        rules.push((libc::SYS_setsockopt, SyscallRule::by_tests(tests, SyscallAction::Allow)));
         // With FALLOC_FL_KEEP_SIZE, space past the end of a file is not bound by the limit on file size.
-        rules.push(only(libc::SYS_fallocate, &[number(1, 0)]));
+        rules.push(allow_only_if(libc::SYS_fallocate, &[number(1, 0)]));
     }
     let no_code = flags(2, libc::PROT_EXEC, 0);
     let mapping: &[ArgumentTest] = match occupant {
-        // The driver makes code and shares memory with any arguments. The zygote maps the entry script.
+        // The GPU's driver makes code and shares memory with any arguments. The zygote maps the entry script.
         WallRole::GpuWorker | WallRole::Zygote => &[],
         // The engine makes a component's code executable even when it only writes it to a file.
         WallRole::Compiler => &[no_code, flags(2, libc::PROT_WRITE, 0)],
@@ -171,71 +177,72 @@ fn by_arguments(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
         | WallRole::Fetcher => &[no_code],
     };
     if !mapping.is_empty() {
-        rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| only(call, mapping)));
+        rules.extend([libc::SYS_mmap, libc::SYS_mprotect].map(|call| allow_only_if(call, mapping)));
     }
     rules
 }
 
-/// The syscalls by which a process starts another one or changes itself.
-fn on_itself(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
-    let only = |call: c_long, tests: &[ArgumentTest]| {
+/// The rules for syscalls by which a process starts another one or changes itself.
+fn process_rules(occupant: WallRole) -> Vec<(c_long, SyscallRule)> {
+    let allow_only_if = |call: c_long, tests: &[ArgumentTest]| {
         (
             call,
-            SyscallRule::by(
+            SyscallRule::by_tests(
                 tests.iter().map(|test| (*test, SyscallAction::Allow)).collect(),
                 REFUSED,
             ),
         )
     };
     if occupant == WallRole::Zygote {
-        /// `PR_GET_TID_ADDRESS`.
-        const THREAD_ADDRESS: i32 = 40;
+        const PR_GET_TID_ADDRESS: i32 = 40;
         let settings = [
             libc::PR_SET_NAME,
             libc::PR_SET_PDEATHSIG,
             libc::PR_GET_PDEATHSIG,
             libc::PR_SET_NO_NEW_PRIVS,
             libc::PR_GET_NO_NEW_PRIVS,
-            THREAD_ADDRESS,
+            PR_GET_TID_ADDRESS,
         ];
         // Forked workers, and their threads, stay in the leader's namespaces.
         return vec![
-            only(libc::SYS_clone, &[flags(0, NO_THREAD, 0)]),
-            only(libc::SYS_prctl, &settings.map(|setting| number(0, setting))),
+            allow_only_if(libc::SYS_clone, &[flags(0, NON_THREAD_FLAGS, 0)]),
+            allow_only_if(libc::SYS_prctl, &settings.map(|setting| number(0, setting))),
         ];
     }
-    // Starting a process instead of a thread kills this process, except with a GPU: its driver tries whether
-    // it may.
-    let process = if occupant == WallRole::GpuWorker { REFUSED } else { SyscallAction::Kill };
+    // Starting a process instead of a thread kills this process, except with a GPU: the driver tries
+    // to start one, and continues if it is refused.
+    let new_process = if occupant == WallRole::GpuWorker { REFUSED } else { SyscallAction::Kill };
     let clone = vec![
-        (flags(0, libc::CLONE_THREAD, 0), process),
-        (flags(0, THREAD | NO_THREAD, THREAD), SyscallAction::Allow),
+        (flags(0, libc::CLONE_THREAD, 0), new_process),
+        (flags(0, THREAD_FLAGS | NON_THREAD_FLAGS, THREAD_FLAGS), SyscallAction::Allow),
     ];
     vec![
-        (libc::SYS_clone, SyscallRule::by(clone, REFUSED)),
+        (libc::SYS_clone, SyscallRule::by_tests(clone, REFUSED)),
         // Sets the name of a thread. Every other option is a setting of the process.
-        only(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
+        allow_only_if(libc::SYS_prctl, &[number(0, libc::PR_SET_NAME)]),
         // Reads a limit. With a non-null argument it would set one.
-        only(libc::SYS_prlimit64, &[ArgumentTest::Null { argument: 2 }]),
-        // `abort` ends this process this way. Other processes cannot be signalled.
-        only(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
+        allow_only_if(libc::SYS_prlimit64, &[ArgumentTest::Null { argument: 2 }]),
+        // `abort` ends this process with this syscall. Other processes cannot be signalled.
+        allow_only_if(libc::SYS_tgkill, &[number(0, std::process::id().cast_signed())]),
     ]
 }
 
-/// The syscalls on open files. A log must not be truncated. Its descriptor must not be duplicated or lose its
-/// append flag either, as both would allow truncating it.
-fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule)> {
+/// The rules for syscalls on open files. A log must not be truncated. Its descriptor must neither be
+/// duplicated nor lose its append flag: each would allow truncating the log.
+fn open_file_rules(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule)> {
     let refused = || logs.iter().map(|file| (number(0, *file), REFUSED));
     let unless_log =
-        |call: c_long| (call, SyscallRule::by(refused().collect(), SyscallAction::Allow));
+        |call: c_long| (call, SyscallRule::by_tests(refused().collect(), SyscallAction::Allow));
     let allowed = |commands: &[i32]| -> Vec<(ArgumentTest, SyscallAction)> {
         commands.iter().map(|command| (number(1, *command), SyscallAction::Allow)).collect()
     };
     let mut fcntl = allowed(&[libc::F_GETFL, libc::F_GETFD, libc::F_SETFD]);
     fcntl.extend(refused());
     fcntl.extend(allowed(&[libc::F_SETFL, libc::F_DUPFD_CLOEXEC]));
-    let mut rules =
-        vec![(libc::SYS_fcntl, SyscallRule::by(fcntl, REFUSED)), unless_log(libc::SYS_ftruncate)];
+    let mut rules = vec![
+        (libc::SYS_fcntl, SyscallRule::by_tests(fcntl, REFUSED)),
+        unless_log(libc::SYS_ftruncate),
+    ];
     if occupant == WallRole::GpuWorker {
         let duplicating = syscalls::DUPLICATING.iter().chain(syscalls::DUPLICATING_OLD);
         rules.extend(duplicating.map(|call| unless_log(*call)));
@@ -243,28 +250,28 @@ fn on_open_files(occupant: WallRole, logs: &[RawFd]) -> Vec<(c_long, SyscallRule
     rules
 }
 
-/// Opening a file may truncate it only if it is opened for writing, for which Landlock has a rule.
-const fn cutting_if_writing(how: u8) -> [ArgumentTest; 3] {
-    const BITS: i32 = libc::O_TRUNC | libc::O_ACCMODE;
+/// Opening a file may truncate it only if it is opened for writing. Landlock has a rule for writing.
+const fn truncate_only_if_writing(flags_argument: u8) -> [ArgumentTest; 3] {
+    const MASK: i32 = libc::O_TRUNC | libc::O_ACCMODE;
     [
-        flags(how, libc::O_TRUNC, 0),
-        flags(how, BITS, libc::O_TRUNC | libc::O_WRONLY),
-        flags(how, BITS, libc::O_TRUNC | libc::O_RDWR),
+        flags(flags_argument, libc::O_TRUNC, 0),
+        flags(flags_argument, MASK, libc::O_TRUNC | libc::O_WRONLY),
+        flags(flags_argument, MASK, libc::O_TRUNC | libc::O_RDWR),
     ]
 }
 
-/// The bits for the kind of socket; the other bits are flags.
-const KIND_OF_SOCKET: i32 = 0xf;
+/// The bits for the type of a socket; the other bits are flags.
+const SOCKET_TYPE_MASK: i32 = 0xf;
 
-/// `RWF_NOAPPEND`.
-const NO_APPEND: i32 = 0x20;
+/// A write with this flag ignores that the file is open for appending.
+const RWF_NOAPPEND: i32 = 0x20;
 
 /// The clone flags that make a thread of this process.
-const THREAD: i32 =
+const THREAD_FLAGS: i32 =
     libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
 
 /// The clone flags that a thread never has.
-const NO_THREAD: i32 = libc::CLONE_NEWNS
+const NON_THREAD_FLAGS: i32 = libc::CLONE_NEWNS
     | libc::CLONE_NEWUSER
     | libc::CLONE_NEWPID
     | libc::CLONE_NEWNET
@@ -279,7 +286,7 @@ const fn flags(argument: u8, mask: i32, set: i32) -> ArgumentTest {
     ArgumentTest::Bits { argument, mask: mask.cast_unsigned(), set: set.cast_unsigned() }
 }
 
-/// Holds if an `int` has this value. The kernel reads only its 32 bits, too.
+/// Holds if an `int` has this value. Like the kernel, the test reads only the lower 32 bits.
 const fn number(argument: u8, value: i32) -> ArgumentTest {
     ArgumentTest::Bits { argument, mask: u32::MAX, set: value.cast_unsigned() }
 }
@@ -294,7 +301,7 @@ mod tests {
 
     fn judged(occupant: WallRole, call: c_long, args: [u64; 6]) -> u32 {
         let program = filter(occupant, &[]).unwrap();
-        bpf::judged(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
+        bpf::run_filter(&program, processor().unwrap(), u32::try_from(call).unwrap(), args)
     }
 
     /// All syscall numbers, and those of x86_64's other numbering (x32).
@@ -306,9 +313,9 @@ mod tests {
             let program = filter(occupant, &[]).unwrap();
             let allowed: BTreeSet<_> = syscalls::allowed(occupant).into_iter().collect();
             let deadly: BTreeSet<_> = syscalls::killing(occupant).collect();
-            let by_argument: BTreeSet<_> = by_arguments(occupant)
+            let by_argument: BTreeSet<_> = argument_rules(occupant)
                 .into_iter()
-                .chain(on_open_files(occupant, &[]))
+                .chain(open_file_rules(occupant, &[]))
                 .map(|(call, _)| call)
                 .collect();
             assert!(deadly.is_disjoint(&by_argument), "{occupant:?}");
@@ -318,13 +325,14 @@ mod tests {
                     (_, true) => SECCOMP_RET_KILL_PROCESS,
                     _ => EPERM,
                 };
-                let judged = bpf::judged(&program, processor, u32::try_from(call).unwrap(), [0; 6]);
+                let judged =
+                    bpf::run_filter(&program, processor, u32::try_from(call).unwrap(), [0; 6]);
                 assert_eq!(judged, expected, "{occupant:?}: {call}");
             }
             for call in 0..1000 {
-                let other = bpf::judged(&program, processor, 0x4000_0000 | call, [0; 6]);
+                let other = bpf::run_filter(&program, processor, 0x4000_0000 | call, [0; 6]);
                 assert_eq!(other, EPERM, "{occupant:?}: {call}");
-                let foreign = bpf::judged(&program, processor ^ 1, call, [0; 6]);
+                let foreign = bpf::run_filter(&program, processor ^ 1, call, [0; 6]);
                 assert_eq!(foreign, SECCOMP_RET_KILL_PROCESS);
             }
         }
@@ -336,8 +344,8 @@ mod tests {
         for occupant in WallRole::ALL.into_iter().filter(|it| *it != WallRole::Zygote) {
             let clone =
                 |flags: i32| judged(occupant, libc::SYS_clone, [bits(flags), 0, 0, 0, 0, 0]);
-            assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
-            assert_eq!(clone(THREAD | libc::CLONE_NEWUSER), EPERM);
+            assert_eq!(clone(THREAD_FLAGS | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
+            assert_eq!(clone(THREAD_FLAGS | libc::CLONE_NEWUSER), EPERM);
             assert_eq!(clone(libc::CLONE_THREAD), EPERM);
             let process = match occupant {
                 WallRole::GpuWorker => EPERM,
@@ -359,7 +367,7 @@ mod tests {
             judged(Zygote, libc::SYS_clone, [u64::from(flags.cast_unsigned()), 0, 0, 0, 0, 0])
         };
         assert_eq!(clone(libc::CLONE_PARENT | libc::SIGCHLD), SECCOMP_RET_ALLOW);
-        assert_eq!(clone(THREAD | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
+        assert_eq!(clone(THREAD_FLAGS | libc::CLONE_SETTLS), SECCOMP_RET_ALLOW);
         assert_eq!(clone(libc::CLONE_NEWUSER | libc::SIGCHLD), EPERM);
         for call in [libc::SYS_execve, libc::SYS_ptrace, libc::SYS_socket, libc::SYS_mount] {
             assert_eq!(judged(Zygote, call, [0; 6]), SECCOMP_RET_KILL_PROCESS, "{call}");
@@ -381,7 +389,7 @@ mod tests {
             let opening = syscalls::opening(occupant);
             let openat2 = if opening.is_empty() { EPERM } else { hidden };
             assert_eq!(judged(occupant, libc::SYS_openat2, [0; 6]), openat2, "{occupant:?}");
-            for (call, place) in opening {
+            for (call, index) in opening {
                 for (how, expected) in [
                     (libc::O_RDONLY, SECCOMP_RET_ALLOW),
                     (libc::O_WRONLY | libc::O_TRUNC | libc::O_CREAT, SECCOMP_RET_ALLOW),
@@ -392,7 +400,7 @@ mod tests {
                     (libc::O_ACCMODE | libc::O_TRUNC, EPERM),
                 ] {
                     let mut arguments = [0; 6];
-                    arguments[usize::from(*place)] = u64::from(how.cast_unsigned());
+                    arguments[usize::from(*index)] = u64::from(how.cast_unsigned());
                     let judged = judged(occupant, *call, arguments);
                     assert_eq!(judged, expected, "{occupant:?}: {call}, {how:#o}");
                 }
@@ -405,9 +413,9 @@ mod tests {
     #[test]
     fn some_syscalls_depend_on_their_arguments() {
         use WallRole::{Compiler, Fetcher, GpuWorker, Planner, Worker};
-        let at = |place: usize, value: i32| {
+        let arg = |index: usize, value: i32| {
             let mut arguments = [u64::MAX; 6];
-            arguments[place] = u64::from(value.cast_unsigned());
+            arguments[index] = u64::from(value.cast_unsigned());
             arguments
         };
         let socket = |domain: i32, kind: i32| {
@@ -419,39 +427,39 @@ mod tests {
         };
         let own = std::process::id().cast_signed();
         let code = libc::PROT_READ | libc::PROT_EXEC;
-        let both = libc::PROT_WRITE | libc::PROT_EXEC;
+        let write_and_code = libc::PROT_WRITE | libc::PROT_EXEC;
         for (occupant, call, arguments, is_allowed) in [
-            (Compiler, libc::SYS_openat, at(2, libc::O_RDONLY), false),
-            (Worker, libc::SYS_prctl, at(0, libc::PR_SET_NAME), true),
-            (Worker, libc::SYS_prctl, at(0, libc::PR_SET_DUMPABLE), false),
-            (Worker, libc::SYS_prlimit64, at(2, 0), true),
-            (Worker, libc::SYS_prlimit64, at(1, 0), false),
-            (Planner, libc::SYS_tgkill, at(0, own), true),
-            (Planner, libc::SYS_tgkill, at(0, own + 1), false),
-            (Planner, libc::SYS_fcntl, at(1, libc::F_SETFL), true),
-            (Planner, libc::SYS_fcntl, at(1, libc::F_SETOWN), false),
-            (Worker, libc::SYS_utimensat, at(1, 0), true),
-            (Worker, libc::SYS_utimensat, at(0, 0), false),
-            (Planner, libc::SYS_utimensat, at(1, 0), false),
-            (Worker, libc::SYS_renameat2, at(4, 0), true),
-            (Worker, libc::SYS_renameat2, at(4, libc::RENAME_NOREPLACE.cast_signed()), true),
-            (Worker, libc::SYS_renameat2, at(4, libc::RENAME_EXCHANGE.cast_signed()), false),
-            (Worker, libc::SYS_renameat2, at(4, libc::RENAME_WHITEOUT.cast_signed()), false),
-            (Fetcher, libc::SYS_renameat2, at(4, libc::RENAME_WHITEOUT.cast_signed()), false),
-            (GpuWorker, libc::SYS_renameat2, at(4, libc::RENAME_WHITEOUT.cast_signed()), false),
-            (Planner, libc::SYS_renameat2, at(4, 0), false),
-            (Worker, libc::SYS_pwritev2, at(5, 0), true),
-            (Worker, libc::SYS_pwritev2, at(5, libc::RWF_APPEND), true),
-            (Worker, libc::SYS_pwritev2, at(5, NO_APPEND), false),
-            (Worker, libc::SYS_sendto, at(4, 0), true),
-            (Worker, libc::SYS_sendto, at(3, 0), false),
-            (Fetcher, libc::SYS_socket, at(0, libc::AF_INET6), true),
-            (Fetcher, libc::SYS_socket, at(0, libc::AF_UNIX), false),
-            (Worker, libc::SYS_mmap, at(2, libc::PROT_WRITE), true),
-            (Worker, libc::SYS_mprotect, at(2, code), false),
-            (Compiler, libc::SYS_mprotect, at(2, code), true),
-            (Compiler, libc::SYS_mmap, at(2, both), false),
-            (GpuWorker, libc::SYS_mmap, at(2, both), true),
+            (Compiler, libc::SYS_openat, arg(2, libc::O_RDONLY), false),
+            (Worker, libc::SYS_prctl, arg(0, libc::PR_SET_NAME), true),
+            (Worker, libc::SYS_prctl, arg(0, libc::PR_SET_DUMPABLE), false),
+            (Worker, libc::SYS_prlimit64, arg(2, 0), true),
+            (Worker, libc::SYS_prlimit64, arg(1, 0), false),
+            (Planner, libc::SYS_tgkill, arg(0, own), true),
+            (Planner, libc::SYS_tgkill, arg(0, own + 1), false),
+            (Planner, libc::SYS_fcntl, arg(1, libc::F_SETFL), true),
+            (Planner, libc::SYS_fcntl, arg(1, libc::F_SETOWN), false),
+            (Worker, libc::SYS_utimensat, arg(1, 0), true),
+            (Worker, libc::SYS_utimensat, arg(0, 0), false),
+            (Planner, libc::SYS_utimensat, arg(1, 0), false),
+            (Worker, libc::SYS_renameat2, arg(4, 0), true),
+            (Worker, libc::SYS_renameat2, arg(4, libc::RENAME_NOREPLACE.cast_signed()), true),
+            (Worker, libc::SYS_renameat2, arg(4, libc::RENAME_EXCHANGE.cast_signed()), false),
+            (Worker, libc::SYS_renameat2, arg(4, libc::RENAME_WHITEOUT.cast_signed()), false),
+            (Fetcher, libc::SYS_renameat2, arg(4, libc::RENAME_WHITEOUT.cast_signed()), false),
+            (GpuWorker, libc::SYS_renameat2, arg(4, libc::RENAME_WHITEOUT.cast_signed()), false),
+            (Planner, libc::SYS_renameat2, arg(4, 0), false),
+            (Worker, libc::SYS_pwritev2, arg(5, 0), true),
+            (Worker, libc::SYS_pwritev2, arg(5, libc::RWF_APPEND), true),
+            (Worker, libc::SYS_pwritev2, arg(5, RWF_NOAPPEND), false),
+            (Worker, libc::SYS_sendto, arg(4, 0), true),
+            (Worker, libc::SYS_sendto, arg(3, 0), false),
+            (Fetcher, libc::SYS_socket, arg(0, libc::AF_INET6), true),
+            (Fetcher, libc::SYS_socket, arg(0, libc::AF_UNIX), false),
+            (Worker, libc::SYS_mmap, arg(2, libc::PROT_WRITE), true),
+            (Worker, libc::SYS_mprotect, arg(2, code), false),
+            (Compiler, libc::SYS_mprotect, arg(2, code), true),
+            (Compiler, libc::SYS_mmap, arg(2, write_and_code), false),
+            (GpuWorker, libc::SYS_mmap, arg(2, write_and_code), true),
             (GpuWorker, libc::SYS_socket, socket(libc::AF_UNIX, libc::SOCK_SEQPACKET), true),
             (GpuWorker, libc::SYS_socket, socket(libc::AF_UNIX, libc::SOCK_DGRAM), false),
             (GpuWorker, libc::SYS_socket, socket(libc::AF_INET, libc::SOCK_SEQPACKET), false),
@@ -463,8 +471,8 @@ mod tests {
                 false,
             ),
             (GpuWorker, libc::SYS_setsockopt, option(libc::SOL_IP, libc::SO_PASSCRED), false),
-            (GpuWorker, libc::SYS_fallocate, at(1, 0), true),
-            (GpuWorker, libc::SYS_fallocate, at(1, libc::FALLOC_FL_KEEP_SIZE), false),
+            (GpuWorker, libc::SYS_fallocate, arg(1, 0), true),
+            (GpuWorker, libc::SYS_fallocate, arg(1, libc::FALLOC_FL_KEEP_SIZE), false),
         ] {
             let expected = if is_allowed { SECCOMP_RET_ALLOW } else { EPERM };
             assert_eq!(judged(occupant, call, arguments), expected, "{occupant:?}: {call}");
@@ -481,7 +489,7 @@ mod tests {
                 let arguments =
                     [file, second, 0, 0, 0, 0].map(|value| i64::from(value).cast_unsigned());
                 let call = u32::try_from(call).unwrap();
-                bpf::judged(&program, processor().unwrap(), call, arguments)
+                bpf::run_filter(&program, processor().unwrap(), call, arguments)
             };
             for (call, second) in [
                 (libc::SYS_ftruncate, 0),

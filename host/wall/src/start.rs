@@ -13,11 +13,12 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 /// The first descriptor after the three standard ones.
-const FIRST_OTHER: u32 = 3;
-/// The highest out-of-memory score adjustment: the kernel kills this process first.
-const KILLED_FIRST: &str = "1000";
+const FIRST_AFTER_STDERR: u32 = 3;
+/// The highest value of `oom_score_adj`: the kernel kills a process with this value first.
+const MAX_OOM_SCORE_ADJ: &str = "1000";
 
-/// Keeps Ctrl-C away from a process that will [`enter`]: Ctrl-C is for its parent.
+/// Starts the process, which will [`enter`], in its own process group, so that Ctrl-C reaches only the
+/// parent.
 pub fn keep_apart(command: &mut Command) {
     // If this process's own group is outside of its PID namespace (`unshare --pid`, many sandboxes of build
     // servers), the child would have no group to return to; see `own_session`.
@@ -27,17 +28,17 @@ pub fn keep_apart(command: &mut Command) {
     }
 }
 
-/// The first thing that a process does which will build a wall. From then on it dies with its parent, has its
+/// The first call of a process that will build a wall. From then on the process dies with its parent, has its
 /// own session that the terminal does not reach, keeps only the three standard descriptors, is in its cgroup
 /// if it has one, and is killed first when the machine runs out of memory.
 ///
-/// For the kernel, the thread that started this process is its parent: that thread must outlive the child. An
-/// error says that the parent is gone already, or what failed. Must be called before this process opens
-/// anything that it wants to keep.
+/// For the kernel, the parent is the thread that started this process: that thread must outlive the process.
+/// An error says that the parent has already ended, or what failed. Must be called before this process opens
+/// files that it wants to keep.
 pub fn enter() -> io::Result<()> {
     die_with(getppid())?;
     own_session()?;
-    close_others()?;
+    close_inherited()?;
     // We join early because a cgroup does not count what the process allocated before. The wall reports a
     // failure.
     let _ = cgroup_leaf::join();
@@ -49,10 +50,10 @@ pub fn enter() -> io::Result<()> {
 /// the cause is likely here, and neither the leader nor another program should pay for it.
 fn prefer_oom_kill() {
     // If the write is refused, the process is treated like any other.
-    let _ = fs::write("/proc/self/oom_score_adj", KILLED_FIRST);
+    let _ = fs::write("/proc/self/oom_score_adj", MAX_OOM_SCORE_ADJ);
 }
 
-/// Makes the kernel kill this process when its parent ends. Fails if `parent` is no longer its parent.
+/// Makes the kernel kill this process when its parent ends. Fails if `parent` is no longer the parent.
 pub(super) fn die_with(parent: Option<Pid>) -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     if getppid() == parent {
@@ -61,8 +62,8 @@ pub(super) fn die_with(parent: Option<Pid>) -> io::Result<()> {
     Err(io::Error::other("the process that started this one ended meanwhile"))
 }
 
-/// Fails if this process has another thread: a wall holds only for the thread that builds it and those that
-/// it starts later.
+/// Fails if this process has another thread: a wall holds only for the thread that builds it and the threads
+/// that this thread starts later.
 pub fn alone() -> io::Result<()> {
     let mut names = Vec::new();
     for task in fs::read_dir("/proc/self/task")? {
@@ -76,15 +77,15 @@ pub fn alone() -> io::Result<()> {
     }
     Err(io::Error::other(format!(
         "there are {} threads before the process wall is set up, and it would not apply to all of them \
-         ({}): a library that was opened started some",
+         ({}): a library that was loaded has started threads",
         names.len(),
         names.join(", ")
     )))
 }
 
-/// Starts a new session. The leader of a process group cannot do so, and the parent may have made this
-/// process one: then it first returns to its parent's group. A caller that kills the process group meanwhile
-/// finds no such group, and has to kill the process itself.
+/// Starts a new session. The leader of a process group cannot start a session, and [`keep_apart`] makes a
+/// process such a leader: then the process first returns to its parent's group. A caller that kills the
+/// process group meanwhile finds no such group, and has to kill the process itself.
 pub(super) fn own_session() -> io::Result<()> {
     match setsid() {
         Ok(_) => return Ok(()),
@@ -96,8 +97,8 @@ pub(super) fn own_session() -> io::Result<()> {
     let group = unsafe { libc::getpgid(libc::getppid()) };
     match Pid::from_raw(group.max(0)) {
         Some(group) => setpgid(None, Some(group))?,
-        // Either the parent is gone, which the caller soon notices, or its group is in another namespace.
-        // Then there is no new session, which the wall reports.
+        // Either the parent has ended, which the caller soon notices, or the parent's group is in another
+        // namespace. There is no new session then, which the wall reports.
         _ => return Ok(()),
     }
     setsid()?;
@@ -111,10 +112,10 @@ fn leads_session() -> bool {
 }
 
 /// Closes descriptors that were inherited by mistake, such as those that the leader itself was started with.
-fn close_others() -> io::Result<()> {
+fn close_inherited() -> io::Result<()> {
     // SAFETY: no object owns these descriptors. This process has opened nothing yet; a forked process closes
     // everything that it inherited.
-    let answer = unsafe { libc::syscall(libc::SYS_close_range, FIRST_OTHER, u32::MAX, 0) };
+    let answer = unsafe { libc::syscall(libc::SYS_close_range, FIRST_AFTER_STDERR, u32::MAX, 0) };
     if answer == 0 {
         return Ok(());
     }
@@ -122,25 +123,25 @@ fn close_others() -> io::Result<()> {
     let names = fs::read_dir("/proc/self/fd")?.map(|entry| entry.map(|entry| entry.file_name()));
     let names = names.collect::<io::Result<Vec<_>>>()?;
     for number in names.iter().filter_map(|name| name.to_str()?.parse::<i32>().ok()) {
-        if number >= FIRST_OTHER.cast_signed() {
-            // SAFETY: as above. One of them belonged to the folder just listed, and is closed already.
+        if number >= FIRST_AFTER_STDERR.cast_signed() {
+            // SAFETY: as above. One descriptor belonged to the folder just listed, and is closed already.
             let _ = unsafe { libc::close(number) };
         }
     }
     Ok(())
 }
 
-/// Whether [`enter`] has set the parent-death signal.
-pub(super) fn dies_with_parent() -> Built {
+/// Fails unless [`enter`] has set the parent-death signal.
+pub(super) fn check_parent_death_signal() -> Built {
     match parent_process_death_signal() {
         Ok(Some(Signal::KILL)) => Ok(None),
-        Ok(_) => Err(LayerError::NotAsked),
+        Ok(_) => Err(LayerError::NotSet),
         Err(errno) => Err(LayerError::call("prctl", errno)),
     }
 }
 
-/// Whether [`enter`] has started a new session.
-pub(super) fn has_own_session() -> Built {
+/// Fails unless [`enter`] has started a new session.
+pub(super) fn check_own_session() -> Built {
     if leads_session() { Ok(None) } else { Err(LayerError::OtherSession) }
 }
 

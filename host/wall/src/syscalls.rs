@@ -59,8 +59,8 @@ const BASE_OLD: &[c_long] = &[SYS_poll, SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const BASE_OLD: &[c_long] = &[];
 
-/// Inspecting, listing and removing files, as far as Landlock allows it. Opening is decided by its arguments
-/// ([`opening`]).
+/// Inspecting, listing and removing files, as far as Landlock allows it. The syscalls that open files are in
+/// [`opening`].
 const OPEN: &[c_long] = &[
     SYS_faccessat,
     SYS_faccessat2,
@@ -99,14 +99,14 @@ const OPENING: &[(c_long, u8)] = &[(SYS_openat, 2)];
 /// Making folders.
 const FOLDERS: &[c_long] = &[SYS_mkdirat];
 
-/// Its older form.
+/// The older form of this syscall.
 #[cfg(target_arch = "x86_64")]
 const FOLDERS_OLD: &[c_long] = &[SYS_mkdir];
 #[cfg(not(target_arch = "x86_64"))]
 const FOLDERS_OLD: &[c_long] = &[];
 
 /// Hard links, renames, copies within the kernel, the socket to the leader, and the file system type of an
-/// open folder. `renameat2` is decided by its flags (`filter`).
+/// open folder. For `renameat2`, the flags decide (module `seccomp`).
 const WORKER: &[c_long] =
     &[SYS_copy_file_range, SYS_fstatfs, SYS_linkat, SYS_recvfrom, SYS_sendfile];
 
@@ -118,8 +118,8 @@ const WORKER_OLD: &[c_long] = &[SYS_renameat];
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 const WORKER_OLD: &[c_long] = &[];
 
-/// What a GPU's driver needs besides. It listens at a socket, by which other processes of its user could ask
-/// for its memory, and does not start without it. Connections are never accepted.
+/// The syscalls that a GPU's driver needs in addition. The driver starts only if it can listen at a socket,
+/// at which other processes of the user could ask for its memory. It never accepts a connection.
 const GPU: &[c_long] = &[
     SYS_bind,
     SYS_epoll_create1,
@@ -163,18 +163,18 @@ const GPU_OLD: &[c_long] = &[SYS_epoll_create, SYS_epoll_wait, SYS_eventfd, SYS_
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_OLD: &[c_long] = &[];
 
-/// Making a second descriptor for an open file, which a GPU's driver does. Decided by the first descriptor's
-/// number (`filter`).
+/// Making a second descriptor for an open file, which a GPU's driver does. The number of the first descriptor
+/// decides (module `seccomp`).
 pub(super) const DUPLICATING: &[c_long] = &[SYS_dup, SYS_dup3];
-/// Its older form.
+/// The older form of these syscalls.
 #[cfg(target_arch = "x86_64")]
 pub(super) const DUPLICATING_OLD: &[c_long] = &[SYS_dup2];
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) const DUPLICATING_OLD: &[c_long] = &[];
 
 /// Receiving orders with descriptors from the leader, and what a forked worker does before it builds its own
-/// wall: it sets up its session, cgroup, folder and standard files. Forking, `prctl` and mapping code are
-/// decided by their arguments (`filter`).
+/// wall: it sets up its session, cgroup, folder and standard files. For forking, `prctl` and mapping code,
+/// the arguments decide (module `seccomp`).
 const ZYGOTE: &[c_long] = &[
     SYS_capget,
     SYS_capset,
@@ -211,7 +211,7 @@ const ZYGOTE_OLD: &[c_long] = &[SYS_dup2, SYS_getrlimit, SYS_setrlimit];
 #[cfg(not(target_arch = "x86_64"))]
 const ZYGOTE_OLD: &[c_long] = &[SYS_getrlimit, SYS_setrlimit];
 
-/// Waiting for the helpers that it started before it built its wall.
+/// Waiting for the helpers that the planner started before it built its wall.
 const PLANNER: &[c_long] = &[SYS_wait4, SYS_waitid];
 
 /// Using the network, and waiting for it.
@@ -250,7 +250,7 @@ const FETCHER_OLD: &[c_long] = &[SYS_epoll_wait, SYS_rename];
 #[cfg(not(target_arch = "x86_64"))]
 const FETCHER_OLD: &[c_long] = &[];
 
-/// Syscalls that no occupant needs and an attacker would: the first one kills the process.
+/// Syscalls that no occupant needs, but an attacker would: each of them kills the process.
 const KILL: &[c_long] = &[
     // Starting programs, and reaching other processes.
     SYS_execve,
@@ -335,16 +335,16 @@ const KILL: &[c_long] = &[
     SYS_setuid,
 ];
 
-/// Killing syscalls that only some processors have.
+/// More such syscalls, which only some processors have.
 #[cfg(target_arch = "x86_64")]
 const KILL_OLD: &[c_long] =
     &[SYS_fork, SYS_vfork, SYS_ioperm, SYS_iopl, SYS_kexec_file_load, SYS_modify_ldt];
 #[cfg(not(target_arch = "x86_64"))]
 const KILL_OLD: &[c_long] = &[];
 
-/// What a GPU's driver tries or needs, and what kills other occupants. Each is refused, allowed above, or
-/// decided by its arguments. The driver tries to start a program that makes its device files, and continues
-/// without it.
+/// Syscalls that kill other occupants, but that a GPU's driver tries or needs. Each is refused, allowed
+/// above, or its arguments decide. The driver tries to start a program that makes its device files, and
+/// continues if it cannot.
 const GPU_SPARED: &[c_long] = &[
     SYS_accept,
     SYS_accept4,
@@ -359,19 +359,19 @@ const GPU_SPARED: &[c_long] = &[
 const GPU_SPARED_OLD: &[c_long] = &[SYS_fork, SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
 const GPU_SPARED_OLD: &[c_long] = &[];
-/// What the zygote needs, and what a worker does before it builds its own wall.
+/// Syscalls that kill other occupants, but that the zygote needs, or a worker before it builds its own wall.
 const ZYGOTE_SPARED: &[c_long] = &[SYS_capset, SYS_recvmsg, SYS_sendmsg];
 
 /// The standard library may try to kill a helper.
 const PLANNER_SPARED: &[c_long] = &[SYS_kill, SYS_pidfd_send_signal];
 
-/// What using the network needs.
+/// Syscalls that kill other occupants, but that using the network needs.
 const FETCHER_SPARED: &[c_long] =
     &[SYS_bind, SYS_connect, SYS_recvmmsg, SYS_recvmsg, SYS_sendmmsg, SYS_sendmsg, SYS_socket];
 
 /// The syscalls that are allowed with any arguments.
 pub(super) fn allowed(occupant: WallRole) -> Vec<c_long> {
-    /// What every worker may call.
+    /// The syscalls that every worker may make.
     const ALL_WORKERS: [&[c_long]; 8] =
         [BASE, BASE_OLD, OPEN, OPEN_OLD, FOLDERS, FOLDERS_OLD, WORKER, WORKER_OLD];
     let parts: &[&[c_long]] = match occupant {

@@ -9,22 +9,22 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 /// The interval at which we check whether the process has ended.
-const TICK: Duration = Duration::from_millis(2);
+const CHECK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// How a process for one task ended by itself.
 #[derive(Debug)]
 pub struct TaskEnd {
     /// Its exit status.
     pub status: ExitStatus,
-    /// The start of its standard output. Empty if that is not a pipe.
+    /// The start of its standard output. Empty if its standard output is not a pipe.
     pub said: Vec<u8>,
-    /// The start of its standard error, made printable. Empty if that is not a pipe.
+    /// The start of its standard error, made printable. Empty if its standard error is not a pipe.
     pub faults: String,
 }
 
 impl TaskEnd {
-    /// How it ended, and what it said: `the process that tried it was ended by signal 11; what it said: ...`.
-    /// `who`: the process, in words.
+    /// How the process ended, and what it said: `the process that tried it was ended by signal 11; what it
+    /// said: ...`. `who`: the process, in words.
     pub fn describe(&self, who: &str) -> String {
         let ended = format!("{who} {}", death(self.status));
         if self.faults.is_empty() {
@@ -39,14 +39,14 @@ impl TaskEnd {
 /// longer than `patience`, or once `stop` gives a reason.
 ///
 /// # Errors
-/// For people: the reason from `stop`, or how long we waited.
+/// The reason from `stop`, or how long we waited. The text is shown to users.
 pub fn end_of(
     mut child: Child,
     patience: Duration,
     kept: u64,
     stop: impl Fn() -> Option<String>,
 ) -> Result<TaskEnd, WaitError> {
-    // We read both pipes all the time: a process that writes much blocks while a pipe is full.
+    // Threads read both pipes meanwhile: a process that writes much blocks while a pipe is full.
     let said = drain(child.stdout.take(), kept);
     let faults = drain(child.stderr.take(), kept);
     let began = Instant::now();
@@ -60,13 +60,12 @@ pub fn end_of(
             Err(error) => Some(WaitError::Unknown(error)),
         };
         if let Some(reason) = reason {
-            // The process is gone, or will be. Processes that it started may hold the pipes; we do not wait
-            // for them.
+            // We do not wait for the pipes: processes that this one started may keep them open.
             let _ = child.kill();
             let _ = child.wait();
             return Err(reason);
         }
-        thread::sleep(TICK);
+        thread::sleep(CHECK_INTERVAL);
     };
     let faults = faults.join().unwrap_or_default();
     let faults = String::from_utf8_lossy(&faults);

@@ -38,7 +38,7 @@ fn a_job_reports_its_process_wall() {
     let wall = wall(&ran);
     assert_eq!(wall["mode"], "best-effort");
     let active = wall["active"].to_string();
-    for layer in ["no new privileges", "resource limits", "own session", "dies with its parent"] {
+    for layer in ["no new privileges", "resource limits", "own session", "parent-death signal"] {
         assert!(active.contains(layer), "{active}");
     }
     assert!(ran.log("job_result.txt").contains("  os_sandbox    best-effort: "), "{ran}");
