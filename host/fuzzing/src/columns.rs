@@ -9,22 +9,23 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-const FILE: &str = "t";
-/// How many slices of a file are read: a file may claim millions of rows, which would only take time.
-const SLICES: usize = 20;
+const FILE_NAME: &str = "t";
+/// The most slices that are read: a file may claim millions of rows, which would only take time.
+const MAX_SLICES: usize = 20;
 
 thread_local! {
-    static PATH: PathBuf = scratch::file(FILE);
+    /// The path of the file to read.
+    static PATH: PathBuf = scratch::file(FILE_NAME);
 }
 
 /// The first byte chooses the format and the size of slices; the rest is the file. Either the file is refused
 /// with a message, or each slice is a table with the number of rows that it should have.
 pub fn columns(data: &[u8]) {
-    let Some((how, file)) = data.split_first() else { return };
-    let kind = if how & 1 == 0 { TableKind::Parquet } else { TableKind::Arrow };
+    let Some((choice, file)) = data.split_first() else { return };
+    let kind = if choice & 1 == 0 { TableKind::Parquet } else { TableKind::Arrow };
     let path = PATH.with(PathBuf::clone);
     fs::write(&path, file).expect("fuzzing needs room for temporary files");
-    if let Err(error) = read(kind, SliceSize::Rows(u64::from(how >> 1) + 1), &path) {
+    if let Err(error) = read(kind, SliceSize::Rows(u64::from(choice >> 1) + 1), &path) {
         assert!(!error.to_string().is_empty());
     }
 }
@@ -33,13 +34,13 @@ fn read(kind: TableKind, size: SliceSize, path: &Path) -> Result<(), DatasetErro
     let root = path.parent().expect("a file is in a folder");
     let mut file = TypedTableFile::open(kind, None, path)?;
     let mut columns = InputColumns::new(None);
-    columns.learn(file.schema()?, FILE)?;
+    columns.learn(file.schema()?, FILE_NAME)?;
     let schema = columns.schema();
-    check(file.schema()?, &schema, true, FILE)?;
+    check(file.schema()?, &schema, true, FILE_NAME)?;
     let format = TableFormat { kind, schema: to_message(&schema)?, ..TableFormat::default() };
     let mut reader = RowReader::new(&format)?;
-    for slice in file.cut(&schema, size, FILE.to_owned())?.take(SLICES) {
-        let part = RowPart { root, slice: &slice, item: FILE };
+    for slice in file.cut(&schema, size, FILE_NAME.to_owned())?.take(MAX_SLICES) {
+        let part = RowPart { root, slice: &slice, item: FILE_NAME };
         let read = reader.read(std::iter::once(part));
         let loaded = read.map_err(|error| DatasetError(error.to_string()))?;
         assert_eq!(loaded.rows, slice.rows);

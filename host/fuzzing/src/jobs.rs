@@ -9,14 +9,14 @@ thread_local! {
     static FILE: PathBuf = scratch::file("script.wasm").with_file_name("job.yaml");
 }
 
-/// Separates the job file from each override of the command line.
-const SET: &str = "\n--set ";
+/// Separates the job file, and the overrides of the command line that follow it.
+const OVERRIDE_SEPARATOR: &str = "\n--set ";
 
-/// A job file, followed by overrides, each after a line that begins with `--set`. Either the job is valid, or
-/// each error has a message.
+/// Reads a job file, which may be followed by overrides of the form `--set KEY=VALUE`. Either the job
+/// is valid, or each error has a message.
 pub fn jobs(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
-    let mut pieces = text.split(SET);
+    let mut pieces = text.split(OVERRIDE_SEPARATOR);
     let file = pieces.next().unwrap_or_default();
     let overrides: Vec<_> = pieces
         .filter_map(|piece| piece.split_once('='))

@@ -1,7 +1,8 @@
-//! The functions that fuzzing runs. They accept any bytes, and panic if something is wrong.
+//! The functions that fuzzers call. Each accepts any bytes, and panics if the code under test does something
+//! wrong.
 //!
-//! The targets of `fuzz/` call these functions. Without a fuzzer, the tests here replay the corpora, and
-//! [`Mutator`] makes more inputs from them. No program depends on this crate.
+//! The targets in `fuzz/` call these functions. The tests here need no fuzzer: they replay the corpora, and
+//! the inputs that [`Mutator`] makes from the corpora. No program depends on this crate.
 
 mod columns;
 mod frames;

@@ -6,28 +6,28 @@ use sandmill_model::{OutputFormat, OutputKind, Quoting};
 
 const KINDS: [OutputKind; 3] = [OutputKind::Text, OutputKind::Csv, OutputKind::Jsonl];
 const QUOTINGS: [Quoting; 4] = [Quoting::Minimal, Quoting::All, Quoting::Nonnumeric, Quoting::None];
-/// How many bytes an attempt may make: more would only take time.
-const LIMIT: u64 = 1 << 16;
+/// The most bytes of an attempt's results: more would only take time.
+const MAX_RESULT_BYTES: u64 = 1 << 16;
 
-/// The first byte chooses the output format, the second the form of the results. The rest is a table, or rows
-/// separated by zero bytes, or input for [`fuzz_judge`]. Accepted results must be whole lines of text, within
-/// the limit.
+/// The bits of the first byte choose the output format, those of the second byte the form of the results. The
+/// rest is a table, or rows separated by zero bytes, or input for [`fuzz_judge`]. Accepted results must be
+/// whole lines of text, and not exceed the limit.
 pub fn results(data: &[u8]) {
-    let [shape, way, results @ ..] = data else { return };
-    let mut format = OutputFormat::of(KINDS[usize::from(shape % 3)]);
-    format.quoting = QUOTINGS[usize::from((shape >> 2) & 3)];
-    format.header = shape & 0x10 != 0;
-    format.index = shape & 0x20 != 0;
-    if shape & 0x40 != 0 {
+    let [format_bits, result_bits, results @ ..] = data else { return };
+    let mut format = OutputFormat::of(KINDS[usize::from(format_bits % 3)]);
+    format.quoting = QUOTINGS[usize::from((format_bits >> 2) & 3)];
+    format.header = format_bits & 0x10 != 0;
+    format.index = format_bits & 0x20 != 0;
+    if format_bits & 0x40 != 0 {
         format.null = "n a".to_owned();
     }
-    let keep = way & 1 == 0;
-    let mut writer = RowWriter::new(LIMIT, keep, &format);
-    if way & 4 != 0 {
+    let keeps_rows = result_bits & 1 == 0;
+    let mut writer = RowWriter::new(MAX_RESULT_BYTES, keeps_rows, &format);
+    if result_bits & 4 != 0 {
         return fuzz_judge(&mut writer, results);
     }
     writer.clear();
-    let failed = if way & 2 == 0 {
+    let failed = if result_bits & 2 == 0 {
         writer.table(results).is_err()
     } else {
         let text = String::from_utf8_lossy(results);
@@ -40,12 +40,12 @@ pub fn results(data: &[u8]) {
         return;
     }
     let lines = std::str::from_utf8(writer.lines()).expect("rows are text");
-    assert!(lines.len() as u64 <= LIMIT, "{} bytes", lines.len());
-    assert_eq!(lines.is_empty(), writer.rows() == 0 || !keep);
+    assert!(lines.len() as u64 <= MAX_RESULT_BYTES, "{} bytes", lines.len());
+    assert_eq!(lines.is_empty(), writer.rows() == 0 || !keeps_rows);
     assert!(lines.is_empty() || lines.ends_with('\n'));
     // Only fields of a table may have line breaks.
-    if keep && (way & 2 != 0 || format.kind == OutputKind::Jsonl) {
+    if keeps_rows && (result_bits & 2 != 0 || format.kind == OutputKind::Jsonl) {
         assert_eq!(lines.lines().count() as u64, writer.rows());
     }
-    assert!(lines.lines().count() as u64 >= writer.rows() || !keep);
+    assert!(lines.lines().count() as u64 >= writer.rows() || !keeps_rows);
 }

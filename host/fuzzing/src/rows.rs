@@ -1,4 +1,4 @@
-//! Rows of CSV and JSON lines, from the file to the table, for any size of slices.
+//! Reads CSV and JSON lines in slices of any size, from the file to the table.
 
 use super::scratch;
 use arrow::array::RecordBatch;
@@ -17,10 +17,11 @@ use std::fs;
 use std::io::Cursor;
 use std::path::{Path, PathBuf};
 
-const FILE: &str = "t";
+const FILE_NAME: &str = "t";
 
 thread_local! {
-    static PATH: PathBuf = scratch::file(FILE);
+    /// The path of the file to read.
+    static PATH: PathBuf = scratch::file(FILE_NAME);
     /// A reader for each format: making one takes longer than reading a short table.
     static READERS: RefCell<Vec<TableReader>> = RefCell::new(formats().iter().map(reader).collect());
 }
@@ -28,6 +29,9 @@ thread_local! {
 fn reader(format: &TableFormat) -> TableReader {
     TableReader::new(format).expect("the format is right")
 }
+
+/// The index of the last of [`formats`].
+const INFERRED: usize = 3;
 
 /// CSV with two delimiters, JSON lines, and JSON lines with an inferred schema that has a JSON column.
 fn formats() -> [TableFormat; 4] {
@@ -46,16 +50,16 @@ fn formats() -> [TableFormat; 4] {
         columns: columns.clone(),
         ..TableFormat::default()
     };
-    let list = DataType::new_list(DataType::Float64, true);
-    let parts = DataType::Struct(vec![Field::new("b", DataType::Boolean, true)].into());
-    let moment = sandmill_data::dataset::csv::arrow_type(ColumnType::Timestamp);
+    let list_type = DataType::new_list(DataType::Float64, true);
+    let struct_type = DataType::Struct(vec![Field::new("b", DataType::Boolean, true)].into());
+    let timestamp = sandmill_data::dataset::csv::arrow_type(ColumnType::Timestamp);
     let fields = [
         ("a", DataType::Int64),
         ("s", DataType::Utf8),
-        ("l", list),
-        ("o", parts),
+        ("l", list_type),
+        ("o", struct_type),
         ("d", DataType::Date32),
-        ("t", moment),
+        ("t", timestamp),
         ("u", DataType::UInt64),
     ];
     let mut fields = fields.map(|(name, kind)| Field::new(name, kind, true)).to_vec();
@@ -73,19 +77,19 @@ fn formats() -> [TableFormat; 4] {
 /// file. Each record must become a row, or be refused with its line. The size of slices must not change the
 /// result.
 pub fn rows(data: &[u8]) {
-    let [kind, size, text @ ..] = data else { return };
+    let [choice, size, text @ ..] = data else { return };
     let size = u64::from(*size).max(1);
-    let size = if kind & 4 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
-    let format = match kind >> 3 {
-        31 => 3,
-        kind => usize::from(kind) % 3,
+    let size = if choice & 4 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
+    let format = match choice >> 3 {
+        31 => INFERRED,
+        other => usize::from(other) % INFERRED,
     };
     let path = PATH.with(PathBuf::clone);
     fs::write(&path, text).expect("fuzzing needs room for temporary files");
     let folder = path.parent().expect("a file is in a folder");
-    let (cut, refused) = read(format, size, folder);
+    let (sliced, refused) = read(format, size, folder);
     let (whole, refused_whole) = read(format, SliceSize::Bytes(MAX_SLICE), folder);
-    assert_eq!(cut, whole, "the rows depend on the size of slices");
+    assert_eq!(sliced, whole, "the rows depend on the size of slices");
     assert_eq!(refused, refused_whole);
 }
 
@@ -95,7 +99,7 @@ fn read(format: usize, size: SliceSize, folder: &Path) -> (RecordBatch, Vec<Fail
         let mut batches = Vec::new();
         let mut refused = Vec::new();
         for slice in slices(format, size, folder) {
-            let table = reader.read(folder, &slice, FILE).expect("a short file can be read");
+            let table = reader.read(folder, &slice, FILE_NAME).expect("a short file can be read");
             assert_eq!(table.rows + table.rejected_count, slice.rows);
             refused.extend(table.rejected);
             let stream =
@@ -103,7 +107,8 @@ fn read(format: usize, size: SliceSize, folder: &Path) -> (RecordBatch, Vec<Fail
             batches.extend(stream.map(|batch| batch.expect("a batch of the stream")));
         }
         assert!(refused.iter().all(|item| item.line.is_some() && !item.reason.is_empty()));
-        let whole = concat_batches(&reader.schema(), &batches).expect("of one schema");
+        let whole =
+            concat_batches(&reader.schema(), &batches).expect("all batches have one schema");
         (whole, refused)
     })
 }
@@ -114,6 +119,6 @@ fn slices(format: usize, size: SliceSize, folder: &Path) -> Vec<TextSlice> {
         TableKind::Csv => Cutter::new(&formats[format].csv, size),
         _ => Cutter::of_lines(size),
     };
-    let mut cut = cutter.open(folder, FILE.to_owned()).expect("a short file can be cut");
+    let mut cut = cutter.open(folder, FILE_NAME.to_owned()).expect("a short file can be cut");
     std::iter::from_fn(|| cut.next_slice().expect("a short file can be cut")).collect()
 }

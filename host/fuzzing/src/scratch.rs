@@ -9,11 +9,11 @@ thread_local! {
     static FOLDERS: RefCell<Vec<TempDir>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Makes an empty file with this name in a new folder, in memory if possible. Both exist as long as the
-/// thread.
+/// Makes an empty file with this name in a new folder, in memory if possible. The file and the folder exist
+/// as long as the thread.
 pub(super) fn file(name: &str) -> PathBuf {
-    let made = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
-    let folder = made.expect("fuzzing needs a folder for temporary files");
+    let created = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+    let folder = created.expect("fuzzing needs a folder for temporary files");
     let path = folder.path().join(name);
     fs::write(&path, b"").expect("fuzzing needs room for temporary files");
     FOLDERS.with_borrow_mut(|folders| folders.push(folder));

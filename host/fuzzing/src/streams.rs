@@ -5,20 +5,20 @@ use sandmill_data::dataset::StreamBatches;
 use std::io::Cursor;
 use std::num::NonZeroU64;
 
-/// The first byte is the most rows of a mini-batch, the rest is the stream. Each part that is returned must
-/// be a table with the reported number of rows.
+/// The first byte is the maximum number of rows of a mini-batch; the rest is the stream. Each part that is
+/// returned must be a table with the reported number of rows.
 pub fn streams(data: &[u8]) {
-    let [most, stream @ ..] = data else { return };
-    let most = NonZeroU64::new(u64::from(*most));
-    let mut incoming = StreamBatches::new(stream, most);
+    let [max_rows, stream @ ..] = data else { return };
+    let max_rows = NonZeroU64::new(u64::from(*max_rows));
+    let mut incoming = StreamBatches::new(stream, max_rows);
     let mut first = 0;
     while let Ok(Some(rows)) = incoming.next_rows() {
-        assert!(rows.count > 0 && most.is_none_or(|most| rows.count <= most.get()));
+        assert!(rows.count > 0 && max_rows.is_none_or(|max_rows| rows.count <= max_rows.get()));
         assert_eq!(rows.first, first);
         first += rows.count;
-        let taken = StreamReader::try_new(Cursor::new(rows.table.to_vec()), None);
-        let taken = taken.and_then(Iterator::collect::<Result<Vec<_>, _>>).expect("a table");
-        let count: usize = taken.iter().map(arrow::array::RecordBatch::num_rows).sum();
+        let batches = StreamReader::try_new(Cursor::new(rows.table.to_vec()), None);
+        let batches = batches.and_then(Iterator::collect::<Result<Vec<_>, _>>).expect("a table");
+        let count: usize = batches.iter().map(arrow::array::RecordBatch::num_rows).sum();
         assert_eq!(count as u64, rows.count);
         // Stop early: some types claim any number of rows without holding a byte.
         if first > 1 << 16 {

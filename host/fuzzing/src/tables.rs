@@ -1,4 +1,4 @@
-//! Cuts CSV, and compares the slices with those of a simple reference that goes byte by byte.
+//! Cuts CSV into slices, and compares them with the slices of a simple reference that reads byte by byte.
 
 use super::scratch;
 use sandmill_data::dataset::csv::Cutter;
@@ -9,10 +9,11 @@ use std::fs;
 use std::path::PathBuf;
 
 const DELIMITERS: [u8; 4] = *b",;\t|";
-const FILE: &str = "t.csv";
+const FILE_NAME: &str = "t.csv";
 
 thread_local! {
-    static PATH: PathBuf = scratch::file(FILE);
+    /// The path of the file to cut.
+    static PATH: PathBuf = scratch::file(FILE_NAME);
     /// One cutter for all tables, as in workers: making its buffer takes longer than a short table.
     static CUTTER: RefCell<Cutter> = RefCell::new(Cutter::new(&CsvFormat::default(), SliceSize::Rows(1)));
     /// One parser for each delimiter.
@@ -20,25 +21,25 @@ thread_local! {
 }
 
 /// The first byte chooses the delimiter, the header and the unit of sizes, the second the size of slices; the
-/// rest is the file. The slices must be those of the reference, and csv-core must find as many records if no
-/// quote is stray.
+/// rest is the file. The slices must be those of the reference. If no quote is stray, csv-core must find the
+/// same number of records.
 pub fn tables(data: &[u8]) {
-    let [kind, size, text @ ..] = data else { return };
-    let delimiter = DELIMITERS[usize::from(kind & 3)];
-    let header = kind & 4 != 0;
-    let size = u64::from(*size).max(1) << (kind >> 5);
+    let [choice, size, text @ ..] = data else { return };
+    let delimiter = DELIMITERS[usize::from(choice & 3)];
+    let header = choice & 4 != 0;
+    let size = u64::from(*size).max(1) << (choice >> 5);
     let format = CsvFormat { delimiter, header, ..CsvFormat::default() };
-    let size = if kind & 8 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
+    let size = if choice & 8 != 0 { SliceSize::Rows(size) } else { SliceSize::Bytes(size) };
     let slices = cut(&format, size, text);
     let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
-    let bom = data.len() - 2 - text.len();
+    let bom_bytes = data.len() - 2 - text.len();
     let reference = Reference::new(text, delimiter);
-    assert_eq!(slices, reference.slices(header, size, bom as u64));
-    let all = slices.iter().map(|slice| slice.rows).sum::<u64>();
+    assert_eq!(slices, reference.slices(header, size, bom_bytes as u64));
+    let rows = slices.iter().map(|slice| slice.rows).sum::<u64>();
     let headers = u64::from(header && reference.records(text.len()) > 0);
     if !reference.has_strays {
         assert_eq!(
-            all + headers,
+            rows + headers,
             records(text, delimiter),
             "csv-core finds another number of records"
         );
@@ -51,7 +52,7 @@ fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> Vec<TextSlice> {
     CUTTER.with_borrow_mut(|cutter| {
         cutter.begin(format, size);
         let folder = path.parent().expect("a file is in a folder");
-        let opened = cutter.open(folder, FILE.to_owned());
+        let opened = cutter.open(folder, FILE_NAME.to_owned());
         let mut cut = opened.expect("a short file can be cut");
         let mut slices = Vec::new();
         while let Some(slice) = cut.next_slice().expect("a short file can be cut") {
@@ -61,61 +62,63 @@ fn cut(format: &CsvFormat, size: SliceSize, text: &[u8]) -> Vec<TextSlice> {
     })
 }
 
-/// The state before each byte, and at the end.
+/// What is known at an offset of the text.
 #[derive(Clone, Copy)]
 struct ScanStates {
-    /// Whether a record begins here, or a blank line.
-    start: bool,
-    /// The byte before.
+    /// Whether a record, or a blank line, begins at this offset.
+    is_start: bool,
+    /// The byte before this offset.
     before: u8,
-    /// How many records and lines have ended.
+    /// How many records and lines have ended before this offset.
     records: u64,
     lines: u64,
 }
 
 struct Reference<'a> {
     text: &'a [u8],
-    at: Vec<ScanStates>,
+    /// The state at each offset, and at the end.
+    states: Vec<ScanStates>,
     has_strays: bool,
 }
 
 impl<'a> Reference<'a> {
     fn new(text: &'a [u8], delimiter: u8) -> Self {
-        let mut at = Vec::new();
+        let mut states = Vec::new();
         let mut has_strays = false;
-        let mut now = ScanStates { start: true, before: b'\n', records: 0, lines: 0 };
+        let mut now = ScanStates { is_start: true, before: b'\n', records: 0, lines: 0 };
         let mut end = None;
-        for place in 0..=text.len() {
-            if end == Some(place) {
-                (now.start, now.records, end) = (true, now.records + 1, None);
+        for offset in 0..=text.len() {
+            if end == Some(offset) {
+                (now.is_start, now.records, end) = (true, now.records + 1, None);
             }
-            at.push(now);
-            let Some(&byte) = text.get(place) else { break };
-            if now.start && !ends(byte) {
-                let (record_end, is_stray) = record_end(text, place, delimiter);
-                (now.start, end, has_strays) = (false, Some(record_end), has_strays | is_stray);
+            states.push(now);
+            let Some(&byte) = text.get(offset) else { break };
+            if now.is_start && !is_line_end(byte) {
+                let (record_end, is_stray) = record_end(text, offset, delimiter);
+                (now.is_start, end, has_strays) = (false, Some(record_end), has_strays | is_stray);
             }
             now.lines += u64::from(byte == b'\r' || byte == b'\n' && now.before != b'\r');
             now.before = byte;
         }
-        Self { text, at, has_strays }
+        Self { text, states, has_strays }
     }
 
     /// The number of records up to an offset.
-    fn records(&self, place: usize) -> u64 {
-        self.at[place].records
+    fn records(&self, offset: usize) -> u64 {
+        self.states[offset].records
     }
 
-    /// If `place` is inside a CRLF, the offset after its LF; otherwise `place`.
-    fn after_lf(&self, place: usize) -> usize {
-        let cut = self.at[place].before == b'\r' && self.text.get(place) == Some(&b'\n');
-        place + usize::from(cut)
+    /// If `offset` is inside a CRLF, the offset after its LF; otherwise `offset`.
+    fn after_lf(&self, offset: usize) -> usize {
+        let is_in_crlf =
+            self.states[offset].before == b'\r' && self.text.get(offset) == Some(&b'\n');
+        offset + usize::from(is_in_crlf)
     }
 
-    /// The offset after the line end of the record that has not ended at `place`.
-    fn record_end(&self, place: usize) -> usize {
-        let ended = |end: &usize| self.at[*end].records > self.at[place].records;
-        let end = (place + 1..self.at.len()).find(ended).unwrap_or(self.text.len());
+    /// The offset after the line end of the record that has not ended at `offset`.
+    fn record_end(&self, offset: usize) -> usize {
+        let ended = |end: &usize| self.states[*end].records > self.states[offset].records;
+        let end = (offset + 1..self.states.len()).find(ended).unwrap_or(self.text.len());
         self.after_lf(end)
     }
 
@@ -127,27 +130,28 @@ impl<'a> Reference<'a> {
         };
         let mut end = self.after_lf((from + bytes).min(self.text.len()));
         while end < self.text.len()
-            && (self.at[end].records - self.at[from].records < rows || !self.at[end].start)
+            && (self.states[end].records - self.states[from].records < rows
+                || !self.states[end].is_start)
         {
             end = self.record_end(end);
         }
         end
     }
 
-    fn slices(&self, header: bool, size: SliceSize, bom: u64) -> Vec<TextSlice> {
+    fn slices(&self, header: bool, size: SliceSize, bom_bytes: u64) -> Vec<TextSlice> {
         let mut from = if header { self.record_end(0) } else { 0 };
         let mut slices = Vec::new();
         loop {
             let end = self.slice_end(from, size);
-            let rows = self.records(end) - self.at[from].records;
+            let rows = self.records(end) - self.states[from].records;
             if rows == 0 || from == self.text.len() {
                 return slices;
             }
             slices.push(TextSlice {
-                file: FILE.to_owned(),
-                offset: bom + from as u64,
+                file: FILE_NAME.to_owned(),
+                offset: bom_bytes + from as u64,
                 length: (end - from) as u64,
-                first_line: self.at[from].lines + 1,
+                first_line: self.states[from].lines + 1,
                 rows,
                 ..TextSlice::sample()
             });
@@ -156,12 +160,12 @@ impl<'a> Reference<'a> {
     }
 }
 
-fn ends(byte: u8) -> bool {
+fn is_line_end(byte: u8) -> bool {
     byte == b'\n' || byte == b'\r'
 }
 
-/// The offset after the first byte of the line end of the record that begins at `start`, and whether a quote
-/// in it is stray.
+/// The offset after the first byte of the line end of the record that begins at `start`, and whether the
+/// record has a stray quote.
 fn record_end(text: &[u8], start: usize, delimiter: u8) -> (usize, bool) {
     let mut at = start;
     let is_stray = loop {
@@ -171,19 +175,19 @@ fn record_end(text: &[u8], start: usize, delimiter: u8) -> (usize, bool) {
                 None => break true,
             }
         }
-        let is_text = |byte: &&u8| **byte != delimiter && !ends(**byte);
+        let is_text = |byte: &&u8| **byte != delimiter && !is_line_end(**byte);
         at += text[at..].iter().take_while(is_text).count();
         if text.get(at) != Some(&delimiter) {
             break false;
         }
         at += 1;
     };
-    at += text[at..].iter().take_while(|byte| !ends(**byte)).count();
+    at += text[at..].iter().take_while(|byte| !is_line_end(**byte)).count();
     ((at + 1).min(text.len()), is_stray)
 }
 
-/// The offset after the closing quote, and blanks after it, of the field that a quote opens. `None` if the
-/// quote is stray.
+/// The end of the field that begins with a quote at offset `quote`: the offset after the closing quote and
+/// the blanks that follow it. `None` if the quote is stray.
 fn field_end(text: &[u8], quote: usize, delimiter: u8) -> Option<usize> {
     let mut at = quote + 1;
     loop {
@@ -195,7 +199,7 @@ fn field_end(text: &[u8], quote: usize, delimiter: u8) -> Option<usize> {
     }
     let is_blank = |byte: &&u8| matches!(**byte, b' ' | b'\t') && **byte != delimiter;
     at += 1 + text[at + 1..].iter().take_while(is_blank).count();
-    text.get(at).is_none_or(|byte| *byte == delimiter || ends(*byte)).then_some(at)
+    text.get(at).is_none_or(|byte| *byte == delimiter || is_line_end(*byte)).then_some(at)
 }
 
 /// How many records csv-core finds.
@@ -209,14 +213,14 @@ fn records(text: &[u8], delimiter: u8) -> u64 {
 
 fn count_records(parser: &mut csv_core::Reader, text: &[u8]) -> u64 {
     let mut fields = vec![0; text.len() + 1];
-    let mut ends = vec![0; text.len() + 2];
+    let mut field_ends = vec![0; text.len() + 2];
     parser.reset();
     // A parser that has read nothing yet would drop a second BOM.
-    parser.read_record(b"\n", &mut fields, &mut ends);
+    parser.read_record(b"\n", &mut fields, &mut field_ends);
     let mut rest = text;
     let mut count = 0;
     loop {
-        let (result, read, ..) = parser.read_record(rest, &mut fields, &mut ends);
+        let (result, read, ..) = parser.read_record(rest, &mut fields, &mut field_ends);
         rest = &rest[read..];
         match result {
             csv_core::ReadRecordResult::Record => count += 1,

@@ -1,5 +1,5 @@
-//! Replays the corpora, and some thousand inputs made from each, as ordinary tests, so that problems that
-//! fuzzing once found are checked without a fuzzer, too. `SANDMILL_FUZZ=100000` sets the number of inputs.
+//! Ordinary tests that replay the corpora, and some thousand inputs made from each corpus. So problems that
+//! fuzzing once found are checked without a fuzzer. `SANDMILL_FUZZ=100000` sets the number of inputs.
 
 use super::{Mutator, columns, frames, jobs, recovery, results, rows, stores, streams, tables};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -11,21 +11,21 @@ fn replay(name: &str, target: fn(&[u8]), count: u64) {
     let mut files: Vec<_> =
         std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
-    let texts: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
-    assert!(!texts.is_empty(), "{} is empty", folder.display());
-    for (file, text) in files.iter().zip(&texts) {
-        run(target, text, &file.display().to_string());
+    let inputs: Vec<_> = files.iter().map(|file| std::fs::read(file).unwrap()).collect();
+    assert!(!inputs.is_empty(), "{} is empty", folder.display());
+    for (file, input) in files.iter().zip(&inputs) {
+        run(target, input, &file.display().to_string());
     }
-    let asked = std::env::var("SANDMILL_FUZZ").ok().and_then(|text| text.parse().ok());
-    for seed in 0..asked.unwrap_or(count) {
-        let bytes = Mutator::new(seed).mutated(&texts);
+    let requested = std::env::var("SANDMILL_FUZZ").ok().and_then(|text| text.parse().ok());
+    for seed in 0..requested.unwrap_or(count) {
+        let bytes = Mutator::new(seed).mutated(&inputs);
         run(target, &bytes, &format!("seed {seed}"));
     }
 }
 
-fn run(target: fn(&[u8]), bytes: &[u8], what: &str) {
+fn run(target: fn(&[u8]), bytes: &[u8], name: &str) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| target(bytes))) {
-        eprintln!("{what}: {:?}", bytes.escape_ascii().to_string());
+        eprintln!("{name}: {:?}", bytes.escape_ascii().to_string());
         resume_unwind(payload);
     }
 }
