@@ -1,5 +1,5 @@
-//! Reads a slice record by record, and sorts out the records that do not fit the table. This is slower than
-//! `plain`, and is used if `plain` gives up. Both make the same table of the same bytes.
+//! Reads a slice record by record, and refuses the records that do not fit the table. This is slower than
+//! `plain`, and is used if `plain` gives up. Both make the same table from the same bytes.
 
 use super::columns::CsvColumn;
 use super::origins::Origins;
@@ -8,36 +8,36 @@ use super::tally::count_lines;
 use super::types::{accepts, is_null, refusal};
 use crate::model::{AttemptReport, FailedItem, FailureKind, TableFormat};
 
-/// How many characters of a field's text a reason quotes.
+/// How many characters of a field a message quotes.
 const TEXT_SHOWN: usize = 40;
 
-/// The records that were refused, and how many are left.
+/// The records that were refused, and the number of those that fit.
 #[derive(Debug, Default)]
 pub(in crate::dataset) struct Misfits {
     /// The number of refused records.
     pub(in crate::dataset) count: u64,
-    /// The first of them.
+    /// The first of the refused records.
     pub(in crate::dataset) named: Vec<FailedItem>,
-    /// The number of other records.
+    /// The number of records that fit.
     pub(in crate::dataset) kept: u64,
 }
 
 impl Misfits {
-    /// Adds the record that begins at byte `start` of the text. The line in `places` is that of byte
-    /// `counted`. Both only move forward.
+    /// Adds the refused record that begins at byte `start` of the text. The line in `origins` is that of byte
+    /// `counted`. Each call must refuse a later record, because both are only moved forward.
     pub(in crate::dataset) fn refuse(
         &mut self,
         text: &[u8],
         start: usize,
         reason: String,
-        places: &mut RecordOrigins<'_>,
+        origins: &mut RecordOrigins<'_>,
         counted: &mut usize,
     ) {
         self.count += 1;
         if self.named.len() == AttemptReport::MAX_FAILED_ITEMS {
             return;
         }
-        let (item, line) = match places {
+        let (item, line) = match origins {
             RecordOrigins::Files(origins) => origins.of_record(self.kept + self.count - 1),
             RecordOrigins::File { item, first_line } => {
                 let before = if *counted == 0 { b'\n' } else { text[*counted - 1] };
@@ -59,7 +59,7 @@ impl Misfits {
     }
 }
 
-/// Where the records of a text come from.
+/// Where the records of a text come from, for messages.
 #[derive(Debug)]
 pub(in crate::dataset) enum RecordOrigins<'a> {
     /// From one file, unchanged.
@@ -83,16 +83,16 @@ impl RecordOrigins<'_> {
     }
 }
 
-/// Fills columns with the records that fit, and names the others. `wanted` says whether the job needs a
-/// column.
+/// Fills columns with the records that fit, and explains why the others do not. `is_wanted` returns whether
+/// the job needs a column.
 pub(in crate::dataset) fn sort_out(
     text: &[u8],
     format: &TableFormat,
-    wanted: impl Fn(usize) -> bool,
-    places: &mut RecordOrigins<'_>,
+    is_wanted: impl Fn(usize) -> bool,
+    origins: &mut RecordOrigins<'_>,
 ) -> (Vec<CsvColumn>, Misfits) {
     let kinds = format.columns.iter().enumerate();
-    let kinds = kinds.map(|(index, column)| wanted(index).then_some(column.kind));
+    let kinds = kinds.map(|(index, column)| is_wanted(index).then_some(column.kind));
     let mut columns: Vec<CsvColumn> = kinds.map(|kind| CsvColumn::new(kind, 0)).collect();
     let mut misfits = Misfits::default();
     let mut counted = 0;
@@ -107,7 +107,7 @@ pub(in crate::dataset) fn sort_out(
             misfits.kept += 1;
             continue;
         };
-        misfits.refuse(text, record.start, reason, places, &mut counted);
+        misfits.refuse(text, record.start, reason, origins, &mut counted);
     }
     (columns, misfits)
 }
@@ -124,23 +124,25 @@ pub(in crate::dataset) fn reason(record: &Record<'_>, format: &TableFormat) -> O
         return Some(format!("{found} {fields}, but the table has {expected} columns"));
     }
     for (index, (field, column)) in record.fields().zip(&format.columns).enumerate() {
-        let what = match std::str::from_utf8(field) {
+        let problem = match std::str::from_utf8(field) {
             Err(_) => "is not UTF-8".to_owned(),
             Ok(text) if is_null(text, &format.csv) => continue,
             Ok(text) if accepts(column.kind, format.inferred, text) => continue,
             Ok(text) => refusal(column.kind, format.inferred, text),
         };
         let text = shortened(&String::from_utf8_lossy(field));
-        return Some(format!("column {} '{}': {text:?} {what}", index + 1, column.name));
+        return Some(format!("column {} '{}': {text:?} {problem}", index + 1, column.name));
     }
     None
 }
 
+/// Why a record with a stray quote does not fit.
 fn stray_reason(stray: &StrayField<'_>, format: &TableFormat) -> String {
     let name = format.columns.get(stray.column).map(|column| format!(" '{}'", column.name));
     let text = shortened(&String::from_utf8_lossy(stray.text));
-    let what = if stray.text_follows { "text after its closing quote" } else { "no closing quote" };
-    format!("column {}{}: {text:?} has {what}", stray.column + 1, name.unwrap_or_default())
+    let problem =
+        if stray.text_follows { "text after its closing quote" } else { "no closing quote" };
+    format!("column {}{}: {text:?} has {problem}", stray.column + 1, name.unwrap_or_default())
 }
 
 /// The beginning of a text, for messages.

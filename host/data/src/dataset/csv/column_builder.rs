@@ -10,8 +10,10 @@ use arrow::datatypes::{ArrowNativeType, ArrowPrimitiveType};
 #[derive(Clone, Copy, Debug)]
 pub(in crate::dataset) struct FieldedRecords<'a> {
     pub(in crate::dataset) text: &'a str,
-    /// The end before their first field, then the ends of all their fields, and possibly more.
+    /// The end of the field before the first one, then the ends of all fields of the records, and possibly
+    /// more ends.
     ends: &'a [u32],
+    /// The number of records.
     pub(in crate::dataset) count: usize,
     /// The number of fields in each record.
     fields: usize,
@@ -19,7 +21,7 @@ pub(in crate::dataset) struct FieldedRecords<'a> {
 }
 
 impl<'a> FieldedRecords<'a> {
-    /// The whole records among the ends that were found, with this many fields each.
+    /// The records whose ends were all found, with this many fields each.
     pub(in crate::dataset) fn new(
         text: &'a str,
         found: &'a FoundEnds,
@@ -29,7 +31,8 @@ impl<'a> FieldedRecords<'a> {
         Self { text, ends: found.ends(), count: found.count / fields, fields, delimiter }
     }
 
-    /// Calls `take` with the bounds of a column's fields. Returns `None` if `take` or [`Self::bounds`] does.
+    /// Calls `take` with the start and the end of each field of a column. Returns `None` if `take` or
+    /// [`Self::bounds`] does.
     #[inline(always)]
     pub(in crate::dataset) fn each(
         &self,
@@ -69,34 +72,34 @@ impl<'a> FieldedRecords<'a> {
     }
 }
 
-/// Values of a fixed width, and the rows that are null.
+/// The values of a column whose type has a fixed width, and the rows that are null.
 #[derive(Debug)]
 pub(in crate::dataset) struct FixedValues<T> {
-    all: Vec<T>,
+    values: Vec<T>,
     nulls: Vec<usize>,
 }
 
 impl<T: Copy + Default> FixedValues<T> {
     /// Reserves room for `rows` values.
     pub(in crate::dataset) fn new(rows: usize) -> Self {
-        Self { all: Vec::with_capacity(rows), nulls: Vec::new() }
+        Self { values: Vec::with_capacity(rows), nulls: Vec::new() }
     }
 
     /// Adds `count` empty values, which the caller fills.
     #[inline(always)]
-    pub(in crate::dataset) fn room(&mut self, count: usize) -> ValueBuffer<'_, T> {
-        let row = self.all.len();
-        self.all.resize(row + count, T::default());
-        ValueBuffer { all: &mut self.all, nulls: &mut self.nulls, row }
+    pub(in crate::dataset) fn add_empty(&mut self, count: usize) -> ValueBuffer<'_, T> {
+        let row = self.values.len();
+        self.values.resize(row + count, T::default());
+        ValueBuffer { values: &mut self.values, nulls: &mut self.nulls, row }
     }
 
-    /// Which rows have values. `None` if all have.
+    /// Which rows have values. `None` if all rows have.
     fn null_buffer(&self) -> Option<NullBuffer> {
         if self.nulls.is_empty() {
             return None;
         }
-        let mut present = BooleanBufferBuilder::new(self.all.len());
-        present.append_n(self.all.len(), true);
+        let mut present = BooleanBufferBuilder::new(self.values.len());
+        present.append_n(self.values.len(), true);
         self.nulls.iter().for_each(|&row| present.set_bit(row, false));
         Some(NullBuffer::new(present.finish()))
     }
@@ -109,7 +112,7 @@ impl<T: Copy + Default> FixedValues<T> {
         T: ArrowNativeType,
     {
         let nulls = self.null_buffer();
-        PrimitiveArray::try_new(self.all.into(), nulls).ok()
+        PrimitiveArray::try_new(self.values.into(), nulls).ok()
     }
 }
 
@@ -117,15 +120,16 @@ impl FixedValues<bool> {
     /// The finished column.
     pub(in crate::dataset) fn booleans(self) -> BooleanArray {
         let nulls = self.null_buffer();
-        BooleanArray::new(self.all.into(), nulls)
+        BooleanArray::new(self.values.into(), nulls)
     }
 }
 
-/// Empty values that are filled one after the other.
+/// Empty values of a column, which are filled one after the other.
 #[derive(Debug)]
 pub(in crate::dataset) struct ValueBuffer<'v, T> {
-    all: &'v mut [T],
+    values: &'v mut [T],
     nulls: &'v mut Vec<usize>,
+    /// The row of the next value.
     row: usize,
 }
 
@@ -134,7 +138,7 @@ impl<T> ValueBuffer<'_, T> {
     #[inline(always)]
     pub(in crate::dataset) fn put(&mut self, value: Option<T>) -> Option<()> {
         match value {
-            Some(value) => *self.all.get_mut(self.row)? = value,
+            Some(value) => *self.values.get_mut(self.row)? = value,
             None => self.nulls.push(self.row),
         }
         self.row += 1;
@@ -145,7 +149,7 @@ impl<T> ValueBuffer<'_, T> {
     #[cfg(target_arch = "x86_64")]
     #[inline(always)]
     pub(in crate::dataset) fn put_all<const N: usize>(&mut self, values: [T; N]) -> Option<()> {
-        *self.all.get_mut(self.row..)?.first_chunk_mut()? = values;
+        *self.values.get_mut(self.row..)?.first_chunk_mut()? = values;
         self.row += N;
         Some(())
     }

@@ -76,6 +76,7 @@ impl CsvColumn {
     }
 }
 
+/// Adds the value of a text; `None` is null. Returns `None` if `parse` does.
 fn put<T: Copy + Default>(
     values: &mut FixedValues<T>,
     text: Option<&str>,
@@ -85,7 +86,7 @@ fn put<T: Copy + Default>(
         Some(text) => Some(parse(text)?),
         None => None,
     };
-    values.room(1).put(value)
+    values.add_empty(1).put(value)
 }
 
 /// The table of these columns. `None` if they do not match the schema.

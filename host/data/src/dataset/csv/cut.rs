@@ -3,7 +3,7 @@
 use super::header::read_names;
 use super::joined::JoinedLines;
 use super::records::RecordWalk;
-use super::scan::{CsvScan, LONGEST, ScanStop};
+use super::scan::{CsvScan, MAX_FIELD_BYTES, ScanStop};
 use super::window::FileWindow;
 use crate::dataset::{DatasetError, fail};
 use crate::model::{ByteSize, CsvFormat, SliceSize, TextSlice, to_usize};
@@ -15,10 +15,11 @@ use std::path::{Path, PathBuf};
 /// The maximum length of a slice, in bytes: a worker holds a slice in memory, and Arrow's text columns count
 /// with 32 bits.
 pub const MAX_SLICE: u64 = 1 << 30;
-/// How far the last record of a slice may reach beyond the slice's size, in bytes, outside quotes.
-const MAX_REST: u64 = LONGEST;
-/// The maximum length of a header, in bytes. A longer one is due to a quote that was left open.
+/// How far a record may reach beyond the size of its slice, in bytes, outside quotes.
+const MAX_REST: u64 = MAX_FIELD_BYTES;
+/// The maximum length of a header, in bytes. A longer header probably has a quote that is not closed.
 const MAX_HEADER: usize = 1 << 20;
+/// The byte order mark of UTF-8.
 const BOM: &[u8] = b"\xEF\xBB\xBF";
 
 /// Cuts files into slices, one file after the other. Reuses its buffer.
@@ -28,8 +29,9 @@ pub struct Cutter {
     csv: Option<CsvFormat>,
     header: bool,
     size: SliceSize,
-    /// [`MAX_REST`] and [`MAX_SLICE`]. Tests set less, because they would take long.
+    /// [`MAX_REST`]. Tests set less, to be fast.
     pub(super) max_rest: u64,
+    /// [`MAX_SLICE`]. Tests set less, to be fast.
     pub(super) max_slice: u64,
     window: FileWindow,
 }
@@ -41,16 +43,18 @@ pub struct CutFile<'a> {
     file: File,
     path: PathBuf,
     name: String,
+    /// The path of the unpacked text in the spill folder. `None` if the file is not packed.
     unpacked: Option<String>,
     scan: CsvScan,
     /// How many bytes of the window were scanned.
-    at: usize,
-    /// The offset in the file of the byte at `at`.
+    scanned: usize,
+    /// The offset in the file of the first byte that is not scanned.
     offset: u64,
     header: Vec<u8>,
+    /// `None` if [`Self::look_for_joined`] was not called, or has nothing to look for.
     joined: Option<JoinedLines>,
-    /// How many more records may be passed. `None` if there is no limit.
-    most: Option<u64>,
+    /// The maximum number of records in the next slice. `None` if there is no limit.
+    max_records: Option<u64>,
 }
 
 impl Cutter {
@@ -88,7 +92,8 @@ impl Cutter {
     }
 
     /// Like [`Self::open`], for a text that is already open. `path` and `name` are those of the text's file,
-    /// or of the file that it was unpacked from. In that case `unpacked` is the name of the unpacked file.
+    /// or of the packed file that the text was unpacked from. In that case `unpacked` is the path of the text
+    /// in the spill folder.
     pub(in crate::dataset) fn open_text(
         &mut self,
         file: File,
@@ -98,10 +103,10 @@ impl Cutter {
     ) -> Result<CutFile<'_>, DatasetError> {
         let mut scan = match &self.csv {
             Some(csv) if csv.quoted_newlines => CsvScan::of(csv),
-            Some(csv) => CsvScan::of_lines_of(csv),
+            Some(csv) => CsvScan::of_lines_with_comments(csv),
             None => CsvScan::of_lines(),
         };
-        scan.longest = self.max_rest;
+        scan.max_field_bytes = self.max_rest;
         let mut opened = CutFile {
             cutter: self,
             file,
@@ -109,21 +114,22 @@ impl Cutter {
             name,
             unpacked,
             scan,
-            at: 0,
+            scanned: 0,
             offset: 0,
             header: Vec::new(),
             joined: None,
-            most: None,
+            max_records: None,
         };
         opened.skip_bom()?;
         let skipped = opened.cutter.csv.as_ref().map_or(0, |csv| csv.skip_lines);
         opened.skip_lines(skipped)?;
-        opened.scan.at = opened.offset;
+        opened.scan.offset = opened.offset;
         if opened.cutter.header {
             // A longer field is not a column's name.
-            let longest = std::mem::replace(&mut opened.scan.longest, MAX_HEADER as u64);
+            let max_field_bytes =
+                std::mem::replace(&mut opened.scan.max_field_bytes, MAX_HEADER as u64);
             opened.read_header()?;
-            opened.scan.longest = longest;
+            opened.scan.max_field_bytes = max_field_bytes;
         }
         Ok(opened)
     }
@@ -150,18 +156,19 @@ impl CutFile<'_> {
         read_names(&self.header, &self.cutter.csv.clone().unwrap_or_default(), &self.path)
     }
 
-    /// Whether there is a stray quote in the header.
+    /// Whether the header has a stray quote.
     pub fn has_stray_header(&self) -> bool {
         let csv = self.cutter.csv.as_ref();
         csv.is_some_and(|csv| {
-            let record =
+            let is_stray =
                 RecordWalk::new(&self.header, csv).next_record().map(|it| it.stray.is_some());
-            record == Some(true)
+            is_stray == Some(true)
         })
     }
 
-    /// From now on, detects quoted fields over lines that would themselves be records with this many columns.
-    /// Does nothing for one column, because any line of text would be such a record.
+    /// From now on, detects quoted fields whose lines look like records with this many columns: two stray
+    /// quotes may have joined these records. Does nothing for one column, because any line of text looks like
+    /// a record of one column.
     pub fn look_for_joined(&mut self, columns: usize) {
         let csv = self.cutter.csv.as_ref().filter(|csv| csv.quoted_newlines && columns > 1);
         if let Some(csv) = csv {
@@ -170,14 +177,15 @@ impl CutFile<'_> {
         }
     }
 
-    /// The first and the last line of each of the first such fields, and how many there have been so far.
+    /// The fields that [`Self::look_for_joined`] has detected so far: the first and the last line of the
+    /// first few, and the number of all.
     pub fn joined(&self) -> (&[(u64, u64)], u64) {
         self.joined.as_ref().map_or((&[], 0), JoinedLines::found)
     }
 
-    /// Makes slices of at most this many more records in total. With 0 it makes no more slices.
+    /// From now on a slice has at most this many records. With 0 there are no more slices.
     pub fn take_at_most(&mut self, records: u64) {
-        self.most = Some(records);
+        self.max_records = Some(records);
     }
 
     /// The file's path on the host.
@@ -185,13 +193,13 @@ impl CutFile<'_> {
         &self.path
     }
 
-    /// At most the first `most` bytes of the text without a BOM, and whether these are all. Valid only before
-    /// the first slice.
-    pub fn start(&self, most: usize) -> (&[u8], bool) {
-        let bytes = &self.cutter.window.bytes()[self.at..];
+    /// At most the first `max_bytes` bytes of the text, after a BOM, and whether they are the whole text.
+    /// Valid only before the first slice.
+    pub fn start(&self, max_bytes: usize) -> (&[u8], bool) {
+        let bytes = &self.cutter.window.bytes()[self.scanned..];
         let length = self.file.metadata().map_or(u64::MAX, |metadata| metadata.len());
-        let is_all = self.offset + bytes.len() as u64 == length && bytes.len() <= most;
-        (&bytes[..bytes.len().min(most)], is_all)
+        let is_all = self.offset + bytes.len() as u64 == length && bytes.len() <= max_bytes;
+        (&bytes[..bytes.len().min(max_bytes)], is_all)
     }
 
     /// Whether the text was unpacked from its file.
@@ -211,13 +219,13 @@ impl CutFile<'_> {
         }
     }
 
-    /// The next slice. It begins and ends at record boundaries, and holds at least one record. There are no
-    /// gaps between slices. `None` at the end.
+    /// The next slice. A slice begins and ends at record boundaries, and holds at least one record. There are
+    /// no gaps between slices. `None` at the end.
     pub fn next_slice(&mut self) -> Result<Option<TextSlice>, DatasetError> {
         let offset = self.offset;
         let first_line = self.scan.lines + 1;
         let records = self.scan.records;
-        match (self.cutter.size, self.most) {
+        match (self.cutter.size, self.max_records) {
             (_, Some(0)) => return Ok(None),
             (SliceSize::Bytes(bytes), None) => self.pass_size(bytes, first_line)?,
             (SliceSize::Bytes(bytes), Some(most)) => self.pass_few(bytes, most)?,
@@ -240,7 +248,8 @@ impl CutFile<'_> {
         }))
     }
 
-    /// Passes records of about this many bytes, or the rest. `line` is the first line of the slice.
+    /// Passes records of about this many bytes, or the rest of the file. `line` is the first line of the
+    /// slice.
     fn pass_size(&mut self, bytes: u64, line: u64) -> Result<(), DatasetError> {
         let records = self.scan.records;
         let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
@@ -256,11 +265,11 @@ impl CutFile<'_> {
         }
     }
 
-    /// Passes records of about this many bytes, but at most `most` records, or the rest.
-    fn pass_few(&mut self, bytes: u64, most: u64) -> Result<(), DatasetError> {
+    /// Passes records of about this many bytes, but at most `max_records` records, or the rest of the file.
+    fn pass_few(&mut self, bytes: u64, max_records: u64) -> Result<(), DatasetError> {
         let first = self.scan.records;
         let end = self.offset + bytes.clamp(1, self.cutter.max_slice);
-        while self.scan.records - first < most && self.offset < end {
+        while self.scan.records - first < max_records && self.offset < end {
             let before = self.scan.records;
             let next = self.scan.lines + 1;
             while !self.pass_record_end(next)? {}
@@ -271,8 +280,8 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes this many records, or the rest. Fails if a worker could not hold them. `line` is the first line
-    /// of the slice.
+    /// Passes this many records, or the rest of the file. Fails if a worker could not hold them. `line` is
+    /// the first line of the slice.
     fn pass_rows(&mut self, rows: u64, line: u64) -> Result<(), DatasetError> {
         let start = self.offset;
         let first = self.scan.records;
@@ -286,9 +295,9 @@ impl CutFile<'_> {
             }
             if self.offset - start > self.cutter.max_slice {
                 return fail!(
-                    "{}: mini_batch_size is {}, and the first {passed} of those from line {line} \
-                     on take more than {}, the most that a mini-batch can take, as a worker holds it \
-                     in memory; write fewer, such as mini_batch_size: \"{}\", or a size in bytes",
+                    "{}: mini_batch_size is {}, but the first {passed} rows from line {line} on take \
+                     more than {}, the maximum for a mini-batch, because a worker holds it in memory; \
+                     choose a smaller number, such as mini_batch_size: \"{}\", or a size in bytes",
                     self.path.display(),
                     SliceSize::Rows(rows),
                     ByteSize(self.cutter.max_slice),
@@ -299,7 +308,7 @@ impl CutFile<'_> {
         Ok(())
     }
 
-    /// Passes the bytes up to this offset in the file, or the rest.
+    /// Passes the bytes up to this offset in the file, or to the end of the file.
     fn pass_bytes(&mut self, end: u64) -> Result<(), DatasetError> {
         while self.offset < end {
             let count = self.pending()?.len();
@@ -307,19 +316,19 @@ impl CutFile<'_> {
                 break;
             }
             let count = count.min(usize::try_from(end - self.offset).unwrap_or(usize::MAX));
-            let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
+            let bytes = &self.cutter.window.bytes()[self.scanned..self.scanned + count];
             let back = self.scan.advance(bytes);
             self.check_spans();
             match back {
                 None => self.consume(count),
-                Some(place) => self.go_back(place),
+                Some(offset) => self.go_back(offset),
             }
         }
         Ok(())
     }
 
-    /// Passes the rest of the record and its line end, and returns true. If it finds a stray quote, it goes
-    /// back to just after the quote and returns false. `line` is the first line of the slice.
+    /// Passes the rest of the record and its line end, and returns true. After a stray quote, goes back to
+    /// the byte after the quote and returns false. `line` is the first line of the slice.
     fn pass_record_end(&mut self, line: u64) -> Result<bool, DatasetError> {
         let start = self.offset;
         loop {
@@ -332,15 +341,15 @@ impl CutFile<'_> {
                     ByteSize(self.cutter.max_rest),
                 );
             }
-            let place = self.offset;
+            let before = self.offset;
             let count = self.pending()?.len();
             if count == 0 {
                 return Ok(true);
             }
-            if self.offset < place {
+            if self.offset < before {
                 return Ok(false);
             }
-            let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
+            let bytes = &self.cutter.window.bytes()[self.scanned..self.scanned + count];
             let passed = self.scan.advance_to_record_end(bytes);
             self.check_spans();
             match passed {
@@ -350,8 +359,8 @@ impl CutFile<'_> {
                     self.pass_lf()?;
                     return Ok(true);
                 }
-                ScanStop::Back(place) => {
-                    self.go_back(place);
+                ScanStop::Back(offset) => {
+                    self.go_back(offset);
                     return Ok(false);
                 }
             }
@@ -362,8 +371,8 @@ impl CutFile<'_> {
     fn check_spans(&mut self) {
         let (Some(spans), Some(joined)) = (&mut self.scan.spans, &mut self.joined) else { return };
         let window = self.cutter.window.bytes();
-        let start = self.offset.saturating_sub(self.at as u64);
-        spans.drain(..).for_each(|span| joined.check(&span, window, start, &self.file));
+        let window_start = self.offset.saturating_sub(self.scanned as u64);
+        spans.drain(..).for_each(|span| joined.check(&span, window, window_start, &self.file));
     }
 
     /// Passes the LF of a CRLF whose CR has been passed.
@@ -388,10 +397,10 @@ impl CutFile<'_> {
     fn skip_lines(&mut self, count: u32) -> Result<(), DatasetError> {
         let mut after_cr = false;
         while self.scan.lines < u64::from(count) || after_cr {
-            if self.at == self.cutter.window.bytes().len() {
+            if self.scanned == self.cutter.window.bytes().len() {
                 self.refill()?;
             }
-            let rest = &self.cutter.window.bytes()[self.at..];
+            let rest = &self.cutter.window.bytes()[self.scanned..];
             match rest.first() {
                 None => break,
                 Some(byte) if after_cr => {
@@ -419,16 +428,16 @@ impl CutFile<'_> {
             if count == 0 {
                 break;
             }
-            let bytes = &self.cutter.window.bytes()[self.at..self.at + count];
+            let bytes = &self.cutter.window.bytes()[self.scanned..self.scanned + count];
             let passed = self.scan.advance_to_record_end(bytes);
             let end = match passed {
                 ScanStop::All => count,
                 ScanStop::Record(end) => end,
-                ScanStop::Back(place) => to_usize(place.saturating_sub(self.offset)),
+                ScanStop::Back(offset) => to_usize(offset.saturating_sub(self.offset)),
             };
             self.header.extend_from_slice(&bytes[..end]);
-            if let ScanStop::Back(place) = passed {
-                self.go_back(place);
+            if let ScanStop::Back(offset) = passed {
+                self.go_back(offset);
                 continue;
             }
             self.consume(end);
@@ -449,36 +458,39 @@ impl CutFile<'_> {
         self.pass_lf()
     }
 
-    /// The bytes that are to be scanned next. Empty at the end of the file, after the last record was ended.
+    /// The bytes to scan next. Ends the last record at the end of the file, and is empty then.
     fn pending(&mut self) -> Result<&[u8], DatasetError> {
-        while self.at == self.cutter.window.bytes().len() {
+        while self.scanned == self.cutter.window.bytes().len() {
             self.refill()?;
             if !self.cutter.window.bytes().is_empty() {
                 break;
             }
             let back = self.scan.finish();
             self.check_spans();
-            let Some(place) = back else { break };
-            self.go_back(place);
+            let Some(offset) = back else { break };
+            self.go_back(offset);
         }
-        Ok(&self.cutter.window.bytes()[self.at..])
+        Ok(&self.cutter.window.bytes()[self.scanned..])
     }
 
+    /// Marks this many more bytes as scanned.
     fn consume(&mut self, count: usize) {
-        self.at += count;
+        self.scanned += count;
         self.offset += count as u64;
     }
 
-    /// Goes back to an offset that was passed. The window moves there when it is needed.
-    fn go_back(&mut self, place: u64) {
-        let start = self.offset - self.at as u64;
-        let at = place.checked_sub(start).and_then(|at| usize::try_from(at).ok());
-        self.at = at.unwrap_or(self.cutter.window.bytes().len());
-        self.offset = place;
+    /// Goes back to an offset that was passed. If it is before the window, the next [`Self::pending`] moves
+    /// the window.
+    fn go_back(&mut self, offset: u64) {
+        let window_start = self.offset - self.scanned as u64;
+        let scanned = offset.checked_sub(window_start).and_then(|at| usize::try_from(at).ok());
+        self.scanned = scanned.unwrap_or(self.cutter.window.bytes().len());
+        self.offset = offset;
     }
 
+    /// Moves the window to the first byte that is not scanned.
     fn refill(&mut self) -> Result<(), DatasetError> {
-        self.at = 0;
+        self.scanned = 0;
         match self.cutter.window.move_to(&self.file, self.offset) {
             Ok(()) => Ok(()),
             Err(error) => fail!("cannot read {}: {error}", self.path.display()),

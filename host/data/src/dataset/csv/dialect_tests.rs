@@ -1,5 +1,5 @@
-//! What a writer of a dialect has written is read as it was meant, wherever the file is cut, and also after
-//! its rows were gathered with those of other files.
+//! Tests that fields written in any dialect are read back, wherever the file is cut, and also after the rows
+//! were gathered with those of other files.
 
 use super::rows::{each_row, quote_field};
 use super::tests::{CsvFixture, format, read};
@@ -11,16 +11,17 @@ type Rows = Vec<Vec<String>>;
 /// The fields of each row. `None` is null.
 type Cells = Vec<Vec<Option<String>>>;
 
-/// A dialect, and the choices of its writer where the dialect leaves some.
+/// A dialect, and the choices that a writer of the dialect has.
 #[derive(Clone, Debug)]
 struct Writer {
     csv: CsvFormat,
-    /// Escapes a quote, rather than doubling it.
+    /// Whether it escapes quotes, rather than doubling them.
     escapes_quotes: bool,
+    /// Whether it quotes all fields, rather than only those that need it.
     quotes_all: bool,
     line_end: &'static str,
-    /// What it writes before each record.
-    between: &'static str,
+    /// The blank lines before each record.
+    blank_lines: &'static str,
 }
 
 impl Writer {
@@ -83,8 +84,9 @@ impl Writer {
         }
     }
 
-    /// The rows that it can write: without quotes and escapes, fields must not contain what separates fields.
-    fn possible(&self, mut rows: Rows) -> Rows {
+    /// Removes the characters that the dialect cannot write: without quotes and escapes, a field cannot contain
+    /// delimiters, line ends or comment characters.
+    fn writable(&self, mut rows: Rows) -> Rows {
         let csv = &self.csv;
         if csv.quote.is_none() && csv.escape.is_none() {
             let is_text = |c: char| {
@@ -104,13 +106,13 @@ fn writers() -> impl Strategy<Value = Writer> {
         prop::sample::select(vec![None, Some(b'#')]),
         0u32..3,
     );
-    let ways = (
+    let choices = (
         any::<bool>(),
         any::<bool>(),
         prop::sample::select(vec!["\n", "\r\n", "\r"]),
         prop::sample::select(vec!["", "\n", "\r\n\n"]),
     );
-    (marks, ways).prop_map(|((quote, escape, comment, skip_lines), ways)| {
+    (marks, choices).prop_map(|((quote, escape, comment, skip_lines), choices)| {
         let csv = CsvFormat { quote, escape, comment, skip_lines, ..CsvFormat::default() };
         let (escapes_quotes, quotes_all, line_end, between) = ways;
         Writer { csv, escapes_quotes, quotes_all, line_end, between }
@@ -163,13 +165,12 @@ proptest! {
             prop::collection::vec("([a#, \"'\\\\^é\n]|#a|,#|\n#){0,5}", 2), 0..12),
         size in 1u64..80,
     ) {
-        let rows = writer.possible(rows);
+        let rows = writer.writable(rows);
         let text = writer.text(&rows);
         let files = CsvFixture::new(&[("t.csv", &text)]);
         let slices = files.slices(&writer.csv, size);
         let (read, rejected) = read(&files, &table(&writer.csv), &slices);
         prop_assert_eq!(rejected, []);
-        // A record of empty fields is a record. Its first field may be all that is on its line.
         prop_assert_eq!(&read, &expected(&rows));
         prop_assert_eq!(gathered(&files, &writer.csv, &slices), read);
         let names = files.infer(&writer.csv, true).unwrap();
@@ -197,8 +198,8 @@ proptest! {
     }
 }
 
-/// The rows of a text that is cut small, and what was rejected, with its line.
-fn odd(csv: &CsvFormat, text: &str) -> (Cells, Vec<(Option<u64>, String)>) {
+/// The rows of a text that is cut into small slices, and the line and the reason of each rejected record.
+fn read_cut(csv: &CsvFormat, text: &str) -> (Cells, Vec<(Option<u64>, String)>) {
     let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv.clone(), &[("a", ColumnType::Int64), ("b", ColumnType::String)]);
     let (rows, rejected) = read(&files, &format, &files.slices(csv, 7));
@@ -209,7 +210,7 @@ fn odd(csv: &CsvFormat, text: &str) -> (Cells, Vec<(Option<u64>, String)>) {
 fn skipped_lines_and_comments_count_as_lines() {
     let csv = CsvFormat { comment: Some(b'#'), skip_lines: 3, ..CsvFormat::default() };
     let text = "one\r\ntwo\r\r# c\na,b\n#\n1,x\r\n# y\r\n\n2,\"#\n#\"\nz,bad\n3,#\n# end";
-    let (rows, rejected) = odd(&csv, text);
+    let (rows, rejected) = read_cut(&csv, text);
     let row = |a: &str, b: &str| vec![Some(a.to_owned()), Some(b.to_owned())];
     assert_eq!(rows, [row("1", "x"), row("2", "#\n#"), row("3", "#")]);
     let places: Vec<_> = rejected.iter().map(|(line, _)| *line).collect();
@@ -219,7 +220,7 @@ fn skipped_lines_and_comments_count_as_lines() {
 #[test]
 fn quotes_of_another_dialect_can_be_stray() {
     let csv = CsvFormat { quote: Some(b'\''), header: false, ..CsvFormat::default() };
-    let (rows, rejected) = odd(&csv, "1,'a''b'\n2,\"\n3,'x'y\n4,'open\n5,z\n");
+    let (rows, rejected) = read_cut(&csv, "1,'a''b'\n2,\"\n3,'x'y\n4,'open\n5,z\n");
     let row = |a: &str, b: &str| vec![Some(a.to_owned()), Some(b.to_owned())];
     assert_eq!(rows, [row("1", "a'b"), row("2", "\""), row("5", "z")]);
     let places: Vec<_> = rejected.iter().map(|(line, _)| line.unwrap()).collect();

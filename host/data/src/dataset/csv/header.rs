@@ -9,7 +9,7 @@ use std::path::Path;
 /// The maximum number of names that a message lists.
 const NAMES_SHOWN: usize = 30;
 
-/// The name of a column without one, counted from 0.
+/// The name of a column without a name. `index` counts from 0.
 pub(super) fn default_name(index: usize) -> String {
     format!("column_{index}")
 }
@@ -49,7 +49,7 @@ pub(super) fn read_names(
         }
     }
     if csv.rename_duplicates {
-        return Ok(numbered(names));
+        return Ok(number_duplicates(names));
     }
     let mut seen = HashMap::new();
     for (index, name) in names.iter().enumerate() {
@@ -67,9 +67,10 @@ pub(super) fn read_names(
     Ok(names)
 }
 
-/// The same names. Those that occur again get a number: `a`, `a_1`, `a_2`.
-fn numbered(names: Vec<String>) -> Vec<String> {
+/// Appends a number to each name that has occurred before: `a`, `a_1`, `a_2`.
+fn number_duplicates(names: Vec<String>) -> Vec<String> {
     let mut taken: HashSet<String> = names.iter().cloned().collect();
+    // The last number of each name.
     let mut seen: HashMap<String, usize> = HashMap::with_capacity(names.len());
     let number = |name: String| {
         let Some(last) = seen.get_mut(&name) else {
@@ -78,17 +79,17 @@ fn numbered(names: Vec<String>) -> Vec<String> {
         };
         loop {
             *last += 1;
-            let other = format!("{name}_{last}");
-            if taken.insert(other.clone()) {
-                return other;
+            let numbered = format!("{name}_{last}");
+            if taken.insert(numbered.clone()) {
+                return numbered;
             }
         }
     };
     names.into_iter().map(number).collect()
 }
 
-/// Checks a file's names against those of its input, which come from `origin` ("the first file" or
-/// "the job file").
+/// Checks the column names of a file against those of its input. `origin` says where these come from: the
+/// first file, or the job file.
 pub fn check_names<'a>(
     path: &Path,
     found: &[String],
@@ -102,17 +103,18 @@ pub fn check_names<'a>(
         "{}: the header does not fit {origin}; expected {}; found {}: give them the same columns in \
          the same order, or make them inputs of separate jobs",
         path.display(),
-        listed(expected),
-        listed(found.iter().map(String::as_str)),
+        list_names(expected),
+        list_names(found.iter().map(String::as_str)),
     )
 }
 
-fn listed<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
+/// The number of names, and the first of them, for a message.
+fn list_names<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> String {
     let count = names.len();
     let columns = if count == 1 { "column" } else { "columns" };
-    let cut = if count > NAMES_SHOWN { ", …" } else { "" };
+    let ellipsis = if count > NAMES_SHOWN { ", …" } else { "" };
     let names = names.take(NAMES_SHOWN).collect::<Vec<_>>().join(", ");
-    format!("{count} {columns}: {names}{cut}")
+    format!("{count} {columns}: {names}{ellipsis}")
 }
 
 #[cfg(test)]

@@ -11,28 +11,27 @@ use crate::dataset::{DatasetError, MayLook, SourceListing, Unpacker};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, Source, TableFormat, TextSlice};
 
 /// How many bytes of an input are sampled.
-const SAMPLE: u64 = 1 << 20;
+const SAMPLE_BYTES: u64 = 1 << 20;
 /// The maximum number of sampled files that have rows. Each takes time to open before the first mini-batch.
-const SAMPLE_FILES: u32 = 100;
-/// How many values of a text column are checked, to see whether it was meant as one.
-const DOUBTED: u32 = 10_000;
+const MAX_SAMPLE_FILES: u32 = 100;
+/// How many values of a text column are inspected to find out whether it was meant as text.
+const MAX_DOUBTED_VALUES: u32 = 10_000;
 
 /// What was inferred from the values of an input.
 #[derive(Debug)]
 pub struct Inferred {
     /// How to read the tables.
     pub format: TableFormat,
-    /// For each column that became text because of few of its values, the first of these:
-    /// `a.csv, line 3: "oops" is not a valid float64`.
+    /// For each column that became text because of a few values, a message about the first of them:
+    /// `a.csv, line 3: "oops" is not a valid float64`. `None` for other columns.
     pub doubts: Vec<Option<String>>,
 }
 
 /// Infers the format of one input, given its sources. Samples the first megabyte of rows, in at most 100
 /// files; with `full` it reads all files. Skips files that cannot be read, or whose header differs from the
-/// first. Calls `may_open` before each file.
+/// first header. Calls `may_open` before each file.
 ///
-/// A column without values is text. An input without rows has text columns, named by its first header, if
-/// any.
+/// A column without values is text. An input without rows has only text columns, named by its first header.
 ///
 /// # Errors
 ///
@@ -46,7 +45,7 @@ pub fn infer_format<E: From<DatasetError>>(
 ) -> Result<Inferred, E> {
     let mut inference =
         TypeInference { csv, unpacker, columns: Vec::new(), first_file: String::new() };
-    let mut left = SAMPLE;
+    let mut bytes_left = SAMPLE_BYTES;
     let mut files = 0;
     'sources: for (index, source) in (0..).zip(sources) {
         let mut listing = SourceListing::of_rows(source)?;
@@ -55,11 +54,11 @@ pub fn infer_format<E: From<DatasetError>>(
                 continue;
             }
             // An unreadable file is skipped here. It is reported later, when it is cut into slices.
-            let learned = inference.take_file(source, file, (!full).then_some(left));
+            let learned = inference.take_file(source, file, (!full).then_some(bytes_left));
             let learned = learned.unwrap_or_default();
-            left = left.saturating_sub(learned);
+            bytes_left = bytes_left.saturating_sub(learned);
             files += u32::from(learned > 0);
-            if !full && (left == 0 || files == SAMPLE_FILES) {
+            if !full && (bytes_left == 0 || files == MAX_SAMPLE_FILES) {
                 break 'sources;
             }
         }
@@ -76,7 +75,7 @@ pub fn infer_format<E: From<DatasetError>>(
 struct TypeInference<'a> {
     csv: &'a CsvFormat,
     unpacker: &'a Unpacker,
-    /// The names of the columns, and what is known of their values.
+    /// The name of each column, and what is known of its values.
     columns: Vec<(String, ColumnEvidence)>,
     /// The file that the names came from.
     first_file: String,
@@ -87,22 +86,29 @@ struct TypeInference<'a> {
 struct ColumnEvidence {
     /// The kind that holds all values. `None` if there has been no value.
     kind: Option<ColumnType>,
-    /// The kind that holds the values that are not just text, and how many there were.
+    /// The kind that holds all values that fit a kind other than text.
     typed: Option<ColumnType>,
+    /// The number of these values.
     typed_count: u32,
-    /// How many values were just text, and the first of them with its place.
+    /// The number of values that fit only text.
     text_count: u32,
+    /// The first value that fits only text: its place and its text.
     first_text: Option<(String, String)>,
-    /// The first number that may be a code, and the first whole number that a float would round.
-    code: Option<(String, String)>,
-    long: Option<(String, String)>,
+    /// The first number that may be a code: its place and its text.
+    first_code: Option<(String, String)>,
+    /// The first whole number that a float would round: its place and its text.
+    first_long: Option<(String, String)>,
 }
 
 impl ColumnEvidence {
-    /// Learns from a value that is not null. `place` is where it is.
+    /// Learns from a value that is not null. `place` makes the file and the line of the value, for messages.
     fn take(&mut self, text: &str, place: impl Fn() -> String) {
         match self.kind {
-            Some(ColumnType::String) if self.typed_count + self.text_count >= DOUBTED => return,
+            Some(ColumnType::String)
+                if self.typed_count + self.text_count >= MAX_DOUBTED_VALUES =>
+            {
+                return;
+            }
             Some(ColumnType::String) | None => {}
             Some(known) if accepts(known, true, text) => {
                 self.typed_count = self.typed_count.saturating_add(1);
@@ -114,7 +120,7 @@ impl ColumnEvidence {
             Some(_) => {}
         }
         if may_be_code(text) && accepts(ColumnType::Float64, true, text) {
-            self.code.get_or_insert_with(|| (place(), shortened(text)));
+            self.first_code.get_or_insert_with(|| (place(), shortened(text)));
             return;
         }
         let kind = guess(text);
@@ -131,28 +137,29 @@ impl ColumnEvidence {
         self.kind = Some(self.kind.map_or(kind, |known| join(known, kind)));
     }
 
-    /// Records the first whole number that a float would round.
+    /// Keeps the text if it is the first whole number that a float would round.
     fn take_long(&mut self, text: &str, place: impl Fn() -> String) {
-        if self.long.is_none() && !is_exact_float(text.trim_ascii()) {
-            self.long = Some((place(), shortened(text)));
+        if self.first_long.is_none() && !is_exact_float(text.trim_ascii()) {
+            self.first_long = Some((place(), shortened(text)));
         }
     }
 
     /// The kind of column that keeps all its values.
     fn kind(&self) -> ColumnType {
         match self.kind {
-            Some(ColumnType::Float64) if self.long.is_none() => ColumnType::Float64,
+            Some(ColumnType::Float64) if self.first_long.is_none() => ColumnType::Float64,
             Some(ColumnType::Float64) => ColumnType::String,
-            Some(kind) if self.code.is_none() => kind,
+            Some(kind) if self.first_code.is_none() => kind,
             _ => ColumnType::String,
         }
     }
 
-    /// Why the column may not have been meant as text. `None` unless most of its values have another type.
+    /// Why the column may not have been meant as text. `None` unless most of its values fit another kind.
     fn doubt(&self) -> Option<String> {
         let kind = self.kind();
         if let Some(other) = self.kind.filter(|other| *other != kind) {
-            let first = if other == ColumnType::Float64 { &self.long } else { &self.code };
+            let first =
+                if other == ColumnType::Float64 { &self.first_long } else { &self.first_code };
             return first
                 .as_ref()
                 .map(|(place, text)| format!("{place}: {text:?} is not a valid {other}"));
@@ -165,14 +172,14 @@ impl ColumnEvidence {
 }
 
 impl TypeInference<'_> {
-    /// Learns from a file, or from about its first `most` bytes. Returns how many bytes of rows it used.
+    /// Learns from a file, or from about its first `max_bytes` bytes. Returns how many bytes of rows it used.
     fn take_file(
         &mut self,
         source: &Source,
         file: String,
-        most: Option<u64>,
+        max_bytes: Option<u64>,
     ) -> Result<u64, DatasetError> {
-        let mut cutter = Cutter::new(self.csv, SliceSize::Bytes(most.unwrap_or(SAMPLE)));
+        let mut cutter = Cutter::new(self.csv, SliceSize::Bytes(max_bytes.unwrap_or(SAMPLE_BYTES)));
         let mut cut = self.unpacker.open(&mut cutter, &source.root, file)?;
         if self.csv.header {
             let names = cut.names()?;
@@ -194,14 +201,14 @@ impl TypeInference<'_> {
             learned += slice.length;
             let root = self.unpacker.root_of(&slice, &source.root);
             self.take_text(read_slice(root, &slice, &mut text)?, &slice);
-            if most.is_some() {
+            if max_bytes.is_some() {
                 break;
             }
         }
         Ok(learned)
     }
 
-    /// Learns from records. Skips those that are wrong whatever the types are.
+    /// Learns from records. Skips records with a stray quote or with another number of fields than columns.
     fn take_text(&mut self, text: &[u8], slice: &TextSlice) {
         let mut records = RecordWalk::new(text, self.csv);
         let mut stray_fields = 0;
@@ -227,12 +234,13 @@ impl TypeInference<'_> {
                 }
             }
         }
-        // If there are only bad records, a table must refuse them, and it needs columns for that.
+        // If all records have stray quotes, the table still needs columns, to be able to refuse them.
         if self.columns.is_empty() {
             self.number_columns(stray_fields);
         }
     }
 
+    /// Adds this many columns, named by their numbers.
     fn number_columns(&mut self, count: usize) {
         let names = (0..count).map(default_name);
         self.columns = names.map(|name| (name, ColumnEvidence::default())).collect();

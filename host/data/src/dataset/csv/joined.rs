@@ -1,4 +1,4 @@
-//! Detects quoted fields that are probably not fields: two stray quotes far apart join the lines between
+//! Detects quoted fields that are probably several records: two stray quotes have joined the lines between
 //! them.
 
 use super::quotes::Span;
@@ -8,70 +8,73 @@ use memchr::{memchr_iter, memchr2};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// How many bytes of a field are inspected, and how many of its lines.
-const MAX_INSPECTED: usize = 64 << 10;
-const LINES: usize = 1000;
-/// How far the first and the last line of a field may reach beyond it, in bytes.
-const AROUND: usize = 4 << 10;
-/// How many fields are reported.
-const NAMED: usize = 3;
-/// This many lines that are not records, with at most one that is, settle the question.
-const ENOUGH: usize = 8;
+/// How many bytes of a field are inspected.
+const MAX_INSPECTED_BYTES: usize = 64 << 10;
+/// How many lines of a field are inspected.
+const MAX_INSPECTED_LINES: usize = 1000;
+/// How many bytes are inspected before and after a field, to see its first and its last line in full.
+const MARGIN_BYTES: usize = 4 << 10;
+/// The lines of how many fields are reported.
+const MAX_REPORTED: usize = 3;
+/// After this many lines that are not like records, and at most one that is, the field is not inspected
+/// further.
+const ENOUGH_DIFFERENT_LINES: usize = 8;
 
-/// Quoted fields over lines most of which would be records themselves.
+/// The quoted fields found so far most of whose lines look like records.
 #[derive(Debug)]
 pub(super) struct JoinedLines {
     delimiter: u8,
     /// The number of fields in a record.
     columns: usize,
-    /// The first and the last line of each.
-    named: Vec<(u64, u64)>,
+    /// The first and the last line of the first few of these fields.
+    reported: Vec<(u64, u64)>,
     count: u64,
 }
 
 impl JoinedLines {
     /// For records with this many columns.
     pub(super) fn new(delimiter: u8, columns: usize) -> Self {
-        Self { delimiter, columns, named: Vec::new(), count: 0 }
+        Self { delimiter, columns, reported: Vec::new(), count: 0 }
     }
 
-    /// The lines of the first such fields, and how many there were.
+    /// The first and the last line of the first few fields found, and the number of all fields found.
     pub(super) fn found(&self) -> (&[(u64, u64)], u64) {
-        (&self.named, self.count)
+        (&self.reported, self.count)
     }
 
-    /// Checks a field of the file. `window` has the bytes of the file from the offset `start` on.
-    pub(super) fn check(&mut self, span: &Span, window: &[u8], start: u64, file: &File) {
-        let from = span.opens.saturating_sub(AROUND as u64);
+    /// Checks a field of the file. `window` has the bytes of the file from the offset `window_start` on.
+    pub(super) fn check(&mut self, span: &Span, window: &[u8], window_start: u64, file: &File) {
+        let from = span.opens.saturating_sub(MARGIN_BYTES as u64);
         let opens = to_usize(span.opens - from);
         let closes = usize::try_from(span.closes - from).unwrap_or(usize::MAX);
-        let wanted = closes.saturating_add(AROUND).min(MAX_INSPECTED);
+        let wanted = closes.saturating_add(MARGIN_BYTES).min(MAX_INSPECTED_BYTES);
         let mut buffer = Vec::new();
-        let at_hand =
-            from.checked_sub(start).and_then(|at| window.get(to_usize(at)..)?.get(..wanted));
-        let text = at_hand.unwrap_or_else(|| {
+        let in_window =
+            from.checked_sub(window_start).and_then(|at| window.get(to_usize(at)..)?.get(..wanted));
+        let text = in_window.unwrap_or_else(|| {
             buffer.resize(wanted, 0);
             // If the field can no longer be read, the reader of the rows reports it.
             let count = file.read_at(&mut buffer, from).unwrap_or(0);
             &buffer[..count]
         });
         let before = text.get(..opens).unwrap_or_default();
-        let line = before.iter().rposition(|byte| is_terminator(*byte)).map_or(0, |end| end + 1);
-        if self.is_joined(text.get(line..).unwrap_or_default(), closes - line) {
+        let line_start =
+            before.iter().rposition(|byte| is_terminator(*byte)).map_or(0, |end| end + 1);
+        if self.is_joined(text.get(line_start..).unwrap_or_default(), closes - line_start) {
             self.count += 1;
-            if self.named.len() < NAMED {
-                self.named.push(span.lines);
+            if self.reported.len() < MAX_REPORTED {
+                self.reported.push(span.lines);
             }
         }
     }
 
-    /// Whether more than half of the lines of the field have as many fields as a record. The text begins with
-    /// the first of the lines.
+    /// Whether more than half of the lines of a field have as many delimiters as a record. `text` begins with
+    /// the first of these lines. `closes` is the index of the closing quote in `text`.
     fn is_joined(&self, text: &[u8], closes: usize) -> bool {
         let mut similar = 0;
         let mut different = 0;
         let mut start = 0;
-        while start <= closes && similar + different < LINES {
+        while start <= closes && similar + different < MAX_INSPECTED_LINES {
             let rest = text.get(start..).unwrap_or_default();
             let end = memchr2(b'\n', b'\r', rest);
             // A line that continues beyond the text does not count, unless it ends the field.
@@ -87,7 +90,7 @@ impl JoinedLines {
                 true => similar += 1,
                 false => different += 1,
             }
-            if similar <= 1 && different == ENOUGH {
+            if similar <= 1 && different == ENOUGH_DIFFERENT_LINES {
                 break;
             }
         }

@@ -1,28 +1,29 @@
 //! CSV tables.
 //!
 //! - `scan` finds where records end, fast and without parsing fields. `tally` has its vector code, and
-//!   `quotes` is what it knows of quotes.
-//! - `cut` uses it to cut a file into slices, reading through a `window`. `slice` reads a slice. `packed`
-//!   unpacks packed files.
+//!   `quotes` has its types for quotes.
+//! - `cut` cuts a file into slices with `scan`, and reads the file through a `window`. `slice` reads a slice.
+//!   `packed` unpacks packed files.
 //! - `header` and `infer` find the names and the types of columns. `types` says which texts a type accepts.
-//! - The reader in `text` turns a slice into Arrow. If the text is usual, `plain` does it fast:
-//!   `field_splitter` finds where fields end, `numbers` parses them, `simd_floats` several at once, and
-//!   `column_builder` and `columns` make columns. If records do not fit or look unusual, `bad_records` does
-//!   it record by record.
-//! - `rows` gives single records with their fields, for code that groups records. `origins` remembers where
-//!   such records came from.
+//! - The reader in `text` turns a slice into Arrow. `plain` is the fast path for usual text:
+//!   `field_splitter` finds where fields end, `numbers` parses numbers, `simd_floats` parses several floats
+//!   at once, and `column_builder` and `columns` make columns. If records do not fit or look unusual,
+//!   `bad_records` reads the slice record by record.
+//! - `rows` gives single records with their fields, for code that groups records. `origins` records which
+//!   files and lines the grouped records came from.
 //! - `records` parses single records with csv-core.
 //! - `joined` detects quoted fields that may be records, joined by two stray quotes.
 //!
-//! All of them agree on what a dialect means (`CsvFormat` names its characters):
+//! All these modules read a dialect in the same way (`CsvFormat` has the characters of a dialect):
 //!
-//! - A quote opens a field only at its start, and `""` within quotes is a quote.
-//! - An escape makes text of the character after it, in quotes or not.
-//! - A line outside quotes that begins with the comment character is not a record. Nor is a blank line.
-//! - A record ends at LF, CRLF or a lone CR. So does a line of the file, inside quotes or not.
+//! - A quote opens a field only at the field's start, and `""` within quotes is a quote.
+//! - The character after an escape is text, inside quotes or not.
+//! - Outside quotes, blank lines and lines that begin with the comment character are not records.
+//! - A line of the file ends at LF, CRLF or a lone CR, inside quotes or not. Outside quotes a record ends
+//!   there too.
 //! - After a quote that closes a field come only blanks, then a delimiter, a line end or the end of the file.
-//! - An opening quote that has no such closing quote is stray: its record fails, and ends with the quote's
-//!   line. `scan` finds these. All other records are read as csv-core reads them.
+//! - An opening quote without such a closing quote is stray: its record fails, and ends with the quote's
+//!   line. `scan` finds stray quotes. All other records are read as csv-core reads them.
 
 mod bad_records;
 mod column_builder;

@@ -1,5 +1,5 @@
-//! Where gathered records come from. For each record there is the number of a file and a line. The names for
-//! these numbers are in files of their own.
+//! Where gathered records come from. The origin of a record is the number of a file, and a line. The names of
+//! the numbered files are in two other files: one has the names, the other has their offsets.
 
 use crate::model::SpilledRows;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// The maximum length of a file's name, in bytes. A longer one is invalid.
 const MAX_NAME: u64 = 1 << 20;
 
-/// Appends a number with seven bits in each byte, the lowest first.
+/// Appends a number as LEB128: seven bits in each byte, the lowest first.
 pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);
@@ -19,7 +19,7 @@ pub fn put_number(mut number: u64, out: &mut Vec<u8>) {
     out.push(number.to_le_bytes()[0]);
 }
 
-/// Takes a number from the front of `bytes`. `None` if there is none.
+/// Takes a number from the front of `bytes`. `None` if `bytes` does not begin with a whole number.
 pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     for shift in (0..64).step_by(7) {
@@ -33,11 +33,12 @@ pub fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Writes names, which are numbered from 0. A second file has the positions of the names.
+/// Writes the names of files, which are numbered from 0. A second file has the offsets of the names.
 #[derive(Debug)]
 pub struct OriginNames {
     text: BufWriter<File>,
     index: BufWriter<File>,
+    /// The length of all names so far, in bytes.
     length: u64,
     count: u64,
 }
@@ -66,6 +67,7 @@ impl OriginNames {
     }
 }
 
+/// The path of the file with the offsets of the names at `path`.
 fn index_of(path: &Path) -> std::path::PathBuf {
     path.with_extension("index")
 }
@@ -77,15 +79,17 @@ pub(in crate::dataset) struct Origins<'a> {
     rows: &'a SpilledRows,
     /// The name for a record whose origin cannot be found.
     label: &'a str,
-    /// The remaining origins, and the record that the first of them belongs to.
+    /// The origins of all records. `None` before the first lookup.
     bytes: Option<Vec<u8>>,
-    at: usize,
-    record: u64,
+    /// Where the next origin begins in `bytes`.
+    next_start: usize,
+    /// The record of the next origin, counted from 0.
+    next_record: u64,
 }
 
 impl<'a> Origins<'a> {
     pub(in crate::dataset) fn new(root: &'a Path, rows: &'a SpilledRows, label: &'a str) -> Self {
-        Self { root, rows, label, bytes: None, at: 0, record: 0 }
+        Self { root, rows, label, bytes: None, next_start: 0, next_record: 0 }
     }
 
     /// The file's name and the line of a record, which is counted from 0. Each call must ask for a later
@@ -93,7 +97,7 @@ impl<'a> Origins<'a> {
     pub(in crate::dataset) fn of_record(&mut self, record: u64) -> (String, Option<u64>) {
         match self.find(record) {
             Some((name, line)) => (name, Some(line)),
-            // It matters more that the record is reported than that its origin is lost.
+            // Report the record even if its origin cannot be read.
             None => (self.label.to_owned(), None),
         }
     }
@@ -105,14 +109,14 @@ impl<'a> Origins<'a> {
             file.read_exact_at(&mut bytes, self.rows.origins_offset).ok()?;
             self.bytes = Some(bytes);
         }
-        let all = self.bytes.as_deref()?;
-        let mut bytes = all.get(self.at..)?;
+        let origins = self.bytes.as_deref()?;
+        let mut bytes = origins.get(self.next_start..)?;
         let mut found = None;
-        while self.record <= record {
+        while self.next_record <= record {
             found = Some((take_number(&mut bytes)?, take_number(&mut bytes)?));
-            self.record += 1;
+            self.next_record += 1;
         }
-        self.at = all.len() - bytes.len();
+        self.next_start = origins.len() - bytes.len();
         let (file, line) = found?;
         Some((self.name(file)?, line))
     }

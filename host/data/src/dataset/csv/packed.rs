@@ -14,12 +14,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Texts up to this size may be packed at any ratio.
-const SMALL: u64 = 256 << 20;
-/// The maximum ratio of a larger text to its packed size. Human text packs 3 to 30 times, and one line that
-/// repeats about 1000 times with gzip. A higher ratio means a file that is made to fill disks.
-const MOST: u64 = 200;
+const SMALL_TEXT_BYTES: u64 = 256 << 20;
+/// The maximum ratio of a larger text to its packed size. The ratio of usual text is 3 to 30, and
+/// that of a single repeated line about 1000 with gzip. A large file with such a ratio may be meant to fill
+/// the disk.
+const MAX_RATIO: u64 = 200;
 /// How many bytes are unpacked at once.
-const BLOCK: usize = 256 << 10;
+const BLOCK_BYTES: usize = 256 << 10;
 /// The folder of unpacked texts in the spill folder.
 const FOLDER: &str = "unpacked";
 
@@ -47,7 +48,7 @@ impl Packing {
         }
     }
 
-    /// The first bytes of such files.
+    /// The first bytes of files that are packed in this way.
     fn magic(self) -> &'static [u8] {
         match self {
             Self::Gzip => b"\x1F\x8B",
@@ -82,14 +83,14 @@ impl From<OpenError> for DatasetError {
 #[derive(Debug)]
 pub struct Unpacker {
     spill: PathBuf,
-    /// The texts that are already unpacked.
-    whole: RefCell<HashSet<String>>,
+    /// The paths in `spill` of the texts that are already unpacked.
+    unpacked: RefCell<HashSet<String>>,
 }
 
 impl Unpacker {
-    /// Unpacks into a folder in `spill`, which need not exist if no file is packed.
+    /// Unpacks into a folder in `spill`. If no file is packed, `spill` need not exist.
     pub fn new(spill: &Path) -> Self {
-        Self { spill: spill.to_owned(), whole: RefCell::default() }
+        Self { spill: spill.to_owned(), unpacked: RefCell::default() }
     }
 
     /// Opens the file `file` below `root` to cut it. Unpacks a packed file first, unless that was done
@@ -109,7 +110,8 @@ impl Unpacker {
         Ok(cutter.open_text(text, path, file, Some(name))?)
     }
 
-    /// The folder that holds the bytes of the slice. `root` is the folder of its file.
+    /// The folder to read the slice from: the spill folder for an unpacked text, or else `root`, the folder
+    /// of the input.
     pub fn root_of<'r>(&'r self, slice: &TextSlice, root: &'r Path) -> &'r Path {
         if slice.unpacked.is_some() { &self.spill } else { root }
     }
@@ -119,25 +121,25 @@ impl Unpacker {
         let digest = Sha256::digest(path.as_os_str().as_bytes());
         let name = format!("{FOLDER}/{}", crate::model::hex(&digest[..12]));
         let target = self.spill.join(&name);
-        if self.whole.borrow().contains(&name) {
+        if self.unpacked.borrow().contains(&name) {
             return Ok(name);
         }
-        let room = |error| OpenError::Room { path: target.clone(), error };
-        fs::create_dir_all(self.spill.join(FOLDER)).map_err(room)?;
-        let mut out = File::create(&target).map_err(room)?;
-        let copied = copy(packed, packing, path, &mut out, &target);
-        if copied.is_err() {
+        let no_room = |error| OpenError::Room { path: target.clone(), error };
+        fs::create_dir_all(self.spill.join(FOLDER)).map_err(no_room)?;
+        let mut out = File::create(&target).map_err(no_room)?;
+        let unpacked = unpack_into(packed, packing, path, &mut out, &target);
+        if unpacked.is_err() {
             // Delete the partial text: it is useless, and it fills the disk.
             let _ = out.set_len(0).and_then(|()| fs::remove_file(&target));
         }
-        copied?;
-        self.whole.borrow_mut().insert(name.clone());
+        unpacked?;
+        self.unpacked.borrow_mut().insert(name.clone());
         Ok(name)
     }
 }
 
-/// The opened file, and how it is packed. `None` if it is not packed. Fails if its name says that it is, and
-/// it has other contents.
+/// The opened file, and how it is packed. `None` if it is not packed. Fails if the name is that of a packed
+/// file but the contents are not packed.
 fn detect_packing(path: &Path, name: &str) -> Result<Option<(File, Packing)>, DatasetError> {
     let file = open_file(path)?;
     let mut start = Vec::new();
@@ -163,7 +165,8 @@ fn detect_packing(path: &Path, name: &str) -> Result<Option<(File, Packing)>, Da
     }
 }
 
-fn copy(
+/// Unpacks the file `packed` at `path` into `out`, the file at `target`. Fails if that would fill the disk.
+fn unpack_into(
     packed: File,
     packing: Packing,
     path: &Path,
@@ -175,22 +178,24 @@ fn copy(
         Err(error) => Err(DatasetError(format!("cannot inspect {}: {error}", path.display())))?,
     };
     let broken = |error: &io::Error| {
-        let what = match error.kind() {
+        let problem = match error.kind() {
             ErrorKind::UnexpectedEof => "it ends too early".to_owned(),
             _ => error.to_string(),
         };
         let name = packing.name();
-        DatasetError(format!("{} cannot be unpacked with {name}: {what}", path.display()))
+        DatasetError(format!("{} cannot be unpacked with {name}: {problem}", path.display()))
     };
-    let packed = BufReader::with_capacity(BLOCK, packed);
+    let packed = BufReader::with_capacity(BLOCK_BYTES, packed);
     let mut text: Box<dyn BufRead> = match packing {
-        Packing::Gzip => Box::new(BufReader::with_capacity(BLOCK, MultiGzDecoder::new(packed))),
+        Packing::Gzip => {
+            Box::new(BufReader::with_capacity(BLOCK_BYTES, MultiGzDecoder::new(packed)))
+        }
         Packing::Zstd => {
             let text = zstd::stream::read::Decoder::with_buffer(packed).map_err(|e| broken(&e))?;
-            Box::new(BufReader::with_capacity(BLOCK, text))
+            Box::new(BufReader::with_capacity(BLOCK_BYTES, text))
         }
     };
-    let most = SMALL.max(length.saturating_mul(MOST));
+    let max_bytes = SMALL_TEXT_BYTES.max(length.saturating_mul(MAX_RATIO));
     let mut total = 0;
     loop {
         let block = match text.fill_buf() {
@@ -200,18 +205,18 @@ fn copy(
             Err(error) => return Err(broken(&error).into()),
         };
         total += block.len() as u64;
-        if total > most {
+        if total > max_bytes {
             Err(DatasetError(format!(
-                "{} holds {} and unpacks to more than {}, which is more than {MOST} times as much: it \
+                "{} holds {} and unpacks to more than {}, which is more than {MAX_RATIO} times as much: it \
                  may be meant to fill the disk; unpack it yourself if you trust it",
                 path.display(),
                 ByteSize(length),
-                ByteSize(most),
+                ByteSize(max_bytes),
             )))?;
         }
         let count = block.len();
-        let room = |error| OpenError::Room { path: target.to_owned(), error };
-        out.write_all(block).map_err(room)?;
+        let no_room = |error| OpenError::Room { path: target.to_owned(), error };
+        out.write_all(block).map_err(no_room)?;
         text.consume(count);
     }
     Ok(())
@@ -246,15 +251,15 @@ mod tests {
                 encoder.finish().unwrap()
             }
         };
-        // The checksum of gzip comes before the length.
+        // gzip stores the checksum before the length, and both have 4 bytes.
         let from_end = if packing == Packing::Gzip { 5 } else { 1 };
         let at = packed.len() - from_end;
         packed[at] ^= 1;
         packed
     }
 
-    /// The rows of each slice, or why there are none.
-    fn rows(name: &str, content: &[u8]) -> String {
+    /// Reads the file `name`. Returns "good" if its rows are those of `TEXT`, or else the error.
+    fn outcome(name: &str, content: &[u8]) -> String {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("in");
         let spill = folder.path().join("spill");
@@ -270,7 +275,7 @@ mod tests {
                 Ok(cut) => cut,
                 Err(error) => {
                     let left = fs::read_dir(spill.join(FOLDER)).map_or(0, Iterator::count);
-                    assert_eq!(left, 0, "nothing is left");
+                    assert_eq!(left, 0, "no file is left in the spill folder");
                     return error.to_string().replace(folder.path().to_str().unwrap(), "/d");
                 }
             };
@@ -290,28 +295,28 @@ mod tests {
     #[test]
     fn packed_texts_are_read() {
         let text = TEXT.as_bytes();
-        assert_eq!(rows("t.csv", text), "good");
-        assert_eq!(rows("t.csv.gz", &gzip(text)), "good");
-        assert_eq!(rows("t.csv.zst", &zstd(text)), "good");
-        assert_eq!(rows("t.csv", &gzip(text)), "good", "by its content");
+        assert_eq!(outcome("t.csv", text), "good");
+        assert_eq!(outcome("t.csv.gz", &gzip(text)), "good");
+        assert_eq!(outcome("t.csv.zst", &zstd(text)), "good");
+        assert_eq!(outcome("t.csv", &gzip(text)), "good", "by its content");
         let two = |pack: fn(&[u8]) -> Vec<u8>| [pack(&text[..9]), pack(&text[9..])].concat();
-        assert_eq!(rows("t.gz", &two(gzip)), "good", "two packed texts in one file");
-        assert_eq!(rows("t.zst", &two(zstd)), "good", "two packed texts in one file");
+        assert_eq!(outcome("t.gz", &two(gzip)), "good", "two packed texts in one file");
+        assert_eq!(outcome("t.zst", &two(zstd)), "good", "two packed texts in one file");
     }
 
     #[test]
     fn broken_packed_files_are_refused() {
-        let bomb = zstd(&vec![b'\n'; SMALL as usize + 1]);
+        let bomb = zstd(&vec![b'\n'; SMALL_TEXT_BYTES as usize + 1]);
         let length = ByteSize(bomb.len() as u64).to_string();
         let reported = [
-            rows("t.gz", TEXT.as_bytes()),
-            rows("t.gz", &gzip(TEXT.as_bytes())[..20]),
-            rows("t.gz", &[&gzip(TEXT.as_bytes()), &b"more"[..]].concat()),
-            rows("t.zst", &zstd(TEXT.as_bytes())[..20]),
-            rows("t.zst", &[&zstd(TEXT.as_bytes()), &b"more"[..]].concat()),
-            rows("t.gz", &with_wrong_checksum(Packing::Gzip)),
-            rows("t.zst", &with_wrong_checksum(Packing::Zstd)),
-            rows("t.csv", &bomb).replace(&length, "N"),
+            outcome("t.gz", TEXT.as_bytes()),
+            outcome("t.gz", &gzip(TEXT.as_bytes())[..20]),
+            outcome("t.gz", &[&gzip(TEXT.as_bytes()), &b"more"[..]].concat()),
+            outcome("t.zst", &zstd(TEXT.as_bytes())[..20]),
+            outcome("t.zst", &[&zstd(TEXT.as_bytes()), &b"more"[..]].concat()),
+            outcome("t.gz", &with_wrong_checksum(Packing::Gzip)),
+            outcome("t.zst", &with_wrong_checksum(Packing::Zstd)),
+            outcome("t.csv", &bomb).replace(&length, "N"),
         ];
         insta::assert_snapshot!(reported.join("\n"), @"
         /d/in/t.gz is not packed with gzip, as its name says; give it another name, or pack it again

@@ -1,6 +1,6 @@
 //! The fast path for the common case, several times as fast as csv-core: fills columns directly from the
-//! text, once the field ends are known. A text that has something unusual, or that does not fit, is left to
-//! [`sort_out`](super::bad_records::sort_out).
+//! text, once the field ends are known. [`sort_out`](super::bad_records::sort_out) reads texts that are
+//! unusual or do not fit.
 
 use super::column_builder::{FieldedRecords, FixedValues};
 use super::columns::{CsvColumn, table};
@@ -25,7 +25,7 @@ pub(in crate::dataset) struct PlainDecoder {
     csv: CsvFormat,
     /// The kinds of the columns. `None` for those that the job does not need.
     kinds: Vec<Option<ColumnType>>,
-    /// Whether the kinds were inferred.
+    /// Whether the kinds were inferred. If so, values must lose nothing in their column.
     exact: bool,
     found: FoundEnds,
 }
@@ -35,8 +35,8 @@ impl PlainDecoder {
     pub(in crate::dataset) fn new(format: &TableFormat, schema: &SchemaRef) -> Option<Self> {
         let delimiter = format.csv.delimiter;
         let nulls = &format.csv.null_values;
-        // A null value that is a number would be read as one.
-        let plain = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
+        // A null value that is a number would be read as that number.
+        let is_common = matches!(delimiter, b',' | b';' | b'|' | b'\t' | b' ')
             && !format.columns.is_empty()
             && nulls.iter().all(|null| Float64Type::parse(null).is_none());
         let is_wanted = |at: usize| {
@@ -47,13 +47,13 @@ impl PlainDecoder {
         let schema = Arc::clone(schema);
         let csv = format.csv.clone();
         let found = FoundEnds::default();
-        plain.then_some(Self { schema, csv, kinds, exact: format.inferred, found })
+        is_common.then_some(Self { schema, csv, kinds, exact: format.inferred, found })
     }
 
     /// The table of whole records, about `rows` of them. Columns that the job does not need are null. `None`
     /// if a record does not fit, or if there are quotes within a field.
     pub(in crate::dataset) fn decode(&mut self, text: &str, rows: usize) -> Option<RecordBatch> {
-        if self.is_marked(text) {
+        if self.has_escape_or_comment(text) {
             return None;
         }
         let fields = self.kinds.len();
@@ -62,28 +62,28 @@ impl PlainDecoder {
         let delimiter = self.csv.delimiter;
         let mut walk = FieldEnds::new(text, delimiter, self.csv.quote, fields, &mut self.found)?;
         loop {
-            let more = walk.more(&mut self.found);
+            let has_more = walk.find_more(&mut self.found);
             let records = FieldedRecords::new(text, &self.found, fields, delimiter);
-            let quote = self.csv.quote.filter(|_| walk.quoted);
+            let quote = self.csv.quote.filter(|_| walk.has_quotes);
             let nulls = &self.csv.null_values;
             let records = PlainFields { records, quote, exact: self.exact, nulls };
             for (index, column) in columns.iter_mut().enumerate() {
-                take(column, &records, index)?;
+                fill_column(column, &records, index)?;
             }
-            let passed = records.records.count * fields;
-            self.found.pass(passed);
-            if !more {
+            let used = records.records.count * fields;
+            self.found.remove_first(used);
+            if !has_more {
                 break;
             }
         }
-        if self.found.count > 0 || walk.is_inside() {
+        if self.found.count > 0 || walk.is_inside_quotes() {
             return None;
         }
         table(columns, &self.schema)
     }
 
-    /// Whether a text has escapes, or what may be a comment.
-    fn is_marked(&self, text: &str) -> bool {
+    /// Whether a text has escapes, or may have a comment.
+    fn has_escape_or_comment(&self, text: &str) -> bool {
         let text = text.as_bytes();
         self.csv.escape.is_some_and(|escape| memchr(escape, text).is_some())
             || self.csv.comment.is_some_and(|comment| begins_a_line(text, comment, b'\n'))
@@ -101,8 +101,8 @@ struct PlainFields<'a> {
 }
 
 impl<'a> PlainFields<'a> {
-    /// The text of a field; the inner `None` is null. The outer `None` means that its quotes are not as
-    /// expected.
+    /// The text of a field; the inner `None` is null. The outer `None` means that the field has quotes in
+    /// other places than the common case.
     #[inline]
     fn field(&self, start: usize, end: usize) -> Option<Option<Cow<'a, str>>> {
         let raw = self.records.text.get(start..end)?;
@@ -114,7 +114,7 @@ impl<'a> PlainFields<'a> {
         Some((!is_null).then_some(text))
     }
 
-    /// Fills in the values of a column. Tries `short` first, then `long`.
+    /// Fills in the values of a column. `short` parses a field, or else `long` does.
     #[inline(always)]
     fn fill<T: Copy + Default>(
         &self,
@@ -123,12 +123,12 @@ impl<'a> PlainFields<'a> {
         short: impl Fn(usize, usize) -> Option<T>,
         long: impl Fn(&str) -> Option<T>,
     ) -> Option<()> {
-        let mut room = values.room(self.records.count);
-        self.records.each(column, |start, end| room.put(self.value(start, end, &short, &long)?))
+        let mut buffer = values.add_empty(self.records.count);
+        self.records.each(column, |start, end| buffer.put(self.value(start, end, &short, &long)?))
     }
 
-    /// The value of a field: `short` parses it, or else `long`. Both `None` mean the same as in
-    /// [`Self::parsed`].
+    /// The value of a field: `short` parses it, or else `long` does. The inner and the outer `None` mean the
+    /// same as in [`Self::parsed`].
     #[inline(always)]
     fn value<T>(
         &self,
@@ -149,7 +149,7 @@ impl<'a> PlainFields<'a> {
         #[cfg(target_arch = "x86_64")]
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
-            return unsafe { self.fill_floats_wide(values, column) };
+            return unsafe { self.fill_floats_simd(values, column) };
         }
         let text = self.records.text.as_bytes();
         let short = |start, end| match self.exact {
@@ -159,10 +159,10 @@ impl<'a> PlainFields<'a> {
         self.fill(values, column, short, |text| float(text, self.exact))
     }
 
-    /// The same, several at once. Stops trying that after too many misses.
+    /// Like [`Self::fill_floats`], but parses several floats at once, until too many fields are unsuitable.
     #[cfg(target_arch = "x86_64")]
     #[target_feature(enable = "avx2")]
-    fn fill_floats_wide(&self, values: &mut FixedValues<f64>, column: usize) -> Option<()> {
+    fn fill_floats_simd(&self, values: &mut FixedValues<f64>, column: usize) -> Option<()> {
         let text = self.records.text.as_bytes();
         let count = self.records.count;
         let short = |start, end| match self.exact {
@@ -170,17 +170,17 @@ impl<'a> PlainFields<'a> {
             false => short_float(text, start, end),
         };
         let long = |text: &str| float(text, self.exact);
-        let mut room = values.room(count);
+        let mut buffer = values.add_empty(count);
         let mut record = 0;
         let mut misses = 0;
         while record < count {
-            if misses < simd_floats::MISSES && record + simd_floats::LANES <= count {
+            if misses < simd_floats::MAX_MISSES && record + simd_floats::LANES <= count {
                 let mut bounds = [(0, 0); simd_floats::LANES];
                 for (lane, bounds) in bounds.iter_mut().enumerate() {
                     *bounds = self.records.bounds(column, record + lane)?;
                 }
                 if let Some(floats) = simd_floats::floats(text, &bounds, self.exact) {
-                    room.put_all(floats)?;
+                    buffer.put_all(floats)?;
                     record += simd_floats::LANES;
                     continue;
                 }
@@ -188,7 +188,7 @@ impl<'a> PlainFields<'a> {
             }
             for record in record..count.min(record + simd_floats::LANES) {
                 let (start, end) = self.records.bounds(column, record)?;
-                room.put(self.value(start, end, &short, &long)?)?;
+                buffer.put(self.value(start, end, &short, &long)?)?;
             }
             record += simd_floats::LANES;
         }
@@ -211,7 +211,7 @@ impl<'a> PlainFields<'a> {
     }
 }
 
-/// A field without its quotes. `None` if they are not as expected.
+/// A field without its quotes. `None` if it has quotes in other places than the common case.
 fn unquoted(raw: &str, quote: char) -> Option<Cow<'_, str>> {
     let has_quotes = |text: &str| text.contains(quote);
     let Some(rest) = raw.strip_prefix(quote) else {
@@ -222,13 +222,13 @@ fn unquoted(raw: &str, quote: char) -> Option<Cow<'_, str>> {
         return Some(Cow::Borrowed(inner));
     }
     let text = inner.replace(&format!("{quote}{quote}"), quote.encode_utf8(&mut [0; 4]));
-    // If all quotes were in pairs, as many are left as were removed.
-    let left = text.matches(quote).count();
-    (inner.len() - text.len() == left).then_some(Cow::Owned(text))
+    // If all quotes were in pairs, `replace` has removed as many as remain.
+    let remaining = text.matches(quote).count();
+    (inner.len() - text.len() == remaining).then_some(Cow::Owned(text))
 }
 
-/// Adds the fields of a column of some records. `None` if the column does not accept one.
-fn take(filled: &mut CsvColumn, fields: &PlainFields<'_>, column: usize) -> Option<()> {
+/// Adds the fields that some records have in a column. `None` if the column does not accept a field.
+fn fill_column(filled: &mut CsvColumn, fields: &PlainFields<'_>, column: usize) -> Option<()> {
     let text = fields.records.text.as_bytes();
     match filled {
         CsvColumn::Unwanted(rows) => {

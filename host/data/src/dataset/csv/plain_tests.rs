@@ -2,7 +2,7 @@ use super::super::bad_records::{RecordOrigins, sort_out};
 use super::super::scan::CsvScan;
 use super::super::types::arrow_type;
 use super::*;
-use crate::model::{Column as Named, CsvFormat};
+use crate::model::{Column as NamedColumn, CsvFormat};
 use arrow::csv::ReaderBuilder;
 use arrow::datatypes::{Field, Schema};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
@@ -19,13 +19,19 @@ const ALL_KINDS: [ColumnType; 6] = [
     ColumnType::Timestamp,
 ];
 
-fn made(kinds: &[ColumnType], csv: CsvFormat) -> Option<PlainDecoder> {
-    picking(kinds, csv, None)
+fn try_decoder(kinds: &[ColumnType], csv: CsvFormat) -> Option<PlainDecoder> {
+    picking_decoder(kinds, csv, None)
 }
 
-fn picking(kinds: &[ColumnType], csv: CsvFormat, picked: Option<Vec<u32>>) -> Option<PlainDecoder> {
-    let columns: Vec<_> =
-        (0..).zip(kinds).map(|(n, kind)| Named { name: format!("c{n}"), kind: *kind }).collect();
+fn picking_decoder(
+    kinds: &[ColumnType],
+    csv: CsvFormat,
+    picked: Option<Vec<u32>>,
+) -> Option<PlainDecoder> {
+    let columns: Vec<_> = (0..)
+        .zip(kinds)
+        .map(|(n, kind)| NamedColumn { name: format!("c{n}"), kind: *kind })
+        .collect();
     let fields: Vec<_> =
         columns.iter().map(|c| Field::new(&c.name, arrow_type(c.kind), true)).collect();
     let format = TableFormat { csv, columns, picked, ..TableFormat::default() };
@@ -38,10 +44,10 @@ fn exact(kinds: &[ColumnType]) -> PlainDecoder {
 }
 
 fn decoder(kinds: &[ColumnType]) -> PlainDecoder {
-    made(kinds, CsvFormat::default()).unwrap()
+    try_decoder(kinds, CsvFormat::default()).unwrap()
 }
 
-/// The batch as text. Distinguishes nulls from empty texts, and floats to the last bit.
+/// The cells of a batch as text: nulls differ from empty texts, and floats have all their digits.
 fn cells(batch: &RecordBatch) -> Vec<Vec<String>> {
     let options = FormatOptions::default().with_null("NULL");
     let columns = batch.columns().iter();
@@ -80,7 +86,7 @@ fn by_records(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     };
     let column = |kind: &Option<ColumnType>| {
         let kind = kind.unwrap_or(ColumnType::String);
-        Named { name: "c".to_owned(), kind }
+        NamedColumn { name: "c".to_owned(), kind }
     };
     let columns = decoder.kinds.iter().map(column).collect();
     let format = TableFormat { csv, columns, inferred: decoder.exact, ..TableFormat::default() };
@@ -90,19 +96,20 @@ fn by_records(decoder: &PlainDecoder, text: &str) -> Option<Vec<Vec<String>>> {
     (misfits.count == 0).then(|| cells(&table(columns, &decoder.schema).unwrap()))
 }
 
-/// Both must read the same, except for misplaced quotes: such text is left to the slower way. The slower way
-/// reads as arrow does, except for stray quotes, and for times and numbers that arrow cuts off.
+/// Asserts that the fast path and `sort_out` read the same, except that the fast path may refuse text with
+/// quotes. Also asserts that `sort_out` reads like arrow, except for stray quotes, and for times and numbers
+/// that arrow rounds.
 fn check(decoder: &mut PlainDecoder, text: &str) -> Result<(), TestCaseError> {
     let plain = decoder.decode(text, 1).map(|batch| cells(&batch));
     let expected = by_records(decoder, text);
     if plain.is_some() || !text.contains('"') {
         prop_assert_eq!(&plain, &expected, "{:?}", text);
     }
-    let is_cut =
+    let is_time =
         |kind: &Option<ColumnType>| matches!(kind, Some(ColumnType::Date | ColumnType::Timestamp));
     let arrow = by_arrow(decoder, text);
     let is_large = arrow.iter().flatten().flatten().any(|cell| cell.contains("inf"));
-    if !(decoder.exact || decoder.kinds.iter().any(is_cut) || is_large)
+    if !(decoder.exact || decoder.kinds.iter().any(is_time) || is_large)
         && CsvScan::strays(text.as_bytes(), &decoder.csv).is_empty()
     {
         prop_assert_eq!(expected, arrow, "{:?}", text);
@@ -112,7 +119,7 @@ fn check(decoder: &mut PlainDecoder, text: &str) -> Result<(), TestCaseError> {
 
 #[test]
 fn usual_and_unusual_fields_are_read_as_arrow_reads_them() {
-    let mut kinds = decoder(&KINDS);
+    let mut given = decoder(&KINDS);
     for text in [
         "1,2.5,x\n-7,-0.25,y z\r\n\r\n,,\n",
         "9223372036854775807,1e300,é\r+5,.5,\" ",
@@ -145,13 +152,13 @@ fn usual_and_unusual_fields_are_read_as_arrow_reads_them() {
         "1,2,\"a\n",
         "1,2,\"a\nb,c\"\n\"a\",1,2\n",
     ] {
-        check(&mut kinds, text).unwrap();
-        check(&mut kinds, &text.repeat(99)).unwrap();
+        check(&mut given, text).unwrap();
+        check(&mut given, &text.repeat(99)).unwrap();
         check(&mut exact(&KINDS), &text.repeat(9)).unwrap();
     }
 }
 
-/// Asserts what the common case is, because a test cannot see how fast a way is.
+/// Asserts which tables take the fast path, because a test cannot measure speed.
 #[test]
 fn usual_tables_take_the_fast_path() {
     let mut decoder = decoder(&ALL_KINDS);
@@ -189,13 +196,13 @@ fn codes_are_not_numbers_if_kinds_were_inferred() {
 
 #[test]
 fn other_formats_do_not_take_the_fast_path() {
-    let made = |csv| made(&[ColumnType::Int64], csv).is_some();
-    assert!(made(CsvFormat::default()));
-    assert!(!made(CsvFormat { delimiter: b'.', ..CsvFormat::default() }));
+    let is_decoded = |csv| try_decoder(&[ColumnType::Int64], csv).is_some();
+    assert!(is_decoded(CsvFormat::default()));
+    assert!(!is_decoded(CsvFormat { delimiter: b'.', ..CsvFormat::default() }));
     let nulls = |null: &str| CsvFormat { null_values: vec![null.into()], ..CsvFormat::default() };
-    assert!(made(nulls("NA")) && made(nulls("-")));
-    assert!(!made(nulls("-1")) && !made(nulls("nan")) && !made(nulls("0")));
-    assert!(super::tests::made(&[], CsvFormat::default()).is_none());
+    assert!(is_decoded(nulls("NA")) && is_decoded(nulls("-")));
+    assert!(!is_decoded(nulls("-1")) && !is_decoded(nulls("nan")) && !is_decoded(nulls("0")));
+    assert!(try_decoder(&[], CsvFormat::default()).is_none());
 }
 
 #[test]
@@ -225,11 +232,11 @@ proptest! {
     fn any_text_is_read_as_arrow_reads_it(
         kinds in prop::collection::vec(prop::sample::select(&ALL_KINDS), 1..5),
         pieces in prop::collection::vec(piece(), 0..30),
-        // Repeats, so that there are more ends than are found at once, at every position of a block.
+        // Repeats the text, so that it has more ends than are found at once, at any position of a block.
         times in prop_oneof![3 => Just(1), 1 => 2..400usize],
     ) {
         let null_values = vec!["NA".to_owned(), "-".to_owned()];
-        let mut decoder = made(&kinds, CsvFormat { null_values, ..CsvFormat::default() }).unwrap();
+        let mut decoder = try_decoder(&kinds, CsvFormat { null_values, ..CsvFormat::default() }).unwrap();
         check(&mut decoder, &pieces.concat().repeat(times))?;
     }
 
@@ -253,7 +260,7 @@ proptest! {
         check(&mut decoder(&[ColumnType::String, ColumnType::Float64]), &numbers)?;
     }
 
-    /// Columns that the job does not need are checked like texts, and not kept.
+    /// Columns that the job does not need are checked like texts, but not filled.
     #[test]
     fn picked_columns_are_read_as_all_are(
         kinds in prop::collection::vec(prop::sample::select(&KINDS), 1..5),
@@ -265,7 +272,7 @@ proptest! {
             if picked.contains(&(at as u32)) { *kind } else { ColumnType::String }
         };
         let kinds: Vec<_> = kinds.iter().enumerate().map(kind).collect();
-        let mut some = picking(&kinds, CsvFormat::default(), Some(picked.clone())).unwrap();
+        let mut some = picking_decoder(&kinds, CsvFormat::default(), Some(picked.clone())).unwrap();
         let text: String = texts.chunks_exact(kinds.len()).map(|it| it.join(",") + "\n").collect();
         let picked: Vec<_> = picked.iter().map(|&at| at as usize).collect();
         let of = |batch: Option<RecordBatch>| batch.map(|it| cells(&it.project(&picked).unwrap()));

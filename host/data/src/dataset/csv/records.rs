@@ -9,19 +9,19 @@ use memchr::memchr2;
 
 /// The bytes that end a gathered record with an unclosed field: a quote, and a byte of text after it. They
 /// prevent a quote of a later row from closing the field.
-pub(in crate::dataset) fn unclosed(csv: &CsvFormat) -> [u8; 2] {
+pub(in crate::dataset) fn unclosed_mark(csv: &CsvFormat) -> [u8; 2] {
     let text = if csv.delimiter == b'\x01' { b'\x02' } else { b'\x01' };
     [csv.quote.unwrap_or(b'"'), text]
 }
 
-/// The same for a rewritten record in which text follows the closing quote.
-pub(in crate::dataset) fn followed(csv: &CsvFormat) -> [u8; 2] {
+/// Like [`unclosed_mark`], for a rewritten record in which text follows the closing quote.
+pub(in crate::dataset) fn followed_mark(csv: &CsvFormat) -> [u8; 2] {
     let text = if csv.delimiter == b'\x03' { b'\x04' } else { b'\x03' };
     [csv.quote.unwrap_or(b'"'), text]
 }
 
-/// How many bytes come before the first record of a text that starts at a line: blank lines and comments.
-fn lead(text: &[u8], comment: Option<u8>) -> usize {
+/// The length of the blank lines and comments before the first record. `text` starts at the start of a line.
+fn skipped_length(text: &[u8], comment: Option<u8>) -> usize {
     let mut at = 0;
     loop {
         match text.get(at) {
@@ -41,10 +41,13 @@ pub(in crate::dataset) struct RecordWalk<'a> {
     parser: csv_core::Reader,
     csv: &'a CsvFormat,
     text: &'a [u8],
+    /// The offset of the next byte in `text`.
     at: usize,
-    /// The stray quotes that are still to come.
+    /// The stray quotes after `at`.
     strays: std::vec::IntoIter<StrayQuote>,
+    /// The unquoted fields of the last record, one after the other.
     fields: Vec<u8>,
+    /// The ends of these fields in `fields`.
     ends: Vec<usize>,
 }
 
@@ -53,7 +56,7 @@ pub(in crate::dataset) struct RecordWalk<'a> {
 pub(in crate::dataset) struct Record<'a> {
     /// The offset of its first byte in the text.
     pub(in crate::dataset) start: usize,
-    /// The offset after it in the text: after the first byte of its line end.
+    /// The offset in the text after the first byte of its line end.
     pub(in crate::dataset) end: usize,
     /// The stray quote that makes a table refuse it.
     pub(in crate::dataset) stray: Option<StrayField<'a>>,
@@ -81,7 +84,7 @@ impl<'a> RecordWalk<'a> {
             .quote(csv.quote.unwrap_or(b'"'))
             .quoting(csv.quote.is_some())
             .build();
-        begin(&mut parser);
+        reset(&mut parser);
         let fields = vec![0; 4096];
         let ends = vec![0; 64];
         Self { parser, csv, text, at: 0, strays, fields, ends }
@@ -89,12 +92,13 @@ impl<'a> RecordWalk<'a> {
 
     /// The next record.
     pub(in crate::dataset) fn next_record(&mut self) -> Option<Record<'_>> {
-        // A record in which no quote closes a field must not take in more than its lines.
+        // A record with an unclosed field must not include the lines after it.
         let next = self.strays.as_slice().first().copied();
         let end = next.map_or(self.text.len(), |stray| to_usize(stray.end));
         let has_line_end = self.text[..end].last().is_some_and(|byte| is_terminator(*byte));
         let limit = if next.is_some() && has_line_end { end - 1 } else { end };
-        self.at += lead(self.text.get(self.at..limit).unwrap_or_default(), self.csv.comment);
+        self.at +=
+            skipped_length(self.text.get(self.at..limit).unwrap_or_default(), self.csv.comment);
         let start = self.at;
         let (bytes, count) = match self.csv.escape {
             None => self.parse(limit)?,
@@ -107,7 +111,7 @@ impl<'a> RecordWalk<'a> {
             && self.at > to_usize(stray.quote)
         {
             self.strays.next();
-            begin(&mut self.parser);
+            reset(&mut self.parser);
             self.at = end;
             record.end = end;
             let (before, field) = self.text[start..limit].split_at(to_usize(stray.quote) - start);
@@ -116,7 +120,7 @@ impl<'a> RecordWalk<'a> {
         Some(record)
     }
 
-    /// Parses a record of the text up to `limit`. Returns the number of bytes and of ends of its fields.
+    /// Parses a record of the text up to `limit`. Returns the total length of its fields, and their number.
     /// `None` if there is no record.
     fn parse(&mut self, limit: usize) -> Option<(usize, usize)> {
         let mut bytes = 0;
@@ -142,7 +146,7 @@ impl<'a> RecordWalk<'a> {
 }
 
 impl RecordWalk<'_> {
-    /// Like [`Self::parse`], for a text with escapes: csv-core knows them only in quotes.
+    /// Like [`Self::parse`], for a dialect with escapes: csv-core supports them only inside quotes.
     fn parse_escaped(&mut self, limit: usize, escape: u8) -> Option<(usize, usize)> {
         let text = self.text.get(..limit)?;
         let csv = self.csv;
@@ -157,8 +161,8 @@ impl RecordWalk<'_> {
             self.at += 1;
             let next = text.get(self.at).copied();
             if byte == escape {
-                let count = escaped(&text[self.at..], csv.quoted_newlines);
-                // An escape before nothing is text itself.
+                let count = escaped_length(&text[self.at..], csv.quoted_newlines);
+                // An escape that escapes nothing is text.
                 let from = if count == 0 { self.at - 1 } else { self.at };
                 self.fields.extend_from_slice(&text[from..self.at + count]);
                 self.at += count;
@@ -189,35 +193,37 @@ impl RecordWalk<'_> {
     }
 }
 
-/// How many bytes become text because of the escape before them.
-fn escaped(bytes: &[u8], is_across_lines: bool) -> usize {
+/// How many bytes are text because of the escape before them. `escapes_lines`: whether a line end after an
+/// escape is text.
+fn escaped_length(bytes: &[u8], escapes_lines: bool) -> usize {
     match bytes {
-        [b'\r', b'\n', ..] if is_across_lines => 2,
-        [byte, ..] if is_across_lines || !is_terminator(*byte) => 1,
+        [b'\r', b'\n', ..] if escapes_lines => 2,
+        [byte, ..] if escapes_lines || !is_terminator(*byte) => 1,
         _ => 0,
     }
 }
 
-/// Brings a parser to the start of a record.
-fn begin(parser: &mut csv_core::Reader) {
+/// Resets a parser to the start of a record.
+fn reset(parser: &mut csv_core::Reader) {
     parser.reset();
-    // A parser that has read nothing would drop a BOM, and the text may start within a file.
+    // A parser drops a BOM at the start of its input, but the text may be from the middle of a file. So the
+    // parser first reads a line end.
     parser.read_record(b"\n", &mut [0], &mut [0]);
 }
 
 impl<'a> StrayField<'a> {
-    /// `before` is the text of its record before the field.
+    /// `before` is the text of the record before the field, and `field` is its text from the stray quote on.
     fn new(before: &[u8], field: &'a [u8], stray: StrayQuote, csv: &CsvFormat) -> Self {
         let column = count_delimiters(before, csv);
-        if let Some(text) = field.strip_suffix(&unclosed(csv)) {
+        if let Some(text) = field.strip_suffix(&unclosed_mark(csv)) {
             return Self { column, text, text_follows: false };
         }
-        let text = field.strip_suffix(&followed(csv)).unwrap_or(field);
+        let text = field.strip_suffix(&followed_mark(csv)).unwrap_or(field);
         Self { column, text, text_follows: stray.text_follows }
     }
 }
 
-/// The number of delimiters between fields in a text without stray quotes.
+/// The number of delimiters in a text outside quotes. The text has no stray quotes.
 fn count_delimiters(text: &[u8], csv: &CsvFormat) -> usize {
     let mut count = 0;
     let mut is_quoted = false;

@@ -1,6 +1,6 @@
-//! The records of a slice one by one, with their text in the file.
+//! Reads the records of a slice one by one, together with their original text.
 
-use super::records::{Record, RecordWalk, StrayField, followed, unclosed};
+use super::records::{Record, RecordWalk, StrayField, followed_mark, unclosed_mark};
 use super::slice::read_slice;
 use super::tally::{count_lines, is_terminator};
 use super::types::is_null;
@@ -14,14 +14,14 @@ use std::path::Path;
 pub struct RawRow<'a> {
     /// The bytes of the record, without its line end.
     pub text: &'a [u8],
-    /// The line on which it begins.
+    /// The line on which the record begins.
     pub line: u64,
     record: Record<'a>,
 }
 
 impl<'a> RawRow<'a> {
-    /// The text of a field. Null is the empty text, and so is a missing field. Bytes that are not UTF-8 are
-    /// replaced.
+    /// The text of a field. Empty if the field is null or missing. Bytes that are not UTF-8 are replaced by
+    /// U+FFFD.
     pub fn value(&self, column: usize, csv: &CsvFormat) -> Cow<'a, str> {
         match String::from_utf8_lossy(self.record.field(column).unwrap_or_default()) {
             text if is_null(&text, csv) => Cow::Borrowed(""),
@@ -29,7 +29,7 @@ impl<'a> RawRow<'a> {
         }
     }
 
-    /// Appends the record and a line end to a text with records of any files, in the dialect
+    /// Appends the record and a line end to `out`, which gathers records of several files in the dialect
     /// [`CsvFormat::gathered`] of `csv`. `more` has further fields in that dialect, each with a delimiter
     /// before it.
     pub fn write(&self, more: &[u8], csv: &CsvFormat, out: &mut Vec<u8>) {
@@ -39,14 +39,14 @@ impl<'a> RawRow<'a> {
         out.extend_from_slice(self.text);
         match &self.record.stray {
             None => out.extend_from_slice(more),
-            // What follows a stray quote is not read, and must not become a part of its field.
+            // A record with a stray quote is refused, so it needs no further fields.
             Some(stray) if stray.text_follows => {}
-            Some(_) => out.extend_from_slice(&unclosed(csv)),
+            Some(_) => out.extend_from_slice(&unclosed_mark(csv)),
         }
         out.push(b'\n');
     }
 
-    /// Rewrites the record in that dialect.
+    /// Like [`Self::write`], but rewrites the record in the dialect `gathered`.
     fn rewrite(&self, more: &[u8], gathered: &CsvFormat, out: &mut Vec<u8>) {
         if let Some(stray) = &self.record.stray {
             rewrite_stray(stray, gathered, out);
@@ -68,24 +68,24 @@ impl<'a> RawRow<'a> {
     }
 }
 
-/// Appends a record that has the same stray quote in the same column.
+/// Appends a record in the dialect `gathered` that has the same stray quote in the same column.
 fn rewrite_stray(stray: &StrayField<'_>, gathered: &CsvFormat, out: &mut Vec<u8>) {
     out.resize(out.len() + stray.column, gathered.delimiter);
     out.push(b'"');
-    // The first byte is the stray quote itself. No other quote may close the field.
+    // Skips the stray quote itself, and replaces all others: none may close the field.
     let text = stray.text.get(1..).unwrap_or_default();
     out.extend(text.iter().map(|&byte| match byte {
         b'"' => b'\'',
         byte if is_terminator(byte) => b' ',
         byte => byte,
     }));
-    let end = if stray.text_follows { followed(gathered) } else { unclosed(gathered) };
+    let end = if stray.text_follows { followed_mark(gathered) } else { unclosed_mark(gathered) };
     out.extend_from_slice(&end);
     out.push(b'\n');
 }
 
-/// Calls `take` for each record of the slice of a file below `root`. `buffer` holds the text, and only grows.
-/// Fails if the file cannot be read, or if `take` fails.
+/// Calls `take` for each record of the slice of a file below `root`. `buffer` holds the text of the slice,
+/// and only grows. Fails if the file cannot be read, or if `take` fails.
 pub fn each_row<E: From<DatasetError>>(
     root: &Path,
     slice: &TextSlice,
@@ -111,11 +111,11 @@ pub fn each_row<E: From<DatasetError>>(
     Ok(())
 }
 
-/// Appends the text of a field, quoted if necessary, to gathered rows.
+/// Appends the text of a field, quoted if necessary, in the dialect `gathered`.
 pub fn quote_field(text: &[u8], gathered: &CsvFormat, out: &mut Vec<u8>) {
     let quote = gathered.quote.unwrap_or(b'"');
-    let special = |byte: u8| byte == gathered.delimiter || byte == quote || is_terminator(byte);
-    if !text.iter().any(|byte| special(*byte)) {
+    let is_special = |byte: u8| byte == gathered.delimiter || byte == quote || is_terminator(byte);
+    if !text.iter().any(|byte| is_special(*byte)) {
         return out.extend_from_slice(text);
     }
     out.push(quote);
@@ -135,7 +135,7 @@ mod tests {
     use crate::model::SliceSize;
     use proptest::prelude::*;
 
-    /// The fields of a record, or how its quote is stray.
+    /// The fields of a record, or the column, the text and `text_follows` of its stray quote.
     type Fields = Result<Vec<String>, (usize, String, bool)>;
 
     fn rewritten(text: &[u8], size: u64) -> (Vec<Fields>, Vec<Fields>) {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     proptest! {
-        /// Rows of any file can follow rows of any other.
+        /// Gathered rows of any file can follow those of any other file.
         #[test]
         fn rows_keep_their_fields(
             text in "([a,é\"\n\r]|\r\n|\"x\ny\"){0,40}", size in 1u64..60,

@@ -1,14 +1,14 @@
 //! Finds the ends of records in a stream of CSV bytes, at memory speed if nothing is quoted. Also finds the
-//! quotes that cannot be right: one that text follows where a delimiter or a line end should, and one that
-//! never closes.
+//! opening quotes that cannot be right: text follows the closing quote, or there is no closing quote.
 //!
-//! Such a quote is *stray*: its record ends with the quote's line, and the next line begins a new record. So
-//! a scan sometimes has to go back to just after the stray quote.
+//! Such an opening quote is *stray*: its record ends with the quote's line, and the next line begins a new
+//! record. So a scan sometimes has to go back to just after the stray quote.
 
 pub(super) use super::quotes::ScanStop;
 use super::quotes::{OpeningQuote, QuoteRules, QuoteState, Span, StrayQuote};
 use super::tally::{
-    BLOCK, begins_a_line, count_lines, ends_line, ends_record, is_terminator, mask, parity, tally,
+    BLOCK, begins_a_line, count_lines, ends_line, ends_record, is_terminator, mask, prefix_parity,
+    tally,
 };
 use crate::model::{CsvFormat, to_usize};
 use memchr::{memchr, memchr2, memchr3};
@@ -16,9 +16,9 @@ use memchr::{memchr, memchr2, memchr3};
 const QUOTE: u8 = b'"';
 
 /// How many bytes are searched for a quote before the scan decides how to pass them.
-const CHUNK: usize = 4096;
-/// The maximum distance of a closing quote from its opening one, in bytes.
-pub(super) const LONGEST: u64 = 1 << 29;
+const CHUNK_BYTES: usize = 4096;
+/// The maximum distance between the two quotes of a field, in bytes.
+pub(super) const MAX_FIELD_BYTES: u64 = 1 << 29;
 
 /// A scan over the bytes of one file, in order, in pieces of any size.
 #[derive(Debug)]
@@ -27,27 +27,27 @@ pub(super) struct CsvScan {
     quote: u8,
     quotes: QuoteRules,
     escape: Option<u8>,
-    /// Whether an escape makes text of a line end.
+    /// Whether a line end after an escape is text.
     escapes_lines: bool,
     comment: Option<u8>,
     state: QuoteState,
-    /// The byte before the next one.
+    /// The last byte passed, or 0 after an escaped character.
     before: u8,
     /// The offset of the next byte.
-    pub(super) at: u64,
+    pub(super) offset: u64,
     /// The last quote that opened a field. Valid if the scan is inside a field or has just left one.
     opened: OpeningQuote,
-    /// The offset of the last quote that may have closed a field with line ends, if these are collected.
+    /// The offset of the last quote that may have closed a field with line ends. Valid if `spans` is `Some`.
     closed: u64,
-    /// [`LONGEST`]. Tests set less.
-    pub(super) longest: u64,
+    /// [`MAX_FIELD_BYTES`]. Tests set less.
+    pub(super) max_field_bytes: u64,
     /// The number of records that have ended.
     pub(super) records: u64,
     /// The number of lines that have ended, inside quotes or not.
     pub(super) lines: u64,
     /// The number of records that ended because of stray quotes.
-    pub(super) stray: u64,
-    /// These quotes, if they are collected.
+    pub(super) stray_count: u64,
+    /// The stray quotes, if they are collected.
     strays: Option<Vec<StrayQuote>>,
     /// Fields with line ends that were passed and not yet checked, if they are collected.
     pub(super) spans: Option<Vec<Span>>,
@@ -65,19 +65,19 @@ impl CsvScan {
             quotes: if quoted_newlines { QuoteRules::AcrossLines } else { QuoteRules::WithinLines },
             state: QuoteState::Plain,
             before: b'\n',
-            at: 0,
+            offset: 0,
             opened: OpeningQuote::default(),
             closed: 0,
-            longest: LONGEST,
+            max_field_bytes: MAX_FIELD_BYTES,
             records: 0,
             lines: 0,
-            stray: 0,
+            stray_count: 0,
             strays: None,
             spans: None,
         }
     }
 
-    /// The same for text in which each line that is not empty is a record.
+    /// A scan of text in which each line that is not empty is a record.
     pub(super) fn of_lines() -> Self {
         Self { quotes: QuoteRules::Ignored, ..Self::new(0, false) }
     }
@@ -94,8 +94,8 @@ impl CsvScan {
         }
     }
 
-    /// The same for text in which each line that is neither empty nor a comment is a record.
-    pub(super) fn of_lines_of(csv: &CsvFormat) -> Self {
+    /// A scan of text in which each line that is neither empty nor a comment is a record.
+    pub(super) fn of_lines_with_comments(csv: &CsvFormat) -> Self {
         Self { comment: csv.comment, ..Self::of_lines() }
     }
 
@@ -112,8 +112,8 @@ impl CsvScan {
         scan.strays.unwrap_or_default()
     }
 
-    /// Whether the next byte is the first of a record (or of a blank line). After a CR it may
-    /// still be the LF that belongs to it.
+    /// Whether the next byte is the first of a record or of a blank line. After a CR it may also be the LF
+    /// that belongs to the CR.
     pub(super) fn at_record_start(&self) -> bool {
         self.state == QuoteState::Plain && is_terminator(self.before)
     }
@@ -123,13 +123,13 @@ impl CsvScan {
         self.state == QuoteState::Plain && self.before == b'\r'
     }
 
-    /// Whether the next byte is inside quotes, as far as is known yet.
+    /// Whether the next byte is inside quotes, judged by the bytes so far.
     pub(super) fn is_quoted(&self) -> bool {
         self.state == QuoteState::Quoted
     }
 
-    /// Ends the last record, which needs no line end. If no quote closes a field, it returns the offset at
-    /// which to continue. May be called again.
+    /// Ends the last record at the end of the file; the record needs no line end. If a field is still open,
+    /// its quote is stray: then this returns the offset at which to continue, and must be called again.
     #[must_use]
     pub(super) fn finish(&mut self) -> Option<u64> {
         match self.state {
@@ -156,16 +156,17 @@ impl CsvScan {
         None
     }
 
-    /// Passes all of `bytes`, or returns the offset at which to continue: some bytes have to be passed again.
+    /// Passes all of `bytes`. If it finds a stray quote, it returns the offset at which to continue, because
+    /// some bytes have to be passed again.
     #[must_use]
     pub(super) fn advance(&mut self, bytes: &[u8]) -> Option<u64> {
         if self.quotes == QuoteRules::Ignored && self.escape.is_none() && self.comment.is_none() {
             self.pass_plain(bytes);
             return None;
         }
-        for chunk in bytes.chunks(CHUNK) {
-            if self.is_marked(chunk) {
-                if let Some(back) = self.advance_marked(chunk) {
+        for chunk in bytes.chunks(CHUNK_BYTES) {
+            if self.has_escape_or_comment(chunk) {
+                if let Some(back) = self.advance_by_records(chunk) {
                     return Some(back);
                 }
                 continue;
@@ -181,39 +182,39 @@ impl CsvScan {
                 _ => chunk.as_chunks::<BLOCK>(),
             };
             for block in blocks {
-                if !self.advance_block(block)
-                    && let Some(back) = self.advance_stepwise(block)
+                if !self.try_advance_block(block)
+                    && let Some(back) = self.advance_by_quotes(block)
                 {
                     return Some(back);
                 }
             }
-            if let Some(back) = self.advance_stepwise(rest) {
+            if let Some(back) = self.advance_by_quotes(rest) {
                 return Some(back);
             }
         }
         self.give_up_long_field()
     }
 
-    /// Whether the next bytes have escapes, or what may be a comment.
-    fn is_marked(&self, bytes: &[u8]) -> bool {
+    /// Whether the next bytes have escapes, or may have a comment.
+    fn has_escape_or_comment(&self, bytes: &[u8]) -> bool {
         matches!(self.state, QuoteState::Comment | QuoteState::Escaped { .. })
             || self.escape.is_some_and(|escape| memchr(escape, bytes).is_some())
             || self.comment.is_some_and(|comment| begins_a_line(bytes, comment, self.before))
     }
 
     /// Passes all of `bytes`, from record to record, or returns the offset at which to continue.
-    fn advance_marked(&mut self, mut bytes: &[u8]) -> Option<u64> {
+    fn advance_by_records(&mut self, mut bytes: &[u8]) -> Option<u64> {
         loop {
             match self.advance_to_record_end(bytes) {
                 ScanStop::All => return None,
                 ScanStop::Record(end) => bytes = &bytes[end..],
-                ScanStop::Back(place) => return Some(place),
+                ScanStop::Back(offset) => return Some(offset),
             }
         }
     }
 
     /// Passes all of `bytes`, from quote to quote, or returns the offset at which to continue.
-    fn advance_stepwise(&mut self, mut bytes: &[u8]) -> Option<u64> {
+    fn advance_by_quotes(&mut self, mut bytes: &[u8]) -> Option<u64> {
         while !bytes.is_empty() {
             bytes = match self.state {
                 QuoteState::Plain => {
@@ -230,7 +231,7 @@ impl CsvScan {
                     &bytes[passed..]
                 }
                 QuoteState::Comment | QuoteState::Escaped { .. } => {
-                    return self.advance_marked(bytes);
+                    return self.advance_by_records(bytes);
                 }
                 QuoteState::Quoted | QuoteState::QuoteSeen | QuoteState::Closed => {
                     match self.advance_quoted(bytes) {
@@ -243,14 +244,14 @@ impl CsvScan {
         None
     }
 
-    /// Passes a block in which every other quote opens a field, as in all proper CSV. Then a byte is inside
-    /// quotes if the number of quotes before it is odd (`""` counts twice, so it changes nothing). If a quote
-    /// is in the middle of a field, it may be stray: then this does nothing and returns false.
-    fn advance_block(&mut self, block: &[u8; BLOCK]) -> bool {
+    /// Passes a block in which quotes open and close fields in turn, as in all proper CSV. There, a byte is
+    /// inside quotes if the number of quotes before it is odd (`""` counts twice, so it changes nothing).
+    /// Returns false, and passes nothing, if a quote is in the middle of a field: it may be stray.
+    fn try_advance_block(&mut self, block: &[u8; BLOCK]) -> bool {
         let was_quoted = match self.state {
             QuoteState::Plain if self.before != self.quote => false,
             QuoteState::Quoted | QuoteState::QuoteSeen
-                if self.at + BLOCK as u64 - self.opened.at <= self.longest =>
+                if self.offset + BLOCK as u64 - self.opened.offset <= self.max_field_bytes =>
             {
                 self.is_quoted()
             }
@@ -264,7 +265,7 @@ impl CsvScan {
         let quotes = mask(block, &before, |byte, _| byte == quote);
         let borders = mask(block, &before, |byte, _| is_border(byte));
         let lines = mask(block, &before, ends_line);
-        let inside = parity(quotes) ^ if was_quoted { u64::MAX } else { 0 };
+        let inside = prefix_parity(quotes) ^ if was_quoted { u64::MAX } else { 0 };
         let after_border = borders << 1 | u64::from(is_border(self.before));
         let after_close = (quotes & !inside) << 1 | u64::from(self.state == QuoteState::QuoteSeen);
         if (quotes & inside & !after_border) | (after_close & !borders) != 0 {
@@ -280,14 +281,15 @@ impl CsvScan {
         }
         let last = block[BLOCK - 1];
         if opens != 0 {
-            self.opened = OpeningQuote { at: self.at, lines: self.lines, opens, ends: lines };
+            self.opened =
+                OpeningQuote { offset: self.offset, lines: self.lines, opens, line_ends: lines };
         }
-        self.closed = self.at + BLOCK as u64 - 1;
+        self.closed = self.offset + BLOCK as u64 - 1;
         let records = mask(block, &before, ends_record) & !inside;
         self.records += u64::from(records.count_ones());
         self.lines += u64::from(lines.count_ones());
         self.before = last;
-        self.at += BLOCK as u64;
+        self.offset += BLOCK as u64;
         self.state = match (inside >> (BLOCK - 1), last) {
             (1, _) => QuoteState::Quoted,
             (_, last) if last == quote => QuoteState::QuoteSeen,
@@ -296,7 +298,8 @@ impl CsvScan {
         true
     }
 
-    /// Records the fields with line ends that end in a block.
+    /// Adds the fields with line ends that end in a block to `spans`. The bits are those of
+    /// [`Self::try_advance_block`].
     fn add_spans(&mut self, lines: u64, opens: u64, quotes: u64, inside: u64) {
         if self.state == QuoteState::QuoteSeen && quotes & 1 == 0 {
             self.add_span();
@@ -313,14 +316,16 @@ impl CsvScan {
             let below = (1 << bit) - 1;
             let opened = match opens & below {
                 0 => self.opened,
-                opens => OpeningQuote { at: self.at, lines: self.lines, opens, ends: lines },
+                opens => {
+                    OpeningQuote { offset: self.offset, lines: self.lines, opens, line_ends: lines }
+                }
             };
-            let (opens, begun) = opened.place();
+            let (opens, begun) = opened.position();
             let ended = self.lines + u64::from((lines & below).count_ones());
             if ended > begun
                 && let Some(spans) = &mut self.spans
             {
-                let closes = self.at + u64::from(bit);
+                let closes = self.offset + u64::from(bit);
                 spans.push(Span { opens, closes, lines: (begun + 1, ended + 1) });
             }
         }
@@ -360,7 +365,7 @@ impl CsvScan {
             let found = self.find_mark(&bytes[at..]);
             let text = &bytes[at..at + found.unwrap_or(bytes.len() - at)];
             self.before = text.last().copied().unwrap_or(self.before);
-            self.at += text.len() as u64;
+            self.offset += text.len() as u64;
             at += text.len() + 1;
             if found.is_none() {
                 return ScanStop::All;
@@ -399,44 +404,44 @@ impl CsvScan {
     fn pass_escape(&mut self, byte: u8, is_quoted: bool) {
         self.state = QuoteState::Escaped { is_quoted, after_cr: false };
         self.before = byte;
-        self.at += 1;
+        self.offset += 1;
     }
 
-    /// Passes the byte after an escape, if it becomes text. Returns whether it does.
+    /// Passes the byte after an escape, if the escape makes it text. Returns whether it does.
     fn pass_escaped(&mut self, byte: u8, is_quoted: bool, after_cr: bool) -> bool {
-        let is_taken = match after_cr {
+        let is_text = match after_cr {
             true => byte == b'\n',
             false => self.escapes_lines || !is_terminator(byte),
         };
         self.state = if is_quoted { QuoteState::Quoted } else { QuoteState::Plain };
-        if is_taken {
-            self.at += 1;
+        if is_text {
+            self.offset += 1;
             self.lines += u64::from(!after_cr && is_terminator(byte));
             if byte == b'\r' {
                 self.state = QuoteState::Escaped { is_quoted, after_cr: true };
             }
         }
-        if is_taken || after_cr {
-            // The byte before the next one counts as neither a delimiter nor a line end.
+        if is_text || after_cr {
+            // An escaped byte counts as neither a delimiter nor a line end.
             self.before = 0;
         }
-        is_taken
+        is_text
     }
 
     /// Passes bytes of a comment. Returns how many.
     fn pass_comment(&mut self, bytes: &[u8]) -> usize {
         let Some(end) = memchr2(b'\n', b'\r', bytes) else {
-            self.at += bytes.len() as u64;
+            self.offset += bytes.len() as u64;
             return bytes.len();
         };
-        self.at += end as u64 + 1;
+        self.offset += end as u64 + 1;
         self.lines += 1;
         self.before = bytes[end];
         self.state = QuoteState::Plain;
         end + 1
     }
 
-    /// Passes bytes outside quotes that have no quote, or none with a meaning.
+    /// Passes bytes outside quotes. They have no quotes, or quotes are text.
     fn pass_plain(&mut self, bytes: &[u8]) {
         let Some(last) = bytes.last() else { return };
         let first = bytes[0];
@@ -447,7 +452,7 @@ impl CsvScan {
         self.records += records;
         self.lines += lines;
         self.before = *last;
-        self.at += bytes.len() as u64;
+        self.offset += bytes.len() as u64;
     }
 
     /// Passes a byte of a line end outside quotes.
@@ -455,28 +460,28 @@ impl CsvScan {
         self.records += u64::from(ends_record(byte, self.before));
         self.lines += u64::from(ends_line(byte, self.before));
         self.before = byte;
-        self.at += 1;
+        self.offset += 1;
     }
 
     /// Passes a quote outside quotes.
     fn pass_quote(&mut self) {
         if self.before == self.delimiter || is_terminator(self.before) {
             self.state = QuoteState::Quoted;
-            let at = self.at;
+            let offset = self.offset;
             let lines = self.lines;
-            self.opened = OpeningQuote { at, lines, opens: 0, ends: 0 };
+            self.opened = OpeningQuote { offset, lines, opens: 0, line_ends: 0 };
         }
         self.before = self.quote;
-        self.at += 1;
+        self.offset += 1;
     }
 
-    /// Passes bytes after a stray quote up to the end of its line. Returns how many, or `None` if the line
-    /// does not end in them.
+    /// Passes bytes after a stray quote up to the end of the quote's line. Returns how many, or `None` if the
+    /// line does not end in `bytes`.
     fn pass_stray(&mut self, bytes: &[u8]) -> Option<usize> {
         let end = memchr2(b'\n', b'\r', bytes);
         let text = &bytes[..end.unwrap_or(bytes.len())];
         self.before = text.last().copied().unwrap_or(self.before);
-        self.at += text.len() as u64;
+        self.offset += text.len() as u64;
         let end = end?;
         self.pass_line_end(bytes[end]);
         self.end_stray();
@@ -491,7 +496,7 @@ impl CsvScan {
         match self.state {
             QuoteState::QuoteSeen if byte == self.quote => {
                 self.state = QuoteState::Quoted;
-                self.at += 1;
+                self.offset += 1;
                 Ok(rest)
             }
             QuoteState::QuoteSeen => {
@@ -505,14 +510,16 @@ impl CsvScan {
             }
             QuoteState::Closed if byte == b' ' || byte == b'\t' => {
                 self.before = byte;
-                self.at += 1;
+                self.offset += 1;
                 Ok(rest)
             }
-            QuoteState::Closed => Err(self.go_back(self.lines == self.opened.place().1)),
+            QuoteState::Closed => Err(self.go_back(self.lines == self.opened.position().1)),
             _ => self.advance_in_field(bytes),
         }
     }
 
+    /// Passes bytes of a quoted field up to the next quote or escape. Returns the rest, or the offset to go
+    /// back to.
     fn advance_in_field<'a>(&mut self, bytes: &'a [u8]) -> Result<&'a [u8], u64> {
         let found = match (self.quotes, self.escape) {
             (QuoteRules::WithinLines, None) => memchr3(self.quote, b'\n', b'\r', bytes),
@@ -523,10 +530,10 @@ impl CsvScan {
         let (text, rest) = bytes.split_at(found.unwrap_or(bytes.len()));
         self.lines += count_lines(text, self.before);
         self.before = text.last().copied().unwrap_or(self.before);
-        self.at += text.len() as u64;
+        self.offset += text.len() as u64;
         match rest.first() {
             None => return Ok(rest),
-            Some(_) if self.at - self.opened.place().0 > self.longest => {
+            Some(_) if self.offset - self.opened.position().0 > self.max_field_bytes => {
                 return Err(self.go_back(false));
             }
             Some(&byte) if byte == self.quote => {}
@@ -537,44 +544,46 @@ impl CsvScan {
             Some(_) => return Err(self.go_back(false)),
         }
         self.state = QuoteState::QuoteSeen;
-        self.closed = self.at;
+        self.closed = self.offset;
         self.before = self.quote;
-        self.at += 1;
+        self.offset += 1;
         Ok(&rest[1..])
     }
 
-    /// Goes back if the current field is longer than fields may be.
+    /// Goes back if the current field is too long: its quote is probably stray. Returns the offset to go back
+    /// to.
     fn give_up_long_field(&mut self) -> Option<u64> {
-        let is_long = self.is_quoted() && self.at - self.opened.place().0 > self.longest;
+        let is_long =
+            self.is_quoted() && self.offset - self.opened.position().0 > self.max_field_bytes;
         is_long.then(|| self.go_back(false))
     }
 
-    /// Goes back to just after the quote that opened the field. Returns that offset.
+    /// Goes back to just after the quote that opened the field, because it is stray. Returns that offset.
     fn go_back(&mut self, text_follows: bool) -> u64 {
-        let (at, lines) = self.opened.place();
+        let (quote, lines) = self.opened.position();
         self.state = QuoteState::Stray;
-        self.at = at + 1;
+        self.offset = quote + 1;
         self.lines = lines;
         self.before = self.quote;
-        self.stray += 1;
+        self.stray_count += 1;
         if let Some(strays) = &mut self.strays {
-            strays.push(StrayQuote { quote: at, end: 0, text_follows });
+            strays.push(StrayQuote { quote, end: 0, text_follows });
         }
-        self.at
+        self.offset
     }
 
-    /// Records the end of a record with a stray quote. Does nothing for other records.
+    /// Notes the end of a record with a stray quote. Does nothing for other records.
     fn end_stray(&mut self) {
         if self.state == QuoteState::Stray
             && let Some(stray) = self.strays.as_mut().and_then(|strays| strays.last_mut())
         {
-            stray.end = self.at;
+            stray.end = self.offset;
         }
     }
 
-    /// Records a field that has ended, if it contains line ends.
+    /// Adds a field that has ended to `spans`, if it contains line ends.
     fn add_span(&mut self) {
-        let (opens, lines) = self.opened.place();
+        let (opens, lines) = self.opened.position();
         if self.lines > lines
             && let Some(spans) = &mut self.spans
         {

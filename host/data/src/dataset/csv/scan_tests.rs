@@ -2,8 +2,8 @@ use super::super::tally::{LANES, ROUNDS};
 use super::*;
 use proptest::prelude::*;
 
-/// The ends of records, each with whether it has a stray quote: found byte by byte, with lookahead.
-fn by_hand(text: &[u8], newlines: bool, longest: usize) -> Vec<(usize, bool)> {
+/// The end of each record, and whether the record has a stray quote. Finds them byte by byte, with lookahead.
+fn by_hand(text: &[u8], newlines: bool, max_field_bytes: usize) -> Vec<(usize, bool)> {
     let ends = |at: usize| text.get(at).is_some_and(|byte| is_terminator(*byte));
     let mut records = Vec::new();
     let mut at = 0;
@@ -14,7 +14,7 @@ fn by_hand(text: &[u8], newlines: bool, longest: usize) -> Vec<(usize, bool)> {
         }
         let stray = loop {
             if text.get(at) == Some(&QUOTE) {
-                match field_end(text, at, newlines, longest) {
+                match field_end(text, at, newlines, max_field_bytes) {
                     Some(end) => at = end,
                     None => break true,
                 }
@@ -37,7 +37,7 @@ fn by_hand(text: &[u8], newlines: bool, longest: usize) -> Vec<(usize, bool)> {
 }
 
 /// Where a quoted field ends. `None` if its quote is stray.
-fn field_end(text: &[u8], quote: usize, newlines: bool, longest: usize) -> Option<usize> {
+fn field_end(text: &[u8], quote: usize, newlines: bool, max_field_bytes: usize) -> Option<usize> {
     let mut at = quote + 1;
     loop {
         match text.get(at)? {
@@ -50,10 +50,10 @@ fn field_end(text: &[u8], quote: usize, newlines: bool, longest: usize) -> Optio
     let blanks = text[at + 1..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
     let end = at + 1 + blanks;
     let is_end = text.get(end).is_none_or(|byte| *byte == b',' || is_terminator(*byte));
-    (is_end && at - quote <= longest).then_some(end)
+    (is_end && at - quote <= max_field_bytes).then_some(end)
 }
 
-/// The numbers of records, of lines and of records with stray quotes, if pieces of this size are passed.
+/// The numbers of records, of lines and of records with stray quotes. The scan passes pieces of this size.
 fn by_pieces(mut scan: CsvScan, text: &[u8], size: usize) -> (u64, u64, u64) {
     let mut at = 0;
     loop {
@@ -64,12 +64,12 @@ fn by_pieces(mut scan: CsvScan, text: &[u8], size: usize) -> (u64, u64, u64) {
             None if piece.is_empty() => break,
             None => at += piece.len(),
         }
-        assert_eq!(scan.at, at as u64);
+        assert_eq!(scan.offset, at as u64);
     }
-    (scan.records, scan.lines, scan.stray)
+    (scan.records, scan.lines, scan.stray_count)
 }
 
-/// The ends of records, found one by one in pieces of this size.
+/// Like [`by_hand`], but with a scan that stops at each record. The scan passes pieces of this size.
 fn by_records(mut scan: CsvScan, text: &[u8], size: usize) -> Vec<(usize, bool)> {
     let mut at = 0;
     let mut ends = Vec::new();
@@ -83,12 +83,12 @@ fn by_records(mut scan: CsvScan, text: &[u8], size: usize) -> Vec<(usize, bool)>
         match passed {
             ScanStop::All => at += piece.len(),
             ScanStop::Record(end) => at += end,
-            ScanStop::Back(place) => at = place as usize,
+            ScanStop::Back(offset) => at = offset as usize,
         }
         let done = piece.is_empty() && passed == ScanStop::All;
         if scan.records as usize > ends.len() {
-            ends.push((at, scan.stray > stray));
-            stray = scan.stray;
+            ends.push((at, scan.stray_count > stray));
+            stray = scan.stray_count;
         }
         if done {
             return ends;
@@ -97,10 +97,10 @@ fn by_records(mut scan: CsvScan, text: &[u8], size: usize) -> Vec<(usize, bool)>
 }
 
 /// Compares all ways to scan a text. Returns the numbers of records, lines and stray records.
-fn check(text: &[u8], newlines: bool, longest: u64) -> (u64, u64, u64) {
+fn check(text: &[u8], newlines: bool, max_field_bytes: u64) -> (u64, u64, u64) {
     let shown = String::from_utf8_lossy(text);
-    let scan = || CsvScan { longest, ..CsvScan::new(b',', newlines) };
-    let expected = by_hand(text, newlines, longest as usize);
+    let scan = || CsvScan { max_field_bytes, ..CsvScan::new(b',', newlines) };
+    let expected = by_hand(text, newlines, max_field_bytes as usize);
     let counts = by_pieces(scan(), text, text.len().max(1));
     assert_eq!(counts.0, expected.len() as u64, "{shown:?}");
     assert_eq!(counts.2, expected.iter().filter(|record| record.1).count() as u64, "{shown:?}");
@@ -120,7 +120,7 @@ fn check(text: &[u8], newlines: bool, longest: u64) -> (u64, u64, u64) {
     }
     let csv = CsvFormat { quoted_newlines: newlines, ..CsvFormat::default() };
     let strays = CsvScan::strays(text, &csv);
-    if longest == LONGEST {
+    if max_field_bytes == MAX_FIELD_BYTES {
         let ends: Vec<_> = strays.iter().map(|stray| (stray.end as usize, true)).collect();
         let expected: Vec<_> = expected.into_iter().filter(|record| record.1).collect();
         assert_eq!(ends, expected, "{shown:?}");
@@ -129,7 +129,7 @@ fn check(text: &[u8], newlines: bool, longest: u64) -> (u64, u64, u64) {
 }
 
 fn counts(text: &str) -> (u64, u64, u64) {
-    check(text.as_bytes(), true, LONGEST)
+    check(text.as_bytes(), true, MAX_FIELD_BYTES)
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn records_with_stray_quotes_end_with_their_line() {
     assert_eq!(counts("\"He said \"hi\" to\nme\",1\n2,3\n"), (3, 3, 1));
     assert_eq!(counts("1,\"a\" b\n"), (1, 1, 1));
     assert_eq!(counts("1,\"two\n2,stray\",x\n3,c\n"), (2, 3, 0));
-    let lines = |text: &str| check(text.as_bytes(), false, LONGEST);
+    let lines = |text: &str| check(text.as_bytes(), false, MAX_FIELD_BYTES);
     assert_eq!(lines("1,\"two\n2,stray\"\n3,\"c\"\n"), (3, 3, 1));
     assert_eq!(lines("1,\"two\r\n\r\n2,stray\"\r3,\"\"\"c\""), (3, 3, 1));
 }
@@ -222,7 +222,7 @@ fn texts_full_of_stray_quotes_are_scanned_in_little_time() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Proper CSV is passed by blocks, and odd texts step by step. All ways must agree.
+    /// The scan passes proper CSV in blocks, and unusual text from quote to quote. The results must agree.
     #[test]
     fn all_ways_to_scan_agree(
         pieces in prop::collection::vec(
@@ -234,12 +234,12 @@ proptest! {
         ),
         odd in 0..3u32,
         newlines in any::<bool>(),
-        longest in prop_oneof![3 => Just(LONGEST), 1 => 64..200u64],
+        max_field_bytes in prop_oneof![3 => Just(MAX_FIELD_BYTES), 1 => 64..200u64],
     ) {
         let is_odd = |piece: &&str| matches!(*piece, "\"" | "\" " | ",\"" | "\"\"");
         let mut left = [0, 3, 1000][odd as usize];
         let mut keep = |piece: &&str| !is_odd(piece) || { left -= 1; left >= 0 };
         let text: String = pieces.into_iter().filter(|piece| keep(piece)).collect();
-        check(text.as_bytes(), newlines, longest);
+        check(text.as_bytes(), newlines, max_field_bytes);
     }
 }

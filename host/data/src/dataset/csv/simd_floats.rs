@@ -1,19 +1,19 @@
 //! Parses four short floats at once, on processors with AVX2. The results are those of
 //! [`short_float`](super::short_float), in less than half of the time.
 
-use super::numbers::POWERS;
+use super::numbers::POWERS_OF_TEN;
 use std::arch::x86_64::*;
 
 /// How many floats are parsed at once.
 pub(super) const LANES: usize = 4;
 
-/// After this many misses in one block of records, the column probably has other floats, and trying again is
-/// useless.
-pub(super) const MISSES: u32 = 8;
+/// After this many misses in one block of records, the column probably has longer floats, and trying again
+/// is useless.
+pub(super) const MAX_MISSES: u32 = 8;
 
-/// The floats in four fields, each given by its start and its end. Each has an optional minus, and 1 to 8
-/// bytes of digits with at most one point among them; if it must be `exact`, it has no leading zeros. `None`
-/// if one of them is anything else, or is near the start or the end of `bytes`.
+/// The floats in four fields. `bounds` has the start and the end of each field. A field has an optional
+/// minus, and 1 to 8 bytes of digits with at most one point among them; if `exact`, it has no leading zeros.
+/// `None` if a field is anything else, or is near the start or the end of `bytes`.
 #[target_feature(enable = "avx2")]
 #[inline]
 pub(super) fn floats(
@@ -48,7 +48,7 @@ pub(super) fn floats(
     let points = _mm256_sad_epu8(_mm256_and_si256(point, ones), zero);
     let others = _mm256_xor_si256(_mm256_or_si256(digits, point), _mm256_set1_epi8(-1));
 
-    // Moves the digits before the point over it.
+    // Moves the digits before the point over the point.
     let has_point = _mm256_cmpgt_epi64(points, zero);
     let before = _mm256_andnot_si256(point, _mm256_sub_epi64(point, _mm256_set1_epi64x(1)));
     let before = _mm256_and_si256(before, has_point);
@@ -58,13 +58,13 @@ pub(super) fn floats(
     let places =
         _mm256_and_si256(_mm256_sad_epu8(_mm256_andnot_si256(after, ones), zero), has_point);
 
-    // Combines digits to numbers of two, then four, then eight digits.
+    // Combines digits to numbers of two digits (10 * first + second), then of four, then of eight.
     let pairs = _mm256_maddubs_epi16(joined, _mm256_set1_epi16(0x010a));
     let fours = _mm256_madd_epi16(pairs, _mm256_set1_epi32(0x0001_0064));
     let high = _mm256_mul_epu32(fours, _mm256_set1_epi64x(10_000));
     let number = _mm256_add_epi64(high, _mm256_srli_epi64::<32>(fours));
 
-    // Is there a digit after a leading zero? The byte after a field is not a digit.
+    // Finds leading zeros: a zero before another digit. The byte after a field is not a digit.
     let after_minus = _mm256_srlv_epi64(firsts, _mm256_and_si256(minus, _mm256_set1_epi64x(8)));
     let second = _mm256_and_si256(_mm256_srli_epi64::<8>(after_minus), byte);
     let zero_first = _mm256_cmpeq_epi64(
@@ -75,7 +75,7 @@ pub(super) fn floats(
         _mm256_cmpgt_epi64(second, _mm256_set1_epi64x(i64::from(b'0' - 1))),
         _mm256_cmpgt_epi64(_mm256_set1_epi64x(i64::from(b'9' + 1)), second),
     );
-    let padded = _mm256_and_si256(
+    let has_leading_zero = _mm256_and_si256(
         _mm256_and_si256(zero_first, is_digit),
         _mm256_set1_epi64x(-i64::from(exact)),
     );
@@ -85,20 +85,21 @@ pub(super) fn floats(
     let short = _mm256_cmpgt_epi64(_mm256_set1_epi64x(1), _mm256_sub_epi64(length, points));
     let many = _mm256_cmpgt_epi64(points, _mm256_set1_epi64x(1));
     let wrong = _mm256_or_si256(_mm256_or_si256(long, short), _mm256_or_si256(many, others));
-    let wrong = _mm256_or_si256(wrong, padded);
+    let wrong = _mm256_or_si256(wrong, has_leading_zero);
     if _mm256_testz_si256(wrong, wrong) == 0 {
         return None;
     }
-    // The number, which is below 2^52, becomes the lowest bits of the float 2^52. Then 2^52 is subtracted.
-    let base = _mm256_set1_epi64x(0x4330_0000_0000_0000);
-    let size = _mm256_sub_pd(
-        _mm256_castsi256_pd(_mm256_or_si256(number, base)),
-        _mm256_castsi256_pd(base),
+    // Converts the number, which is below 2^52: it becomes the lowest bits of the float 2^52, from which 2^52
+    // is then subtracted.
+    let two_to_52 = _mm256_set1_epi64x(0x4330_0000_0000_0000);
+    let magnitude = _mm256_sub_pd(
+        _mm256_castsi256_pd(_mm256_or_si256(number, two_to_52)),
+        _mm256_castsi256_pd(two_to_52),
     );
     // SAFETY: each place is at most 8, the number of bytes in a lane, and there are more powers.
-    let power = unsafe { _mm256_i64gather_pd::<8>(POWERS.as_ptr(), places) };
+    let power = unsafe { _mm256_i64gather_pd::<8>(POWERS_OF_TEN.as_ptr(), places) };
     let sign = _mm256_castsi256_pd(_mm256_slli_epi64::<63>(minus));
-    let result = _mm256_or_pd(_mm256_div_pd(size, power), sign);
+    let result = _mm256_or_pd(_mm256_div_pd(magnitude, power), sign);
     let mut floats = [0.0; LANES];
     // SAFETY: there is room for four floats.
     unsafe { _mm256_storeu_pd(floats.as_mut_ptr(), result) };
@@ -117,8 +118,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Four texts one after the other, parsed together and one by one.
-    fn both(texts: &[String; LANES], exact: bool) -> (Option<[f64; LANES]>, [Option<f64>; LANES]) {
+    /// The floats in four texts, parsed together and one by one.
+    fn parse_both_ways(
+        texts: &[String; LANES],
+        exact: bool,
+    ) -> (Option<[f64; LANES]>, [Option<f64>; LANES]) {
         let mut all = "some text,".to_owned();
         let bounds = texts.each_ref().map(|text| {
             let start = all.len();
@@ -146,7 +150,7 @@ mod tests {
             exact in any::<bool>(),
         ) {
             if is_x86_feature_detected!("avx2") {
-                let (wide, single) = both(&texts, exact);
+                let (wide, single) = parse_both_ways(&texts, exact);
                 let is_short = |text: &String| text.trim_start_matches('-').len() <= 8;
                 let usual = single.iter().all(Option::is_some) && texts.iter().all(is_short);
                 prop_assert_eq!(wide.is_some(), usual, "{:?}", texts);

@@ -1,12 +1,12 @@
-//! Stray quotes, from cutting to reading.
+//! Tests that cut and read files with stray quotes.
 
 use super::tests::{CsvFixture, csv, format, pieces, read};
 use crate::model::{Column, ColumnType, CsvFormat, SliceSize, TableFormat};
 use insta::assert_snapshot;
 use proptest::prelude::*;
 
-/// The rows, with a bar between fields, and what was refused. Asserts that they do not depend on how the text
-/// is cut.
+/// The rows, with a bar between fields, and why other records were refused. Asserts that the result does not
+/// depend on how the text is cut.
 fn describe_with(text: &str, csv: CsvFormat, columns: &[(&str, ColumnType)]) -> String {
     let files = CsvFixture::new(&[("t.csv", text.as_bytes())]);
     let format = format(csv, columns);
@@ -64,7 +64,7 @@ fn text_after_a_closing_quote_fails_its_line() {
     line 5: column 1 'id': "\"4\"\"5,x" has no closing quote
     line 6: column 1 'id': "\"6\"7,\"x\"y" has text after its closing quote
     "#);
-    // The field on lines 2 and 3 is right, and the quote after it is stray.
+    // The field on lines 2 and 3 is right; the opening quote of the next field is stray.
     assert_snapshot!(describe_with("a,b\n\"two\nlines\",\"He said \"hi\" to\nme\"\nx,y\n", csv(true), &[
         ("a", ColumnType::String),
         ("b", ColumnType::String),
@@ -225,7 +225,7 @@ fn columns_of_codes_are_text() {
     }
 }
 
-/// A table with stray quotes here and there.
+/// A table with stray quotes in random places.
 fn damaged() -> impl Strategy<Value = Vec<u8>> {
     let field =
         prop::sample::select(vec!["a", "12", "\"b\"", "\"c, d\"", "\"e\nf\"", "\"\"", "5\" pipe"]);
@@ -249,7 +249,8 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
-    /// However a damaged file is cut, its records are the same, and as many as with whole lines.
+    /// A damaged file has the same records however it is cut. Without `quoted_newlines` it has a record for
+    /// each line.
     #[test]
     fn cuts_do_not_change_damaged_files(
         text in prop_oneof![4 => damaged(), 1 => pieces()],

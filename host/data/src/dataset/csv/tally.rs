@@ -6,7 +6,7 @@ use memchr::memchr_iter;
 pub(super) const LANES: usize = 32;
 /// The number of rounds of the inner loop before its counters of one byte could overflow.
 pub(super) const ROUNDS: usize = 255;
-/// How many bytes are passed at once if there are quotes: the number of bits in a mask.
+/// How many bytes a scan passes at once if there are quotes: the number of bits in a mask.
 pub(super) const BLOCK: usize = 64;
 
 /// The number of lines that end in `bytes`, given the byte before them.
@@ -16,7 +16,7 @@ pub(in crate::dataset) fn count_lines(bytes: &[u8], before: u8) -> u64 {
     u64::from(ends_line(*first, before)) + tally(rest, &bytes[..rest.len()]).1
 }
 
-/// Whether the character is at the start of a line. `before` is the byte before all `bytes`.
+/// Whether a line in `bytes` begins with the character. `before` is the byte before `bytes`.
 pub(super) fn begins_a_line(bytes: &[u8], character: u8, before: u8) -> bool {
     let before = |at: usize| if at == 0 { before } else { bytes[at - 1] };
     memchr_iter(character, bytes).any(|at| is_terminator(before(at)))
@@ -27,22 +27,28 @@ pub(in crate::dataset) fn is_terminator(byte: u8) -> bool {
     (byte == b'\n') | (byte == b'\r')
 }
 
+/// Whether a record outside quotes ends at the byte: the byte is of a line end, and the one before is not.
 #[inline(always)]
 pub(super) fn ends_record(byte: u8, before: u8) -> bool {
     is_terminator(byte) & !is_terminator(before)
 }
 
+/// Whether the byte ends a line. The LF of a CRLF does not: the CR has already ended the line.
 #[inline(always)]
 pub(super) fn ends_line(byte: u8, before: u8) -> bool {
     (byte == b'\r') | ((byte == b'\n') & (before != b'\r'))
 }
 
-/// A bit for each byte, the lowest first: the result of `is` for the byte and the one before it.
+/// A mask of the bytes in a block: bit N is the result of `test` for byte N and the byte before it.
 #[inline(always)]
-pub(super) fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8) -> bool) -> u64 {
+pub(super) fn mask(
+    block: &[u8; BLOCK],
+    before: &[u8; BLOCK],
+    test: impl Fn(u8, u8) -> bool,
+) -> u64 {
     let mut flags = [0u8; BLOCK];
     for ((flag, &byte), &before) in flags.iter_mut().zip(block).zip(before) {
-        *flag = u8::from(is(byte, before));
+        *flag = u8::from(test(byte, before));
     }
     // Gathers the lowest bits of eight bytes in the highest byte of the product.
     let gather =
@@ -51,16 +57,16 @@ pub(super) fn mask(block: &[u8; BLOCK], before: &[u8; BLOCK], is: impl Fn(u8, u8
     words.iter().rev().fold(0, |mask, eight| mask << 8 | gather(eight))
 }
 
-/// Each bit becomes the parity of itself and all lower bits.
-pub(super) fn parity(mut bits: u64) -> u64 {
+/// Replaces each bit by the parity of itself and all lower bits.
+pub(super) fn prefix_parity(mut bits: u64) -> u64 {
     for shift in [1, 2, 4, 8, 16, 32] {
         bits ^= bits << shift;
     }
     bits
 }
 
-/// Counts the ends of records and of lines in `bytes`. `before` has the byte before each. It counts in arrays
-/// of bytes, so that the compiler produces vector code.
+/// Counts the ends of records and of lines in `bytes`. `before` has the byte before each of `bytes`. The
+/// counters are arrays of bytes, so that the compiler produces vector code.
 pub(super) fn tally(bytes: &[u8], before: &[u8]) -> (u64, u64) {
     let mut records = 0;
     let mut lines = 0;

@@ -1,4 +1,5 @@
-//! Cutting and reading together, compared with arrow-csv reading the whole file at once.
+//! Tests that cut files and read the slices. They compare the rows with those that arrow-csv reads from the
+//! whole file.
 
 use super::cut::Cutter;
 use super::infer::infer_format;
@@ -50,11 +51,12 @@ impl CsvFixture {
         full: bool,
     ) -> Result<Vec<(String, ColumnType)>, DatasetError> {
         let unpacker = Unpacker::new(&self.root());
-        let mut all = |_, _: &_, _: &mut _| Ok(true);
-        let format = infer_format(&[self.source()], csv, full, &unpacker, &mut all).map_err(
-            |DatasetError(text)| DatasetError(text.replace(self.root().to_str().unwrap(), "/d")),
-        )?;
-        Ok(format.format.columns.into_iter().map(|column| (column.name, column.kind)).collect())
+        let mut may_open = |_, _: &_, _: &mut _| Ok(true);
+        let inferred = infer_format(&[self.source()], csv, full, &unpacker, &mut may_open)
+            .map_err(|DatasetError(text)| {
+                DatasetError(text.replace(self.root().to_str().unwrap(), "/d"))
+            })?;
+        Ok(inferred.format.columns.into_iter().map(|column| (column.name, column.kind)).collect())
     }
 }
 
@@ -65,6 +67,7 @@ pub(super) fn format(csv: CsvFormat, columns: &[(&str, ColumnType)]) -> TableFor
     TableFormat { csv, columns, ..TableFormat::default() }
 }
 
+/// The cells of each row as text. `None` is null.
 fn texts(batch: &RecordBatch) -> Vec<Vec<Option<String>>> {
     let options = FormatOptions::default();
     let columns = batch.columns().iter();
@@ -105,7 +108,7 @@ pub(super) fn csv(header: bool) -> CsvFormat {
     CsvFormat { header, ..CsvFormat::default() }
 }
 
-/// Pieces of CSV in any order: most of these texts are odd, and many are hostile.
+/// Pieces of CSV in any order. Most of these texts are not proper CSV.
 pub(super) fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop::sample::select(vec![
         "a", "bc", "1", ",", ",", "\n", "\n", "\r\n", "\r", "\"", "\"", "\"\"", "\"x\ny\"", " ",
@@ -151,6 +154,7 @@ fn table() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
+/// Asserts that the slices follow each other, are large enough, and have the right line numbers.
 fn check_bounds(text: &[u8], slices: &[TextSlice], size: u64) {
     let mut at = slices.first().map_or(0, |slice| slice.offset);
     for (index, slice) in slices.iter().enumerate() {
@@ -193,12 +197,12 @@ proptest! {
         let format = format(csv(header), &[("a", String), ("b", Int64)]);
         let slices = files.slices(&format.csv, size);
         check_bounds(&text, &slices, size);
-        let one = files.slices(&format.csv, 1 << 20);
-        prop_assert!(one.len() <= 1);
-        prop_assert_eq!(read(&files, &format, &slices), read(&files, &format, &one));
+        let uncut = files.slices(&format.csv, 1 << 20);
+        prop_assert!(uncut.len() <= 1);
+        prop_assert_eq!(read(&files, &format, &slices), read(&files, &format, &uncut));
     }
 
-    /// The slices have the rows of the uncut file. Each has the given number of rows.
+    /// The slices have the rows of the uncut file. Each slice but the last has the given number of rows.
     #[test]
     fn cuts_by_rows_hold_the_same_rows(
         text in prop_oneof![table(), pieces()], rows in 1u64..9, header in any::<bool>(),
@@ -208,11 +212,11 @@ proptest! {
         let format = format(csv(header), &[("a", String), ("b", String), ("c", String)]);
         let slices = files.cut(&format.csv, SliceSize::Rows(rows));
         check_bounds(&text, &slices, 1);
-        if let Some((last, whole)) = slices.split_last() {
-            prop_assert!(whole.iter().all(|slice| slice.rows == rows) && last.rows <= rows);
+        if let Some((last, full)) = slices.split_last() {
+            prop_assert!(full.iter().all(|slice| slice.rows == rows) && last.rows <= rows);
         }
-        let one = files.slices(&format.csv, 1 << 20);
-        prop_assert_eq!(read(&files, &format, &slices), read(&files, &format, &one));
+        let uncut = files.slices(&format.csv, 1 << 20);
+        prop_assert_eq!(read(&files, &format, &slices), read(&files, &format, &uncut));
     }
 
     #[test]
@@ -254,7 +258,7 @@ fn rows_are_cut_by_number() {
     let mut cutter = Cutter::new(&csv(true), SliceSize::Rows(4));
     cutter.max_slice = 9;
     let error = cutter.open(&files.root(), "t.csv".to_owned()).unwrap().next_slice().unwrap_err();
-    assert_snapshot!(error.to_string().replace(files.root().to_str().unwrap(), "/d"), @r#"/d/t.csv: mini_batch_size is 4 rows, and the first 3 of those from line 2 on take more than 9 bytes, the most that a mini-batch can take, as a worker holds it in memory; write fewer, such as mini_batch_size: "1 row", or a size in bytes"#);
+    assert_snapshot!(error.to_string().replace(files.root().to_str().unwrap(), "/d"), @r#"/d/t.csv: mini_batch_size is 4 rows, but the first 3 rows from line 2 on take more than 9 bytes, the maximum for a mini-batch, because a worker holds it in memory; choose a smaller number, such as mini_batch_size: "1 row", or a size in bytes"#);
 }
 
 #[test]

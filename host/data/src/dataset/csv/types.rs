@@ -1,4 +1,4 @@
-//! Column types in terms of Arrow: what they become, which texts they accept, and what these mean.
+//! Column types: their types in Arrow, which texts they accept, and how these are parsed.
 
 use super::numbers::float as any_float;
 use crate::dataset::exact::keeps_digits;
@@ -9,7 +9,7 @@ use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::{DataType, TimeUnit};
 use std::borrow::Cow;
 
-/// The zone of timestamps. It is an offset, because arrow needs a database to know zones by name.
+/// The zone of timestamps. It is an offset, because arrow would need a database to look up a zone's name.
 pub(super) const UTC: &str = "+00:00";
 
 /// The Arrow type of a column of this kind.
@@ -35,8 +35,8 @@ pub fn fits(kind: ColumnType, text: &str) -> bool {
     accepts(kind, false, text)
 }
 
-/// Like [`fits`]. An `exact` column, whose kind was inferred, accepts only texts from which its values lose
-/// nothing: the code `007` is not a number.
+/// Like [`fits`]. A column whose kind was inferred is `exact`: it accepts only texts that lose nothing as its
+/// values. The code `007`, for example, is not a number.
 pub(super) fn accepts(kind: ColumnType, exact: bool, text: &str) -> bool {
     match kind {
         ColumnType::Boolean => boolean(text).is_some(),
@@ -55,31 +55,31 @@ pub(super) fn boolean(text: &str) -> Option<bool> {
     (is_true || text.eq_ignore_ascii_case("false")).then_some(is_true)
 }
 
-/// The text as a whole number. An exact one must [print back](prints_back) unchanged.
+/// The text as a whole number. If `exact`, the number must [print](prints_back) as the same text.
 pub(super) fn integer(text: &str, exact: bool) -> Option<i64> {
     let number = Int64Type::parse(text)?;
     (!exact || prints_back(text)).then_some(number)
 }
 
-/// The text as a whole number that is not negative. An exact one is as for [`integer`].
+/// The text as a whole number that is not negative. `exact` means the same as for [`integer`].
 pub(super) fn unsigned(text: &str, exact: bool) -> Option<u64> {
     let number = UInt64Type::parse(text)?;
     (!exact || prints_back(text)).then_some(number)
 }
 
-/// Whether the text of a whole number has no plus and no leading zeros, and is not `-0`.
+/// Whether a whole number prints as its text: without a plus, without leading zeros, and not `-0`.
 fn prints_back(text: &str) -> bool {
     let text = text.trim_ascii();
     let first = text.strip_prefix('-').unwrap_or(text).bytes().next();
     text.len() == 1 || !matches!(first, Some(b'0' | b'+'))
 }
 
-/// The text as a number. `None` if it is too large. An exact one has no plus, no leading zeros, and no digit
-/// that its float loses.
+/// The text as a number. `None` if the number is too large. If `exact`, the text has no plus, no leading
+/// zeros, and no digit that the float loses.
 pub(super) fn float(text: &str, exact: bool) -> Option<f64> {
     let number = any_float(text)?;
-    let digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
-    if number.is_infinite() && digits(text) {
+    let has_digits = |text: &str| text.bytes().any(|byte| byte.is_ascii_digit());
+    if number.is_infinite() && has_digits(text) {
         return None;
     }
     if !exact {
@@ -111,7 +111,7 @@ fn with_digits_at_point(text: &str) -> Cow<'_, str> {
 /// Whether the float equals the whole number in the text.
 #[expect(
     clippy::cast_possible_truncation,
-    reason = "a float beyond all `i128` becomes the largest, which is odd, and no float is that"
+    reason = "a float above all `i128` becomes `i128::MAX`, and the comparison excludes that"
 )]
 fn holds_whole(text: &str, number: f64) -> bool {
     text.parse::<i128>().is_ok_and(|whole| whole < i128::MAX && whole == number as i128)
@@ -122,8 +122,8 @@ pub(super) fn is_exact_float(text: &str) -> bool {
     float(text, true).is_some()
 }
 
-/// The text as a day since 1970. A text with a time must be midnight in UTC. An exact date is written in
-/// full, without a time.
+/// The text as a day since 1970. A time in the text must be midnight in UTC. If `exact`, the date is written
+/// in full (`2026-01-05`), without a time.
 pub(super) fn date(text: &str, exact: bool) -> Option<i32> {
     let text = text.trim_ascii();
     if exact && !(text.len() == 10 && starts_with_date(text.as_bytes())) {
@@ -136,8 +136,8 @@ pub(super) fn date(text: &str, exact: bool) -> Option<i32> {
     Date32Type::parse(text)
 }
 
-/// The text as a point in time, in microseconds since 1970. Also `None` if it is finer than a microsecond, or
-/// if it is a leap second, which this count does not have.
+/// The text as a point in time, in microseconds since 1970. Also `None` if the text is finer than a
+/// microsecond, or a leap second, which the count of microseconds does not have.
 pub(super) fn microseconds(text: &str) -> Option<i64> {
     let (micros, nanos) = moment(text)?;
     let fraction = text.split_once('.').map_or("", |(_, fraction)| fraction);
@@ -147,15 +147,15 @@ pub(super) fn microseconds(text: &str) -> Option<i64> {
     (!is_finer && !is_leap).then_some(micros)
 }
 
-/// Microseconds since 1970, and nanoseconds since the last whole second. In a leap second these are more than
-/// a second.
+/// Microseconds since 1970, and nanoseconds since the last whole second. In a leap second the nanoseconds are
+/// at least 10^9.
 fn moment(text: &str) -> Option<(i64, u32)> {
     let zone = UTC.parse::<Tz>().ok()?;
     let time = string_to_datetime(&zone, text).ok()?;
     Some((time.timestamp_micros(), time.timestamp_subsec_nanos()))
 }
 
-/// Why a column of this kind does not accept the text. `exact`: whether the kind was inferred.
+/// Why a column of this kind does not accept the text, for a message. `exact`: whether the kind was inferred.
 pub(super) fn refusal(kind: ColumnType, exact: bool, text: &str) -> String {
     match kind {
         _ if exact && fits(kind, text) => {
@@ -173,10 +173,10 @@ pub(super) fn refusal(kind: ColumnType, exact: bool, text: &str) -> String {
 /// lose nothing in a column of numbers. Whole numbers with more than 64 bits are text, because they are
 /// probably names rather than quantities.
 pub(super) fn guess(text: &str) -> ColumnType {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let all_digits = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let may_be_float = (!all_digits || text == "-0") && !may_be_code(text);
-    let by_look = match text.as_bytes() {
+    let unsigned = text.strip_prefix('-').unwrap_or(text);
+    let is_whole = !unsigned.is_empty() && unsigned.bytes().all(|byte| byte.is_ascii_digit());
+    let may_be_float = (!is_whole || text == "-0") && !may_be_code(text);
+    let date_or_time = match text.as_bytes() {
         bytes if bytes.len() == 10 && starts_with_date(bytes) => Some(ColumnType::Date),
         bytes if bytes.len() > 10 && starts_with_date(bytes) => Some(ColumnType::Timestamp),
         _ => None,
@@ -185,7 +185,7 @@ pub(super) fn guess(text: &str) -> ColumnType {
         Some(ColumnType::Boolean),
         Some(ColumnType::Int64),
         may_be_float.then_some(ColumnType::Float64),
-        by_look,
+        date_or_time,
     ]
     .into_iter()
     .flatten()
@@ -193,14 +193,15 @@ pub(super) fn guess(text: &str) -> ColumnType {
     .unwrap_or(ColumnType::String)
 }
 
-/// Whether the text is a number that may also be a code, such as `12E4`. Among other floats it is a number.
+/// Whether the text is a number that may also be a code, such as `12E4`. In a column of other floats it
+/// counts as a number.
 pub(super) fn may_be_code(text: &str) -> bool {
-    let digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    // A long text is not searched for an `e`: only digits may precede it.
-    let (mantissa, rest) = text.as_bytes().split_at(digits(text.as_bytes()));
+    let count_digits = |bytes: &[u8]| bytes.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    // Stops at the first byte that is not a digit, to be fast for long texts.
+    let (mantissa, rest) = text.as_bytes().split_at(count_digits(text.as_bytes()));
     match rest {
         [b'e' | b'E', exponent @ ..] => {
-            !mantissa.is_empty() && !exponent.is_empty() && digits(exponent) == exponent.len()
+            !mantissa.is_empty() && !exponent.is_empty() && count_digits(exponent) == exponent.len()
         }
         _ => false,
     }
@@ -217,12 +218,13 @@ pub(super) fn join(one: ColumnType, other: ColumnType) -> ColumnType {
     }
 }
 
+/// Whether the text starts with a date in full. Does not check the month and the day.
 fn starts_with_date(bytes: &[u8]) -> bool {
-    let form = b"dddd-dd-dd";
-    bytes.len() >= form.len()
-        && bytes.iter().zip(form).all(|(byte, form)| match form {
+    let pattern = b"dddd-dd-dd";
+    bytes.len() >= pattern.len()
+        && bytes.iter().zip(pattern).all(|(byte, expected)| match expected {
             b'd' => byte.is_ascii_digit(),
-            _ => byte == form,
+            _ => byte == expected,
         })
 }
 
@@ -341,7 +343,7 @@ mod tests {
 
     #[test]
     fn times_and_dates_are_parsed_exactly() {
-        // As Python's datetime.datetime.
+        // The values are those of Python's datetime.datetime.
         assert_eq!(microseconds("1500-01-02T03:04:05"), Some(-14_831_672_155_000_000));
         assert_eq!(microseconds("9999-12-31T23:59:59.999999Z"), Some(253_402_300_799_999_999));
         assert_eq!(microseconds("2026-11-21T10:00:00+02:00"), Some(1_795_248_000_000_000));

@@ -76,7 +76,7 @@ impl PlainLines {
         let mut walk = FieldEnds::new(text, b',', Some(b'"'), keys.len(), &mut self.found)?;
         let mut passed = 0;
         loop {
-            let more = walk.more(&mut self.found);
+            let has_more = walk.find_more(&mut self.found);
             let records = FieldedRecords::new(text, &self.found, keys.len(), b',');
             for (index, (column, key)) in columns.iter_mut().zip(&keys).enumerate() {
                 column.take(&ColumnFields {
@@ -88,12 +88,12 @@ impl PlainLines {
             }
             let count = records.count;
             passed += count;
-            self.found.pass(count * keys.len());
-            if !more {
+            self.found.remove_first(count * keys.len());
+            if !has_more {
                 break;
             }
         }
-        if self.found.count > 0 || walk.is_inside() || passed != rows {
+        if self.found.count > 0 || walk.is_inside_quotes() || passed != rows {
             return None;
         }
         let absent = |field: &Arc<arrow::datatypes::Field>| new_null_array(field.data_type(), rows);
@@ -185,7 +185,7 @@ impl<'a> ColumnFields<'a> {
         short: impl Fn(usize, usize) -> Option<T>,
         long: impl Fn(&'a str) -> Option<T>,
     ) -> Option<()> {
-        let mut room = values.room(self.records.count);
+        let mut buffer = values.add_empty(self.records.count);
         self.each(|start, end| {
             let value = match short(start, end) {
                 Some(value) => Some(value),
@@ -194,7 +194,7 @@ impl<'a> ColumnFields<'a> {
                     text => Some(long(text)?),
                 },
             };
-            room.put(value)
+            buffer.put(value)
         })
     }
 }
