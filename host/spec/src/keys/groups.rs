@@ -183,7 +183,7 @@ pub(crate) const INPUT: &[Key] = &[
         "true",
         "For format parquet only. Whether the files are read directly, even if they belong to a Delta, Iceberg, Hudi or Paimon table, whose log says which rows it has. Unless this is true, such a table is refused.",
     )
-    .describe("", "`false`", "Whether Parquet files are read directly, even if they belong to a [table with a log](#tables-with-a-log). For `parquet` only."),
+    .describe("", "`false`", "Whether Parquet files are read directly, even if they belong to a [table with a log](#delta-iceberg-hudi-and-paimon-tables). For `parquet` only."),
     key(
         "table",
         KeyKind::Text,
