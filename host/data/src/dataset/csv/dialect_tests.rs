@@ -34,7 +34,7 @@ impl Writer {
                 text.extend_from_slice(b" \"it's, said\\");
                 text.extend_from_slice(self.line_end.as_bytes());
             }
-            text.extend_from_slice(self.between.as_bytes());
+            text.extend_from_slice(self.blank_lines.as_bytes());
             for (index, field) in fields.iter().enumerate() {
                 if index > 0 {
                     text.push(csv.delimiter);
@@ -57,9 +57,9 @@ impl Writer {
         };
         let is_comment = |at: usize, byte: u8| is_first && at == 0 && csv.comment == Some(byte);
         let bytes = || field.bytes().enumerate();
-        let must = bytes().any(|(at, byte)| is_special(byte) || is_comment(at, byte));
+        let needs_quotes = bytes().any(|(at, byte)| is_special(byte) || is_comment(at, byte));
         match (csv.quote, csv.escape) {
-            (Some(quote), escape) if must || self.quotes_all => {
+            (Some(quote), escape) if needs_quotes || self.quotes_all => {
                 text.push(quote);
                 for byte in field.bytes() {
                     match escape {
@@ -84,8 +84,8 @@ impl Writer {
         }
     }
 
-    /// Removes the characters that the dialect cannot write: without quotes and escapes, a field cannot contain
-    /// delimiters, line ends or comment characters.
+    /// Removes the characters that the dialect cannot write: without quotes and escapes, a field cannot
+    /// contain delimiters, line ends or comment characters.
     fn writable(&self, mut rows: Rows) -> Rows {
         let csv = &self.csv;
         if csv.quote.is_none() && csv.escape.is_none() {
@@ -114,8 +114,8 @@ fn writers() -> impl Strategy<Value = Writer> {
     );
     (marks, choices).prop_map(|((quote, escape, comment, skip_lines), choices)| {
         let csv = CsvFormat { quote, escape, comment, skip_lines, ..CsvFormat::default() };
-        let (escapes_quotes, quotes_all, line_end, between) = ways;
-        Writer { csv, escapes_quotes, quotes_all, line_end, between }
+        let (escapes_quotes, quotes_all, line_end, blank_lines) = choices;
+        Writer { csv, escapes_quotes, quotes_all, line_end, blank_lines }
     })
 }
 
