@@ -1,5 +1,5 @@
-//! Limits on the content of messages. An honest child stays far below them. A message that exceeds one is
-//! rejected, because its sender is broken or compromised.
+//! Limits on the content of messages. An honest child process stays far below these limits. A message that
+//! exceeds one is rejected, because its sender is broken or compromised.
 
 use super::{FrameError, FromPlanner, FromWorker};
 use sandmill_model::{
@@ -9,76 +9,82 @@ use sandmill_model::{
 use std::path::{Component, Path};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes of a failure's one-line message; workers cut it at less.
-const MESSAGE: usize = 8 << 10;
-/// Bytes of a failure's detail, and of a planner's texts; workers cut them at less.
-const DETAIL: usize = 128 << 10;
-/// Bytes of the path of a failed item, and of the reason.
-const ITEM: usize = 64 << 10;
-const REASON: usize = 4 << 10;
-/// Bytes of a header, as text and as written to the output; workers refuse more than a third of this for
-/// each.
-const HEADER: usize = 3 << 20;
-/// Bytes of the name of a layer of the wall, including the reason why it is missing.
-const LAYER: usize = 4 << 10;
-/// Seconds that a call may take by a worker's account: about thirty years.
-const SECONDS: f64 = 1e9;
-/// Items of a mini-batch, and the position of a byte. Sums of them stay far below what 64 bits hold.
-const COUNT: u64 = 1 << 40;
-const PLACE: u64 = 1 << 60;
+/// The longest one-line message of a failure, in bytes. Workers cut it earlier.
+const MAX_MESSAGE_BYTES: usize = 8 << 10;
+/// The longest detail of a failure, and the longest text of a planner, in bytes. The senders cut both
+/// earlier.
+const MAX_TEXT_BYTES: usize = 128 << 10;
+/// The longest path of a failed item, in bytes.
+const MAX_ITEM_BYTES: usize = 64 << 10;
+/// The longest reason of a failed item, in bytes.
+const MAX_REASON_BYTES: usize = 4 << 10;
+/// The longest header of an output file, in bytes: its three parts together. Workers refuse a part of more
+/// than a third of this.
+const MAX_HEADER_BYTES: usize = 3 << 20;
+/// The longest name of a layer of the process wall, with the reason why it is missing, in bytes.
+const MAX_LAYER_BYTES: usize = 4 << 10;
+/// The longest time that a worker may report for a call, in seconds: about thirty years.
+const MAX_SECONDS: f64 = 1e9;
+/// The most items of a mini-batch. Sums over mini-batches stay far below what 64 bits require.
+const MAX_ITEMS: u64 = 1 << 40;
+/// The largest position of a byte, row or line in a file. Sums stay below what 64 bits require.
+const MAX_POSITION: u64 = 1 << 60;
 
-/// Files that a planner may name in advance; it names fewer.
-const NEXT: usize = 64;
-/// Bytes of the path of a file that the planner opens: the kernel accepts no longer path.
-const PATH: usize = 4 << 10;
+/// The most files that a planner may name in advance. An honest planner names fewer.
+const MAX_NEXT_FILES: usize = 64;
+/// The longest path of a file that the planner opens, in bytes: the kernel accepts no longer path.
+const MAX_PATH_BYTES: usize = 4 << 10;
 
 type Checked = Result<(), FrameError>;
 
-fn hold(condition: bool, what: &'static str) -> Checked {
-    if condition { Ok(()) } else { Err(FrameError::Beyond(what)) }
+fn require(condition: bool, fault: &'static str) -> Checked {
+    if condition { Ok(()) } else { Err(FrameError::Beyond(fault)) }
 }
 
 impl FromWorker {
-    /// Checks that everything in the message is within the limits. `results` is the job's `limits.results`;
-    /// an honest worker enforces it on its guest's rows. The order of messages is not checked here, but by
-    /// the state machine.
+    /// Checks that everything in the message is within the limits. `results` is the job's `limits.results`,
+    /// which an honest worker enforces on its guest's rows. The node's state machine checks the order of
+    /// messages.
     ///
     /// # Errors
     /// [`FrameError::Beyond`].
     pub fn check(&self, results: ByteSize) -> Checked {
         match self {
-            Self::Ready { init, wall } => call(init).and_then(|()| layers(wall)),
-            Self::InitFailed { failure } => texts(failure),
-            Self::Finished(report) => attempt(report, results),
+            Self::Ready { init, wall } => check_call(init).and_then(|()| check_layers(wall)),
+            Self::InitFailed { failure } => check_failure(failure),
+            Self::Finished(report) => check_report(report, results),
             Self::Started { .. } | Self::Restarting => Ok(()),
         }
     }
 }
 
 impl FromPlanner {
-    /// As [`FromWorker::check`].
+    /// Checks that everything in the message is within the limits.
     ///
     /// # Errors
     /// [`FrameError::Beyond`].
     pub fn check(&self) -> Checked {
         match self {
             Self::Columns(text) | Self::Notice(text) | Self::Failed(text) => {
-                hold(text.len() <= DETAIL, "a long text")
+                require(text.len() <= MAX_TEXT_BYTES, "a long text")
             }
             Self::Opening { file, next, .. } => {
                 let mut files = next.iter().chain([file]);
-                let are_below = files.all(|file| file.len() <= PATH && stays_below(file));
-                hold(are_below && next.len() <= NEXT, "a file outside of its input, or many files")
+                let are_below = files.all(|file| file.len() <= MAX_PATH_BYTES && stays_below(file));
+                require(
+                    are_below && next.len() <= MAX_NEXT_FILES,
+                    "a file outside of its input, or many files",
+                )
             }
-            Self::MiniBatches(batches) => batches.iter().try_for_each(mini_batch),
-            Self::Share(share) => hold(*share <= 1000, "more than all of the inputs"),
+            Self::MiniBatches(batches) => batches.iter().try_for_each(check_mini_batch),
+            Self::Share(share) => require(*share <= 1000, "more than all of the inputs"),
             Self::Tables(_) | Self::Finished | Self::Closed => Ok(()),
         }
     }
 }
 
-/// Whether a planner that [asks](crate::PlanRequest::asks) is waiting for an answer. A planner that sent
-/// further questions without waiting could fill its leader's memory.
+/// Records whether a planner that [asks](crate::PlanRequest::asks) is waiting for an answer. A planner that
+/// sent further questions without waiting could fill the leader's memory.
 #[derive(Debug, Default)]
 pub struct PlannerQuestion(AtomicBool);
 
@@ -89,13 +95,13 @@ impl PlannerQuestion {
     /// [`FrameError::Beyond`] if the planner asks while it waits for an answer.
     pub fn on_report(&self, message: &FromPlanner) -> Result<(), FrameError> {
         let asks = matches!(message, FromPlanner::Opening { waits: true, .. });
-        hold(
+        require(
             !asks || !self.0.swap(true, Ordering::AcqRel),
-            "a question before the last one's answer",
+            "a question before the answer to the previous question",
         )
     }
 
-    /// The leader calls this just before it writes the answer.
+    /// Records the answer. The caller must call this just before it writes the answer.
     pub fn answer(&self) {
         self.0.store(false, Ordering::Release);
     }
@@ -106,80 +112,96 @@ impl PlannerQuestion {
     }
 }
 
-fn seconds(seconds: f64) -> Checked {
+fn check_seconds(seconds: f64) -> Checked {
     // NaN is in no range.
-    hold((0.0..=SECONDS).contains(&seconds), "an impossible time")
+    require((0.0..=MAX_SECONDS).contains(&seconds), "an impossible time")
 }
 
-fn call(call: &CallStats) -> Checked {
-    seconds(call.seconds)
+fn check_call(call: &CallStats) -> Checked {
+    check_seconds(call.seconds)
 }
 
-fn layers(wall: &WallState) -> Checked {
-    let mut all = wall.active.iter().chain(&wall.missing);
-    hold(all.all(|layer| layer.len() <= LAYER), "a long text")
+fn check_layers(wall: &WallState) -> Checked {
+    let mut layers = wall.active.iter().chain(&wall.missing);
+    require(layers.all(|layer| layer.len() <= MAX_LAYER_BYTES), "a long text")
 }
 
-fn texts(failure: &Failure) -> Checked {
-    hold(failure.message.len() <= MESSAGE && failure.detail.len() <= DETAIL, "a long text")
+fn check_failure(failure: &Failure) -> Checked {
+    let is_short =
+        failure.message.len() <= MAX_MESSAGE_BYTES && failure.detail.len() <= MAX_TEXT_BYTES;
+    require(is_short, "a long text")
 }
 
-fn attempt(report: &AttemptReport, results: ByteSize) -> Checked {
-    seconds(report.elapsed_seconds)?;
-    seconds(report.process_seconds)?;
-    call(&report.run)?;
+fn check_report(report: &AttemptReport, results: ByteSize) -> Checked {
+    check_seconds(report.elapsed_seconds)?;
+    check_seconds(report.process_seconds)?;
+    check_call(&report.run)?;
     let length = |bytes: &Option<Vec<u8>>| bytes.as_ref().map_or(0, Vec::len);
-    let all = |header: &OutputHeader| {
+    let header_length = |header: &OutputHeader| {
         header.text.len() + length(&header.bytes) + length(&header.open_columns)
     };
-    let header = report.header.as_ref().map_or(0, all);
-    hold(header <= HEADER, "a long header line")?;
+    let header = report.header.as_ref().map_or(0, header_length);
+    require(header <= MAX_HEADER_BYTES, "a long header line")?;
     let mut items = report.failed_items.iter();
-    let short = items.all(|item| item.item.len() <= ITEM && item.reason.len() <= REASON);
-    hold(short, "a long text")?;
+    let are_short = items
+        .all(|item| item.item.len() <= MAX_ITEM_BYTES && item.reason.len() <= MAX_REASON_BYTES);
+    require(are_short, "a long text")?;
     match &report.outcome {
-        Ok(segment) => hold(segment.length <= results.0, "more rows than limits.results allows"),
-        Err(failure) => texts(failure),
+        Ok(segment) => require(segment.length <= results.0, "more rows than limits.results allows"),
+        Err(failure) => check_failure(failure),
     }
 }
 
-fn mini_batch(batch: &MiniBatch) -> Checked {
+fn check_mini_batch(batch: &MiniBatch) -> Checked {
     let mut files = batch.files().map(|(_, file)| file);
-    hold(files.all(stays_below), "a file outside of its input")?;
-    hold(batch.unfetched.is_empty(), "what only the leader knows")?;
+    require(files.all(stays_below), "a file outside of its input")?;
+    require(batch.unfetched.is_empty(), "reasons that only the leader may add")?;
     match &batch.work {
-        MiniBatchWork::Text(of) => slice(of),
-        MiniBatchWork::TextGroup(slices) => slices.iter().try_for_each(|(_, of)| slice(of)),
-        MiniBatchWork::Rows(rows) => {
-            slice(&rows.text)?;
-            let end = rows.origins_offset.checked_add(rows.origins_length);
-            hold(end.is_some_and(|end| end <= PLACE), "a place beyond any file")?;
-            hold(stays_below(&rows.origins) && stays_below(&rows.names), "a file outside")
+        MiniBatchWork::Text(slice) => check_text_slice(slice),
+        MiniBatchWork::TextGroup(slices) => {
+            slices.iter().try_for_each(|(_, slice)| check_text_slice(slice))
         }
-        MiniBatchWork::Table(of) => table_slice(of),
-        MiniBatchWork::TableGroup(slices) => slices.iter().try_for_each(|(_, of)| table_slice(of)),
-        MiniBatchWork::Unreadable(bad) => hold(
-            stays_below(&bad.file) && bad.reason.len() <= DETAIL,
+        MiniBatchWork::Rows(rows) => {
+            check_text_slice(&rows.text)?;
+            let end = rows.origins_offset.checked_add(rows.origins_length);
+            require(end.is_some_and(|end| end <= MAX_POSITION), "a position beyond any file")?;
+            require(
+                stays_below(&rows.origins) && stays_below(&rows.names),
+                "a file outside of its folder",
+            )
+        }
+        MiniBatchWork::Table(slice) => check_table_slice(slice),
+        MiniBatchWork::TableGroup(slices) => {
+            slices.iter().try_for_each(|(_, slice)| check_table_slice(slice))
+        }
+        MiniBatchWork::Unreadable(bad) => require(
+            stays_below(&bad.file) && bad.reason.len() <= MAX_TEXT_BYTES,
             "a file outside of its input, or a long text",
         ),
         MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) | MiniBatchWork::Void => Ok(()),
     }?;
-    hold(batch.planned_items() <= COUNT, "more items than possible")
+    require(batch.planned_items() <= MAX_ITEMS, "more items than possible")
 }
 
-fn table_slice(slice: &TableSlice) -> Checked {
-    hold(stays_below(&slice.file), "a file outside of its input")?;
-    let places = [slice.part, slice.skip, slice.first_row, slice.bytes];
-    hold(places.iter().all(|&place| place <= PLACE), "a place beyond any file")
+fn check_table_slice(slice: &TableSlice) -> Checked {
+    require(stays_below(&slice.file), "a file outside of its input")?;
+    let positions = [slice.part, slice.skip, slice.first_row, slice.bytes];
+    require(
+        positions.iter().all(|&position| position <= MAX_POSITION),
+        "a position beyond any file",
+    )
 }
 
-fn slice(slice: &TextSlice) -> Checked {
+fn check_text_slice(slice: &TextSlice) -> Checked {
     let unpacked = slice.unpacked.as_deref();
-    hold(unpacked.is_none_or(stays_below), "a file outside")?;
-    hold(stays_below(&slice.file), "a file outside of its input")?;
+    require(unpacked.is_none_or(stays_below), "a file outside of its folder")?;
+    require(stays_below(&slice.file), "a file outside of its input")?;
     let end = slice.offset.checked_add(slice.length);
-    hold(end.is_some_and(|end| end <= PLACE), "a place beyond any file")?;
-    hold(slice.rows <= slice.length && slice.first_line <= PLACE, "more records than bytes")
+    require(end.is_some_and(|end| end <= MAX_POSITION), "a position beyond any file")?;
+    require(
+        slice.rows <= slice.length && slice.first_line <= MAX_POSITION,
+        "more records than bytes",
+    )
 }
 
 /// Whether a path can only lead downwards from its root.

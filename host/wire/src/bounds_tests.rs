@@ -48,12 +48,12 @@ fn impossible_messages_of_a_worker_are_refused() {
     assert_eq!(finished(|_| ()), None);
     assert_eq!(finished(|r| r.failed_items = vec![item(4096, 2003); 1000]), None);
     assert_eq!(finished(|r| r.outcome = Err(failed(4003, (64 << 10) + 3))), None);
-    for odd in [f64::NAN, f64::INFINITY, -0.1, 1e300] {
+    for time in [f64::NAN, f64::INFINITY, -0.1, 1e300] {
         let wrong = Some("a message goes beyond its bounds: an impossible time".to_owned());
-        assert_eq!(finished(|r| r.elapsed_seconds = odd), wrong);
-        assert_eq!(finished(|r| r.process_seconds = odd), wrong);
-        assert_eq!(finished(|r| r.run.seconds = odd), wrong);
-        let init = CallStats { seconds: odd, fuel: None };
+        assert_eq!(finished(|r| r.elapsed_seconds = time), wrong);
+        assert_eq!(finished(|r| r.process_seconds = time), wrong);
+        assert_eq!(finished(|r| r.run.seconds = time), wrong);
+        let init = CallStats { seconds: time, fuel: None };
         assert_eq!(
             error(FromWorker::Ready { init, wall: WallState::default() }.check(RESULTS)),
             wrong
@@ -107,13 +107,13 @@ fn impossible_messages_of_a_planner_are_refused() {
     assert_eq!(check(MiniBatchWork::Text(slice(10, 20, 20))), None);
     assert!(check(MiniBatchWork::Text(slice(10, 20, 21))).is_some());
     assert!(check(MiniBatchWork::Text(slice(u64::MAX, 20, 1))).is_some());
-    // Their sum is more than 64 bits hold.
-    let most = PLACE - 1;
+    // The sum of these counts is more than 64 bits hold.
+    let most = MAX_POSITION - 1;
     assert!(check(MiniBatchWork::TextGroup(vec![(0, slice(0, most, most)); 40])).is_some());
     assert!(error(FromPlanner::Notice("x".repeat(1 << 20)).check()).is_some());
 }
 
-/// A few bytes for each element on the wire would need far more in memory.
+/// An element takes few bytes in a message but many in memory, so the length of lists is limited.
 #[test]
 fn long_lists_are_refused_while_decoding() {
     let refused = |bytes: &[u8]| {
@@ -148,10 +148,10 @@ fn a_planner_asks_for_one_file_at_a_time() {
     let error = question.on_report(&opening("b".to_owned())).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "a message goes beyond its bounds: a question before the last one's answer"
+        "a message goes beyond its bounds: a question before the answer to the previous question"
     );
     question.answer();
     assert!(!question.is_open());
     question.on_report(&opening("b".to_owned())).unwrap();
-    assert!(opening("x".repeat(PATH + 1)).check().is_err());
+    assert!(opening("x".repeat(MAX_PATH_BYTES + 1)).check().is_err());
 }

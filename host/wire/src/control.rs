@@ -1,5 +1,5 @@
-//! The control socket of a running job. Through it the job's owner asks for the job's state, and asks the job
-//! to end. Each connection carries one question and one answer, each a line of JSON with a version.
+//! The control socket of a running job. Its owner uses the socket to query the job's state, and to end the
+//! job. Each connection carries one question and one answer. Each is a line of JSON with a version.
 //!
 //! The socket is in the job directory. Clients reach it through a descriptor of that directory, because the
 //! path of a socket must be shorter than 108 bytes and the path of a directory may be longer.
@@ -12,13 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Changes whenever questions and answers change in another way than by an addition.
+/// The version of questions and answers. It changes with every change that is not just a new field or
+/// question.
 pub const CONTROL_VERSION: u32 = 1;
 
-/// Bytes of a question or an answer, at most.
-const LONGEST: usize = 16 << 10;
-/// How long a whole question or answer may take.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// The longest question or answer, in bytes.
+const MAX_LINE_BYTES: usize = 16 << 10;
+/// How long sending or receiving one question or answer may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A question to a running job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,11 +56,11 @@ impl VersionedQuestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LiveState {
-    /// It runs.
+    /// The job runs.
     Running,
-    /// It waits until the machine has room for its workers.
+    /// The job waits until other jobs leave room for its workers on the machine.
     Waiting,
-    /// It begins no new mini-batches.
+    /// The job is ending, and begins no new mini-batches.
     WindingDown,
 }
 
@@ -70,9 +71,9 @@ pub struct Answer {
     pub version: u32,
     /// The job's name.
     pub job: String,
-    /// The id of its run.
+    /// The id of the job's current run.
     pub run: String,
-    /// The process that runs it.
+    /// The id of the process that runs the job.
     pub pid: u32,
     /// The job's state, which already includes the effect of this question.
     pub state: LiveState,
@@ -95,11 +96,11 @@ pub fn control_path(job_dir: &Path, name: &str) -> io::Result<(OwnedFd, PathBuf)
     Ok((folder, path))
 }
 
-/// Asks the job that runs in a directory. The errors "not found" and "connection refused" mean that no job
-/// listens there.
+/// Sends a question to the job that runs in a directory, and returns the answer. The errors "not found" and
+/// "connection refused" mean that no job runs there.
 ///
 /// # Errors
-/// If the job cannot be reached, answers something else, or does not answer within seconds.
+/// If the job cannot be reached, its answer cannot be read, or it does not answer within two seconds.
 pub fn ask(job_dir: &Path, socket: &str, ask: ControlQuestion) -> io::Result<Answer> {
     let (_folder, path) = control_path(job_dir, socket)?;
     let mut stream = UnixStream::connect(path)?;
@@ -110,11 +111,11 @@ pub fn ask(job_dir: &Path, socket: &str, ask: ControlQuestion) -> io::Result<Ans
 /// Writes one line of JSON.
 ///
 /// # Errors
-/// If it cannot be written within seconds.
+/// If it cannot be written within two seconds.
 pub fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result<()> {
     let mut line = serde_json::to_vec(value)?;
     line.push(b'\n');
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(&line)
 }
 
@@ -123,23 +124,23 @@ pub fn write_line(stream: &mut UnixStream, value: &impl Serialize) -> io::Result
 /// # Errors
 /// If the line is too long, takes too long, or is not valid JSON of this type.
 pub fn read_line<T: for<'de> Deserialize<'de>>(stream: &mut UnixStream) -> io::Result<T> {
-    let end = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let mut line = Vec::new();
     let mut piece = [0; 1024];
     loop {
-        let left = end.saturating_duration_since(Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(ErrorKind::TimedOut.into());
         }
         stream.set_read_timeout(Some(left))?;
         let read = stream.read(&mut piece)?;
         line.extend_from_slice(&piece[..read]);
-        let whole = line.iter().position(|byte| *byte == b'\n');
-        if let Some(length) = whole.or((read == 0).then_some(line.len())) {
+        let newline = line.iter().position(|byte| *byte == b'\n');
+        if let Some(length) = newline.or((read == 0).then_some(line.len())) {
             return Ok(serde_json::from_slice(&line[..length])?);
         }
-        if line.len() > LONGEST {
-            let text = format!("a line of more than {LONGEST} bytes");
+        if line.len() > MAX_LINE_BYTES {
+            let text = format!("a line of more than {MAX_LINE_BYTES} bytes");
             return Err(io::Error::new(ErrorKind::InvalidData, text));
         }
     }
@@ -167,13 +168,13 @@ mod tests {
         let (mut one, mut other) = UnixStream::pair().unwrap();
         write_line(&mut one, &VersionedQuestion::new(ControlQuestion::State)).unwrap();
         assert_eq!(read_line::<VersionedQuestion>(&mut other).unwrap().ask, ControlQuestion::State);
-        one.write_all(&vec![b'x'; LONGEST + 1024]).unwrap();
+        one.write_all(&vec![b'x'; MAX_LINE_BYTES + 1024]).unwrap();
         let error = read_line::<VersionedQuestion>(&mut other).unwrap_err().to_string();
         assert_eq!(error, "a line of more than 16384 bytes");
         let (mut one, mut other) = UnixStream::pair().unwrap();
         one.write_all(b"{").unwrap();
         let begin = Instant::now();
         read_line::<VersionedQuestion>(&mut other).unwrap_err();
-        assert!(begin.elapsed() >= PATIENCE && begin.elapsed() < 3 * PATIENCE);
+        assert!(begin.elapsed() >= TIMEOUT && begin.elapsed() < 3 * TIMEOUT);
     }
 }

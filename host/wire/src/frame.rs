@@ -1,4 +1,5 @@
-//! Frames: a length of four bytes (little-endian), then that many bytes of postcard.
+//! Frames. A frame is the length of a message (four bytes, little-endian), and then the message, encoded by
+//! postcard.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -7,22 +8,22 @@ use std::io::{self, Read};
 /// The longest frame, in bytes. A mini-batch of 100,000 file names still fits.
 pub const MAX_FRAME: usize = 16 << 20;
 
-/// Capacity in bytes that a [`FrameBuffer`] keeps between messages.
-const KEEP: usize = 64 << 10;
+/// How many bytes of memory a [`FrameBuffer`] keeps between messages.
+const KEPT_BYTES: usize = 64 << 10;
 
 /// Why a frame cannot be sent or read.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
-    /// Longer than [`MAX_FRAME`].
+    /// The message is longer than [`MAX_FRAME`].
     #[error("a message of {0} bytes is longer than the {MAX_FRAME} allowed")]
     TooLong(usize),
-    /// Not a valid encoding of the expected message.
+    /// The bytes are not a valid encoding of the expected message.
     #[error("a message cannot be decoded: {0}")]
     Malformed(#[from] postcard::Error),
-    /// A message that no honest child sends.
+    /// The message exceeds a limit that no honest child process exceeds.
     #[error("a message goes beyond its bounds: {0}")]
     Beyond(&'static str),
-    /// Bytes after the end of the message.
+    /// Further bytes follow the end of the message.
     #[error("{0} bytes follow a message's end")]
     Trailing(usize),
     /// The stream failed, or ended within a frame.
@@ -30,23 +31,23 @@ pub enum FrameError {
     Io(#[from] io::Error),
 }
 
-/// Appends `message` as a frame to `out`. Fails if it is too long.
+/// Appends `message` as a frame to `out`. Fails if the message is too long.
 pub fn encode<T: Serialize>(message: &T, out: &mut Vec<u8>) -> Result<(), FrameError> {
     let start = out.len();
     out.extend_from_slice(&[0; 4]);
     let mut bytes = postcard::to_extend(message, std::mem::take(out))?;
     let length = bytes.len() - start - 4;
-    let Some(head) = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME) else {
+    let Some(header) = u32::try_from(length).ok().filter(|_| length <= MAX_FRAME) else {
         bytes.truncate(start);
         *out = bytes;
         return Err(FrameError::TooLong(length));
     };
-    bytes[start..start + 4].copy_from_slice(&head.to_le_bytes());
+    bytes[start..start + 4].copy_from_slice(&header.to_le_bytes());
     *out = bytes;
     Ok(())
 }
 
-/// Decodes the body of one frame, which must be one whole message.
+/// Decodes the message of one frame. Fails if bytes are left.
 pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     let (message, rest) = postcard::take_from_bytes(body)?;
     if rest.is_empty() { Ok(message) } else { Err(FrameError::Trailing(rest.len())) }
@@ -57,7 +58,8 @@ fn checked_length(header: [u8; 4]) -> Result<usize, FrameError> {
     if length > MAX_FRAME { Err(FrameError::TooLong(length)) } else { Ok(length) }
 }
 
-/// Reads one message from a blocking stream into `buffer`; `None` at its end.
+/// Reads one message from a blocking stream. `None` at the end of the stream. `buffer` is memory that the
+/// caller reuses.
 pub fn read_frame<T: DeserializeOwned>(
     stream: &mut impl Read,
     buffer: &mut Vec<u8>,
@@ -69,7 +71,7 @@ pub fn read_frame<T: DeserializeOwned>(
     }
     let length = checked_length(header)?;
     buffer.clear();
-    // The buffer grows as bytes arrive: the announced length alone must not make us allocate.
+    // The buffer grows as bytes arrive: a sender must not make us allocate memory by announcing a length.
     if stream.take(length as u64).read_to_end(buffer)? < length {
         return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
     }
@@ -84,13 +86,13 @@ pub struct FrameBuffer {
 }
 
 impl FrameBuffer {
-    /// Takes bytes that have arrived.
+    /// Appends bytes that have arrived.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.start > 0 {
             self.bytes.drain(..self.start);
             self.start = 0;
-            // One long message must not occupy memory forever.
-            self.bytes.shrink_to(KEEP.max(bytes.len()));
+            // Release the memory of a long message.
+            self.bytes.shrink_to(KEPT_BYTES.max(bytes.len()));
         }
         self.bytes.extend_from_slice(bytes);
     }

@@ -1,11 +1,12 @@
-//! The messages between leader, nodes, planner, workers and helper processes, and their framing. Messages are
-//! versioned: both sides are the same program, but a stale process must be refused, not misread.
+//! The messages between leader, nodes, planner, workers and helper processes, and their framing. Messages
+//! have a version: both sides are the same program, but a process of an older version must be refused, not
+//! misread.
 //!
 //! This crate uses `model` and, for the messages about stores, `files`. Every crate that talks to another
 //! process may use it.
 //!
-//! Messages from a worker or a planner are untrusted. Lengths are bounded before anything is allocated, and
-//! decoding is strict, so that a malformed frame gets its sender killed and does no other harm.
+//! Messages from a worker or a planner are untrusted. Their lengths are checked before memory is allocated,
+//! and decoding is strict. A malformed message does no harm; its sender is killed.
 
 mod bounds;
 pub mod cancel;

@@ -1,5 +1,5 @@
-//! The messages between leader, planner, workers, and the process from which workers are forked (the
-//! zygote).
+//! The messages between leader, planner, workers, and the zygote: the process from which planners and workers
+//! are forked.
 
 use sandmill_model::{
     AttemptReport, BadFile, ByteSize, CallStats, Failure, GpuLease, InferenceSettings, Limits,
@@ -9,19 +9,19 @@ use sandmill_model::{
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// Increases with every change of a message or of the framing.
+/// The version of all messages and of the framing. Increase it with every change of either.
 pub const PROTOCOL_VERSION: u32 = 18;
 
 /// Leader to worker. The first message is `Setup`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum ToWorker {
-    /// Everything that a worker needs; sent once. (The worker's file descriptor 0 is the socket, its
-    /// descriptor 1 the compiled component.)
+    /// Everything that a worker needs to know, sent once. (The worker's file descriptor 0 is its socket, and
+    /// descriptor 1 is the compiled component.)
     Setup(Box<WorkerSetup>),
     /// Work on this mini-batch, after those already assigned.
     Run(Assignment),
-    /// Work on this mini-batch before those already assigned. The leader sends it only to a worker that
-    /// [waits](Assignment::awaits_decision) after a failed attempt; it ends the wait.
+    /// Work on this mini-batch before those already assigned. The leader sends this only to a worker that
+    /// [waits](Assignment::awaits_decision) after a failed attempt, and the message ends the wait.
     RunFirst(Assignment),
     /// Continue with the mini-batches already assigned: the wait after a failed attempt is over.
     GoOn,
@@ -56,7 +56,7 @@ impl Assignment {
         Self::awaits_decision_after(failure, self.is_last)
     }
 
-    /// As [`Assignment::awaits_decision`], for a caller that only has `is_last`.
+    /// Like [`Assignment::awaits_decision`], for a caller that only has `is_last`.
     pub fn awaits_decision_after(failure: &Failure, is_last: bool) -> bool {
         !is_last && failure.kind.can_mend()
     }
@@ -71,7 +71,7 @@ pub struct WorkerSetup {
     pub worker: WorkerId,
     /// How many workers the job has at the same time.
     pub workers: u32,
-    /// The job directory; all paths of the worker's own files follow from it.
+    /// The job directory. The paths of the worker's files are below it.
     pub job_dir: PathBuf,
     /// The program's arguments, the entry script's name first.
     pub arguments: Vec<String>,
@@ -93,8 +93,8 @@ pub struct WorkerSetup {
     pub limits: Limits,
     /// How rows are written.
     pub output_format: OutputFormat,
-    /// Whether rows stay in the part file until the job ends. Otherwise the leader says when their space is
-    /// free ([`ToWorker::Free`]).
+    /// Whether rows stay in the part file until the job ends. Otherwise [`ToWorker::Free`] says when their
+    /// space may be reused.
     pub rows_stay: bool,
     /// The GPU leased to this worker.
     pub gpu: Option<GpuLease>,
@@ -105,7 +105,7 @@ pub struct WorkerSetup {
 }
 
 impl WorkerSetup {
-    /// How this worker's code is loaded.
+    /// How the compiled code of this worker is loaded.
     pub fn loading(&self) -> Loading {
         Loading {
             protocol: self.protocol,
@@ -116,7 +116,7 @@ impl WorkerSetup {
         }
     }
 
-    /// What all workers with this setup may use. `cgroups` is the folder of their cgroups.
+    /// What the workers of the job may use together. `cgroups` is the folder of their cgroups.
     pub fn surroundings(&self, cgroups: Option<PathBuf>) -> ZygoteLimits {
         let models = self.models.iter().map(Model::mount);
         ZygoteLimits {
@@ -130,8 +130,8 @@ impl WorkerSetup {
     }
 }
 
-/// What the zygote is confined to before it loads the workers' code: everything that any of its workers may
-/// use.
+/// Everything that any worker of a job may use. The zygote confines itself to this before it loads their
+/// code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZygoteLimits {
     /// How much of the process wall must be in place.
@@ -205,9 +205,9 @@ pub enum FromWorker {
         /// Why.
         failure: Failure,
     },
-    /// The mini-batch's data is loaded and `run` begins. Its time-out counts from here.
+    /// The mini-batch's data is loaded and `run` begins. The time-out of `run` counts from here.
     Started {
-        /// Which one.
+        /// The mini-batch.
         id: MiniBatchId,
     },
     /// An attempt ended, with or without success.
@@ -217,17 +217,17 @@ pub enum FromWorker {
     Restarting,
 }
 
-/// Leader to planner: the first frame on its standard input. It is the only one unless the planner
-/// [asks](Self::asks).
+/// Leader to planner: the first message on the planner's standard input. It is the only message, unless the
+/// planner [asks](Self::asks).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRequest {
     /// [`PROTOCOL_VERSION`] of the leader.
     pub protocol: u32,
     /// The inputs' folders.
     pub sources: Vec<Source>,
-    /// How to cut.
+    /// How to cut the inputs into mini-batches.
     pub cut: CutOptions,
-    /// The keys by which rows or files are grouped. Empty: they are grouped by size.
+    /// The keys by which rows or files are grouped. If empty, inputs are cut by size.
     pub partition_keys: Vec<String>,
     /// The folder, in the job directory, for the spill files of a shuffle.
     pub spill: PathBuf,
@@ -237,17 +237,18 @@ pub struct PlanRequest {
     pub os_sandbox: OsSandbox,
     /// Bytes of memory that an instance of the entry script has. A whole mini-batch must fit.
     pub memory: u64,
-    /// Files that an earlier plan could not read, each with the index of its source. Each keeps its one place
-    /// in the plan; its further mini-batches come at the end of the plan.
+    /// Files that an earlier plan could not read, each with the index of its source. In that plan, each was
+    /// one failing mini-batch. If the planner can read the file now, its first mini-batch takes that number,
+    /// and its other mini-batches come at the end of the plan.
     pub again: Vec<(u32, String)>,
     /// Whether the planner names each file before it opens it. The leader asks for this after a planner died
     /// while it read a file.
     pub reports_files: bool,
-    /// For which files of a store the planner must ask before it opens them.
+    /// Before which objects of a store the planner must ask.
     pub asks: ObjectsToAsk,
     /// Files that planners died on, each with the index of its source. The planner does not open them.
     pub deadly: Vec<(u32, BadFile)>,
-    /// Which of the mini-batches belong to the plan.
+    /// Which share of the mini-batches belongs to the plan.
     pub sample: Sample,
 }
 
@@ -276,20 +277,20 @@ impl PlanRequest {
 }
 
 /// Which objects of a store the planner must ask for before it opens them. After it has asked, it waits for a
-/// [`MayOpen`], which says that the object is here or why it cannot be fetched.
+/// [`MayOpen`], which says that the object is on this machine, or why it cannot be fetched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ObjectsToAsk {
-    /// None of them: no input is in a store.
+    /// No objects, because no input is in a store.
     #[default]
     Never,
-    /// Those that are not here yet. All objects of the input are fetched, and stay.
+    /// Objects that are not on this machine yet. All objects of the input are fetched, and stay.
     Absent,
     /// Every object. Objects are fetched on demand and removed again.
     Each,
 }
 
 impl ObjectsToAsk {
-    /// Whether the planner may ask, and receives answers.
+    /// Whether the planner asks at all, and receives answers.
     pub fn are_answered(self) -> bool {
         self != Self::Never
     }
@@ -298,7 +299,7 @@ impl ObjectsToAsk {
 /// How to cut inputs into mini-batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CutOptions {
-    /// Mini-batches of so many files.
+    /// Mini-batches of this many files.
     Files {
         /// At least 1.
         count: u64,
@@ -312,9 +313,9 @@ pub enum CutOptions {
         /// Whether types are inferred from the whole input instead of its beginning.
         full_inference: bool,
     },
-    /// So many void mini-batches; the sources do not matter.
+    /// Void mini-batches: `run` gets no data. The sources are ignored.
     Void {
-        /// How many.
+        /// How many mini-batches.
         count: u64,
     },
 }
@@ -324,10 +325,11 @@ pub enum CutOptions {
 pub struct MayOpen {
     /// The index of the file's source.
     pub source: u32,
-    /// Its path below that.
+    /// The file's path below its source.
     pub file: String,
-    /// Why the file cannot be fetched from its store, for people; `None` if it is here. The file stays here
-    /// until the planner asks for another one, sends [`FromPlanner::Closed`], or has finished.
+    /// Why the file cannot be fetched from its store, as text for the user. `None` if the file is on this
+    /// machine. It stays there until the planner asks for another file, sends [`FromPlanner::Closed`], or has
+    /// finished.
     pub unfetched: Option<String>,
 }
 
@@ -345,16 +347,17 @@ pub enum FromPlanner {
     Notice(String),
     /// The plan is complete.
     Finished,
-    /// The inputs cannot be read or cut. The text is for people, and complete.
+    /// The inputs cannot be read or cut. The text is the complete error message for the user.
     Failed(String),
-    /// The file that the planner opens next, if the request wants to know or the planner asks. All
-    /// mini-batches of the files before it have been sent, and the planner no longer opens those files.
+    /// The file that the planner opens next. Sent if the request has `reports_files`, or if the planner asks.
+    /// All mini-batches of the files before this one have been sent, and the planner no longer opens those
+    /// files.
     Opening {
-        /// The index of its source.
+        /// The index of the file's source.
         source: u32,
-        /// Its path below that.
+        /// The file's path below its source.
         file: String,
-        /// Whether the planner [asks](PlanRequest::asks) for it, and waits for a [`MayOpen`].
+        /// Whether the planner [asks](PlanRequest::asks) for the file, and waits for a [`MayOpen`].
         waits: bool,
         /// The files of this source that are likely to follow, if the planner asks. The leader may fetch them
         /// in advance.
@@ -362,7 +365,7 @@ pub enum FromPlanner {
     },
     /// The planner opens no more files; mini-batches may still follow.
     Closed,
-    /// How much of all inputs is planned with the mini-batches that follow, in thousandths. Sent only if it
-    /// is known.
+    /// How much of all inputs is planned once the mini-batches that follow are, in thousandths. Sent only if
+    /// it is known.
     Share(u16),
 }

@@ -1,7 +1,7 @@
 //! The messages between a leader and a node before the job begins. A node is one machine that runs a job.
-//! Messages are plain data: paths, digests, counts and texts. What cannot be sent (open files, compiled code,
-//! locks, processes) stays with the node. If both are on the same machine, they exchange these as arguments
-//! and results of direct calls.
+//! Messages are plain data: paths, digests, counts and texts. Things that cannot be sent (open files,
+//! compiled code, locks, processes) stay with the node. If leader and node are on the same machine, they pass
+//! these messages as arguments and results of direct calls.
 //!
 //! The job's settings are not part of these messages: both sides already have them.
 
@@ -18,10 +18,11 @@ pub enum ToNode {
     /// Find and check everything that the job needs on the machine, except GPUs. Answered by
     /// [`FromNode::Prepared`].
     Prepare(PrepareRequest),
-    /// Wait until all objects that are fetched in advance have arrived: planning for a look must not have to
+    /// Wait until all objects that are fetched in advance have arrived, so that [`Look`](Self::Look) need not
     /// wait for them.
     AwaitObjects,
-    /// Plan the job in advance and inspect its files. Answered by a series of [`FromNode::Looked`].
+    /// Plan the job and inspect its files, to find out whether the inputs have changed. Answered by a series
+    /// of [`FromNode::Looked`].
     Look(InspectRequest),
     /// Lease the GPUs that the job may have. Answered by [`FromNode::Gpus`].
     TakeGpus,
@@ -32,7 +33,7 @@ pub enum ToNode {
 /// Node to leader.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum FromNode {
-    /// A line for people about something that takes time.
+    /// A line for the user about something that takes time.
     Said(String),
     /// The answer to [`ToNode::Prepare`].
     Prepared(Box<Prepared>),
@@ -59,7 +60,7 @@ pub struct PrepareRequest {
     /// The job file. It is excluded from the digests of folders that the entry script sees, because it is
     /// compared setting by setting. Otherwise any change to it would count as a changed folder.
     pub job_file: Option<PathBuf>,
-    /// Whether the job certainly starts from the beginning. If so, the node starts processes before they are
+    /// Whether the job is certainly not resumed. If it is not, the node starts processes before they are
     /// needed.
     pub begins: bool,
 }
@@ -81,8 +82,8 @@ pub struct Prepared {
     pub backends: Vec<PreparedBackend>,
     /// Bytes of memory that one worker may use.
     pub budget: u64,
-    /// The runtime that runs the entry script, with its versions, for people; `None` if the entry script is
-    /// itself a component.
+    /// The runtime that runs the entry script, with its versions, as text for the user. `None` if the entry
+    /// script is itself a component.
     pub runtime: Option<String>,
     /// What the user should know, one line each.
     pub notices: Vec<String>,
@@ -97,7 +98,7 @@ pub struct PreparedModel {
     pub file: String,
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub sha256: String,
-    /// A digest of the files of its folder; `None` if the job names an ONNX file without a folder.
+    /// A digest of the files of the model's folder. `None` if the job names an ONNX file and not a folder.
     pub folder: Option<String>,
 }
 
@@ -122,11 +123,11 @@ pub struct PlanOptions {
 /// Asks whether the inputs have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InspectRequest {
-    /// How they are planned.
+    /// How the inputs are planned.
     pub plan: PlanOptions,
     /// When the job began. Files that were changed later are reported.
     pub since: Timestamp,
-    /// The longest silence that is tolerated.
+    /// How long the node may take between two messages of its answer.
     pub patience: Duration,
 }
 
@@ -148,7 +149,8 @@ pub struct InspectedMiniBatch {
     pub batch: MiniBatch,
     /// The stamp of its descriptor and its files, as the worker computes it.
     pub stamp: u64,
-    /// When one of its files was changed after [`InspectRequest::since`]; `None` if all are older.
+    /// The time at which one of its files was changed, if that is after [`InspectRequest::since`]. `None` if
+    /// all its files are older.
     pub changed: Option<Timestamp>,
 }
 
@@ -160,7 +162,7 @@ mod tests {
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
 
-    fn survives<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: &T) {
+    fn assert_survives_encoding<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: &T) {
         let mut frame = Vec::new();
         encode(message, &mut frame).unwrap();
         assert_eq!(decode::<T>(&frame[4..]).unwrap(), *message);
@@ -184,7 +186,7 @@ mod tests {
             ToNode::TakeGpus,
             ToNode::Plan(plan),
         ] {
-            survives(&message);
+            assert_survives_encoding(&message);
         }
         let prepared = Prepared {
             component: "ab".to_owned(),
@@ -216,7 +218,7 @@ mod tests {
             FromNode::Gpus { notices: Vec::new() },
             FromNode::Planned(FromPlanner::Finished),
         ] {
-            survives(&message);
+            assert_survives_encoding(&message);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// The settings that govern how a node treats its workers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodePolicy {
-    /// Workers at the same time, at most.
+    /// The most workers at the same time.
     pub workers: u32,
     /// The longest that one call of `run` or `shutdown` may take (docs/parallel-run-step.md C16).
     pub run_timeout: Duration,
@@ -17,8 +17,8 @@ pub struct NodePolicy {
 }
 
 impl NodePolicy {
-    /// How long `init` may take while no worker has got past it (I3), and how long for a single worker while
-    /// others work.
+    /// How long `init` may take: for all workers while none is past `init` (I3), and for a single worker
+    /// while others work.
     pub fn init_timeout(run_timeout: Duration) -> Duration {
         run_timeout.saturating_mul(3).saturating_add(Duration::from_secs(30))
     }
@@ -32,25 +32,26 @@ impl NodePolicy {
     /// file system) must not delay the end of the job.
     pub const KILL_GRACE: Duration = Duration::from_secs(30);
 
-    /// The largest number of mini-batches in a worker's queue. It holds as many as take the worker
-    /// [`NodePolicy::AHEAD_TIME`], and one if a mini-batch takes longer.
+    /// The most mini-batches in a worker's queue. The queue has as many as the worker can do in
+    /// [`NodePolicy::AHEAD_TIME`], and at least one.
     pub const AHEAD: usize = 63;
 
-    /// How much work a worker has in its queue. It is just enough to hide the leader's pauses.
+    /// How much work a worker has in its queue: just enough that it does not idle during the leader's pauses.
     pub const AHEAD_TIME: Duration = Duration::from_millis(8);
 
-    /// How long the leader sleeps while all workers have enough work.
+    /// How long the leader pauses while all workers have enough work. After a pause, it handles many messages
+    /// together.
     pub const PAUSE: Duration = Duration::from_millis(2);
 
-    /// How many messages out of turn a worker may send. An honest worker sends none, except a few while it is
-    /// asked to end.
+    /// How many unexpected messages a worker may send before it is killed. An honest worker sends only a few,
+    /// while it is asked to end.
     pub const STRAYS: u32 = 16;
 
-    /// How long a worker's place stays empty if its GPU is not free yet. Then another worker takes the place,
-    /// without that GPU: a GPU whose memory is still occupied after that time is probably lost for good.
+    /// How long the node waits for the GPU of a worker that has ended. Then it starts a worker without that
+    /// GPU: a GPU whose memory is still occupied after this time is probably lost for good.
     pub const GPU_PATIENCE: Duration = Duration::from_secs(60);
 
-    /// A worker whose start takes less than this is always fast enough for a retry.
+    /// If a worker's start takes less than this, a retry may always wait for it.
     pub const SLOW_START: Duration = Duration::from_millis(100);
 
     /// How long to wait after a worker process could not be started, if others work.

@@ -1,5 +1,5 @@
-//! Messages with file descriptors between two processes that trust each other. Each arrives whole or not at
-//! all.
+//! Messages with file descriptors between two processes that trust each other. Each message arrives as a
+//! whole or not at all.
 
 use super::frame::decode;
 use rustix::io::retry_on_intr;
@@ -14,33 +14,34 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// The longest message, in bytes; enough for some paths.
-const MOST: usize = 128 << 10;
-/// The largest number of descriptors that come with a message.
-const DESCRIPTORS: usize = 3;
+/// The longest message, in bytes. This is enough for some hundred paths.
+const MAX_PACKET_BYTES: usize = 128 << 10;
+/// The most file descriptors that come with a message.
+const MAX_DESCRIPTORS: usize = 3;
 
-/// Two ends of a socket that preserves message boundaries.
+/// Two ends of a new socket that preserves message boundaries.
 pub fn packets() -> io::Result<(OwnedFd, OwnedFd)> {
     let family = AddressFamily::UNIX;
     let kind = SocketType::SEQPACKET;
     Ok(socketpair(family, kind, SocketFlags::CLOEXEC, None)?)
 }
 
-/// Sends a message with these descriptors, three at most.
+/// Sends a message with these file descriptors, at most three.
 pub fn send_packet<T: Serialize>(
     socket: impl AsFd,
     message: &T,
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
     let bytes = postcard::to_stdvec(message).map_err(io::Error::other)?;
-    if bytes.len() > MOST {
+    if bytes.len() > MAX_PACKET_BYTES {
         return Err(io::Error::other(format!("a message of {} bytes is too long", bytes.len())));
     }
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut control = SendAncillaryBuffer::new(&mut room);
+    let mut control_bytes =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = SendAncillaryBuffer::new(&mut control_bytes);
     let rights = SendAncillaryMessage::ScmRights(descriptors);
-    // The buffer may have room for more descriptors than the other end accepts.
-    if descriptors.len() > DESCRIPTORS || !descriptors.is_empty() && !control.push(rights) {
+    // The buffer alone is not a limit: alignment may give it room for more descriptors.
+    if descriptors.len() > MAX_DESCRIPTORS || !descriptors.is_empty() && !control.push(rights) {
         return Err(io::Error::other(format!("{} descriptors are too many", descriptors.len())));
     }
     let parts = [IoSlice::new(&bytes)];
@@ -48,13 +49,14 @@ pub fn send_packet<T: Serialize>(
     Ok(())
 }
 
-/// Waits for a message and the descriptors that come with it. `None` once the other end is closed.
+/// Waits for a message and the file descriptors that come with it. `None` once the other end is closed.
 pub fn receive_packet<T: DeserializeOwned>(
     socket: impl AsFd,
 ) -> io::Result<Option<(T, Vec<OwnedFd>)>> {
-    let mut bytes = vec![0; MOST];
-    let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut control = RecvAncillaryBuffer::new(&mut room);
+    let mut bytes = vec![0; MAX_PACKET_BYTES];
+    let mut control_bytes =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
+    let mut control = RecvAncillaryBuffer::new(&mut control_bytes);
     let received = retry_on_intr(|| {
         let mut parts = [IoSliceMut::new(&mut bytes)];
         recvmsg(&socket, &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)
@@ -108,7 +110,7 @@ mod tests {
 
         let four = [files[0].as_fd(), files[0].as_fd(), files[0].as_fd(), files[0].as_fd()];
         assert!(send_packet(&ours, &fork("c"), &four).is_err());
-        assert!(send_packet(&ours, &fork(&"x".repeat(MOST)), &[]).is_err());
+        assert!(send_packet(&ours, &fork(&"x".repeat(MAX_PACKET_BYTES)), &[]).is_err());
         send_packet(&ours, &7_u64, &[]).unwrap();
         assert!(receive_packet::<FromZygote>(&theirs).is_err(), "no such message");
         drop(ours);

@@ -1,6 +1,6 @@
-//! The messages between the leader of a running job and a node. No bulk data travels here: mini-batches are
-//! descriptors, and rows stay in part files. Times are sent as ages, because the clocks of two machines
-//! differ.
+//! The messages between the leader of a running job and a node. They contain no bulk data: mini-batches are
+//! descriptors, and rows stay in part files. Times are sent as ages (the time since an event), because the
+//! clocks of two machines differ.
 
 use crate::{Assignment, FromPlanner};
 use sandmill_model::{AttemptReport, CallStats, Failure, MiniBatchId, WallState, WorkerId};
@@ -10,18 +10,18 @@ use std::time::Duration;
 /// Leader to node.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Order {
-    /// How many workers should run. The node starts the missing ones as far as it can.
+    /// How many workers should run. The node starts the missing workers if it can.
     Want(u32),
-    /// Begin these attempts, each on a worker without one. See [`WorkersStanding::idle`] and
-    /// [`WorkersStanding::awaits_word`].
+    /// Begin these attempts, each on an idle worker, or on a worker that waits after a failed attempt. See
+    /// [`WorkersStanding::idle`] and [`WorkersStanding::awaits_word`].
     Grant(Vec<Grant>),
-    /// Queue one of these on each of the [takers](GrowingQueues::takers), after the attempts that they have.
+    /// Add one of these attempts to the end of the queue of each of the [takers](GrowingQueues::takers).
     GrantAhead(Vec<Assignment>),
-    /// The worker that waits after a failed attempt continues with its queue.
+    /// Workers that wait after a failed attempt continue with their queues.
     GoOn,
-    /// Whether a worker of another node is past its `init`. If so, a worker that stays inside `init` is late.
+    /// Whether a worker of another node is past `init`. If it is, a worker that stays inside `init` is late.
     PastInitElsewhere(bool),
-    /// Nothing remains to be assigned, and only results are awaited: ask workers without an attempt to end.
+    /// Ask workers without an attempt to end, because no attempt remains and only results are awaited.
     Retire,
     /// The job ends, and so do its workers.
     End(WorkersEnd),
@@ -39,7 +39,7 @@ impl Order {
 pub struct Grant {
     /// The attempt.
     pub assignment: Assignment,
-    /// The worker of this node on which this mini-batch last failed; another worker is preferred.
+    /// The worker of this node on which the mini-batch has just failed. The node prefers another worker.
     pub failed_on: Option<WorkerId>,
 }
 
@@ -48,7 +48,7 @@ pub struct Grant {
 pub enum WorkersEnd {
     /// All mini-batches are done: `shutdown` is called in workers whose `init` succeeded.
     Done,
-    /// The job was cancelled: attempts inside `run` may finish, and no others begin.
+    /// The job was cancelled: attempts inside `run` may finish, and no other attempts begin.
     Orderly,
     /// All workers are killed.
     AtOnce,
@@ -61,11 +61,11 @@ pub enum NodeNews {
     Standing(WorkersStanding),
     /// A notice for the user about a worker.
     Notice(String),
-    /// A worker process runs.
+    /// A worker process was started.
     Spawned {
         /// Its number.
         worker: WorkerId,
-        /// Its process.
+        /// The process id.
         pid: u32,
         /// The index of the GPU that is leased to it.
         gpu: Option<u32>,
@@ -74,7 +74,7 @@ pub enum NodeNews {
     SpawnFailed {
         /// Its number.
         worker: WorkerId,
-        /// Why, for people.
+        /// Why, as text for the user.
         reason: String,
         /// Whether the node has no other worker.
         is_alone: bool,
@@ -90,7 +90,7 @@ pub enum NodeNews {
         /// The call of `init`.
         init: CallStats,
     },
-    /// A worker's `init` failed, or the worker ended inside it.
+    /// A worker's `init` failed, or the worker ended inside `init`.
     InitFailed {
         /// Its number.
         worker: WorkerId,
@@ -125,15 +125,16 @@ pub enum NodeNews {
         id: MiniBatchId,
         /// The age of the attempt.
         age: Duration,
-        /// How long it was inside `run`; `None` if `run` had not begun.
+        /// How long the attempt was inside `run`. `None` if `run` had not begun.
         run: Option<Duration>,
-        /// Processor time that it used until its worker was killed, in seconds; 0 if that is not known.
+        /// The processor time that the attempt used until its worker was killed, in seconds. 0 if it is
+        /// unknown.
         process_seconds: f64,
         /// Why.
         failure: Failure,
     },
-    /// These mini-batches were granted but did not begin, or their attempts ended through no fault of their
-    /// own. They are in the order of their grants.
+    /// These mini-batches go back to the leader: their attempts did not begin, or the mini-batches are not to
+    /// blame for the end. They are in the order of their grants.
     Returned(Vec<MiniBatchId>),
     /// A result came from a worker that was killed for that attempt. The leader ignores it.
     Late {
@@ -146,13 +147,13 @@ pub enum NodeNews {
         /// Whether it would have been a success.
         succeeded: bool,
     },
-    /// A worker was asked to end in order: it calls `shutdown`.
+    /// A worker was asked to end normally: it calls `shutdown`.
     Closing,
     /// A worker process is gone.
     Exited {
         /// Its number.
         worker: WorkerId,
-        /// How it ended, for people.
+        /// How it ended, as text for the user.
         how: String,
         /// Whether the exit was expected.
         expected: bool,
@@ -162,11 +163,11 @@ pub enum NodeNews {
 /// Which other workers a node has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OtherWorkers {
-    /// None.
+    /// The node has no other worker.
     Alone,
-    /// Only workers that are ending.
+    /// All other workers are ending.
     Ending,
-    /// At least one that works.
+    /// At least one other worker works.
     Working,
 }
 
@@ -185,9 +186,9 @@ pub struct WorkersStanding {
     pub closing: u32,
     /// Workers that were killed, or whose `init` failed.
     pub doomed: u32,
-    /// The first of the workers inside `init`.
+    /// The worker with the lowest number inside `init`.
     pub first_starting: Option<WorkerId>,
-    /// How long the most recent of the workers inside `init` has been there.
+    /// How long the worker that entered `init` last has been inside it.
     pub last_start: Option<Duration>,
     /// Whether a worker is alive whose `init` has succeeded at least once.
     pub has_good: bool,
@@ -195,15 +196,15 @@ pub struct WorkersStanding {
     pub init_failures: u32,
     /// Whether the node starts no workers for a while, because the machine had no room for one.
     pub is_pausing: bool,
-    /// How many granting orders the node has carried out. The leader uses it to tell whether the rest of this
-    /// message is older than its last grant.
+    /// How many orders that grant attempts the node has carried out. From this number the leader knows
+    /// whether this message is older than its last grant.
     pub grants: u64,
     /// Whether the node knows that the job is ending.
     pub is_ending: bool,
-    /// Of the workers that may receive more, those with the shortest queue.
+    /// The workers with the shortest queues, among those whose queue may grow.
     pub ahead: Option<GrowingQueues>,
-    /// `Some` if a worker waits after a failed attempt. The value is whether it may receive a retry; it is
-    /// `false` if the retry would have to wait there for a slow `init`.
+    /// `Some` if a worker waits for the leader's decision after a failed attempt. `Some(true)` if that worker
+    /// may receive a retry, `Some(false)` if a retry on it would have to wait for a slow `init`.
     pub awaits_word: Option<bool>,
 }
 
@@ -217,12 +218,12 @@ pub struct GrowingQueues {
 }
 
 impl WorkersStanding {
-    /// Workers that have neither exited nor been doomed.
+    /// Workers that have neither exited nor been killed, and whose `init` has not failed.
     pub fn live(&self) -> u32 {
         self.starting + self.past_init()
     }
 
-    /// Records that a worker without an attempt gets one. If there is none, nothing changes: the attempt goes
+    /// Records that an idle worker gets an attempt. If no worker is idle, nothing changes: the attempt goes
     /// to a worker that waits after a failure.
     pub fn loads_one(&mut self) {
         if self.idle > 0 {
@@ -245,18 +246,19 @@ impl WorkersStanding {
 /// What a node reports to the leader of a running job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeReport {
-    /// About its workers.
+    /// News about the node's workers.
     News(NodeNews),
-    /// What its workers are doing has changed: the leader should ask for their [standing](NodeNews::Standing).
+    /// The state of the node's workers has changed: the leader should ask for their
+    /// [standing](NodeNews::Standing).
     Changed,
     /// A notice for the user, which may explain why there is no mini-batch.
     Notice(String),
-    /// The planner's next message, except those that the node answers itself.
+    /// The planner's next message, unless the node answers it.
     Planned(FromPlanner),
     /// An object of a store has arrived, or a part of one.
     Arrived,
-    /// The objects that a mini-batch waited for have arrived, except these: for each, its position in
-    /// [`MiniBatch::reads`](sandmill_model::MiniBatch::reads), and the reason, for people.
+    /// The objects that this mini-batch (by its number) waited for have arrived, except the listed ones. Each
+    /// is listed with its position in [`MiniBatch::reads`](sandmill_model::MiniBatch::reads) and the reason.
     Fetched(u64, Vec<(u32, String)>),
     /// The disk has no room for objects that mini-batches need.
     NoSpace(String),
@@ -264,7 +266,7 @@ pub enum NodeReport {
     GpuUse(u32),
     /// The wall around the worker that is ready now.
     Wall(WallState),
-    /// A worker has ended in order, after `shutdown`.
+    /// A worker has ended normally, after `shutdown`.
     WorkerDone(WorkerId),
     /// A worker is gone: no further message comes from it.
     WorkerGone(WorkerId),

@@ -14,9 +14,9 @@ pub struct StoreConfig {
     pub kind: StoreKind,
     /// The bucket, the container, or the address of a web server's folder.
     pub container: String,
-    /// The credentials and other options, under the option names of the library. Secret.
+    /// The credentials and other options, under the names that the library `object_store` uses. Secret.
     pub options: Vec<(String, String)>,
-    /// Where the options come from, for people.
+    /// Where the options come from, as text for the user.
     pub credentials: String,
 }
 
@@ -31,15 +31,15 @@ impl fmt::Debug for StoreConfig {
 /// Which objects are wanted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WantedObjects {
-    /// All.
+    /// All objects.
     All,
-    /// Those whose paths match this glob.
+    /// The objects whose paths match this glob.
     Glob(String),
-    /// These; each is an object or a folder of objects.
+    /// The objects with these paths, and all objects of folders with these paths.
     Named(Vec<String>),
 }
 
-/// The request.
+/// The request to the process that fetches objects. It is the first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FetchRequest {
     /// [`PROTOCOL_VERSION`](crate::PROTOCOL_VERSION) of the leader.
@@ -52,28 +52,28 @@ pub struct FetchRequest {
     pub prefix: String,
     /// The task.
     pub task: StoreTask,
-    /// The address, for people.
+    /// The address, as messages show it.
     pub shown: String,
     /// The slot in the cache, or the folder with the files to upload.
     pub folder: PathBuf,
 }
 
-/// The task of the process.
+/// The task of the process that fetches objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreTask {
-    /// Find objects, and write a manifest of them. Objects of unknown length are fetched at once. So are
-    /// empty ones, because they may stand for folders.
+    /// Find objects, and write a manifest of them. Objects of unknown length are fetched immediately. Empty
+    /// objects are too, because they may stand for folders.
     List {
         /// The objects, with paths below the prefix.
         wanted: WantedObjects,
-        /// The most bytes that the fetched objects may have.
+        /// The most bytes that the objects in the cache may have.
         most: u64,
-        /// Whether all of them must fit.
+        /// Whether all objects together must fit into `most` bytes.
         must_fit: bool,
-        /// Whether each object is fetched when a mini-batch needs it. If the job names an object that is not
-        /// in the store, the mini-batch finds out; otherwise the manifest says that it cannot be fetched.
+        /// Whether each object is fetched only when a mini-batch needs it. Then a mini-batch finds out that
+        /// an object is missing. Otherwise the manifest says that the object cannot be fetched.
         on_demand: bool,
-        /// Whether tables with a transaction log are refused.
+        /// Whether tables with a transaction log (Delta Lake, Iceberg) are refused.
         refuses_tables: bool,
     },
     /// Fetch the objects that [`ObjectRequest`] messages ask for.
@@ -91,12 +91,12 @@ pub struct ObjectRequest {
     pub known: ManifestObject,
 }
 
-/// The progress so far.
+/// The progress of fetching.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fetched {
-    /// Objects that are wanted.
+    /// How many objects are wanted.
     pub objects: u64,
-    /// Their bytes.
+    /// The bytes of all wanted objects.
     pub bytes: u64,
     /// How many of them have not arrived yet.
     pub awaited: u64,
@@ -104,14 +104,14 @@ pub struct Fetched {
     pub failed: u64,
 }
 
-/// What the process reports.
+/// A report of the process that fetches objects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FromFetcher {
     /// Its progress.
     Progress(Fetched),
-    /// The requested object is here, or cannot be fetched for this reason.
+    /// The requested object has arrived, or cannot be fetched for this reason.
     Brought(String, Option<Failed>),
-    /// Everything that was to be fetched at once is done.
+    /// The task is done, except for objects that are fetched later, on request.
     Done(Fetched),
     /// Fetching has ended with this error.
     Failed(Failed),
@@ -126,7 +126,7 @@ pub struct Failed {
     pub text: String,
 }
 
-/// The kinds of errors with a store, for programs.
+/// The kinds of errors with a store, by which programs can decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum StoreErrorKind {
     /// The job or the datastores file names something that cannot be fetched.
@@ -139,11 +139,11 @@ pub enum StoreErrorKind {
     Throttled,
     /// No connection can be made.
     Unreachable,
-    /// The server, or data from it, cannot be trusted.
+    /// The server, or its data, cannot be trusted.
     Untrusted,
     /// An object has changed since it was listed.
     Changed,
-    /// There is more than the cache may hold.
+    /// The objects are larger than the cache may be.
     TooLarge,
     /// The disk is full, or this user's quota is. No object is to blame.
     DiskFull,

@@ -1,5 +1,5 @@
-//! One sample value of each message that tests build. A test sets only the fields that matter to it: `Setup {
-//! gpu, ..Setup::sample(job_dir) }`.
+//! One sample value of each message that tests build. A test sets only the fields that matter to it:
+//! `WorkerSetup { gpu, ..WorkerSetup::sample(job_dir) }`.
 
 use super::node::{PrepareRequest, Prepared};
 use super::store::{FetchRequest, StoreConfig, StoreTask};
@@ -50,7 +50,7 @@ impl PrepareRequest {
 }
 
 impl Prepared {
-    /// For a job without inputs, other folders and models.
+    /// The answer for a job without inputs, other folders and models.
     pub fn sample() -> Self {
         Self {
             component: String::new(),
