@@ -102,7 +102,7 @@ fn an_endless_loop_is_ended_by_the_time_out() {
     let ran =
         computing("backend: tract", &models).file("inputs/endless_loop-0.tensors", ONE).run(&[]);
     ran.exits_with(2)
-        .says("model endless_loop: it needs Loop, which tract does not have; ONNX Runtime may: ");
+        .says("model endless_loop: it needs Loop, which tract does not have; ONNX Runtime may support it: ");
 }
 
 /// A model of a few bytes whose intermediate tensors take 16 GB, or many terabytes. The attempt fails before

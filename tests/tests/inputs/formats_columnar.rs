@@ -189,7 +189,7 @@ fn folders_make_columns_and_groups() {
     assert_snapshot!(ran.redacted(), @"
     note: columns of input rows: n int64
     note: input rows: its folders' names make the last columns: k; set hive to false if they should not
-    error: input 'rows': partition_keys names 'n', which is in no folder's name, and parquet files are grouped by their folders only; put them into folders as n=…/, or name the levels of their folders with partition_format, or use format: csv, whose rows are grouped by any column
+    error: input 'rows': partition_keys names 'n', which is in no folder's name, and parquet files are grouped by their folders only; put the files into folders named n=…/, or name the levels of their folders with partition_format, or use format: csv, whose rows are grouped by any column
     ");
 }
 

@@ -16,8 +16,8 @@ use crate::output::MiniBatchData;
 use jiff::{SignedDuration, Timestamp};
 use std::path::{Path, PathBuf};
 
-/// The kernel's clock for file times advances in steps of some milliseconds. Because a file's time may be this
-/// much too early, the time at which files were loaded is set back by it.
+/// The kernel's clock for file times advances in steps of some milliseconds. Because a file's time may be
+/// this much too early, the time at which files were loaded is set back by it.
 const FILE_TIME_STEP: SignedDuration = SignedDuration::from_millis(20);
 
 /// Loads one mini-batch after another and reuses its buffers.
@@ -252,9 +252,9 @@ impl Loader {
 
     /// The [stamp](crate::model::AttemptReport::stamp) of the mini-batch that was loaded last. It covers the
     /// state of each file. `found` has the states of the files that the guest has read; the other files are
-    /// inspected now. If the state of any file is unknown, returns the stamp from the plan. The state is unknown
-    /// if the file is gone or could not be fetched. It is also unknown if the file was changed after the
-    /// mini-batch was loaded, because the guest may have read the file before the change.
+    /// inspected now. If the state of any file is unknown, returns the stamp from the plan. The state is
+    /// unknown if the file is gone or could not be fetched. It is also unknown if the file was changed after
+    /// the mini-batch was loaded, because the guest may have read the file before the change.
     pub fn stamp(&self, mini_batch: &MiniBatch, found: &[Option<FileVersion>]) -> u64 {
         if !mini_batch.unfetched.is_empty() {
             return mini_batch.stamp;

@@ -17,8 +17,8 @@ pub struct LoadedMiniBatch<'a> {
     pub rejected_count: u64,
     /// The first of these records.
     pub(super) rejected: Vec<FailedItem>,
-    /// Records with keys for which there is no column; `None` if there are no such records, or if they are not
-    /// counted.
+    /// Records with keys for which there is no column; `None` if there are no such records, or if they are
+    /// not counted.
     pub(super) unknown_keys: Option<UnknownKeys>,
     /// The file that a text table comes from, by the name that reports use.
     pub(super) table_file: String,
@@ -81,7 +81,8 @@ impl<'a> LoadedMiniBatch<'a> {
         }
     }
 
-    /// The number of a table's row, from 1: in the row's file if `file_rows` is known, otherwise in the table.
+    /// The number of a table's row, from 1: in the row's file if `file_rows` is known, otherwise in the
+    /// table.
     pub(super) fn row_number(&self, index: usize) -> u64 {
         self.file_row(index).map_or(index as u64, |(_, row)| row).saturating_add(1)
     }

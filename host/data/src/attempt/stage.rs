@@ -22,9 +22,9 @@ pub(super) fn checked(relative: &str) -> Result<&Path, Failure> {
     Err(Failure::new(FailureKind::LoadFailed, message))
 }
 
-/// A folder that shows only the files of the running mini-batch: as hard links if the file system allows them,
-/// otherwise as copies. The wall does not let the worker write to files in this folder, because a link leads to
-/// the input's file itself. A copy is therefore made in another folder and moved into this folder.
+/// A folder that shows only the files of the running mini-batch: as hard links if the file system allows
+/// them, otherwise as copies. The wall does not let the worker write to files in this folder, because a link
+/// leads to the input's file itself. A copy is therefore made in another folder and moved into this folder.
 #[derive(Debug)]
 pub(super) struct StageFolder {
     root: PathBuf,

@@ -2,8 +2,8 @@
 //!
 //! The messages form an Arrow IPC stream: a schema, then the tables of attempts. If a column of an attempt's
 //! table is all null, the attempt does not know the column's type. Then the messages of the attempt form an
-//! inner stream, with its own schema, in the middle of the outer stream. If all tables are inner streams, there
-//! is no outer stream.
+//! inner stream, with its own schema, in the middle of the outer stream. If all tables are inner streams,
+//! there is no outer stream.
 
 use super::common::{common_schema, is_settled, widened};
 use super::table_error::AppendedRowsError;

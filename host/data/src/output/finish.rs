@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 /// Bytes that are written at a time.
 const BUFFER_BYTES: usize = 1 << 20;
-/// The most rows and bytes of a row group in a Parquet file. A row group is kept in memory until it is written.
+/// The most rows and bytes of a row group in a Parquet file. A row group is kept in memory until it is
+/// written.
 const MAX_ROW_GROUP: (usize, usize) = (1 << 20, 64 << 20);
 /// The most rows and bytes of a record batch in an Arrow file. Smaller batches are combined, because a
 /// mini-batch may have few rows.

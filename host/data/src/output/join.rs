@@ -79,8 +79,8 @@ impl JoinedRows {
         self.has_outcomes = true;
     }
 
-    /// Adds a row of text for the next item. Returns how many bytes all texts so far have, or the largest number
-    /// if there are too many for Arrow.
+    /// Adds a row of text for the next item. Returns how many bytes all texts so far have, or the largest
+    /// number if there are too many for Arrow.
     pub(super) fn text(&mut self, row: &str) -> u64 {
         let size = self.texts.values_slice().len().saturating_add(row.len());
         // Arrow's offsets into the texts have 31 bits.
@@ -114,8 +114,8 @@ impl JoinedRows {
         let value = Schema::new(vec![Field::new(VALUE_COLUMN, DataType::Utf8, true)]);
         if self.input.schema_ref().index_of(VALUE_COLUMN).is_ok() {
             return Err(Unjoined::Refused(format!(
-                "rows of text become a column {VALUE_COLUMN:?}, and the input has a column of that name: name \
-                 the columns to join, without this one, or return a table"
+                "rows of text become a column {VALUE_COLUMN:?}, and the input has a column of that name: \
+                 name the columns to join, without this one, or return a table"
             )));
         }
         self.join_columns(&input, &RecordBatch::try_new(Arc::new(value), vec![texts])?).map(Some)
@@ -169,8 +169,8 @@ impl JoinedRows {
         let row = if rows == 1 { "row" } else { "rows" };
         let item = if items == 1 { "item" } else { "items" };
         Unjoined::Refused(format!(
-            "run returned {rows} {row} for {items} {item}, and join needs one row for each item: return one row \
-             for each item, return outcomes (they say which items have no row), or remove join"
+            "run returned {rows} {row} for {items} {item}, and join needs one row for each item: return one \
+             row for each item, return outcomes (they say which items have no row), or remove join"
         ))
     }
 }

@@ -1,5 +1,5 @@
-//! Compresses lines. The lines of each attempt become one member (a gzip member or a Zstandard frame). Members
-//! one after another form a valid file, so the output is valid after every commit.
+//! Compresses lines. The lines of each attempt become one member (a gzip member or a Zstandard frame).
+//! Members one after another form a valid file, so the output is valid after every commit.
 
 use crate::model::Compression;
 use flate2::write::GzEncoder;

@@ -1,9 +1,10 @@
 //! Turns what a guest returned into the bytes of the output. The crate `sandmill-files` writes these bytes to
 //! files; some of its names are re-exported here.
 //!
-//! - [`RowWriter`] turns results into lines, or for a typed output (Parquet or Arrow) into messages of an Arrow
-//!   IPC stream (`batches`). For a typed output, `columns` chooses the type with which each column is written,
-//!   and `fit` converts the values to that type. [`PartFile`] appends the bytes to the worker's part file.
+//! - [`RowWriter`] turns results into lines, or for a typed output (Parquet or Arrow) into messages of an
+//!   Arrow IPC stream (`batches`). For a typed output, `columns` chooses the type with which each column is
+//!   written, and `fit` converts the values to that type. [`PartFile`] appends the bytes to the worker's part
+//!   file.
 //! - `common` finds one schema for several tables if some of their columns are all null.
 //! - [`finish()`] makes a Parquet or Arrow file from such a stream. `appended` reads the stream.
 //! - `results` defines what a call of `run` receives, and the trait that takes what it returns.

@@ -59,8 +59,8 @@ macro_rules! floats {
 
 floats!(f64: 1e16 f32: 1e13);
 
-/// Rewrites zmij's text of a float as Python's `repr` prints the float. Numbers below 1e-4 and from 1e16 on get
-/// an exponent, which has a sign and at least two digits. The special values are called `nan` and `inf`.
+/// Rewrites zmij's text of a float as Python's `repr` prints the float. Numbers below 1e-4 and from 1e16 on
+/// get an exponent, which has a sign and at least two digits. The special values are called `nan` and `inf`.
 #[cold]
 fn as_python<'a>(shortest: &str, out: &'a mut [u8; NUMBER_BYTES]) -> &'a str {
     let mut text = FixedText { bytes: out, length: 0 };
@@ -246,8 +246,9 @@ mod tests {
         }
     }
 
-    /// Compares with the text that Rust prints. It has the same number of digits, but the exponent has no plus
-    /// sign and no leading zeros. If two texts are equally near to the number, Rust may choose the other one.
+    /// Compares with the text that Rust prints. It has the same number of digits, but the exponent has no
+    /// plus sign and no leading zeros. If two texts are equally near to the number, Rust may choose the other
+    /// one.
     fn is_as_in_rust(text: &str, rust: &str) -> bool {
         let expected = match rust.split_once('e') {
             None => rust.to_lowercase(),

@@ -18,8 +18,8 @@ pub enum MiniBatchData<'a> {
 pub trait ResultSink {
     /// Takes one row of text.
     fn row(&mut self, row: &str);
-    /// Announces that the results are this number of outcomes: for each of them, a call of [`ResultSink::row`]
-    /// or [`ResultSink::failed`] follows. Not called if the results have another form.
+    /// Announces that the results are this number of outcomes: for each of them, a call of
+    /// [`ResultSink::row`] or [`ResultSink::failed`] follows. Not called if the results have another form.
     fn outcomes(&mut self, _count: usize) {}
     /// The item at `index` failed.
     fn failed(&mut self, index: usize, reason: &str);

@@ -30,10 +30,10 @@ const END_MARKER: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// A row of text is one unchanged line in a text output and one field in CSV. In JSON lines it becomes a JSON
 /// string, unless it already is a JSON object or array.
 ///
-/// In a text output and in CSV, a row of a table is one line, in the form of Python's csv writer. The delimiter
-/// (in a text output, a space) is between the fields. With minimal quoting, a field that holds the delimiter,
-/// a quote or a line break is put in quotes, and quotes inside are doubled. A line whose only field is empty is
-/// written as `""`. The values are written in these forms:
+/// In a text output and in CSV, a row of a table is one line, in the form of Python's csv writer. The
+/// delimiter (in a text output, a space) is between the fields. With minimal quoting, a field that holds the
+/// delimiter, a quote or a line break is put in quotes, and quotes inside are doubled. A line whose only
+/// field is empty is written as `""`. The values are written in these forms:
 ///
 /// - numbers as Python prints them (`1.0`, `1e-05`, `nan`), booleans as `True` and `False`;
 /// - a null as an empty field;
@@ -41,8 +41,8 @@ const END_MARKER: [u8; 8] = [0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0];
 /// - lists, maps and structs as JSON, a union as the value that it has;
 /// - other types as Arrow prints them.
 ///
-/// In JSON lines, a row of a table is an object. Lists and structs become arrays and objects. A map becomes an
-/// object, or an array of pairs if its keys are not texts. `nan` and infinite values become null.
+/// In JSON lines, a row of a table is an object. Lists and structs become arrays and objects. A map becomes
+/// an object, or an array of pairs if its keys are not texts. `nan` and infinite values become null.
 ///
 /// In a typed output, tables stay tables, and a row of text becomes a row of a column `value`.
 #[derive(Debug)]
@@ -166,8 +166,8 @@ impl RowWriter {
         self.joined = self.join.as_ref().map(|_| JoinedRows::files(names));
     }
 
-    /// Records that the results are outcomes, one for each item. The next [`row`](Self::row) belongs to the first
-    /// item.
+    /// Records that the results are outcomes, one for each item. The next [`row`](Self::row) belongs to the
+    /// first item.
     pub fn outcomes(&mut self) {
         self.joined.iter_mut().for_each(JoinedRows::outcomes);
     }
@@ -177,8 +177,8 @@ impl RowWriter {
         self.joined.iter_mut().for_each(|joined| joined.failed(index));
     }
 
-    /// Turns the rows into the bytes for the part file, which [`segment`](Self::segment) returns. Call it once,
-    /// after the last row.
+    /// Turns the rows into the bytes for the part file, which [`segment`](Self::segment) returns. Call it
+    /// once, after the last row.
     pub fn seal(&mut self) -> Result<(), Failure> {
         self.write_joined().map_err(|refusal| self.refusal(refusal))?;
         if let Some(batches) = &mut self.batches {

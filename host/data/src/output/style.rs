@@ -84,7 +84,8 @@ impl Style {
         if needs_quotes { self.quote(out, start) } else { Ok(()) }
     }
 
-    /// Ends the line that begins at `start`. An empty line becomes `""`, because CSV readers skip empty lines.
+    /// Ends the line that begins at `start`. An empty line becomes `""`, because CSV readers skip empty
+    /// lines.
     #[inline]
     pub(super) fn end_line(&self, out: &mut Vec<u8>, start: usize) -> Result<(), NeedsQuotes> {
         if out.len() == start {

@@ -18,8 +18,8 @@ pub(super) const DAY_MILLIS: i64 = DAY_SECONDS * 1000;
 /// Nanoseconds of a second.
 const NANOS_PER_SECOND: i64 = 1_000_000_000;
 
-/// A column of dates, times, durations or intervals. An `i64` after the values says how many of their units make
-/// a second.
+/// A column of dates, times, durations or intervals. An `i64` after the values says how many of their units
+/// make a second.
 pub(super) enum TimeColumn<'a> {
     /// Days.
     Date32(&'a [i32]),
@@ -39,8 +39,8 @@ pub(super) enum TimeColumn<'a> {
 pub(super) enum TimeSuffix {
     /// No suffix: the time has no zone.
     None,
-    /// `Z`: the time is converted to UTC. Times in a zone with a name, such as `Europe/Berlin`, are printed this
-    /// way, too.
+    /// `Z`: the time is converted to UTC. Times in a zone with a name, such as `Europe/Berlin`, are printed
+    /// this way, too.
     Utc,
     /// An offset such as `+01:00`, given in seconds to add to UTC.
     Offset(i64),
@@ -276,7 +276,8 @@ fn push_checked_time(value: i64, per_second: i64, out: &mut Vec<u8>) -> Result<(
     Ok(())
 }
 
-/// Appends seconds as `T1.5S`, without trailing zeros. If `value` is zero, appends nothing and returns `false`.
+/// Appends seconds as `T1.5S`, without trailing zeros. If `value` is zero, appends nothing and returns
+/// `false`.
 fn push_seconds(value: u64, per_second: i64, sign: &str, out: &mut Vec<u8>) -> bool {
     if value == 0 {
         return false;

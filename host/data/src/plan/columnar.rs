@@ -3,7 +3,7 @@
 
 use super::columns;
 use super::groups::{Groups, check_size, named, positions};
-use super::input::{PlanInput, check_keys, pick};
+use super::input::{PlanInput, check_keys, picked_columns};
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::Sender;
 use super::share;
@@ -19,9 +19,9 @@ use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, Schema};
 use std::path::Path;
 
-/// The columns in the input's files, then those of their paths. The files' columns come from the first
-/// readable file, or from all files with full inference. Fails if a column that the job file names is
-/// missing, or if a column would occur twice.
+/// The table format of an input: the columns in its files, then the columns that the files' paths make. The
+/// columns in the files come from the first readable file, or from all files with full inference. Fails if a
+/// column that the job file names is missing, or if a column would occur twice.
 pub(super) fn format(
     input: &PlanInput<'_>,
     notices: &mut Vec<FromPlanner>,
@@ -44,13 +44,13 @@ pub(super) fn format(
                     columns.learn(file.schema()?, &path.display().to_string())?;
                     // Unreadable values are reported when their rows are read.
                     let wanted = input.table.columns.as_deref();
-                    let _ = file.look_at_times(&mut resolution, wanted, input.full);
+                    let _ = file.look_at_times(&mut resolution, wanted, input.infers_from_all);
                     Ok(file)
                 });
             if let Ok(file) = learned
-                && !input.full
+                && !input.infers_from_all
             {
-                input.learned.replace(Some((path, file)));
+                input.learned_file.replace(Some((path, file)));
                 break 'sources;
             }
         }
@@ -58,11 +58,11 @@ pub(super) fn format(
     let names: Vec<_> = columns.names().collect();
     check_keys(input, &names)?;
     if columns.are_known() {
-        pick(input, &names)?;
+        picked_columns(input, &names)?;
     }
     let schema = resolution.of(&columns.schema());
     if columns.are_known() {
-        notices.push(columns::describe(input.name(), &schema));
+        notices.push(columns::columns_message(input.name(), &schema));
     }
     let keys = input.path.iter().flat_map(PartitionFormat::keys);
     let keys = keys.map(|key| Field::new(key, DataType::Utf8, true).into());
@@ -73,7 +73,7 @@ pub(super) fn format(
     Ok(TableFormat { kind, schema, path, query, ..TableFormat::default() })
 }
 
-/// The mini-batches of one input, each of this size.
+/// Sends the mini-batches of one input, each of this size.
 pub(super) fn plan(
     input: &PlanInput<'_>,
     format: &TableFormat,
@@ -87,8 +87,8 @@ pub(super) fn plan(
     })
 }
 
-/// One mini-batch for each combination of the keys' values in the input's paths. Fails if a key is not in the
-/// paths, or if a group is larger than a worker can hold.
+/// Sends one mini-batch for each combination of the keys' values in the input's paths. Fails if a key is not
+/// in the paths, or if a group is larger than a worker can hold.
 pub(super) fn plan_groups(
     input: &PlanInput<'_>,
     format: &TableFormat,
@@ -105,7 +105,7 @@ pub(super) fn plan_groups(
     let size = SliceSize::Bytes(MAX_SLICE);
     each_slice(input, format, size, sender, &mut |_, source, slice, found| {
         let values = path.folder_values(&slice.file).unwrap_or_default();
-        let values = positions.iter().filter_map(|&at| values.get(at));
+        let values = positions.iter().filter_map(|&position| values.get(position));
         let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
         let new = || ColumnarGroup { slices: Vec::new(), bytes: 0, stamp: MiniBatchDigest::new() };
         let group = groups.entry(values.clone()).or_insert_with(new);
@@ -122,7 +122,8 @@ pub(super) fn plan_groups(
     Ok(())
 }
 
-/// The template of an input's paths, and the positions of the keys in it. Fails if a key is missing there.
+/// The template of an input's paths, and the positions of the keys in the template. Fails if the template
+/// lacks a key.
 pub(super) fn keys_of_paths<'a>(
     input: &'a PlanInput<'_>,
     keys: &[String],
@@ -136,31 +137,31 @@ pub(super) fn keys_of_paths<'a>(
     let kind = input.table.kind.name();
     refuse!(
         "input '{}': partition_keys names '{}', which is in no folder's name, and {kind} files are \
-         grouped by their folders only; put them into folders as {}=…/, or name the levels of their \
-         folders with partition_format, or use format: csv, whose rows are grouped by any column",
+         grouped by their folders only; put the files into folders named {}=…/, or name the levels of \
+         their folders with partition_format, or use format: csv, whose rows are grouped by any column",
         input.name(),
         missing.unwrap_or_default(),
         missing.unwrap_or("key"),
     )
 }
 
-type Take<'t, 's> =
+/// Receives each slice, with the index of its source and the version of its file.
+type TakeTableSlice<'t, 's> =
     dyn FnMut(&mut Sender<'s>, u32, TableSlice, FileVersion) -> Result<(), PlanError> + 't;
 
-/// Passes all slices of an input to `take`, each of that `size`, in the order of the files, with the index of
-/// the source. A file that cannot be read, or whose rows do not fit the table, becomes a mini-batch that
-/// fails.
+/// Passes all slices of an input to `take`, in the order of the files. Each slice has the given size. A file
+/// that cannot be read, or whose rows do not fit the table, becomes a mini-batch that fails.
 fn each_slice<'s>(
     input: &PlanInput<'_>,
     format: &TableFormat,
     size: SliceSize,
     sender: &mut Sender<'s>,
-    take: &mut Take<'_, 's>,
+    take: &mut TakeTableSlice<'_, 's>,
 ) -> Result<(), PlanError> {
-    let all = from_message(&format.schema)?;
-    let keys = format.path.as_ref().map_or(0, |path| path.keys().count());
-    let in_files = all.fields().len().saturating_sub(keys);
-    let table = Schema::new(all.fields()[..in_files].to_vec());
+    let schema = from_message(&format.schema)?;
+    let path_columns = format.path.as_ref().map_or(0, |path| path.keys().count());
+    let file_columns = schema.fields().len().saturating_sub(path_columns);
+    let table = Schema::new(schema.fields()[..file_columns].to_vec());
     // The file that the columns come from, for messages.
     let mut origin: Option<String> = None;
     each_file(input, sender, &mut |sender, index, file| {
@@ -173,9 +174,10 @@ fn each_slice<'s>(
                 sender.notice(format!("{} is empty and gives no mini-batch", path.display()))?
             );
         }
-        let kept = input.learned.take().filter(|(kept, file)| *kept == path && file.is_unchanged());
+        let learned = input.learned_file.take();
+        let learned = learned.filter(|(known, file)| *known == path && file.is_unchanged());
         let open = || TypedTableFile::open(format.kind, format.query.as_deref(), &path);
-        let opened = kept.map_or_else(open, |(_, file)| Ok(file));
+        let opened = learned.map_or_else(open, |(_, file)| Ok(file));
         let cut = opened.and_then(|mut opened| {
             let origin = origin.as_deref().unwrap_or("the table");
             check_columns(input, &*opened.schema_in(&table)?, &table, origin)?;
@@ -184,9 +186,10 @@ fn each_slice<'s>(
         let (found, slices) = match cut {
             Ok(cut) => cut,
             Err(error) => {
-                let what = foreign_file(&path, format.kind);
+                let foreign = foreign_file(&path, format.kind);
                 let describe = |what: String| input.describe_foreign(&path, &what);
-                let reason = what.map_or_else(|| format!("{} {error}", path.display()), describe);
+                let reason =
+                    foreign.map_or_else(|| format!("{} {error}", path.display()), describe);
                 return sender.add_bad(index, file, reason, MiniBatchDigest::new());
             }
         };
@@ -194,17 +197,17 @@ fn each_slice<'s>(
         let mut rows = 0;
         let bytes = share::bytes(&path);
         let slices: Vec<_> = slices.collect();
-        let all = slices.iter().fold(0_u64, |sum, slice| sum.saturating_add(slice.rows));
+        let total = slices.iter().fold(0_u64, |sum, slice| sum.saturating_add(slice.rows));
         for mut slice in slices {
-            let left = input.left.get();
+            let left = input.rows_left.get();
             if left == 0 {
                 break;
             }
             slice.rows = slice.rows.min(left);
-            input.took(slice.rows);
+            input.count_taken(slice.rows);
             rows += slice.rows;
             if let Some(share) = sender.share() {
-                let done = u128::from(bytes) * u128::from(rows) / u128::from(all.max(1));
+                let done = u128::from(bytes) * u128::from(rows) / u128::from(total.max(1));
                 share.reach(u64::try_from(done).unwrap_or(u64::MAX));
             }
             take(sender, index, slice, found)?;
@@ -216,8 +219,8 @@ fn each_slice<'s>(
     })
 }
 
-/// Fails if a file with such columns does not fit the table. With full inference, the planner left the file's
-/// columns out of the table for a reason; the error then gives that reason.
+/// Fails if a file with these columns does not fit the table. With full inference, there is a reason why the
+/// file's columns are not in the table. The error gives this reason.
 fn check_columns(
     input: &PlanInput<'_>,
     file: &Schema,
@@ -227,12 +230,13 @@ fn check_columns(
     let wanted = input.table.columns.as_deref();
     check(file, table, wanted.is_none(), origin).map_err(|error| {
         let mut known = InputColumns::of(table, wanted, origin);
-        let learned = if input.full { known.learn(file, origin) } else { Ok(()) };
+        let learned = if input.infers_from_all { known.learn(file, origin) } else { Ok(()) };
         learned.err().unwrap_or(error)
     })
 }
 
-/// Whether the file is an empty marker that writers of many files leave next to them, such as `_SUCCESS`.
+/// Whether the file is an empty marker, such as `_SUCCESS`, which programs leave next to the many files that
+/// they write.
 fn is_marker(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_encoded_bytes();
     name.starts_with(b"_") && path.metadata().is_ok_and(|metadata| metadata.len() == 0)

@@ -8,7 +8,8 @@ use crate::dataset::SourceListing;
 use crate::model::{MiniBatchWork, Names, Source};
 use crate::protocol::FromPlanner;
 
-/// Groups of `count` consecutive files of one source. The last group of a source may be smaller.
+/// Sends mini-batches of `count` consecutive files of one source. The last mini-batch of a source may be
+/// smaller.
 pub(super) fn plan_files(
     sources: &[Source],
     count: u64,
@@ -18,9 +19,10 @@ pub(super) fn plan_files(
         return refuse!("mini_batch_size must be at least 1 file");
     }
     sender.send(FromPlanner::Tables(Vec::new()))?;
-    let listings = sources.iter().map(|it| (it, SourceListing::new(it).map_err(PlanError::from)));
+    let listings =
+        sources.iter().map(|source| (source, SourceListing::new(source).map_err(PlanError::from)));
     sender.report_share(PlannedShare::measure(listings, &|_| 1));
-    let mut left = Left::default();
+    let mut left = FilesLeft::default();
     for (index, source) in (0..).zip(sources) {
         left.begin(source);
         let mut listing = SourceListing::new(source)?;
@@ -30,23 +32,24 @@ pub(super) fn plan_files(
                 0 => None,
                 _ => next_file(&mut listing, index, sender)?,
             };
-            left.took(u64::from(file.is_some()));
-            let ended = file.is_none();
+            left.count_taken(u64::from(file.is_some()));
+            let is_end = file.is_none();
             if let Some(file) = file {
                 group.push(&file);
                 if let Some(share) = sender.share() {
                     share.pass(1);
                 }
             }
-            if group.len() as u64 >= count || (ended && !group.is_empty()) {
-                // The stamp omits the files: the worker, which opens them anyway, adds them.
+            if group.len() as u64 >= count || (is_end && !group.is_empty()) {
+                // The stamp omits the versions of the files: the worker adds them, because it opens the files
+                // anyway.
                 sender.add(
                     index,
                     MiniBatchWork::Files(std::mem::take(&mut group)),
                     MiniBatchDigest::new(),
                 )?;
             }
-            if ended {
+            if is_end {
                 break;
             }
         }
@@ -56,13 +59,14 @@ pub(super) fn plan_files(
 
 /// How many files of an input are still to be taken.
 #[derive(Default)]
-struct Left {
+struct FilesLeft {
     input: Option<String>,
     count: Option<u64>,
 }
 
-impl Left {
-    /// Begins the next source, which belongs to the same input as the previous one or to another.
+impl FilesLeft {
+    /// Begins the next source. If it belongs to another input than the previous source, the count starts
+    /// again.
     fn begin(&mut self, source: &Source) {
         if self.input.as_ref() != Some(&source.dataset) {
             self.input = Some(source.dataset.clone());
@@ -74,7 +78,7 @@ impl Left {
         self.count.unwrap_or(u64::MAX)
     }
 
-    fn took(&mut self, files: u64) {
+    fn count_taken(&mut self, files: u64) {
         self.count = self.count.map(|count| count.saturating_sub(files));
     }
 }
@@ -96,7 +100,7 @@ pub(super) fn next_file(
     Ok(file)
 }
 
-/// `count` mini-batches without data.
+/// Sends `count` mini-batches without data.
 pub(super) fn plan_void(count: u64, sender: &mut Sender<'_>) -> Result<(), PlanError> {
     sender.send(FromPlanner::Tables(Vec::new()))?;
     for _ in 0..count {

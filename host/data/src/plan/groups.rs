@@ -11,7 +11,7 @@ use crate::model::{ByteSize, MiniBatchWork, Names, PartitionFormat, Source, coun
 use crate::protocol::FromPlanner;
 use std::collections::BTreeMap;
 
-/// The path template of an input's source; `None` if it has none. Fails if the template is invalid.
+/// The path template of a source; `None` if the source has none. Fails if the template is invalid.
 pub(super) fn format_of(source: &Source) -> Result<Option<PartitionFormat>, PlanError> {
     let Some(text) = &source.partition_format else { return Ok(None) };
     match PartitionFormat::parse(text) {
@@ -36,8 +36,8 @@ pub(super) fn positions<'a>(
 /// Groups with their content, in the order of their keys' values.
 pub(super) type Groups<T> = BTreeMap<Vec<String>, T>;
 
-/// The values of the partition keys, with their names.
-pub(super) fn named(keys: &[String], values: Vec<String>) -> Vec<(String, String)> {
+/// The partition keys with their values.
+pub(super) fn with_keys(keys: &[String], values: Vec<String>) -> Vec<(String, String)> {
     keys.iter().cloned().zip(values).collect()
 }
 
@@ -51,17 +51,18 @@ pub(super) fn check_size(
     if bytes <= MAX_SLICE {
         return Ok(());
     }
-    let pairs: Vec<_> = keys.iter().zip(values).map(|(k, v)| format!("{k}={v}")).collect();
+    let pairs: Vec<_> =
+        keys.iter().zip(values).map(|(key, value)| format!("{key}={value}")).collect();
     refuse!(
-        "input '{input}': the rows with {} take {} or more, and a mini-batch can take at most {}, as \
-         a worker holds it in memory; add a key to partition_keys that divides them",
+        "input '{input}': the rows with {} take {} or more, and a mini-batch can take at most {}, \
+         because a worker holds it in memory; add a key to partition_keys that divides these rows",
         pairs.join(", "),
         ByteSize(bytes),
         ByteSize(MAX_SLICE),
     )
 }
 
-/// One mini-batch for each combination of the keys' values in an input's files.
+/// Sends one mini-batch for each combination of the keys' values in an input's paths.
 pub(super) fn plan_file_groups(
     sources: &[Source],
     keys: &[String],
@@ -86,8 +87,8 @@ fn plan_input(
     for (index, source) in (first..).zip(sources) {
         let Some(format) = format_of(source)? else {
             return refuse!(
-                "input '{}' has no partition_format, so that its files cannot be grouped by \
-                 partition_keys; add one, as in partition_format: '{}'",
+                "input '{}' has no partition_format, so its files cannot be grouped by \
+                 partition_keys; add one, such as partition_format: '{}'",
                 source.dataset,
                 example(keys),
             );
@@ -98,7 +99,7 @@ fn plan_input(
                 let known: Vec<_> = format.keys().collect();
                 return refuse!(
                     "input '{}': partition_keys names '{key}', and partition_format '{format}' has \
-                     the keys {}; use one of these, or name the part of the path",
+                     the keys {}; use one of these, or add '{key}' to partition_format",
                     source.dataset,
                     known.join(", "),
                 );
@@ -114,7 +115,7 @@ fn plan_input(
                     source.dataset,
                 );
             };
-            let values = positions.iter().map(|&at| values[at].to_owned()).collect();
+            let values = positions.iter().map(|&position| values[position].to_owned()).collect();
             let parts = groups.entry(values).or_default();
             match parts.last_mut() {
                 Some((last, files)) if *last == index => files.push(&file),
@@ -139,7 +140,7 @@ fn send(
             }
             _ => (first, MiniBatchWork::FileGroup(parts)),
         };
-        sender.add_group(source, work, named(keys, values), MiniBatchDigest::new())?;
+        sender.add_group(source, work, with_keys(keys, values), MiniBatchDigest::new())?;
     }
     Ok(())
 }

@@ -11,13 +11,14 @@ use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 
 /// The most files that are named in advance: as many as are fetched at the same time.
-const AHEAD: usize = 16;
+const MAX_FILES_AHEAD: usize = 16;
 
-/// If so many of the first files are of another format, the input is refused.
-const FIRST_FILES: u32 = 2;
+/// How many files are checked for their format, until one has the right format. If all of them have another
+/// format, the input is refused.
+const CHECKED_FILES: u32 = 2;
 
 /// The endings of files that hold uncommitted changes of a database.
-const BESIDE_DATABASE: [&str; 2] = ["-wal", "-journal"];
+const UNCOMMITTED_SUFFIXES: [&str; 2] = ["-wal", "-journal"];
 
 /// One input: the index of its first source, its sources, and what the job file says about its tables.
 pub(super) struct PlanInput<'a> {
@@ -27,22 +28,23 @@ pub(super) struct PlanInput<'a> {
     /// The planner's request.
     pub(super) request: &'a PlanRequest,
     /// Whether the columns are inferred from all files, or only from the beginning of the input.
-    pub(super) full: bool,
+    pub(super) infers_from_all: bool,
     /// The template that makes the last columns from the files' paths.
     pub(super) path: Option<PartitionFormat>,
     /// How many of the input's rows are still to be taken.
-    pub(super) left: Cell<u64>,
-    /// Whether `path` was found from Hive-style folders instead of written in the job file.
+    pub(super) rows_left: Cell<u64>,
+    /// Whether `path` comes from Hive-style folders (`key=value`) and not from the job file.
     pub(super) is_hive: bool,
-    /// The first source's listing, if it was begun to find such folders.
-    pub(super) begun: RefCell<Option<SourceListing>>,
+    /// The first source's listing, if it was begun to find Hive-style folders.
+    pub(super) begun_listing: RefCell<Option<SourceListing>>,
     /// The most recently inspected source of a store.
     pub(super) last_root: RefCell<Option<(u32, OpenRoot)>>,
-    /// The file that the columns were learned from, if it is still open: usually it is cut next.
-    pub(super) learned: RefCell<Option<(PathBuf, TypedTableFile)>>,
-    /// How many files were checked for their format, and the reason if the first is of another format.
+    /// The file that the columns were learned from, if it is still open. Usually this file is cut next.
+    pub(super) learned_file: RefCell<Option<(PathBuf, TypedTableFile)>>,
+    /// How many files were checked for their format.
     format_checks: Cell<u32>,
-    foreign: RefCell<Option<String>>,
+    /// Why the first checked file has another format.
+    first_foreign: RefCell<Option<String>>,
 }
 
 impl PlanInput<'_> {
@@ -52,31 +54,32 @@ impl PlanInput<'_> {
     }
 
     /// Records that rows were taken.
-    pub(super) fn took(&self, rows: u64) {
-        let left = self.left.get();
+    pub(super) fn count_taken(&self, rows: u64) {
+        let left = self.rows_left.get();
         if left < u64::MAX {
-            self.left.set(left.saturating_sub(rows));
+            self.rows_left.set(left.saturating_sub(rows));
         }
     }
 
-    /// Whether only some of its rows are taken.
+    /// Whether only some of the input's rows are taken.
     pub(super) fn is_cut_short(&self) -> bool {
         self.sources[0].take.is_some()
     }
 
-    /// The files of one of its sources.
+    /// The files of one of the input's sources.
     pub(super) fn files(&self, source: &Source) -> Result<SourceListing, PlanError> {
         listing(source, self.table)
     }
 
-    /// Why the planner must not open a file; `None` if it may.
-    pub(super) fn deadly(&self, source: u32, file: &str) -> Option<&str> {
+    /// Why the planner must not open a file: the file killed an earlier planner. `None` if the planner may
+    /// open the file.
+    pub(super) fn deadly_reason(&self, source: u32, file: &str) -> Option<&str> {
         let mut deadly = self.request.deadly.iter();
         let bad = deadly.find(|(index, bad)| *index == source && bad.file == file);
         bad.map(|(_, bad)| bad.reason.as_str())
     }
 
-    /// Whether a file may be opened. If it is an object of a store, waits until it is here.
+    /// Whether a file may be opened. If it is an object of a store, waits until it is fetched.
     pub(super) fn may_open(
         &self,
         source: u32,
@@ -84,55 +87,60 @@ impl PlanInput<'_> {
         listing: &mut SourceListing,
         sender: &mut Sender<'_>,
     ) -> Result<bool, PlanError> {
-        if self.deadly(source, file).is_some() {
+        if self.deadly_reason(source, file).is_some() {
             return Ok(false);
         }
         // Without full inference the planner may stop after any file, so it names no following files.
-        let next = if self.full { self.following(listing) } else { Vec::new() };
-        if self.open(source, file, next, sender)?.is_some() {
+        let next = if self.infers_from_all { self.following(listing) } else { Vec::new() };
+        if self.prepare_to_open(source, file, next, sender)?.is_some() {
             return Ok(false);
         }
-        Ok(self.foreign(source, file)?.is_none())
+        Ok(self.check_format(source, file)?.is_none())
     }
 
-    /// Checks the format of one of the first files. Returns the reason if it is of another format. Fails if
-    /// all of the first files are of another format.
-    pub(super) fn foreign(&self, source: u32, file: &str) -> Result<Option<String>, PlanError> {
+    /// Checks the format of a file, if it is one of the first files. Returns the reason if the file has
+    /// another format. Fails if all of the first files have another format.
+    pub(super) fn check_format(
+        &self,
+        source: u32,
+        file: &str,
+    ) -> Result<Option<String>, PlanError> {
         let count = self.format_checks.get();
-        if count == FIRST_FILES {
+        if count == CHECKED_FILES {
             return Ok(None);
         }
         let path = self.source(source).root.join(file);
         if path.metadata().is_ok_and(|found| found.len() == 0) {
             return Ok(None);
         }
-        let Some(what) = foreign_file(&path, self.table.kind) else {
-            self.format_checks.set(FIRST_FILES);
+        let Some(found_format) = foreign_file(&path, self.table.kind) else {
+            self.format_checks.set(CHECKED_FILES);
             return Ok(None);
         };
-        let reason = self.describe_foreign(&path, &what);
+        let reason = self.describe_foreign(&path, &found_format);
         self.format_checks.set(count + 1);
-        let first = self.foreign.borrow_mut().get_or_insert_with(|| reason.clone()).clone();
-        if count + 1 == FIRST_FILES {
+        let first = self.first_foreign.borrow_mut().get_or_insert_with(|| reason.clone()).clone();
+        if count + 1 == CHECKED_FILES {
             return refuse!("input '{}': {first}", self.name());
         }
         Ok(Some(reason))
     }
 
-    /// Fails if all files that were checked are of another format.
-    pub(super) fn check_foreign(&self) -> Result<(), PlanError> {
-        let first = self.foreign.borrow();
+    /// Fails if all checked files have another format.
+    pub(super) fn refuse_foreign(&self) -> Result<(), PlanError> {
+        let first = self.first_foreign.borrow();
         match (&*first, self.format_checks.get()) {
-            (Some(first), 1..FIRST_FILES) => refuse!("input '{}': {first}", self.name()),
+            (Some(first), 1..CHECKED_FILES) => refuse!("input '{}': {first}", self.name()),
             _ => Ok(()),
         }
     }
 
-    /// The message for a file that is not of the input's format.
-    pub(super) fn describe_foreign(&self, path: &Path, what: &str) -> String {
+    /// The message for a file that has another format than the input. `found_format` is that format, with
+    /// advice.
+    pub(super) fn describe_foreign(&self, path: &Path, found_format: &str) -> String {
         let format = self.table.kind.name();
         format!(
-            "{} is not {format}, but {what}; or name the files by a glob that leaves it out",
+            "{} is not {format}, but {found_format}; or name the files by a glob that leaves it out",
             path.display()
         )
     }
@@ -142,14 +150,14 @@ impl PlanInput<'_> {
         if self.request.asks != ObjectsToAsk::Each {
             return Vec::new();
         }
-        listing.look_ahead(AHEAD);
-        listing.ahead().take(AHEAD).map(str::to_owned).collect()
+        listing.look_ahead(MAX_FILES_AHEAD);
+        listing.ahead().take(MAX_FILES_AHEAD).map(str::to_owned).collect()
     }
 
-    /// Prepares to open a file: reports its name to the leader if it wants to know, and waits until the file
-    /// is here if it is an object of a store. Returns the reason if it cannot be fetched. `next` are the
-    /// files that follow.
-    pub(super) fn open(
+    /// Prepares to open a file. If it is an object of a store, waits until it is fetched. Otherwise reports
+    /// its name to the leader, if the request says so. Returns the reason if the file cannot be fetched.
+    /// `next` are the files that follow.
+    pub(super) fn prepare_to_open(
         &self,
         source: u32,
         file: &str,
@@ -158,9 +166,9 @@ impl PlanInput<'_> {
     ) -> Result<Option<BadFile>, PlanError> {
         if self.table.kind.is_asked() {
             // A database must not be read without the changes in the files next to it.
-            for beside in BESIDE_DATABASE.map(|end| format!("{file}{end}")) {
+            for beside in UNCOMMITTED_SUFFIXES.map(|suffix| format!("{file}{suffix}")) {
                 if self.is_listed(source, &beside)
-                    && self.asks(source, &beside)
+                    && self.must_ask(source, &beside)
                     && let Some(BadFile { file: _, reason }) =
                         sender.ask_for(source, &beside, Vec::new())?
                 {
@@ -168,7 +176,7 @@ impl PlanInput<'_> {
                 }
             }
         }
-        if self.asks(source, file) {
+        if self.must_ask(source, file) {
             return Ok(sender.ask_for(source, file, next)?);
         }
         if self.request.reports_files {
@@ -177,8 +185,8 @@ impl PlanInput<'_> {
         Ok(None)
     }
 
-    /// Whether a file is an object that the planner must ask for.
-    fn asks(&self, source: u32, file: &str) -> bool {
+    /// Whether a file is an object of a store that the planner must ask the leader for.
+    fn must_ask(&self, source: u32, file: &str) -> bool {
         match self.request.asks {
             ObjectsToAsk::Never => false,
             ObjectsToAsk::Absent => {
@@ -215,12 +223,12 @@ impl PlanInput<'_> {
     }
 }
 
-/// Combines consecutive sources of one dataset into one input. Fails if formats are missing or invalid, or if
-/// the job file asks for columns from Hive-style folders and there are none.
-pub(super) fn group<'a>(
+/// The inputs of a request. Consecutive sources of one dataset form one input. Fails if formats are missing
+/// or invalid, or if the job file asks for columns from Hive-style folders and there are no such folders.
+pub(super) fn inputs_of<'a>(
     request: &'a PlanRequest,
     tables: &'a [TableInput],
-    full: bool,
+    infers_from_all: bool,
 ) -> Result<Vec<PlanInput<'a>>, PlanError> {
     let sources = &request.sources;
     if tables.len() != sources.len() {
@@ -246,11 +254,11 @@ pub(super) fn group<'a>(
         }
         let named = format_of(&sources[0])?;
         let (found, begun) = match named {
-            None if table.hive != Some(false) => hive(&sources[0], table)?,
+            None if table.hive != Some(false) => hive_format(&sources[0], table)?,
             _ => (None, None),
         };
         let is_hive = found.is_some();
-        let begun = RefCell::new(begun);
+        let begun_listing = RefCell::new(begun);
         let path = named.or(found);
         let index = count_u32(first);
         inputs.push(PlanInput {
@@ -258,15 +266,15 @@ pub(super) fn group<'a>(
             sources,
             table,
             request,
-            full,
+            infers_from_all,
             path,
-            left: Cell::new(sources[0].take.unwrap_or(u64::MAX)),
+            rows_left: Cell::new(sources[0].take.unwrap_or(u64::MAX)),
             is_hive,
-            begun,
+            begun_listing,
             last_root: RefCell::default(),
-            learned: RefCell::default(),
+            learned_file: RefCell::default(),
             format_checks: Cell::default(),
-            foreign: RefCell::default(),
+            first_foreign: RefCell::default(),
         });
         first += sources.len();
     }
@@ -283,7 +291,7 @@ fn listing(source: &Source, table: &TableInput) -> Result<SourceListing, PlanErr
 
 /// The template of the folders of the source's first file, if they are named `key=value`, and a listing that
 /// will return that file first. Fails if there are no such folders and the job file asks for them.
-fn hive(
+fn hive_format(
     source: &Source,
     table: &TableInput,
 ) -> Result<(Option<PartitionFormat>, Option<SourceListing>), PlanError> {
@@ -293,7 +301,7 @@ fn hive(
     if found.is_none() && table.hive == Some(true) && !first.is_empty() {
         return refuse!(
             "input '{}': hive is true, and its first file, {first}, is not in folders named \
-             key=value below {}; name the folder above those as the input's path, or remove the key",
+             key=value below {}; name the folder above such folders as the input's path, or remove hive",
             source.dataset,
             source.root.display(),
         );
@@ -301,31 +309,34 @@ fn hive(
     Ok((found, Some(listing)))
 }
 
-/// Refuses an input whose files have a column that their paths make, too. `names` are the columns in the
-/// files.
+/// Refuses an input whose files have a column with the same name as a column from their paths. `names` are
+/// the columns in the files.
 pub(super) fn check_keys(input: &PlanInput<'_>, names: &[&str]) -> Result<(), PlanError> {
     let Some(path) = &input.path else { return Ok(()) };
-    let Some(twice) = path.keys().find(|key| names.contains(key)) else { return Ok(()) };
+    let Some(duplicate) = path.keys().find(|key| names.contains(key)) else { return Ok(()) };
     if input.is_hive {
         return refuse!(
-            "input '{}': the folders '{path}' make a column '{twice}', and the files have a column of \
-             that name; set hive to false to take that of the files",
+            "input '{}': the folders '{path}' make a column '{duplicate}', and the files have a column of \
+             that name; set hive to false to use the column in the files",
             input.name(),
         );
     }
     refuse!(
-        "input '{}': partition_format '{path}' makes a column '{twice}' of the files' paths, and the \
+        "input '{}': partition_format '{path}' makes a column '{duplicate}' of the files' paths, and the \
          files have a column of that name; give the key another name",
         input.name(),
     )
 }
 
-/// The indices of the columns that the job file asks for, in its order; `names` are the columns in the files.
-/// `None` if it asks for all, or if the columns are unknown because no file could be read. Fails if it asks
-/// for a column that does not exist.
-pub(super) fn pick(input: &PlanInput<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
+/// The indices of the columns that the job file asks for, in the order of the job file. `names` are the
+/// columns in the files. `None` if the job file asks for all columns, or if the columns are unknown because
+/// no file could be read. Fails if the job file asks for a column that does not exist.
+pub(super) fn picked_columns(
+    input: &PlanInput<'_>,
+    names: &[&str],
+) -> Result<Option<Vec<usize>>, PlanError> {
     let wanted = input.table.columns.as_ref().filter(|_| !names.is_empty());
-    let Some(wanted) = wanted else { return without_dropped(input, names) };
+    let Some(wanted) = wanted else { return columns_without_dropped(input, names) };
     let mut picked = Vec::with_capacity(wanted.len());
     for name in wanted {
         if let Some(index) = names.iter().position(|known| known == name) {
@@ -342,15 +353,18 @@ pub(super) fn pick(input: &PlanInput<'_>, names: &[&str]) -> Result<Option<Vec<u
         return refuse!(
             "input '{}' has no column '{name}', which columns names; {}",
             input.name(),
-            columns::known(name, names),
+            columns::existing_columns(name, names),
         );
     }
     Ok(Some(picked))
 }
 
-/// The indices of all columns except those that the job file drops; `None` if it drops none. Fails if it
-/// drops a column that does not exist.
-fn without_dropped(input: &PlanInput<'_>, names: &[&str]) -> Result<Option<Vec<usize>>, PlanError> {
+/// The indices of all columns except those that the job file drops; `None` if the job file drops no columns.
+/// Fails if it drops a column that does not exist.
+fn columns_without_dropped(
+    input: &PlanInput<'_>,
+    names: &[&str],
+) -> Result<Option<Vec<usize>>, PlanError> {
     let dropped = &input.table.dropped;
     if dropped.is_empty() || names.is_empty() {
         return Ok(None);
@@ -359,7 +373,7 @@ fn without_dropped(input: &PlanInput<'_>, names: &[&str]) -> Result<Option<Vec<u
         return refuse!(
             "input '{}' has no column '{unknown}', which drop_columns names; {}",
             input.name(),
-            columns::known(unknown, names),
+            columns::existing_columns(unknown, names),
         );
     }
     let is_kept = |(_, name): &(usize, &&str)| !dropped.iter().any(|dropped| dropped == **name);

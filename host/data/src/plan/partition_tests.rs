@@ -157,10 +157,10 @@ fn files_that_cannot_be_grouped_are_refused() {
     ];
     let errors = errors.map(|plan| plan.unwrap_err().to_string()).join("\n");
     assert_snapshot!(errors, @r#"
-    input 'songs' has no partition_format, so that its files cannot be grouped by partition_keys; add one, as in partition_format: '{user}/{genre}/{file}'
+    input 'songs' has no partition_format, so its files cannot be grouped by partition_keys; add one, such as partition_format: '{user}/{genre}/{file}'
     input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/{genre}.wav'; move the file away, name the files by a glob that leaves it out, or change the template
     input 'songs': the path ann/summer/jazz.wav does not match partition_format '{user}/winter/{genre}.wav'; move the file away, name the files by a glob that leaves it out, or change the template
-    input 'songs': partition_keys names 'genre', and partition_format '{user}/{season}/{file}' has the keys user, season, file; use one of these, or name the part of the path
+    input 'songs': partition_keys names 'genre', and partition_format '{user}/{season}/{file}' has the keys user, season, file; use one of these, or add 'genre' to partition_format
     input 'songs': partition_format "{user/{genre}" is not a path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
     "#);
     let void = request(&tree, Vec::new(), CutOptions::Void { count: 3 }, keys);
@@ -409,7 +409,7 @@ fn groups_too_large_for_a_mini_batch_are_refused() {
     let values = ["1".to_owned(), "x y".to_owned()];
     check_size("sales", &keys, &values, MAX_SLICE).unwrap();
     let error = check_size("sales", &keys, &values, MAX_SLICE + (1 << 20)).unwrap_err();
-    assert_snapshot!(error, @"input 'sales': the rows with a=1, b=x y take 1025 MB or more, and a mini-batch can take at most 1 GB, as a worker holds it in memory; add a key to partition_keys that divides them");
+    assert_snapshot!(error, @"input 'sales': the rows with a=1, b=x y take 1025 MB or more, and a mini-batch can take at most 1 GB, because a worker holds it in memory; add a key to partition_keys that divides these rows");
     let long = format!("k,x\n{},1\n", "k".repeat(70_000));
     let tree = TreeFixture::new(&[("in/a.csv", &long)]);
     let error = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap_err();

@@ -393,7 +393,7 @@ fn inferred_columns_are_reported() {
     assert_snapshot!(plan.columns.join("\n"), @r#"
     columns of input a: id int64, x string, y string, z string
     columns of input b: id;x string
-    input b has a single column, "id;x", as its delimiter is ','; if there are several, set delimiter to ';'
+    input b has a single column, "id;x", because its delimiter is ','; if the files have several columns, set delimiter to ';'
     "#);
     let columns = vec![Column { name: "id;x".to_owned(), kind: ColumnType::String }];
     let plan = tables(vec![tree.source("b", "b")], 100, Some(columns)).unwrap();
@@ -464,9 +464,9 @@ fn hive_style_folders_become_columns() {
     let tree = TreeFixture::new(&[("in/a/k=1/1.csv", "x\n1\n")]);
     let on = TableInput { hive: Some(true), ..TableInput::default() };
     let error = one_table(&tree, on).unwrap_err().to_string();
-    assert_snapshot!(error.replace(tree.root().to_str().unwrap(), "/d"), @"input 'one': hive is true, and its first file, a/k=1/1.csv, is not in folders named key=value below /d/in; name the folder above those as the input's path, or remove the key");
+    assert_snapshot!(error.replace(tree.root().to_str().unwrap(), "/d"), @"input 'one': hive is true, and its first file, a/k=1/1.csv, is not in folders named key=value below /d/in; name the folder above such folders as the input's path, or remove hive");
     let tree = TreeFixture::new(&[("in/k=1/1.csv", "k,x\n1,2\n")]);
-    assert_snapshot!(one_table(&tree, TableInput::default()).unwrap_err(), @"input 'one': the folders 'k={k}' make a column 'k', and the files have a column of that name; set hive to false to take that of the files");
+    assert_snapshot!(one_table(&tree, TableInput::default()).unwrap_err(), @"input 'one': the folders 'k={k}' make a column 'k', and the files have a column of that name; set hive to false to use the column in the files");
 }
 
 #[test]

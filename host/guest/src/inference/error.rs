@@ -7,12 +7,12 @@ use std::io;
 use std::path::PathBuf;
 
 /// The maximum length of a message, in bytes.
-const LONGEST: usize = 2000;
+const MAX_MESSAGE_BYTES: usize = 2000;
 
 /// The error codes of `wasi:nn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NnErrorCode {
-    /// A tensor's name, type, shape or bytes are wrong.
+    /// The name, type, shape or bytes of a tensor are wrong.
     InvalidArgument,
     /// The bytes are not an ONNX model, or the guest asked for another encoding.
     InvalidEncoding,
@@ -24,7 +24,7 @@ pub enum NnErrorCode {
     TooLarge,
     /// The job has no model of that name.
     NotFound,
-    /// The job does not allow it, or the worker has no GPU for it.
+    /// The job does not allow the request, or the worker has no GPU for it.
     Security,
 }
 
@@ -54,15 +54,15 @@ impl InferenceError {
         Self::Refused { code, message: cut(message.into()) }
     }
 
-    /// The end of an attempt. The text is cut at 2,000 bytes.
+    /// An error that ends the attempt. The text is cut at 2,000 bytes.
     pub fn ends(kind: FailureKind, message: impl Into<String>) -> Self {
         Self::Ends { kind, message: cut(message.into()) }
     }
 }
 
 fn cut(mut message: String) -> String {
-    if message.len() > LONGEST {
-        message.truncate(message.floor_char_boundary(LONGEST));
+    if message.len() > MAX_MESSAGE_BYTES {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
         message.push_str(" ...");
     }
     message
@@ -84,7 +84,7 @@ pub enum NamedError {
     /// The path does not exist.
     #[error("{by} names {}: {source}", path.display())]
     NotThere {
-        /// The option or variable that names it.
+        /// The option or variable that names the path.
         by: &'static str,
         /// The path, as the user wrote it.
         path: PathBuf,
@@ -94,11 +94,11 @@ pub enum NamedError {
     /// The folder has no library.
     #[error(
         "{by} names {}, a folder without libonnxruntime.so; name the library, the folder of the Python \
-         package onnxruntime, or one of Python packages (site-packages)",
+         package onnxruntime, or a folder of Python packages (site-packages)",
         path.display()
     )]
     Without {
-        /// The option or variable that names it.
+        /// The option or variable that names the path.
         by: &'static str,
         /// The folder, as the user wrote it.
         path: PathBuf,
@@ -111,7 +111,7 @@ pub enum NamedError {
         second.display()
     )]
     Several {
-        /// The option or variable that names it.
+        /// The option or variable that names the path.
         by: &'static str,
         /// The folder, as the user wrote it.
         path: PathBuf,
@@ -123,7 +123,7 @@ pub enum NamedError {
     /// The library's path is not UTF-8.
     #[error("{by} names {}: the path {} is not UTF-8", path.display(), file.display())]
     NotUtf8 {
-        /// The option or variable that names it.
+        /// The option or variable that names the path.
         by: &'static str,
         /// The path, as the user wrote it.
         path: PathBuf,
@@ -133,7 +133,7 @@ pub enum NamedError {
     /// The library was tested and does not work.
     #[error("{by} names {}: {why}", library.display())]
     Unusable {
-        /// The option or variable that names it.
+        /// The option or variable that names the path.
         by: &'static str,
         /// The library.
         library: PathBuf,
@@ -142,7 +142,7 @@ pub enum NamedError {
     },
 }
 
-/// Why a child that tests a backend gave no result.
+/// Why a child process that tests a backend gave no result.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The child cannot be started.
@@ -160,9 +160,9 @@ pub enum ProbeError {
     #[error("{0}")]
     Failed(String),
     /// The child did not write a valid result.
-    #[error("the output of the process that tried it cannot be understood")]
+    #[error("the output of the process that tested it is not valid")]
     Unclear,
-    /// The backend does not work; the text is the child's message.
+    /// The backend or model does not work; the text is the child's message.
     #[error("{0}")]
     Problem(String),
 }

@@ -1,4 +1,4 @@
-//! What a model takes and gives, in the terms of `wasi:nn`.
+//! The inputs and outputs of a model, and tensors, in the terms of `wasi:nn`.
 
 use crate::model::{Backend, Device};
 use std::fmt;
@@ -14,11 +14,11 @@ pub enum NnTensorType {
     F64,
     /// The upper half of an `f32`, 2 bytes.
     Bf16,
-    /// Also booleans, as 0 and 1.
+    /// 1 byte. Booleans have this type too, as 0 and 1.
     U8,
-    /// 4 bytes.
+    /// Signed, 4 bytes.
     I32,
-    /// 8 bytes.
+    /// Signed, 8 bytes.
     I64,
 }
 
@@ -54,8 +54,8 @@ impl fmt::Display for NnTensorType {
 pub enum ModelElementType {
     /// A type that `wasi:nn` has.
     Standard(NnTensorType),
-    /// Another type, by its name in ONNX, for example `string` or `uint16`. A caller sees it, but cannot use
-    /// the input or output.
+    /// Another type, by its name in ONNX, for example `string` or `uint16`. A description of the model shows
+    /// such an input or output, but callers cannot use it.
     Other(String),
 }
 
@@ -93,11 +93,11 @@ impl fmt::Display for ModelDimension {
 /// An input or output of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelPort {
-    /// Its name in the model.
+    /// The name in the model.
     pub name: String,
-    /// Its element type.
+    /// The element type.
     pub ty: ModelElementType,
-    /// Its dimensions; `None` if even their number is unknown.
+    /// The dimensions; `None` if even their number is unknown.
     pub shape: Option<Vec<ModelDimension>>,
 }
 
@@ -132,11 +132,11 @@ pub struct ModelFacts {
     pub inputs: Vec<ModelPort>,
     /// The outputs, in the model's order.
     pub outputs: Vec<ModelPort>,
-    /// The backend that runs it; never `auto`.
+    /// The backend that runs the model; never `auto`.
     pub backend: Backend,
-    /// The device that it runs on.
+    /// The device that the model runs on.
     pub device: Device,
-    /// Whether the model was meant for a GPU and runs on the CPU, which the job allows.
+    /// Whether the model runs on the CPU although the job requests a GPU (`fallback: cpu`).
     pub fell_back: bool,
 }
 
@@ -147,9 +147,9 @@ pub struct TensorView<'a> {
     pub name: &'a str,
     /// The type of its elements.
     pub ty: NnTensorType,
-    /// Its dimensions, the outermost first; empty for a scalar.
+    /// The dimensions, the outermost first; empty for a scalar.
     pub dims: &'a [u32],
-    /// The elements, row-major. Their length follows from type and dimensions.
+    /// The elements, row-major. Their length follows from the type and the dimensions.
     pub bytes: &'a [u8],
 }
 
@@ -160,7 +160,7 @@ pub struct OwnedTensor {
     pub name: String,
     /// The type of its elements.
     pub ty: NnTensorType,
-    /// Its dimensions, the outermost first. A scalar has `[1]`, as `wasi:nn` requires.
+    /// The dimensions, the outermost first. A scalar has `[1]`, as `wasi:nn` requires.
     pub dims: Vec<u32>,
     /// The elements, row-major.
     pub bytes: Vec<u8>,

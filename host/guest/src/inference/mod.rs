@@ -1,17 +1,17 @@
-//! Inference on the host. The worker process computes here, behind its wall, what a guest requests through
-//! `wasi:nn`.
+//! Runs models on the host. A guest requests inference through `wasi:nn`, and the worker process computes it
+//! here, behind its wall.
 //!
-//! - `facts`: what a model takes and gives;
+//! - `facts`: the inputs and outputs of a model, and tensors;
 //! - `error`: why a request is refused, in the terms of `wasi:nn`, or why a backend cannot be used;
 //! - `memory`: the memory that models need in a worker process;
-//! - `note`: the place where a worker records its current model call;
+//! - `note`: the file in which a worker records its current model call;
 //! - `named_library`: finds the library of ONNX Runtime;
 //! - `probe`: tests backends in a child process before workers use them;
-//! - `models`: the models of a worker, and the backends that compute with them; `without` replaces it in a
-//!   build without the feature `inference`.
+//! - `models`: the models of a worker, and the backends that run them;
+//! - `without`: replaces `models` in a build without the feature `inference`.
 //!
-//! Does not depend on guests or wasmtime (`sandbox` connects them). Imports `model`, and `wall` for the
-//! child.
+//! Does not depend on guests or wasmtime: `sandbox` connects inference to them. Imports `model`, and `wall`
+//! for the child process that tests backends.
 
 mod error;
 mod facts;

@@ -1,5 +1,5 @@
-//! Finds the library of ONNX Runtime. A job file cannot name it: it is code that runs with a worker's rights
-//! before the worker's wall exists.
+//! Finds the library of ONNX Runtime. A job file cannot name the library, because the library's code runs
+//! with a worker's rights before the worker's wall exists.
 
 use super::error::NamedError;
 use std::env;
@@ -8,36 +8,37 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-/// The command-line option and the environment variables that name it. The first that is set counts.
+/// The command-line option that names the library.
 const OPTION: &str = "--onnxruntime";
+/// The environment variables that name the library if the option does not. The first that is set counts.
 const VARIABLES: [&str; 2] = ["SANDMILL_ONNXRUNTIME", "ORT_DYLIB_PATH"];
 
-/// The places of the library in a folder that the user names: the folder itself, an unpacked release, the
-/// Python package, a folder of Python packages.
-const BELOW: [&str; 4] = ["", "lib", "capi", "onnxruntime/capi"];
+/// The subfolders that may contain the library if the user names a folder. In this order, the user may name
+/// the library's own folder, an unpacked release, the Python package, or a folder of Python packages.
+const SUBFOLDERS: [&str; 4] = ["", "lib", "capi", "onnxruntime/capi"];
 
 /// The variables that name the active Python environment.
-const ENVIRONMENTS: [&str; 2] = ["VIRTUAL_ENV", "CONDA_PREFIX"];
+const PYTHON_ENVIRONMENTS: [&str; 2] = ["VIRTUAL_ENV", "CONDA_PREFIX"];
 
 /// The usual places of Python packages and libraries on a machine.
-const USUAL: [&str; 2] = ["/usr/local", "/usr"];
+const USUAL_FOLDERS: [&str; 2] = ["/usr/local", "/usr"];
 
-/// Stops the library from sending telemetry at each start, on a thread of its own. The library reads the
-/// variable when it starts, so it must be in the environment of the process.
+/// An environment variable and its value, which stop the library from sending telemetry. Otherwise the
+/// library starts a thread for telemetry at each start. The library reads the variable when it starts, so the
+/// process must already have the variable.
 pub const NO_TELEMETRY: (&str, &str) = ("ORT_DISABLE_TELEMETRY", "1");
 
-/// The library's place as the user named it.
+/// A path that leads to the library, and who named it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedLibrary {
-    /// The option or variable that names it, for messages.
+    /// What named or found the path, for messages: an option, a variable, or `the python3 on the PATH`.
     pub by: &'static str,
     /// The library, or a folder that contains it.
     pub path: PathBuf,
 }
 
 impl NamedLibrary {
-    /// What the command line names, else what the environment names: `SANDMILL_ONNXRUNTIME`, then
-    /// `ORT_DYLIB_PATH`.
+    /// The path of the command-line option, else of `SANDMILL_ONNXRUNTIME`, else of `ORT_DYLIB_PATH`.
     pub fn given(option: Option<&Path>) -> Option<Self> {
         if let Some(path) = option {
             return Some(Self { by: OPTION, path: path.to_owned() });
@@ -49,12 +50,14 @@ impl NamedLibrary {
     }
 
     /// Finds a library that the user has not named: in the active Python environment (`VIRTUAL_ENV`,
-    /// `CONDA_PREFIX`), in that of the first `python3` on the `PATH`, among the user's own packages, or in
-    /// the machine's usual places. Does not run Python. Skips a library that belongs to another user or is
-    /// writable for all. Not for jobs of untrusted users: these variables choose code that runs here.
+    /// `CONDA_PREFIX`), in the environment of the first `python3` on the `PATH`, among the user's own
+    /// packages, or in the machine's usual folders. Does not run Python. Skips a library that belongs to
+    /// another user or is writable for all. Not for jobs of untrusted users: these variables choose code that
+    /// runs in this process.
     pub fn found() -> Option<Self> {
         let variable = |name| env::var_os(name).filter(|value: &OsString| !value.is_empty());
-        let active = ENVIRONMENTS.into_iter().filter_map(|by| Some((by, variable(by)?.into())));
+        let active =
+            PYTHON_ENVIRONMENTS.into_iter().filter_map(|by| Some((by, variable(by)?.into())));
         let python = variable("PATH").and_then(|path| {
             env::split_paths(&path)
                 .filter(|folder| folder.is_absolute())
@@ -62,19 +65,19 @@ impl NamedLibrary {
         });
         let python = python.as_deref().and_then(Path::parent).map(Path::to_owned);
         let home = variable("HOME").map(|home| Path::new(&home).join(".local"));
-        let usual = USUAL.into_iter().map(PathBuf::from);
+        let usual = USUAL_FOLDERS.into_iter().map(PathBuf::from);
         let others = python
             .map(|path| ("the python3 on the PATH", path))
             .into_iter()
             .chain(home.map(|path| ("the user's Python packages", path)))
             .chain(usual.map(|path| ("this machine's folder", path)));
         active.chain(others).find_map(|(by, path): (&'static str, PathBuf)| {
-            let found = Self { by, path }.find().ok().filter(|file| is_own(file))?;
+            let found = Self { by, path }.find().ok().filter(|file| is_trusted(file))?;
             Some(Self { by, path: found })
         })
     }
 
-    /// Whether the command line named it, for this job only.
+    /// Whether the command line named the library, for this job only.
     pub fn by_option(&self) -> bool {
         self.by == OPTION
     }
@@ -88,7 +91,7 @@ impl NamedLibrary {
         let path = || self.path.clone();
         let real = self.path.canonicalize();
         let real = real.map_err(|source| NamedError::NotThere { by, path: path(), source })?;
-        let file = if real.is_dir() { self.one_of(in_folder(&real))? } else { real };
+        let file = if real.is_dir() { self.only_one(libraries_in(&real))? } else { real };
         if file.to_str().is_none() {
             return Err(NamedError::NotUtf8 { by, path: path(), file });
         }
@@ -96,7 +99,7 @@ impl NamedLibrary {
     }
 
     /// The only library in the named folder.
-    fn one_of(&self, found: Vec<PathBuf>) -> Result<PathBuf, NamedError> {
+    fn only_one(&self, found: Vec<PathBuf>) -> Result<PathBuf, NamedError> {
         let by = self.by;
         let path = || self.path.clone();
         let mut found = found.into_iter();
@@ -111,18 +114,18 @@ impl NamedLibrary {
 }
 
 /// The libraries in a folder.
-fn in_folder(folder: &Path) -> Vec<PathBuf> {
-    let mut places: Vec<PathBuf> = BELOW.iter().map(|below| folder.join(below)).collect();
+fn libraries_in(folder: &Path) -> Vec<PathBuf> {
+    let mut folders: Vec<PathBuf> = SUBFOLDERS.iter().map(|below| folder.join(below)).collect();
     // The packages of a virtual environment or of the system's Python.
     let pythons = fs::read_dir(folder.join("lib")).into_iter().flatten().flatten();
     let pythons =
         pythons.filter(|entry| entry.file_name().as_encoded_bytes().starts_with(b"python"));
     for python in pythons.map(|entry| entry.path()) {
         let packages = ["site-packages", "dist-packages"].map(|packages| python.join(packages));
-        places.extend(packages.map(|packages| packages.join("onnxruntime/capi")));
+        folders.extend(packages.map(|packages| packages.join("onnxruntime/capi")));
     }
     let mut found = Vec::new();
-    for entry in places.iter().filter_map(|place| fs::read_dir(place).ok()).flatten().flatten() {
+    for entry in folders.iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten() {
         if is_library(&entry.file_name())
             && let Ok(real) = entry.path().canonicalize()
         {
@@ -135,9 +138,9 @@ fn in_folder(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether a file belongs to this user or root, and is not writable for all.
-fn is_own(file: &Path) -> bool {
+fn is_trusted(file: &Path) -> bool {
     let owners = [0, rustix::process::geteuid().as_raw()];
-    file.metadata().is_ok_and(|it| owners.contains(&it.uid()) && it.mode() & 0o002 == 0)
+    file.metadata().is_ok_and(|found| owners.contains(&found.uid()) && found.mode() & 0o002 == 0)
 }
 
 /// Whether the name is like `libonnxruntime.so`, `libonnxruntime.so.1.31.1` or `libonnxruntime.1.31.1.dylib`.
@@ -191,7 +194,7 @@ mod tests {
             error.replace(root.to_str().unwrap(), "/d")
         };
         insta::assert_snapshot!(describe("none"), @"SANDMILL_ONNXRUNTIME names /d/none: No such file or directory (os error 2)");
-        insta::assert_snapshot!(describe("."), @"SANDMILL_ONNXRUNTIME names /d/., a folder without libonnxruntime.so; name the library, the folder of the Python package onnxruntime, or one of Python packages (site-packages)");
+        insta::assert_snapshot!(describe("."), @"SANDMILL_ONNXRUNTIME names /d/., a folder without libonnxruntime.so; name the library, the folder of the Python package onnxruntime, or a folder of Python packages (site-packages)");
         for name in ["libonnxruntime.so.1", "libonnxruntime.so.2"] {
             fs::write(root.join(name), "").unwrap();
         }
@@ -201,8 +204,8 @@ mod tests {
     /// Runs in its own process, because it sets variables that other tests may read.
     #[test]
     fn an_active_environment_is_found_automatically() {
-        const SET: &str = "SANDMILL_TEST_FOUND";
-        if env::var_os(SET).is_some() {
+        const IS_CHILD: &str = "SANDMILL_TEST_FOUND";
+        if env::var_os(IS_CHILD).is_some() {
             println!("{:?}", NamedLibrary::found().map(|named| (named.by, named.path)));
             return;
         }
@@ -224,7 +227,7 @@ mod tests {
             let test =
                 "inference::named_library::tests::an_active_environment_is_found_automatically";
             let mut again = std::process::Command::new(env::current_exe().unwrap());
-            again.args([test, "--exact", "--nocapture"]).env_clear().env(SET, "1");
+            again.args([test, "--exact", "--nocapture"]).env_clear().env(IS_CHILD, "1");
             let ran = again.envs(variables.iter().copied()).output().unwrap();
             assert!(ran.status.success());
             String::from_utf8(ran.stdout).unwrap()
@@ -233,13 +236,13 @@ mod tests {
         let home = root.join("home");
         let bin = root.join("python/bin");
         let describe = |by: &str, library: &Path| format!("Some(({by:?}, {library:?}))");
-        let all = [("VIRTUAL_ENV", &*venv_root), ("HOME", &*home), ("PATH", &*bin)];
-        assert!(found(&all).contains(&describe("VIRTUAL_ENV", &venv)));
-        assert!(found(&all[1..]).contains(&describe("the python3 on the PATH", &python)));
-        assert!(found(&all[1..2]).contains(&describe("the user's Python packages", &own)));
+        let variables = [("VIRTUAL_ENV", &*venv_root), ("HOME", &*home), ("PATH", &*bin)];
+        assert!(found(&variables).contains(&describe("VIRTUAL_ENV", &venv)));
+        assert!(found(&variables[1..]).contains(&describe("the python3 on the PATH", &python)));
+        assert!(found(&variables[1..2]).contains(&describe("the user's Python packages", &own)));
         // Another user may have put it there.
         fs::set_permissions(&venv, fs::Permissions::from_mode(0o666)).unwrap();
-        assert!(!found(&all[..1]).contains("VIRTUAL_ENV"));
+        assert!(!found(&variables[..1]).contains("VIRTUAL_ENV"));
     }
 
     #[test]

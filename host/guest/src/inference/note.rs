@@ -1,6 +1,6 @@
-//! The place where a worker records its current model call: the first bytes of a file, mapped into memory.
-//! Every computation changes the note twice. Two syscalls instead would add a seventh to the time of a small
-//! computation.
+//! The file in which a worker records its current model call. The first bytes of the file are mapped into
+//! memory, because every computation changes the note twice: two syscalls would make a small computation one
+//! seventh slower.
 
 use crate::model::InferenceNote;
 use std::fs::File;
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::ptr;
 use std::sync::atomic::{AtomicU8, Ordering, fence};
 
-/// The mapped bytes. They stay mapped as long as the process lives.
+/// The mapped bytes of the file. They stay mapped as long as the process lives.
 #[derive(Debug)]
 pub struct NotePlace(&'static [AtomicU8; InferenceNote::BYTES]);
 
@@ -27,18 +27,18 @@ impl NotePlace {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let length = InferenceNote::BYTES;
         let shared = libc::MAP_SHARED;
-        // SAFETY: a mapping at a place of the kernel's choice touches no memory that is in use.
-        let place =
+        // SAFETY: a mapping at an address that the kernel chooses touches no memory that is in use.
+        let mapping =
             unsafe { libc::mmap(ptr::null_mut(), length, protection, shared, file.as_raw_fd(), 0) };
-        if place == libc::MAP_FAILED {
+        if mapping == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the mapping has this many bytes and is never unmapped. If another process writes to the
         // file, the numbers change under us, which is allowed for atomics.
-        Ok(Self(unsafe { &*place.cast() }))
+        Ok(Self(unsafe { &*mapping.cast() }))
     }
 
-    /// Replaces the note.
+    /// Replaces the note. `None` records that no model is in use.
     pub fn put(&self, note: Option<InferenceNote>) {
         let [first, rest @ ..] = self.0;
         // While the other bytes change, the first byte says that no model is in use.
@@ -46,8 +46,8 @@ impl NotePlace {
         fence(Ordering::Release);
         if note.is_some() {
             let [kind, bytes @ ..] = InferenceNote::encode(note);
-            for (place, byte) in rest.iter().zip(bytes) {
-                place.store(byte, Ordering::Relaxed);
+            for (mapped, byte) in rest.iter().zip(bytes) {
+                mapped.store(byte, Ordering::Relaxed);
             }
             first.store(kind, Ordering::Release);
         }

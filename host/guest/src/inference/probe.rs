@@ -13,38 +13,45 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// The hidden subcommand. It must call `serve_probe`.
+/// The hidden subcommand that tests backends. It must call `serve_probe`.
 pub const PROBE_COMMAND: &str = "probe-backends";
 
-/// The hidden subcommand. It must call `serve_kernels`.
+/// The hidden subcommand that compiles GPU code for tract. It must call `serve_kernels`.
 pub const KERNELS_COMMAND: &str = "gpu-prepare";
 
 /// The version of tract in this program.
 pub const TRACT_VERSION: &str = "0.23.9";
 
 /// The time limit of one test.
-pub(super) const LIMIT: Duration = Duration::from_secs(60);
+pub(super) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum length of the child's output, in bytes.
-pub(super) const ANSWER_BYTES: u64 = 64 << 10;
-/// The child's tasks, as words of its command line.
+pub(super) const MAX_ANSWER_BYTES: u64 = 64 << 10;
+
+// The child's tasks, as the first word of its arguments.
+
+/// Tests whether tract can use a GPU.
 pub(super) const TRACT_GPU: &str = "tract-gpu";
+/// Tests ONNX Runtime on the CPU.
 pub(super) const ONNXRUNTIME: &str = "onnxruntime";
+/// Tests whether ONNX Runtime can use a GPU.
 pub(super) const ONNXRUNTIME_GPU: &str = "onnxruntime-gpu";
-pub(super) const MODEL: &str = "model";
-pub(super) const JUDGE: &str = "judge-model";
+/// Measures the size of a model.
+pub(super) const MODEL_SIZE: &str = "model";
+/// Judges a model before workers load it.
+pub(super) const JUDGE_MODEL: &str = "judge-model";
 
 /// The state of a backend on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendState {
     /// `tract` or `onnxruntime`.
     pub name: &'static str,
-    /// Its version, if it reported one.
+    /// The version, if the backend reported one.
     pub version: Option<String>,
-    /// The path of its library; `None` for tract, which is a part of Sandmill.
+    /// The path of the library; `None` for tract, which is a part of Sandmill.
     pub library: Option<PathBuf>,
-    /// Why it cannot be used; `None` if it can.
+    /// Why the backend cannot be used; `None` if it can.
     pub missing: Option<String>,
-    /// Why it cannot use a GPU; `None` if it can in a worker that has one.
+    /// Why the backend cannot use a GPU; `None` if it can, in a worker that has a GPU.
     pub no_gpu: Option<String>,
 }
 
@@ -56,7 +63,7 @@ impl BackendState {
     }
 }
 
-/// The child's answer.
+/// The child's answer to any task.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct ProbeAnswer {
     pub(super) version: Option<String>,
@@ -69,18 +76,18 @@ pub(super) struct ProbeAnswer {
 /// What is known about a model before a worker loads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelVerdict {
-    /// Why tract cannot compute it, as a message; `None` if it can.
+    /// Why tract cannot run the model, as a message; `None` if it can.
     pub not_by_tract: Option<String>,
-    /// The outputs that callers do not receive, each with the reason, as messages.
+    /// One message for each output that callers do not receive, with the reason.
     pub left_out: Vec<String>,
 }
 
 /// An answer that reports a problem.
-pub(super) fn problem(error: impl Error) -> ProbeAnswer {
+pub(super) fn answer_with_problem(error: impl Error) -> ProbeAnswer {
     ProbeAnswer { problem: Some(error.to_string()), ..ProbeAnswer::default() }
 }
 
-/// Tests backends.
+/// Starts the child processes that test backends.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The sandmill binary.
@@ -92,7 +99,7 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// The state of tract on this machine. On the CPU it always works.
+    /// The state of tract on this machine. On the CPU, tract always works.
     pub fn tract(&self) -> BackendState {
         let answer = self.ask(&[TRACT_GPU]);
         BackendState {
@@ -104,12 +111,12 @@ impl Probe {
         }
     }
 
-    /// The state of the ONNX Runtime at `library`, an absolute path, on this machine. The child computes with
+    /// The state of the ONNX Runtime at `library`, an absolute path, on this machine. The child runs
     /// a small model, on two threads, behind the same wall as a worker.
     pub fn onnxruntime(&self, library: &Path) -> BackendState {
         let path = library.to_string_lossy();
         let answer = self.ask(&[ONNXRUNTIME, self.os_sandbox.name(), &path]);
-        let answer = answer.unwrap_or_else(problem);
+        let answer = answer.unwrap_or_else(answer_with_problem);
         BackendState {
             name: "onnxruntime",
             version: answer.version,
@@ -118,7 +125,7 @@ impl Probe {
             no_gpu: if answer.has_cuda {
                 None
             } else if HAS_CUDA {
-                let why = "it was built without CUDA; the Python package onnxruntime-gpu is not";
+                let why = "it was built without CUDA; the Python package onnxruntime-gpu has CUDA";
                 Some(why.to_owned())
             } else {
                 Some(Feature::Cuda.absence().to_string())
@@ -138,16 +145,16 @@ impl Probe {
     /// Checks that the CUDA dependencies of an ONNX Runtime library are installed.
     ///
     /// # Errors
-    /// If they are not.
+    /// If a dependency is missing.
     pub fn onnxruntime_on_gpu(&self, library: &Path) -> Result<(), ProbeError> {
         let answer = self.ask(&[ONNXRUNTIME_GPU, &library.to_string_lossy()])?;
         answer.problem.map_or(Ok(()), |problem| Err(ProbeError::Problem(problem)))
     }
 
-    /// The library that the user named, with its version, if it can be used.
+    /// Tests the library that the user named. Returns its path and version.
     ///
     /// # Errors
-    /// If it cannot be used. The error says which option or variable named it.
+    /// If the library cannot be used. The error says which option or variable named it.
     pub fn named(&self, named: &NamedLibrary) -> Result<(PathBuf, Option<String>), NamedError> {
         let library = named.find()?;
         let BackendState { version, missing, .. } = self.onnxruntime(&library);
@@ -157,14 +164,14 @@ impl Probe {
         }
     }
 
-    /// The size of an ONNX file and of the weights that it has in other files of its folder, in bytes. Both
+    /// The size of an ONNX file and of its weights, which may be in other files of its folder, in bytes. Both
     /// paths are absolute.
     ///
     /// # Errors
     /// If the size is unknown.
     pub fn model_bytes(&self, folder: &Path, file: &Path) -> Result<u64, ProbeError> {
         let paths = [folder, file].map(Path::to_string_lossy);
-        let answer = self.ask(&[MODEL, self.os_sandbox.name(), &paths[0], &paths[1]])?;
+        let answer = self.ask(&[MODEL_SIZE, self.os_sandbox.name(), &paths[0], &paths[1]])?;
         answer.model_bytes.ok_or_else(|| ProbeError::Problem(answer.problem.unwrap_or_default()))
     }
 
@@ -180,20 +187,20 @@ impl Probe {
         limit: u64,
     ) -> Result<ModelVerdict, ProbeError> {
         let limit = limit.to_string();
-        let task = |folder: &Path, file: &Path| {
+        let as_texts = |folder: &Path, file: &Path| {
             [folder, file].map(|path| path.to_string_lossy().into_owned())
         };
         let mode = self.os_sandbox.name();
         let answer = match folder {
             Some(folder) => {
-                let [folder, file] = task(folder, file);
-                self.ask(&[JUDGE, mode, &limit, &folder, &file])?
+                let [folder, file] = as_texts(folder, file);
+                self.ask(&[JUDGE_MODEL, mode, &limit, &folder, &file])?
             }
             None => {
-                let source = |source| ProbeError::Start { program: file.to_owned(), source };
+                let start_error = |source| ProbeError::Start { program: file.to_owned(), source };
                 // The child gets the open file, and no access to other files in its folder.
-                let opened = File::open(file).map_err(source)?;
-                self.ask_of(&[JUDGE, mode, &limit], opened.into())?
+                let opened = File::open(file).map_err(start_error)?;
+                self.ask_with_input(&[JUDGE_MODEL, mode, &limit], opened.into())?
             }
         };
         answer.judged.ok_or_else(|| ProbeError::Problem(answer.problem.unwrap_or_default()))
@@ -201,10 +208,11 @@ impl Probe {
 
     /// Runs a task in a child.
     fn ask(&self, task: &[&str]) -> Result<ProbeAnswer, ProbeError> {
-        self.ask_of(task, Stdio::null())
+        self.ask_with_input(task, Stdio::null())
     }
 
-    fn ask_of(&self, task: &[&str], input: Stdio) -> Result<ProbeAnswer, ProbeError> {
+    /// Runs a task in a child whose standard input is `input`.
+    fn ask_with_input(&self, task: &[&str], input: Stdio) -> Result<ProbeAnswer, ProbeError> {
         let (variable, value) = NO_TELEMETRY;
         let mut command = Command::new(&self.program);
         command.arg(PROBE_COMMAND).args(task).env_clear().env(variable, value).current_dir("/");
@@ -220,11 +228,12 @@ impl Probe {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|source| ProbeError::Start { program: self.program.clone(), source })?;
-        let ended = wall::end_of(child, LIMIT, ANSWER_BYTES, || None).map_err(ProbeError::NoEnd)?;
+        let ended = wall::end_of(child, TEST_TIMEOUT, MAX_ANSWER_BYTES, || None)
+            .map_err(ProbeError::NoEnd)?;
         match serde_json::from_slice(&ended.said) {
             Ok(answer) if ended.status.success() => Ok(answer),
             Err(_) if ended.status.success() => Err(ProbeError::Unclear),
-            _ => Err(ProbeError::Failed(ended.describe("the process that tried it"))),
+            _ => Err(ProbeError::Failed(ended.describe("the process that tested it"))),
         }
     }
 }
@@ -255,9 +264,9 @@ mod tests {
             let probe = Probe { program, os_sandbox, cuda: Vec::new() };
             probe.onnxruntime(Path::new("/x/libonnxruntime.so")).missing.unwrap_or_default()
         };
-        insta::assert_snapshot!(describe("kill -SEGV $$"), @"the process that tried it was ended by signal 11");
-        insta::assert_snapshot!(describe("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tried it ended with exit code 1; what it said: no\u{1b}sense");
-        insta::assert_snapshot!(describe("echo nothing"), @"the output of the process that tried it cannot be understood");
+        insta::assert_snapshot!(describe("kill -SEGV $$"), @"the process that tested it was ended by signal 11");
+        insta::assert_snapshot!(describe("printf 'no\\033sense' >&2; echo nothing; exit 1"), @r"the process that tested it ended with exit code 1; what it said: no\u{1b}sense");
+        insta::assert_snapshot!(describe("echo nothing"), @"the output of the process that tested it is not valid");
         assert_eq!(
             describe("echo '{\"problem\": \"it is odd\", \"has_cuda\": false}'"),
             "it is odd"

@@ -66,7 +66,7 @@ pub struct LoadedModel(Never);
 enum Never {}
 
 impl LoadedModel {
-    /// What is known about it.
+    /// What is known about the model.
     pub fn facts(&self) -> &ModelFacts {
         match self.0 {}
     }

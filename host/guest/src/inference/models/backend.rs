@@ -23,12 +23,12 @@ pub(super) struct LoadSettings {
     pub(super) gpu: Option<u32>,
     /// The limit on GPU memory, in bytes, for backends that support one.
     pub(super) gpu_memory: Option<ByteSize>,
-    /// Whether the model was meant for a GPU and falls back to the CPU.
+    /// Whether the model runs on the CPU although the job requests a GPU (`fallback: cpu`).
     pub(super) fell_back: bool,
-    /// The limit on file and weights, in bytes.
+    /// The maximum size of the model's file and weights, in bytes.
     pub(super) limit: u64,
     /// The size of the models that are already loaded, in bytes.
-    pub(super) others: u64,
+    pub(super) loaded_bytes: u64,
 }
 
 impl LoadSettings {
@@ -40,12 +40,12 @@ impl LoadSettings {
 
 /// A loaded model.
 pub(super) trait BackendModel: Send {
-    /// What is known about it.
+    /// What is known about the model.
     fn facts(&self) -> &ModelFacts;
 
-    /// Computes the outputs. `inputs` have been checked: each input of the facts is there once, in their
+    /// Computes the outputs. `inputs` has been checked: it has each input of the model once, in the model's
     /// order, with the right type and a shape that fits; scalars have no dimensions. The outputs are in the
-    /// order of the facts. Outputs whose types `wasi:nn` does not have are left out.
+    /// model's order. Outputs whose types `wasi:nn` does not have are left out.
     ///
     /// # Errors
     /// If the backend fails.

@@ -13,8 +13,8 @@ use std::path::Path;
 pub(super) struct Backends {
     /// ONNX Runtime, or why it cannot be used.
     onnxruntime: Result<Library, LibraryError>,
-    /// Whether the job has a library of ONNX Runtime. If so, the leader has tested it, and all workers use
-    /// it.
+    /// Whether the job has a library of ONNX Runtime. If so, the leader has tested the library, and all
+    /// workers use it.
     is_given: bool,
 }
 
@@ -24,8 +24,8 @@ pub(super) struct RequestedBackend {
     pub(super) device: DeviceChoice,
     /// Whether the model may run on the CPU if there is no GPU.
     pub(super) fallback: bool,
-    /// Advice if there is no GPU, for the error.
-    pub(super) instead: &'static str,
+    /// What the user can do without a GPU, for the error.
+    pub(super) advice_without_gpu: &'static str,
 }
 
 /// The backend and device that were chosen.
@@ -52,44 +52,45 @@ impl Backends {
         Self { onnxruntime, is_given }
     }
 
-    /// Chooses what runs a model on a worker with this lease.
+    /// Chooses the backend and the device for a model. `lease` is the index of the worker's GPU; `None` if it
+    /// has none.
     pub(super) fn choose(
         &self,
-        purpose: &RequestedBackend,
+        requested: &RequestedBackend,
         lease: Option<u32>,
     ) -> Result<Choice<'_>, InferenceError> {
-        let needs_gpu = purpose.device == DeviceChoice::Gpu;
+        let needs_gpu = requested.device == DeviceChoice::Gpu;
         let fell_back = match lease {
-            Some(index) if purpose.device != DeviceChoice::Cpu => {
-                match self.on_gpu(purpose.backend) {
+            Some(index) if requested.device != DeviceChoice::Cpu => {
+                match self.on_gpu(requested.backend) {
                     Ok(engine) => {
                         return Ok(Choice { engine, gpu: Some(index), fell_back: false });
                     }
-                    Err(reasons) if needs_gpu && !purpose.fallback => {
-                        let instead = purpose.instead;
+                    Err(reasons) if needs_gpu && !requested.fallback => {
+                        let advice = requested.advice_without_gpu;
                         return Err(InferenceError::refused(
                             NnErrorCode::UnsupportedOperation,
                             format!(
-                                "no backend can use GPU {index}; {instead}, or repair one: {reasons}"
+                                "no backend can use GPU {index}; {advice}, or repair a backend: {reasons}"
                             ),
                         ));
                     }
                     Err(_) => needs_gpu,
                 }
             }
-            None if needs_gpu && !purpose.fallback => {
-                let instead = purpose.instead;
+            None if needs_gpu && !requested.fallback => {
+                let advice = requested.advice_without_gpu;
                 return Err(InferenceError::refused(
                     NnErrorCode::Security,
                     format!(
                         "it must run on a GPU, and no GPU is leased to this worker; give the job a GPU \
-                         for each worker (gpus: N or --gpus N), or {instead}"
+                         for each worker (gpus: N or --gpus N), or {advice}"
                     ),
                 ));
             }
             _ => needs_gpu,
         };
-        let engine = self.on_cpu(purpose.backend)?;
+        let engine = self.on_cpu(requested.backend)?;
         Ok(Choice { engine, gpu: None, fell_back })
     }
 
@@ -97,8 +98,8 @@ impl Backends {
         match (backend, &self.onnxruntime) {
             (Backend::Tract, _) => Ok(Engine::Tract),
             (_, Ok(library)) => Ok(Engine::OnnxRuntime(library)),
-            // Not if the job has a library: other workers use it, and the rows of this one would come from
-            // another backend.
+            // tract replaces ONNX Runtime only if the job has no library. If it has one, other workers use
+            // that library, and the rows of this worker would come from another backend.
             (Backend::Auto, Err(_)) if !self.is_given => Ok(Engine::Tract),
             (_, Err(why)) => Err(InferenceError::refused(
                 NnErrorCode::RuntimeError,
@@ -139,11 +140,11 @@ impl Engine<'_> {
         &self,
         source: ModelSource<'_>,
         vetted: VettedModel,
-        wanted: &LoadSettings,
+        settings: &LoadSettings,
     ) -> Result<Box<dyn BackendModel>, InferenceError> {
         match self {
-            Self::Tract => tract::load(source, vetted, wanted),
-            Self::OnnxRuntime(library) => library.load(source, vetted, wanted),
+            Self::Tract => tract::load(source, vetted, settings),
+            Self::OnnxRuntime(library) => library.load(source, vetted, settings),
         }
     }
 }

@@ -15,17 +15,17 @@ impl InferenceError {
         Self::ends(
             FailureKind::OutOfMemory,
             format!(
-                "the backend needs more memory than the worker may have; compute less at once, or \
-                 raise limits.tensors or limits.models, from which its share follows: {text}"
+                "the backend needs more memory than the worker may have; give the model less at a \
+                 time, or raise limits.tensors or limits.models, which set that memory: {text}"
             ),
         )
     }
 
-    /// Replaces a folder of the host, which the guest must not learn, by `name`.
+    /// Replaces the path of a host folder by `name`, because the guest must not learn the path.
     pub(super) fn hiding(self, folder: &Path, name: &str) -> Self {
         let path = folder.to_string_lossy();
         match self {
-            same if folder.parent().is_none() => same,
+            unchanged if folder.parent().is_none() => unchanged,
             Self::Refused { code, message } => {
                 Self::Refused { code, message: message.replace(&*path, name) }
             }
@@ -36,15 +36,15 @@ impl InferenceError {
     }
 
     /// Prefixes the message with its subject.
-    pub(super) fn about(self, what: &str) -> Self {
+    pub(super) fn about(self, subject: &str) -> Self {
         match self {
-            Self::Refused { code, message } => Self::refused(code, format!("{what}: {message}")),
-            Self::Ends { kind, message } => Self::ends(kind, format!("{what}: {message}")),
+            Self::Refused { code, message } => Self::refused(code, format!("{subject}: {message}")),
+            Self::Ends { kind, message } => Self::ends(kind, format!("{subject}: {message}")),
         }
     }
 }
 
-/// The start of a name from the guest, which may be as long as a call allows.
+/// The first 200 bytes of a name from the guest, which may be as long as a call allows.
 pub(super) fn short(name: &str) -> &str {
     &name[..name.floor_char_boundary(200)]
 }
@@ -60,7 +60,7 @@ pub(super) enum LibraryError {
     /// There is no library.
     #[error(
         "its library was not found on this machine; install the Python package onnxruntime and set \
-         SANDMILL_ONNXRUNTIME to where it is"
+         SANDMILL_ONNXRUNTIME to its folder"
     )]
     NotFound,
     /// Another library is open.
@@ -69,7 +69,7 @@ pub(super) enum LibraryError {
         /// The path of the open library.
         path: PathBuf,
     },
-    /// The environment would let it send telemetry.
+    /// The environment does not stop the library from sending telemetry.
     #[error(
         "it would send telemetry from a thread outside of the wall: {variable}={value} must be in the \
          environment of the process that opens it"
@@ -81,7 +81,7 @@ pub(super) enum LibraryError {
         value: &'static str,
     },
     /// The system's loader refuses it.
-    #[error("{} cannot be opened as a library: {}", path.display(), reason(source))]
+    #[error("{} cannot be opened as a library: {}", path.display(), loader_message(source))]
     NoLibrary {
         /// The file.
         path: PathBuf,
@@ -94,15 +94,15 @@ pub(super) enum LibraryError {
         /// The file.
         path: PathBuf,
     },
-    /// It does not return its table of functions.
+    /// The library does not return its table of functions.
     #[error("{} does not report its interface", path.display())]
     NoInterface {
         /// The file.
         path: PathBuf,
     },
-    /// It lacks functions that we need.
+    /// The library lacks functions that we need.
     #[error(
-        "{} is ONNX Runtime {version}; needed is 1.{ORT_API_VERSION} or newer",
+        "{} is ONNX Runtime {version}; version 1.{ORT_API_VERSION} or newer is needed",
         path.display()
     )]
     TooOld {
@@ -111,11 +111,11 @@ pub(super) enum LibraryError {
         /// Its version.
         version: String,
     },
-    /// The `ort` crate cannot open it.
+    /// The `ort` crate cannot open the library.
     #[error(transparent)]
     Load(#[from] ort::LoadDynamicError),
-    /// Its environment cannot be created.
-    #[error("{}: it does not start: {source}", path.display())]
+    /// The library's environment cannot be created.
+    #[error("{} does not start: {source}", path.display())]
     NoStart {
         /// The file.
         path: PathBuf,
@@ -125,7 +125,7 @@ pub(super) enum LibraryError {
 }
 
 /// The loader's message, which is sometimes only in the error's source.
-fn reason(error: &libloading::Error) -> String {
+fn loader_message(error: &libloading::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
         None => error.to_string(),
@@ -139,7 +139,7 @@ pub(super) enum TractCudaError {
     #[error("{0}")]
     NoCuda(String),
     /// The leader compiled no kernels for the GPU.
-    #[error("what it needs was not compiled for the GPU; a notice of the job says why")]
+    #[error("its kernels were not compiled for this GPU; a notice of the job says why")]
     NoKernels,
 }
 
@@ -173,14 +173,14 @@ pub(super) enum BackendNoGpu<'a> {
     #[error("ONNX Runtime is not available ({0})")]
     NoLibrary(&'a LibraryError),
     /// tract cannot use the GPU.
-    #[error("tract has no CUDA ({0})")]
+    #[error("tract cannot use CUDA ({0})")]
     Tract(TractCudaError),
 }
 
 /// A problem that a child found while it tested a backend.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BackendTrialError {
-    /// The words of the command line are not those that the leader uses.
+    /// The leader does not use this command line, so a user has called the hidden subcommand.
     #[error("this command is run by sandmill itself")]
     ByHand,
     /// The process cannot do the first steps of every child.

@@ -6,12 +6,13 @@ use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 
 thread_local! {
+    /// Whether this thread is inside of [`catch_panic`].
     static GUARDED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Stops printing panics of backends that `caught` catches: the caller receives their text, and a guest
-/// could cause any number of them. This sets the panic hook of the whole process, so it is only for the start
-/// of a process that runs nothing but Sandmill.
+/// Stops the printing of panics that `catch_panic` catches: the caller receives their text, and a guest could
+/// cause any number of them. Sets the panic hook of the whole process, so call this only at the start of a
+/// process that runs nothing but Sandmill.
 pub fn quiet_panics() {
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
@@ -21,11 +22,12 @@ pub fn quiet_panics() {
     }));
 }
 
-/// Calls a function. It must not leave inconsistent state that is used after a panic.
+/// Calls a function, and returns its panic as an error. The function must not leave inconsistent state that
+/// is used after a panic.
 ///
 /// # Errors
 /// The text of the panic.
-pub(super) fn caught<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
+pub(super) fn catch_panic<T>(call: impl FnOnce() -> T) -> Result<T, Panicked> {
     let previous = GUARDED.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(call));
     GUARDED.set(previous);
@@ -52,10 +54,10 @@ mod tests {
             counter.fetch_add(1, Ordering::Relaxed);
         }));
         quiet_panics();
-        assert_eq!(caught(|| 5), Ok(5));
+        assert_eq!(catch_panic(|| 5), Ok(5));
         let panicked = |text: &str| Err(Panicked(text.to_owned()));
-        assert_eq!(caught(|| -> u32 { panic!("one of {}", 2) }), panicked("one of 2"));
-        assert_eq!(caught(|| -> u32 { panic!("plainly") }), panicked("plainly"));
+        assert_eq!(catch_panic(|| -> u32 { panic!("one of {}", 2) }), panicked("one of 2"));
+        assert_eq!(catch_panic(|| -> u32 { panic!("plainly") }), panicked("plainly"));
         assert_eq!(printed.load(Ordering::Relaxed), 0);
         assert!(panic::catch_unwind(|| panic!("not guarded")).is_err());
         assert_eq!(printed.load(Ordering::Relaxed), 1);

@@ -7,25 +7,26 @@ use super::{
 };
 use std::collections::HashMap;
 
-/// Returns the inputs in the order of the facts, scalars without dimensions.
+/// Checks the given tensors, and returns them in the order of the model's inputs. If an input is a scalar,
+/// its tensor may have the shape `[1]`; the result then has no dimensions.
 ///
 /// # Errors
 /// If an input is missing, unknown or given twice, or its type, shape or length is wrong. Also if `wasi:nn`
-/// cannot represent any of the model's outputs.
-pub(super) fn checked<'a>(
+/// can represent none of the model's outputs.
+pub(super) fn check<'a>(
     facts: &ModelFacts,
     given: &[TensorView<'a>],
 ) -> Result<Vec<TensorView<'a>>, InferenceError> {
     if !facts.outputs.iter().any(|port| matches!(port.ty, ModelElementType::Standard(_))) {
-        let outputs = listed(&facts.outputs);
+        let outputs = list_ports(&facts.outputs);
         return Err(InferenceError::refused(
             NnErrorCode::UnsupportedOperation,
-            format!("tensors of wasi:nn can hold none of its outputs: {outputs}"),
+            format!("tensors of wasi:nn can hold none of the model's outputs: {outputs}"),
         ));
     }
     for (index, view) in given.iter().enumerate() {
         if !facts.inputs.iter().any(|port| port.name == view.name) {
-            let inputs = listed(&facts.inputs);
+            let inputs = list_ports(&facts.inputs);
             return Err(invalid(format!(
                 "there is no input {:?}; the model takes {inputs}",
                 short(view.name)
@@ -40,17 +41,18 @@ pub(super) fn checked<'a>(
         .inputs
         .iter()
         .map(|port| match given.iter().find(|view| view.name == port.name) {
-            Some(view) => fitting(port, *view, &mut sizes),
+            Some(view) => check_one(port, *view, &mut sizes),
             None => {
-                let inputs = listed(&facts.inputs);
+                let inputs = list_ports(&facts.inputs);
                 Err(invalid(format!("input {:?} is missing; the model takes {inputs}", port.name)))
             }
         })
         .collect()
 }
 
-/// Checks one input. `sizes` has the size of each named dimension, with the input that set it.
-fn fitting<'a, 'f>(
+/// Checks one input. `sizes` has the size of each named dimension, and the name of the input that set the
+/// size.
+fn check_one<'a, 'f>(
     port: &'f ModelPort,
     mut view: TensorView<'a>,
     sizes: &mut HashMap<&'f str, (u32, &'f str)>,
@@ -63,9 +65,9 @@ fn fitting<'a, 'f>(
         ));
     };
     let got = format!("got {} {}", view.ty, ModelShape(view.dims));
-    let wrong = || invalid(format!("input {name:?}: expected {port}, {got}"));
+    let mismatch = || invalid(format!("input {name:?}: expected {port}, {got}"));
     if *ty != view.ty {
-        return Err(wrong());
+        return Err(mismatch());
     }
     if let Some(shape) = shape {
         if shape.is_empty() && view.dims == [1] {
@@ -73,7 +75,7 @@ fn fitting<'a, 'f>(
         }
         let fits = |(dimension, size): (&ModelDimension, &u32)| !matches!(dimension, ModelDimension::Fixed(expected) if expected != size);
         if shape.len() != view.dims.len() || !shape.iter().zip(view.dims).all(fits) {
-            return Err(wrong());
+            return Err(mismatch());
         }
         for (dimension, size) in shape.iter().zip(view.dims) {
             let ModelDimension::Named(symbol) = dimension else { continue };
@@ -85,10 +87,11 @@ fn fitting<'a, 'f>(
             }
         }
     }
-    let elements = view.dims.iter().try_fold(1_usize, |all, size| all.checked_mul(*size as usize));
+    let elements =
+        view.dims.iter().try_fold(1_usize, |product, size| product.checked_mul(*size as usize));
     let expected = elements.and_then(|elements| elements.checked_mul(ty.size()));
     if expected != Some(view.bytes.len()) {
-        let expected = expected.map_or("more".to_owned(), |bytes| bytes.to_string());
+        let expected = expected.map_or("at least 2^64".to_owned(), |bytes| bytes.to_string());
         let shape = ModelShape(view.dims);
         let bytes = view.bytes.len();
         return Err(invalid(format!(
@@ -99,7 +102,7 @@ fn fitting<'a, 'f>(
 }
 
 /// For example `"x" (f32 [N, 64]), "y" (i64 [N])`.
-fn listed(ports: &[ModelPort]) -> String {
+fn list_ports(ports: &[ModelPort]) -> String {
     if ports.is_empty() {
         return "none".to_owned();
     }

@@ -1,8 +1,8 @@
-//! The code that tract compiles for a GPU before it can compute there.
+//! Compiles the kernels (GPU code) that tract needs before it can use a GPU.
 //!
 //! Compiling takes minutes, writes into a folder whose content later runs unchecked, and starts all programs
-//! that CUDA's compiler needs. So a process without access to the job does it once, and workers can only read
-//! the folder.
+//! that CUDA's compiler needs. So a process without access to the job compiles once, and workers can only
+//! read the folder.
 
 use crate::wall;
 use ::tract_cuda::utils::ensure_cuda_runtime_dependencies;
@@ -25,9 +25,9 @@ pub enum CompileKernelsError {
 }
 
 /// Compiles the missing kernels for the GPU that this process sees, into tract's folder below
-/// `XDG_CACHE_HOME`. Excluded are kernels that tract compiles when a model first needs them (Gated DeltaNet);
-/// workers cannot use those. An error says why tract cannot compute on the GPU. The calling process must do
-/// nothing else.
+/// `XDG_CACHE_HOME`. Omits kernels that tract compiles only when a model first needs them (Gated DeltaNet):
+/// workers cannot use them. An error says why tract cannot use the GPU. The calling process must do nothing
+/// else.
 pub fn serve_kernels() -> Result<(), CompileKernelsError> {
     // The process ends with the leader, which holds the GPU.
     wall::enter()?;
@@ -36,7 +36,7 @@ pub fn serve_kernels() -> Result<(), CompileKernelsError> {
     // once.
     panic::set_hook(Box::new(|_| {}));
     match panic::catch_unwind(|| with_cuda_stream(|_| Ok(()))) {
-        Ok(made) => made.map_err(CompileKernelsError::Tract),
+        Ok(result) => result.map_err(CompileKernelsError::Tract),
         Err(panic) => {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.unwrap_or_else(|| "the GPU cannot be used".to_owned());

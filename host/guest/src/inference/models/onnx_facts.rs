@@ -1,4 +1,4 @@
-//! Reads an ONNX file: the inputs and outputs of its model, and its parts.
+//! Reads the parts of an ONNX model: graphs, nodes, inputs and outputs.
 
 use super::{
     InferenceError, ModelDimension, ModelElementType, ModelPort, NnErrorCode, NnTensorType,
@@ -12,18 +12,18 @@ use tract_onnx::pb::{
 
 /// All graphs of a model, including those inside nodes and functions.
 pub(super) fn graphs(proto: &ModelProto) -> Vec<&GraphProto> {
-    fn inside(nodes: &[NodeProto]) -> impl Iterator<Item = &GraphProto> {
+    fn subgraphs(nodes: &[NodeProto]) -> impl Iterator<Item = &GraphProto> {
         let attributes = nodes.iter().flat_map(|node| &node.attribute);
         attributes.flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
     }
-    let mut all: Vec<&GraphProto> = proto.graph.iter().collect();
-    all.extend(proto.functions.iter().flat_map(|function| inside(&function.node)));
-    let mut at = 0;
-    while let Some(graph) = all.get(at) {
-        all.extend(inside(&graph.node));
-        at += 1;
+    let mut found: Vec<&GraphProto> = proto.graph.iter().collect();
+    found.extend(proto.functions.iter().flat_map(|function| subgraphs(&function.node)));
+    let mut next = 0;
+    while let Some(graph) = found.get(next) {
+        found.extend(subgraphs(&graph.node));
+        next += 1;
     }
-    all
+    found
 }
 
 /// All nodes of a model, including those of functions.
@@ -32,13 +32,15 @@ pub(super) fn nodes(proto: &ModelProto) -> impl Iterator<Item = &NodeProto> {
     graphs(proto).into_iter().flat_map(|graph| &graph.node).chain(functions)
 }
 
-/// The names that a node uses, including the inputs and outputs of graphs inside it.
-pub(super) fn used(node: &NodeProto) -> Vec<&str> {
+/// The names of values that a node uses, including those that graphs inside the node use.
+pub(super) fn used_names(node: &NodeProto) -> Vec<&str> {
     let mut names = Vec::new();
     let mut nodes = vec![node];
     while let Some(node) = nodes.pop() {
         names.extend(node.input.iter().map(String::as_str));
-        for graph in node.attribute.iter().flat_map(|it| it.g.iter().chain(&it.graphs)) {
+        for graph in
+            node.attribute.iter().flat_map(|attribute| attribute.g.iter().chain(&attribute.graphs))
+        {
             names.extend(graph.output.iter().map(|output| output.name.as_str()));
             nodes.extend(&graph.node);
         }
@@ -51,17 +53,17 @@ pub(super) fn attribute<'a>(node: &'a NodeProto, name: &str) -> Option<&'a Attri
     node.attribute.iter().find(|attribute| attribute.name == name)
 }
 
-/// The inputs without a default value in the model.
+/// The inputs that have no default value in the model.
 pub(super) fn inputs(graph: &GraphProto) -> Result<Vec<ModelPort>, InferenceError> {
-    free_inputs(graph).map(port).collect()
+    free_inputs(graph).map(model_port).collect()
 }
 
 /// The outputs.
 pub(super) fn outputs(graph: &GraphProto) -> Result<Vec<ModelPort>, InferenceError> {
-    graph.output.iter().map(port).collect()
+    graph.output.iter().map(model_port).collect()
 }
 
-/// The inputs that a caller must give.
+/// The inputs that a caller must give, because they have no default value.
 pub(super) fn free_inputs(graph: &GraphProto) -> impl Iterator<Item = &ValueInfoProto> {
     let dense = graph.initializer.iter().map(|tensor| tensor.name.as_str());
     let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
@@ -70,20 +72,21 @@ pub(super) fn free_inputs(graph: &GraphProto) -> impl Iterator<Item = &ValueInfo
     graph.input.iter().filter(move |input| !with_default.contains(input.name.as_str()))
 }
 
-/// The element type in ONNX; `None` if it is not a tensor, or the type is unknown to this version.
+/// The element type of an input or output, in ONNX. `None` if it is not a tensor, or this version of Sandmill
+/// does not know the type.
 pub(super) fn data_type(info: &ValueInfoProto) -> Option<DataType> {
-    DataType::try_from(tensor(info)?.elem_type).ok()
+    DataType::try_from(tensor_type(info)?.elem_type).ok()
 }
 
-fn tensor(info: &ValueInfoProto) -> Option<&type_proto::Tensor> {
+fn tensor_type(info: &ValueInfoProto) -> Option<&type_proto::Tensor> {
     let type_proto::Value::TensorType(tensor) = info.r#type.as_ref()?.value.as_ref()?;
     Some(tensor)
 }
 
-fn port(info: &ValueInfoProto) -> Result<ModelPort, InferenceError> {
+fn model_port(info: &ValueInfoProto) -> Result<ModelPort, InferenceError> {
     let name = info.name.clone();
-    let Some(tensor) = tensor(info) else {
-        // Types of sequences and maps are not read.
+    let Some(tensor) = tensor_type(info) else {
+        // A sequence or a map. Its type is not read.
         return Ok(ModelPort {
             name,
             ty: ModelElementType::Other("no tensor".to_owned()),
@@ -100,7 +103,7 @@ fn port(info: &ValueInfoProto) -> Result<ModelPort, InferenceError> {
                 u32::try_from(*size).map(ModelDimension::Fixed).map_err(|_| {
                     InferenceError::refused(
                         NnErrorCode::InvalidEncoding,
-                        format!("{name:?} has a dimension of {size}; {} is the most", u32::MAX),
+                        format!("{name:?} has a dimension of {size}; the maximum is {}", u32::MAX),
                     )
                 })
             }
@@ -118,14 +121,14 @@ fn element_type(number: i32) -> ModelElementType {
     let Ok(ty) = DataType::try_from(number) else {
         return ModelElementType::Other(format!("type {number} of ONNX"));
     };
-    match standard(ty) {
+    match wasi_nn_type(ty) {
         Some(ty) => ModelElementType::Standard(ty),
         None => ModelElementType::Other(ty.as_str_name().to_ascii_lowercase()),
     }
 }
 
-/// The type in `wasi:nn`.
-pub(super) fn standard(ty: DataType) -> Option<NnTensorType> {
+/// The type in `wasi:nn`; `None` if `wasi:nn` does not have the type.
+fn wasi_nn_type(ty: DataType) -> Option<NnTensorType> {
     Some(match ty {
         DataType::Float16 => NnTensorType::F16,
         DataType::Float => NnTensorType::F32,

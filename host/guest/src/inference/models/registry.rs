@@ -35,11 +35,11 @@ pub struct LoadedModels {
 /// State that all models of a worker share.
 struct SharedModels {
     stats: Mutex<InferenceStats>,
-    /// The total size of the loaded models, in bytes.
-    used: Mutex<u64>,
-    /// The limit on `used`, in bytes.
+    /// The total size of the loaded models.
+    loaded_bytes: Mutex<u64>,
+    /// The limit on `loaded_bytes`.
     limit: ByteSize,
-    /// The place where the worker records its current model call. Unset if there is none.
+    /// The file in which the worker records its current model call. Unset if the worker has no such file.
     note: OnceLock<NotePlace>,
 }
 
@@ -51,7 +51,7 @@ struct LoadedInner {
     facts: ModelFacts,
     loaded: Mutex<Box<dyn BackendModel>>,
     bytes: u64,
-    /// Its index among the job's models; `None` for a model from bytes.
+    /// The index among the job's models; `None` for a model from bytes.
     index: Option<u32>,
     shared: Arc<SharedModels>,
 }
@@ -67,31 +67,31 @@ impl LoadedModels {
         workers: u32,
         limits: &Limits,
     ) -> Self {
-        let wanted = !models.is_empty() || settings.allow_guest_models;
+        let may_load = !models.is_empty() || settings.allow_guest_models;
         Self {
             models: models.into_iter().map(|model| (model.name.clone(), model)).collect(),
             settings: settings.clone(),
             threads: match settings.threads {
                 Some(threads) => threads.max(1),
-                None if wanted => share_of_cores(workers).max(1),
+                None if may_load => share_of_cores(workers).max(1),
                 None => 1,
             },
             lease,
-            backends: Backends::open(settings.onnxruntime.as_deref().filter(|_| wanted)),
+            backends: Backends::open(settings.onnxruntime.as_deref().filter(|_| may_load)),
             libraries: libraries(settings),
             loaded: Mutex::default(),
             shared: Arc::new(SharedModels {
                 stats: Mutex::default(),
-                used: Mutex::default(),
+                loaded_bytes: Mutex::default(),
                 limit: limits.models,
                 note: OnceLock::new(),
             }),
         }
     }
 
-    /// From now on, records each model call in this place ([`InferenceNote`]).
+    /// From now on, records each model call in this file ([`InferenceNote`]).
     pub fn note_in(&self, place: NotePlace) {
-        // A process has only one place.
+        // A process has only one such file.
         let _ = self.shared.note.set(place);
     }
 
@@ -103,38 +103,38 @@ impl LoadedModels {
     /// Loads a model of the job.
     ///
     /// # Errors
-    /// If the job has no model with that name, or it cannot be loaded as the job requires.
+    /// If the job has no model with that name, or the model cannot be loaded as the job requires.
     pub fn load(&self, name: &str) -> Result<LoadedModel, InferenceError> {
         let mut loaded = lock(&self.loaded);
         if let Some(model) = loaded.get(name) {
             return Ok(model.clone());
         }
-        let model = self.models.get(name).ok_or_else(|| self.unknown(name))?;
+        let model = self.models.get(name).ok_or_else(|| self.unknown_model(name))?;
         let index = self.models.keys().position(|known| known == name).map(count_u32);
-        let purpose = RequestedBackend {
+        let requested = RequestedBackend {
             backend: model.backend,
             device: model.device,
             fallback: model.fallback,
-            instead: "let it run on the CPU with fallback: cpu",
+            advice_without_gpu: "let it run on the CPU with fallback: cpu",
         };
         let path = model.host.join(&model.file);
         let mut files = Vec::new();
-        let made = self.load_from(ModelSource::File(&path), index, &purpose, &mut files);
+        let result = self.load_from(ModelSource::File(&path), index, &requested, &mut files);
         // If a file changed while it was read, report that first, whatever the result is.
-        let made = unchanged(&path, model.stamp, "its file").and(made);
-        let made = weights_unchanged(model, &path, &files).and(made);
-        let made = made.map_err(|error| {
+        let result = check_unchanged(&path, model.stamp, "its file").and(result);
+        let result = check_weights_unchanged(model, &path, &files).and(result);
+        let loaded_model = result.map_err(|error| {
             let error = error.hiding(&model.host, "the model's folder");
             self.hiding_libraries(error).about(&format!("model {name:?}"))
         })?;
-        loaded.insert(name.to_owned(), made.clone());
-        Ok(made)
+        loaded.insert(name.to_owned(), loaded_model.clone());
+        Ok(loaded_model)
     }
 
     /// Loads a model from the guest's bytes, for the CPU or for the worker's GPU.
     ///
     /// # Errors
-    /// If the job does not allow such models, or it cannot be loaded.
+    /// If the job does not allow models from bytes, or the model cannot be loaded.
     pub fn load_bytes(&self, bytes: &[u8], gpu: bool) -> Result<LoadedModel, InferenceError> {
         if !self.settings.allow_guest_models {
             return Err(InferenceError::refused(
@@ -143,13 +143,13 @@ impl LoadedModels {
                  inference.allow_guest_models: true in the job file",
             ));
         }
-        let purpose = RequestedBackend {
+        let requested = RequestedBackend {
             backend: Backend::Auto,
             device: if gpu { DeviceChoice::Gpu } else { DeviceChoice::Cpu },
             fallback: false,
-            instead: "load it for the CPU",
+            advice_without_gpu: "load it for the CPU",
         };
-        self.load_from(ModelSource::Bytes(bytes), None, &purpose, &mut Vec::new())
+        self.load_from(ModelSource::Bytes(bytes), None, &requested, &mut Vec::new())
             .map_err(|error| self.hiding_libraries(error).about("the model from bytes"))
     }
 
@@ -158,32 +158,32 @@ impl LoadedModels {
         std::mem::take(&mut *lock(&self.shared.stats))
     }
 
-    /// `files` receives the paths of separate files with weights.
+    /// Chooses a backend, and loads a model. `files` receives the paths of separate files with weights.
     fn load_from(
         &self,
         source: ModelSource<'_>,
         index: Option<u32>,
-        purpose: &RequestedBackend,
+        requested: &RequestedBackend,
         files: &mut Vec<String>,
     ) -> Result<LoadedModel, InferenceError> {
-        let choice = self.backends.choose(purpose, self.lease)?;
-        let _noted = self.shared.noted(InferenceWork::Loading, index);
-        let used = *lock(&self.shared.used);
-        let wanted = LoadSettings {
+        let choice = self.backends.choose(requested, self.lease)?;
+        let _noted = self.shared.record(InferenceWork::Loading, index);
+        let loaded_bytes = *lock(&self.shared.loaded_bytes);
+        let settings = LoadSettings {
             threads: self.threads,
             gpu: choice.gpu,
             gpu_memory: self.settings.gpu_memory,
             fell_back: choice.fell_back,
-            limit: self.shared.limit.0.saturating_sub(used),
-            others: used,
+            limit: self.shared.limit.0.saturating_sub(loaded_bytes),
+            loaded_bytes,
         };
-        let vetted =
-            vet::read(source, wanted.limit).map_err(|error| self.shared.explained(error, used))?;
-        files.clone_from(&vetted.files);
+        let vetted = vet::read(source, settings.limit)
+            .map_err(|error| self.shared.add_limit(error, loaded_bytes))?;
+        files.clone_from(&vetted.separate_files);
         let bytes = vetted.bytes;
-        let loaded = choice.engine.load(source, vetted, &wanted)?;
+        let loaded = choice.engine.load(source, vetted, &settings)?;
         let facts = loaded.facts().clone();
-        *lock(&self.shared.used) += bytes;
+        *lock(&self.shared.loaded_bytes) += bytes;
         let shared = Arc::clone(&self.shared);
         Ok(LoadedModel(Arc::new(LoadedInner {
             facts,
@@ -201,7 +201,7 @@ impl LoadedModels {
         self.libraries.iter().fold(error, hide)
     }
 
-    fn unknown(&self, name: &str) -> InferenceError {
+    fn unknown_model(&self, name: &str) -> InferenceError {
         let name = short(name);
         let message = if self.models.is_empty() {
             format!("there is no model {name:?}: the job file has no models")
@@ -214,22 +214,22 @@ impl LoadedModels {
 }
 
 impl LoadedModel {
-    /// What is known about it.
+    /// What is known about the model.
     pub fn facts(&self) -> &ModelFacts {
         &self.0.facts
     }
 
-    /// Computes the outputs; other callers of the same model wait. The outputs are in the order of the facts.
+    /// Computes the outputs; other callers of the same model wait. The outputs are in the model's order.
     /// Outputs whose types `wasi:nn` does not have are left out.
     ///
     /// # Errors
     /// If an input does not fit the model, or the backend fails.
     pub fn run(&self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
         let LoadedInner { facts, loaded, index, shared, .. } = &*self.0;
-        let inputs = inputs::checked(facts, inputs)?;
+        let inputs = inputs::check(facts, inputs)?;
         let mut loaded = lock(loaded);
         let start = Instant::now();
-        let noted = shared.noted(InferenceWork::Computing, *index);
+        let noted = shared.record(InferenceWork::Computing, *index);
         let result = loaded.run(&inputs);
         drop(noted);
         let seconds = start.elapsed().as_secs_f64();
@@ -259,7 +259,8 @@ impl Drop for Noted<'_> {
 }
 
 impl SharedModels {
-    fn noted(&self, work: InferenceWork, model: Option<u32>) -> Noted<'_> {
+    /// Records a model call until the result is dropped.
+    fn record(&self, work: InferenceWork, model: Option<u32>) -> Noted<'_> {
         let place = self.note.get();
         if let Some(place) = place {
             place.put(Some(InferenceNote::now(work, model)));
@@ -267,13 +268,13 @@ impl SharedModels {
         Noted(place)
     }
 
-    /// Adds the name of the limit to an error about it.
-    fn explained(&self, error: InferenceError, used: u64) -> InferenceError {
+    /// Adds the limit to an error about a model that is too large.
+    fn add_limit(&self, error: InferenceError, loaded_bytes: u64) -> InferenceError {
         match error {
             InferenceError::Refused { code: NnErrorCode::TooLarge, message } => {
-                let others = match used {
+                let others = match loaded_bytes {
                     0 => String::new(),
-                    used => format!(", of which other models take {}", ByteSize(used).rounded()),
+                    bytes => format!(", of which other models take {}", ByteSize(bytes).rounded()),
                 };
                 let limit = self.limit;
                 InferenceError::refused(
@@ -288,14 +289,18 @@ impl SharedModels {
 
 impl Drop for LoadedInner {
     fn drop(&mut self) {
-        let mut used = lock(&self.shared.used);
-        *used = used.saturating_sub(self.bytes);
+        let mut loaded_bytes = lock(&self.shared.loaded_bytes);
+        *loaded_bytes = loaded_bytes.saturating_sub(self.bytes);
     }
 }
 
-/// Checks that a file has not changed since the job began. If workers computed with different models, their
-/// rows would be inconsistent.
-fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), InferenceError> {
+/// Checks that a file has not changed since the job began. If workers used different models, their rows would
+/// be inconsistent.
+fn check_unchanged(
+    path: &Path,
+    stamp: Option<FileStamp>,
+    what: &str,
+) -> Result<(), InferenceError> {
     // If the file no longer exists, loading it fails anyway.
     let now = path.metadata().ok().as_ref().map(FileStamp::of);
     if stamp.is_none() || now.is_none() || now == stamp {
@@ -308,18 +313,22 @@ fn unchanged(path: &Path, stamp: Option<FileStamp>, what: &str) -> Result<(), In
     Err(InferenceError::ends(FailureKind::HostFault, message))
 }
 
-/// The same check for the files with the model's weights. A file that did not exist when the job began is
-/// refused as well: the leader judged the model without it.
-fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(), InferenceError> {
+/// Checks that the separate files with the model's weights have not changed since the job began. Also refuses
+/// a file that did not exist then, because the leader judged the model without that file.
+fn check_weights_unchanged(
+    model: &Model,
+    path: &Path,
+    files: &[String],
+) -> Result<(), InferenceError> {
     let Some(beside) = &model.beside else { return Ok(()) };
     let folder = path.parent().unwrap_or(&model.host);
     for file in files {
         let what = format!("the file with its weights, {file:?},");
-        let place = folder.join(file);
-        // Normalised, so without `./`.
-        let below: PathBuf =
-            place.strip_prefix(&model.host).unwrap_or(&place).components().collect();
-        let known = beside.iter().find(|(name, _)| Path::new(name) == below);
+        let weights_path = folder.join(file);
+        // `components` removes `./`.
+        let relative: PathBuf =
+            weights_path.strip_prefix(&model.host).unwrap_or(&weights_path).components().collect();
+        let known = beside.iter().find(|(name, _)| Path::new(name) == relative);
         let Some((_, stamp)) = known else {
             let message = format!(
                 "{what} did not exist when the job began: do not write to a model's folder while a job \
@@ -327,7 +336,7 @@ fn weights_unchanged(model: &Model, path: &Path, files: &[String]) -> Result<(),
             );
             return Err(InferenceError::ends(FailureKind::HostFault, message));
         };
-        unchanged(&place, Some(*stamp), &what)?;
+        check_unchanged(&weights_path, Some(*stamp), &what)?;
     }
     Ok(())
 }
@@ -341,17 +350,17 @@ fn libraries(settings: &InferenceSettings) -> Vec<PathBuf> {
     folders
 }
 
-/// The limit on threads. Their stacks count towards the worker's memory, and ONNX Runtime waits forever for a
-/// thread that could not be started.
-const MOST_THREADS: u32 = 64;
+/// The maximum number of threads. Their stacks count towards the worker's memory, and ONNX Runtime waits
+/// forever for a thread that could not be started.
+const MAX_THREADS: u32 = 64;
 
 /// The number of threads for a worker if `workers` share the machine evenly.
 fn share_of_cores(workers: u32) -> u32 {
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
-    (u32::try_from(cores).unwrap_or(u32::MAX) / workers.max(1)).min(MOST_THREADS)
+    (u32::try_from(cores).unwrap_or(u32::MAX) / workers.max(1)).min(MAX_THREADS)
 }
 
-/// After a panic the mutex is still used. A model that can no longer compute will report that.
+/// Locks a mutex, even if a panic has poisoned it. A model that can no longer compute will report that.
 fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

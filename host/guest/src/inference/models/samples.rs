@@ -203,9 +203,10 @@ pub(super) fn inner(name: &str, graph: GraphProto) -> AttributeProto {
     }
 }
 
-/// Whether this test runs in its own process; if not, runs it in one. A process can hold only one ONNX
-/// Runtime, and another test may have opened it.
+/// Whether this test runs in its own process. If not, runs the test in a new process. A process can hold only
+/// one ONNX Runtime, and another test may have opened one.
 pub(super) fn is_alone(test: &str) -> bool {
+    /// Set in the test's own process.
     const ALONE: &str = "SANDMILL_TEST_ALONE";
     if std::env::var_os(ALONE).is_some() {
         return true;

@@ -3,14 +3,14 @@
 //! A plan is made for each new set of input shapes, because plans for any batch size are many times slower.
 //! tract panics on some bad models, so each call to it is guarded.
 
-use super::guard::caught;
+use super::guard::catch_panic;
 use super::vet::VettedModel;
 use super::{
     BackendModel, InferenceError, LoadSettings, ModelFacts, ModelSource, NnErrorCode, NnTensorType,
     OwnedTensor, TensorView, ml, onnx_facts, tract_cuda,
     tract_vet::{self, TRY_ONNXRUNTIME},
 };
-use crate::inference::memory::{LARGE, PLANS};
+use crate::inference::memory::{LARGE_MODELS_BYTES, PLANS_PER_MODEL};
 use crate::model::{Backend, FailureKind};
 use std::collections::HashSet;
 use tract_onnx::model::ParseResult;
@@ -25,22 +25,23 @@ struct TractModel {
     facts: ModelFacts,
     /// The model before its input shapes are known.
     model: InferenceModel,
-    inputs: Vec<DatumType>,
+    input_types: Vec<DatumType>,
     /// The outputs that tract computes, with their types in the file; `None` for outputs that are left out.
     outputs: Vec<(String, Option<DatumType>)>,
     /// tract's name of the runtime: `cpu` or `cuda`.
     runtime: &'static str,
-    /// The most recently used plan is the last.
+    /// The plans for recently used input shapes. The most recently used plan is the last.
     plans: Vec<TractPlan>,
-    most_plans: usize,
+    max_plans: usize,
 }
 
+/// The model prepared for certain input shapes.
 struct TractPlan {
     shapes: Vec<Vec<usize>>,
     runnable: Box<dyn Runnable>,
 }
 
-/// Why tract cannot compute a model, as far as its file shows; `None` if it can.
+/// Why tract cannot run a model, as far as the file shows; `None` if tract can run the model.
 pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
     keep_supported_outputs(proto);
     let refused = tract_vet::check(proto).err();
@@ -51,7 +52,7 @@ pub(super) fn refusal(proto: &mut ModelProto) -> Option<InferenceError> {
 pub(super) fn load(
     source: ModelSource<'_>,
     vetted: VettedModel,
-    wanted: &LoadSettings,
+    settings: &LoadSettings,
 ) -> Result<Box<dyn BackendModel>, InferenceError> {
     let VettedModel { mut proto, inputs, outputs, bytes, .. } = vetted;
     keep_supported_outputs(&mut proto);
@@ -67,8 +68,8 @@ pub(super) fn load(
         .iter()
         .map(|output| (output.name.clone(), onnx_facts::data_type(output).and_then(datum_type)));
     let output_types = output_types.collect();
-    let model = guarded(wanted.gpu.is_some(), || {
-        // The sizes in `value_info` are for any batch, and would contradict those of a plan.
+    let model = guarded(settings.gpu.is_some(), || {
+        // The sizes in `value_info` are for any batch, and would contradict the sizes of a plan.
         let mut onnx = tract_onnx::onnx().with_ignore_value_info(true);
         ml::register(&mut onnx);
         let ParseResult { model, unresolved_inputs, .. } = onnx.parse(&proto, folder)?;
@@ -77,18 +78,22 @@ pub(super) fn load(
             None => Ok(model),
         }
     })?;
-    let device = wanted.device();
+    let device = settings.device();
     let backend = Backend::Tract;
-    let fell_back = wanted.fell_back;
+    let fell_back = settings.fell_back;
     let facts = ModelFacts { inputs, outputs, backend, device, fell_back };
     Ok(Box::new(TractModel {
         facts,
         model,
-        inputs: input_types,
+        input_types,
         outputs: output_types,
-        runtime: if wanted.gpu.is_some() { "cuda" } else { "cpu" },
+        runtime: if settings.gpu.is_some() { "cuda" } else { "cpu" },
         plans: Vec::new(),
-        most_plans: if wanted.others.saturating_add(bytes) > LARGE { 1 } else { PLANS },
+        max_plans: if settings.loaded_bytes.saturating_add(bytes) > LARGE_MODELS_BYTES {
+            1
+        } else {
+            PLANS_PER_MODEL
+        },
     }))
 }
 
@@ -100,7 +105,7 @@ impl BackendModel for TractModel {
     fn run(&mut self, inputs: &[TensorView<'_>]) -> Result<Vec<OwnedTensor>, InferenceError> {
         let cuda = self.runtime == "cuda";
         let plan = self.plan_for(inputs)?;
-        let types = &self.inputs;
+        let types = &self.input_types;
         let tensors = guarded(cuda, || {
             let tensors = inputs.iter().zip(types).map(|(view, ty)| Ok(tensor(view, *ty)?.into()));
             let outputs = plan.runnable.run(tensors.collect::<TractResult<TVec<_>>>()?)?;
@@ -112,28 +117,28 @@ impl BackendModel for TractModel {
         let declared = self.outputs.iter().zip(tensors);
         declared
             .filter_map(|((name, ty), tensor)| Some((name.clone(), (*ty)?, tensor)))
-            .map(|(name, ty, tensor)| guarded(cuda, || owned(name, ty, &tensor)))
+            .map(|(name, ty, tensor)| guarded(cuda, || owned_tensor(name, ty, &tensor)))
             .collect()
     }
 }
 
 impl TractModel {
-    /// Removes the plan for these shapes from the kept ones, or makes it.
+    /// Takes the plan for these shapes out of `plans`, or makes one.
     fn plan_for(&mut self, inputs: &[TensorView<'_>]) -> Result<TractPlan, InferenceError> {
         let shapes: Vec<Vec<usize>> = inputs
             .iter()
             .map(|view| view.dims.iter().map(|size| *size as usize).collect())
             .collect();
-        if let Some(at) = self.plans.iter().position(|plan| plan.shapes == shapes) {
-            return Ok(self.plans.remove(at));
+        if let Some(index) = self.plans.iter().position(|plan| plan.shapes == shapes) {
+            return Ok(self.plans.remove(index));
         }
         // Free memory before the new plan is made.
-        while self.plans.len() >= self.most_plans {
+        while self.plans.len() >= self.max_plans {
             self.plans.remove(0);
         }
         let runnable = guarded(self.runtime == "cuda", || {
             let mut model = self.model.clone();
-            for (index, (shape, ty)) in shapes.iter().zip(&self.inputs).enumerate() {
+            for (index, (shape, ty)) in shapes.iter().zip(&self.input_types).enumerate() {
                 model.set_input_fact(index, InferenceFact::dt_shape(*ty, shape.as_slice()))?;
             }
             let runtime = runtime_for_name(self.runtime)?
@@ -144,9 +149,9 @@ impl TractModel {
     }
 }
 
-/// Removes the outputs that callers do not receive, with the nodes that only they need. Such outputs are
-/// string labels, which some of tract's operators do not support. If nothing would be left, the model stays
-/// unchanged.
+/// Removes the outputs that callers do not receive, and the nodes that only these outputs need. For example,
+/// some of tract's operators do not support outputs with string labels. If no output would be left, the model
+/// stays unchanged.
 fn keep_supported_outputs(proto: &mut ModelProto) {
     let Some(graph) = &mut proto.graph else { return };
     let is_supported =
@@ -155,14 +160,14 @@ fn keep_supported_outputs(proto: &mut ModelProto) {
         return;
     }
     graph.output.retain(is_supported);
-    let mut wanted: HashSet<&str> =
+    let mut needed: HashSet<&str> =
         graph.output.iter().map(|output| output.name.as_str()).collect();
     // The nodes are in the order of computation.
     let mut kept = vec![false; graph.node.len()];
     for (node, kept) in graph.node.iter().zip(&mut kept).rev() {
-        *kept = node.output.iter().any(|name| wanted.contains(name.as_str()));
+        *kept = node.output.iter().any(|name| needed.contains(name.as_str()));
         if *kept {
-            wanted.extend(onnx_facts::used(node));
+            needed.extend(onnx_facts::used_names(node));
         }
     }
     let mut kept = kept.into_iter();
@@ -216,7 +221,7 @@ fn tensor(view: &TensorView<'_>, ty: DatumType) -> TractResult<Tensor> {
     unsafe { Tensor::from_raw_dt(ty, &shape, bytes) }
 }
 
-fn owned(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTensor> {
+fn owned_tensor(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTensor> {
     // tract may use another type than the file declares, for example its dimension type instead of `int64`.
     let tensor = tensor.cast_to_dt(ty)?;
     let dims: Result<Vec<u32>, _> =
@@ -238,12 +243,12 @@ fn owned(name: String, ty: DatumType, tensor: &Tensor) -> TractResult<OwnedTenso
 
 /// Calls tract, and turns a panic into an error.
 fn guarded<T>(cuda: bool, call: impl FnOnce() -> TractResult<T>) -> Result<T, InferenceError> {
-    let text = match caught(call) {
+    let text = match catch_panic(call) {
         Ok(Ok(value)) => return Ok(value),
         Ok(Err(error)) => format!("{error:#}"),
         Err(panic) => panic.0,
     };
-    if cuda && tract_cuda::device_full(&text) {
+    if cuda && tract_cuda::is_device_full(&text) {
         let message = format!("the memory of the GPU is full: {text}");
         return Err(InferenceError::ends(FailureKind::DeviceOutOfMemory, message));
     }

@@ -5,13 +5,13 @@ use super::error::TractCudaError;
 /// Checks that the CUDA parts that tract needs are installed. Starts threads of the driver.
 #[cfg(feature = "cuda")]
 pub(super) fn check() -> Result<(), TractCudaError> {
-    /// The prefix of tract's error texts.
-    const ABOUT: &str = "CUDA";
+    /// The prefix that tract puts before its error texts.
+    const PREFIX: &str = "CUDA";
     // This use of the crate also stops the linker from dropping its entry in tract's list of runtimes.
-    ::tract_cuda::utils::ensure_cuda_runtime_dependencies(ABOUT).map_err(|error| {
+    ::tract_cuda::utils::ensure_cuda_runtime_dependencies(PREFIX).map_err(|error| {
         let text = format!("{error:#}");
         // Our own message already mentions CUDA.
-        let rest = text.strip_prefix(ABOUT).and_then(|text| text.strip_prefix(": "));
+        let rest = text.strip_prefix(PREFIX).and_then(|text| text.strip_prefix(": "));
         TractCudaError::NoCuda(rest.unwrap_or(&text).to_owned())
     })
 }
@@ -29,6 +29,8 @@ pub(super) fn has_kernels() -> Result<(), TractCudaError> {
 }
 
 /// Whether this text of tract, CUDA, cuBLAS or cuDNN says that the GPU's memory is full.
-pub(super) fn device_full(text: &str) -> bool {
-    ["OUT_OF_MEMORY", "out of memory", "STATUS_ALLOC_FAILED"].iter().any(|says| text.contains(says))
+pub(super) fn is_device_full(text: &str) -> bool {
+    ["OUT_OF_MEMORY", "out of memory", "STATUS_ALLOC_FAILED"]
+        .iter()
+        .any(|words| text.contains(words))
 }

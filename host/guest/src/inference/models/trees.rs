@@ -9,12 +9,12 @@ use tract_onnx::pb::NodeProto;
 pub(super) const CLASSIFIER: &str = "TreeEnsembleClassifier";
 pub(super) const REGRESSOR: &str = "TreeEnsembleRegressor";
 
-/// Checks that the node describes trees, and that their leaves vote for existing classes or targets. There
-/// are `targets` of them.
+/// Checks that the node describes trees, and that their leaves vote for existing classes or targets.
+/// `targets` is the number of classes or targets.
 ///
 /// # Errors
-/// If the lists have different lengths, or a node refers to a missing node or back to itself. The text
-/// continues a sentence that begins with `its NAME`.
+/// If the lists have different lengths, a node refers to a missing node, or a path leads back to a node. The
+/// text continues a sentence that begins with `its` and the operator's name.
 pub(super) fn check(node: &NodeProto, targets: usize) -> Result<(), String> {
     let modes = texts(node, "nodes_modes");
     let lists = ["nodes_treeids", "nodes_nodeids", "nodes_truenodeids", "nodes_falsenodeids"]
@@ -29,14 +29,14 @@ pub(super) fn check(node: &NodeProto, targets: usize) -> Result<(), String> {
     }
     let mut leaves = BTreeSet::new();
     for (tree, rows) in &trees {
-        let numbers = rows.iter().map(|row| node_ids[*row]);
-        let distinct: BTreeSet<i64> = numbers.collect();
-        let last = (rows.len() as u64).cast_signed() - 1;
+        let ids = rows.iter().map(|row| node_ids[*row]);
+        let distinct: BTreeSet<i64> = ids.collect();
+        let last_id = (rows.len() as u64).cast_signed() - 1;
         if distinct.len() != rows.len()
             || distinct.first() != Some(&0)
-            || distinct.last() != Some(&last)
+            || distinct.last() != Some(&last_id)
         {
-            return Err(format!("has a tree {tree} whose nodes are not counted from 0"));
+            return Err(format!("has a tree {tree} whose nodes are not numbered from 0"));
         }
         let is_leaf = |row: usize| modes[row] == b"LEAF";
         leaves.extend(rows.iter().filter(|row| is_leaf(**row)).map(|row| (*tree, node_ids[*row])));
@@ -47,16 +47,16 @@ pub(super) fn check(node: &NodeProto, targets: usize) -> Result<(), String> {
             .collect();
         check_paths_end(*tree, rows.len(), &branches)?;
     }
-    votes(node, targets, &leaves)
+    check_votes(node, targets, &leaves)
 }
 
 /// Checks that every path through the tree leads to a leaf.
 fn check_paths_end(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Result<(), String> {
     let mut parents = vec![0_usize; nodes];
     let mut children: Vec<Option<[usize; 2]>> = vec![None; nodes];
-    for (branch, below) in branches {
-        let below = below.map(|child| usize::try_from(child).ok().filter(|child| *child < nodes));
-        let (Ok(branch), [Some(yes), Some(no)]) = (usize::try_from(*branch), below) else {
+    for (branch, ids) in branches {
+        let ids = ids.map(|child| usize::try_from(child).ok().filter(|child| *child < nodes));
+        let (Ok(branch), [Some(yes), Some(no)]) = (usize::try_from(*branch), ids) else {
             return Err(format!(
                 "has a tree {tree} of {nodes} nodes that leads to a node that does not exist"
             ));
@@ -65,15 +65,15 @@ fn check_paths_end(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Res
         parents[yes] += 1;
         parents[no] += 1;
     }
-    // Removes nodes without parents until none is left. The nodes of a cycle always have one.
-    let mut free: Vec<usize> = (0..nodes).filter(|node| parents[*node] == 0).collect();
+    // Remove nodes that have no parent until no such node is left. Each node of a cycle keeps a parent.
+    let mut without_parent: Vec<usize> = (0..nodes).filter(|node| parents[*node] == 0).collect();
     let mut removed = 0;
-    while let Some(node) = free.pop() {
+    while let Some(node) = without_parent.pop() {
         removed += 1;
         for child in children[node].into_iter().flatten() {
             parents[child] -= 1;
             if parents[child] == 0 {
-                free.push(child);
+                without_parent.push(child);
             }
         }
     }
@@ -84,8 +84,12 @@ fn check_paths_end(tree: i64, nodes: usize, branches: &[(i64, [i64; 2])]) -> Res
 }
 
 /// Checks that only leaves vote, and only for existing classes.
-fn votes(node: &NodeProto, labels: usize, leaves: &BTreeSet<(i64, i64)>) -> Result<(), String> {
-    let (name, all) = match node.op_type.as_str() {
+fn check_votes(
+    node: &NodeProto,
+    targets: usize,
+    leaves: &BTreeSet<(i64, i64)>,
+) -> Result<(), String> {
+    let (name, plural) = match node.op_type.as_str() {
         REGRESSOR => ("target", "targets"),
         _ => ("class", "classes"),
     };
@@ -95,9 +99,9 @@ fn votes(node: &NodeProto, labels: usize, leaves: &BTreeSet<(i64, i64)>) -> Resu
         return Err("describes its votes in lists of different lengths".to_owned());
     }
     if let Some(class) =
-        classes.iter().find(|id| !usize::try_from(**id).is_ok_and(|id| id < labels))
+        classes.iter().find(|id| !usize::try_from(**id).is_ok_and(|id| id < targets))
     {
-        return Err(format!("votes on {name} {class}, and has {labels} {all}"));
+        return Err(format!("votes on {name} {class}, and has {targets} {plural}"));
     }
     let mut votes = trees.iter().zip(nodes);
     match votes.find(|(tree, node)| !leaves.contains(&(**tree, **node))) {
@@ -109,9 +113,9 @@ fn votes(node: &NodeProto, labels: usize, leaves: &BTreeSet<(i64, i64)>) -> Resu
 }
 
 fn ints<'a>(node: &'a NodeProto, name: &str) -> &'a [i64] {
-    attribute(node, name).map_or(&[], |it| it.ints.as_slice())
+    attribute(node, name).map_or(&[], |attribute| attribute.ints.as_slice())
 }
 
 fn texts<'a>(node: &'a NodeProto, name: &str) -> &'a [Vec<u8>] {
-    attribute(node, name).map_or(&[], |it| it.strings.as_slice())
+    attribute(node, name).map_or(&[], |attribute| attribute.strings.as_slice())
 }

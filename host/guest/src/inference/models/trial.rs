@@ -8,8 +8,8 @@ use super::{
     NnTensorType, TensorView, tract, tract_cuda,
 };
 use crate::inference::probe::{
-    ANSWER_BYTES, JUDGE, LIMIT, MODEL, ModelVerdict, ONNXRUNTIME, ONNXRUNTIME_GPU, ProbeAnswer,
-    TRACT_GPU, problem,
+    JUDGE_MODEL, MAX_ANSWER_BYTES, MODEL_SIZE, ModelVerdict, ONNXRUNTIME, ONNXRUNTIME_GPU,
+    ProbeAnswer, TEST_TIMEOUT, TRACT_GPU, answer_with_problem,
 };
 use crate::model::OsSandbox;
 use crate::wall::{self, FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
@@ -21,8 +21,8 @@ use std::process::ExitCode;
 const MEMORY_BYTES: u64 = 4 << 30;
 const OPEN_FILES: u64 = 256;
 
-/// The model `y = x + x`, for f32 and any number of elements.
-const DOUBLE: &[u8] = b"\x08\x08\x12\x00:7\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add\x12\x01gZ\x10\n\x01x\
+/// The model `y = x + x` as an ONNX file, for f32 and any number of elements.
+const DOUBLING_MODEL: &[u8] = b"\x08\x08\x12\x00:7\n\x0e\n\x01x\n\x01x\x12\x01y\"\x03Add\x12\x01gZ\x10\n\x01x\
     \x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01nb\x10\n\x01y\x12\x0b\n\t\x08\x01\x12\x05\n\x03\x12\x01n\
     B\x04\n\x00\x10\r";
 
@@ -33,25 +33,25 @@ pub fn serve_probe(arguments: &[String]) -> ExitCode {
     let answer = match words[..] {
         [TRACT_GPU] => {
             let result = enter().and_then(|()| Ok(tract_cuda::check()?));
-            result.map_or_else(problem, |()| ProbeAnswer::default())
+            result.map_or_else(answer_with_problem, |()| ProbeAnswer::default())
         }
         [ONNXRUNTIME, mode, library] => onnxruntime(mode, Path::new(library)),
-        [MODEL, mode, folder, file] => {
+        [MODEL_SIZE, mode, folder, file] => {
             let bytes = model_bytes(mode, Path::new(folder), Path::new(file));
-            bytes.map_or_else(problem, |bytes| ProbeAnswer {
+            bytes.map_or_else(answer_with_problem, |bytes| ProbeAnswer {
                 model_bytes: Some(bytes),
                 ..ProbeAnswer::default()
             })
         }
-        [JUDGE, mode, limit] => answer_of(judge_input(mode, limit)),
-        [JUDGE, mode, limit, folder, file] => {
+        [JUDGE_MODEL, mode, limit] => answer_of(judge_input(mode, limit)),
+        [JUDGE_MODEL, mode, limit, folder, file] => {
             answer_of(judge_file(mode, limit, Path::new(folder), Path::new(file)))
         }
         [ONNXRUNTIME_GPU, library] => {
             let result = enter().and_then(|()| Ok(Library::open(Path::new(library))?.try_cuda()?));
-            result.map_or_else(problem, |()| ProbeAnswer::default())
+            result.map_or_else(answer_with_problem, |()| ProbeAnswer::default())
         }
-        _ => problem(BackendTrialError::ByHand),
+        _ => answer_with_problem(BackendTrialError::ByHand),
     };
     let json = serde_json::to_vec(&answer).map_err(io::Error::other);
     match json.and_then(|json| io::stdout().write_all(&json)) {
@@ -84,9 +84,9 @@ fn model_bytes(mode: &str, folder: &Path, file: &Path) -> Result<u64, BackendTri
     Ok(vet::read(ModelSource::File(file), u64::MAX)?.bytes)
 }
 
-fn answer_of(judged: Result<ModelVerdict, BackendTrialError>) -> ProbeAnswer {
-    judged.map_or_else(problem, |judged| ProbeAnswer {
-        judged: Some(judged),
+fn answer_of(verdict: Result<ModelVerdict, BackendTrialError>) -> ProbeAnswer {
+    verdict.map_or_else(answer_with_problem, |verdict| ProbeAnswer {
+        judged: Some(verdict),
         ..ProbeAnswer::default()
     })
 }
@@ -101,7 +101,7 @@ fn judge_file(
     let limit = limit.parse().map_err(|_| BackendTrialError::ByHand)?;
     enter()?;
     lock_down(mode, vec![GrantedPath::new(folder, FolderRights::Read)])?;
-    Ok(judged(vet::read(ModelSource::File(file), limit)?))
+    Ok(judge(vet::read(ModelSource::File(file), limit)?))
 }
 
 /// Judges the model on standard input.
@@ -111,23 +111,23 @@ fn judge_input(mode: &str, limit: &str) -> Result<ModelVerdict, BackendTrialErro
     lock_down(mode, Vec::new())?;
     let mut bytes = Vec::new();
     io::stdin().lock().take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
-    Ok(judged(vet::read(ModelSource::Bytes(&bytes), limit)?))
+    Ok(judge(vet::read(ModelSource::Bytes(&bytes), limit)?))
 }
 
-/// Says whether tract can compute a model, and which of its outputs are left out.
-fn judged(mut vetted: VettedModel) -> ModelVerdict {
-    let left_out = vetted.outputs.iter().filter_map(left_out).collect();
-    // A model that contradicts itself is not judged: the worker that needs it reports it, as it does for
-    // files that are not models.
-    let lacks = |error: &InferenceError| {
+/// Finds out whether tract can run a model, and which of its outputs are left out.
+fn judge(mut vetted: VettedModel) -> ModelVerdict {
+    let left_out = vetted.outputs.iter().filter_map(left_out_message).collect();
+    // A model that contradicts itself is not judged. The worker that loads the model reports the error, as it
+    // does for files that are not models.
+    let is_unsupported = |error: &InferenceError| {
         matches!(error, InferenceError::Refused { code: NnErrorCode::UnsupportedOperation, .. })
     };
-    let refused = tract::refusal(&mut vetted.proto).filter(lacks);
+    let refused = tract::refusal(&mut vetted.proto).filter(is_unsupported);
     ModelVerdict { not_by_tract: refused.map(|error| error.to_string()), left_out }
 }
 
 /// Why an output is left out; `None` if callers receive it.
-fn left_out(port: &ModelPort) -> Option<String> {
+fn left_out_message(port: &ModelPort) -> Option<String> {
     let ModelElementType::Other(ty) = &port.ty else { return None };
     let name = short(&port.name);
     Some(match ty.as_str() {
@@ -152,7 +152,7 @@ fn lock_down(mode: &str, folders: Vec<GrantedPath>) -> Result<(), BackendTrialEr
     }
     let bounds = ResourceLimits {
         memory: Some(MEMORY_BYTES),
-        cpu_seconds: Some(LIMIT.as_secs()),
+        cpu_seconds: Some(TEST_TIMEOUT.as_secs()),
         largest_file: 0,
         open_files: OPEN_FILES,
     };
@@ -161,15 +161,21 @@ fn lock_down(mode: &str, folders: Vec<GrantedPath>) -> Result<(), BackendTrialEr
     Ok(())
 }
 
-/// Computes with a model whose result is known.
+/// Runs a model whose result is known.
 fn compute(library: &Library) -> Result<(), BackendTrialError> {
     let threads = 2;
-    let limit = ANSWER_BYTES;
-    let wanted =
-        LoadSettings { threads, gpu: None, gpu_memory: None, fell_back: false, limit, others: 0 };
-    let source = ModelSource::Bytes(DOUBLE);
+    let limit = MAX_ANSWER_BYTES;
+    let settings = LoadSettings {
+        threads,
+        gpu: None,
+        gpu_memory: None,
+        fell_back: false,
+        limit,
+        loaded_bytes: 0,
+    };
+    let source = ModelSource::Bytes(DOUBLING_MODEL);
     let vetted = vet::read(source, limit)?;
-    let mut model = library.load(source, vetted, &wanted)?;
+    let mut model = library.load(source, vetted, &settings)?;
     let bytes: Vec<u8> = [1.5f32, -2.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     let x = TensorView { name: "x", ty: NnTensorType::F32, dims: &[2], bytes: &bytes };
     let outputs = model.run(&[x])?;

@@ -9,45 +9,45 @@ use tract_onnx::Onnx;
 use tract_onnx::pb::{GraphProto, ModelProto};
 use tract_onnx::prelude::Framework;
 
-/// The limit on the nodes of a model. Large language models have several thousand.
-const MOST_NODES: usize = 100_000;
+/// The maximum number of nodes of a model. Large language models have several thousand.
+const MAX_NODES: usize = 100_000;
 
 /// The message if the decoder's recursion limit is reached.
-const DEEP: &str = "its graphs are nested too deeply; about 30 levels are the most";
+const TOO_DEEP: &str = "its graphs are nested too deeply; the maximum is about 30 levels";
 
 /// A model that a backend may load.
 pub(super) struct VettedModel {
     pub(super) proto: ModelProto,
-    /// Whether `proto` differs from the file: outputs that are maps were made into tensors.
+    /// Whether `proto` differs from the file: outputs that are maps were replaced by tensors.
     pub(super) changed: bool,
     pub(super) inputs: Vec<ModelPort>,
     pub(super) outputs: Vec<ModelPort>,
-    /// The size of its file and weights, in bytes.
+    /// The size of the file and the weights, in bytes.
     pub(super) bytes: u64,
     /// The size of the weights in separate files, in bytes.
-    pub(super) beside: u64,
-    /// Those files, as the model names them: paths relative to its folder.
-    pub(super) files: Vec<String>,
+    pub(super) separate_bytes: u64,
+    /// The separate files with weights, as the model names them: paths relative to its folder.
+    pub(super) separate_files: Vec<String>,
 }
 
-/// Reads a model. `limit` is the most bytes of its file and weights.
+/// Reads a model. `limit` is the maximum size of its file and weights, in bytes.
 ///
 /// # Errors
-/// If it is too large, cannot be read, is not an ONNX model, or contradicts itself.
+/// If the model is too large, cannot be read, is not an ONNX model, or contradicts itself.
 pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<VettedModel, InferenceError> {
     let size = size(source)?;
-    within(size, "file", limit)?;
+    check_size(size, "file", limit)?;
     let mut proto = decode(source, size)?;
     if proto.graph.is_none() {
-        return Err(encoding("it is not an ONNX model: there is no graph in it"));
+        return Err(invalid_model("it is not an ONNX model: there is no graph in it"));
     }
     let nodes = onnx_facts::nodes(&proto).count();
-    if nodes > MOST_NODES {
+    if nodes > MAX_NODES {
         let nodes = count(nodes as u64);
-        let most = count(MOST_NODES as u64);
+        let maximum = count(MAX_NODES as u64);
         return Err(InferenceError::refused(
             NnErrorCode::UnsupportedOperation,
-            format!("it has {nodes} nodes; {most} is the most"),
+            format!("it has {nodes} nodes; the maximum is {maximum}"),
         ));
     }
     let mut weights = Weights::new(match source {
@@ -55,22 +55,23 @@ pub(super) fn read(source: ModelSource<'_>, limit: u64) -> Result<VettedModel, I
         ModelSource::Bytes(_) => None,
     });
     weights.add_all(&proto)?;
-    let bytes = size.max(weights.inside).saturating_add(weights.beside);
-    within(bytes, "file with its weights", limit)?;
-    let beside = weights.beside;
-    let files: Vec<String> = weights.files.into_iter().collect();
-    // A changed model has no path, from which separate files with weights would be found. So such a model
-    // stays unchanged.
-    let changed = files.is_empty() && proto.graph.as_mut().is_some_and(ml::without_zipmaps);
+    let bytes = size.max(weights.inside_bytes).saturating_add(weights.separate_bytes);
+    check_size(bytes, "file with its weights", limit)?;
+    let separate_bytes = weights.separate_bytes;
+    let separate_files: Vec<String> = weights.separate_files.into_iter().collect();
+    // A changed model is loaded without a path, so its separate files with weights could not be found. So a
+    // model with such files stays unchanged.
+    let changed =
+        separate_files.is_empty() && proto.graph.as_mut().is_some_and(ml::replace_zipmaps);
     let Some(graph) = &proto.graph else {
-        return Err(encoding("it is not an ONNX model: there is no graph in it"));
+        return Err(invalid_model("it is not an ONNX model: there is no graph in it"));
     };
     let inputs = onnx_facts::inputs(graph)?;
     let outputs = onnx_facts::outputs(graph)?;
-    names(&inputs, "inputs")?;
-    names(&outputs, "outputs")?;
-    sources(graph)?;
-    Ok(VettedModel { proto, changed, inputs, outputs, bytes, beside, files })
+    check_names(&inputs, "inputs")?;
+    check_names(&outputs, "outputs")?;
+    check_sources(graph)?;
+    Ok(VettedModel { proto, changed, inputs, outputs, bytes, separate_bytes, separate_files })
 }
 
 /// The size of the file, in bytes.
@@ -91,7 +92,7 @@ fn size(source: ModelSource<'_>) -> Result<u64, InferenceError> {
     Ok(metadata.len())
 }
 
-fn within(bytes: u64, what: &str, limit: u64) -> Result<(), InferenceError> {
+fn check_size(bytes: u64, what: &str, limit: u64) -> Result<(), InferenceError> {
     if bytes <= limit {
         return Ok(());
     }
@@ -101,7 +102,7 @@ fn within(bytes: u64, what: &str, limit: u64) -> Result<(), InferenceError> {
 
 fn decode(source: ModelSource<'_>, size: u64) -> Result<ModelProto, InferenceError> {
     if size == 0 {
-        return Err(encoding("it is empty"));
+        return Err(invalid_model("it is empty"));
     }
     let onnx = Onnx::default();
     let proto = match source {
@@ -112,33 +113,39 @@ fn decode(source: ModelSource<'_>, size: u64) -> Result<ModelProto, InferenceErr
         let text = format!("{error:#}");
         // The original text would begin with the name of each of a hundred levels.
         let deep = text.ends_with("recursion limit reached");
-        encoding(if deep { DEEP.to_owned() } else { format!("it is not an ONNX model: {text}") })
+        invalid_model(if deep {
+            TOO_DEEP.to_owned()
+        } else {
+            format!("it is not an ONNX model: {text}")
+        })
     })
 }
 
-/// Names must be unique, because callers find inputs and outputs by name.
-fn names(ports: &[ModelPort], what: &str) -> Result<(), InferenceError> {
+/// Checks that names are unique, because callers find inputs and outputs by name.
+fn check_names(ports: &[ModelPort], what: &str) -> Result<(), InferenceError> {
     let mut seen = HashSet::new();
     match ports.iter().find(|port| !seen.insert(&port.name)) {
-        Some(port) => Err(encoding(format!("two of its {what} are called {:?}", port.name))),
+        Some(port) => Err(invalid_model(format!("two of its {what} are called {:?}", port.name))),
         None => Ok(()),
     }
 }
 
 /// Checks that each output has a source in the graph.
-fn sources(graph: &GraphProto) -> Result<(), InferenceError> {
+fn check_sources(graph: &GraphProto) -> Result<(), InferenceError> {
     let nodes = graph.node.iter().flat_map(|node| &node.output);
     let inputs = graph.input.iter().map(|input| &input.name);
     let weights = graph.initializer.iter().map(|tensor| &tensor.name);
     let sparse = graph.sparse_initializer.iter().filter_map(|tensor| tensor.values.as_ref());
     let sparse = sparse.map(|tensor| &tensor.name);
-    let made: HashSet<&String> = nodes.chain(inputs).chain(weights).chain(sparse).collect();
-    match graph.output.iter().find(|output| !made.contains(&output.name)) {
-        Some(output) => Err(encoding(format!("nothing in it makes its output {:?}", output.name))),
+    let known: HashSet<&String> = nodes.chain(inputs).chain(weights).chain(sparse).collect();
+    match graph.output.iter().find(|output| !known.contains(&output.name)) {
+        Some(output) => {
+            Err(invalid_model(format!("nothing in it makes its output {:?}", output.name)))
+        }
         None => Ok(()),
     }
 }
 
-fn encoding(message: impl Into<String>) -> InferenceError {
+fn invalid_model(message: impl Into<String>) -> InferenceError {
     InferenceError::refused(NnErrorCode::InvalidEncoding, message)
 }

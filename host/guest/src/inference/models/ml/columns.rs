@@ -1,4 +1,4 @@
-//! Computations from rows of numbers to rows of numbers.
+//! Operators that compute rows of numbers from rows of numbers.
 
 use super::attributes::{floats, int, ints, text, texts};
 use super::{Computation, OperatorRefusal, RowFunction, attribute};
@@ -17,7 +17,7 @@ pub(super) fn scaler(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     let scale = floats(node, "scale").to_vec();
     if offset.is_empty() || offset.len() != scale.len() {
         return Err(OperatorRefusal::Broken(format!(
-            "has {} offsets and {} scales; it takes one of each for each column",
+            "has {} offsets and {} scales; it takes one offset and one scale for each column",
             offset.len(),
             scale.len()
         )));
@@ -99,7 +99,7 @@ pub(super) fn imputer(node: &NodeProto) -> Result<Computation, OperatorRefusal> 
     if values.is_empty() {
         return Err(OperatorRefusal::Unsupported("of whole numbers"));
     }
-    let missing = attribute(node, "replaced_value_float").map_or(0.0, |it| it.f);
+    let missing = attribute(node, "replaced_value_float").map_or(0.0, |found| found.f);
     Ok(Computation::Rows(Box::new(Imputer { values, missing })))
 }
 
@@ -120,10 +120,11 @@ impl RowFunction for Imputer {
     }
 }
 
-/// Turns each number into a row, with 1 in the column of its category and 0 in the others.
+/// Turns each number into a row, with 1 in the column of the number's category and 0 in the other columns.
 #[derive(Debug)]
 pub(in super::super) struct OneHot {
-    places: HashMap<i64, usize>,
+    /// The column of each category.
+    column_of: HashMap<i64, usize>,
     width: usize,
     /// Whether an unknown category gives a row of zeros instead of an error.
     zeros: bool,
@@ -134,13 +135,15 @@ pub(super) fn one_hot(node: &NodeProto) -> Result<Computation, OperatorRefusal> 
         return Err(OperatorRefusal::Unsupported("of categories that are texts"));
     }
     let categories = ints(node, "cats_int64s");
-    let places: HashMap<i64, usize> =
-        categories.iter().enumerate().map(|(place, category)| (*category, place)).collect();
-    if categories.is_empty() || places.len() != categories.len() {
-        return Err(OperatorRefusal::Broken("has no categories, or one of them twice".to_owned()));
+    let column_of: HashMap<i64, usize> =
+        categories.iter().enumerate().map(|(column, category)| (*category, column)).collect();
+    if categories.is_empty() || column_of.len() != categories.len() {
+        return Err(OperatorRefusal::Broken(
+            "has no categories, or has a category twice".to_owned(),
+        ));
     }
     let zeros = int(node, "zeros").unwrap_or(1) != 0;
-    Ok(Computation::OneHot(OneHot { places, width: categories.len(), zeros }))
+    Ok(Computation::OneHot(OneHot { column_of, width: categories.len(), zeros }))
 }
 
 impl OneHot {
@@ -149,12 +152,12 @@ impl OneHot {
         self.width
     }
 
-    /// Sets the category's column in a row of zeros. Returns false if the category is unknown and unknown
-    /// ones are errors.
+    /// Sets the category's column in a row of zeros. Returns false if the category is unknown, and unknown
+    /// categories are errors.
     pub(super) fn row(&self, category: i64, y: &mut [f32]) -> bool {
-        match self.places.get(&category) {
-            Some(place) => {
-                y[*place] = 1.0;
+        match self.column_of.get(&category) {
+            Some(column) => {
+                y[*column] = 1.0;
                 true
             }
             None => self.zeros,

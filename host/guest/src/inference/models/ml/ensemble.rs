@@ -1,12 +1,13 @@
 //! Ensembles of decision trees.
 
 use super::attributes::{floats, int, ints, text, texts};
-use super::scores::{Labels, ScoreTransform, amount, largest, logistic, single};
+use super::scores::{Labels, ScoreTransform, index_of_largest, logistic, round_to_f32, to_f64};
 use super::{Classifier, Computation, OperatorRefusal, RowFunction};
 use crate::inference::models::trees;
 use std::collections::{HashMap, HashSet};
 use tract_onnx::pb::NodeProto;
 
+/// How a branch compares a feature with its value.
 #[derive(Clone, Copy, Debug)]
 enum Mode {
     Leq,
@@ -20,16 +21,15 @@ enum Mode {
 /// A node of a tree.
 #[derive(Clone, Copy, Debug)]
 enum TreeNode {
-    /// Its votes, as a range of all votes.
-    Leaf {
-        from: u32,
-        to: u32,
-    },
+    /// The leaf's votes are at these indexes of [`Trees::votes`].
+    Leaf { from: u32, to: u32 },
     Branch {
         mode: Mode,
+        /// Whether a missing value (NaN) leads to `yes`.
         missing_is_yes: bool,
         feature: u32,
         value: f32,
+        /// The index of the next node if the comparison is true.
         yes: u32,
         no: u32,
     },
@@ -39,17 +39,18 @@ enum TreeNode {
 #[derive(Debug)]
 struct Trees {
     roots: Vec<u32>,
-    places: Vec<TreeNode>,
+    nodes: Vec<TreeNode>,
+    /// Classes or targets, with weights.
     votes: Vec<(u32, f32)>,
     /// The minimum number of columns of a row.
     columns: usize,
 }
 
 impl Trees {
-    /// Reads trees that vote for this number of classes or targets. `name` is the prefix of the lists of
+    /// Reads trees that vote for this number of classes or targets. `prefix` begins the names of the lists of
     /// votes.
-    fn read(node: &NodeProto, name: &str, targets: usize) -> Result<Self, OperatorRefusal> {
-        if node.attribute.iter().any(|it| it.name.ends_with("_as_tensor")) {
+    fn read(node: &NodeProto, prefix: &str, targets: usize) -> Result<Self, OperatorRefusal> {
+        if node.attribute.iter().any(|attribute| attribute.name.ends_with("_as_tensor")) {
             return Err(OperatorRefusal::Unsupported("of f64"));
         }
         // This refuses cycles and missing nodes.
@@ -61,7 +62,7 @@ impl Trees {
         }
         let rows: HashMap<(i64, i64), u32> =
             tree_ids.iter().copied().zip(node_ids.iter().copied()).zip(0..).collect();
-        let (votes, mut leaves) = votes(node, name)?;
+        let (votes, mut leaves) = read_votes(node, prefix)?;
         let list = |name: &str| ints(node, name);
         let (yes, no, features) =
             (list("nodes_truenodeids"), list("nodes_falsenodeids"), list("nodes_featureids"));
@@ -74,22 +75,22 @@ impl Trees {
                 "describes its nodes in lists of different lengths".to_owned(),
             ));
         }
-        let mut places = Vec::with_capacity(count);
+        let mut nodes = Vec::with_capacity(count);
         let mut columns = 0;
         for (row, mode) in texts(node, "nodes_modes").iter().enumerate() {
             let tree = tree_ids[row];
-            let Some(mode) = branch(mode)? else {
+            let Some(mode) = branch_mode(mode)? else {
                 let (from, to) = leaves.remove(&(tree, node_ids[row])).unwrap_or((0, 0));
-                places.push(TreeNode::Leaf { from, to });
+                nodes.push(TreeNode::Leaf { from, to });
                 continue;
             };
             let feature = u32::try_from(features[row]).map_err(|_| {
                 OperatorRefusal::Broken(format!("asks for the column {}", features[row]))
             })?;
             columns = columns.max(feature as usize + 1);
-            places.push(TreeNode::Branch {
+            nodes.push(TreeNode::Branch {
                 mode,
-                missing_is_yes: missing.get(row).is_some_and(|it| *it != 0),
+                missing_is_yes: missing.get(row).is_some_and(|flag| *flag != 0),
                 feature,
                 value: values[row],
                 yes: rows[&(tree, yes[row])],
@@ -97,32 +98,32 @@ impl Trees {
             });
         }
         let roots = (0..).zip(node_ids).filter(|(_, id)| **id == 0).map(|(row, _)| row).collect();
-        Ok(Self { roots, places, votes, columns })
+        Ok(Self { roots, nodes, votes, columns })
     }
 
     /// The votes of each leaf of a tree.
     fn leaves(&self, root: u32) -> Vec<&[(u32, f32)]> {
         let mut leaves = Vec::new();
-        let mut open = vec![root];
+        let mut unvisited = vec![root];
         // Two paths may lead to the same node.
         let mut seen = HashSet::from([root]);
-        while let Some(at) = open.pop() {
-            match self.places[at as usize] {
+        while let Some(node) = unvisited.pop() {
+            match self.nodes[node as usize] {
                 TreeNode::Leaf { from, to } => leaves.push(&self.votes[from as usize..to as usize]),
                 TreeNode::Branch { yes, no, .. } => {
-                    open.extend([yes, no].into_iter().filter(|below| seen.insert(*below)));
+                    unvisited.extend([yes, no].into_iter().filter(|child| seen.insert(*child)));
                 }
             }
         }
         leaves
     }
 
-    /// Passes the votes of each tree to `add`.
+    /// Finds the leaf of each tree for a row, and passes the leaf's votes to `add`.
     fn vote(&self, x: &[f32], mut add: impl FnMut(usize, f32)) {
         for root in &self.roots {
-            let mut at = *root;
+            let mut node = *root;
             loop {
-                match self.places[at as usize] {
+                match self.nodes[node as usize] {
                     TreeNode::Branch { mode, missing_is_yes, feature, value, yes, no } => {
                         let x = x[feature as usize];
                         let holds = match mode {
@@ -133,7 +134,7 @@ impl Trees {
                             Mode::Eq => x == value,
                             Mode::Neq => x != value,
                         };
-                        at = if holds || (missing_is_yes && x.is_nan()) { yes } else { no };
+                        node = if holds || (missing_is_yes && x.is_nan()) { yes } else { no };
                     }
                     TreeNode::Leaf { from, to } => {
                         let votes = &self.votes[from as usize..to as usize];
@@ -146,7 +147,8 @@ impl Trees {
     }
 }
 
-fn branch(mode: &[u8]) -> Result<Option<Mode>, OperatorRefusal> {
+/// The mode of a branch; `None` for a leaf.
+fn branch_mode(mode: &[u8]) -> Result<Option<Mode>, OperatorRefusal> {
     Ok(Some(match mode {
         b"LEAF" => return Ok(None),
         b"BRANCH_LEQ" => Mode::Leq,
@@ -163,14 +165,17 @@ fn branch(mode: &[u8]) -> Result<Option<Mode>, OperatorRefusal> {
     }))
 }
 
-/// The range of votes of each leaf, by the tree's id and the node's id.
+/// The range of each leaf's votes, by the tree's id and the node's id.
 type Leaves = HashMap<(i64, i64), (u32, u32)>;
 
-/// All votes, sorted so that those of a leaf are adjacent, and the range of each leaf.
-fn votes(node: &NodeProto, name: &str) -> Result<(Vec<(u32, f32)>, Leaves), OperatorRefusal> {
-    let list = |part: &str| ints(node, &format!("{name}_{part}"));
+/// All votes, sorted so that the votes of a leaf are adjacent, and the range of each leaf's votes.
+fn read_votes(
+    node: &NodeProto,
+    prefix: &str,
+) -> Result<(Vec<(u32, f32)>, Leaves), OperatorRefusal> {
+    let list = |part: &str| ints(node, &format!("{prefix}_{part}"));
     let (tree_ids, node_ids, targets) = (list("treeids"), list("nodeids"), list("ids"));
-    let weights = floats(node, &format!("{name}_weights"));
+    let weights = floats(node, &format!("{prefix}_weights"));
     if weights.len() != targets.len() {
         return Err(OperatorRefusal::Broken(
             "describes its votes in lists of different lengths".to_owned(),
@@ -180,10 +185,10 @@ fn votes(node: &NodeProto, name: &str) -> Result<(Vec<(u32, f32)>, Leaves), Oper
     order.sort_by_key(|row| (tree_ids[*row], node_ids[*row]));
     let mut votes: Vec<(u32, f32)> = Vec::with_capacity(order.len());
     let mut leaves = Leaves::new();
-    for (at, row) in (0..).zip(order) {
-        // [`trees::check`] has already compared it with the number of targets.
+    for (index, row) in (0..).zip(order) {
+        // [`trees::check`] has already compared the target with the number of targets.
         votes.push((u32::try_from(targets[row]).unwrap_or(0), weights[row]));
-        leaves.entry((tree_ids[row], node_ids[row])).or_insert((at, at)).1 = at + 1;
+        leaves.entry((tree_ids[row], node_ids[row])).or_insert((index, index)).1 = index + 1;
     }
     Ok((votes, leaves))
 }
@@ -195,10 +200,12 @@ struct TreeClassifier {
     base: Vec<f32>,
     classes: usize,
     transform: ScoreTransform,
-    /// Set for two classes. All votes are then for the first class in the list, and mean the second.
+    /// `None` unless there are two classes. With two classes, all votes name the first class and count for
+    /// the second.
     binary: Option<Binary>,
 }
 
+/// What the sum of the votes for the second of two classes means.
 #[derive(Clone, Copy, Debug)]
 enum Binary {
     /// The sum is a probability.
@@ -222,7 +229,7 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
         if !base.is_empty() && base.len() != classes {
             return Err(OperatorRefusal::Unsupported("with base_values for some classes only"));
         }
-        if base.is_empty() && !all_vote(&trees, classes) {
+        if base.is_empty() && !winner_has_votes(&trees, classes) {
             return Err(OperatorRefusal::Unsupported("whose trees do not vote on each class"));
         }
     }
@@ -230,8 +237,8 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
     Ok(Computation::Classes(Box::new(trees), labels))
 }
 
-/// For two classes, accepts only the form that all exporters write, which ONNX Runtime computes as they
-/// intend.
+/// Checks a classifier of two classes. Accepts only the form that all exporters write, because ONNX Runtime
+/// computes this form as the exporters intend.
 fn binary(
     trees: &Trees,
     base: &[f32],
@@ -243,28 +250,28 @@ fn binary(
     if base.len() > 1 {
         return Err(OperatorRefusal::Unsupported("of two classes with two base_values"));
     }
-    let never_below = trees.votes.iter().all(|(_, weight)| *weight >= 0.0);
+    let never_negative = trees.votes.iter().all(|(_, weight)| *weight >= 0.0);
     match transform {
-        ScoreTransform::None if never_below => Ok(Binary::Probability),
-        ScoreTransform::Logistic if !never_below => Ok(Binary::Logistic),
+        ScoreTransform::None if never_negative => Ok(Binary::Probability),
+        ScoreTransform::Logistic if !never_negative => Ok(Binary::Logistic),
         _ => Err(OperatorRefusal::Unsupported(
             "of two classes whose weights and post_transform do not match",
         )),
     }
 }
 
-/// Whether a class without votes can never win. Such a class has the score 0 here, but cannot win in ONNX
-/// Runtime.
-fn all_vote(trees: &Trees, classes: usize) -> bool {
+/// Whether a class without votes can never win. Such a class has the score 0 here, and could win if no other
+/// score is positive; in ONNX Runtime it cannot win.
+fn winner_has_votes(trees: &Trees, classes: usize) -> bool {
     let leaves: Vec<Vec<&[(u32, f32)]>> =
         trees.roots.iter().map(|root| trees.leaves(*root)).collect();
-    let on_class =
+    let votes_on =
         |leaf: &&[(u32, f32)], class: usize| leaf.iter().any(|(voted, _)| *voted as usize == class);
     let covered =
-        |class: usize| leaves.iter().any(|leaves| leaves.iter().all(|leaf| on_class(leaf, class)));
-    let above = |leaf: &&[(u32, f32)]| leaf.iter().any(|(_, weight)| *weight > 0.0);
-    let never_below = trees.votes.iter().all(|(_, weight)| *weight >= 0.0);
-    (never_below && leaves.iter().any(|leaves| leaves.iter().all(above)))
+        |class: usize| leaves.iter().any(|leaves| leaves.iter().all(|leaf| votes_on(leaf, class)));
+    let has_positive_vote = |leaf: &&[(u32, f32)]| leaf.iter().any(|(_, weight)| *weight > 0.0);
+    let never_negative = trees.votes.iter().all(|(_, weight)| *weight >= 0.0);
+    (never_negative && leaves.iter().any(|leaves| leaves.iter().all(has_positive_vote)))
         || (0..classes).all(covered)
 }
 
@@ -284,7 +291,7 @@ impl Classifier for TreeClassifier {
             *sum += f64::from(*base);
         }
         for (score, sum) in scores.iter_mut().zip(&sums) {
-            *score = single(*sum);
+            *score = round_to_f32(*sum);
         }
         let score = scores[0];
         match self.binary {
@@ -297,7 +304,7 @@ impl Classifier for TreeClassifier {
                 usize::from(score > 0.0)
             }
             None => {
-                let class = largest(scores);
+                let class = index_of_largest(scores);
                 self.transform.apply(scores);
                 class
             }
@@ -313,8 +320,8 @@ struct TreeRegressor {
     average: bool,
 }
 
-/// The limit on a regressor's targets, because each row has a sum per target.
-const MOST_TARGETS: usize = 100_000;
+/// The maximum number of a regressor's targets. Each row has a sum per target.
+const MAX_TARGETS: usize = 100_000;
 
 pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
     if ScoreTransform::read(node)? != ScoreTransform::None {
@@ -330,7 +337,7 @@ pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal
         }
     };
     let targets = usize::try_from(int(node, "n_targets").unwrap_or(1)).unwrap_or(0);
-    if !(1..=MOST_TARGETS).contains(&targets) {
+    if !(1..=MAX_TARGETS).contains(&targets) {
         return Err(OperatorRefusal::Broken(format!("has {targets} targets")));
     }
     let trees = Trees::read(node, "target", targets)?;
@@ -356,10 +363,10 @@ impl RowFunction for TreeRegressor {
     fn row(&self, x: &[f32], y: &mut [f32]) {
         let mut sums = vec![0.0_f64; self.targets];
         self.trees.vote(x, |target, weight| sums[target] += f64::from(weight));
-        let trees = if self.average { amount(self.trees.roots.len()) } else { 1.0 };
-        for (place, (y, sum)) in y.iter_mut().zip(sums).enumerate() {
-            let base = self.base.get(place).copied().unwrap_or(0.0);
-            *y = single(sum / trees + f64::from(base));
+        let divisor = if self.average { to_f64(self.trees.roots.len()) } else { 1.0 };
+        for (target, (y, sum)) in y.iter_mut().zip(sums).enumerate() {
+            let base = self.base.get(target).copied().unwrap_or(0.0);
+            *y = round_to_f32(sum / divisor + f64::from(base));
         }
     }
 }

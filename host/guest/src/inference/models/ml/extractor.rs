@@ -1,12 +1,12 @@
-//! `ArrayFeatureExtractor` selects columns by index. tract's own operator differs from ONNX Runtime: it
-//! treats a single index as a scalar, and drops the row dimension for an input without one.
+//! `ArrayFeatureExtractor` selects columns by index. tract's own operator differs from ONNX Runtime in two
+//! ways: it treats a single index as a scalar, and its output has no row dimension if the input has none.
 
 use tract_onnx::model::ParsingContext;
 use tract_onnx::pb::NodeProto;
 use tract_onnx::tract_core::ops::array::Gather;
 use tract_onnx::tract_hir::internal::*;
 
-pub(super) const NAME: &str = "ArrayFeatureExtractor";
+pub(super) const OPERATOR_NAME: &str = "ArrayFeatureExtractor";
 
 pub(super) fn build(
     _context: &ParsingContext<'_>,
@@ -20,7 +20,7 @@ struct Extractor;
 
 impl Expansion for Extractor {
     fn name(&self) -> StaticName {
-        NAME.into()
+        OPERATOR_NAME.into()
     }
 
     fn rules<'r, 'p: 'r, 's: 'r>(
@@ -34,7 +34,7 @@ impl Expansion for Extractor {
         solver.equals(&outputs[0].datum_type, &inputs[0].datum_type)?;
         solver.given_2(&inputs[0].shape, &inputs[1].shape, move |solver, rows, columns| {
             let mut shape: TVec<TDim> = rows;
-            ensure!(!shape.is_empty(), "{NAME} takes rows; found a number");
+            ensure!(!shape.is_empty(), "{OPERATOR_NAME} takes rows; found a number");
             if shape.len() == 1 {
                 shape.insert(0, 1.to_dim());
             }
@@ -53,14 +53,14 @@ impl Expansion for Extractor {
     ) -> TractResult<TVec<OutletId>> {
         let (mut rows, mut columns) = (inputs[0], inputs[1]);
         let rank = model.outlet_fact(rows)?.rank();
-        ensure!(rank > 0, "{NAME} takes rows; found a number");
+        ensure!(rank > 0, "{OPERATOR_NAME} takes rows; found a number");
         if rank == 1 {
             rows = model.wire_node(format!("{prefix}.row"), AxisOp::Add(0), &[rows])?[0];
         }
         let shape = model.outlet_fact(columns)?.shape.to_tvec();
         if shape.len() != 1 {
-            let all: TDim = shape.iter().product();
-            let flat = AxisOp::Reshape(0, shape, tvec!(all));
+            let count: TDim = shape.iter().product();
+            let flat = AxisOp::Reshape(0, shape, tvec!(count));
             columns = model.wire_node(format!("{prefix}.columns"), flat, &[columns])?[0];
         }
         model.wire_node(prefix, Gather::new(rank.max(2) - 1), &[rows, columns])

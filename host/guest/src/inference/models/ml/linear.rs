@@ -1,7 +1,7 @@
 //! Linear classifiers.
 
 use super::attributes::{check_length, floats};
-use super::scores::{Labels, ScoreTransform, dot, largest, logistic};
+use super::scores::{Labels, ScoreTransform, dot, index_of_largest, logistic};
 use super::{Classifier, Computation, OperatorRefusal};
 use tract_onnx::pb::NodeProto;
 
@@ -60,7 +60,7 @@ impl Classifier for Linear {
             scores[0] = 1.0 - scores[1];
             return usize::from(score > 0.0);
         }
-        let class = largest(scores);
+        let class = index_of_largest(scores);
         self.transform.apply(scores);
         class
     }

@@ -2,9 +2,10 @@
 //! pipelines are exported to these operators.
 //!
 //! - `attributes`: reads a node's attributes, and checks their lengths;
-//! - `columns`: rows of numbers to rows of numbers: scalers, normalisers, imputers, one-hot encoders;
+//! - `columns`: computes rows of numbers from rows of numbers: scalers, normalisers, imputers, one-hot
+//!   encoders;
 //! - `linear`, `ensemble`, `svm`: classifiers and regressors;
-//! - `scores`: final transformations of scores, and labels;
+//! - `scores`: the final transformations of a classifier's scores, and its labels;
 //! - `operator`: connects the computations to tract;
 //! - `extractor`: selects columns by index;
 //! - `zipmap`: removes the maps at the end of scikit-learn's exports.
@@ -28,25 +29,26 @@ use std::fmt;
 use tract_onnx::pb::NodeProto;
 
 pub(super) use operator::{OPERATORS, register};
-pub(super) use zipmap::without_zipmaps;
+pub(super) use zipmap::replace_zipmaps;
 
 /// Why an operator cannot be computed here.
 #[derive(Debug)]
 pub(super) enum OperatorRefusal {
-    /// This variant is not supported. The text continues after the operator's name: `with the norm MEDIAN`.
+    /// This variant is not supported. The text continues after the operator's name: `without intercepts`.
     Unsupported(&'static str),
-    /// The attributes contradict each other. The text continues after `its NAME`.
+    /// The attributes contradict each other. The text continues after `its` and the operator's
+    /// name: `has no labels`.
     Broken(String),
 }
 
 /// The computation of a node.
 #[derive(Debug)]
 pub(super) enum Computation {
-    /// Rows of numbers to rows of numbers.
+    /// Computes rows of numbers from rows of numbers.
     Rows(Box<dyn RowFunction>),
-    /// Rows of numbers to labels and rows of scores.
+    /// Computes labels and rows of scores from rows of numbers.
     Classes(Box<dyn Classifier>, scores::Labels),
-    /// Integers, each of which becomes a row.
+    /// Turns each integer into a row.
     OneHot(columns::OneHot),
 }
 
@@ -55,7 +57,7 @@ pub(super) trait RowFunction: fmt::Debug + Send + Sync {
     /// The number of columns of a result.
     fn width(&self, columns: usize) -> usize;
 
-    /// Whether it accepts rows with this number of columns.
+    /// Whether the function accepts rows with this number of columns.
     fn takes(&self, columns: usize) -> bool;
 
     /// Computes one row of `width` columns.
@@ -67,7 +69,7 @@ pub(super) trait Classifier: fmt::Debug + Send + Sync {
     /// The number of scores per row.
     fn width(&self) -> usize;
 
-    /// Whether it accepts rows with this number of columns.
+    /// Whether the function accepts rows with this number of columns.
     fn takes(&self, columns: usize) -> bool;
 
     /// Computes the `width` scores of a row, and returns the index of its class among the labels.
@@ -77,9 +79,9 @@ pub(super) trait Classifier: fmt::Debug + Send + Sync {
 /// Reads the computation of a node.
 ///
 /// # Errors
-/// If it cannot be computed here, or contradicts itself.
+/// If the node cannot be computed here, or contradicts itself.
 pub(super) fn read(node: &NodeProto) -> Result<Computation, OperatorRefusal> {
-    attributes::distinct(node)?;
+    attributes::check_distinct(node)?;
     match node.op_type.as_str() {
         "Scaler" => columns::scaler(node),
         "Normalizer" => columns::normalizer(node),

@@ -22,12 +22,12 @@ pub(in super::super) const OPERATORS: [&str; 9] = [
     "TreeEnsembleRegressor",
 ];
 
-/// Registers these operators with tract, replacing its own ones of the same names.
+/// Registers these operators with tract. They replace tract's own operators of the same names.
 pub(in super::super) fn register(onnx: &mut Onnx) {
     for name in OPERATORS {
         onnx.op_register.insert(name, build);
     }
-    onnx.op_register.insert(extractor::NAME, extractor::build);
+    onnx.op_register.insert(extractor::OPERATOR_NAME, extractor::build);
 }
 
 fn build(
@@ -60,7 +60,7 @@ impl PartialEq for Operator {
 
 impl Eq for Operator {}
 
-/// The operators, as they occur in the file.
+/// The operator as it occurs in the model's file.
 impl Expansion for Operator {
     fn name(&self) -> StaticName {
         self.name.into()
@@ -129,8 +129,12 @@ impl EvalOp for Operator {
         let x = x.try_as_plain_ram()?;
         let x = x.as_slice::<f32>()?;
         let outputs = match &*self.computation {
-            Computation::Rows(each) => tvec!(map(&**each, x, rows, columns, shape)?),
-            Computation::Classes(each, labels) => classify(&**each, labels, x, rows, columns)?,
+            Computation::Rows(function) => {
+                tvec!(map_rows(&**function, x, rows, columns, shape)?)
+            }
+            Computation::Classes(classifier, labels) => {
+                classify(&**classifier, labels, x, rows, columns)?
+            }
             Computation::OneHot(_) => bail!("{} takes no numbers", self.name),
         };
         Ok(outputs.into_iter().map(IntoTValue::into_tvalue).collect())
@@ -163,19 +167,19 @@ impl Operator {
         let columns = columns.to_usize()?;
         ensure!(self.takes(columns), "{} does not take {columns} columns", self.name);
         Ok(match &*self.computation {
-            Computation::Rows(each) => {
+            Computation::Rows(function) => {
                 let mut shape: TVec<TDim> = shape.into();
                 if let Some(last) = shape.last_mut() {
-                    *last = each.width(columns).to_dim();
+                    *last = function.width(columns).to_dim();
                 }
                 tvec!((f32, shape))
             }
-            Computation::Classes(each, labels) => {
+            Computation::Classes(classifier, labels) => {
                 let ty = match labels {
                     Labels::Numbers(_) => DatumType::I64,
                     Labels::Texts(_) => DatumType::String,
                 };
-                tvec!((ty, tvec!(rows.clone())), (f32, tvec!(rows, each.width().to_dim())))
+                tvec!((ty, tvec!(rows.clone())), (f32, tvec!(rows, classifier.width().to_dim())))
             }
             Computation::OneHot(_) => tvec!(),
         })
@@ -183,8 +187,8 @@ impl Operator {
 
     fn takes(&self, columns: usize) -> bool {
         match &*self.computation {
-            Computation::Rows(each) => each.takes(columns),
-            Computation::Classes(each, _) => each.takes(columns),
+            Computation::Rows(function) => function.takes(columns),
+            Computation::Classes(classifier, _) => classifier.takes(columns),
             Computation::OneHot(_) => true,
         }
     }
@@ -216,14 +220,14 @@ fn one_hot(encoder: &OneHot, input: &Tensor) -> TractResult<Tensor> {
     Ok(output)
 }
 
-fn map(
-    each: &dyn RowFunction,
+fn map_rows(
+    function: &dyn RowFunction,
     x: &[f32],
     rows: usize,
     columns: usize,
     shape: &[usize],
 ) -> TractResult<Tensor> {
-    let width = each.width(columns);
+    let width = function.width(columns);
     let mut shape: TVec<usize> = shape.into();
     if let Some(last) = shape.last_mut() {
         *last = width;
@@ -232,24 +236,24 @@ fn map(
     let mut plain = output.try_as_plain_ram_mut()?;
     let y = plain.as_slice_mut::<f32>()?;
     for row in 0..rows {
-        each.row(&x[row * columns..][..columns], &mut y[row * width..][..width]);
+        function.row(&x[row * columns..][..columns], &mut y[row * width..][..width]);
     }
     Ok(output)
 }
 
 fn classify(
-    each: &dyn Classifier,
+    classifier: &dyn Classifier,
     labels: &Labels,
     x: &[f32],
     rows: usize,
     columns: usize,
 ) -> TractResult<TVec<Tensor>> {
-    let width = each.width();
+    let width = classifier.width();
     let mut scores = Tensor::zero::<f32>(&[rows, width])?;
     let mut plain = scores.try_as_plain_ram_mut()?;
     let y = plain.as_slice_mut::<f32>()?;
     let classes: Vec<usize> = (0..rows)
-        .map(|row| each.row(&x[row * columns..][..columns], &mut y[row * width..][..width]))
+        .map(|row| classifier.row(&x[row * columns..][..columns], &mut y[row * width..][..width]))
         .collect();
     let labels = match labels {
         Labels::Numbers(labels) => {

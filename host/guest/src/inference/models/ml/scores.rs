@@ -1,4 +1,4 @@
-//! The final transformations of scores, and labels.
+//! The final transformations of a classifier's scores, and its labels.
 
 use super::OperatorRefusal;
 use super::attributes::{ints, text, texts};
@@ -14,7 +14,8 @@ pub(in super::super) enum Labels {
 }
 
 impl Labels {
-    /// Reads the labels. A node may have only one of the two lists.
+    /// Reads the labels. `numbers` is the name of the list of integer labels. A node may have either this
+    /// list or the list of string labels.
     pub(super) fn read(node: &NodeProto, numbers: &str) -> Result<Self, OperatorRefusal> {
         let numbers = ints(node, numbers);
         let strings = texts(node, "classlabels_strings");
@@ -67,8 +68,8 @@ impl ScoreTransform {
             Self::None => (),
             Self::Logistic => scores.iter_mut().for_each(|score| *score = logistic(*score)),
             Self::Softmax => {
-                let most = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-                scores.iter_mut().for_each(|score| *score = (*score - most).exp());
+                let largest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+                scores.iter_mut().for_each(|score| *score = (*score - largest).exp());
                 let sum: f32 = scores.iter().sum();
                 scores.iter_mut().for_each(|score| *score /= sum);
             }
@@ -78,28 +79,28 @@ impl ScoreTransform {
 
 /// Rounds to `f32`, the type of scores.
 #[expect(clippy::cast_possible_truncation, reason = "the nearest one is wanted")]
-pub(super) fn single(x: f64) -> f32 {
+pub(super) fn round_to_f32(x: f64) -> f32 {
     x as f32
 }
 
-/// A count, as a number for computations.
-pub(super) fn amount(count: usize) -> f64 {
+/// Converts a count for computations.
+pub(super) fn to_f64(count: usize) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX))
 }
 
 /// The logistic function, without loss of precision near 0.
 pub(super) fn logistic(x: f32) -> f32 {
     let x = f64::from(x);
-    single(if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) })
+    round_to_f32(if x < 0.0 { x.exp() / (1.0 + x.exp()) } else { 1.0 / (1.0 + (-x).exp()) })
 }
 
-/// The index of the largest score, the first of equal ones. No comparison with NaN is true, so a NaN wins
+/// The index of the largest score; of equal scores, the first. No comparison with NaN is true, so a NaN wins
 /// only at index 0.
-pub(super) fn largest(scores: &[f32]) -> usize {
+pub(super) fn index_of_largest(scores: &[f32]) -> usize {
     let mut best = 0;
-    for (place, score) in scores.iter().enumerate() {
+    for (index, score) in scores.iter().enumerate() {
         if *score > scores[best] {
-            best = place;
+            best = index;
         }
     }
     best

@@ -1,13 +1,14 @@
 //! Support vector machines.
 
 use super::attributes::{check_length, floats, int, ints, text};
-use super::scores::{Labels, ScoreTransform, amount, dot, single};
+use super::scores::{Labels, ScoreTransform, dot, round_to_f32, to_f64};
 use super::{Classifier, Computation, OperatorRefusal, RowFunction};
 use tract_onnx::pb::NodeProto;
 
-/// The limit on classes. The memory per row grows with their square.
-const MOST_CLASSES: usize = 1000;
+/// The maximum number of classes. The memory per row grows with its square.
+const MAX_CLASSES: usize = 1000;
 
+/// The function that compares a row with a support vector.
 #[derive(Debug)]
 enum Kernel {
     Linear,
@@ -51,7 +52,7 @@ impl Vectors {
         if columns == 0 || columns.checked_mul(count) != Some(vectors.len()) {
             let numbers = vectors.len();
             return Err(OperatorRefusal::Broken(format!(
-                "has {count} support vectors of {numbers} numbers together"
+                "has {count} support vectors with {numbers} numbers in total"
             )));
         }
         Ok(Self { kernel, gamma, coef0, degree, vectors, columns })
@@ -64,8 +65,8 @@ impl Vectors {
             Kernel::Poly => (self.gamma * dot(x, vector) + self.coef0).powf(self.degree),
             Kernel::Sigmoid => (self.gamma * dot(x, vector) + self.coef0).tanh(),
             Kernel::Rbf => {
-                let apart: f32 = x.iter().zip(vector).map(|(a, b)| (a - b) * (a - b)).sum();
-                (-self.gamma * apart).exp()
+                let distance: f32 = x.iter().zip(vector).map(|(a, b)| (a - b) * (a - b)).sum();
+                (-self.gamma * distance).exp()
             }
         })
     }
@@ -92,7 +93,7 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
         return Err(OperatorRefusal::Unsupported("without support vectors"));
     }
     let classes = labels.len();
-    if !(2..=MOST_CLASSES).contains(&classes) {
+    if !(2..=MAX_CLASSES).contains(&classes) {
         return Err(OperatorRefusal::Unsupported("of one class, or of more than 1000"));
     }
     check_length("numbers in vectors_per_class", per_class.len(), classes)?;
@@ -100,7 +101,7 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
     for count in per_class {
         let before = starts.last().copied().unwrap_or(0);
         let next = usize::try_from(*count).ok().and_then(|count| before.checked_add(count));
-        let bad = || OperatorRefusal::Broken(format!("has {count} support vectors of a class"));
+        let bad = || OperatorRefusal::Broken(format!("has a class with {count} support vectors"));
         starts.push(next.ok_or_else(bad)?);
     }
     let count = starts.last().copied().unwrap_or(0);
@@ -118,8 +119,8 @@ pub(super) fn classifier(node: &NodeProto) -> Result<Computation, OperatorRefusa
         check_length("numbers in prob_b", b.len(), pairs)?;
         Some(a.iter().copied().zip(b.iter().copied()).collect())
     };
-    let machine = SvmClassifier { vectors, starts, coefficients, rho, probabilities };
-    Ok(Computation::Classes(Box::new(machine), labels))
+    let svm = SvmClassifier { vectors, starts, coefficients, rho, probabilities };
+    Ok(Computation::Classes(Box::new(svm), labels))
 }
 
 impl SvmClassifier {
@@ -127,12 +128,12 @@ impl SvmClassifier {
         self.starts.len() - 1
     }
 
-    /// The score of each pair of classes, positive for the first one.
+    /// The score of each pair of classes, which is positive for the first class of the pair.
     fn pairs(&self, x: &[f32]) -> Vec<f32> {
         let values: Vec<f32> = self.vectors.kernel_values(x).collect();
         let classes = self.classes();
-        // The sum over one class's vectors, with the coefficients of one row.
-        let part = |class: usize, row: usize| -> f64 {
+        // The sum over the vectors of one class, with the coefficients of one row.
+        let class_sum = |class: usize, row: usize| -> f64 {
             let vectors = self.starts[class]..self.starts[class + 1];
             let row = &self.coefficients[row * values.len()..][..values.len()];
             row[vectors.clone()].iter().zip(&values[vectors]).map(|(a, b)| f64::from(a * b)).sum()
@@ -141,7 +142,7 @@ impl SvmClassifier {
         for i in 0..classes {
             for j in i + 1..classes {
                 let rho = f64::from(self.rho[scores.len()]);
-                scores.push(single(part(i, j - 1) + part(j, i) + rho));
+                scores.push(round_to_f32(class_sum(i, j - 1) + class_sum(j, i) + rho));
             }
         }
         scores
@@ -165,11 +166,11 @@ impl Classifier for SvmClassifier {
         let pairs = self.pairs(x);
         let classes = self.classes();
         let mut votes = vec![0_usize; classes];
-        let mut at = pairs.iter();
+        let mut scores_of_pairs = pairs.iter();
         for i in 0..classes {
             for j in i + 1..classes {
-                let first = at.next().is_some_and(|score| *score > 0.0);
-                votes[if first { i } else { j }] += 1;
+                let is_first = scores_of_pairs.next().is_some_and(|score| *score > 0.0);
+                votes[if is_first { i } else { j }] += 1;
             }
         }
         match &self.probabilities {
@@ -183,18 +184,18 @@ impl Classifier for SvmClassifier {
     }
 }
 
-/// The probability of each class. This is the second method of Wu, Lin and Weng, "Probability Estimates for
-/// Multi-class Classification by Pairwise Coupling" (2004), as in libsvm.
+/// Writes the probability of each class to `p`. This is the second method of Wu, Lin and Weng, "Probability
+/// Estimates for Multi-class Classification by Pairwise Coupling" (2004), as in libsvm.
 fn probabilities(pairs: &[f32], sigmoids: &[(f32, f32)], p: &mut [f32]) {
-    const LEAST: f64 = 1e-7;
+    const MIN_PROBABILITY: f64 = 1e-7;
     let classes = p.len();
     let mut r = vec![0.0_f64; classes * classes];
-    let mut at = pairs.iter().zip(sigmoids);
+    let mut rest = pairs.iter().zip(sigmoids);
     for i in 0..classes {
         for j in i + 1..classes {
-            let Some((score, (a, b))) = at.next() else { break };
+            let Some((score, (a, b))) = rest.next() else { break };
             let x = f64::from(*score) * f64::from(*a) + f64::from(*b);
-            let first = (1.0 / (1.0 + x.exp())).clamp(LEAST, 1.0 - LEAST);
+            let first = (1.0 / (1.0 + x.exp())).clamp(MIN_PROBABILITY, 1.0 - MIN_PROBABILITY);
             r[i * classes + j] = first;
             r[j * classes + i] = 1.0 - first;
         }
@@ -206,30 +207,32 @@ fn probabilities(pairs: &[f32], sigmoids: &[(f32, f32)], p: &mut [f32]) {
             q[i * classes + j] = -r[j * classes + i] * r[i * classes + j];
         }
     }
-    let enough = 0.005 / amount(classes);
-    let mut wanted = vec![1.0 / amount(classes); classes];
+    let tolerance = 0.005 / to_f64(classes);
+    let mut estimates = vec![1.0 / to_f64(classes); classes];
     let mut products = vec![0.0_f64; classes];
     for _ in 0..classes.max(100) {
         for (product, row) in products.iter_mut().zip(q.chunks_exact(classes)) {
-            *product = row.iter().zip(&wanted).map(|(q, p)| q * p).sum();
+            *product = row.iter().zip(&estimates).map(|(q, p)| q * p).sum();
         }
-        let mut all: f64 = wanted.iter().zip(&products).map(|(p, product)| p * product).sum();
-        if products.iter().all(|product| (product - all).abs() < enough) {
+        let mut total: f64 = estimates.iter().zip(&products).map(|(p, product)| p * product).sum();
+        if products.iter().all(|product| (product - total).abs() < tolerance) {
             break;
         }
         for i in 0..classes {
-            let own = q[i * classes + i];
-            let step = (all - products[i]) / own;
-            wanted[i] += step;
-            all = (all + step * (step * own + 2.0 * products[i])) / (1.0 + step) / (1.0 + step);
+            let diagonal = q[i * classes + i];
+            let step = (total - products[i]) / diagonal;
+            estimates[i] += step;
+            total = (total + step * (step * diagonal + 2.0 * products[i]))
+                / (1.0 + step)
+                / (1.0 + step);
             for j in 0..classes {
                 products[j] = (products[j] + step * q[i * classes + j]) / (1.0 + step);
-                wanted[j] /= 1.0 + step;
+                estimates[j] /= 1.0 + step;
             }
         }
     }
-    for (p, wanted) in p.iter_mut().zip(wanted) {
-        *p = single(wanted);
+    for (p, estimate) in p.iter_mut().zip(estimates) {
+        *p = round_to_f32(estimate);
     }
 }
 
@@ -255,8 +258,8 @@ pub(super) fn regressor(node: &NodeProto) -> Result<Computation, OperatorRefusal
     let rho = floats(node, "rho");
     check_length("numbers in rho", rho.len(), 1)?;
     let one_class = int(node, "one_class").unwrap_or(0) != 0;
-    let machine = SvmRegressor { vectors, coefficients, rho: rho[0], one_class };
-    Ok(Computation::Rows(Box::new(machine)))
+    let svm = SvmRegressor { vectors, coefficients, rho: rho[0], one_class };
+    Ok(Computation::Rows(Box::new(svm)))
 }
 
 impl RowFunction for SvmRegressor {
@@ -271,7 +274,7 @@ impl RowFunction for SvmRegressor {
     fn row(&self, x: &[f32], y: &mut [f32]) {
         let products = self.vectors.kernel_values(x).zip(&self.coefficients);
         let sum: f64 = products.map(|(value, coefficient)| f64::from(value * coefficient)).sum();
-        let score = single(sum + f64::from(self.rho));
+        let score = round_to_f32(sum + f64::from(self.rho));
         y[0] = match self.one_class {
             true if score > 0.0 => 1.0,
             true => -1.0,

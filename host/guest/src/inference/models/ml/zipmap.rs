@@ -1,6 +1,6 @@
 //! `ZipMap`, which scikit-learn's exporter puts at the end of a classifier. Its output is a list with one map
-//! from labels to scores per row, which no tensor can represent. The scores themselves are a tensor, and
-//! replace it.
+//! from labels to scores per row, which no tensor can represent. The scores themselves are a tensor, which
+//! replaces the list.
 
 use crate::inference::models::onnx_facts::attribute;
 use tract_onnx::pb::tensor_proto::DataType;
@@ -10,44 +10,44 @@ use tract_onnx::pb::{
 };
 
 /// Replaces each output of the graph that comes from a `ZipMap` by its scores, under the same name. A
-/// `ZipMap` whose maps have another use stays. Returns whether one was replaced.
-pub(in super::super) fn without_zipmaps(graph: &mut GraphProto) -> bool {
-    let mut found = false;
-    for at in 0..graph.node.len() {
-        let node = &graph.node[at];
+/// `ZipMap` whose maps have another use stays. Returns whether it replaced any output.
+pub(in super::super) fn replace_zipmaps(graph: &mut GraphProto) -> bool {
+    let mut replaced = false;
+    for index in 0..graph.node.len() {
+        let node = &graph.node[index];
         if node.op_type != "ZipMap" || node.domain != "ai.onnx.ml" {
             continue;
         }
         let ([scores], [maps]) = (node.input.as_slice(), node.output.as_slice()) else { continue };
         let (scores, maps) = (scores.clone(), maps.clone());
-        let used = graph.node.iter().any(|node| node.input.contains(&maps));
+        let is_used = graph.node.iter().any(|node| node.input.contains(&maps));
         let Some(output) = graph.output.iter_mut().find(|output| output.name == maps) else {
             continue;
         };
-        if used {
+        if is_used {
             continue;
         }
-        *output = tensor(maps.clone(), labels(&graph.node[at]));
-        graph.node[at] = NodeProto {
+        *output = score_output(maps.clone(), label_count(&graph.node[index]));
+        graph.node[index] = NodeProto {
             op_type: "Identity".to_owned(),
-            name: graph.node[at].name.clone(),
+            name: graph.node[index].name.clone(),
             input: vec![scores],
             output: vec![maps],
             ..NodeProto::default()
         };
-        found = true;
+        replaced = true;
     }
-    found
+    replaced
 }
 
-fn labels(node: &NodeProto) -> usize {
-    let numbers = attribute(node, "classlabels_int64s").map_or(0, |it| it.ints.len());
-    let texts = attribute(node, "classlabels_strings").map_or(0, |it| it.strings.len());
+fn label_count(node: &NodeProto) -> usize {
+    let numbers = attribute(node, "classlabels_int64s").map_or(0, |found| found.ints.len());
+    let texts = attribute(node, "classlabels_strings").map_or(0, |found| found.strings.len());
     numbers.max(texts)
 }
 
 /// An output of type `f32 [?, labels]`.
-fn tensor(name: String, labels: usize) -> ValueInfoProto {
+fn score_output(name: String, labels: usize) -> ValueInfoProto {
     let labels = i64::try_from(labels).ok().filter(|labels| *labels > 0).map(Value::DimValue);
     let dim = [None, labels].map(|value| Dimension { value, ..Dimension::default() });
     let shape = Some(TensorShapeProto { dim: dim.to_vec() });

@@ -8,7 +8,7 @@ use ort::session::Session;
 use ort::session::builder::SessionBuilder;
 
 /// Whether the library was built with CUDA.
-pub(super) fn is_there() -> bool {
+pub(super) fn is_available() -> bool {
     ep::CUDA::is_available().unwrap_or(false)
 }
 
@@ -18,16 +18,16 @@ pub(super) fn load(environment: &Environment) -> Result<(), ort::Error> {
     ep::CUDA::default().register(&mut builder)
 }
 
-/// Lets a session run on the GPU, with a limit on GPU memory. The process sees only the worker's GPU, so its
-/// number is 0.
-pub(super) fn place(
+/// Makes a session run on the GPU, with a limit on GPU memory. The process sees only the worker's GPU, so the
+/// device id is 0.
+pub(super) fn use_gpu(
     builder: SessionBuilder,
-    most: Option<ByteSize>,
+    memory_limit: Option<ByteSize>,
 ) -> Result<SessionBuilder, OnnxRuntimeFailure> {
     let mut cuda = ep::CUDA::default()
         .with_device_id(0)
         .with_arena_extend_strategy(ArenaExtendStrategy::SameAsRequested);
-    if let Some(limit) = most {
+    if let Some(limit) = memory_limit {
         cuda = cuda.with_memory_limit(usize::try_from(limit.0).unwrap_or(usize::MAX));
     }
     // Without this, the session would silently fall back to the CPU.

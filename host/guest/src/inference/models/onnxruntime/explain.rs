@@ -1,6 +1,6 @@
 //! Translates the library's errors.
 
-use crate::inference::models::guard::caught;
+use crate::inference::models::guard::catch_panic;
 use crate::inference::models::{InferenceError, NnErrorCode};
 use crate::model::FailureKind;
 use ort::ErrorCode as OrtCode;
@@ -10,11 +10,11 @@ use std::path::Path;
 const UNKNOWN_OPERATION: [&str; 3] =
     ["is not a registered function/op", "Could not find an implementation", "No Op registered for"];
 
-/// Its messages if memory is short.
+/// The library's messages if memory is short.
 const NO_MEMORY: [&str; 3] =
     ["Failed to allocate memory for requested buffer", "std::bad_alloc", "out of memory"];
 
-/// Its further messages if GPU memory is short.
+/// The library's further messages if GPU memory is short. 2 is `cudaErrorMemoryAllocation`.
 const NO_DEVICE_MEMORY: [&str; 4] =
     ["CUDA failure 2:", "CUDA error 2:", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED"];
 
@@ -25,7 +25,7 @@ pub(super) struct LibraryAction<'a> {
     pub(super) verb: &'static str,
     /// The model's file, whose path the guest must not learn.
     pub(super) file: Option<&'a Path>,
-    /// Whether it runs on a GPU.
+    /// Whether the model runs on a GPU.
     pub(super) gpu: bool,
 }
 
@@ -36,7 +36,7 @@ impl LibraryAction<'_> {
         self,
         act: impl FnOnce() -> Result<T, OnnxRuntimeFailure>,
     ) -> Result<T, InferenceError> {
-        match caught(act) {
+        match catch_panic(act) {
             Ok(Ok(done)) => Ok(done),
             Ok(Err(OnnxRuntimeFailure::Refused(error))) => Err(error),
             Ok(Err(OnnxRuntimeFailure::Library(error))) => {
@@ -46,6 +46,7 @@ impl LibraryAction<'_> {
         }
     }
 
+    /// Turns an error of the library into ours.
     fn explain(self, ort_code: OrtCode, text: &str) -> InferenceError {
         let mentions = |known: &[&str]| known.iter().any(|words| text.contains(words));
         let reported = self.describe(text);
@@ -67,6 +68,7 @@ impl LibraryAction<'_> {
         InferenceError::refused(code, reported)
     }
 
+    /// The message without paths of the host.
     fn describe(self, text: &str) -> String {
         let mut text = text.trim().to_owned();
         if let Some(file) = self.file {

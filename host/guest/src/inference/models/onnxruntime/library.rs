@@ -21,11 +21,11 @@ use std::sync::{Mutex, PoisonError};
 pub(in crate::inference::models) struct Library {
     environment: Environment,
     version: String,
-    cuda: bool,
+    has_cuda: bool,
 }
 
-/// The library of this process. It supports only one environment in the life of a process, so the environment
-/// must not be dropped.
+/// The library of this process. ONNX Runtime supports only one environment in the life of a process, so the
+/// environment must not be dropped.
 static OPENED: Mutex<Option<(PathBuf, Library)>> = Mutex::new(None);
 
 impl Library {
@@ -55,7 +55,7 @@ impl Library {
             .map_err(|source| LibraryError::NoStart { path: library.to_owned(), source })?;
         // Failures are returned as errors. Without this, a guest whose calls fail could fill a log.
         environment.set_log_level(LogLevel::Fatal);
-        let open = Self { environment, version, cuda: cuda::is_there() };
+        let open = Self { environment, version, has_cuda: cuda::is_available() };
         *opened = Some((library.to_owned(), open.clone()));
         Ok(open)
     }
@@ -65,15 +65,15 @@ impl Library {
         &self.version
     }
 
-    /// Whether it was built with CUDA. Its CUDA dependencies may still be missing.
+    /// Whether the library was built with CUDA. Its CUDA dependencies may still be missing.
     pub(in crate::inference::models) fn has_cuda(&self) -> bool {
-        self.cuda
+        self.has_cuda
     }
 
     /// Loads the dependencies for using a GPU.
     ///
     /// # Errors
-    /// If one of them is missing. The error is a message for the user.
+    /// If a dependency is missing. The error is a message for the user.
     pub(in crate::inference::models) fn try_cuda(&self) -> Result<(), ort::Error> {
         cuda::load(&self.environment)
     }
@@ -86,32 +86,32 @@ impl Library {
         &self,
         source: ModelSource<'_>,
         vetted: VettedModel,
-        wanted: &LoadSettings,
+        settings: &LoadSettings,
     ) -> Result<Box<dyn BackendModel>, InferenceError> {
-        Ok(Box::new(OnnxRuntimeModel::load(&self.environment, source, vetted, wanted)?))
+        Ok(Box::new(OnnxRuntimeModel::load(&self.environment, source, vetted, settings)?))
     }
 }
 
-/// Reads the library's version before any other function of it runs.
+/// Reads the library's version, before any other of its functions runs.
 fn version_of(path: &Path) -> Result<String, LibraryError> {
-    let at = || path.to_owned();
+    let owned_path = || path.to_owned();
     // SAFETY: the library's initialisers are trusted, because the operator named it.
     let library = unsafe { libloading::Library::new(path) }
-        .map_err(|source| LibraryError::NoLibrary { path: at(), source })?;
+        .map_err(|source| LibraryError::NoLibrary { path: owned_path(), source })?;
     // SAFETY: the type is that of this function in ONNX Runtime's header.
     let entry: Symbol<'_, unsafe extern "C" fn() -> *const OrtApiBase> =
         unsafe { library.get(b"OrtGetApiBase") }
-            .map_err(|_| LibraryError::NotOnnxRuntime { path: at() })?;
+            .map_err(|_| LibraryError::NotOnnxRuntime { path: owned_path() })?;
     // SAFETY: the function has no parameters, and returns null or a table that is never freed.
     let Some(base) = (unsafe { entry().as_ref() }) else {
-        return Err(LibraryError::NoInterface { path: at() });
+        return Err(LibraryError::NoInterface { path: owned_path() });
     };
     // SAFETY: the function returns a string that is never freed.
     let version = unsafe { CStr::from_ptr((base.GetVersionString)()) };
     let version = version.to_string_lossy().into_owned();
     // SAFETY: the function takes a number. It returns null if the library does not know this version.
     if unsafe { (base.GetApi)(ORT_API_VERSION) }.is_null() {
-        return Err(LibraryError::TooOld { path: at(), version });
+        return Err(LibraryError::TooOld { path: owned_path(), version });
     }
     // Never closed: the library is opened again soon, and closing it would undo its initialisation.
     std::mem::forget(library);

@@ -1,11 +1,11 @@
 //! The backend `onnxruntime`: ONNX Runtime, a library on the machine that is opened when the worker starts.
-//! Sandmill is built without it.
+//! The library is not a part of Sandmill.
 //!
-//! - `library`: opens it, before the wall is built: behind the wall no code can be mapped, and a thread that
-//!   exists before the wall would stay outside of it;
+//! - `library`: opens the library, before the wall is built. Behind the wall no code can be mapped, and a
+//!   thread that exists before the wall would stay outside of the wall;
 //! - `session`: a loaded model; `tensor`: converts tensors; `explain`: translates errors.
 //!
-//! Imports what the parent folder shares, and `model`.
+//! Imports modules of the parent folder, and `model`.
 
 #[cfg(feature = "cuda")]
 mod cuda;

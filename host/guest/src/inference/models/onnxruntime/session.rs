@@ -2,7 +2,7 @@
 
 use super::cuda;
 use super::explain::{LibraryAction, OnnxRuntimeFailure};
-use super::tensor::{input, output, unusable};
+use super::tensor::{input, output, unusable_output};
 use crate::inference::models::vet::VettedModel;
 use crate::inference::models::{
     BackendModel, InferenceError, LoadSettings, ModelElementType, ModelFacts, ModelPort,
@@ -18,15 +18,15 @@ use prost::Message as _;
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-/// If separate files have at least this many bytes of weights, workers share them. Otherwise each worker
-/// rearranges the weights for speed on this processor, which takes memory of its own.
-const SHARED_FROM: u64 = 64 << 20;
+/// If separate files have at least this many bytes of weights, workers share the weights. Otherwise each
+/// worker rearranges its weights for speed on this processor, in its own memory.
+const SHARED_WEIGHTS_BYTES: u64 = 64 << 20;
 
 /// A loaded model.
 pub(super) struct OnnxRuntimeModel {
     session: Session,
     facts: ModelFacts,
-    /// The model's own types of its inputs.
+    /// The types of the inputs in the model, by name.
     types: HashMap<String, TensorElementType>,
 }
 
@@ -38,19 +38,20 @@ impl OnnxRuntimeModel {
         environment: &Environment,
         source: ModelSource<'_>,
         vetted: VettedModel,
-        wanted: &LoadSettings,
+        settings: &LoadSettings,
     ) -> Result<Self, InferenceError> {
-        let VettedModel { proto, changed, inputs, outputs, beside, .. } = vetted;
+        let VettedModel { proto, changed, inputs, outputs, separate_bytes, .. } = vetted;
         let encoded = changed.then(|| proto.encode_to_vec());
-        // An unchanged model is not needed: the library reads the source itself.
+        // Free the decoded model. The library itself reads an unchanged model from `source`.
         drop(proto);
         let file = match source {
             ModelSource::File(path) => Some(path),
             ModelSource::Bytes(_) => None,
         };
-        let action = LibraryAction { verb: "load", file, gpu: wanted.gpu.is_some() };
+        let action = LibraryAction { verb: "load", file, gpu: settings.gpu.is_some() };
         let session = action.guarded(|| {
-            let mut builder = builder(environment, wanted, beside >= SHARED_FROM)?;
+            let share_weights = separate_bytes >= SHARED_WEIGHTS_BYTES;
+            let mut builder = builder(environment, settings, share_weights)?;
             Ok(match (&encoded, source) {
                 (Some(bytes), _) => builder.commit_from_memory(bytes)?,
                 (None, ModelSource::File(path)) => builder.commit_from_file(path)?,
@@ -61,8 +62,8 @@ impl OnnxRuntimeModel {
             inputs,
             outputs,
             backend: Backend::OnnxRuntime,
-            device: wanted.gpu.map_or(Device::Cpu, Device::Gpu),
-            fell_back: wanted.fell_back,
+            device: settings.gpu.map_or(Device::Cpu, Device::Gpu),
+            fell_back: settings.fell_back,
         };
         let types = session.inputs().iter().map(|outlet| match outlet.dtype() {
             ValueType::Tensor { ty, .. } => Some((outlet.name().to_owned(), *ty)),
@@ -77,12 +78,12 @@ impl OnnxRuntimeModel {
         inputs: &[TensorView<'_>],
     ) -> Result<Vec<OwnedTensor>, OnnxRuntimeFailure> {
         let outputs = &self.facts.outputs;
-        let wanted: Vec<_> =
+        let is_standard: Vec<_> =
             outputs.iter().map(|port| matches!(port.ty, ModelElementType::Standard(_))).collect();
         if let (false, Some(ModelPort { name, ty: ModelElementType::Other(ty), .. })) =
-            (wanted.contains(&true), outputs.first())
+            (is_standard.contains(&true), outputs.first())
         {
-            return Err(unusable(name, ty).into());
+            return Err(unusable_output(name, ty).into());
         }
         let mut values = Vec::with_capacity(inputs.len());
         for view in inputs {
@@ -90,7 +91,7 @@ impl OnnxRuntimeModel {
             values.push((Cow::Borrowed(view.name), input(view, view.dims, ty)?));
         }
         let outputs = self.session.run(values)?;
-        let outputs = outputs.iter().zip(wanted).filter(|(_, wanted)| *wanted);
+        let outputs = outputs.iter().zip(is_standard).filter(|(_, is_standard)| *is_standard);
         outputs.map(|((name, value), _)| output(name, &value)).collect()
     }
 }
@@ -109,11 +110,11 @@ impl BackendModel for OnnxRuntimeModel {
 
 fn builder(
     environment: &Environment,
-    wanted: &LoadSettings,
-    shared: bool,
+    settings: &LoadSettings,
+    share_weights: bool,
 ) -> Result<SessionBuilder, OnnxRuntimeFailure> {
     // One thread means only the calling thread.
-    let threads = usize::try_from(wanted.threads).unwrap_or(1).max(1);
+    let threads = usize::try_from(settings.threads).unwrap_or(1).max(1);
     let builder = Session::builder(environment)?
         .with_log_level(LogLevel::Fatal)?
         .with_intra_threads(threads)?
@@ -124,9 +125,9 @@ fn builder(
         // Memory patterns are for constant shapes, and the shapes of mini-batches vary.
         .with_memory_pattern(false)?
         .with_optimization_level(GraphOptimizationLevel::All)?
-        .with_prepacking(!shared)?;
-    match wanted.gpu {
+        .with_prepacking(!share_weights)?;
+    match settings.gpu {
         None => Ok(builder),
-        Some(_) => cuda::place(builder, wanted.gpu_memory),
+        Some(_) => cuda::use_gpu(builder, settings.gpu_memory),
     }
 }

@@ -28,8 +28,8 @@ fn onnx_name(ty: TensorElementType) -> String {
     name.to_owned()
 }
 
-/// Makes an input for the library. It borrows the caller's memory if that is aligned. `model_type` is the
-/// type of the model's input, which may be bool; `wasi:nn` has no booleans.
+/// Makes an input for the library. The input borrows the caller's memory if that memory is aligned.
+/// `model_type` is the type of the model's input, which may be bool; `wasi:nn` has no booleans.
 pub(super) fn input<'a>(
     view: &TensorView<'a>,
     dims: &[u32],
@@ -43,16 +43,16 @@ pub(super) fn input<'a>(
             Ok(Tensor::from_array((shape, elements))?.into())
         }
         NnTensorType::U8 => Ok(TensorRef::from_array_view((shape, bytes))?.into()),
-        NnTensorType::F16 => numbers::<f16, 2>(bytes, shape, f16::from_le_bytes),
-        NnTensorType::Bf16 => numbers::<bf16, 2>(bytes, shape, bf16::from_le_bytes),
-        NnTensorType::F32 => numbers::<f32, 4>(bytes, shape, f32::from_le_bytes),
-        NnTensorType::F64 => numbers::<f64, 8>(bytes, shape, f64::from_le_bytes),
-        NnTensorType::I32 => numbers::<i32, 4>(bytes, shape, i32::from_le_bytes),
-        NnTensorType::I64 => numbers::<i64, 8>(bytes, shape, i64::from_le_bytes),
+        NnTensorType::F16 => number_input::<f16, 2>(bytes, shape, f16::from_le_bytes),
+        NnTensorType::Bf16 => number_input::<bf16, 2>(bytes, shape, bf16::from_le_bytes),
+        NnTensorType::F32 => number_input::<f32, 4>(bytes, shape, f32::from_le_bytes),
+        NnTensorType::F64 => number_input::<f64, 8>(bytes, shape, f64::from_le_bytes),
+        NnTensorType::I32 => number_input::<i32, 4>(bytes, shape, i32::from_le_bytes),
+        NnTensorType::I64 => number_input::<i64, 8>(bytes, shape, i64::from_le_bytes),
     }
 }
 
-fn numbers<T, const SIZE: usize>(
+fn number_input<T, const SIZE: usize>(
     bytes: &[u8],
     shape: Shape,
     read: fn([u8; SIZE]) -> T,
@@ -73,7 +73,7 @@ where
 /// Copies an output of the library.
 pub(super) fn output(name: &str, value: &DynValue) -> Result<OwnedTensor, OnnxRuntimeFailure> {
     let ValueType::Tensor { ty, shape, .. } = value.dtype() else {
-        return Err(unusable(name, &value.dtype().to_string()).into());
+        return Err(unusable_output(name, &value.dtype().to_string()).into());
     };
     let (ty, bytes) = match ty {
         TensorElementType::Float16 => (NnTensorType::F16, bytes::<f16>(value)?),
@@ -88,7 +88,7 @@ pub(super) fn output(name: &str, value: &DynValue) -> Result<OwnedTensor, OnnxRu
             bytes.iter_mut().for_each(|byte| *byte = u8::from(*byte != 0));
             (NnTensorType::U8, bytes)
         }
-        other => return Err(unusable(name, &onnx_name(*other)).into()),
+        other => return Err(unusable_output(name, &onnx_name(*other)).into()),
     };
     let mut dims = Vec::with_capacity(shape.len().max(1));
     for size in shape.iter() {
@@ -110,7 +110,7 @@ fn bytes<T: PrimitiveTensorElementType>(value: &DynValue) -> Result<Vec<u8>, Onn
 }
 
 /// The error for an output whose type `wasi:nn` does not have.
-pub(super) fn unusable(name: &str, ty: &str) -> InferenceError {
+pub(super) fn unusable_output(name: &str, ty: &str) -> InferenceError {
     InferenceError::refused(
         NnErrorCode::UnsupportedOperation,
         format!(

@@ -21,14 +21,14 @@ fn library() -> Library {
     Library::open(&file).unwrap_or_else(|why| panic!("{why}"))
 }
 
-fn wanted(threads: u32) -> LoadSettings {
+fn settings(threads: u32) -> LoadSettings {
     LoadSettings {
         threads,
         gpu: None,
         gpu_memory: None,
         fell_back: false,
         limit: 1 << 30,
-        others: 0,
+        loaded_bytes: 0,
     }
 }
 
@@ -41,8 +41,8 @@ fn load_from(
     source: ModelSource<'_>,
     threads: u32,
 ) -> Result<Box<dyn BackendModel>, InferenceError> {
-    let wanted = wanted(threads);
-    library().load(source, vet::read(source, wanted.limit)?, &wanted)
+    let settings = settings(threads);
+    library().load(source, vet::read(source, settings.limit)?, &settings)
 }
 
 /// A varint of the protobuf encoding.
@@ -56,7 +56,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// A numeric field of a protobuf.
+/// A numeric field of a protobuf message. Field numbers are those of onnx.proto.
 fn number(tag: u64, value: u64) -> Vec<u8> {
     [varint(tag << 3), varint(value)].concat()
 }
@@ -67,7 +67,7 @@ fn field(tag: u64, content: impl AsRef<[u8]>) -> Vec<u8> {
     [varint(tag << 3 | 2), varint(content.len() as u64), content.to_vec()].concat()
 }
 
-/// The numbers of types in ONNX.
+/// The codes of element types in ONNX.
 const FLOAT: u64 = 1;
 const STRING: u64 = 8;
 const BOOL: u64 = 9;
@@ -83,7 +83,7 @@ fn port(name: &str, ty: u64, dims: &[&str]) -> Vec<u8> {
     [field(1, name), field(2, field(1, tensor))].concat()
 }
 
-/// A model with one node.
+/// A model with one node, of opset 17 and IR version 8.
 fn model(node: &[u8], initializer: &[u8], input: &[u8], output: &[u8]) -> Vec<u8> {
     let mut graph = [field(1, node), field(2, "g")].concat();
     if !initializer.is_empty() {
@@ -156,7 +156,7 @@ fn a_model_is_described_and_computes() {
 #[test]
 fn all_number_types_are_supported() {
     use NnTensorType::{Bf16, F16, F32, F64, I32, I64, U8};
-    // Each type with its number in ONNX.
+    // Each type with its code in ONNX.
     for (number, ty) in [(1, F32), (2, U8), (6, I32), (7, I64), (10, F16), (11, F64), (16, Bf16)] {
         let x = port("x", number, &["n"]);
         let y = port("y", number, &["n"]);
@@ -187,6 +187,7 @@ fn booleans_are_bytes_and_scalars_have_one_element() {
 
 #[test]
 fn unusable_models_are_refused_with_a_reason() {
+    // The attribute `to`, whose type is INT (2).
     let to_string = [field(1, "to"), number(20, 2), number(3, STRING)].concat();
     let cast = [node("Cast", &["x"]), field(5, to_string)].concat();
     let x = port("x", FLOAT, &["n"]);
@@ -229,9 +230,10 @@ fn large_weights_are_mapped() {
     let dir = tempfile::tempdir().unwrap();
     let folder = dir.path();
     fs::File::create(folder.join("w.bin")).unwrap().set_len(SIZE).unwrap();
-    let place = [field(1, "location"), field(2, "w.bin")].concat();
+    let location = [field(1, "location"), field(2, "w.bin")].concat();
     let dims = [number(1, 4096), number(1, 5120)].concat();
-    let external = [field(13, place), number(14, 1)].concat();
+    // The data location 1 is EXTERNAL.
+    let external = [field(13, location), number(14, 1)].concat();
     let weights = [dims, number(2, FLOAT), field(8, "w"), external].concat();
     let x = port("x", FLOAT, &["n", "4096"]);
     let y = port("y", FLOAT, &["n", "5120"]);

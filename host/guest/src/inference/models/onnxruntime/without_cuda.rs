@@ -1,4 +1,4 @@
-//! Replaces `cuda` in a build without CUDA. No GPU is used, even if the library could.
+//! Replaces `cuda` in a build without CUDA. No GPU is used, even if the library supports CUDA.
 
 use super::explain::OnnxRuntimeFailure;
 use crate::inference::models::{InferenceError, NnErrorCode};
@@ -7,7 +7,7 @@ use ort::environment::Environment;
 use ort::session::builder::SessionBuilder;
 
 /// Whether GPUs can be used.
-pub(super) fn is_there() -> bool {
+pub(super) fn is_available() -> bool {
     false
 }
 
@@ -17,9 +17,9 @@ pub(super) fn load(_environment: &Environment) -> Result<(), ort::Error> {
 }
 
 /// Always fails.
-pub(super) fn place(
+pub(super) fn use_gpu(
     _builder: SessionBuilder,
-    _most: Option<ByteSize>,
+    _memory_limit: Option<ByteSize>,
 ) -> Result<SessionBuilder, OnnxRuntimeFailure> {
     let why = Feature::Cuda.absence().to_string();
     Err(InferenceError::refused(NnErrorCode::UnsupportedOperation, why).into())

@@ -26,20 +26,20 @@ fn models_of_the_job_are_loaded_once() {
     );
 }
 
-/// A worker that starts or loads late must not compute with another model than the others.
+/// A worker that starts or loads late must not use another model than the other workers.
 #[test]
 fn a_model_that_changed_since_the_job_began_is_noticed() {
     let (folder, model) = named(&bytes(&layer()));
     let path = folder.path().join("model.onnx");
     let stamp = Some(FileStamp::of(&path.metadata().expect("it is there")));
-    let all = || vec![Model { stamp, ..model.clone() }];
-    let loaded = open(all(), None);
+    let models = || vec![Model { stamp, ..model.clone() }];
+    let loaded = open(models(), None);
     loaded.load("m").expect("nothing changed");
     // Valid models and other content are both noticed.
     for text in [bytes(&trees(Vec::new())), b"none".to_vec()] {
         fs::write(&path, text).expect("it changes");
         assert_eq!(
-            describe(open(all(), None).load("m")),
+            describe(open(models(), None).load("m")),
             "ends, host_fault: model \"m\": its file changed after the job began, so that workers would \
              compute with different models: do not write to it while a job runs, and start the job again"
         );
@@ -47,7 +47,7 @@ fn a_model_that_changed_since_the_job_began_is_noticed() {
     loaded.load("m").expect("it is in memory");
 }
 
-/// The guest must not learn what is installed on the machine, and where.
+/// The guest must not learn what is installed on the machine, or where.
 #[test]
 fn errors_do_not_contain_library_paths() {
     if !is_alone("inference::models::tests::choosing::errors_do_not_contain_library_paths") {
@@ -125,9 +125,9 @@ fn errors_explain_why_a_leased_gpu_is_unusable() {
     let gpu = Model { device: DeviceChoice::Gpu, ..model.clone() };
     let text = describe(open(vec![gpu.clone()], Some(3)).load("m"));
     let begin = "UnsupportedOperation: model \"m\": no backend can use GPU 3; let it run on the CPU \
-                 with fallback: cpu, or repair one: ONNX Runtime is not available (its library was not found";
+                 with fallback: cpu, or repair a backend: ONNX Runtime is not available (its library was not found";
     assert!(text.starts_with(begin), "{text}");
-    assert!(text.contains("; tract has no CUDA ("), "{text}");
+    assert!(text.contains("; tract cannot use CUDA ("), "{text}");
 
     let fell_back = |model| {
         let model = open(vec![model], Some(3)).load("m").expect("it runs on the CPU");
@@ -146,7 +146,7 @@ fn a_missing_onnxruntime_is_reported() {
     assert_eq!(
         describe(models.load("m")),
         "RuntimeError: model \"m\": ONNX Runtime cannot run it: its library was not found on this machine; \
-         install the Python package onnxruntime and set SANDMILL_ONNXRUNTIME to where it is; or write \
+         install the Python package onnxruntime and set SANDMILL_ONNXRUNTIME to its folder; or write \
          backend: tract"
     );
 }
@@ -169,11 +169,11 @@ fn operators_that_tract_lacks_are_named() {
     assert_eq!(
         describe(load(&proto)),
         "UnsupportedOperation: the model from bytes: it needs FeatureVectorizer, TfIdfVectorizer, \
-         org.example.Relu, which tract does not have; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
+         org.example.Relu, which tract does not have; ONNX Runtime may support it: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract"
     );
     assert_eq!(
         describe(load(&one("Relu", DataType::Bfloat16, DataType::Bfloat16, "N"))),
-        "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out"
+        "UnsupportedOperation: the model from bytes: its input \"x\" is bfloat16, which tract cannot take; ONNX Runtime may support it: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract"
     );
 }
 

@@ -95,7 +95,7 @@ fn contradictory_graphs_are_refused() {
         refused(|graph| graph.input.push(graph.input[0].clone())),
         refused(|graph| graph.output.push(graph.output[0].clone())),
         refused(|graph| graph.input[0] = port("x", DataType::Float, "N 5000000000")),
-        // tract reports these.
+        // tract itself reports the following two.
         refused(|graph| graph.node[0].input[0] = "nothing".to_owned()),
         refused(|graph| graph.input[0].r#type = None),
     ];
@@ -103,9 +103,9 @@ fn contradictory_graphs_are_refused() {
     InvalidEncoding: nothing in it makes its output "z"
     InvalidEncoding: two of its inputs are called "x"
     InvalidEncoding: two of its outputs are called "y"
-    InvalidEncoding: "x" has a dimension of 5000000000; 4294967295 is the most
+    InvalidEncoding: "x" has a dimension of 5000000000; the maximum is 4294967295
     RuntimeError: tract: nothing in the model makes "nothing"
-    UnsupportedOperation: its input "x" is not a tensor, which tract cannot take; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: its input "x" is not a tensor, which tract cannot take; ONNX Runtime may support it: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract
     "#);
 }
 
@@ -136,14 +136,14 @@ fn weights_that_differ_from_their_description_are_refused() {
         }),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    InvalidEncoding: its weight "W" is float [2, 4], which takes 32 bytes; 24 are there
+    InvalidEncoding: its weight "W" is float [2, 4], which takes 32 bytes; it has 24
     InvalidEncoding: its weight "W" has the dimensions [1099511627776, 1099511627776], more than any memory holds
     InvalidEncoding: its weight "W" has the dimensions [2147483648, 2147483648], more than any memory holds
     InvalidEncoding: its weight "W" has a dimension of -2
-    InvalidEncoding: its weight "W" is float [2, 3], which takes 6 values; 0 are there
-    InvalidEncoding: its weight "W" is string [2, 3], which takes 96 bytes; 24 are there
+    InvalidEncoding: its weight "W" is float [2, 3], which takes 6 values; it has 0
+    InvalidEncoding: its weight "W" is string [2, 3], which takes 96 bytes; it has 24
     RuntimeError: tract: unknown ONNX TensorProto.DataType (77): unknown enumeration value 77
-    InvalidEncoding: its weight "c" is float [1125899906842624], which takes 4503599627370496 bytes; 4 are there
+    InvalidEncoding: its weight "c" is float [1125899906842624], which takes 4503599627370496 bytes; it has 4
     TooLarge: its file with its weights has 4096.0 GB; limits.models is 1 GB
     "#);
 }
@@ -173,9 +173,9 @@ fn weights_in_other_files_may_not_change_while_a_job_runs() {
     fs::write(&path, &weights).expect("weights");
     let stamp = |path: &std::path::Path| FileStamp::of(&path.metadata().expect("it is there"));
     let load = |beside: Option<Vec<(String, FileStamp)>>| {
-        let all = vec![Model { beside, ..model.clone() }];
+        let models = vec![Model { beside, ..model.clone() }];
         let models =
-            LoadedModels::open(all, &InferenceSettings::default(), None, 1, &Limits::default());
+            LoadedModels::open(models, &InferenceSettings::default(), None, 1, &Limits::default());
         describe(models.load("m").map(drop))
     };
     let known = Some(vec![("w.bin".to_owned(), stamp(&path))]);
@@ -214,17 +214,17 @@ fn separate_weights_must_be_in_the_models_folder() {
     };
     let outputs = load(&beside("w.bin", &[("offset", "4"), ("length", "24")])).expect("it runs");
     assert_eq!(f32s(&outputs[0]), [5.5, 0.0, 9.0]);
-    // Contradictory descriptions, of which backends use different parts.
-    let both = |change: &dyn Fn(&mut TensorProto)| {
+    // Contradictory descriptions. Backends differ in which of them they use.
+    let ambiguous = |change: &dyn Fn(&mut TensorProto)| {
         let mut proto = beside("w.bin", &[]);
         let graph = proto.graph.as_mut().expect("a graph");
         change(&mut graph.initializer[0]);
         load_bytes(&bytes(&proto))
     };
     let texts = [
-        both(&|weight| weight.raw_data = vec![0; 24]),
-        both(&|weight| weight.float_data = vec![0.0; 6]),
-        both(&|weight| weight.data_type = 77),
+        ambiguous(&|weight| weight.raw_data = vec![0; 24]),
+        ambiguous(&|weight| weight.float_data = vec![0.0; 6]),
+        ambiguous(&|weight| weight.data_type = 77),
         load_bytes(&bytes(&beside("w.bin", &[("location", "x.bin")]))),
         load_bytes(&bytes(&beside("w.bin", &[]))),
         describe(load(&beside("../../../etc/passwd", &[]))),
@@ -239,8 +239,8 @@ fn separate_weights_must_be_in_the_models_folder() {
         describe(load(&beside("w.bin", &[("length", "28")]))),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    InvalidEncoding: its weight "W" says that it is in another file, and also has values of its own
-    InvalidEncoding: its weight "W" says that it is in another file, and also has values of its own
+    InvalidEncoding: its weight "W" refers to another file, but also contains values
+    InvalidEncoding: its weight "W" refers to another file, but also contains values
     InvalidEncoding: its weight "W" is in another file, and its type (77) is not known
     InvalidEncoding: its weight "W" is in another file, and has "location" twice
     InvalidEncoding: its weight "W" is in another file, "w.bin", and a model from bytes has no other files
@@ -251,9 +251,9 @@ fn separate_weights_must_be_in_the_models_folder() {
     InvalidEncoding: model "m": its weight "W" is in another file, ".", which is not a file of the model's folder
     InvalidEncoding: model "m": its weight "W" is in another file, "gone.bin", which cannot be read (No such file or directory (os error 2)); if it is next to the model's file, write the folder as the model's path
     InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", whose offset is not a number: "-4"
-    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at 18446744073709551615 with a length of 24 bytes; it takes 24, and the file has 28
-    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at 8 with a length of 24 bytes; it takes 24, and the file has 28
-    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at 0 with a length of 28 bytes; it takes 24, and the file has 28
+    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at offset 18446744073709551615 with a length of 24 bytes; the weight takes 24, and the file has 28
+    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at offset 8 with a length of 24 bytes; the weight takes 24, and the file has 28
+    InvalidEncoding: model "m": its weight "W" is in another file, "w.bin", at offset 0 with a length of 28 bytes; the weight takes 24, and the file has 28
     "#);
 }
 
@@ -273,8 +273,8 @@ fn too_deep_or_large_graphs_are_refused() {
         }),
     ];
     insta::assert_snapshot!(texts.join("\n"), @"
-    InvalidEncoding: its graphs are nested too deeply; about 30 levels are the most
-    UnsupportedOperation: it has 100,003 nodes; 100,000 is the most
+    InvalidEncoding: its graphs are nested too deeply; the maximum is about 30 levels
+    UnsupportedOperation: it has 100,003 nodes; the maximum is 100,000
     ");
 }
 
@@ -310,8 +310,8 @@ fn malformed_trees_are_refused() {
     InvalidEncoding: its TreeEnsembleClassifier votes on class -1, and has 3 classes
     InvalidEncoding: its TreeEnsembleClassifier has votes at node 0 of tree 0, which is not a leaf
     InvalidEncoding: its TreeEnsembleClassifier describes its votes in lists of different lengths
-    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not counted from 0
-    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not counted from 0
+    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not numbered from 0
+    InvalidEncoding: its TreeEnsembleClassifier has a tree 0 whose nodes are not numbered from 0
     InvalidEncoding: its TreeEnsembleClassifier describes its nodes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier has two attributes "class_ids"
     InvalidEncoding: its TreeEnsembleClassifier has a node of a mode that is not known
@@ -319,8 +319,8 @@ fn malformed_trees_are_refused() {
     InvalidEncoding: its TreeEnsembleClassifier describes its nodes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier describes its votes in lists of different lengths
     InvalidEncoding: its TreeEnsembleClassifier has both labels that are numbers and labels that are texts
-    UnsupportedOperation: it needs TreeEnsembleClassifier of two classes with votes on the second one, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
-    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs TreeEnsembleClassifier of two classes with votes on the second one, which tract does not have; ONNX Runtime may support it: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract
+    UnsupportedOperation: it needs TreeEnsembleClassifier whose trees do not vote on each class, which tract does not have; ONNX Runtime may support it: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract
     "#);
 }
 
@@ -345,9 +345,9 @@ fn operators_that_tract_computes_differently_are_refused() {
         ),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
-    UnsupportedOperation: it needs LinearClassifier without intercepts, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
-    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
+    UnsupportedOperation: it needs LinearRegressor with post_transform, which tract does not have; ONNX Runtime may support it: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract
+    UnsupportedOperation: it needs LinearClassifier without intercepts, which tract does not have; ONNX Runtime may support it: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract
+    UnsupportedOperation: it needs LinearClassifier of two classes without post_transform LOGISTIC, which tract does not have; ONNX Runtime may support it: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract
     "#);
 }
 

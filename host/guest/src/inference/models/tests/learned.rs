@@ -2,13 +2,14 @@
 
 use super::*;
 use crate::inference::models::samples::{int, ints, model, node, port, reals, texts, trees};
+use tract_onnx::pb::attribute_proto::AttributeType;
 use tract_onnx::pb::tensor_proto::DataType;
 use tract_onnx::pb::{AttributeProto, type_proto};
 
 fn string(name: &str, value: &str) -> AttributeProto {
     AttributeProto {
         name: name.to_owned(),
-        r#type: 3,
+        r#type: AttributeType::String as i32,
         s: value.as_bytes().to_vec(),
         ..AttributeProto::default()
     }
@@ -68,7 +69,7 @@ fn columns_are_scaled_normed_and_filled() {
         assert_near(&computed(&normalizer, [3.0, -4.0, 0.0, 0.0]), &expected);
     }
     let mut missing = reals("replaced_value_float", &[]);
-    missing.r#type = 1;
+    missing.r#type = AttributeType::Float as i32;
     missing.f = f32::NAN;
     let imputer = vec![reals("imputed_value_floats", &[7.0, 8.0]), missing];
     let imputer = rows("Imputer", "2", imputer);
@@ -122,7 +123,7 @@ fn linear_classifiers_of_one_and_of_several_rows() {
 
 /// Two trees, `x0 <= 0` and `x1 > 1`, whose leaves have these weights.
 fn forest(weights: [f32; 4], other: Vec<AttributeProto>) -> Vec<AttributeProto> {
-    let mut all = vec![
+    let mut attributes = vec![
         ints("nodes_treeids", &[0, 0, 0, 1, 1, 1]),
         ints("nodes_nodeids", &[0, 1, 2, 0, 1, 2]),
         ints("nodes_featureids", &[0, 0, 0, 1, 0, 0]),
@@ -132,16 +133,20 @@ fn forest(weights: [f32; 4], other: Vec<AttributeProto>) -> Vec<AttributeProto> 
         ints("nodes_falsenodeids", &[2, 0, 0, 2, 0, 0]),
         ints("nodes_missing_value_tracks_true", &[1, 0, 0, 0, 0, 0]),
     ];
-    let prefix = if other.iter().any(|it| it.name == "n_targets") { "target" } else { "class" };
+    let prefix = if other.iter().any(|attribute| attribute.name == "n_targets") {
+        "target"
+    } else {
+        "class"
+    };
     let named = |part: &str| format!("{prefix}_{part}");
-    all.extend([
+    attributes.extend([
         ints(&named("treeids"), &[0, 0, 1, 1]),
         ints(&named("nodeids"), &[1, 2, 1, 2]),
         ints(&named("ids"), &[0, 0, 0, 0]),
         reals(&named("weights"), &weights),
     ]);
-    all.extend(other);
-    all
+    attributes.extend(other);
+    attributes
 }
 
 #[test]
@@ -178,7 +183,7 @@ fn trees_of_regressors_are_added_up() {
 }
 
 fn svm_attributes(other: Vec<AttributeProto>) -> Vec<AttributeProto> {
-    let mut all = vec![
+    let mut attributes = vec![
         ints("classlabels_ints", &[3, 4]),
         ints("vectors_per_class", &[1, 1]),
         reals("support_vectors", &[1.0, 0.0, 0.0, 1.0]),
@@ -186,9 +191,9 @@ fn svm_attributes(other: Vec<AttributeProto>) -> Vec<AttributeProto> {
         reals("rho", &[0.5]),
         reals("kernel_params", &[1.0, 0.0, 2.0]),
     ];
-    all.retain(|old| other.iter().all(|new| new.name != old.name));
-    all.extend(other);
-    all
+    attributes.retain(|old| other.iter().all(|new| new.name != old.name));
+    attributes.extend(other);
+    attributes
 }
 
 #[test]
@@ -274,21 +279,21 @@ fn inconsistent_attributes_are_refused() {
         )),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    InvalidEncoding: its Scaler has 1 offsets and 0 scales; it takes one of each for each column
+    InvalidEncoding: its Scaler has 1 offsets and 0 scales; it takes one offset and one scale for each column
     InvalidEncoding: its Normalizer has a norm other than MAX, L1 and L2
-    UnsupportedOperation: it needs Imputer of whole numbers, which tract does not have; ONNX Runtime may: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and leave backend: tract out
-    InvalidEncoding: its OneHotEncoder has no categories, or one of them twice
+    UnsupportedOperation: it needs Imputer of whole numbers, which tract does not have; ONNX Runtime may support it: run "pip install onnxruntime" in the active virtual environment, or name its library with --onnxruntime PATH, and remove backend: tract
+    InvalidEncoding: its OneHotEncoder has no categories, or has a category twice
     InvalidEncoding: its LinearClassifier has no labels
     InvalidEncoding: its LinearClassifier has 2 intercepts; it takes 3
     InvalidEncoding: its LinearClassifier has 3 coefficients; it takes 2
-    InvalidEncoding: its SVMClassifier has -1 support vectors of a class
-    InvalidEncoding: its SVMClassifier has 18446744073709551614 support vectors of 4 numbers together
+    InvalidEncoding: its SVMClassifier has a class with -1 support vectors
+    InvalidEncoding: its SVMClassifier has 18446744073709551614 support vectors with 4 numbers in total
     InvalidEncoding: its SVMClassifier has 1 coefficients; it takes 2
     InvalidEncoding: its SVMClassifier has 0 numbers in rho; it takes 1
     InvalidEncoding: its SVMClassifier has 0 numbers in prob_b; it takes 1
     InvalidEncoding: its SVMClassifier has 1 kernel_params; it takes 3
     InvalidEncoding: its SVMClassifier has a kernel that is not known
-    InvalidEncoding: its SVMClassifier has 2 support vectors of 3 numbers together
+    InvalidEncoding: its SVMClassifier has 2 support vectors with 3 numbers in total
     InvalidEncoding: its TreeEnsembleRegressor has 9223372036854775807 targets
     "#);
 }
@@ -320,12 +325,12 @@ fn arbitrary_attributes_cause_no_panic() {
     for proto in &good {
         let attributes = proto.graph.as_ref().expect("a graph").node[0].attribute.clone();
         for (at, attribute) in attributes.iter().enumerate() {
-            for place in 0..attribute.ints.len().max(1) {
+            for index in 0..attribute.ints.len().max(1) {
                 for value in wild {
                     let mut proto = proto.clone();
                     let changed = &mut proto.graph.as_mut().expect("a graph").node[0].attribute[at];
                     changed.i = value;
-                    match changed.ints.get_mut(place) {
+                    match changed.ints.get_mut(index) {
                         Some(number) => *number = value,
                         None => changed.floats.truncate(usize::try_from(value).unwrap_or(0)),
                     }

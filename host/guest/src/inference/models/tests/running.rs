@@ -175,7 +175,7 @@ fn outputs_of_other_types_are_listed_but_not_returned() {
     only.graph.as_mut().expect("a graph").output.pop();
     assert_eq!(
         describe(run_x(&load(&only).expect("it loads"), &[1], &[1.0])),
-        "UnsupportedOperation: tensors of wasi:nn can hold none of its outputs: \"short\" (uint16 [N])"
+        "UnsupportedOperation: tensors of wasi:nn can hold none of the model's outputs: \"short\" (uint16 [N])"
     );
 }
 
