@@ -1,5 +1,5 @@
-//! Sample tables, as Arrow IPC streams, to check that a language's table library keeps the contract; and a
-//! function that shows the rows of a returned table as text.
+//! Sample tables as Arrow IPC streams. With them, `sandmill check --kit` tests the table library of a
+//! language. Also shows the rows of a returned table as text.
 
 use arrow::array::{
     ArrayRef, BooleanArray, Date32Array, Float64Array, Int64Array, RecordBatch, StringArray,
@@ -12,8 +12,8 @@ use arrow::util::display::{ArrayFormatter, FormatOptions};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// The most rows that a returned table may have; more are an error.
-const MOST_ROWS: usize = 1000;
+/// The most rows that a returned table may have.
+const MAX_ROWS: usize = 1000;
 
 /// A table with every type that CSV columns can have, each with nulls, in two record batches.
 ///
@@ -72,7 +72,7 @@ fn stream(batches: &[RecordBatch]) -> Result<Vec<u8>, ArrowError> {
 /// appear as `null`, and texts in quotes.
 ///
 /// # Errors
-/// Why the stream cannot be read, in words.
+/// If the stream cannot be read. The error is the reason, for the user.
 pub fn rows(ipc: &[u8]) -> Result<Vec<String>, String> {
     let reader = StreamReader::try_new(ipc, None).map_err(|error| error.to_string())?;
     let schema = reader.schema();
@@ -81,8 +81,8 @@ pub fn rows(ipc: &[u8]) -> Result<Vec<String>, String> {
     for batch in reader {
         let batch = batch.map_err(|error| error.to_string())?;
         // The first line has the names.
-        if lines.len() - 1 + batch.num_rows() > MOST_ROWS {
-            return Err(format!("it has more than {MOST_ROWS} rows"));
+        if lines.len() - 1 + batch.num_rows() > MAX_ROWS {
+            return Err(format!("it has more than {MAX_ROWS} rows"));
         }
         lines.extend(batch_lines(&batch).map_err(|error| error.to_string())?);
     }

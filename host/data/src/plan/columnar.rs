@@ -2,7 +2,7 @@
 //! paths.
 
 use super::columns;
-use super::groups::{Groups, check_size, named, positions};
+use super::groups::{Groups, check_size, positions, with_keys};
 use super::input::{PlanInput, check_keys, picked_columns};
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::Sender;
@@ -117,7 +117,7 @@ pub(super) fn plan_groups(
     })?;
     for (values, group) in groups {
         let work = MiniBatchWork::TableGroup(group.slices);
-        sender.add_group(input.first, work, named(keys, values), group.stamp)?;
+        sender.add_group(input.first, work, with_keys(keys, values), group.stamp)?;
     }
     Ok(())
 }

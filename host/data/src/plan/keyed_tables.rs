@@ -1,7 +1,7 @@
-//! Mini-batches of tables by partition keys. If all keys are in the files' paths, they consist of whole
-//! files; otherwise rows are gathered first.
+//! Mini-batches of tables by partition keys. If all keys are in the files' paths, a mini-batch consists of
+//! whole files. Otherwise the rows of all files are gathered first.
 
-use super::groups::{Groups, check_size, named, positions};
+use super::groups::{Groups, check_size, positions, with_keys};
 use super::input::PlanInput;
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::Sender;
@@ -12,7 +12,8 @@ use crate::dataset::Unpacker;
 use crate::dataset::csv::MAX_SLICE;
 use crate::model::{MiniBatchWork, PartitionFormat, SliceSize, TableFormat, TableKind, TextSlice};
 
-/// One mini-batch for each combination of the keys' values in an input. Each input is grouped on its own.
+/// Sends one mini-batch for each combination of the keys' values in an input. Each input is grouped
+/// separately.
 pub(super) fn plan(
     inputs: &[PlanInput<'_>],
     formats: &[TableFormat],
@@ -23,12 +24,12 @@ pub(super) fn plan(
     let keys = &tools.request.partition_keys;
     // All inputs are checked before the first is read.
     for (input, format) in inputs.iter().zip(formats) {
-        let in_path = |path| positions(path, keys).is_ok();
+        let are_in_path = |path| positions(path, keys).is_ok();
         match format.kind {
             kind if !kind.is_text() => drop(columnar::keys_of_paths(input, keys)?),
-            _ if input.path.as_ref().is_some_and(in_path) => {}
-            TableKind::Csv if is_unknown(input, format) => {}
-            _ => drop(columns(input, format, keys)?),
+            _ if input.path.as_ref().is_some_and(are_in_path) => {}
+            TableKind::Csv if are_columns_unknown(input, format) => {}
+            _ => drop(key_columns(input, format, keys)?),
         }
     }
     let idle = Idle::default();
@@ -41,12 +42,12 @@ pub(super) fn plan(
             Some(Ok(positions)) => {
                 plan_folders(input, format, keys, &positions, unpacker, sender)?;
             }
-            _ if is_unknown(input, format) => {
+            _ if are_columns_unknown(input, format) => {
                 let size = SliceSize::Bytes(MAX_SLICE);
                 each_slice(input, format, size, unpacker, sender, &mut |_, _| Ok(()))?;
             }
             _ => {
-                let columns = columns(input, format, keys)?;
+                let columns = key_columns(input, format, keys)?;
                 if tools.request.spill.as_os_str().is_empty() {
                     return refuse!(
                         "rows cannot be grouped by key: there is no temporary folder for them"
@@ -62,22 +63,22 @@ pub(super) fn plan(
 }
 
 /// Whether the columns are unknown because no file could be read. The reason for each file is reported when
-/// it is cut.
-fn is_unknown(input: &PlanInput<'_>, format: &TableFormat) -> bool {
-    let of_path = input.path.iter().flat_map(PartitionFormat::keys).count();
-    format.kind == TableKind::Csv && format.columns.len() == of_path
+/// the file is cut.
+fn are_columns_unknown(input: &PlanInput<'_>, format: &TableFormat) -> bool {
+    let path_columns = input.path.iter().flat_map(PartitionFormat::keys).count();
+    format.kind == TableKind::Csv && format.columns.len() == path_columns
 }
 
 /// The indices of the key columns.
-fn columns(
+fn key_columns(
     input: &PlanInput<'_>,
     format: &TableFormat,
     keys: &[String],
 ) -> Result<Vec<usize>, PlanError> {
     if format.kind != TableKind::Csv {
         return refuse!(
-            "input '{}' is of format {}, and partition_keys names columns of its files, which is for \
-             CSV only; name columns of the path, or leave partition_keys out",
+            "input '{}' is of format {}, and partition_keys can name columns in the files only for \
+             format: csv; name keys in the files' paths, or remove partition_keys",
             input.name(),
             format.kind.name(),
         );
@@ -117,7 +118,7 @@ fn plan_folders(
     let mut groups: Groups<KeyGroup> = Groups::new();
     each_slice(input, format, SliceSize::Bytes(MAX_SLICE), unpacker, sender, &mut |_, found| {
         let values = path.folder_values(&found.slice.file).unwrap_or_default();
-        let values = positions.iter().filter_map(|&at| values.get(at));
+        let values = positions.iter().filter_map(|&position| values.get(position));
         let values: Vec<_> = values.map(|value| value.clone().into_owned()).collect();
         let new = || KeyGroup { slices: Vec::new(), bytes: 0, stamp: MiniBatchDigest::new() };
         let group = groups.entry(values.clone()).or_insert_with(new);
@@ -129,7 +130,7 @@ fn plan_folders(
     })?;
     for (values, group) in groups {
         let work = MiniBatchWork::TextGroup(group.slices);
-        sender.add_group(input.first, work, named(keys, values), group.stamp)?;
+        sender.add_group(input.first, work, with_keys(keys, values), group.stamp)?;
     }
     Ok(())
 }

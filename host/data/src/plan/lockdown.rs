@@ -1,14 +1,14 @@
-//! The wall around the planner and its helper processes.
+//! The process wall around the planner and its helper processes.
 
 use crate::model::OsSandbox;
 use crate::wall::{FolderRights, GrantedPath, ResourceLimits, Wall, WallRole};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// CPU seconds. No plan needs nearly as many; the leader ends a planner that falls silent.
+/// CPU seconds. No plan needs nearly as many. The leader ends a planner that sends nothing for too long.
 const CPU_SECONDS: u64 = 6 * 60 * 60;
-/// The largest file, in bytes: it holds the rows of one part of an input's groups.
-const LARGEST_FILE: u64 = 1 << 40;
+/// The largest file, in bytes: it has the rows of one bucket of an input.
+const LARGEST_FILE_BYTES: u64 = 1 << 40;
 /// How many files may be open at once.
 const OPEN_FILES: u64 = 1024;
 
@@ -30,7 +30,7 @@ pub(super) fn lock_down(
     let bounds = ResourceLimits {
         memory: Some(memory),
         cpu_seconds: Some(CPU_SECONDS),
-        largest_file: LARGEST_FILE,
+        largest_file: LARGEST_FILE_BYTES,
         open_files: OPEN_FILES,
     };
     Wall { occupant, mode, folders, bounds }.build().map(drop).map_err(io::Error::other)

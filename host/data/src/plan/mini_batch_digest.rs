@@ -1,13 +1,18 @@
-//! Stamps: digests that say whether a mini-batch is still the same.
+//! Computes stamps: digests that show whether a mini-batch has changed.
 
 use crate::dataset::{FileVersion, short};
 use crate::model::MiniBatchWork;
 use sha2::{Digest, Sha256};
 
-/// A digest that is being computed for one mini-batch, over its descriptor and what the planner knows about
-/// its data. It is the same in every build and on every machine.
+/// A digest that is being computed for one mini-batch. It covers the mini-batch's descriptor and what the
+/// planner knows about the data. The digest is the same in every build and on every machine.
 #[derive(Clone, Debug)]
 pub(super) struct MiniBatchDigest(Sha256);
+
+/// The byte before the version of a file.
+const FILE_TAG: [u8; 1] = [1];
+/// The byte before a digest of data.
+const DIGEST_TAG: [u8; 1] = [2];
 
 impl MiniBatchDigest {
     /// The digest of no data.
@@ -15,15 +20,15 @@ impl MiniBatchDigest {
         Self(Sha256::new())
     }
 
-    /// Adds one file.
+    /// Adds the version of a file.
     pub(super) fn add_file(&mut self, found: FileVersion) {
-        self.0.update([1]);
+        self.0.update(FILE_TAG);
         self.0.update(found.bytes());
     }
 
     /// Adds a digest of data.
     pub(super) fn add_digest(&mut self, digest: u64) {
-        self.0.update([2]);
+        self.0.update(DIGEST_TAG);
         self.0.update(digest.to_le_bytes());
     }
 
@@ -34,7 +39,7 @@ impl MiniBatchDigest {
         work: &MiniBatchWork,
         partition: &[(String, String)],
     ) -> u64 {
-        // Plain data always serialises; otherwise the stamp would cover the files alone.
+        // Serialising plain data does not fail. If it did, the stamp would cover only the files.
         self.0.update(postcard::to_stdvec(&(source, work, partition)).unwrap_or_default());
         short(self.0)
     }

@@ -1,8 +1,8 @@
 //! Cuts inputs into mini-batches, in a separate process, because planning parses files that are not trusted.
 //!
 //! - `files` and `tables` (which uses `text` and `columnar`) cut by size.
-//! - `groups` and `keyed_tables` cut by partition keys; rows from many files are gathered by the processes of
-//!   `shuffle`.
+//! - `groups` and `keyed_tables` cut by partition keys. The processes of `shuffle` gather rows from many
+//!   files.
 //! - `input` is an input of tables, `columns` reports columns, `mini_batch_digest` makes stamps, and `share`
 //!   measures the progress.
 //! - `plan_writer` groups descriptors into messages; `serve` is the process, behind the wall of `lockdown`.
@@ -44,7 +44,7 @@ enum PlanError {
     Output(#[from] io::Error),
 }
 
-/// A [`PlanError`] for people, from a format string.
+/// A [`PlanError`] that is shown to the user, from a format string.
 macro_rules! refuse {
     ($($argument:tt)*) => {
         Err($crate::plan::PlanError::Input($crate::dataset::DatasetError(format!($($argument)*))))
@@ -52,21 +52,21 @@ macro_rules! refuse {
 }
 use refuse;
 
-/// Makes a plan, and passes each message to `emit` as soon as it is known. `next_answer` waits for the next
-/// answer, if the request lets the planner ask. Errors in the inputs become a message; only an error of
-/// `emit` or `next_answer` is returned, and it stops planning.
+/// Makes a plan, and passes each message to `emit` as soon as it is complete. If the planner may ask the
+/// leader for files, `next_answer` waits for the next answer. Errors in the inputs become a message; only an
+/// error of `emit` or `next_answer` is returned, and it stops planning.
 fn plan_with(
     tools: ShuffleContext<'_>,
     next_answer: &dyn Fn() -> io::Result<MayOpen>,
     emit: &mut dyn FnMut(FromPlanner) -> io::Result<()>,
 ) -> io::Result<()> {
     let PlanRequest { memory, again, partition_keys, asks, sample, .. } = tools.request;
-    // A group combines many files, so that no file has a place of its own in the plan.
+    // A mini-batch by keys combines many files, so no file has one place in the plan.
     let again = if partition_keys.is_empty() { again.as_slice() } else { &[] };
     let mut sender = Sender::new(emit, *memory, again);
-    sender.only(*sample);
+    sender.keep_sample(*sample);
     if asks.are_answered() {
-        sender.answered_by(next_answer);
+        sender.set_next_answer(next_answer);
     }
     match plan_all(tools, &mut sender) {
         Ok(()) => emit(FromPlanner::Finished),
@@ -94,7 +94,7 @@ fn plan_all(tools: ShuffleContext<'_>, sender: &mut Sender<'_>) -> Result<(), Pl
         }
         CutOptions::Files { count } => files::plan_files(&request.sources, *count, sender)?,
         CutOptions::Tables { size, inputs, full_inference } => {
-            let inputs = input::group(request, inputs, *full_inference)?;
+            let inputs = input::inputs_of(request, inputs, *full_inference)?;
             tables::plan_tables(&inputs, *size, tools, sender)?;
         }
         CutOptions::Void { count } => files::plan_void(*count, sender)?,

@@ -10,17 +10,17 @@ use std::io;
 use std::time::{Duration, Instant};
 
 /// The most descriptors in a message.
-const GROUP: usize = 64;
-/// When the descriptors waiting for a message have so many bytes, it is sent.
+const MAX_GROUP: usize = 64;
+/// A message is sent when its descriptors have this many bytes.
 const GROUP_BYTES: usize = 64 << 10;
-/// A waiting group is sent with the next descriptor after this time.
+/// A message is also sent with the next descriptor if the last message was sent this long ago.
 const GROUP_TIME: Duration = Duration::from_millis(5);
-/// The most bytes of file names in one mini-batch; it must fit into a message.
-const MINI_BATCH_BYTES: usize = 12 << 20;
-/// How many notices are sent; further ones are only counted.
-const NOTICES: u64 = 20;
+/// The most bytes of the descriptor of one mini-batch, which must fit into a message.
+const MAX_MINI_BATCH_BYTES: usize = 12 << 20;
+/// How many notices are sent. Further notices are only counted.
+const MAX_NOTICES: u64 = 20;
 /// The longest reason why a file cannot be read, in bytes.
-const REASON: usize = 2000;
+const MAX_REASON_BYTES: usize = 2000;
 
 /// Sends messages to the leader.
 pub(super) struct Sender<'a> {
@@ -32,26 +32,27 @@ pub(super) struct Sender<'a> {
     pending_bytes: usize,
     sent_at: Option<Instant>,
     notices: u64,
-    /// The number of unreadable files.
-    bad: u64,
-    /// Bytes of memory of the entry script.
+    unreadable_files: u64,
+    /// The memory that the entry script may use, in bytes.
     memory: u64,
-    /// Files that an earlier plan could not read. Each keeps its one place in the plan.
+    /// Files that an earlier plan could not read, with the indices of their sources. Each file had one
+    /// mini-batch in that plan, and keeps its place.
     again: HashSet<(u32, &'a str)>,
     /// The number of mini-batches of the file that is being cut; `None` if the file is not in `again`.
-    of_file: Option<u64>,
-    /// Which mini-batches belong to the plan, and how many were cut.
+    mini_batches_of_file: Option<u64>,
+    /// Which mini-batches belong to the plan.
     sample: Sample,
+    /// How many mini-batches were cut.
     cut: u64,
     /// The progress of the plan; `None` if it cannot be measured.
     share: Option<PlannedShare>,
-    /// Mini-batches that come at the end of the plan.
+    /// Mini-batches that come at the end of the plan: all but the first of each file in `again`.
     deferred: Vec<(u32, MiniBatchWork, MiniBatchDigest)>,
 }
 
 impl<'a> Sender<'a> {
-    /// `memory` is the entry script's memory in bytes. `again` are the files that keep their one place in the
-    /// plan (`PlanRequest::again`), with the indices of their sources.
+    /// `memory` is the memory that the entry script may use, in bytes. `again` are the files that an earlier
+    /// plan could not read (`PlanRequest::again`), with the indices of their sources.
     pub(super) fn new(
         emit: &'a mut dyn FnMut(FromPlanner) -> io::Result<()>,
         memory: u64,
@@ -65,10 +66,10 @@ impl<'a> Sender<'a> {
             pending_bytes: 0,
             sent_at: None,
             notices: 0,
-            bad: 0,
+            unreadable_files: 0,
             memory,
             again: again.iter().map(|(source, file)| (*source, file.as_str())).collect(),
-            of_file: None,
+            mini_batches_of_file: None,
             sample: Sample::ALL,
             cut: 0,
             share: None,
@@ -76,13 +77,13 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// From now on the planner may ask for files; `next_answer` waits for the next answer.
-    pub(super) fn answered_by(&mut self, next_answer: &'a dyn Fn() -> io::Result<MayOpen>) {
+    /// From now on the planner may ask the leader for files. `next_answer` waits for the next answer.
+    pub(super) fn set_next_answer(&mut self, next_answer: &'a dyn Fn() -> io::Result<MayOpen>) {
         self.next_answer = Some(next_answer);
     }
 
     /// From now on mini-batches that do not belong to the sample are left out.
-    pub(super) fn only(&mut self, sample: Sample) {
+    pub(super) fn keep_sample(&mut self, sample: Sample) {
         self.sample = sample;
     }
 
@@ -96,19 +97,19 @@ impl<'a> Sender<'a> {
         self.share.as_mut()
     }
 
-    /// Whether a file of a source keeps its one place in the plan.
-    pub(super) fn is_again(&self, source: u32, file: &str) -> bool {
+    /// Whether an earlier plan could not read this file of a source.
+    pub(super) fn is_reread(&self, source: u32, file: &str) -> bool {
         self.again.contains(&(source, file))
     }
 
-    /// Begins to cut such a file.
-    pub(super) fn begin_again(&mut self) {
-        self.of_file = Some(0);
+    /// Begins to cut a file that an earlier plan could not read.
+    pub(super) fn begin_reread(&mut self) {
+        self.mini_batches_of_file = Some(0);
     }
 
-    /// Ends cutting such a file. If it gave no mini-batch, its place is filled with one that fails.
-    pub(super) fn end_again(&mut self, source: u32, file: String) -> Result<(), PlanError> {
-        if self.of_file.take() != Some(0) {
+    /// Ends cutting such a file. If the file gave no mini-batch, a mini-batch that fails takes its place.
+    pub(super) fn end_reread(&mut self, source: u32, file: String) -> Result<(), PlanError> {
+        if self.mini_batches_of_file.take() != Some(0) {
             return Ok(());
         }
         let reason = format!("{file} could not be read when the job began, and holds no rows now");
@@ -127,8 +128,8 @@ impl<'a> Sender<'a> {
         self.send(FromPlanner::Opening { source, file, waits: false, next: Vec::new() })
     }
 
-    /// As [`Self::report_opening`], but also waits until the file is here. Returns the reason if it cannot be
-    /// fetched. `next` are the files that follow.
+    /// As [`Self::report_opening`], but also waits until the leader has fetched the file. Returns the reason
+    /// if the file cannot be fetched. `next` are the files that follow.
     pub(super) fn ask_for(
         &mut self,
         source: u32,
@@ -148,21 +149,21 @@ impl<'a> Sender<'a> {
         }
     }
 
-    /// Sends a notice; after the first [`NOTICES`], only counts them.
+    /// Sends a notice; after the first [`MAX_NOTICES`], only counts them.
     pub(super) fn notice(&mut self, text: String) -> io::Result<()> {
         self.notices += 1;
-        if self.notices <= NOTICES { self.send(FromPlanner::Notice(text)) } else { Ok(()) }
+        if self.notices <= MAX_NOTICES { self.send(FromPlanner::Notice(text)) } else { Ok(()) }
     }
 
-    /// Adds the next mini-batch. The first is sent at once, so that work can begin; later ones are sent in
-    /// groups.
+    /// Adds the next mini-batch. The first mini-batch is sent immediately, so that work can begin. Later
+    /// mini-batches are sent in groups.
     pub(super) fn add(
         &mut self,
         source: u32,
         work: MiniBatchWork,
         stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
-        if let Some(count) = &mut self.of_file {
+        if let Some(count) = &mut self.mini_batches_of_file {
             *count += 1;
             if *count > 1 {
                 self.deferred.push((source, work, stamp));
@@ -180,22 +181,22 @@ impl<'a> Sender<'a> {
         mut reason: String,
         stamp: MiniBatchDigest,
     ) -> Result<(), PlanError> {
-        if reason.len() > REASON {
-            reason.truncate(reason.floor_char_boundary(REASON));
+        if reason.len() > MAX_REASON_BYTES {
+            reason.truncate(reason.floor_char_boundary(MAX_REASON_BYTES));
             reason.push('…');
         }
-        self.bad += 1;
+        self.unreadable_files += 1;
         self.notice(format!("a file cannot be read, and fails: {reason}"))?;
         self.add(source, MiniBatchWork::Unreadable(BadFile { file, reason }), stamp)
     }
 
     /// The number of unreadable files so far.
-    pub(super) fn bad(&self) -> u64 {
-        self.bad
+    pub(super) fn unreadable_files(&self) -> u64 {
+        self.unreadable_files
     }
 
-    /// Adds the next mini-batch. `partition` is its keys with their values; it is empty if the mini-batch was
-    /// not made by keys.
+    /// Adds the next mini-batch. `partition` has its keys with their values, and is empty if the mini-batch
+    /// was not made by keys.
     pub(super) fn add_group(
         &mut self,
         source: u32,
@@ -211,31 +212,31 @@ impl<'a> Sender<'a> {
         let id = MiniBatchId(self.next_id);
         let mini_batch = MiniBatch { partition, stamp, ..MiniBatch::new(id, source, work) };
         let bytes = wire_size(&mini_batch);
-        if bytes > MINI_BATCH_BYTES {
-            let (what, remedy) = match mini_batch.partition.is_empty() {
+        if bytes > MAX_MINI_BATCH_BYTES {
+            let (subject, remedy) = match mini_batch.partition.is_empty() {
                 true => (
                     "mini_batch_size is too large: the names of one mini-batch's files".to_owned(),
                     "choose fewer files",
                 ),
                 false => (
                     format!("the names of the files with {}", mini_batch.keys()),
-                    "add a key to partition_keys that divides them",
+                    "add a key to partition_keys that divides these files",
                 ),
             };
             return refuse!(
-                "{what} take {bytes} bytes, and at most {MINI_BATCH_BYTES} can be sent to a \
+                "{subject} take {bytes} bytes, and at most {MAX_MINI_BATCH_BYTES} can be sent to a \
                  worker; {remedy}"
             );
         }
         self.report_size(&mini_batch)?;
-        if self.pending_bytes + bytes > MINI_BATCH_BYTES {
+        if self.pending_bytes + bytes > MAX_MINI_BATCH_BYTES {
             self.flush()?;
         }
         self.pending.push(mini_batch);
         self.next_id += 1;
         self.pending_bytes += bytes;
-        let waited = self.sent_at.is_none_or(|sent| sent.elapsed() >= GROUP_TIME);
-        if waited || self.pending.len() >= GROUP || self.pending_bytes >= GROUP_BYTES {
+        let is_due = self.sent_at.is_none_or(|sent| sent.elapsed() >= GROUP_TIME);
+        if is_due || self.pending.len() >= MAX_GROUP || self.pending_bytes >= GROUP_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -257,14 +258,14 @@ impl<'a> Sender<'a> {
         if bytes <= self.memory {
             return Ok(());
         }
-        let place = match &mini_batch.work {
+        let location = match &mini_batch.work {
             MiniBatchWork::Text(slice) => format!("{}, line {}", slice.file, slice.first_line),
             MiniBatchWork::Table(slice) => format!("{}, row {}", slice.file, slice.first_row + 1),
             _ => mini_batch.keys(),
         };
         self.notice(format!(
-            "mini-batch {} ({place}) holds {}, and the entry script has {} of memory (limits.memory): it \
-             may not be able to hold it; choose smaller mini-batches, or raise that limit",
+            "mini-batch {} ({location}) holds {}, and the entry script has {} of memory (limits.memory): the \
+             mini-batch may not fit; choose smaller mini-batches, or raise that limit",
             mini_batch.id,
             ByteSize(bytes),
             ByteSize(self.memory),
@@ -285,7 +286,7 @@ impl<'a> Sender<'a> {
         Ok(())
     }
 
-    /// Sends everything that waits, and the number of suppressed notices.
+    /// Sends the pending and deferred mini-batches, and the number of notices that were not sent.
     pub(super) fn close(&mut self) -> Result<(), PlanError> {
         if self.next_answer.is_some() && !self.deferred.is_empty() {
             self.flush()?;
@@ -295,7 +296,7 @@ impl<'a> Sender<'a> {
             self.add_group(source, work, Vec::new(), stamp)?;
         }
         self.flush()?;
-        match self.notices.saturating_sub(NOTICES) {
+        match self.notices.saturating_sub(MAX_NOTICES) {
             0 => Ok(()),
             more => {
                 let text = format!("… and {more} more notices like these");
@@ -305,12 +306,13 @@ impl<'a> Sender<'a> {
     }
 }
 
-/// The most bytes that a descriptor takes in a message.
+/// The most bytes that a descriptor takes in a message. The constants are upper bounds for the encoded
+/// numbers.
 fn wire_size(mini_batch: &MiniBatch) -> usize {
-    let of_files = |files: &Names| files.text_len() + 8 * files.len();
+    let names_size = |files: &Names| files.text_len() + 8 * files.len();
     let work = match &mini_batch.work {
-        MiniBatchWork::Files(files) => of_files(files),
-        MiniBatchWork::FileGroup(parts) => parts.iter().map(|(_, files)| of_files(files)).sum(),
+        MiniBatchWork::Files(files) => names_size(files),
+        MiniBatchWork::FileGroup(parts) => parts.iter().map(|(_, files)| names_size(files)).sum(),
         MiniBatchWork::Text(slice) => slice.file.len() + 32,
         MiniBatchWork::TextGroup(slices) => {
             slices.iter().map(|(_, slice)| slice.file.len() + 40).sum()

@@ -1,4 +1,5 @@
-//! The planner process and its helper processes. They build the process wall before they open an input.
+//! The planner process, and how it starts its helper processes. They build the process wall before they open
+//! an input.
 
 use super::groups::{format_of, positions};
 use super::lockdown::lock_down;
@@ -25,7 +26,7 @@ pub fn serve() -> io::Result<()> {
     let Some(request) = request else {
         return Err(io::Error::new(ErrorKind::UnexpectedEof, "no plan was requested"));
     };
-    // Behind the wall, this process cannot start others.
+    // Behind the wall, this process cannot start other processes.
     let helpers = Mutex::new(helpers(&request)?);
     lock_down(
         WallRole::Planner,
@@ -38,12 +39,12 @@ pub fn serve() -> io::Result<()> {
         &request.spill,
         MEMORY_BYTES,
     )?;
-    let next = || {
-        let next = helpers.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        next.ok_or_else(|| io::Error::other("there is no other process left"))
+    let next_helper = || {
+        let helper = helpers.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        helper.ok_or_else(|| io::Error::other("all helper processes have ended"))
     };
     let tools =
-        ShuffleContext { request: &request, start: &next, bounds: ShuffleLimits::default() };
+        ShuffleContext { request: &request, start: &next_helper, bounds: ShuffleLimits::default() };
     let next_answer = || {
         let answer = read_frame(&mut io::stdin().lock(), &mut Vec::new());
         let gone = || io::Error::new(ErrorKind::UnexpectedEof, "the leader no longer answers");
@@ -69,13 +70,13 @@ fn helpers(request: &PlanRequest) -> io::Result<Vec<Helper>> {
 /// Whether rows may have to be gathered from many files, because a key is not in the files' paths.
 fn is_shuffled(request: &PlanRequest) -> bool {
     let keys = &request.partition_keys;
-    let in_paths = |source: &Source| {
+    let are_in_paths = |source: &Source| {
         let format = format_of(source).ok().flatten();
         format.is_some_and(|format| positions(&format, keys).is_ok())
     };
     matches!(request.cut, CutOptions::Tables { .. })
         && !keys.is_empty()
-        && !request.sources.iter().all(in_paths)
+        && !request.sources.iter().all(are_in_paths)
 }
 
 pub(super) fn serve_request(

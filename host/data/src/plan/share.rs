@@ -1,5 +1,6 @@
-//! Measures how much of the inputs is planned. From this the rest of a job can be estimated while it is being
-//! cut, because the leader takes the plan only as fast as the workers need it.
+//! Measures how much of the inputs is planned. From this, the leader estimates how long the rest of a job
+//! takes while the plan is still incomplete. It often is, because the leader takes the plan only as fast as
+//! the workers need it.
 
 use super::PlanError;
 use crate::dataset::SourceListing;
@@ -8,18 +9,20 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// The most time to measure the inputs before the first mini-batch is cut. Inputs that take longer have no
+/// The most time to measure the inputs before the first mini-batch is cut. If this takes longer, there is no
 /// estimate.
-const LONGEST: Duration = Duration::from_millis(100);
+const MAX_MEASURING_TIME: Duration = Duration::from_millis(100);
 
-/// Counts how much of all inputs is planned.
+/// The share of the inputs that is planned.
 #[derive(Debug)]
 pub(super) struct PlannedShare {
+    /// The weight of all files.
     total: u64,
-    /// The weight of the files that were cut.
-    before: u64,
+    /// The weight of the files that were cut completely.
+    finished: u64,
     /// The weight of the planned part of the file that is being cut.
     within: u64,
+    /// The progress that was reported last, in thousandths.
     reported: u16,
 }
 
@@ -37,12 +40,12 @@ impl PlannedShare {
             let mut listing = listing.ok().filter(|_| source.take.is_none())?;
             while let Some(file) = listing.next_file().ok()? {
                 total = total.saturating_add(weight(&source.root.join(file)));
-                if began.elapsed() > LONGEST {
+                if began.elapsed() > MAX_MEASURING_TIME {
                     return None;
                 }
             }
         }
-        (total > 0).then_some(Self { total, before: 0, within: 0, reported: 0 })
+        (total > 0).then_some(Self { total, finished: 0, within: 0, reported: 0 })
     }
 
     /// Records how much of the current file is planned.
@@ -52,13 +55,13 @@ impl PlannedShare {
 
     /// Records that the current file was cut.
     pub(super) fn pass(&mut self, weight: u64) {
-        self.before = self.before.saturating_add(weight);
+        self.finished = self.finished.saturating_add(weight);
         self.within = 0;
     }
 
     /// The progress in thousandths, to be reported now; `None` if it has not increased since the last report.
     pub(super) fn unreported(&mut self) -> Option<u16> {
-        let planned = u128::from(self.before.saturating_add(self.within).min(self.total));
+        let planned = u128::from(self.finished.saturating_add(self.within).min(self.total));
         let share = u16::try_from(planned * 1000 / u128::from(self.total)).unwrap_or(1000);
         (share > self.reported).then(|| {
             self.reported = share;

@@ -1,7 +1,7 @@
 //! Mini-batches of tables: by size in this module, by keys in `keyed_tables`.
 
 use super::columns;
-use super::input::{PlanInput, check_keys, pick};
+use super::input::{PlanInput, check_keys, picked_columns};
 use super::mini_batch_digest::MiniBatchDigest;
 use super::plan_writer::Sender;
 use super::share::{self, PlannedShare};
@@ -19,7 +19,8 @@ use crate::protocol::FromPlanner;
 use arrow::datatypes::{DataType, Field, FieldRef, Schema};
 use std::sync::Arc;
 
-/// Sends the formats of all sources, then the mini-batches of each: of that `size`, or by the request's keys.
+/// Sends the table formats of all sources, then the mini-batches of each source. Mini-batches have the given
+/// size, or are made by the request's partition keys.
 pub(super) fn plan_tables(
     inputs: &[PlanInput<'_>],
     size: SliceSize,
@@ -51,13 +52,13 @@ pub(super) fn plan_tables(
         && bytes > MAX_SLICE
     {
         sender.notice(format!(
-            "mini_batch_size is {}; tables are cut at {}, as a worker holds a whole mini-batch in \
-             memory",
+            "mini_batch_size is {}; tables are cut at {}, because a worker holds a whole mini-batch \
+             in memory",
             ByteSize(bytes),
             ByteSize(MAX_SLICE),
         ))?;
     }
-    // Files of a store are not here yet, so their size cannot be measured.
+    // Objects of a store are not fetched yet, so their size cannot be measured.
     if !tools.request.asks.are_answered() {
         let listings = inputs.iter().flat_map(|input| {
             input.sources.iter().map(move |source| (source, input.files(source)))
@@ -78,8 +79,8 @@ pub(super) fn plan_tables(
     Ok(())
 }
 
-/// The format of an input's tables: the columns in its files, then those of their paths. Fails if no format
-/// can be found, or if a column would occur twice.
+/// The format of an input's tables: the columns in its files, then the columns that their paths make. Fails
+/// if no format can be found, or if a column would occur twice.
 fn format(
     input: &PlanInput<'_>,
     unpacker: &Unpacker,
@@ -91,7 +92,7 @@ fn format(
         TableKind::Jsonl => json_format(input, unpacker, notices, sender)?,
         _ => columnar::format(input, notices, sender)?,
     };
-    input.check_foreign()?;
+    input.refuse_foreign()?;
     if let Some(path) = input.path.as_ref().filter(|_| input.is_hive) {
         let keys: Vec<_> = path.keys().collect();
         notices.push(FromPlanner::Notice(format!(
@@ -122,14 +123,16 @@ fn csv_format(
                 input.may_open(input.first + index, file, listing, sender)
             };
             let sources = input.sources;
-            let full = input.full;
-            let mut inferred = infer_format(sources, input.csv(), full, unpacker, &mut may_open)?;
-            let names: Vec<_> = inferred.format.columns.iter().map(|it| it.name.clone()).collect();
-            for (index, kind) in types(input, &names)? {
+            let infers_from_all = input.infers_from_all;
+            let mut inferred =
+                infer_format(sources, input.csv(), infers_from_all, unpacker, &mut may_open)?;
+            let names: Vec<_> =
+                inferred.format.columns.iter().map(|column| column.name.clone()).collect();
+            for (index, kind) in given_types(input, &names)? {
                 inferred.format.columns[index].kind = kind;
                 inferred.doubts[index] = None;
             }
-            notices.extend(columns::notices(input.name(), &inferred));
+            notices.extend(columns::csv_notices(input.name(), &inferred));
             inferred.format
         }
     };
@@ -138,7 +141,7 @@ fn csv_format(
     let keys = input.path.iter().flat_map(PartitionFormat::keys);
     let keys = keys.map(|key| Column { name: key.to_owned(), kind: ColumnType::String });
     let keys: Vec<_> = keys.collect();
-    if let Some(mut picked) = pick(input, &names)? {
+    if let Some(mut picked) = picked_columns(input, &names)? {
         picked.extend((names.len()..).take(keys.len()));
         format.picked = Some(picked.into_iter().map(count_u32).collect());
     }
@@ -149,7 +152,10 @@ fn csv_format(
 
 /// The types that the job file gives to some of the files' columns, with the indices of the columns. Fails if
 /// it names a column that does not exist.
-fn types(input: &PlanInput<'_>, names: &[String]) -> Result<Vec<(usize, ColumnType)>, PlanError> {
+fn given_types(
+    input: &PlanInput<'_>,
+    names: &[String],
+) -> Result<Vec<(usize, ColumnType)>, PlanError> {
     let mut types = Vec::new();
     for Column { name, kind } in input.table.types.iter().filter(|_| !names.is_empty()) {
         let Some(index) = names.iter().position(|known| known == name) else {
@@ -157,7 +163,7 @@ fn types(input: &PlanInput<'_>, names: &[String]) -> Result<Vec<(usize, ColumnTy
             return refuse!(
                 "input '{}' has no column '{name}', which types names; {}",
                 input.name(),
-                columns::known(name, &names),
+                columns::existing_columns(name, &names),
             );
         };
         types.push((index, *kind));
@@ -178,10 +184,11 @@ fn json_format(
             let mut may_open = |index: u32, file: &str, listing: &mut SourceListing| {
                 input.may_open(input.first + index, file, listing, sender)
             };
-            let mut inferred = infer_json(input.sources, input.full, unpacker, &mut may_open)?;
+            let mut inferred =
+                infer_json(input.sources, input.infers_from_all, unpacker, &mut may_open)?;
             let mut fields: Vec<FieldRef> = inferred.schema.fields().iter().cloned().collect();
             let names: Vec<_> = fields.iter().map(|field| field.name().clone()).collect();
-            for (index, kind) in types(input, &names)? {
+            for (index, kind) in given_types(input, &names)? {
                 let name = names[index].clone();
                 fields[index] = Arc::new(field_of(&Column { name, kind }));
             }
@@ -196,7 +203,7 @@ fn json_format(
         kind: TableKind::Jsonl,
         schema: schema_bytes(&schema)?,
         inferred: is_inferred,
-        // A job that names columns does not want others.
+        // A job that names columns does not want other columns.
         counts_unknown_keys: is_inferred && input.table.columns.is_none(),
         dropped: input.table.dropped.clone(),
         path: input.path.clone(),
@@ -204,11 +211,12 @@ fn json_format(
     })
 }
 
-/// The schema that the guest receives: the columns that the job file asks for, then those of the path.
+/// The schema that the guest receives: the columns that the job file asks for, then the columns from the
+/// path.
 fn guest_schema(input: &PlanInput<'_>, in_files: &Schema) -> Result<Schema, PlanError> {
     let names: Vec<_> = in_files.fields().iter().map(|field| field.name().as_str()).collect();
     check_keys(input, &names)?;
-    let mut fields: Vec<FieldRef> = match pick(input, &names)? {
+    let mut fields: Vec<FieldRef> = match picked_columns(input, &names)? {
         None => in_files.fields().iter().cloned().collect(),
         Some(picked) => {
             picked.into_iter().map(|index| Arc::clone(&in_files.fields()[index])).collect()

@@ -503,5 +503,5 @@ fn large_mini_batches_give_a_notice() {
         start: &start,
         bounds: ShuffleLimits::default(),
     });
-    assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): it may not be able to hold it; choose smaller mini-batches, or raise that limit");
+    assert_snapshot!(plan.unwrap().notices.join("\n"), @"mini-batch 0 (1.csv, line 2) holds 5 bytes, and the entry script has 4 bytes of memory (limits.memory): the mini-batch may not fit; choose smaller mini-batches, or raise that limit");
 }

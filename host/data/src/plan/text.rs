@@ -7,7 +7,7 @@ use super::plan_writer::Sender;
 use super::share;
 use super::{PlanError, refuse};
 use crate::dataset::csv::{CutFile, Cutter, check_names};
-use crate::dataset::json::{START, foreign};
+use crate::dataset::json::{INSPECTED_BYTES, foreign};
 use crate::dataset::{DatasetError, OpenError, Unpacker, foreign_file, foreign_start};
 use crate::model::{Column, MiniBatchWork, SliceSize, TableFormat, TableKind, TextSlice};
 use crate::protocol::FromPlanner;
@@ -15,20 +15,21 @@ use std::fs::Metadata;
 
 /// A slice of a file.
 pub(super) struct FoundSlice<'a> {
-    /// The index of its source.
+    /// The index of the file's source.
     pub(super) source: u32,
     /// The slice itself.
     pub(super) slice: TextSlice,
-    /// The metadata of its file.
+    /// The metadata of the file.
     pub(super) metadata: &'a Metadata,
 }
 
 /// Receives each slice.
-pub(super) type Take<'t, 's> =
+pub(super) type TakeTextSlice<'t, 's> =
     dyn FnMut(&mut Sender<'s>, FoundSlice<'_>) -> Result<(), PlanError> + 't;
 
-/// Passes all files of an input to `take`, in order, with the index of the source. A file outside of
-/// Hive-style folders like the first file's becomes a mini-batch that fails. Fails if a folder cannot be
+/// Passes all files of an input to `take`, in order, with the index of the source. If the first file is in
+/// Hive-style folders (`key=value`), a file that is not in folders with these keys becomes a mini-batch that
+/// fails. Fails if a folder cannot be
 /// read, or if a file's path does not match the template in the job file.
 pub(super) fn each_file<'s>(
     input: &PlanInput<'_>,
@@ -36,30 +37,30 @@ pub(super) fn each_file<'s>(
     take: &mut dyn FnMut(&mut Sender<'s>, u32, String) -> Result<(), PlanError>,
 ) -> Result<(), PlanError> {
     let mut files = 0;
-    let bad = sender.bad();
+    let unreadable_before = sender.unreadable_files();
     for (index, source) in (input.first..).zip(input.sources) {
-        if input.left.get() == 0 {
+        if input.rows_left.get() == 0 {
             break;
         }
         // The listing of the first source may already have been begun.
-        let begun = input.begun.take();
+        let begun = input.begun_listing.take();
         let mut listing = begun.map_or_else(|| input.files(source), Ok)?;
-        while input.left.get() > 0
+        while input.rows_left.get() > 0
             && let Some(file) = next_file(&mut listing, index, sender)?
         {
-            if let Some(reason) = input.deadly(index, &file) {
+            if let Some(reason) = input.deadly_reason(index, &file) {
                 files += 1;
                 sender.add_bad(index, file, reason.to_owned(), MiniBatchDigest::new())?;
                 continue;
             }
             let path = source.root.join(&file);
             let next = input.following(&mut listing);
-            if let Some(bad) = input.open(index, &file, next, sender)? {
+            if let Some(bad) = input.prepare_to_open(index, &file, next, sender)? {
                 sender.add(index, MiniBatchWork::Unreadable(bad), MiniBatchDigest::new())?;
                 continue;
             }
             files += 1;
-            if let Some(reason) = input.foreign(index, &file)? {
+            if let Some(reason) = input.check_format(index, &file)? {
                 sender.add_bad(index, file, reason, MiniBatchDigest::new())?;
                 continue;
             }
@@ -80,10 +81,10 @@ pub(super) fn each_file<'s>(
                         input.name(),
                     );
                 }
-                _ if sender.is_again(index, &file) => {
-                    sender.begin_again();
+                _ if sender.is_reread(index, &file) => {
+                    sender.begin_reread();
                     take(sender, index, file.clone())?;
-                    sender.end_again(index, file)?;
+                    sender.end_reread(index, file)?;
                 }
                 _ => take(sender, index, file)?,
             }
@@ -92,31 +93,31 @@ pub(super) fn each_file<'s>(
             }
         }
     }
-    if files > 0 && sender.bad() - bad == files {
+    if files > 0 && sender.unreadable_files() - unreadable_before == files {
         let name = input.name();
         let kind = input.table.kind.name();
-        let none = match files {
+        let failed_files = match files {
             1 => "its only file cannot".to_owned(),
             files => format!("none of its {files} files can"),
         };
         sender.send(FromPlanner::Notice(format!(
-            "input {name}: {none} be read as {kind}; check its format and its path"
+            "input {name}: {failed_files} be read as {kind}; check its format and its path"
         )))?;
     }
     Ok(())
 }
 
-/// Passes all slices of an input to `take`, each of that `size`, in the order of the files. A file that
-/// cannot be read, or has another header than the input, becomes a mini-batch that fails; so does the rest of
-/// a file that cannot be read to its end. Fails as [`each_file`] does, and if there is no room to unpack
-/// texts.
+/// Passes all slices of an input to `take`, in the order of the files. Each slice has the given size. A file
+/// that cannot be read, or has another header than the input, becomes a mini-batch that fails. If a file
+/// cannot be read to its end, its rest becomes such a mini-batch. Fails as [`each_file`] does, and if there
+/// is no room to unpack texts.
 pub(super) fn each_slice<'s>(
     input: &PlanInput<'_>,
     format: &TableFormat,
     size: SliceSize,
     unpacker: &Unpacker,
     sender: &mut Sender<'s>,
-    take: &mut Take<'_, 's>,
+    take: &mut TakeTextSlice<'_, 's>,
 ) -> Result<(), PlanError> {
     let mut cutter = match input.table.kind {
         TableKind::Csv => Cutter::new(input.csv(), size),
@@ -131,8 +132,8 @@ pub(super) fn each_slice<'s>(
             Ok(opened) => opened,
             Err(OpenError::File(error)) => {
                 let path = root.join(&file);
-                let what = foreign_file(&path, input.table.kind);
-                let reason = what.map_or(error.0, |what| input.describe_foreign(&path, &what));
+                let foreign = foreign_file(&path, input.table.kind);
+                let reason = foreign.map_or(error.0, |what| input.describe_foreign(&path, &what));
                 return sender.add_bad(index, file, reason, MiniBatchDigest::new());
             }
             Err(error @ OpenError::Room { .. }) => return Err(DatasetError::from(error).into()),
@@ -157,7 +158,7 @@ pub(super) fn each_slice<'s>(
         let mut rows = 0;
         loop {
             if input.is_cut_short() {
-                cut.take_at_most(input.left.get());
+                cut.take_at_most(input.rows_left.get());
             }
             match cut.next_slice() {
                 Ok(Some(slice)) => {
@@ -166,11 +167,11 @@ pub(super) fn each_slice<'s>(
                         share.reach(slice.offset.saturating_add(slice.length));
                     }
                     rows += slice.rows;
-                    input.took(slice.rows);
+                    input.count_taken(slice.rows);
                     take(sender, FoundSlice { source: index, slice, metadata: &metadata })?;
                 }
                 Ok(None) => {
-                    return notice_end(&cut, rows, headers.header, sender);
+                    return notice_end(&cut, rows, headers.has_headers, sender);
                 }
                 Err(error) => {
                     let mut stamp = MiniBatchDigest::new();
@@ -182,43 +183,44 @@ pub(super) fn each_slice<'s>(
     })
 }
 
-/// Why a text is not of the input's format: it may be other JSON than JSON lines, or not a text. `None` if it
-/// is of the format.
+/// Why a file does not have the input's format: it may be JSON but not JSON lines, or not text. `None` if the
+/// file has the format.
 fn foreign_text(input: &PlanInput<'_>, cut: &CutFile<'_>) -> Option<String> {
     let kind = input.table.kind;
-    let (start, is_all) = cut.start(START);
+    let (start, is_all) = cut.start(INSPECTED_BYTES);
     if kind == TableKind::Jsonl
         && let Some(foreign) = foreign((start, is_all))
     {
         return Some(foreign.describe(cut.path(), cut.is_unpacked()));
     }
-    // A file whose header matches that of other files is of the format.
-    let what = cut.header().is_empty().then(|| foreign_start(start, kind)).flatten()?;
-    Some(input.describe_foreign(cut.path(), &what))
+    // A file whose header matches the header of other files has the format.
+    let foreign = cut.header().is_empty().then(|| foreign_start(start, kind)).flatten()?;
+    Some(input.describe_foreign(cut.path(), &foreign))
 }
 
-/// Sends notices about what is odd in a file with this number of rows.
+/// Sends notices after a file was cut: if it has no rows, and if it has stray quotes.
 fn notice_end(
     cut: &CutFile<'_>,
     rows: u64,
-    header: bool,
+    has_header: bool,
     sender: &mut Sender<'_>,
 ) -> Result<(), PlanError> {
     let path = cut.path().display();
     if rows == 0 {
-        let what = if header { "holds a header and no rows" } else { "is empty" };
-        sender.notice(format!("{path} {what} and gives no mini-batch"))?;
+        let content = if has_header { "holds a header and no rows" } else { "is empty" };
+        sender.notice(format!("{path} {content} and gives no mini-batch"))?;
     }
     notice_joined(cut, sender)
 }
 
 /// Sends a notice if quoted fields may be records that two stray quotes hold together.
 fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanError> {
-    let (named, count) = cut.joined();
+    let (named_lines, count) = cut.joined();
     if count == 0 {
         return Ok(());
     }
-    let lines: Vec<_> = named.iter().map(|(first, last)| format!("{first} to {last}")).collect();
+    let lines: Vec<_> =
+        named_lines.iter().map(|(first, last)| format!("{first} to {last}")).collect();
     let (fields, more) = match count - lines.len() as u64 {
         _ if count == 1 => ("a quoted field".to_owned(), String::new()),
         0 => (format!("{count} quoted fields"), String::new()),
@@ -235,12 +237,13 @@ fn notice_joined(cut: &CutFile<'_>, sender: &mut Sender<'_>) -> Result<(), PlanE
 
 /// Checks the headers of an input's files against its columns.
 struct Headers<'a> {
-    header: bool,
+    /// Whether the format has headers.
+    has_headers: bool,
     /// The columns in the files.
     columns: &'a [Column],
-    /// The bytes of the last valid header: most files have the same.
-    good: Option<Vec<u8>>,
-    /// Where the columns come from: the job file if it names them, otherwise the first file's path.
+    /// The bytes of the last valid header. Most files have the same header.
+    last_valid: Option<Vec<u8>>,
+    /// Where the columns come from, for messages: the job file or the path of the first file.
     origin: Option<String>,
 }
 
@@ -250,14 +253,15 @@ impl<'a> Headers<'a> {
         let origin = input.table.schema.is_some().then_some(given);
         let keys = input.path.as_ref().map_or(0, |path| path.keys().count());
         let columns = &format.columns[..format.columns.len().saturating_sub(keys)];
-        let header = input.table.kind == TableKind::Csv && input.csv().header;
-        Self { header, columns, good: None, origin }
+        let has_headers = input.table.kind == TableKind::Csv && input.csv().header;
+        Self { has_headers, columns, last_valid: None, origin }
     }
 
-    /// Returns whether the file has a header; always true if the format has none. Fails if the header differs
-    /// from the input's.
+    /// Returns whether the file has a header. Always true if the format has no headers. Fails if the header
+    /// differs from the input's columns.
     fn check(&mut self, cut: &CutFile<'_>) -> Result<bool, DatasetError> {
-        if !self.header || self.good.as_deref().is_some_and(|good| good == cut.header()) {
+        if !self.has_headers || self.last_valid.as_deref().is_some_and(|last| last == cut.header())
+        {
             return Ok(true);
         }
         let names = cut.names()?;
@@ -267,7 +271,7 @@ impl<'a> Headers<'a> {
         let origin = self.origin.get_or_insert_with(|| cut.path().display().to_string());
         let expected = self.columns.iter().map(|column| column.name.as_str());
         check_names(cut.path(), &names, expected, origin)?;
-        self.good = Some(cut.header().to_vec());
+        self.last_valid = Some(cut.header().to_vec());
         Ok(true)
     }
 }

@@ -1,5 +1,5 @@
 //! The child process. Its standard input is the file of appended rows, its standard output the file to make,
-//! and its standard error takes one message for people.
+//! and its standard error takes one message for the user.
 
 use super::error::ChildError;
 use crate::model::{Compression, OsSandbox, OutputFormat, OutputKind};
@@ -10,13 +10,13 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 
-/// The hidden subcommand; the program must end in [`serve_finish`] for it.
+/// The hidden subcommand. For it, the program must call [`serve_finish`] and exit with the result.
 pub const FINISH_COMMAND: &str = "finish-output";
 
 /// Bytes of memory that the process may write to: enough for a row group, and the dictionaries of a whole
 /// file.
 pub(super) const MEMORY_BYTES: u64 = 8 << 30;
-/// CPU seconds. No file needs nearly as many; the leader ends a process that stops reading.
+/// CPU seconds. No file needs nearly as many. The leader ends a process that stops reading.
 pub(super) const CPU_SECONDS: u64 = 6 * 60 * 60;
 /// The largest size of the file, in bytes.
 pub(super) const FILE_BYTES: u64 = 1 << 40;
@@ -31,19 +31,19 @@ pub(super) struct FinishTask {
     pub(super) mode: OsSandbox,
     pub(super) kind: OutputKind,
     pub(super) compression: Compression,
-    /// How many rows there must be.
+    /// The expected number of rows.
     pub(super) rows: u64,
 }
 
 impl FinishTask {
     /// The task as the arguments of [`FINISH_COMMAND`].
-    pub(super) fn words(&self) -> [String; 4] {
+    pub(super) fn to_arguments(&self) -> [String; 4] {
         let Self { mode, kind, compression, rows } = self;
         [mode.name(), kind.name(), compression.name(), &rows.to_string()].map(str::to_owned)
     }
 
-    fn parse(words: &[String]) -> Option<Self> {
-        let [mode, kind, compression, rows] = words else { return None };
+    fn parse(arguments: &[String]) -> Option<Self> {
+        let [mode, kind, compression, rows] = arguments else { return None };
         Some(Self {
             mode: OsSandbox::ALL.into_iter().find(|known| known.name() == mode)?,
             kind: OutputKind::ALL.into_iter().find(|known| known.name() == kind)?,
@@ -94,17 +94,17 @@ mod tests {
             [(OutputKind::Parquet, Compression::Zstd), (OutputKind::Arrow, Compression::None)]
         {
             for mode in OsSandbox::ALL {
-                let words = FinishTask { mode, kind, compression, rows: 7 }.words();
+                let arguments = FinishTask { mode, kind, compression, rows: 7 }.to_arguments();
                 let task = FinishTask { mode, kind, compression, rows: 7 };
-                assert_eq!(FinishTask::parse(&words), Some(task));
-                assert_eq!(FinishTask::parse(&words[..3]), None);
+                assert_eq!(FinishTask::parse(&arguments), Some(task));
+                assert_eq!(FinishTask::parse(&arguments[..3]), None);
             }
         }
         for wrong in
             ["off parquet zip 1", "off odt none 1", "none arrow none 1", "off arrow none -1"]
         {
-            let words: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
-            assert_eq!(FinishTask::parse(&words), None, "{wrong}");
+            let arguments: Vec<_> = wrong.split(' ').map(str::to_owned).collect();
+            assert_eq!(FinishTask::parse(&arguments), None, "{wrong}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub enum TypedOutputError {
         /// The error from the operating system.
         source: io::Error,
     },
-    /// The process reported an error and exited as it should in that case.
+    /// The process reported an error, and exited with exit code 1.
     #[error("{message}")]
     Reported {
         /// Its message, printable.
@@ -38,7 +38,7 @@ pub enum TypedOutputError {
 /// How the child process ended.
 #[derive(Debug)]
 pub enum FinishEnd {
-    /// It used up its processor time.
+    /// The process used up its processor time.
     Time {
         /// The limit, in seconds.
         limit: u64,
@@ -48,12 +48,12 @@ pub enum FinishEnd {
         /// The limit.
         limit: ByteSize,
     },
-    /// It aborted, as a process does when it cannot allocate memory.
+    /// The process aborted, as Rust programs do when they cannot allocate memory.
     Memory {
         /// The limit.
         limit: ByteSize,
     },
-    /// In another way.
+    /// The process ended in another way.
     Other(ExitStatus),
 }
 

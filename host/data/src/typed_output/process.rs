@@ -14,7 +14,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How often the progress is reported.
-const TICK: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest message that is read from the child, in bytes.
 const MESSAGE_BYTES: u64 = 64 << 10;
 
@@ -52,7 +52,9 @@ impl Finisher {
         let not_run = |source| TypedOutputError::NotRun { program: self.program.clone(), source };
         let &Self { os_sandbox: mode, kind, compression, .. } = self;
         let mut command = Command::new(&self.program);
-        command.arg(FINISH_COMMAND).args(FinishTask { mode, kind, compression, rows }.words());
+        command
+            .arg(FINISH_COMMAND)
+            .args(FinishTask { mode, kind, compression, rows }.to_arguments());
         command.env_clear().current_dir("/");
         wall::keep_apart(&mut command);
         let mut child = command
@@ -72,7 +74,7 @@ impl Finisher {
             });
         }
         let message = loop {
-            match message.recv_timeout(TICK) {
+            match message.recv_timeout(PROGRESS_INTERVAL) {
                 Ok(message) => break message,
                 Err(RecvTimeoutError::Disconnected) => break Vec::new(),
                 // The child shares this file's position.
@@ -81,8 +83,8 @@ impl Finisher {
                 }
             }
         };
-        // The child has closed its standard error, or its message is as long as allowed. If it is exiting by
-        // itself, the kill does not change its status.
+        // The child has closed its standard error, or its message is as long as allowed. If the child is
+        // exiting by itself, the kill does not change its status.
         let _ = child.kill();
         let status = child.wait().map_err(not_run)?;
         if status.success() {
@@ -92,7 +94,7 @@ impl Finisher {
     }
 }
 
-/// Why it failed.
+/// Why the process made no file.
 fn failure(status: ExitStatus, message: String) -> TypedOutputError {
     let end = match (status.code(), status.signal()) {
         (Some(1), _) if !message.is_empty() => return TypedOutputError::Reported { message },

@@ -1,4 +1,4 @@
-//! The bytes of rows in spill files: key, number of the file, line, text.
+//! How rows are encoded in spill files: the key, the number of the file, the line number, the text.
 
 use crate::dataset::csv::{put_number, take_number};
 use std::io::{self, BufRead, ErrorKind};
@@ -7,6 +7,7 @@ use std::io::{self, BufRead, ErrorKind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ShuffleRow<'a> {
     pub(super) key: &'a [u8],
+    /// The number of the input's file in the file of names.
     pub(super) file: u64,
     pub(super) line: u64,
     /// The record, with a line end.
@@ -14,6 +15,7 @@ pub(super) struct ShuffleRow<'a> {
 }
 
 impl<'a> ShuffleRow<'a> {
+    /// Appends the row to `out`.
     pub(super) fn put(&self, out: &mut Vec<u8>) {
         put_number(self.key.len() as u64, out);
         out.extend_from_slice(self.key);
@@ -71,24 +73,25 @@ fn read_number(from: &mut impl BufRead) -> io::Result<u64> {
     for length in 1..=bytes.len() {
         from.read_exact(&mut bytes[length - 1..length])?;
         if bytes[length - 1] < 0x80 {
-            return take_number(&mut &bytes[..length]).ok_or_else(broken);
+            return take_number(&mut &bytes[..length]).ok_or_else(damaged);
         }
     }
-    Err(broken())
+    Err(damaged())
 }
 
 fn read_bytes(from: &mut impl BufRead, out: &mut Vec<u8>) -> io::Result<()> {
-    let length = usize::try_from(read_number(from)?).map_err(|_| broken())?;
+    let length = usize::try_from(read_number(from)?).map_err(|_| damaged())?;
     out.clear();
     out.resize(length, 0);
     from.read_exact(out)
 }
 
-pub(super) fn broken() -> io::Error {
+/// The error if a spill file is damaged.
+pub(super) fn damaged() -> io::Error {
     io::Error::new(ErrorKind::InvalidData, "it does not hold what was written to it")
 }
 
-/// Appends a value to a key.
+/// Appends a value to a key. The bytes 0 and 1 end the value; a zero byte in it is followed by 0xff.
 pub(super) fn put_value(value: &str, key: &mut Vec<u8>) {
     for &byte in value.as_bytes() {
         key.push(byte);
@@ -109,9 +112,9 @@ pub(super) fn values(mut key: &[u8]) -> Option<Vec<String>> {
             value.push(byte);
             continue;
         }
-        let (&mark, rest) = key.split_first()?;
+        let (&after_zero, rest) = key.split_first()?;
         key = rest;
-        match mark {
+        match after_zero {
             0xff => value.push(0),
             _ => values.push(String::from_utf8(std::mem::take(&mut value)).ok()?),
         }
@@ -119,12 +122,17 @@ pub(super) fn values(mut key: &[u8]) -> Option<Vec<String>> {
     value.is_empty().then_some(values)
 }
 
-/// The bucket of a key: FNV-1a, mixed so that short keys spread too. The result is the same everywhere.
+/// The bucket of a key: its FNV-1a hash, mixed so that short keys spread over all buckets, too. The result is
+/// the same on every machine.
 pub(super) fn bucket(key: &[u8], buckets: usize) -> usize {
-    let hash = key.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, &byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    let mixed = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    const FNV_OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const FNV_PRIME: u64 = 0x0100_0000_01b3;
+    // From the last steps of MurmurHash3.
+    const MIX_FACTOR: u64 = 0xff51_afd7_ed55_8ccd;
+    let hash = key
+        .iter()
+        .fold(FNV_OFFSET_BASIS, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME));
+    let mixed = (hash ^ (hash >> 33)).wrapping_mul(MIX_FACTOR);
     ((mixed >> 33) % buckets as u64) as usize
 }
 
@@ -158,7 +166,7 @@ mod tests {
         ) {
             let rows: Vec<_> = rows
                 .iter()
-                .map(|(key, n, text)| ShuffleRow { key, file: *n, line: n / 2, text: text.as_bytes() })
+                .map(|(key, file, text)| ShuffleRow { key, file: *file, line: file / 2, text: text.as_bytes() })
                 .collect();
             let mut bytes = Vec::new();
             rows.iter().for_each(|row| row.put(&mut bytes));

@@ -1,4 +1,4 @@
-//! The processes that perform tasks, and the spares that replace dead ones.
+//! The helper processes that perform tasks, and the spare processes that replace those that die.
 
 use super::message::{BUCKETS, HelperWall, ShuffleReply, ShuffleSetup, ShuffleTask, ToHelper};
 use super::serve::SHUFFLE_COMMAND;
@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// After so many processes have died over a task, the shuffle fails.
+/// The shuffle fails after this many processes have died while they performed the same task.
 const TRIES: u32 = 3;
 /// How long a process may take to exit after its pipes were closed.
 const GRACE: Duration = Duration::from_secs(1);
-/// How often the status of such a process is checked.
+/// How often the status of an exiting process is checked.
 const TICK: Duration = Duration::from_millis(1);
 
 /// A helper process. It ends when this value is dropped.
@@ -56,26 +56,26 @@ impl Idle {
     }
 }
 
-/// Starts processes for a request: as many as it allows, and enough spares for one task that kills its
-/// processes. Call this on the main thread, because the processes die with the thread, and before the wall is
-/// built.
+/// Starts processes for a request: as many as the request allows, and enough spare processes for one task
+/// that kills its processes. Call this before the wall is built, and on the main thread, because the
+/// processes die with the thread.
 pub(in crate::plan) fn start_processes(request: &PlanRequest) -> io::Result<Vec<Helper>> {
-    let begin = HelperWall {
+    let wall = HelperWall {
         os_sandbox: request.os_sandbox,
         roots: request.sources.iter().map(|source| source.root.clone()).collect(),
         spill: request.spill.clone(),
     };
-    let count = at_once(request) + TRIES - 1;
-    (0..count).map(|_| start_process(&begin)).collect()
+    let count = process_count(request) + TRIES - 1;
+    (0..count).map(|_| start_process(&wall)).collect()
 }
 
 /// How many processes work at the same time.
-pub(super) fn at_once(request: &PlanRequest) -> u32 {
+pub(super) fn process_count(request: &PlanRequest) -> u32 {
     request.processes.clamp(1, BUCKETS)
 }
 
 /// Starts this same program as a helper.
-fn start_process(begin: &HelperWall) -> io::Result<Helper> {
+fn start_process(wall: &HelperWall) -> io::Result<Helper> {
     // The running program, even if the file at its path was replaced.
     let mut child = Command::new("/proc/self/exe")
         .arg0("sandmill")
@@ -91,7 +91,7 @@ fn start_process(begin: &HelperWall) -> io::Result<Helper> {
             let output = Box::new(output);
             let mut helper = Helper { input, output, child: Some(child) };
             // If the process cannot receive this, the failure shows when it does not answer its first task.
-            let _ = helper.send(begin);
+            let _ = helper.send(wall);
             Ok(helper)
         }
         _ => Err(io::Error::other("it has no pipes")),
@@ -99,7 +99,7 @@ fn start_process(begin: &HelperWall) -> io::Result<Helper> {
 }
 
 impl Helper {
-    /// Sends a message to the process. Its effect shows only in the answers.
+    /// Sends a message to the process.
     fn send<T: serde::Serialize>(&mut self, message: &T) -> io::Result<()> {
         let mut frame = Vec::new();
         encode(message, &mut frame).map_err(io::Error::other)?;
@@ -107,14 +107,15 @@ impl Helper {
         self.input.flush()
     }
 
+    /// Sends a task and waits for the answer.
     fn ask(&mut self, task: &ShuffleTask) -> io::Result<ShuffleReply> {
         self.send(&ToHelper::Task(task.clone()))?;
         let reply = read_frame(&mut self.output, &mut Vec::new()).map_err(io::Error::other)?;
         reply.ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
     }
 
-    /// How the process ended, for people.
-    fn end(mut self, error: &io::Error) -> String {
+    /// Ends the process, and describes how it ended.
+    fn describe_end(mut self, error: &io::Error) -> String {
         self.finish().map_or_else(|| error.to_string(), death)
     }
 
@@ -144,23 +145,24 @@ pub(super) struct Crew<'a> {
 }
 
 impl Crew<'_> {
-    /// Performs all tasks that `give` passes on. Fails if a task cannot be performed, or if `give` fails. The
-    /// function that `give` receives fails once a task has failed, because then no further tasks are needed.
+    /// Performs all tasks. `give` receives a function, and passes each task to it. Fails if a task cannot be
+    /// performed, or if `give` fails. Once a task has failed, that function fails, too, because no further
+    /// tasks are needed.
     pub(super) fn run(
         &self,
         give: impl FnOnce(&mut dyn FnMut(ShuffleTask) -> Result<(), PlanError>) -> Result<(), PlanError>,
     ) -> Result<(), PlanError> {
         let (sender, tasks) = sync_channel::<ShuffleTask>(1);
         let tasks = Arc::new(Mutex::new(tasks));
-        let failed = AtomicBool::new(false);
+        let has_failed = AtomicBool::new(false);
         thread::scope(|scope| {
-            let failed = &failed;
+            let has_failed = &has_failed;
             let workers: Vec<_> = (0..self.processes.max(1))
                 .map(|_| {
                     let tasks = Arc::clone(&tasks);
                     scope.spawn(move || {
                         let result = self.run_tasks(&tasks);
-                        failed.fetch_or(result.is_err(), Ordering::Relaxed);
+                        has_failed.fetch_or(result.is_err(), Ordering::Relaxed);
                         result
                     })
                 })
@@ -169,7 +171,7 @@ impl Crew<'_> {
             // waiting.
             drop(tasks);
             let given = give(&mut |task| {
-                if failed.load(Ordering::Relaxed) || sender.send(task).is_err() {
+                if has_failed.load(Ordering::Relaxed) || sender.send(task).is_err() {
                     return Err(stopped());
                 }
                 Ok(())
@@ -182,7 +184,8 @@ impl Crew<'_> {
         })
     }
 
-    /// Runs on a thread for each process: performs one task after another, with a new process if one dies.
+    /// Performs one task after another with a process, and with a new process if that process dies. There is
+    /// a thread for each process, which runs this.
     fn run_tasks(&self, tasks: &Mutex<Receiver<ShuffleTask>>) -> Result<(), PlanError> {
         let mut helper = None;
         let result = loop {
@@ -197,7 +200,7 @@ impl Crew<'_> {
     }
 
     /// A process that has received the setup of this shuffle.
-    fn next(&self) -> io::Result<Helper> {
+    fn next_helper(&self) -> io::Result<Helper> {
         let mut helper = self.idle.take().map_or_else(self.start, Ok)?;
         // If the process cannot receive this, sending the next message fails.
         let _ = helper.send(&ToHelper::Setup(self.setup.clone()));
@@ -205,14 +208,14 @@ impl Crew<'_> {
     }
 
     fn perform(&self, task: &ShuffleTask, current: &mut Option<Helper>) -> Result<(), PlanError> {
-        let mut ends = Vec::new();
+        let mut deaths = Vec::new();
         for _ in 0..TRIES {
             let mut helper = match current.take() {
                 Some(helper) => helper,
-                None => match self.next() {
+                None => match self.next_helper() {
                     Ok(helper) => helper,
                     Err(error) => {
-                        ends.push(error.to_string());
+                        deaths.push(error.to_string());
                         continue;
                     }
                 },
@@ -223,14 +226,14 @@ impl Crew<'_> {
                     return Ok(());
                 }
                 Ok(ShuffleReply::Failed(text)) => return Err(DatasetError(text).into()),
-                Err(error) => ends.push(helper.end(&error)),
+                Err(error) => deaths.push(helper.describe_end(&error)),
             }
         }
         Err(DatasetError(format!(
             "rows cannot be grouped by key: {TRIES} processes ended one after the other at {} ({}); \
              check whether the machine is short of memory",
             task.describe(self.setup),
-            ends.join(", "),
+            deaths.join(", "),
         ))
         .into())
     }

@@ -12,13 +12,14 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
 
-/// Writes the groups of a bucket, with their index. The bucket's rows are in this number of pieces.
+/// Writes the groups of a bucket, with their index. `pieces` is the number of pieces of the input; each has a
+/// segment of the bucket.
 pub(super) fn gather(setup: &ShuffleSetup, bucket: u32, pieces: u64) -> Result<(), DatasetError> {
     let folder = &setup.folder;
     let failed = |error: io::Error| spill_error(folder, &error);
-    let mut gathering = Gathering { setup, bucket, made: 0, runs: Vec::new() };
+    let mut gathering = Gathering { setup, bucket, run_count: 0, runs: Vec::new() };
     let last = gathering.sort(pieces).map_err(failed)?;
-    gathering.narrow().map_err(failed)?;
+    gathering.merge_on_disk().map_err(failed)?;
     let mut sorted = Vec::with_capacity(gathering.runs.len() + 1);
     for run in &gathering.runs {
         sorted.push(SortedRun::open(run).map_err(failed)?);
@@ -35,7 +36,7 @@ struct Gathering<'a> {
     setup: &'a ShuffleSetup,
     bucket: u32,
     /// The number of runs made so far.
-    made: usize,
+    run_count: usize,
     runs: Vec<PathBuf>,
 }
 
@@ -59,11 +60,11 @@ impl Gathering<'_> {
         Ok(run)
     }
 
-    /// Merges neighbouring runs until few enough are left to be merged with the last one.
-    fn narrow(&mut self) -> io::Result<()> {
+    /// Merges neighbouring runs on disk until all runs can be merged at a time.
+    fn merge_on_disk(&mut self) -> io::Result<()> {
         let fan_in = self.setup.bounds.fan_in.max(2);
         while self.runs.len() >= fan_in {
-            let mut wider = Vec::new();
+            let mut merged_runs = Vec::new();
             for runs in std::mem::take(&mut self.runs).chunks(fan_in) {
                 let path = self.next_path();
                 let mut out = BufWriter::new(File::create(&path)?);
@@ -77,20 +78,20 @@ impl Gathering<'_> {
                 })?;
                 out.flush()?;
                 runs.iter().try_for_each(std::fs::remove_file)?;
-                wider.push(path);
+                merged_runs.push(path);
             }
-            self.runs = wider;
+            self.runs = merged_runs;
         }
         Ok(())
     }
 
     fn next_path(&mut self) -> PathBuf {
-        self.made += 1;
-        self.setup.run(self.bucket, self.made)
+        self.run_count += 1;
+        self.setup.run(self.bucket, self.run_count)
     }
 }
 
-/// Writes the groups; the rows must come sorted by key.
+/// Writes the groups. The rows must be sorted by key.
 struct GroupWriter {
     text: BufWriter<File>,
     origins: BufWriter<File>,

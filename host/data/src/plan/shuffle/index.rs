@@ -9,22 +9,22 @@ use std::collections::BinaryHeap;
 use std::fs::File;
 use std::io::{self, BufReader};
 
-/// A group.
+/// Where the rows of a group are in the files of its bucket.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct GroupEntry {
-    /// Its key.
+    /// The group's key.
     pub(super) key: Vec<u8>,
-    /// The offset of its text.
+    /// The offset of the group's text.
     pub(super) offset: u64,
-    /// Bytes of its text.
+    /// The length of the text, in bytes.
     pub(super) length: u64,
-    /// The number of its rows.
+    /// The number of rows.
     pub(super) rows: u64,
-    /// The offset of the origins of its rows.
+    /// The offset of the origins: the file and line that each row comes from.
     pub(super) origins_offset: u64,
-    /// The bytes of the origins.
+    /// The length of the origins, in bytes.
     pub(super) origins_length: u64,
-    /// A digest of its text.
+    /// A digest of the text.
     pub(super) digest: u64,
 }
 
@@ -35,37 +35,40 @@ impl GroupEntry {
     }
 }
 
-/// The groups of all buckets, sorted by key, with their buckets. Only one group of each bucket is in memory.
+/// Reads the groups of all buckets, sorted by key. Only one group of each bucket is in memory.
 #[derive(Debug)]
-pub(super) struct Groups {
+pub(super) struct BucketGroups {
     files: Vec<BufReader<File>>,
-    heads: BinaryHeap<Reverse<(GroupEntry, u32)>>,
+    /// The next group of each bucket, with the bucket's number.
+    next_groups: BinaryHeap<Reverse<(GroupEntry, u32)>>,
     buffer: Vec<u8>,
 }
 
-impl Groups {
+impl BucketGroups {
     pub(super) fn open(setup: &ShuffleSetup) -> Result<Self, DatasetError> {
-        let mut groups = Self { files: Vec::new(), heads: BinaryHeap::new(), buffer: Vec::new() };
+        let mut groups =
+            Self { files: Vec::new(), next_groups: BinaryHeap::new(), buffer: Vec::new() };
         for bucket in 0..BUCKETS {
             let path = setup.index(bucket);
             let file = File::open(&path).map_err(|error| {
                 DatasetError(format!("cannot open {}: {error}", path.display()))
             })?;
             groups.files.push(BufReader::new(file));
-            groups.read(bucket)?;
+            groups.read_next(bucket)?;
         }
         Ok(groups)
     }
 
+    /// The next group, and the number of its bucket.
     pub(super) fn next_group(&mut self) -> Result<Option<(GroupEntry, u32)>, DatasetError> {
-        let Some(Reverse((entry, bucket))) = self.heads.pop() else { return Ok(None) };
-        self.read(bucket)?;
+        let Some(Reverse((entry, bucket))) = self.next_groups.pop() else { return Ok(None) };
+        self.read_next(bucket)?;
         Ok(Some((entry, bucket)))
     }
 
-    fn read(&mut self, bucket: u32) -> Result<(), DatasetError> {
+    fn read_next(&mut self, bucket: u32) -> Result<(), DatasetError> {
         match read_frame(&mut self.files[bucket as usize], &mut self.buffer) {
-            Ok(Some(entry)) => self.heads.push(Reverse((entry, bucket))),
+            Ok(Some(entry)) => self.next_groups.push(Reverse((entry, bucket))),
             Ok(None) => {}
             Err(error) => {
                 return Err(DatasetError(format!("the index of bucket {bucket}: {error}")));

@@ -1,11 +1,11 @@
-//! The messages from the planner to its helper processes. Both are the same program, so messages have no
+//! The messages between the planner and its helper processes. All are the same program, so messages have no
 //! versions.
 
 use crate::model::{CsvFormat, OsSandbox, PartitionFormat, TextSlice};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
-/// The number of buckets for rows. It is a constant, so that a plan is always the same.
+/// The number of buckets for rows. The number is constant, so that a plan is always the same.
 pub(super) const BUCKETS: u32 = 32;
 
 /// Limits on memory and on the number of open files.
@@ -39,20 +39,21 @@ pub(super) struct HelperWall {
 /// All further messages.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum ToHelper {
-    /// The setup of the tasks that follow. It is not answered.
+    /// The setup of the tasks that follow. The helper does not answer it.
     Setup(ShuffleSetup),
     /// A task to perform.
     Task(ShuffleTask),
 }
 
-/// What tasks have in common.
+/// What all tasks of a shuffle have in common.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ShuffleSetup {
     /// The CSV dialect of the input.
     pub(super) csv: CsvFormat,
     /// The number of columns in the files.
     pub(super) columns: usize,
-    /// The columns of the keys, in the keys' order; columns of the path come after those in the files.
+    /// The indices of the key columns, in the order of the keys. Columns from the path come after the columns
+    /// in the files.
     pub(super) keys: Vec<usize>,
     /// The template of the files' paths.
     pub(super) path: Option<PartitionFormat>,
@@ -82,7 +83,7 @@ impl ShuffleSetup {
         self.folder.join(text_name(bucket))
     }
 
-    /// The origins of these rows.
+    /// The origins of the rows in [`text`](Self::text): the file and line that each row comes from.
     pub(super) fn origins(&self, bucket: u32) -> PathBuf {
         self.folder.join(origins_name(bucket))
     }
@@ -94,12 +95,12 @@ impl ShuffleSetup {
 
     /// The names of the files that rows come from.
     pub(super) fn names(&self) -> PathBuf {
-        self.folder.join(NAMES)
+        self.folder.join(NAMES_FILE)
     }
 }
 
 /// The name of [`ShuffleSetup::names`].
-pub(super) const NAMES: &str = "names";
+pub(super) const NAMES_FILE: &str = "names";
 
 /// The name of [`ShuffleSetup::text`].
 pub(super) fn text_name(bucket: u32) -> String {
@@ -111,7 +112,7 @@ pub(super) fn origins_name(bucket: u32) -> String {
     format!("origins-{bucket:03}")
 }
 
-/// A task. It can be repeated: it overwrites its files.
+/// A task. It can be repeated, because it overwrites its files.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum ShuffleTask {
     /// Put the rows of a piece of the input into buckets.
@@ -119,7 +120,7 @@ pub(super) enum ShuffleTask {
         /// The piece's number, from 0.
         number: u64,
         /// The slices that the piece consists of.
-        slices: Vec<Slice>,
+        slices: Vec<InputSlice>,
     },
     /// Put the rows of a bucket into groups.
     Gather {
@@ -131,7 +132,7 @@ pub(super) enum ShuffleTask {
 }
 
 impl ShuffleTask {
-    /// A description for people.
+    /// A description for the user.
     pub(super) fn describe(&self, setup: &ShuffleSetup) -> String {
         match self {
             Self::Gather { bucket, .. } => format!("bucket {bucket} of {BUCKETS}"),
@@ -144,14 +145,14 @@ impl ShuffleTask {
     }
 }
 
-/// A part of a file.
+/// A slice of an input's file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Slice {
+pub(super) struct InputSlice {
     /// Index into [`ShuffleSetup::roots`].
     pub(super) root: u32,
     /// The file's number in [`ShuffleSetup::names`].
     pub(super) file: u64,
-    /// The part.
+    /// The slice itself.
     pub(super) slice: TextSlice,
 }
 
@@ -160,6 +161,6 @@ pub(super) struct Slice {
 pub(super) enum ShuffleReply {
     /// The task is done; its files are complete.
     Done,
-    /// The task cannot be done by any process. The text is for people.
+    /// No process can do the task. The text is shown to the user.
     Failed(String),
 }

@@ -1,17 +1,18 @@
 //! The planner's side of a shuffle.
 
 use super::codec::values;
-use super::crew::{Crew, Helper, Idle, at_once};
-use super::index::Groups;
+use super::crew::{Crew, Helper, Idle, process_count};
+use super::index::BucketGroups;
 use super::message::{
-    BUCKETS, NAMES, ShuffleLimits, ShuffleSetup, ShuffleTask, Slice, origins_name, text_name,
+    BUCKETS, InputSlice, NAMES_FILE, ShuffleLimits, ShuffleSetup, ShuffleTask, origins_name,
+    text_name,
 };
 use super::runs::spill_error;
 use crate::dataset::csv::OriginNames;
 use crate::dataset::{DatasetError, Unpacker};
 use crate::model::{MiniBatchWork, SliceSize, SpilledRows, TableFormat, TextSlice};
 use crate::plan::PlanError;
-use crate::plan::groups::{check_size, named};
+use crate::plan::groups::{check_size, with_keys};
 use crate::plan::input::PlanInput;
 use crate::plan::mini_batch_digest::MiniBatchDigest;
 use crate::plan::plan_writer::Sender;
@@ -23,7 +24,7 @@ use std::path::Path;
 /// The most slices in a task: small files are combined.
 const TASK_SLICES: usize = 1000;
 
-/// The means for a shuffle.
+/// What a shuffle needs from the planner.
 #[derive(Clone, Copy)]
 pub(in crate::plan) struct ShuffleContext<'a> {
     /// The leader's request.
@@ -34,7 +35,7 @@ pub(in crate::plan) struct ShuffleContext<'a> {
     pub(in crate::plan) bounds: ShuffleLimits,
 }
 
-/// Groups the rows of one input.
+/// BucketGroups the rows of one input.
 pub(in crate::plan) struct Shuffle<'a> {
     pub(in crate::plan) input: &'a PlanInput<'a>,
     pub(in crate::plan) format: &'a TableFormat,
@@ -49,14 +50,14 @@ pub(in crate::plan) struct Shuffle<'a> {
     pub(in crate::plan) idle: &'a Idle,
 }
 
-/// Makes the spill folder, or deletes what an earlier plan left in it. An existing folder is kept and not
-/// replaced: the wall around this process allows writing to that very folder, not to a new one of the same
+/// Makes the spill folder, or deletes what an earlier plan left in it. An existing folder is not replaced:
+/// the wall around this process allows writing to the existing folder, not to a new folder with the same
 /// name.
 pub(in crate::plan) fn empty_spill(folder: &Path) -> Result<(), PlanError> {
-    Ok(empty(folder).map_err(|error| spill_error(folder, &error))?)
+    Ok(make_or_empty(folder).map_err(|error| spill_error(folder, &error))?)
 }
 
-fn empty(folder: &Path) -> io::Result<()> {
+fn make_or_empty(folder: &Path) -> io::Result<()> {
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return std::fs::create_dir_all(folder);
@@ -75,7 +76,7 @@ fn empty(folder: &Path) -> io::Result<()> {
 }
 
 impl Shuffle<'_> {
-    /// Sends one mini-batch for each combination of the keys' values, in their order.
+    /// Sends one mini-batch for each combination of the keys' values, in the order of the values.
     pub(in crate::plan) fn run(&self, sender: &mut Sender<'_>) -> Result<(), PlanError> {
         let keys = &self.tools.request.partition_keys;
         sender.notice(format!(
@@ -85,7 +86,7 @@ impl Shuffle<'_> {
         ))?;
         let setup = self.setup();
         std::fs::create_dir_all(&setup.folder).map_err(|e| spill_error(&setup.folder, &e))?;
-        let processes = at_once(self.tools.request);
+        let processes = process_count(self.tools.request);
         let crew = Crew { setup: &setup, start: self.tools.start, idle: self.idle, processes };
         let mut pieces = 0;
         crew.run(|give| self.scatter(&setup, sender, &mut pieces, give))?;
@@ -97,7 +98,7 @@ impl Shuffle<'_> {
             let path = setup.scattered(number);
             std::fs::remove_file(&path).map_err(|e| spill_error(&path, &e))?;
         }
-        self.send(&setup, sender)
+        self.send_groups(&setup, sender)
     }
 
     fn setup(&self) -> ShuffleSetup {
@@ -114,7 +115,7 @@ impl Shuffle<'_> {
         }
     }
 
-    /// Passes the whole input to `give` as tasks, and counts the pieces.
+    /// Passes the whole input to `give` as tasks, one for each piece, and counts the pieces in `pieces`.
     fn scatter(
         &self,
         setup: &ShuffleSetup,
@@ -127,50 +128,53 @@ impl Shuffle<'_> {
         let names_path = setup.names();
         let failed = |error: io::Error| PlanError::from(spill_error(&names_path, &error));
         let mut names = OriginNames::create(&names_path).map_err(failed)?;
-        let mut waiting: Vec<Slice> = Vec::new();
+        let mut pending: Vec<InputSlice> = Vec::new();
         let mut bytes = 0;
-        let mut last = None;
-        let mut next = |slices: &mut Vec<Slice>| {
+        let mut last_file = None;
+        let mut give_piece = |slices: &mut Vec<InputSlice>| {
             *pieces += 1;
             give(ShuffleTask::Scatter { number: *pieces - 1, slices: std::mem::take(slices) })
         };
         let size = SliceSize::Bytes(bounds.task);
         each_slice(self.input, self.format, size, self.unpacker, sender, &mut |_, found| {
             let FoundSlice { source, slice, .. } = found;
-            let file = match &last {
-                Some((file, at, name)) if *at == source && *name == slice.file => *file,
+            let file = match &last_file {
+                Some((file, of_source, name)) if *of_source == source && *name == slice.file => {
+                    *file
+                }
                 _ => {
                     let guest = &self.input.sources[(source - first) as usize].guest;
                     let file = names.add(&format!("{guest}/{}", slice.file)).map_err(failed)?;
-                    last = Some((file, source, slice.file.clone()));
+                    last_file = Some((file, source, slice.file.clone()));
                     file
                 }
             };
             bytes += slice.length;
-            waiting.push(Slice { root: source - first, file, slice });
-            if bytes >= bounds.task || waiting.len() >= TASK_SLICES {
+            pending.push(InputSlice { root: source - first, file, slice });
+            if bytes >= bounds.task || pending.len() >= TASK_SLICES {
                 bytes = 0;
-                next(&mut waiting)?;
+                give_piece(&mut pending)?;
             }
             Ok(())
         })?;
-        if !waiting.is_empty() {
-            next(&mut waiting)?;
+        if !pending.is_empty() {
+            give_piece(&mut pending)?;
         }
         names.finish().map_err(failed)
     }
 
-    fn send(&self, setup: &ShuffleSetup, sender: &mut Sender<'_>) -> Result<(), PlanError> {
+    /// Sends a mini-batch for each group.
+    fn send_groups(&self, setup: &ShuffleSetup, sender: &mut Sender<'_>) -> Result<(), PlanError> {
         let keys = &self.tools.request.partition_keys;
-        let below = |name: String| format!("{}/{name}", self.number);
-        let mut groups = Groups::open(setup)?;
+        let in_folder = |name: String| format!("{}/{name}", self.number);
+        let mut groups = BucketGroups::open(setup)?;
         while let Some((group, bucket)) = groups.next_group()? {
             let Some(values) = values(&group.key) else {
                 return Err(DatasetError("a group's key was lost".to_owned()).into());
             };
             check_size(self.input.name(), keys, &values, group.length)?;
             let text = TextSlice {
-                file: below(text_name(bucket)),
+                file: in_folder(text_name(bucket)),
                 offset: group.offset,
                 length: group.length,
                 first_line: 1,
@@ -179,14 +183,14 @@ impl Shuffle<'_> {
             };
             let work = MiniBatchWork::Rows(SpilledRows {
                 text,
-                origins: below(origins_name(bucket)),
+                origins: in_folder(origins_name(bucket)),
                 origins_offset: group.origins_offset,
                 origins_length: group.origins_length,
-                names: below(NAMES.to_owned()),
+                names: in_folder(NAMES_FILE.to_owned()),
             });
             let mut stamp = MiniBatchDigest::new();
             stamp.add_digest(group.digest);
-            sender.add_group(self.input.first, work, named(keys, values), stamp)?;
+            sender.add_group(self.input.first, work, with_keys(keys, values), stamp)?;
         }
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Sorted runs of rows in memory and on disk, and merging them.
 
-use super::codec::{OwnedRow, ShuffleRow, broken};
+use super::codec::{OwnedRow, ShuffleRow, damaged};
 use crate::dataset::DatasetError;
 use crate::model::is_full;
 use std::cmp::Reverse;
@@ -9,8 +9,8 @@ use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Write};
 use std::path::Path;
 
-/// The size of reads from a run on disk, in bytes.
-const READ: usize = 64 << 10;
+/// The size of reads from a run on disk.
+const READ_BYTES: usize = 64 << 10;
 
 /// Rows in memory.
 #[derive(Debug, Default)]
@@ -18,41 +18,41 @@ pub(super) struct Run {
     /// The rows, as written by [`ShuffleRow::put`].
     pub(super) bytes: Vec<u8>,
     /// The offset of each row.
-    starts: Vec<usize>,
+    offsets: Vec<usize>,
 }
 
 impl Run {
     /// Bytes of memory that the run takes, approximately.
     pub(super) fn size(&self) -> usize {
-        self.bytes.len() + self.starts.len() * size_of::<usize>()
+        self.bytes.len() + self.offsets.len() * size_of::<usize>()
     }
 
     /// Finds the rows after byte `from`.
     pub(super) fn find_rows(&mut self, from: usize) -> io::Result<()> {
         let mut rest = self.bytes.get(from..).unwrap_or_default();
         while !rest.is_empty() {
-            self.starts.push(self.bytes.len() - rest.len());
-            ShuffleRow::take(&mut rest).ok_or_else(broken)?;
+            self.offsets.push(self.bytes.len() - rest.len());
+            ShuffleRow::take(&mut rest).ok_or_else(damaged)?;
         }
         Ok(())
     }
 
     /// Sorts the rows by key; rows of one key keep their order.
     pub(super) fn sort(&mut self) {
-        let Self { bytes, starts } = self;
-        starts.sort_by(|one, other| key_at(bytes, *one).cmp(key_at(bytes, *other)));
+        let Self { bytes, offsets } = self;
+        offsets.sort_by(|one, other| key_at(bytes, *one).cmp(key_at(bytes, *other)));
     }
 
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
-        self.starts.clear();
+        self.offsets.clear();
     }
 
     /// Writes the rows, which must be sorted.
     pub(super) fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = BufWriter::new(File::create(path)?);
         let mut bytes = Vec::new();
-        for &start in &self.starts {
+        for &start in &self.offsets {
             bytes.clear();
             row_at(&self.bytes, start).put(&mut bytes);
             file.write_all(&bytes)?;
@@ -61,10 +61,10 @@ impl Run {
     }
 }
 
-/// `start` is always the offset of a row.
+/// The row at an offset.
 fn row_at(bytes: &[u8], start: usize) -> ShuffleRow<'_> {
-    let none = ShuffleRow { key: &[], file: 0, line: 0, text: &[] };
-    bytes.get(start..).and_then(|mut bytes| ShuffleRow::take(&mut bytes)).unwrap_or(none)
+    let empty_row = ShuffleRow { key: &[], file: 0, line: 0, text: &[] };
+    bytes.get(start..).and_then(|mut bytes| ShuffleRow::take(&mut bytes)).unwrap_or(empty_row)
 }
 
 fn key_at(bytes: &[u8], start: usize) -> &[u8] {
@@ -82,7 +82,7 @@ pub(super) enum SortedRun {
 
 impl SortedRun {
     pub(super) fn open(path: &Path) -> io::Result<Self> {
-        let file = BufReader::with_capacity(READ, File::open(path)?);
+        let file = BufReader::with_capacity(READ_BYTES, File::open(path)?);
         Ok(Self::Disk(file, OwnedRow::default()))
     }
 
@@ -91,7 +91,7 @@ impl SortedRun {
         match self {
             Self::Memory(run, read) => {
                 *read += 1;
-                Ok(*read <= run.starts.len())
+                Ok(*read <= run.offsets.len())
             }
             Self::Disk(file, row) => row.read(file),
         }
@@ -99,25 +99,25 @@ impl SortedRun {
 
     fn row(&self) -> ShuffleRow<'_> {
         match self {
-            Self::Memory(run, read) => row_at(&run.bytes, run.starts[*read - 1]),
+            Self::Memory(run, read) => row_at(&run.bytes, run.offsets[*read - 1]),
             Self::Disk(_, row) => row.row(),
         }
     }
 }
 
-/// Passes the rows of all runs to `take`, sorted by key. Of rows with the same key, those of earlier runs
+/// Passes the rows of all runs to `take`, sorted by key. If rows have the same key, the rows of earlier runs
 /// come first.
 pub(super) fn merge(
     mut runs: Vec<SortedRun>,
     take: &mut dyn FnMut(ShuffleRow<'_>) -> io::Result<()>,
 ) -> io::Result<()> {
-    let mut heads = BinaryHeap::new();
+    let mut next_keys = BinaryHeap::new();
     for (index, run) in runs.iter_mut().enumerate() {
         if run.advance()? {
-            heads.push(Reverse((run.row().key.to_vec(), index)));
+            next_keys.push(Reverse((run.row().key.to_vec(), index)));
         }
     }
-    while let Some(Reverse((mut key, index))) = heads.pop() {
+    while let Some(Reverse((mut key, index))) = next_keys.pop() {
         let run = &mut runs[index];
         loop {
             take(run.row())?;
@@ -128,7 +128,7 @@ pub(super) fn merge(
             if next != key {
                 key.clear();
                 key.extend_from_slice(next);
-                heads.push(Reverse((key, index)));
+                next_keys.push(Reverse((key, index)));
                 break;
             }
         }
@@ -136,7 +136,7 @@ pub(super) fn merge(
     Ok(())
 }
 
-/// The error, with advice, if a spill file cannot be written or read.
+/// The error if a spill file cannot be written or read, with advice.
 pub(super) fn spill_error(path: &Path, error: &io::Error) -> DatasetError {
     let remedy = if is_full(error) {
         "; they take about twice the space of the input: free space there, or choose a job \

@@ -1,7 +1,7 @@
-//! Turns a piece of the input into a file with its rows by bucket.
+//! Puts the rows of a piece of the input into buckets, and writes them to one file.
 
 use super::codec::{ShuffleRow, bucket, put_value};
-use super::message::{BUCKETS, ShuffleSetup, Slice};
+use super::message::{BUCKETS, InputSlice, ShuffleSetup};
 use super::runs::spill_error;
 use crate::dataset::DatasetError;
 use crate::dataset::csv::{each_row, quote_field};
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// The longest key, in bytes. Keys name mini-batches, so they must be short.
-const MAX_KEY: usize = 64 << 10;
+const MAX_KEY_BYTES: usize = 64 << 10;
 
 /// Puts rows into buckets. Reuses its buffers from piece to piece.
 #[derive(Debug)]
@@ -36,7 +36,11 @@ impl<'a> Scatterer<'a> {
     }
 
     /// Writes the file of one piece.
-    pub(super) fn scatter(&mut self, number: u64, slices: &[Slice]) -> Result<(), DatasetError> {
+    pub(super) fn scatter(
+        &mut self,
+        number: u64,
+        slices: &[InputSlice],
+    ) -> Result<(), DatasetError> {
         self.buckets.iter_mut().for_each(Vec::clear);
         for slice in slices {
             self.take(slice)?;
@@ -45,75 +49,75 @@ impl<'a> Scatterer<'a> {
         self.write(&path).map_err(|error| spill_error(&path, &error))
     }
 
-    fn take(&mut self, from: &Slice) -> Result<(), DatasetError> {
-        let Slice { root, file, slice } = from;
+    fn take(&mut self, from: &InputSlice) -> Result<(), DatasetError> {
+        let InputSlice { root, file, slice } = from;
         let Some(root) = self.setup.roots.get(*root as usize) else {
             return Err(DatasetError(format!("there is no source {root}")));
         };
         let Self { setup, buckets, slice: buffer, key, text } = self;
         let csv = &setup.csv;
-        let of_path = match &setup.path {
+        let path_values = match &setup.path {
             Some(path) => path.folder_values(&slice.file).unwrap_or_default(),
             None => Vec::new(),
         };
-        let mut more = Vec::new();
+        let mut path_fields = Vec::new();
         let gathered = csv.gathered();
-        for value in &of_path {
-            more.push(csv.delimiter);
-            quote_field(value.as_bytes(), &gathered, &mut more);
+        for value in &path_values {
+            path_fields.push(csv.delimiter);
+            quote_field(value.as_bytes(), &gathered, &mut path_fields);
         }
-        let place = if slice.unpacked.is_some() { &setup.spill } else { root };
-        each_row(place, slice, csv, buffer, |row| {
+        let folder = if slice.unpacked.is_some() { &setup.spill } else { root };
+        each_row(folder, slice, csv, buffer, |row| {
             key.clear();
             for &column in &setup.keys {
                 match column.checked_sub(setup.columns) {
-                    Some(at) => put_value(of_path.get(at).map_or("", AsRef::as_ref), key),
+                    Some(index) => put_value(path_values.get(index).map_or("", AsRef::as_ref), key),
                     None => put_value(&row.value(column, csv), key),
                 }
             }
-            if key.len() > MAX_KEY {
+            if key.len() > MAX_KEY_BYTES {
                 return Err(DatasetError(format!(
                     "{}, line {}: the values of the partition keys take {} bytes, and at most {} \
                      can name a mini-batch; group by a column of shorter values",
                     root.join(&slice.file).display(),
                     row.line,
                     key.len(),
-                    ByteSize(MAX_KEY as u64),
+                    ByteSize(MAX_KEY_BYTES as u64),
                 )));
             }
             text.clear();
-            row.write(&more, csv, text);
+            row.write(&path_fields, csv, text);
             ShuffleRow { key, file: *file, line: row.line, text }
                 .put(&mut buckets[bucket(key, BUCKETS as usize)]);
             Ok(())
         })
     }
 
-    /// Writes the segments, then the offset of each segment and the end of the last one.
+    /// Writes the segments, then the offset of each segment and the end of the last segment.
     fn write(&self, path: &Path) -> io::Result<()> {
         let mut file = File::create(path)?;
-        let mut bounds = 0u64.to_le_bytes().to_vec();
-        let mut at = 0;
+        let mut offsets = 0u64.to_le_bytes().to_vec();
+        let mut end = 0;
         for rows in &self.buckets {
             file.write_all(rows)?;
-            at += rows.len() as u64;
-            bounds.extend_from_slice(&u64::to_le_bytes(at));
+            end += rows.len() as u64;
+            offsets.extend_from_slice(&u64::to_le_bytes(end));
         }
-        file.write_all(&bounds)
+        file.write_all(&offsets)
     }
 }
 
 /// Appends the segment of a bucket to `out`. Returns its length.
 pub(super) fn read_segment(path: &Path, bucket: u32, out: &mut Vec<u8>) -> io::Result<usize> {
     let file = File::open(path)?;
-    let bounds_at = file.metadata()?.len().saturating_sub(8 * (u64::from(BUCKETS) + 1));
-    let mut bounds = [[0; 8]; 2];
-    file.read_exact_at(bounds.as_flattened_mut(), bounds_at + 8 * u64::from(bucket))?;
-    let [start, end] = bounds.map(u64::from_le_bytes);
-    let length = end.checked_sub(start).filter(|_| end <= bounds_at);
-    let length = to_usize(length.ok_or_else(super::codec::broken)?);
-    let old = out.len();
-    out.resize(old + length, 0);
-    file.read_exact_at(&mut out[old..], start)?;
+    let offsets_start = file.metadata()?.len().saturating_sub(8 * (u64::from(BUCKETS) + 1));
+    let mut offsets = [[0; 8]; 2];
+    file.read_exact_at(offsets.as_flattened_mut(), offsets_start + 8 * u64::from(bucket))?;
+    let [start, end] = offsets.map(u64::from_le_bytes);
+    let length = end.checked_sub(start).filter(|_| end <= offsets_start);
+    let length = to_usize(length.ok_or_else(super::codec::damaged)?);
+    let old_length = out.len();
+    out.resize(old_length + length, 0);
+    file.read_exact_at(&mut out[old_length..], start)?;
     Ok(length)
 }
