@@ -2,13 +2,13 @@
 //!
 //! - If the directory is missing or empty, the job begins in it.
 //! - If it holds the same job, unfinished, the job can resume.
-//! - If it holds the same job, finished or not, the job can start over. This removes what the earlier run
-//!   made, and follows no links.
-//! - If its job is running, or if it belongs to another job or is a foreign folder, the claim is refused,
-//!   whatever the options say.
+//! - If it holds the same job, finished or not, the job can start over. Starting over removes what the
+//!   earlier run made, and follows no links.
+//! - If the directory's job is running, or if the directory belongs to another job or is a foreign folder,
+//!   the claim is refused, whatever the options say.
 //!
-//! [`hold`] first locks the directory and changes nothing in it. What it finds decides whether the job then
-//! begins or resumes.
+//! [`hold`] first locks the directory and changes nothing in it. The content of the directory decides whether
+//! the job then begins or resumes.
 
 use super::claim_error::ClaimError;
 use super::folder_lock::FolderLock;
@@ -54,7 +54,7 @@ pub(super) struct JobDirLock {
     /// Who started this run.
     started_by: Option<StartedBy>,
     /// Folders that did not exist before, innermost first.
-    made: Vec<PathBuf>,
+    created: Vec<PathBuf>,
     lock: FolderLock,
 }
 
@@ -79,14 +79,14 @@ enum Before {
         job_dir: JobDir,
         root: PathBuf,
         /// Folders that did not exist before, innermost first.
-        made: Vec<PathBuf>,
+        created: Vec<PathBuf>,
     },
     /// It held an earlier run of the job, which this run resumes.
     Run(Box<JobState>),
 }
 
 impl Claim {
-    /// The id of this execution: unique, and sorted by time.
+    /// The id of this run. Ids are unique, and sort by time.
     pub fn id(&self) -> &str {
         &self.state.id
     }
@@ -96,7 +96,7 @@ impl Claim {
         &self.output
     }
 
-    /// When this execution began.
+    /// When this run began.
     pub fn started(&self) -> Timestamp {
         self.state.started
     }
@@ -116,12 +116,12 @@ impl Claim {
     }
 
     /// Reserves disk space for [`end`](Self::end) and for the last reports of the job.
-    pub(super) fn set_room_aside(&mut self, job_dir: &JobDir) {
+    pub(super) fn reserve_space(&mut self, job_dir: &JobDir) {
         self.reserve = Reserve::new(&job_dir.reserve());
     }
 
-    /// Writes down how the job ended. If the disk is full, this uses the reserved space. A claim that is
-    /// dropped without `end` leaves the job as interrupted.
+    /// Records in `job.json` how the job ended. If the disk is full, this uses the reserved space. A claim
+    /// that is dropped without `end` leaves the job as interrupted.
     pub fn end(&mut self, result: &JobResult) -> Result<(), ClaimError> {
         let state = &mut self.state;
         state.status = result.status.into();
@@ -133,7 +133,7 @@ impl Claim {
         loop {
             let written = state.write(&self.state_file);
             let is_full = written.as_ref().is_err_and(ClaimError::is_full);
-            if !is_full || !self.reserve.as_ref().is_some_and(Reserve::give_some) {
+            if !is_full || !self.reserve.as_ref().is_some_and(Reserve::free_some) {
                 return written;
             }
         }
@@ -142,17 +142,17 @@ impl Claim {
     /// Reverts the claim of a job that never began: removes a directory that was new, and restores the state
     /// of a job that was to resume. If an earlier run was overwritten, the directory stays claimed.
     pub fn undo(&self) -> Result<(), ClaimError> {
-        let (job_dir, root, made) = match &self.before {
+        let (job_dir, root, created) = match &self.before {
             None => return Ok(()),
             Some(Before::Run(earlier)) => return earlier.write(&self.state_file),
-            Some(Before::Nothing { job_dir, root, made }) => (job_dir, root, made),
+            Some(Before::Nothing { job_dir, root, created }) => (job_dir, root, created),
         };
-        clear(job_dir, root, &self.state, &self.output)?;
+        remove_run(job_dir, root, &self.state, &self.output)?;
         remove_tree(&self.state_file).map_err(|e| ClaimError::io("remove", &self.state_file, e))?;
         self.locks.0.remove_file();
         self.locks.1.iter().for_each(FolderLock::remove_file);
-        for folder in made {
-            // `remove_dir` keeps folders into which another program has put something in the meantime.
+        for folder in created {
+            // `remove_dir` keeps folders into which another program has meanwhile put something.
             let _ = fs::remove_dir(folder);
         }
         Ok(())
@@ -165,16 +165,16 @@ impl Claim {
 /// Changes nothing, except that it creates the directory if it is missing.
 pub(super) fn hold(job_dir: &JobDir, wanted: ClaimRequest<'_>) -> Result<JobDirLock, ClaimError> {
     let root = resolve(job_dir.root())?;
-    let mut made = missing(&root);
+    let mut created = missing_folders(&root);
     let lock = lock_job_dir(job_dir, &root)?;
-    let earlier = earlier(job_dir, wanted.name)?;
+    let earlier = read_earlier(job_dir, wanted.name)?;
     let output = match wanted.output {
         Some(path) => path.to_owned(),
         None => resolve(&job_dir.default_output())?,
     };
     refuse_misplaced(job_dir, &root, &output)?;
     if !output.starts_with(&root) {
-        made.splice(0..0, missing(&output));
+        created.splice(0..0, missing_folders(&output));
     }
     let mark = earlier.as_ref().map(|earlier| earlier.mark.clone());
     let mark = mark.filter(|mark| !mark.is_empty()).unwrap_or_else(new_mark);
@@ -187,7 +187,7 @@ pub(super) fn hold(job_dir: &JobDir, wanted: ClaimRequest<'_>) -> Result<JobDirL
         earlier,
         mark,
         started_by: None,
-        made,
+        created,
         lock,
     })
 }
@@ -206,8 +206,8 @@ impl JobDirLock {
     /// Unlocks the directory of a refused job, and removes the folders that this process created.
     pub(super) fn give_up(self) {
         self.lock.remove_file();
-        for folder in &self.made {
-            // `remove_dir` keeps folders into which another program has put something in the meantime.
+        for folder in &self.created {
+            // `remove_dir` keeps folders into which another program has meanwhile put something.
             let _ = fs::remove_dir(folder);
         }
     }
@@ -233,7 +233,7 @@ impl JobDirLock {
         self.earlier.as_ref().map(|state| self.root.join(&state.output))
     }
 
-    /// Why the output of a completed job differs from what it was at its end. `None` if it does not.
+    /// How the output of a completed job differs from the output at the job's end. `None` if nothing differs.
     pub(super) fn output_changed(&self) -> Result<Option<String>, ClaimError> {
         let (Some(earlier), Some(output)) = (&self.earlier, self.earlier_output()) else {
             return Ok(None);
@@ -266,25 +266,25 @@ impl JobDirLock {
         self.make_private()?;
         let started = Timestamp::now();
         let state = JobState::new(&self.name, new_id(started), started);
-        let state = self.placed(state, job_file);
+        let state = self.with_places(state, job_file);
         let state_file = self.job_dir.state_file();
-        state.write_unnamed(&state_file)?;
+        state.write_without_folder_sync(&state_file)?;
         fail_point::pass("job-claimed");
         if let Some(earlier) = &self.earlier {
             // Write the state before the removal: an interruption then leaves an unfinished job, and not a
             // finished one without its results.
             sync_name(&state_file)?;
-            clear(&self.job_dir, &self.root, earlier, &self.output)?;
+            remove_run(&self.job_dir, &self.root, earlier, &self.output)?;
             fail_point::pass("earlier-run-removed");
         }
         make_folder(&self.output)?;
-        let Self { job_dir, root, output, made, lock, earlier, .. } = self;
-        let before = earlier.is_none().then_some(Before::Nothing { job_dir, root, made });
+        let Self { job_dir, root, output, created, lock, earlier, .. } = self;
+        let before = earlier.is_none().then_some(Before::Nothing { job_dir, root, created });
         Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
-    /// Resumes the job that the directory holds. Its output folder must be the same one, and everything in it
-    /// is the job's own.
+    /// Resumes the job that the directory holds. The output folder must be the earlier run's, so everything
+    /// in this folder is the job's own.
     pub(super) fn resume(self, job_file: Option<JobFile>) -> Result<Claim, ClaimError> {
         let output_lock = self.take_output_folder(false)?;
         self.make_private()?;
@@ -294,7 +294,7 @@ impl JobDirLock {
             state.begun = earlier.begun;
             state.times_resumed = earlier.times_resumed.saturating_add(1);
         }
-        let state = self.placed(state, job_file);
+        let state = self.with_places(state, job_file);
         let state_file = self.job_dir.state_file();
         make_folder(&self.output)?;
         state.write(&state_file)?;
@@ -304,8 +304,8 @@ impl JobDirLock {
         Ok(Claim { state, state_file, output, before, reserve: None, locks: (lock, output_lock) })
     }
 
-    /// Fills in the fields that say where the job is and where it comes from.
-    fn placed(&self, state: JobState, job_file: Option<JobFile>) -> JobState {
+    /// Returns the state with the fields that say where the job is and where it comes from.
+    fn with_places(&self, state: JobState, job_file: Option<JobFile>) -> JobState {
         let below = self.output.strip_prefix(&self.root);
         let output = below.unwrap_or(&self.output).to_owned();
         let mark = self.mark.clone();
@@ -318,7 +318,7 @@ impl JobDirLock {
     /// The output folder in it keeps its mode, so that a user can open the job directory to others and share
     /// the output.
     fn make_private(&self) -> Result<(), ClaimError> {
-        let failed = |e| ClaimError::io("close to others", &self.root, e);
+        let failed = |e| ClaimError::io("restrict access to", &self.root, e);
         self.lock.make_private().map_err(failed)?;
         let dir = &self.job_dir;
         let mode = || Permissions::from_mode(0o700);
@@ -332,7 +332,7 @@ impl JobDirLock {
     }
 
     /// Creates an output folder outside the job directory, or checks that the existing one may be used, and
-    /// locks it. If the job begins, the folder may hold nothing but the job's own old rows.
+    /// locks it. With `must_be_empty`, the folder may hold nothing but the job's own old rows.
     fn take_output_folder(&self, must_be_empty: bool) -> Result<Option<FolderLock>, ClaimError> {
         let output = self.output.as_path();
         if output.starts_with(&self.root) {
@@ -345,14 +345,14 @@ impl JobDirLock {
         let Some(lock) = lock else {
             return Err(ClaimError::OutputInUse(output.to_owned()));
         };
-        let earlier_here = self.earlier.as_ref().filter(|state| state.output == output);
-        let old_file = earlier_here.and_then(|state| state.output_file.as_deref());
+        let earlier_in_folder = self.earlier.as_ref().filter(|state| state.output == output);
+        let old_file = earlier_in_folder.and_then(|state| state.output_file.as_deref());
         let is_own_rows = |entry: &OsStr, file: &str| entry == file || *entry == *unfinished(file);
-        let other =
+        let foreign =
             first_entry(output, |entry| old_file.is_none_or(|file| !is_own_rows(entry, file)))?;
-        if let Some(holds) = other.filter(|_| must_be_empty) {
+        if let Some(holds) = foreign.filter(|_| must_be_empty) {
             let output = output.to_owned();
-            return Err(match earlier_here {
+            return Err(match earlier_in_folder {
                 Some(_) => ClaimError::OutputHasMore { output, holds },
                 None => ClaimError::OutputNotEmpty { output, holds },
             });
@@ -361,10 +361,10 @@ impl JobDirLock {
     }
 }
 
-/// Creates the directory if it is missing, for this user alone, and locks it.
+/// Creates the directory if it is missing, accessible only to this user, and locks it.
 fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError> {
     root.parent().map_or(Ok(()), make_folder)?;
-    make(root, Mode::RWXU)?;
+    make_folder_with_mode(root, Mode::RWXU)?;
     let lock = FolderLock::take(root).map_err(|e| ClaimError::io("lock the folder", root, e))?;
     if let Some(lock) = lock {
         return Ok(lock);
@@ -377,8 +377,8 @@ fn lock_job_dir(job_dir: &JobDir, root: &Path) -> Result<FolderLock, ClaimError>
     Err(ClaimError::Running { dir: root.to_owned(), who })
 }
 
-/// The folder and its ancestors, as far as they do not exist; innermost first.
-fn missing(folder: &Path) -> Vec<PathBuf> {
+/// The missing ones of the folder and its ancestors, innermost first.
+fn missing_folders(folder: &Path) -> Vec<PathBuf> {
     let is_missing =
         |path: &&Path| path.symlink_metadata().is_err() && !path.as_os_str().is_empty();
     folder.ancestors().take_while(is_missing).map(Path::to_owned).collect()
@@ -386,10 +386,10 @@ fn missing(folder: &Path) -> Vec<PathBuf> {
 
 /// Creates a folder, and its missing ancestors, at a path without links. The user's umask applies.
 fn make_folder(path: &Path) -> Result<(), ClaimError> {
-    make(path, Mode::from_raw_mode(0o777))
+    make_folder_with_mode(path, Mode::from_raw_mode(0o777))
 }
 
-fn make(path: &Path, mode: Mode) -> Result<(), ClaimError> {
+fn make_folder_with_mode(path: &Path, mode: Mode) -> Result<(), ClaimError> {
     match folder_at_its_path(path, mode) {
         Err(_) if path.exists() && !path.is_dir() => Err(ClaimError::NotAFolder(path.to_owned())),
         made => {
@@ -398,8 +398,9 @@ fn make(path: &Path, mode: Mode) -> Result<(), ClaimError> {
     }
 }
 
-/// The job that the directory holds. Fails if it is another job, or if the directory is not a job directory.
-fn earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError> {
+/// Reads the state of the job that the directory holds. `None` if the directory is empty. Fails if the
+/// directory holds another job, or is not a job directory.
+fn read_earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError> {
     let dir = || job_dir.root().to_owned();
     let Some(state) = JobState::read(job_dir)? else {
         let leftover = temporary(&job_dir.state_file());
@@ -419,55 +420,55 @@ fn earlier(job_dir: &JobDir, name: &str) -> Result<Option<JobState>, ClaimError>
     Ok(Some(state))
 }
 
-/// Refuses an output folder that contains the job directory, or is one of the places that the job directory
-/// needs itself.
+/// Refuses an output folder that contains the job directory, or is in one of the files and folders that the
+/// job directory itself needs.
 fn refuse_misplaced(job_dir: &JobDir, root: &Path, output: &Path) -> Result<(), ClaimError> {
     let folders = [job_dir.parts(), job_dir.work(), job_dir.links(), job_dir.spill()];
-    let own = [job_dir.models(), job_dir.logs(), job_dir.journal()];
-    let own = folders
+    let more = [job_dir.models(), job_dir.logs(), job_dir.journal()];
+    let is_needed = folders
         .iter()
-        .chain(&own)
+        .chain(&more)
         .chain([&job_dir.state_file()])
         .filter_map(|path| path.file_name())
         .any(|name| {
-            let place = root.join(name);
-            output.starts_with(&place)
+            let path = root.join(name);
+            output.starts_with(&path)
         });
-    if own || root.starts_with(output) {
+    if is_needed || root.starts_with(output) {
         return Err(ClaimError::Misplaced { output: output.to_owned(), dir: root.to_owned() });
     }
     Ok(())
 }
 
-/// Removes what the earlier run made: its files in the job directory, and its output. The journal goes first:
+/// Removes what a run made: its files in the job directory, and its output. The journal goes first:
 /// without it, no later run can resume a half-removed job.
-fn clear(
+fn remove_run(
     job_dir: &JobDir,
     root: &Path,
-    earlier: &JobState,
+    run: &JobState,
     output: &Path,
 ) -> Result<(), ClaimError> {
-    let mut own = Vec::new();
+    let mut removed = Vec::new();
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut path = OsString::from(job_dir.journal());
         path.push(suffix);
-        own.push(PathBuf::from(path));
+        removed.push(PathBuf::from(path));
     }
-    own.extend([job_dir.parts(), job_dir.work(), job_dir.models()]);
-    own.extend([job_dir.links(), job_dir.spill(), job_dir.control_socket()]);
-    own.extend([job_dir.default_output(), job_dir.logs()]);
-    // Resolve it again: what was a folder then may be a link now.
-    let old_output = resolve(&root.join(&earlier.output))?;
+    removed.extend([job_dir.parts(), job_dir.work(), job_dir.models()]);
+    removed.extend([job_dir.links(), job_dir.spill(), job_dir.control_socket()]);
+    removed.extend([job_dir.default_output(), job_dir.logs()]);
+    // Resolve the path again: the folder may have become a link since the run.
+    let old_output = resolve(&root.join(&run.output))?;
     if old_output.starts_with(root) && refuse_misplaced(job_dir, root, &old_output).is_ok() {
-        own.push(old_output);
-    } else if let (true, Some(file)) = (earlier.output == output, &earlier.output_file) {
+        removed.push(old_output);
+    } else if let (true, Some(file)) = (run.output == output, &run.output_file) {
         let mut parts = Path::new(file).components();
         if let (Some(Component::Normal(file)), None) = (parts.next(), parts.next()) {
-            own.push(output.join(file));
-            own.push(output.join(unfinished(&file.to_string_lossy())));
+            removed.push(output.join(file));
+            removed.push(output.join(unfinished(&file.to_string_lossy())));
         }
     }
-    own.iter().try_for_each(|path| {
+    removed.iter().try_for_each(|path| {
         remove_tree(path).map_err(|e| ClaimError::io("remove the earlier run's", path, e))
     })
 }

@@ -1,4 +1,4 @@
-//! Errors of claiming a job directory, for people.
+//! Errors of claiming a job directory. The texts are shown to users.
 
 use crate::model::is_full;
 use std::io;
@@ -47,8 +47,8 @@ pub enum ClaimError {
     /// The job was not completed, and something that decides its rows has changed since its last run.
     #[error(
         "job '{name}' in {} {how} before it was finished, with {mini_batches} mini-batch{} and {rows} row{} \
-         done, which do not match the job as it is now: {why}. To keep them, undo that and run the job \
-         again; to run it from its beginning, use --overwrite, or --job-dir for another place",
+         done, which do not match the job as it is now: {why}. To keep these results, undo the change and \
+         run the job again; to start over, use --overwrite, or --job-dir for another place",
         dir.display(),
         if *mini_batches == 1 { "" } else { "es" },
         if *rows == 1 { "" } else { "s" }
@@ -58,7 +58,7 @@ pub enum ClaimError {
         dir: PathBuf,
         /// The job.
         name: String,
-        /// How it ended, as in "failed".
+        /// How the last run ended, as in "failed".
         how: &'static str,
         /// Mini-batches that succeeded.
         mini_batches: u64,
@@ -76,8 +76,8 @@ pub enum ClaimError {
     NoJob(PathBuf),
     /// A program created the job, and only that program can create it again.
     #[error(
-        "{} does not say which job file job '{name}' was made from: run it again with the \
-         command that started it, and it is resumed",
+        "{} does not say which job file job '{name}' was made from: to resume the job, run the \
+         command that started it again",
         dir.display()
     )]
     NoJobFile {
@@ -108,7 +108,7 @@ pub enum ClaimError {
     Foreign {
         /// The folder.
         dir: PathBuf,
-        /// Something in it.
+        /// One of the folder's entries.
         holds: String,
     },
     /// This version cannot read `job.json`.
@@ -120,7 +120,7 @@ pub enum ClaimError {
     UnknownState {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// What is wrong with the file.
         what: String,
     },
     /// The path leads to something other than a folder.
@@ -153,19 +153,19 @@ pub enum ClaimError {
     OutputNotEmpty {
         /// The output folder.
         output: PathBuf,
-        /// Something in it.
+        /// One of the folder's entries.
         holds: String,
     },
     /// The job's own earlier output folder holds more than its rows.
     #[error(
-        "the output folder {} holds '{holds}' beside the rows of the earlier run, and only those \
-         can be replaced: remove its files yourself, or name an empty or new folder for `output`",
+        "the output folder {} holds '{holds}' beside the rows of the earlier run, and only the rows \
+         can be replaced: remove the other files yourself, or name an empty or new folder for `output`",
         output.display()
     )]
     OutputHasMore {
         /// The output folder.
         output: PathBuf,
-        /// Something in it.
+        /// One of the folder's entries.
         holds: String,
     },
     /// The folder for the job's copies in its parent holds another job's copies.
@@ -177,7 +177,7 @@ pub enum ClaimError {
     )]
     ParentTaken(PathBuf),
     /// A folder cannot be created or written to.
-    #[error("cannot {what} {}: {source}; name one where you may write", path.display())]
+    #[error("cannot {what} {}: {source}; name a folder where you may write", path.display())]
     Folder {
         /// What was tried, as in "make the folder".
         what: &'static str,
@@ -207,7 +207,7 @@ impl ClaimError {
         Self::Io { what, path: path.to_owned(), source }
     }
 
-    /// Whether the disk is full, or this user's quota is.
+    /// Whether the error is a full disk, or this user's full quota.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }

@@ -296,7 +296,7 @@ fn overwrite_replaces_only_rows_in_an_output_folder_elsewhere() {
     let more = place.out().join("model.bin");
     write(rows.clone(), "old");
     write(more.clone(), "published");
-    insta::assert_snapshot!(place.text(place.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only those can be replaced: remove its files yourself, or name an empty or new folder for `output`");
+    insta::assert_snapshot!(place.text(place.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only the rows can be replaced: remove the other files yourself, or name an empty or new folder for `output`");
     // The refusal has changed nothing.
     assert!(rows.exists());
     assert_eq!(place.state().status, JobStanding::Completed);

@@ -23,10 +23,10 @@ use std::thread;
 use std::time::Duration;
 
 /// The reason that is recorded when a client cancels the job.
-const REASON: &str = "sandmill cancel";
+const CANCEL_REASON: &str = "sandmill cancel";
 
 /// Pause after a failed `accept`, for example because too many files are open.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A socket that answers until this value is dropped.
 #[derive(Debug)]
@@ -42,6 +42,7 @@ struct SharedControl {
     job: String,
     run: String,
     cancel: Cancel,
+    /// Whether the job waits for its turn.
     is_waiting: AtomicBool,
     has_ended: AtomicBool,
 }
@@ -59,10 +60,10 @@ impl Control {
         cancel: &Cancel,
     ) -> io::Result<Self> {
         let (folder, path) = control_path(job_dir.root(), CONTROL_SOCKET)?;
-        remove(&folder);
+        remove_socket(&folder);
         let listener = UnixListener::bind(path)?;
-        let own = Mode::RUSR | Mode::WUSR;
-        chmodat(&folder, CONTROL_SOCKET, own, rustix::fs::AtFlags::empty())?;
+        let owner_only = Mode::RUSR | Mode::WUSR;
+        chmodat(&folder, CONTROL_SOCKET, owner_only, rustix::fs::AtFlags::empty())?;
         let shared = Arc::new(SharedControl {
             listener,
             job: job.to_owned(),
@@ -78,14 +79,14 @@ impl Control {
         match thread {
             Ok(_) => Ok(Self { folder, shared }),
             Err(error) => {
-                remove(&folder);
+                remove_socket(&folder);
                 Err(error)
             }
         }
     }
 
     /// Records events that later answers depend on.
-    pub(super) fn see(&self, kind: &EventKind) {
+    pub(super) fn observe(&self, kind: &EventKind) {
         match kind {
             EventKind::WaitsForTurn => self.shared.is_waiting.store(true, Ordering::Relaxed),
             EventKind::WorkerStarted { .. } => {
@@ -100,14 +101,14 @@ impl Drop for Control {
     fn drop(&mut self) {
         self.shared.has_ended.store(true, Ordering::Release);
         // Remove the name first, so that new clients find no socket.
-        remove(&self.folder);
+        remove_socket(&self.folder);
         // Wakes the thread. It is not joined, because a silent client may block it for some seconds.
         let _ = rustix::net::shutdown(&self.shared.listener, Shutdown::Both);
     }
 }
 
 /// Removes the socket, if it exists.
-fn remove(folder: &OwnedFd) {
+fn remove_socket(folder: &OwnedFd) {
     // If this fails, `bind` fails too, and its error is reported.
     let _ = unlinkat(folder, CONTROL_SOCKET, rustix::fs::AtFlags::empty());
 }
@@ -119,7 +120,7 @@ impl SharedControl {
                 // A client that fails to read its answer does not concern the job.
                 Ok((stream, _)) => drop(self.answer(stream)),
                 Err(_) if self.has_ended.load(Ordering::Acquire) => return,
-                Err(_) => thread::sleep(PAUSE),
+                Err(_) => thread::sleep(ACCEPT_PAUSE),
             }
         }
     }
@@ -132,26 +133,29 @@ impl SharedControl {
         let refused = match read_line::<VersionedQuestion>(&mut stream) {
             Ok(asked) if asked.version != CONTROL_VERSION => {
                 let found = asked.version;
-                Some(format!("found version {found}; this job's process knows {CONTROL_VERSION}"))
+                Some(format!(
+                    "the question has version {found}, and this job's process knows version \
+                     {CONTROL_VERSION}"
+                ))
             }
             Ok(asked) => {
-                self.obey(asked.ask);
+                self.carry_out(asked.ask);
                 None
             }
             Err(error) => Some(format!("the job's process does not know this question: {error}")),
         };
-        write_line(&mut stream, &self.current_state(refused))
+        write_line(&mut stream, &self.current_answer(refused))
     }
 
-    fn obey(&self, ask: ControlQuestion) {
-        match ask {
+    fn carry_out(&self, question: ControlQuestion) {
+        match question {
             ControlQuestion::State => {}
-            ControlQuestion::Cancel { at_once: false } => self.cancel.cancel(REASON),
-            ControlQuestion::Cancel { at_once: true } => self.cancel.cancel_at_once(REASON),
+            ControlQuestion::Cancel { at_once: false } => self.cancel.cancel(CANCEL_REASON),
+            ControlQuestion::Cancel { at_once: true } => self.cancel.cancel_at_once(CANCEL_REASON),
         }
     }
 
-    fn current_state(&self, refused: Option<String>) -> Answer {
+    fn current_answer(&self, refused: Option<String>) -> Answer {
         let reason = self.cancel.reason();
         let state = match (&reason, self.is_waiting.load(Ordering::Relaxed)) {
             (Some(_), _) => LiveState::WindingDown,
@@ -191,12 +195,12 @@ mod tests {
         assert_eq!(socket.symlink_metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let state = || ask(dir.path(), CONTROL_SOCKET, ControlQuestion::State).unwrap();
         assert_eq!((state().state, state().job.as_str()), (LiveState::Running, "iris"));
-        control.see(&EventKind::WaitsForTurn);
+        control.observe(&EventKind::WaitsForTurn);
         assert_eq!(state().state, LiveState::Waiting);
         let asked = ControlQuestion::Cancel { at_once: true };
         let answer = ask(dir.path(), CONTROL_SOCKET, asked).unwrap();
         assert_eq!((answer.state, answer.refused), (LiveState::WindingDown, None));
-        assert_eq!(cancel.reason().as_deref(), Some(REASON));
+        assert_eq!(cancel.reason().as_deref(), Some(CANCEL_REASON));
         drop(control);
         assert!(socket.symlink_metadata().is_err());
         assert!(ask(dir.path(), CONTROL_SOCKET, ControlQuestion::State).is_err());

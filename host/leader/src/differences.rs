@@ -1,6 +1,6 @@
 //! Describes which settings of a job have changed since its earlier run.
 
-use super::identity::DIGEST;
+use super::identity::DIGEST_PREFIX;
 use crate::journal::JobIdentity;
 use serde_json::Value;
 
@@ -18,19 +18,21 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
     };
     for (name, now) in &is.settings {
         match value(&was.settings, name) {
-            None => listed.push(format!("{name}: was not set, is now {}", set(now))),
+            None => {
+                listed.push(format!("{name}: was not set, is now {}", shown_unless_secret(now)));
+            }
             Some(before) if before == *now => {}
-            Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST)) => {
+            Some(before) if [&before, now].iter().any(|text| text.starts_with(DIGEST_PREFIX)) => {
                 let verb =
                     if name.starts_with("the files") { "have changed" } else { "has changed" };
                 listed.push(format!("{name} {verb}"));
             }
-            Some(before) => by_field(name, &before, now, &mut listed),
+            Some(before) => list_changed_fields(name, &before, now, &mut listed),
         }
     }
     for (name, before) in &was.settings {
         if value(&is.settings, name).is_none() {
-            listed.push(format!("{name}: was {}, is now not set", set(before)));
+            listed.push(format!("{name}: was {}, is now not set", shown_unless_secret(before)));
         }
     }
     let more = listed.len().saturating_sub(MAX_LISTED);
@@ -43,7 +45,7 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
 
 /// Lists the differing fields of a setting that has fields, as in `output_format.header`. Any other setting
 /// is compared as a whole.
-fn by_field(name: &str, before: &str, now: &str, listed: &mut Vec<String>) {
+fn list_changed_fields(name: &str, before: &str, now: &str, listed: &mut Vec<String>) {
     let fields = |text: &str| serde_json::from_str::<serde_json::Map<_, _>>(text);
     let (Ok(was), Ok(is)) = (fields(before), fields(now)) else {
         return listed.push(format!("{name}: was {}, is now {}", shown(before), shown(now)));
@@ -52,28 +54,32 @@ fn by_field(name: &str, before: &str, now: &str, listed: &mut Vec<String>) {
         match was.get(field) {
             Some(before) if before == now => {}
             Some(before) => {
-                listed.push(format!("{name}.{field}: was {}, is now {}", flow(before), flow(now)));
+                listed.push(format!(
+                    "{name}.{field}: was {}, is now {}",
+                    yaml_flow(before),
+                    yaml_flow(now)
+                ));
             }
-            None => listed.push(format!("{name}.{field}: was not set, is now {}", flow(now))),
+            None => listed.push(format!("{name}.{field}: was not set, is now {}", yaml_flow(now))),
         }
     }
     for (field, before) in was.iter().filter(|(field, _)| !is.contains_key(*field)) {
-        listed.push(format!("{name}.{field}: was {}, is now not set", flow(before)));
+        listed.push(format!("{name}.{field}: was {}, is now not set", yaml_flow(before)));
     }
 }
 
 /// The value of a setting, or just "set" if the value is a secret.
-fn set(value: &str) -> String {
-    if value.starts_with(DIGEST) { "set".to_owned() } else { shown(value) }
+fn shown_unless_secret(value: &str) -> String {
+    if value.starts_with(DIGEST_PREFIX) { "set".to_owned() } else { shown(value) }
 }
 
-/// A value that is stored as JSON, in the notation of a job file.
+/// A value that is stored as JSON, written as in a job file.
 fn shown(value: &str) -> String {
-    serde_json::from_str(value).map_or_else(|_| value.to_owned(), |value| flow(&value))
+    serde_json::from_str(value).map_or_else(|_| value.to_owned(), |value| yaml_flow(&value))
 }
 
 /// A value in YAML's flow style. A text is quoted only if YAML would read it as something else.
-fn flow(value: &Value) -> String {
+fn yaml_flow(value: &Value) -> String {
     match value {
         Value::Null => "not set".to_owned(),
         Value::String(text) => {
@@ -86,10 +92,10 @@ fn flow(value: &Value) -> String {
             if is_plain { text.clone() } else { value.to_string() }
         }
         Value::Array(values) => {
-            format!("[{}]", values.iter().map(flow).collect::<Vec<_>>().join(", "))
+            format!("[{}]", values.iter().map(yaml_flow).collect::<Vec<_>>().join(", "))
         }
         Value::Object(fields) => {
-            let fields = fields.iter().map(|(name, value)| format!("{name}: {}", flow(value)));
+            let fields = fields.iter().map(|(name, value)| format!("{name}: {}", yaml_flow(value)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
         Value::Bool(_) | Value::Number(_) => value.to_string(),
@@ -130,7 +136,7 @@ mod tests {
 
     #[test]
     fn differences_are_named() {
-        let secret = format!("{DIGEST}one");
+        let secret = format!("{DIGEST_PREFIX}one");
         let was = identity(&[
             ("arguments", r#"["--a"]"#),
             ("ordered", "false"),
@@ -140,7 +146,7 @@ mod tests {
             ("rank_mini_batch_count", "3"),
         ]);
         assert_eq!(differences(&was, &was), None);
-        let other = format!("{DIGEST}two");
+        let other = format!("{DIGEST_PREFIX}two");
         let mut is = identity(&[
             ("arguments", r#"["--b"]"#),
             ("ordered", "false"),

@@ -56,17 +56,16 @@ pub fn run<N: JobOnNode + Send>(
 }
 
 /// How often, at the job's end, the driver emits a notice that results are still being written.
-const STILL_WRITING: Duration = Duration::from_secs(10);
+const STILL_WRITING_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How many times the driver reads pending messages before it declares a worker late, or pauses. In each
-/// round, one worker can send as much as the leader reads at once; an honest worker sends only a few messages
-/// in total.
-const ROUNDS: u32 = 100;
-/// If one round read this many messages, there may be more.
-const MANY: u32 = 64;
+/// The maximum number of rounds in which the driver reads pending messages before it declares a worker late,
+/// or pauses. One worker can fill every round. An honest worker sends only a few messages in total.
+const MAX_ROUNDS: u32 = 100;
+/// If a round has read fewer messages than this, there are no more.
+const MANY_MESSAGES: u32 = 64;
 
 struct Driver<'a, R> {
-    joined: LocalJob<R>,
+    local_job: LocalJob<R>,
     committer: Committer,
     claim: Claim,
     /// The job's own folder for copies, in its parent.
@@ -80,13 +79,14 @@ struct Driver<'a, R> {
     cancel: watch::Receiver<Option<CancelRequest>>,
     /// The sandbox of the worker that became ready last.
     wall: WallState,
-    /// The runtime of the entry script, for people.
+    /// The runtime of the entry script, as shown to users.
     runtime: Option<String>,
     start: Instant,
     /// CPU seconds of all attempts.
     processor_seconds: f64,
     /// Bytes that workers have read in all attempts.
     bytes_read: Option<u64>,
+    /// The number of the next event.
     sequence: u64,
     spans: Spans,
     on_event: &'a mut dyn FnMut(&Event),
@@ -123,9 +123,9 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             Ok(control) => (Some(control), None),
             Err(error) => (None, Some(error)),
         };
-        let intake = PlanIntake::new(&job.sources, node.comes_on_demand(), &job.again);
+        let intake = PlanIntake::new(&job.sources, node.comes_on_demand(), &job.unreadable);
         let mut driver = Self {
-            joined: LocalJob::new(machine, node),
+            local_job: LocalJob::new(machine, node),
             committer,
             claim: job.claim,
             parent: job.parent,
@@ -160,7 +160,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         }
         if let Some(error) = socket_error {
             let message = format!(
-                "sandmill cancel cannot reach this job, as no socket can be made in its directory: {error}"
+                "sandmill cancel cannot reach this job, because no socket can be made in its directory: \
+                 {error}"
             );
             driver.emit(EventKind::Notice { message });
         }
@@ -177,19 +178,19 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             if let Some(result) = self.result.take() {
                 return self.finish(result).await;
             }
-            if self.joined.job().wants_commits() {
+            if self.local_job.job().wants_commits() {
                 self.committer.flush();
             }
-            self.joined.node.flush();
-            if self.joined.node.may_pause() && self.joined.job().is_smooth() {
+            self.local_job.node.flush();
+            if self.local_job.node.may_pause() && self.local_job.job().is_smooth() {
                 std::thread::sleep(NodePolicy::PAUSE);
             }
         }
     }
 
-    /// Reads everything that workers have sent in the meantime, before anything sleeps again.
+    /// Reads everything that workers have sent, before the driver sleeps again.
     async fn receive_from_workers(&mut self) {
-        for _ in 0..ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             // Tasks read what workers send. This task comes first in each turn of the runtime: in the first
             // turn, the runtime finds out which workers have sent something, and in the second, their tasks
             // read it.
@@ -197,20 +198,20 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 tokio::task::yield_now().await;
             }
             let mut taken = 0;
-            while let Some(reported) = self.joined.node.said_already() {
+            while let Some(reported) = self.local_job.node.said_already() {
                 self.receive(reported);
                 taken += 1;
             }
             // A turn of the runtime, and the channel, are limited to some hundred messages.
-            if taken < MANY {
+            if taken < MANY_MESSAGES {
                 return;
             }
         }
     }
 
     async fn wait(&mut self) {
-        let deadline = self.joined.next_deadline().unwrap_or(Duration::from_secs(3600));
-        let wants_plan = self.joined.job().wants_plan() && !self.intake.is_full();
+        let deadline = self.local_job.next_deadline().unwrap_or(Duration::from_secs(3600));
+        let wants_plan = self.local_job.job().wants_plan() && !self.intake.is_full();
         tokio::select! {
             biased;
             Ok(()) = self.cancel.changed() => {
@@ -220,13 +221,13 @@ impl<'a, R: RunningNode> Driver<'a, R> {
                 }
             }
             reply = next_reply(&mut self.commits) => self.on_commit_reply(reply),
-            reported = self.joined.node.next(wants_plan) => self.receive(reported),
+            reported = self.local_job.node.next(wants_plan) => self.receive(reported),
             () = tokio::time::sleep_until((self.start + deadline).into()) => {}
         }
     }
 
     fn is_late(&self) -> bool {
-        self.joined.next_deadline().is_some_and(|at| self.start.elapsed() >= at)
+        self.local_job.next_deadline().is_some_and(|deadline| self.start.elapsed() >= deadline)
     }
 
     /// A worker, or the job, may be late. But if this process itself was held up (a suspended terminal, a
@@ -235,37 +236,39 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         let mut quiet = 0;
         let mut rounds = 0;
         // A worker that sends without end must not keep the driver from checking the clock.
-        while quiet < 3 && rounds < ROUNDS {
+        while quiet < 3 && rounds < MAX_ROUNDS {
             tokio::task::yield_now().await;
             quiet += 1;
             rounds += 1;
-            while let Some(reported) = self.joined.node.said_already() {
+            while let Some(reported) = self.local_job.node.said_already() {
                 self.receive(reported);
                 quiet = 0;
             }
         }
         if self.is_late() {
-            self.with_outcomes(|joined, now, out| joined.tick(now, out));
+            self.with_outcomes(|job, now, out| job.tick(now, out));
         }
     }
 
     /// Passes the node's messages to the state machine, and carries out its decisions.
     fn receive(&mut self, reported: Vec<NodeReport>) {
-        self.with_outcomes(|joined, now, out| joined.receive(reported, now, out));
+        self.with_outcomes(|job, now, out| job.receive(reported, now, out));
     }
 
     /// Passes a message about the job to the state machine, and carries out its decisions.
     fn send(&mut self, message: JobMessage) {
-        self.with_outcomes(|joined, now, out| joined.send(message, now, out));
+        self.with_outcomes(|job, now, out| job.send(message, now, out));
     }
 
-    /// Carries out the outcomes of `take_in`, in order, and those that they cause.
+    /// Calls `change`, and carries out the outcomes that it reports, in order, and the outcomes that follow.
     fn with_outcomes(
         &mut self,
-        take_in: impl FnOnce(&mut LocalJob<R>, Duration, &mut dyn FnMut(LocalOutcome)),
+        change: impl FnOnce(&mut LocalJob<R>, Duration, &mut dyn FnMut(LocalOutcome)),
     ) {
         let mut outcomes = VecDeque::new();
-        take_in(&mut self.joined, self.start.elapsed(), &mut |outcome| outcomes.push_back(outcome));
+        change(&mut self.local_job, self.start.elapsed(), &mut |outcome| {
+            outcomes.push_back(outcome);
+        });
         while let Some(outcome) = outcomes.pop_front() {
             let messages = match outcome {
                 LocalOutcome::Do(action) => {
@@ -276,7 +279,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             };
             for message in messages {
                 let now = self.start.elapsed();
-                self.joined.send(message, now, &mut |outcome| outcomes.push_back(outcome));
+                self.local_job.send(message, now, &mut |outcome| outcomes.push_back(outcome));
             }
         }
     }
@@ -294,7 +297,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     fn act_on(&mut self, reported: NodeReport) -> Vec<JobMessage> {
         match reported {
             NodeReport::Planned(message) => {
-                return self.intake.take(message, &mut self.joined, &self.committer);
+                return self.intake.take(message, &mut self.local_job, &self.committer);
             }
             NodeReport::Fetched(number, failed) => return self.intake.arrived(number, failed),
             NodeReport::GpuUse(percent) => self.emit(EventKind::GpuUse { percent }),
@@ -336,7 +339,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     fn on_commit_reply(&mut self, reply: Option<CommitReply>) {
         if let Some(CommitReply::Free(attempts)) = reply {
             for FreedAttempt { worker, id, attempt } in attempts {
-                self.joined.node.free(worker, id, attempt);
+                self.local_job.node.free(worker, id, attempt);
             }
             return;
         }
@@ -344,7 +347,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             self.commits = None;
         }
         if let Some(CommitReply::Committed(ids)) = &reply {
-            self.joined.node.release(ids);
+            self.local_job.node.release(ids);
         }
         self.send(match reply {
             Some(CommitReply::Committed(ids)) => JobMessage::Committed(ids),
@@ -357,12 +360,12 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 
     fn emit(&mut self, kind: EventKind) {
-        self.spans.see(&kind);
+        self.spans.observe(&kind);
         if let EventKind::AttemptFinished { report, .. } = &kind {
             self.processor_seconds += report.process_seconds;
             add_bytes(&mut self.bytes_read, report.bytes_read);
         }
-        self.control.iter().for_each(|control| control.see(&kind));
+        self.control.iter().for_each(|control| control.observe(&kind));
         let event = Event {
             version: Event::VERSION,
             run: self.claim.id().to_owned(),
@@ -376,7 +379,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
 
     /// Records the job's end, then emits its last event.
     async fn finish(mut self, mut result: JobResult) -> Result<JobResult, EngineError> {
-        self.joined.node.close();
+        self.local_job.node.close();
         if let Err(error) = self.finish_commits(result.status).await {
             result.status = JobStatus::Failed;
             result.ended_by.get_or_insert(EndedBy::Commit);
@@ -387,11 +390,11 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             self.remove_leftovers();
             fail_point::pass("leftovers-removed");
         } else {
-            // A run that resumes the job stages the models again. If this fails, the leftovers are unused.
+            // A run that resumes the job stages the models again, so no run uses models that stay here.
             let _ = remove_tree(&self.job_dir.models());
         }
         // Takes the last sample, before the job directory may vanish.
-        self.joined.node.end_watch();
+        self.local_job.node.end_watch();
         result.os_sandbox = std::mem::take(&mut self.wall);
         result.runtime = self.runtime.take();
         result.seconds = self.start.elapsed().as_secs_f64();
@@ -405,7 +408,8 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
             self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
-            // The next run has another mark. If the folder stays, that run reports the conflict.
+            // The next run has another mark: to it, a folder that stays is another job's, and it reports
+            // that.
             let _ = self.parent.as_deref().map(remove_tree);
         }
         Ok(result)
@@ -417,7 +421,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         self.committer.finish(status);
         let output = self.claim.output().display().to_string();
         let patience = self.patience;
-        let mut send = |writing: StillWriting| {
+        let mut notify = |writing: StillWriting| {
             let message = match writing {
                 StillWriting::Silent(waited) => format!(
                     "still writing results to {output} after {} s; the disk is slow or hangs, and nothing \
@@ -431,7 +435,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
             };
             self.emit(EventKind::Notice { message });
         };
-        let reply = last_reply(&mut commits, (STILL_WRITING, patience), &mut send).await;
+        let reply = last_reply(&mut commits, (STILL_WRITING_INTERVAL, patience), &mut notify).await;
         let Some(result) = reply else {
             self.committer.abandon();
             return Err(CommitError::Silent(patience));

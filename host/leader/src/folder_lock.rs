@@ -2,7 +2,8 @@
 //!
 //! The lock is on a file in the folder, which only the folder's owner can open. This matters because a
 //! process that can open a file, even just for reading, can lock it for as long as it likes. Earlier versions
-//! locked the folder itself. That lock is taken too, and respected if a process of this user holds it.
+//! locked the folder itself. This version takes that lock too, and respects it if a process of this user
+//! holds it.
 
 use crate::files::lock_holders;
 use crate::model::LOCK_FILE;
@@ -16,10 +17,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often, and at what interval, a lock is tried: `sandmill status` holds it for a moment to find out
-/// whether a job is running.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(10);
+/// How many times a lock is tried: `sandmill status` holds a lock for a moment to find out whether a job is
+/// running.
+const LOCK_TRIES: u32 = 5;
+/// The pause between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A folder that no other job uses until this value is dropped.
 #[derive(Debug)]
@@ -34,16 +36,16 @@ pub(super) struct FolderLock {
 
 impl FolderLock {
     /// Locks a folder at a path without links. Returns `None` if another job holds the lock. Creates and
-    /// writes the lock file, so that a folder that cannot be written to is found at once.
+    /// writes the lock file, which fails if the folder cannot be written to.
     ///
     /// # Errors
     /// If the folder cannot be opened or written to.
     pub(super) fn take(path: &Path) -> io::Result<Option<Self>> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let folder = File::from(at_its_path(path, flags, Mode::empty())?);
-        let Some(mut file) = lock_file(&folder)? else { return Ok(None) };
+        let Some(mut file) = take_lock_file(&folder)? else { return Ok(None) };
         let older = folder.try_clone()?;
-        let older = match locked(&older)? {
+        let older = match try_lock(&older)? {
             true => Some(older),
             false if is_held_by(&folder, &[rustix::process::geteuid().as_raw()])? => {
                 return Ok(None);
@@ -85,7 +87,7 @@ impl Drop for FolderLock {
     }
 }
 
-/// A job directory in which no job can begin until this value is dropped. For callers that remove things
+/// A job directory in which no job can begin until this value is dropped. For callers that remove files
 /// there.
 #[derive(Debug)]
 pub struct JobHold(#[expect(dead_code, reason = "holds the lock")] FolderLock);
@@ -105,31 +107,31 @@ impl JobHold {
     }
 }
 
-/// The lock file, locked. `None` if another process holds the lock.
-fn lock_file(folder: &File) -> io::Result<Option<File>> {
+/// Opens, creates and locks the lock file. `None` if another process holds the lock.
+fn take_lock_file(folder: &File) -> io::Result<Option<File>> {
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     loop {
         let file = File::from(openat(folder, LOCK_FILE, flags, Mode::RUSR | Mode::WUSR)?);
-        if !locked(&file)? {
+        if !try_lock(&file)? {
             return Ok(None);
         }
         // The previous holder may have removed this file after we opened it.
-        let there = statat(folder, LOCK_FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
-        let own = fstat(&file)?;
-        if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (own.st_dev, own.st_ino)) {
+        let named = statat(folder, LOCK_FILE, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        let opened = fstat(&file)?;
+        if named.is_ok_and(|named| (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)) {
             return Ok(Some(file));
         }
     }
 }
 
-/// Whether the lock could be taken.
-fn locked(file: &File) -> io::Result<bool> {
+/// Takes the lock. Returns false if another process holds it.
+fn try_lock(file: &File) -> io::Result<bool> {
     for attempt in 1.. {
         match flock(file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => return Ok(true),
-            Err(Errno::WOULDBLOCK) if attempt == TRIES => break,
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(PAUSE),
+            Err(Errno::WOULDBLOCK) if attempt == LOCK_TRIES => break,
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_PAUSE),
             Err(errno) => return Err(errno.into()),
         }
     }
@@ -137,8 +139,8 @@ fn locked(file: &File) -> io::Result<bool> {
 }
 
 /// Whether a process of one of these users holds a lock on the folder itself, as a job of an earlier version
-/// does. Also true if the holder cannot be seen from here. Another user's lock does not count: it is not a
-/// job's. Nor does a lock whose process has ended and left it to other processes.
+/// does. Also true if this process cannot see the holder. Another user's lock does not count, because it is
+/// not a job's. A lock does not count either if its process has ended and left the lock to other processes.
 fn is_held_by(folder: &File, users: &[u32]) -> io::Result<bool> {
     let found = folder.metadata()?;
     let holders = lock_holders(&found);
@@ -156,15 +158,15 @@ fn effective_user(pid: u32) -> Option<u32> {
 /// Whether a job holds the folder at this path. The caller may be another user than the job's.
 pub fn is_locked(path: &Path) -> bool {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    let shared = |path: &Path| {
+    let try_shared = |path: &Path| {
         let file = rustix::fs::open(path, flags, Mode::empty()).ok()?;
         let lock = flock(&file, FlockOperation::NonBlockingLockShared);
         Some((lock == Err(Errno::WOULDBLOCK), File::from(file)))
     };
-    match shared(&path.join(LOCK_FILE)) {
+    match try_shared(&path.join(LOCK_FILE)) {
         Some((is_held, _)) if is_held => true,
         // A job of an earlier version locks only the folder itself.
-        _ => shared(path).is_some_and(|(is_held, folder)| {
+        _ => try_shared(path).is_some_and(|(is_held, folder)| {
             // Jobs run as the folder's owner, or as root in a folder of another user.
             let users = folder.metadata().map(|found| [found.uid(), 0]);
             is_held && users.and_then(|users| is_held_by(&folder, &users)).unwrap_or(true)
@@ -205,7 +207,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().canonicalize().unwrap();
         let inside = AtomicU32::new(0);
-        let had = AtomicU32::new(0);
+        let taken = AtomicU32::new(0);
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
@@ -214,12 +216,12 @@ mod tests {
                         assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                         std::thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        had.fetch_add(1, Ordering::Relaxed);
+                        taken.fetch_add(1, Ordering::Relaxed);
                     }
                 });
             }
         });
-        assert!(had.into_inner() > 4);
+        assert!(taken.into_inner() > 4);
     }
 
     /// An earlier version that the same user runs locks the folder, and does not know about the file.
@@ -241,7 +243,7 @@ mod tests {
     #[test]
     fn the_locks_of_other_users_do_not_count() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("not tried: another user's lock, as only root can take its part");
+            eprintln!("not tested: another user's lock, because only root can become another user");
             return;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -254,7 +256,7 @@ mod tests {
         std::os::unix::process::CommandExt::uid(&mut command, 65534);
         let command = command.args(["-c", &holds]).current_dir("/");
         let Ok(mut other) = command.stdout(std::process::Stdio::piped()).spawn() else {
-            eprintln!("not tried: another user's lock, as no shell can be started");
+            eprintln!("not tested: another user's lock, because no shell can be started");
             return;
         };
         let mut line = [0; 4];
@@ -266,7 +268,7 @@ mod tests {
             assert_eq!(mode(&path), 0o700);
             assert!(FolderLock::take(&path).unwrap().is_none());
         } else {
-            eprintln!("not tried: another user's lock, as there is no flock");
+            eprintln!("not tested: another user's lock, because there is no flock");
         }
         // If that user runs a job there, a user with sufficient rights sees that it is running.
         if read.is_ok() {

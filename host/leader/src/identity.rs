@@ -12,10 +12,10 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use std::path::Path;
 
-/// A value longer than this many bytes is stored, and compared, as its digest.
-const SHOWN: usize = 500;
+/// A longer value, in bytes, is stored and compared as its digest.
+const MAX_VALUE_BYTES: usize = 500;
 /// The prefix of a value that is a digest.
-pub(super) const DIGEST: &str = "sha256:";
+pub(super) const DIGEST_PREFIX: &str = "sha256:";
 
 /// The names and values of all settings that decide rows, except the entry script. A value is JSON, or a
 /// digest if it is long or may be a secret.
@@ -56,7 +56,7 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
         // Where files are copied after all rows are written.
         upload: _,
         parent: _,
-        // The resources that compute, and how long they may take (C25).
+        // The resources that compute, and their time limits (docs/parallel-run-step.md C25).
         process_count: _,
         gpus: _,
         progress_update_timeout: _,
@@ -71,8 +71,8 @@ pub(super) fn settings(spec: &JobSpec, found: &Prepared) -> Vec<(String, String)
     let mut settings = IdentitySettings(Vec::new());
     settings.inputs(inputs, input_kind);
     settings.put("partition_keys", partition_keys);
-    let own = (*own_arguments).min(arguments.len());
-    settings.put("arguments", &&arguments[..own]);
+    let own_count = (*own_arguments).min(arguments.len());
+    settings.put("arguments", &&arguments[..own_count]);
     for (name, value) in environment_variables {
         // The value may be a password.
         settings.0.push((format!("environment_variables.{name}"), digest(value.as_bytes())));
@@ -112,7 +112,7 @@ impl IdentitySettings {
     }
 
     fn put_text(&mut self, name: &str, text: String) {
-        let text = if text.len() > SHOWN { digest(text.as_bytes()) } else { text };
+        let text = if text.len() > MAX_VALUE_BYTES { digest(text.as_bytes()) } else { text };
         self.0.push((name.to_owned(), text));
     }
 
@@ -172,7 +172,7 @@ impl IdentitySettings {
             skip_lines,
             rename_duplicates,
         } = csv;
-        let usual = CsvFormat::default();
+        let default = CsvFormat::default();
         let character = |byte: &Option<u8>| json!(byte.map(char::from));
         let mut format = json!({
             "kind": kind, "delimiter": char::from(*delimiter), "header": header,
@@ -182,7 +182,7 @@ impl IdentitySettings {
         if !quoted_newlines {
             format["quoted_newlines"] = json!(false);
         }
-        if *quote != usual.quote {
+        if *quote != default.quote {
             format["quote"] = character(quote);
         }
         if escape.is_some() {
@@ -213,13 +213,13 @@ impl IdentitySettings {
         }
     }
 
-    /// `address`: its place in a store, if it comes from one.
+    /// `address`: the side input's address, if it comes from a store.
     fn side_input(&mut self, mount: &Mount, address: Option<&Address>, files: &str) {
         // The entry script never writes to it.
         let Mount { host, guest, writable: _ } = mount;
         let name = format!("the side input at {guest}");
         match address {
-            // Its path on this machine does not matter.
+            // The path on this machine does not matter.
             Some(address) => self.put(&name, &address.to_string()),
             None => self.put(&name, host),
         }
@@ -231,7 +231,7 @@ impl IdentitySettings {
     fn models(&mut self, models: &[ModelSpec], inference: &InferenceSettings, found: &Prepared) {
         let InferenceSettings {
             allow_guest_models,
-            // The node has the library that it found.
+            // The node reports the library that it found.
             onnxruntime: _,
             // These affect only speed and memory.
             threads: _,
@@ -242,7 +242,7 @@ impl IdentitySettings {
         let library = found.backends.iter().find_map(|backend| backend.library.as_deref());
         let library = library.and_then(Path::file_name);
         let auto = library.map_or("tract".into(), |library| library.to_string_lossy());
-        let runs = |backend| match backend {
+        let backend_value = |backend| match backend {
             Backend::Auto => json!(["auto", auto]),
             named => json!(named),
         };
@@ -252,21 +252,21 @@ impl IdentitySettings {
                 backend,
                 device,
                 fallback,
-                // The node reports what it found there.
+                // The node reports the file and folder that it found.
                 file: _,
                 folder: _,
-                // The content's digest says more, and has been checked against these before.
+                // The digest that the node computed replaces these, and has been compared with them.
                 bytes: _,
                 digest: _,
                 digest_at: _,
                 registered: _,
             } = model;
             let name = format!("models.{name}");
-            let how = json!({
+            let value = json!({
                 "file": found.file,
-                "backend": runs(*backend), "device": device, "fallback": fallback,
+                "backend": backend_value(*backend), "device": device, "fallback": fallback,
             });
-            self.put(&name, &how);
+            self.put(&name, &value);
             let sha256 = stored_digest(&found.sha256);
             self.0.push((format!("{name}: the ONNX file"), sha256));
             if let Some(folder) = &found.folder {
@@ -274,7 +274,7 @@ impl IdentitySettings {
             }
         }
         if *allow_guest_models {
-            self.put("inference.allow_guest_models", &runs(Backend::Auto));
+            self.put("inference.allow_guest_models", &backend_value(Backend::Auto));
         }
     }
 
@@ -314,7 +314,7 @@ fn digest(bytes: &[u8]) -> String {
 
 /// The stored form of a digest.
 fn stored_digest(digest: &str) -> String {
-    format!("{DIGEST}{digest}")
+    format!("{DIGEST_PREFIX}{digest}")
 }
 
 #[cfg(test)]

@@ -12,16 +12,17 @@ use std::collections::VecDeque;
 
 /// Backpressure: the leader stops reading the plan while this many mini-batches, or descriptors of this many
 /// bytes, wait for their objects.
-const ENOUGH: usize = 64;
-const ENOUGH_BYTES: usize = 1 << 20;
+const MAX_WAITING: usize = 64;
+const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// Sits between the planner and the state machine.
 #[derive(Debug)]
 pub(super) struct PlanIntake {
     /// Whether the planner has reported how to read the tables.
-    has_looked: bool,
-    /// The number of inputs.
-    sources: usize,
+    knows_tables: bool,
+    /// The number of the inputs' folders.
+    source_count: usize,
+    /// The number of mini-batches so far, which is the id of the next one.
     planned: u64,
     /// The file of the last planned mini-batch, with the index of its source.
     last_file: Option<(u32, String)>,
@@ -31,31 +32,35 @@ pub(super) struct PlanIntake {
     comes_on_demand: bool,
     /// Mini-batches in the order of the plan, each with whether all its objects have been fetched.
     waiting: VecDeque<(MiniBatch, bool)>,
-    /// The total size of these descriptors.
+    /// The total size of the waiting mini-batches' descriptors.
     bytes: usize,
-    /// Whether the plan is complete. This is reported after the last mini-batch.
-    is_complete: bool,
+    /// Whether the plan is complete, and this must still be reported, after the last mini-batch.
+    has_unreported_end: bool,
 }
 
 impl PlanIntake {
-    /// `again`: files that an earlier run could not read, with the indices of their sources.
-    pub(super) fn new(sources: &[Source], comes_on_demand: bool, again: &[(u32, String)]) -> Self {
+    /// `unreadable`: files that an earlier run could not read, with the indices of their sources.
+    pub(super) fn new(
+        sources: &[Source],
+        comes_on_demand: bool,
+        unreadable: &[(u32, String)],
+    ) -> Self {
         Self {
-            has_looked: false,
-            sources: sources.len(),
+            knows_tables: false,
+            source_count: sources.len(),
             planned: 0,
             last_file: None,
-            digest: Some(PlanDigest::new(again)),
+            digest: Some(PlanDigest::new(unreadable)),
             comes_on_demand,
             waiting: VecDeque::new(),
             bytes: 0,
-            is_complete: false,
+            has_unreported_end: false,
         }
     }
 
     /// Whether enough mini-batches wait for objects.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting.len() >= ENOUGH || self.bytes >= ENOUGH_BYTES
+        self.waiting.len() >= MAX_WAITING || self.bytes >= MAX_WAITING_BYTES
     }
 
     /// Handles a message of the planner, which is not trusted because it parses untrusted files. Returns
@@ -63,19 +68,19 @@ impl PlanIntake {
     pub(super) fn take(
         &mut self,
         message: FromPlanner,
-        joined: &mut LocalJob<impl RunningNode>,
+        local_job: &mut LocalJob<impl RunningNode>,
         committer: &Committer,
     ) -> Vec<JobMessage> {
         match message {
-            FromPlanner::Tables(tables) if !self.has_looked => {
+            FromPlanner::Tables(tables) if !self.knows_tables => {
                 if !tables.is_empty() {
                     let (key, value) = tables_note(&tables);
                     committer.submit(CommitRequest::Note { key, value });
                 }
-                self.has_looked = true;
+                self.knows_tables = true;
                 Vec::new()
             }
-            FromPlanner::MiniBatches(batches) if self.plausible(&batches) => {
+            FromPlanner::MiniBatches(batches) if self.are_plausible(&batches) => {
                 self.planned += batches.len() as u64;
                 if let Some(digest) = &mut self.digest {
                     digest.add(&batches);
@@ -87,9 +92,9 @@ impl PlanIntake {
                     return vec![JobMessage::Planned(batches)];
                 }
                 for batch in batches {
-                    self.wait_for(batch, joined);
+                    self.enqueue(batch, local_job);
                 }
-                self.ready()
+                self.release_ready()
             }
             FromPlanner::Share(share) => vec![JobMessage::PlanShare(share)],
             FromPlanner::Columns(message) => vec![JobMessage::Columns(message)],
@@ -99,8 +104,8 @@ impl PlanIntake {
                     let (key, value) = digest.note();
                     committer.submit(CommitRequest::Note { key, value });
                 }
-                self.is_complete = true;
-                self.ready()
+                self.has_unreported_end = true;
+                self.release_ready()
             }
             FromPlanner::Failed(text) => vec![JobMessage::PlanFailed(text)],
             // The node answers the planner's requests, so none should arrive here.
@@ -115,21 +120,21 @@ impl PlanIntake {
         }
     }
 
-    fn plausible(&self, batches: &[MiniBatch]) -> bool {
-        self.has_looked
+    fn are_plausible(&self, batches: &[MiniBatch]) -> bool {
+        self.knows_tables
             && (self.planned..).zip(batches).all(|(id, batch)| {
-                batch.id.0 == id && (batch.source as usize) < self.sources.max(1)
+                batch.id.0 == id && (batch.source as usize) < self.source_count.max(1)
             })
     }
 
-    fn wait_for(&mut self, batch: MiniBatch, joined: &mut LocalJob<impl RunningNode>) {
+    fn enqueue(&mut self, batch: MiniBatch, local_job: &mut LocalJob<impl RunningNode>) {
         self.bytes += batch.size();
         let files = batch.reads();
-        let is_wanted = !files.is_empty() && !joined.job().was_done_before(batch.id);
-        if is_wanted {
-            joined.node.want(batch.id, &files);
+        let needs_objects = !files.is_empty() && !local_job.job().was_done_before(batch.id);
+        if needs_objects {
+            local_job.node.want(batch.id, &files);
         }
-        self.waiting.push_back((batch, !is_wanted));
+        self.waiting.push_back((batch, !needs_objects));
     }
 
     /// Records that the objects of a mini-batch have been fetched, except those in `failed`. Returns messages
@@ -142,11 +147,11 @@ impl PlanIntake {
         };
         batch.set_unfetched(failed);
         *is_ready = true;
-        self.ready()
+        self.release_ready()
     }
 
     /// Releases the mini-batches that need not wait any longer.
-    fn ready(&mut self) -> Vec<JobMessage> {
+    fn release_ready(&mut self) -> Vec<JobMessage> {
         let mut batches = Vec::new();
         while let Some((_, true)) = self.waiting.front()
             && let Some((batch, _)) = self.waiting.pop_front()
@@ -158,38 +163,38 @@ impl PlanIntake {
         if !batches.is_empty() {
             messages.push(JobMessage::Planned(batches));
         }
-        if self.is_complete && self.waiting.is_empty() {
-            self.is_complete = false;
+        if self.has_unreported_end && self.waiting.is_empty() {
+            self.has_unreported_end = false;
             messages.push(JobMessage::PlanFinished);
         }
         messages
     }
 }
 
-/// Notes for the journal about files that could not be read at all. A file that broke off after some
-/// mini-batches is not noted: its unreadable rest has a place in the plan after these, and keeps it.
-/// `last_file`: the file of the mini-batch before `batches`.
+/// Notes for the journal about files that could not be read at all. A file that could be read up to some
+/// point needs no note: the mini-batch of its unreadable rest keeps its number even without one. `last_file`:
+/// the file of the mini-batch before `batches`.
 fn unreadable_notes(
     batches: &[MiniBatch],
     last_file: &mut Option<(u32, String)>,
 ) -> Vec<(String, String)> {
     let known = last_file.take();
-    let mut before = known.as_ref().map(|(source, file)| (*source, file.as_str()));
+    let mut previous = known.as_ref().map(|(source, file)| (*source, file.as_str()));
     let mut notes = Vec::new();
     for batch in batches {
-        let file = cut_from(batch);
-        if file != before {
+        let file = single_file(batch);
+        if file != previous {
             notes.extend(unreadable_note(batch));
         }
-        before = file;
+        previous = file;
     }
-    *last_file = before.map(|(source, file)| (source, file.to_owned()));
+    *last_file = previous.map(|(source, file)| (source, file.to_owned()));
     notes
 }
 
 /// The file that a mini-batch covers in part or in full, with the index of its source. `None` if it covers
 /// several files.
-fn cut_from(batch: &MiniBatch) -> Option<(u32, &str)> {
+fn single_file(batch: &MiniBatch) -> Option<(u32, &str)> {
     let file = match &batch.work {
         MiniBatchWork::Text(slice) => &slice.file,
         MiniBatchWork::Table(slice) => &slice.file,

@@ -27,21 +27,21 @@ pub struct PreparedJob<N> {
     pub sources: Vec<Source>,
     /// The SHA-256 of the entry script's component, in hexadecimal.
     pub component: String,
-    /// The runtime that runs the entry script, for people.
+    /// The runtime that runs the entry script, as shown to users.
     pub runtime: Option<String>,
     /// The job directory, which this process owns until the end.
     pub claim: Claim,
     /// The same directory, for its paths.
     pub job_dir: JobDir,
-    /// The settings that decide its rows, by name. Only used to create a new journal.
+    /// The names and values of the settings that decide the job's rows. Only used to create a new journal.
     pub(super) settings: Vec<(String, String)>,
     /// What an earlier run left, if the job resumes.
     pub(super) resumed: Option<ResumedJob>,
-    /// Files that an earlier run could not read.
-    pub(super) again: Vec<(u32, String)>,
+    /// Files that an earlier run could not read, with the indices of their sources.
+    pub(super) unreadable: Vec<(u32, String)>,
     /// Notices for the user from the preparation of the job, in addition to those of `spec`.
     pub(super) notices: Vec<String>,
-    /// What the node holds for it.
+    /// What the node holds for the job.
     pub(super) node: N,
 }
 
@@ -64,10 +64,10 @@ pub struct Reused {
 #[derive(Debug)]
 pub(super) struct ResumedJob {
     pub(super) journal: Journal,
-    /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15). True after a
-    /// job that failed, and false after one that was interrupted.
+    /// Whether mini-batches that failed for good are tried again (docs/parallel-run-step.md W15). True after
+    /// a job that failed, and false after one that was interrupted.
     pub(super) retry_failed: bool,
-    /// Files that the earlier plan could not read. See
+    /// Files that the earlier run could not read. See
     /// [`PlanOptions::again`](crate::protocol::node::PlanOptions::again).
-    pub(super) again: Vec<(u32, String)>,
+    pub(super) unreadable: Vec<(u32, String)>,
 }

@@ -13,7 +13,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The format of `job.json` that this build writes and reads.
-const VERSION: u32 = 2;
+const STATE_VERSION: u32 = 2;
 
 /// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,11 +21,11 @@ const VERSION: u32 = 2;
 pub enum JobStanding {
     /// The job is running if its directory is locked. Otherwise it was interrupted.
     Running,
-    /// It is completed.
+    /// The job is completed.
     Completed,
-    /// It failed.
+    /// The job failed.
     Failed,
-    /// The user stopped it.
+    /// The user stopped the job.
     Cancelled,
 }
 
@@ -66,8 +66,10 @@ pub struct JobFile {
 impl JobFile {
     /// A job file, with settings given in addition. If a key is given more than once, the last one counts.
     pub fn new(path: &Path, overrides: &[(String, String)]) -> Self {
-        let later = |index: usize, key: &str| overrides[index + 1..].iter().any(|(k, _)| k == key);
-        let kept = overrides.iter().enumerate().filter(|(index, (key, _))| !later(*index, key));
+        let is_given_later =
+            |index: usize, key: &str| overrides[index + 1..].iter().any(|(k, _)| k == key);
+        let kept =
+            overrides.iter().enumerate().filter(|(index, (key, _))| !is_given_later(*index, key));
         Self {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
             overrides: kept.map(|(_, pair)| pair.clone()).collect(),
@@ -79,11 +81,11 @@ impl JobFile {
 /// Who started a run of a job, and how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartedBy {
-    /// The tenant for whom it runs.
+    /// The run's tenant.
     pub tenant: String,
-    /// The user ID of its processes.
+    /// The user ID of the run's processes.
     pub uid: u32,
-    /// The version of Sandmill that runs it.
+    /// The version of Sandmill that runs the job.
     pub version: String,
     /// The command line. Empty if a program runs the job through the library.
     pub command: Vec<String>,
@@ -94,13 +96,13 @@ pub struct StartedBy {
 /// A policy file as it was when a run began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PolicyUsed {
-    /// Its path. Absolute.
+    /// The file's absolute path.
     pub file: PathBuf,
-    /// The SHA-256 of its text, in hexadecimal.
+    /// The SHA-256 of the file's text, in hexadecimal.
     pub sha256: String,
 }
 
-/// What an output folder held when its job completed.
+/// The size of an output folder when its job completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputSize {
     /// Bytes in the output file. `None` if rows are only counted.
@@ -116,15 +118,15 @@ pub struct JobState {
     pub(super) version: u32,
     /// The job's name.
     pub name: String,
-    /// The id of its latest run.
+    /// The id of the job's latest run.
     pub id: String,
     /// A mark that all runs of the job in this directory share, and no other job has. Empty if an earlier
-    /// version began the job.
+    /// version of Sandmill began the job.
     #[serde(default)]
     pub(super) mark: String,
     /// The state of the job.
     pub status: JobStanding,
-    /// The output folder. Relative to the job directory if it is inside it.
+    /// The output folder. Relative to the job directory if the output is inside it.
     pub output: PathBuf,
     /// The file for rows in the output folder.
     pub output_file: Option<String>,
@@ -146,7 +148,7 @@ pub struct JobState {
     pub job_file: Option<JobFile>,
     /// The job's result.
     pub result: Option<JobResult>,
-    /// The size of its output when it completed.
+    /// The size of the output when the job completed.
     pub output_size: Option<OutputSize>,
 }
 
@@ -154,7 +156,7 @@ impl JobState {
     /// A job that begins now.
     pub(super) fn new(name: &str, id: String, started: Timestamp) -> Self {
         Self {
-            version: VERSION,
+            version: STATE_VERSION,
             name: name.to_owned(),
             id,
             mark: String::new(),
@@ -176,7 +178,7 @@ impl JobState {
     /// Reads the state of a job directory. `None` if there is no state file.
     ///
     /// # Errors
-    /// If the file cannot be read, or is not what this version writes.
+    /// If the file cannot be read, or does not have the format that this version writes.
     pub fn read(job_dir: &JobDir) -> Result<Option<Self>, ClaimError> {
         let path = &job_dir.state_file();
         let text = match regular(path).and_then(|(file, _)| io::read_to_string(file)) {
@@ -191,9 +193,9 @@ impl JobState {
             serde_json::from_str(&text).map_err(|e| unknown(e.to_string()))?;
         // Check the version first: other versions may have other fields.
         match value.get("version").and_then(serde_json::Value::as_u64) {
-            Some(version) if version == u64::from(VERSION) => {}
+            Some(version) if version == u64::from(STATE_VERSION) => {}
             Some(version) => {
-                let what = format!("its version is {version}, this program knows {VERSION}");
+                let what = format!("its version is {version}, this program knows {STATE_VERSION}");
                 return Err(unknown(what));
             }
             None => return Err(unknown("it has no version".into())),
@@ -203,12 +205,12 @@ impl JobState {
 
     /// Replaces the file atomically, so that a reader never sees half of it.
     pub(super) fn write(&self, path: &Path) -> Result<(), ClaimError> {
-        self.write_unnamed(path)?;
+        self.write_without_folder_sync(path)?;
         sync_name(path)
     }
 
     /// Like [`write`](Self::write), but the file's name is durable only after [`sync_name`].
-    pub(super) fn write_unnamed(&self, path: &Path) -> Result<(), ClaimError> {
+    pub(super) fn write_without_folder_sync(&self, path: &Path) -> Result<(), ClaimError> {
         let temporary = temporary(path);
         let write = || -> io::Result<()> {
             let mut options = File::options();
@@ -238,14 +240,14 @@ pub(super) fn temporary(path: &Path) -> PathBuf {
     path.with_extension("json.new")
 }
 
-/// What the output folder of a completed job holds.
+/// The size of the output folder of a completed job.
 pub(super) fn output_size(output: &Path, file: Option<&str>) -> Result<OutputSize, ClaimError> {
     let files_in = |folder: &Path| {
         let entries = walkdir::WalkDir::new(folder).into_iter().filter_map(Result::ok);
         entries.filter(|entry| !entry.file_type().is_dir() && entry.file_name() != LOCK_FILE)
     };
     let file = file.map(|file| output.join(file)).filter(|file| file.exists());
-    // If the output is a folder of parts, count all files in it.
+    // If the output is a folder of parts, this is the size of all files in it.
     let bytes = |file: &PathBuf| {
         files_in(file).filter_map(|entry| Some(entry.metadata().ok()?.len())).sum()
     };

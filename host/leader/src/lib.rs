@@ -1,11 +1,11 @@
-//! The leader of a job: a pure state machine (`machine`), and the driver that connects it to the world. The
-//! leader reaches a machine that runs jobs only through the traits in `nodes`, and does not parse what a
-//! guest or an input file contains.
+//! The leader of a job: a pure state machine (`machine`), and the driver that connects it to the disk, the
+//! clock and the node. A node is a computer that runs jobs. The leader reaches nodes only through the traits
+//! in `nodes`, and does not parse the content of guests or input files.
 //!
-//! It uses `model`, `files`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no TLS. Only
-//! `sandmill` and the fuzz targets use it.
+//! This crate uses `model`, `files`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no
+//! TLS. Only `sandmill` and the fuzz targets use it.
 //!
-//! - `prepare` makes a job ready to run, and asks the node for what the job needs there.
+//! - `prepare` makes a job ready to run, and asks the node to find and check what the job needs there.
 //! - `claim` decides which job owns a job directory, and `reserve` keeps disk space free for the job's end.
 //! - `resume` decides what to do with a job that was run before: `identity` names its settings,
 //!   `differences` compares them, and `verify` compares its inputs. These modules do not know how a node is
@@ -72,7 +72,7 @@ use sandmill_model::{self as model, event, fail_point};
 use sandmill_spec as spec;
 use sandmill_wire::{self as protocol, cancel};
 
-/// A job that could not begin, or whose end could not be recorded. The text is complete, and for people.
+/// A job that could not begin, or whose end could not be recorded. The text is a complete message for users.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct EngineError(pub String);

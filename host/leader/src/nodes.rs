@@ -1,5 +1,5 @@
-//! What the leader asks of the machine that runs a job, while it prepares and runs the job. The crate that
-//! connects leader and node implements these traits. On one machine, they are direct calls.
+//! The leader's requests to the machine that runs a job: to prepare the job, and to run it. The crate that
+//! connects leader and node implements these traits. On one machine, the requests are direct calls.
 
 use super::commit::Make;
 use super::machine::OrderTarget;
@@ -19,13 +19,13 @@ pub trait NodeHandle {
     type Job: JobOnNode<Error = Self::Error>;
 
     /// Finds and checks everything that the job needs of the machine, except GPUs. Writes nothing to the job
-    /// directory. `say` receives lines for people about steps that take time.
+    /// directory. `say` receives lines for the user about steps that take time.
     ///
     /// # Errors
     /// If the machine lacks something that the job needs, or does not allow it.
     fn prepare(
         self,
-        ask: &PrepareRequest,
+        request: &PrepareRequest,
         say: &mut dyn FnMut(&str),
     ) -> Result<(Prepared, Self::Job), Self::Error>;
 }
@@ -41,14 +41,14 @@ pub trait JobOnNode {
     /// have to wait for them.
     fn await_objects(&mut self, say: &mut dyn FnMut(&str));
 
-    /// Plans the job in advance and inspects its files. Passes what it finds to `on_report`, until that
-    /// breaks.
+    /// Plans the job without running it, and inspects its files. Passes the findings to `on_report`, until
+    /// `on_report` returns `Break`.
     ///
     /// # Errors
     /// If the inputs cannot be planned, or the planner is silent for too long.
     fn look(
         &mut self,
-        ask: &InspectRequest,
+        request: &InspectRequest,
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), Self::Error>;
 
@@ -61,7 +61,7 @@ pub trait JobOnNode {
     /// Sets up what runs the job. `plan` says how its inputs will be planned. Nothing runs yet.
     ///
     /// # Errors
-    /// If what an earlier run left is in the way.
+    /// If leftovers of an earlier run are in the way.
     fn start(&mut self, plan: &PlanOptions) -> Result<Self::Running, Self::Error>;
 
     /// Cleans up after a worker whose leader was killed, as that leader would have done at the worker's end.
@@ -77,7 +77,7 @@ pub trait JobOnNode {
     /// no worker has run before.
     fn begin(&self, running: &mut Self::Running, start: Instant, first_worker: u32, is_new: bool);
 
-    /// Returns the function that makes an output file of a format that is not made of lines.
+    /// Returns the function that makes the output file, for a format that does not consist of lines.
     fn finisher(&self) -> Arc<Make>;
 }
 
@@ -114,7 +114,7 @@ pub trait RunningNode: OrderTarget {
     fn comes_on_demand(&self) -> bool;
 
     /// Requests these files for a mini-batch, each with the index of its source. [`NodeReport::Fetched`]
-    /// reports when they are there.
+    /// reports when they have been fetched.
     fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]);
 
     /// These mini-batches no longer need their objects.
@@ -127,7 +127,7 @@ pub trait RunningNode: OrderTarget {
     /// Sends the queued messages to workers.
     fn flush(&mut self);
 
-    /// The job is over: no further process is started for it.
+    /// Ends the job: no further process is started for it.
     fn close(&mut self);
 
     /// Takes the last sample of the resources that workers use.

@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 /// The file that says which job a folder belongs to.
 const MARK_FILE: &str = ".sandmill-job";
 /// How many characters of the mark a folder's name contains.
-const NAMED: usize = 8;
+const MARK_CHARS_IN_NAME: usize = 8;
 /// The maximum length of a mark in bytes.
-const MARK_BYTES: u64 = 100;
+const MAX_MARK_BYTES: u64 = 100;
 
 /// Takes `<parent>/logs/<job>` for the job with this mark, and creates it if it is missing. Another run of
 /// the same job in the same job directory gets the same folder. The parent's path must be without links.
@@ -23,7 +23,7 @@ const MARK_BYTES: u64 = 100;
 /// # Errors
 /// If the folder belongs to another job, or cannot be created.
 pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, ClaimError> {
-    let folder = place(parent, job, None);
+    let folder = copies_folder(parent, job, None);
     let logs = parent.join("logs");
     let failed = |e| ClaimError::folder("use the folder of the parent", &folder, e);
     folder_at_its_path(&logs, Mode::from_raw_mode(0o777)).map_err(failed)?;
@@ -34,15 +34,15 @@ pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, Cla
         }
         // Write the mark atomically, and never replace the mark of a job that came first.
         let random = RandomState::new().hash_one(mark);
-        let new = format!("{MARK_FILE}.{random:016x}");
+        let temporary = format!("{MARK_FILE}.{random:016x}");
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;
-        let made = at_its_path(&folder.join(&new), flags, Mode::RUSR | Mode::WUSR);
-        let mut file = File::from(made.map_err(failed)?);
+        let created = at_its_path(&folder.join(&temporary), flags, Mode::RUSR | Mode::WUSR);
+        let mut file = File::from(created.map_err(failed)?);
         file.write_all(mark.as_bytes()).map_err(failed)?;
-        match renameat_with(&opened, &new, &opened, MARK_FILE, RenameFlags::NOREPLACE) {
+        match renameat_with(&opened, &temporary, &opened, MARK_FILE, RenameFlags::NOREPLACE) {
             Ok(()) => {}
             Err(Errno::EXIST) => {
-                let _ = unlinkat(&opened, &new, AtFlags::empty());
+                let _ = unlinkat(&opened, &temporary, AtFlags::empty());
             }
             Err(errno) => return Err(failed(errno.into())),
         }
@@ -53,9 +53,9 @@ pub(super) fn claim(parent: &Path, job: &str, mark: &str) -> Result<PathBuf, Cla
     }
 }
 
-/// For a job that cannot have `<parent>/logs/<job>`: takes `<parent>/logs/<job>.<the beginning of its mark>`.
-/// It does so if the job took that folder before, or if `may_create` is set, because the unmarked copies may
-/// be the job's own, from an earlier version.
+/// Takes `<parent>/logs/<job>.<the beginning of its mark>`, for a job that cannot have `<parent>/logs/<job>`.
+/// Returns `None` unless the job took that folder before, or `may_create` is set. A caller sets `may_create`
+/// if the unmarked copies may be the job's own, made by an earlier version.
 ///
 /// # Errors
 /// If the folder belongs to another job, or cannot be created.
@@ -65,7 +65,7 @@ pub(super) fn claim_beside(
     mark: &str,
     may_create: bool,
 ) -> Result<Option<PathBuf>, ClaimError> {
-    let folder = place(parent, job, Some(mark));
+    let folder = copies_folder(parent, job, Some(mark));
     let is_own = || read_mark(&folder).is_ok_and(|found| found.as_deref() == Some(mark));
     if !may_create && !is_own() {
         return Ok(None);
@@ -74,13 +74,13 @@ pub(super) fn claim_beside(
     claim(parent, &name, mark).map(Some)
 }
 
-/// The folder for a job's copies. A job's name is not a path. If it looks like one, only its last component
-/// counts.
-fn place(parent: &Path, job: &str, mark: Option<&str>) -> PathBuf {
+/// The folder for a job's copies. A job's name is not a path. If the name looks like a path, only the last
+/// component counts.
+fn copies_folder(parent: &Path, job: &str, mark: Option<&str>) -> PathBuf {
     let name = Path::new(job).file_name().unwrap_or_else(|| "job".as_ref());
     let mut name = name.to_owned();
     if let Some(mark) = mark {
-        name.push(format!(".{}", mark.get(..NAMED).unwrap_or(mark)));
+        name.push(format!(".{}", mark.get(..MARK_CHARS_IN_NAME).unwrap_or(mark)));
     }
     parent.join("logs").join(name)
 }
@@ -101,13 +101,13 @@ fn read_mark(folder: &Path) -> io::Result<Option<String>> {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         opened => {
             let mut mark = String::new();
-            opened?.0.take(MARK_BYTES).read_to_string(&mut mark)?;
+            opened?.0.take(MAX_MARK_BYTES).read_to_string(&mut mark)?;
             Ok(Some(mark))
         }
     }
 }
 
-/// Whether the folder holds nothing but marks, finished or not.
+/// Whether the folder holds nothing but mark files, complete or temporary.
 fn is_empty(folder: &Path) -> io::Result<bool> {
     for entry in std::fs::read_dir(folder)? {
         if !entry?.file_name().to_string_lossy().starts_with(MARK_FILE) {

@@ -14,7 +14,7 @@ use crate::protocol::node::PrepareRequest;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
-/// Prepares a job on a node. `say` receives lines for people about steps that take time.
+/// Prepares a job on a node. `say` receives lines for the user about steps that take time.
 ///
 /// If an earlier run of the job was not completed, the job resumes, or is refused if something that decides
 /// its rows has changed. If it was completed, its result is reused if nothing has changed.
@@ -28,14 +28,14 @@ pub fn prepare<N: NodeHandle>(
     say: &mut dyn FnMut(&str),
 ) -> Result<PreparedOnNode<N::Job>, PrepareError<N::Error>> {
     let spec = with_earlier_name(spec, options)?;
-    let ask = places(&spec, options)?;
-    let (found, node) = node.prepare(&ask, say).map_err(PrepareError::Node)?;
-    let job_dir = JobDir::new(&ask.job_dir);
+    let request = prepare_request(&spec, options)?;
+    let (found, node) = node.prepare(&request, say).map_err(PrepareError::Node)?;
+    let job_dir = JobDir::new(&request.job_dir);
     let output_file = (spec.worker.output_action == OutputAction::AppendRow)
         .then_some(spec.append_row_file_name.as_str());
-    let wanted = ClaimRequest { name: &spec.name, output: ask.output.as_deref(), output_file };
+    let wanted = ClaimRequest { name: &spec.name, output: request.output.as_deref(), output_file };
     let held = hold(&job_dir, wanted)?;
-    let mut ready = ReadyToResume { spec, found, node, job_dir, parent: ask.parent };
+    let mut ready = ReadyToResume { spec, found, node, job_dir, parent: request.parent };
     match held.earlier().cloned() {
         Some(earlier) if !options.overwrite => {
             ready.node.await_objects(say);
@@ -45,8 +45,8 @@ pub fn prepare<N: NodeHandle>(
     }
 }
 
-/// If the directory holds a job of an earlier version, the job gets the output file name that that version
-/// gave it.
+/// If an earlier version of Sandmill began the job in this directory, the job keeps the name that this
+/// version gave the output file.
 fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSpec, ClaimError> {
     if options.overwrite || spec.earlier_file_name.is_none() {
         return Ok(spec);
@@ -61,9 +61,9 @@ fn with_earlier_name(mut spec: JobSpec, options: &LeaderOptions) -> Result<JobSp
     Ok(spec)
 }
 
-/// The paths that the leader writes to. They are resolved once, so that the paths checked against the
-/// operator's policy are the paths that are opened.
-fn places(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareRequest, ClaimError> {
+/// The request to the node, with the paths that the leader writes to. The paths are resolved once, so that
+/// the paths checked against the operator's policy are the paths that are opened.
+fn prepare_request(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareRequest, ClaimError> {
     Ok(PrepareRequest {
         output: spec.output.as_deref().map(resolve).transpose()?,
         parent: spec.parent.as_ref().map(|parent| resolve(&parent.folder)).transpose()?,
@@ -73,7 +73,7 @@ fn places(spec: &JobSpec, options: &LeaderOptions) -> Result<PrepareRequest, Cla
     })
 }
 
-/// Child processes have other working directories, so every path that they get must be absolute.
+/// The absolute path. Child processes have other working directories, so they get only absolute paths.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -1,11 +1,11 @@
-//! Why a job cannot begin, for people.
+//! Why a job cannot begin. The texts are shown to users.
 
 use super::ClaimError;
 use crate::journal::JournalError;
 use std::error::Error;
 
-/// Why a job cannot begin. No mini-batch has run. A guest crate may have been built and an entry script
-/// compiled, which are both kept for the next run, and folders may have been created.
+/// Why a job cannot begin. No mini-batch has run. But folders may have been created, and a guest crate may
+/// have been built and an entry script compiled. The next run uses these builds.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError<E: Error + 'static> {
     /// The job directory or the output folder is in use or unusable, or holds an earlier run that cannot

@@ -1,5 +1,6 @@
-//! Disk space that is reserved while a job runs. If the disk is full, the job's end is written with it: first
-//! its state, then its last lines in the log tree, for which the crate `report` frees the rest.
+//! Disk space that is reserved while a job runs, to record the job's end even on a full disk. The leader
+//! frees some of the space for the job's state. The crate `report` frees the rest for the last lines in the
+//! log tree.
 
 use crate::opening::make_private;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -9,11 +10,11 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The maximum size in bytes. On a small disk, the reserve takes at most half of the free space. Reports
-/// rarely buffer more.
-const BYTES: u64 = 4 << 20;
+/// rarely buffer more than this.
+const RESERVE_BYTES: u64 = 4 << 20;
 
 /// How many bytes are freed at a time.
-const PART: u64 = 64 << 10;
+const STEP_BYTES: u64 = 64 << 10;
 
 /// A file that occupies disk space until it is freed.
 #[derive(Debug)]
@@ -30,20 +31,20 @@ impl Reserve {
         let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).ok()?;
         let reserve = Self(path.to_owned());
         let disk = rustix::fs::fstatvfs(&file).ok()?;
-        let bytes = BYTES.min(disk.f_bavail.saturating_mul(disk.f_frsize) / 2);
+        let bytes = RESERVE_BYTES.min(disk.f_bavail.saturating_mul(disk.f_frsize) / 2);
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).ok()?;
         Some(reserve)
     }
 
     /// Frees some of the space. Returns false if none is left.
-    pub(super) fn give_some(&self) -> bool {
-        let give = || {
+    pub(super) fn free_some(&self) -> bool {
+        let free = || {
             let file = File::options().write(true).custom_flags(libc::O_NOFOLLOW).open(&self.0)?;
             let bytes = file.metadata()?.len();
-            file.set_len(bytes.saturating_sub(PART))?;
+            file.set_len(bytes.saturating_sub(STEP_BYTES))?;
             io::Result::Ok(bytes > 0)
         };
-        give().unwrap_or(false)
+        free().unwrap_or(false)
     }
 }
 
@@ -71,8 +72,8 @@ mod tests {
             assert!(path.metadata().unwrap().blocks() > 0);
         }
         if let Some(reserve) = &reserve {
-            let parts = std::iter::repeat_with(|| reserve.give_some()).take_while(|given| *given);
-            assert!(parts.take(100).count() as u64 <= BYTES / PART);
+            let parts = std::iter::repeat_with(|| reserve.free_some()).take_while(|given| *given);
+            assert!(parts.take(100).count() as u64 <= RESERVE_BYTES / STEP_BYTES);
             assert_eq!(path.metadata().unwrap().blocks(), 0);
         }
         drop(reserve);

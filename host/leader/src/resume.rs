@@ -45,11 +45,11 @@ impl<N: JobOnNode> ReadyToResume<N> {
         say: &mut dyn FnMut(&str),
     ) -> Outcome<N> {
         let settings = settings(&self.spec, &self.found);
-        self.job(options, say, settings, None, (held, JobDirLock::begin))
+        self.complete(options, say, settings, None, (held, JobDirLock::begin))
     }
 
     /// Completes the preparation. Claims the job directory last.
-    fn job(
+    fn complete(
         mut self,
         options: &LeaderOptions,
         say: &mut dyn FnMut(&str),
@@ -61,7 +61,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         notices.append(&mut self.found.notices);
         notices.extend(self.node.take_gpus(say).map_err(PrepareError::Node)?);
         // Do this before anything of an earlier run is removed, so that a refused job loses nothing.
-        let parent = match self.take_parent(&held, &mut notices) {
+        let parent = match self.take_parent_folder(&held, &mut notices) {
             Ok(parent) => parent,
             Err(error) => {
                 held.give_up();
@@ -80,7 +80,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
         })?;
         let Self { spec, found, node, job_dir, .. } = self;
         let node::Prepared { sources, component, runtime, .. } = found;
-        let again = resumed.as_ref().map(|resumed| resumed.again.clone()).unwrap_or_default();
+        let unreadable =
+            resumed.as_ref().map(|resumed| resumed.unreadable.clone()).unwrap_or_default();
         let job = PreparedJob {
             spec,
             parent,
@@ -91,7 +92,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             job_dir,
             settings,
             resumed,
-            again,
+            unreadable,
             notices,
             node,
         };
@@ -99,7 +100,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
     }
 
     /// The folder for copies of logs and metrics, if the job has a parent.
-    fn take_parent(
+    fn take_parent_folder(
         &self,
         held: &JobDirLock,
         notices: &mut Vec<String>,
@@ -142,11 +143,11 @@ impl<N: JobOnNode> ReadyToResume<N> {
             ));
             return self.begin(held, options, say);
         };
-        let known = RecordedPlan::but_unreadable(&journal)?;
-        let again = known.again();
-        match self.check(&held, &journal, known) {
+        let recorded = RecordedPlan::without_unreadable(&journal)?;
+        let unreadable = recorded.unreadable();
+        match self.check(&held, &journal, recorded) {
             Ok(()) => {}
-            // Nothing is lost. In the usual case, the script failed at once and was then fixed.
+            // Starting over loses no results. Usually, the script failed immediately and was then fixed.
             Err(ResumeRefusal::Changed(InputsChanged(why))) if journal.counts().succeeded == 0 => {
                 say(&format!(
                     "job '{}' {} before any mini-batch had succeeded, and starts over: {why}",
@@ -174,9 +175,9 @@ impl<N: JobOnNode> ReadyToResume<N> {
         // that takes several runs.
         let retry_failed =
             earlier.status == JobStanding::Failed || journal.finished()? == Some(JobStatus::Failed);
-        let resumed = Some(ResumedJob { journal, retry_failed, again });
+        let resumed = Some(ResumedJob { journal, retry_failed, unreadable });
         // The journal already has the settings.
-        self.job(options, say, Vec::new(), resumed, (held, JobDirLock::resume))
+        self.complete(options, say, Vec::new(), resumed, (held, JobDirLock::resume))
     }
 
     /// Reuses the result of a completed run, if this run would have the same result
@@ -200,7 +201,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
             return Err(not_reused(why).into());
         }
         let journal = Journal::open(&self.job_dir.journal())?;
-        let checked = self.check(held, &journal, RecordedPlan::of(&journal)?);
+        let checked = self.check(held, &journal, RecordedPlan::read(&journal)?);
         checked.map_err(|mismatch| refused(mismatch, not_reused))?;
         let result = result.clone();
         let output = held.output().to_owned();
@@ -212,8 +213,8 @@ impl<N: JobOnNode> ReadyToResume<N> {
     fn journal(&self, earlier: &JobState) -> Result<Option<Journal>, JournalError> {
         match Journal::open(&self.job_dir.journal()) {
             Ok(journal) => Ok(Some(journal)),
-            // The folder for rows is created with the first worker, after the journal. So without it, nothing
-            // can have been committed.
+            // The folder for rows is created with the first worker, after the journal. So without this
+            // folder, nothing can have been committed.
             Err(
                 JournalError::Missing(_)
                 | JournalError::Corrupt { .. }
@@ -230,7 +231,7 @@ impl<N: JobOnNode> ReadyToResume<N> {
         &mut self,
         held: &JobDirLock,
         journal: &Journal,
-        known: RecordedPlan,
+        recorded: RecordedPlan,
     ) -> Result<(), ResumeRefusal<N::Error>> {
         let was = journal.job()?;
         let is = JobIdentity {
@@ -246,26 +247,26 @@ impl<N: JobOnNode> ReadyToResume<N> {
             let is = held.output().display();
             return Err(InputsChanged(format!("the output folder was {was}, is now {is}")).into());
         }
-        if known.is_empty() {
+        if recorded.is_empty() {
             return Ok(());
         }
-        let look = InspectRequest {
-            plan: PlanOptions { again: known.again() },
-            since: known.created(),
+        let request = InspectRequest {
+            plan: PlanOptions { again: recorded.unreadable() },
+            since: recorded.created(),
             patience: self
                 .spec
                 .settings
                 .first_task_creation_timeout
                 .max(self.spec.progress_update_timeout),
         };
-        let mut comparison = Comparison::new(known, &self.found.sources);
+        let mut comparison = Comparison::new(recorded, &self.found.sources);
         let mut result = Ok(());
-        let mut on_report = |looked| {
-            result = comparison.take(looked);
+        let mut on_report = |report| {
+            result = comparison.take(report);
             if result.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         };
-        let looked = self.node.look(&look, &mut on_report);
-        looked.map_err(|error| ResumeRefusal::Other(PrepareError::Node(error)))?;
+        let inspected = self.node.look(&request, &mut on_report);
+        inspected.map_err(|error| ResumeRefusal::Other(PrepareError::Node(error)))?;
         Ok(result?)
     }
 }

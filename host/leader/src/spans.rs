@@ -29,7 +29,7 @@ impl Spans {
     }
 
     /// Handles an event.
-    pub(super) fn see(&mut self, kind: &EventKind) {
+    pub(super) fn observe(&mut self, kind: &EventKind) {
         if self.job.is_disabled() {
             return;
         }
@@ -54,13 +54,13 @@ impl Spans {
             EventKind::MiniBatchReturned { id } => {
                 self.job.in_scope(|| debug!(mini_batch = id.0, "the mini-batch goes back"));
             }
-            _ => self.see_worker(kind),
+            _ => self.observe_worker(kind),
         }
     }
 
-    fn planned(&mut self, mini_batches: u64, items: u64, is_all: bool) {
+    fn planned(&mut self, mini_batches: u64, items: u64, is_complete: bool) {
         let Some(plan) = &self.plan else { return };
-        if is_all {
+        if is_complete {
             plan.in_scope(|| info!(mini_batches, items, "the plan is complete"));
             self.plan = None;
         } else {
@@ -68,7 +68,7 @@ impl Spans {
         }
     }
 
-    fn see_worker(&mut self, kind: &EventKind) {
+    fn observe_worker(&mut self, kind: &EventKind) {
         match kind {
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
                 let span = error_span!(parent: &self.job, "worker", worker, pid, gpu = *gpu_index);

@@ -28,12 +28,12 @@ pub(super) struct Started<R> {
     pub(super) restored: Restored,
 }
 
-/// Starts all parts. Takes what an earlier run left out of `job`.
+/// Starts all parts. Moves `job.resumed`, what an earlier run left, out of `job`.
 pub(super) fn start<N: JobOnNode + Send>(
     job: &mut PreparedJob<N>,
 ) -> Result<Started<N::Running>, EngineError> {
     let failed = |error: N::Error| EngineError(error.to_string());
-    let plan = PlanOptions { again: job.again.clone() };
+    let plan = PlanOptions { again: job.unreadable.clone() };
     let mut node = job.node.start(&plan).map_err(failed)?;
     let (replies, commits) = mpsc::unbounded_channel();
     let (committer, restored) = if job.resumed.is_some() {
@@ -43,19 +43,20 @@ pub(super) fn start<N: JobOnNode + Send>(
         let span = Span::current();
         // In parallel: the node waits for the planner's process, and the journal waits for the disk.
         thread::scope(|scope| {
-            let make = || span.in_scope(|| start_committer(job, replies));
-            let making = thread::Builder::new().spawn_scoped(scope, make);
-            let making =
-                making.map_err(|e| EngineError(format!("the journal cannot be made: {e}")))?;
+            let start = || span.in_scope(|| start_committer(job, replies));
+            let thread = thread::Builder::new().spawn_scoped(scope, start);
+            let thread = thread.map_err(|e| {
+                EngineError(format!("the thread that makes the journal cannot be started: {e}"))
+            })?;
             let planned = node.plan();
-            let made = making.join().unwrap_or_else(|panic| resume_unwind(panic));
+            let started = thread.join().unwrap_or_else(|panic| resume_unwind(panic));
             planned.map_err(failed)?;
-            made
+            started
         })?
     };
-    // Only now, because leftovers of an earlier run have been removed.
+    // Only now, because starting the committer removes the models of an earlier run.
     job.node.give_models().map_err(failed)?;
-    job.claim.set_room_aside(&job.job_dir);
+    job.claim.reserve_space(&job.job_dir);
     node.watch().map_err(failed)?;
     Ok(Started { node, committer, commits, restored })
 }
@@ -86,8 +87,8 @@ fn start_committer<N: JobOnNode>(
         .map_err(|e| EngineError(e.to_string()))
 }
 
-/// Cleans up after the workers of a killed leader, before their folders are removed. A folder that cannot be
-/// read holds no logs.
+/// Cleans up after the workers of a killed leader, before their folders are removed. Entries that cannot be
+/// read are skipped: they hold no logs.
 fn settle_workers<N: JobOnNode>(job: &PreparedJob<N>) {
     for entry in std::fs::read_dir(job.job_dir.work()).into_iter().flatten().flatten() {
         if let Some(worker) = entry.file_name().to_str().and_then(worker_of) {
@@ -115,14 +116,14 @@ fn commit_target<N: JobOnNode>(job: &PreparedJob<N>) -> CommitTarget {
     let finish = (appends && !format.kind.is_lines())
         .then(|| Finish { name: name.clone(), make: job.node.finisher() });
     CommitTarget {
-        places: WorkerFolders::Here(job.job_dir.clone()),
+        worker_folders: WorkerFolders::ThisMachine(job.job_dir.clone()),
         output: job.claim.output().to_owned(),
         output_file: appends.then(|| format.appended(name)),
         ordered: job.spec.settings.ordered,
         on_conflict: job.spec.settings.output_files,
         header_wanted: format.has_header(),
         is_plain: format.is_plain(),
-        parts: format.part_ending().filter(|_| appends),
+        part_suffix: format.part_ending().filter(|_| appends),
         finish,
     }
 }

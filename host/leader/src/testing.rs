@@ -23,14 +23,14 @@ impl CommitTarget {
     /// A target for files only, in the output folder of the job directory.
     pub(crate) fn sample(job_dir: &JobDir) -> Self {
         Self {
-            places: WorkerFolders::Here(job_dir.clone()),
+            worker_folders: WorkerFolders::ThisMachine(job_dir.clone()),
             output: job_dir.default_output(),
             output_file: None,
             ordered: false,
             on_conflict: OnConflict::Error,
             header_wanted: false,
             is_plain: true,
-            parts: None,
+            part_suffix: None,
             finish: None,
         }
     }

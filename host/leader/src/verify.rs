@@ -1,5 +1,5 @@
-//! Checks whether the inputs of a job have changed. The node plans the job once in advance and inspects its
-//! files, and the finished mini-batches are compared with what they would be today.
+//! Checks whether the inputs of a job have changed. The node plans the job again without running it, and
+//! inspects its files. This module compares the new plan with what an earlier run recorded.
 
 use crate::journal::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, MiniBatchWork, Source, TableFormat, hex};
@@ -9,16 +9,16 @@ use sha2::{Digest, Sha256};
 use std::collections::{HashMap, HashSet};
 
 /// The journal's key for the digest of a whole plan.
-const PLAN: &str = "plan";
+const PLAN_KEY: &str = "plan";
 /// The journal's key for how tables are read. Their columns depend on all files, including those whose
 /// mini-batches are not done yet.
-const TABLES: &str = "tables";
+const TABLES_KEY: &str = "tables";
 
 /// The journal's note on how tables are read: key and value.
 pub(super) fn tables_note(tables: &[TableFormat]) -> (String, String) {
     // Plain data always serialises. If it did not, all such values would compare as equal.
     let bytes = postcard::to_stdvec(tables).unwrap_or_default();
-    (TABLES.to_owned(), hex(Sha256::digest(bytes)))
+    (TABLES_KEY.to_owned(), hex(Sha256::digest(bytes)))
 }
 
 /// A digest of all mini-batches of a plan, in order. It leaves out files that could not be read, because the
@@ -26,49 +26,50 @@ pub(super) fn tables_note(tables: &[TableFormat]) -> (String, String) {
 #[derive(Clone, Debug, Default)]
 pub(super) struct PlanDigest {
     /// Files that an earlier run could not read, with the indices of their sources.
-    again: HashSet<(u32, String)>,
+    unreadable: HashSet<(u32, String)>,
     mini_batches: u64,
     stamps: Sha256,
-    /// Digests of the first one, two, four, eight mini-batches and so on. They help to find the first
+    /// Digests of the first one, two, four, eight mini-batches and so on. These help to find the first
     /// mini-batch that differs.
-    marks: String,
+    prefix_digests: String,
 }
 
 impl PlanDigest {
-    /// An empty digest. `again` lists the files that an earlier run could not read.
-    pub(super) fn new(again: &[(u32, String)]) -> Self {
-        Self { again: again.iter().cloned().collect(), ..Self::default() }
+    /// An empty digest. `unreadable` lists the files that an earlier run could not read.
+    pub(super) fn new(unreadable: &[(u32, String)]) -> Self {
+        Self { unreadable: unreadable.iter().cloned().collect(), ..Self::default() }
     }
 
-    fn counts(&self, batch: &MiniBatch) -> bool {
+    fn includes(&self, batch: &MiniBatch) -> bool {
         let file = match &batch.work {
             MiniBatchWork::Unreadable(_) => return false,
             MiniBatchWork::Text(slice) => &slice.file,
             MiniBatchWork::Table(slice) => &slice.file,
             _ => return true,
         };
-        self.again.is_empty() || !self.again.contains(&(batch.source, file.clone()))
+        self.unreadable.is_empty() || !self.unreadable.contains(&(batch.source, file.clone()))
     }
 
     /// Adds the next mini-batches.
     pub(super) fn add<'a>(&mut self, batches: impl IntoIterator<Item = &'a MiniBatch>) {
         for batch in batches {
-            if !self.counts(batch) {
+            if !self.includes(batch) {
                 continue;
             }
             self.mini_batches += 1;
             self.stamps.update(batch.stamp.to_le_bytes());
             if self.mini_batches.is_power_of_two() {
-                self.marks.push(' ');
-                self.marks.extend(hex(self.stamps.clone().finalize()).get(..8));
+                self.prefix_digests.push(' ');
+                self.prefix_digests.extend(hex(self.stamps.clone().finalize()).get(..8));
             }
         }
     }
 
     /// The journal's note on a complete plan: key and value.
     pub(super) fn note(self) -> (String, String) {
-        let value = format!("{} {}{}", self.mini_batches, hex(self.stamps.finalize()), self.marks);
-        (PLAN.to_owned(), value)
+        let value =
+            format!("{} {}{}", self.mini_batches, hex(self.stamps.finalize()), self.prefix_digests);
+        (PLAN_KEY.to_owned(), value)
     }
 }
 
@@ -83,30 +84,31 @@ pub(super) struct RecordedPlan {
     tables: Option<String>,
     /// When the job began.
     created: Timestamp,
-    /// Files that the earlier run could not read.
-    again: Vec<(u32, String)>,
+    /// Files that the earlier run could not read, with the indices of their sources.
+    unreadable: Vec<(u32, String)>,
 }
 
 impl RecordedPlan {
     /// Reads what the journal recorded.
-    pub(super) fn of(journal: &Journal) -> Result<Self, JournalError> {
+    pub(super) fn read(journal: &Journal) -> Result<Self, JournalError> {
         let stamps = journal.stamps()?.into_iter().collect();
-        let plan = journal.noted(PLAN)?;
-        let tables = journal.noted(TABLES)?;
-        let again = journal.unreadable()?.into_iter().map(|bad| (bad.source, bad.file)).collect();
-        Ok(Self { stamps, plan, tables, created: journal.job()?.created, again })
+        let plan = journal.noted(PLAN_KEY)?;
+        let tables = journal.noted(TABLES_KEY)?;
+        let bad = journal.unreadable()?.into_iter();
+        let unreadable = bad.map(|bad| (bad.source, bad.file)).collect();
+        Ok(Self { stamps, plan, tables, created: journal.job()?.created, unreadable })
     }
 
-    /// Like [`of`](Self::of), but without the mini-batches that failed because their files could not be read:
-    /// the user may have repaired these files.
-    pub(super) fn but_unreadable(journal: &Journal) -> Result<Self, JournalError> {
-        let mut known = Self::of(journal)?;
+    /// Like [`read`](Self::read), but without the mini-batches that failed because their files could not be
+    /// read: the user may have repaired these files.
+    pub(super) fn without_unreadable(journal: &Journal) -> Result<Self, JournalError> {
+        let mut recorded = Self::read(journal)?;
         let failures: HashSet<_> = journal.failures()?.into_iter().collect();
         let unreadable = journal.unreadable()?;
         for bad in unreadable.iter().filter(|bad| failures.contains(&bad.id)) {
-            known.stamps.remove(&bad.id);
+            recorded.stamps.remove(&bad.id);
         }
-        Ok(known)
+        Ok(recorded)
     }
 
     /// When the job began.
@@ -114,16 +116,17 @@ impl RecordedPlan {
         self.created
     }
 
+    /// Files that the earlier run could not read. See
     /// [`PlanOptions::again`](crate::protocol::node::PlanOptions::again).
-    pub(super) fn again(&self) -> Vec<(u32, String)> {
-        self.again.clone()
+    pub(super) fn unreadable(&self) -> Vec<(u32, String)> {
+        self.unreadable.clone()
     }
 
     /// Whether the earlier plan had this mini-batch. True if that is unknown.
     fn may_have(&self, id: MiniBatchId) -> bool {
         // The count in the plan's note leaves out unreadable files.
-        let more = self.again.len() as u64;
-        self.plan.as_deref().and_then(mini_batches).is_none_or(|count| id.0 < count + more)
+        let more = self.unreadable.len() as u64;
+        self.plan.as_deref().and_then(mini_batch_count).is_none_or(|count| id.0 < count + more)
     }
 
     /// Whether there is nothing to compare with.
@@ -139,26 +142,26 @@ pub(super) struct InputsChanged(pub(super) String);
 /// Compares today's plan with what an earlier run recorded.
 pub(super) struct Comparison<'a> {
     sources: &'a [Source],
-    known: RecordedPlan,
+    recorded: RecordedPlan,
     digest: PlanDigest,
 }
 
 impl<'a> Comparison<'a> {
     /// A comparison that has not seen any of today's plan.
-    pub(super) fn new(known: RecordedPlan, sources: &'a [Source]) -> Self {
-        let digest = PlanDigest::new(&known.again);
-        Self { sources, known, digest }
+    pub(super) fn new(recorded: RecordedPlan, sources: &'a [Source]) -> Self {
+        let digest = PlanDigest::new(&recorded.unreadable);
+        Self { sources, recorded, digest }
     }
 
     /// Compares the next part of the plan.
-    pub(super) fn take(&mut self, looked: InspectReport) -> Result<(), InputsChanged> {
-        match looked {
-            InspectReport::MiniBatches(looked) => {
-                self.digest.add(looked.iter().map(|looked| &looked.batch));
-                looked.iter().try_for_each(|looked| self.check(looked))
+    pub(super) fn take(&mut self, report: InspectReport) -> Result<(), InputsChanged> {
+        match report {
+            InspectReport::MiniBatches(inspected) => {
+                self.digest.add(inspected.iter().map(|inspected| &inspected.batch));
+                inspected.iter().try_for_each(|inspected| self.check(inspected))
             }
             InspectReport::Tables(tables) => {
-                if self.known.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
+                if self.recorded.tables.take().is_some_and(|was| was != tables_note(&tables).1) {
                     return Err(InputsChanged(
                         "the inputs changed: their columns differ".to_owned(),
                     ));
@@ -169,48 +172,49 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Checks that a mini-batch has not changed, and removes its stamp from `known`.
-    fn check(&mut self, looked: &InspectedMiniBatch) -> Result<(), InputsChanged> {
-        let InspectedMiniBatch { batch, stamp, changed } = looked;
-        let how = match self.known.stamps.remove(&batch.id) {
+    /// Checks that a mini-batch has not changed, and removes its stamp from `recorded`.
+    fn check(&mut self, inspected: &InspectedMiniBatch) -> Result<(), InputsChanged> {
+        let InspectedMiniBatch { batch, stamp, changed } = inspected;
+        let change = match self.recorded.stamps.remove(&batch.id) {
             Some(was) if was == *stamp => return Ok(()),
             Some(was) if was != batch.stamp => "has changed since it was done",
             // No worker has reported what these files contained, so a file that changed after the job began
             // counts as changed.
-            _ if self.known.may_have(batch.id) => {
+            _ if self.recorded.may_have(batch.id) => {
                 let Some(time) = changed else { return Ok(()) };
                 &format!(
                     "has a file that was changed at {time:.0}, after the job began ({:.0})",
-                    self.known.created
+                    self.recorded.created
                 )
             }
             _ => return Ok(()),
         };
-        Err(InputsChanged(self.describe(batch, how)))
+        Err(InputsChanged(self.describe(batch, change)))
     }
 
-    fn describe(&self, batch: &MiniBatch, how: &str) -> String {
+    fn describe(&self, batch: &MiniBatch, change: &str) -> String {
         let id = batch.id;
         let location = batch.location(self.sources);
         let input = match self.sources.get(batch.source as usize) {
             Some(source) => format!("input '{}' changed: ", source.dataset),
             None => String::new(),
         };
-        format!("{input}mini-batch {id} ({location}) {how}")
+        format!("{input}mini-batch {id} ({location}) {change}")
     }
 
-    /// Called when the whole plan has been seen. A mini-batch that is still in `known` is missing from
+    /// Called when the whole plan has been seen. A mini-batch that is still in `recorded` is missing from
     /// today's plan.
     fn complete(&mut self) -> Result<(), InputsChanged> {
-        if let Some(id) = self.known.stamps.keys().min() {
+        if let Some(id) = self.recorded.stamps.keys().min() {
             return Err(InputsChanged(format!(
-                "the inputs changed: mini-batch {id}, which was done, is not among the current {}",
+                "the inputs changed: mini-batch {id}, which was done, is not among the current {} \
+                 mini-batches",
                 self.digest.mini_batches
             )));
         }
-        let Some(was) = self.known.plan.take() else { return Ok(()) };
+        let Some(was) = self.recorded.plan.take() else { return Ok(()) };
         let is = std::mem::take(&mut self.digest).note().1;
-        let counts = (mini_batches(&was), mini_batches(&is));
+        let counts = (mini_batch_count(&was), mini_batch_count(&is));
         if was == is {
             Ok(())
         } else if counts.0 == counts.1 {
@@ -232,17 +236,18 @@ impl<'a> Comparison<'a> {
 }
 
 /// The number of mini-batches, from a plan's note.
-fn mini_batches(note: &str) -> Option<u64> {
+fn mini_batch_count(note: &str) -> Option<u64> {
     note.split(' ').next()?.parse().ok()
 }
 
 /// The range of mini-batches that contains the first difference, from the notes of two plans of equal size.
 fn first_difference(was: &str, is: &str) -> (u64, u64) {
-    let marks = |note: &'_ str| note.split(' ').skip(2).map(str::to_owned).collect::<Vec<_>>();
-    let was = marks(was);
-    let is_marks = marks(is);
-    let same = was.iter().zip(&is_marks).take_while(|(was, is)| was == is).count();
-    let count = mini_batches(is).unwrap_or(1);
+    let prefix_digests =
+        |note: &'_ str| note.split(' ').skip(2).map(str::to_owned).collect::<Vec<_>>();
+    let was = prefix_digests(was);
+    let digests = prefix_digests(is);
+    let same = was.iter().zip(&digests).take_while(|(was, is)| was == is).count();
+    let count = mini_batch_count(is).unwrap_or(1);
     // The first 2^(same - 1) mini-batches are equal.
     let first = same.checked_sub(1).map_or(0, |power| 1 << power);
     let last = if same == 0 { 0 } else { 2 * first - 1 };
@@ -279,19 +284,20 @@ mod tests {
         plan: Option<String>,
         tables: Option<String>,
     ) -> RecordedPlan {
-        RecordedPlan { stamps, plan, tables, created: Timestamp::now(), again: Vec::new() }
+        RecordedPlan { stamps, plan, tables, created: Timestamp::now(), unreadable: Vec::new() }
     }
 
     /// What a node reports about files that do not exist.
-    fn looked(batches: Vec<MiniBatch>) -> InspectReport {
-        let at = |batch: MiniBatch| InspectedMiniBatch { stamp: batch.stamp, batch, changed: None };
-        InspectReport::MiniBatches(batches.into_iter().map(at).collect())
+    fn report(batches: Vec<MiniBatch>) -> InspectReport {
+        let inspected =
+            |batch: MiniBatch| InspectedMiniBatch { stamp: batch.stamp, batch, changed: None };
+        InspectReport::MiniBatches(batches.into_iter().map(inspected).collect())
     }
 
     fn compared(known: RecordedPlan, messages: Vec<InspectReport>) -> Result<(), String> {
         let sources = [Source::new("texts", "/data".into())];
         let mut comparison = Comparison::new(known, &sources);
-        let result = messages.into_iter().try_for_each(|looked| comparison.take(looked));
+        let result = messages.into_iter().try_for_each(|report| comparison.take(report));
         result.map_err(|InputsChanged(text)| format!("changed: {text}"))
     }
 
@@ -303,8 +309,8 @@ mod tests {
         assert_eq!(later.len(), second.len());
         let messages = vec![
             InspectReport::Tables(vec![]),
-            looked(batches(first)),
-            looked(std::mem::take(&mut later)),
+            report(batches(first)),
+            report(std::mem::take(&mut later)),
             InspectReport::Finished,
         ];
         compared(known, messages)
@@ -319,7 +325,7 @@ mod tests {
         assert_eq!(with(&[(0, 7)], None, &[7, 8, 9, 10]), Ok(()));
         let text = |result: Result<(), String>| result.unwrap_err();
         assert_snapshot!(text(with(&[(0, 7), (2, 1)], None, &[7, 8, 9])), @"changed: input 'texts' changed: mini-batch 2 (/inputs/texts/2.txt) has changed since it was done");
-        assert_snapshot!(text(with(&[(0, 7), (5, 1)], None, &[7, 8, 9])), @"changed: the inputs changed: mini-batch 5, which was done, is not among the current 3");
+        assert_snapshot!(text(with(&[(0, 7), (5, 1)], None, &[7, 8, 9])), @"changed: the inputs changed: mini-batch 5, which was done, is not among the current 3 mini-batches");
         assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8]), &[7, 8, 9])), @"changed: the inputs changed: there were 2 mini-batches, now 3");
         assert_snapshot!(text(with(&[(0, 7)], Some(&[7, 8, 9]), &[7, 8, 10])), @"changed: the inputs changed: mini-batch 2, which was not done yet, has changed");
         let was: Vec<u64> = (0..100).collect();
@@ -355,7 +361,7 @@ mod tests {
                 stamp,
                 changed,
             }]));
-            assert!(comparison.known.stamps.is_empty());
+            assert!(comparison.recorded.stamps.is_empty());
             result.map_err(|InputsChanged(text)| text)
         };
         for done in [None, Some(7)] {
@@ -380,7 +386,7 @@ mod tests {
         };
         let messages = |name| {
             let tables = InspectReport::Tables(vec![format(name)]);
-            vec![tables, looked(batches(&[7])), InspectReport::Finished]
+            vec![tables, report(batches(&[7])), InspectReport::Finished]
         };
         assert_eq!(compared(known(), messages("id")), Ok(()));
         let changed = "changed: the inputs changed: their columns differ";

@@ -200,7 +200,7 @@ fn output_folders_without_write_permission_are_refused() {
     let ran = job.run(&[]);
     ran.exits_with(2)
         .says("cannot write to the output folder")
-        .says("name one where you may write");
+        .says("name a folder where you may write");
 }
 
 #[test]
@@ -252,11 +252,11 @@ fn unusable_output_folders_and_job_directories_are_refused() {
     full: error: the output folder [DIR]/full is not empty (it holds 'theirs.txt'): it may be another job's output; name an empty or new folder for `output`
     file: error: job.yaml:6: output: [DIR]/file is a file; name a folder
     /dev/full: error: job.yaml:6: output: /dev/full is a file; name a folder
-    /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name one where you may write
+    /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name a folder where you may write
     .: error: input 'texts' and the output folder [DIR] overlap, so the job would read what it writes: name another folder for `output`
     --job-dir full: error: [DIR]/full is not a job directory (it holds 'theirs.txt' but no job.json): name an empty or new folder with --job-dir
     --job-dir file: error: [DIR]/file is not a folder: name an empty or new one
-    --job-dir /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name one where you may write
+    --job-dir /proc/nowhere: error: cannot make the folder /proc/nowhere: No such file or directory (os error 2); name a folder where you may write
     ");
 }
 

@@ -123,9 +123,9 @@ fn settings_that_affect_rows_must_be_unchanged() {
         job = ran.into_job();
         message
     };
-    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
-    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: environment_variables.TOKEN has changed. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
-    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: mini_batch_size: was 1 file, is now 2 files; append_row_file_name: was parallel_run_step.txt, is now rows.txt. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["arguments=[--do, error]"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: arguments: was [--do, error, --on-batch, "1"], is now [--do, error]. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place"#);
+    assert_snapshot!(refused(&["environment_variables.TOKEN=two"]), @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: environment_variables.TOKEN has changed. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place");
+    assert_snapshot!(refused(&["mini_batch_size=2", "append_row_file_name=rows.txt"]), @r#"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: mini_batch_size: was 1 file, is now 2 files; append_row_file_name: was parallel_run_step.txt, is now rows.txt. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place"#);
     let other = format!("entry_script={}", guest("echo_files").display());
     assert!(
         refused(&[&other]).contains(": the entry script is a different component now. To keep")
@@ -172,7 +172,7 @@ fn a_job_without_any_success_starts_over() {
 #[test]
 fn inputs_must_be_unchanged() {
     let message = refused_files(failed().file("in/a.txt", "1234"));
-    assert_snapshot!(message, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep them, undo that and run the job again; to run it from its beginning, use --overwrite, or --job-dir for another place");
+    assert_snapshot!(message, @"error: job 'test' in [DIR]/job failed before it was finished, with N done, which do not match the job as it is now: input 'texts' changed: mini-batch 0 (/inputs/texts/a.txt) has changed since it was done. To keep these results, undo the change and run the job again; to start over, use --overwrite, or --job-dir for another place");
     // This file comes before all others in the listing.
     let message = refused_files(failed().file("in/0.txt", "0"));
     assert!(
@@ -304,7 +304,7 @@ fn a_changed_output_fails_the_job_and_a_resume_repairs_it() {
     std::os::unix::fs::FileExt::write_all_at(&file, b"F", 0).unwrap();
     let ran = running.wait();
     ran.exits_with(42)
-        .says("holds other bytes from 0 up to 10 than the rows that process000 reported")
+        .says("differs in bytes 0 up to 10 from the rows that process000 reported")
         .says("what to do    check the disk, then resume: sandmill resume job");
     let ran = ran.into_job().resume(&[]);
     ran.exits_with(0);

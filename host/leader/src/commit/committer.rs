@@ -1,7 +1,7 @@
 //! The committer: a thread that makes finished mini-batches durable, in groups.
 //!
 //! The rule has two parts. What the journal refers to is on the disk before the journal refers to it. And a
-//! mini-batch is in the journal before anyone learns that it is committed, and before its files get their
+//! mini-batch is in the journal before the leader learns that it is committed, and before its files get their
 //! final names. A group goes through these steps. Their order guarantees that no row is lost or duplicated
 //! (`group`):
 //!
@@ -17,8 +17,8 @@
 //!    positions of rows in part files, the files with their destinations, and notes.
 //! 5. Publish the files: move them to their final names. If files are appended to others, copy them to the
 //!    positions in the journal, sync them, and only then remove their sources.
-//! 6. Notify the leader. If no rows wait in part files, notify the workers too: they may overwrite these
-//!    rows.
+//! 6. Notify the leader. If no rows wait in part files, notify the workers too: they may overwrite the
+//!    group's rows.
 //!
 //! The journal does not record where rows are in the output: that follows from the order of its entries.
 //!
@@ -49,13 +49,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc;
 use tracing::{Span, debug, error_span};
 
-/// Groups begin at least this far apart. If a group is full of bytes, a fifth of this is enough. If it is
-/// full of requests, or a flush was requested, it begins at once.
-const INTERVAL: Duration = Duration::from_millis(100);
+/// Groups begin at least this far apart. If a group is full of bytes, a fifth of this is enough. If a group
+/// is full of requests, or a flush was requested, it begins immediately.
+const GROUP_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A group with this many bytes of rows is full. The sooner space in part files is free for reuse, the fewer
 /// pages of memory they occupy.
-const FULL: u64 = 4 << 20;
+const FULL_GROUP_BYTES: u64 = 4 << 20;
 
 /// The leader's handle of the committer thread. Dropping it commits what was submitted, without marking the
 /// job as finished, and waits for the thread unless it was abandoned.
@@ -82,11 +82,12 @@ impl Committer {
     ) -> Result<(Self, Restored), CommitError> {
         let (store, restored) = super::recover::recover(target, journal, retry_failed)?;
         // If rows stay in part files, a smaller group would not free their space any sooner.
-        let copies = store.rows.as_ref().is_some_and(RowsOutput::takes_all);
-        let queue = Arc::new(CommitQueue::new(if copies { FULL } else { u64::MAX }));
-        let worker = CommitThread { queue: queue.clone(), store, replies };
+        let copies_rows = store.rows.as_ref().is_some_and(RowsOutput::takes_all);
+        let queue =
+            Arc::new(CommitQueue::new(if copies_rows { FULL_GROUP_BYTES } else { u64::MAX }));
+        let commit_thread = CommitThread { queue: queue.clone(), store, replies };
         let job = Span::current();
-        let run = move || job.in_scope(|| worker.run());
+        let run = move || job.in_scope(|| commit_thread.run());
         let thread = std::thread::Builder::new().name("sandmill-commit".into()).spawn(run);
         let thread = thread.map_err(CommitError::Thread)?;
         Ok((Self { queue, thread: Some(thread) }, restored))
@@ -97,7 +98,7 @@ impl Committer {
         self.queue.submit(request);
     }
 
-    /// Commits what was submitted without delay. Call this when no further requests are on their way.
+    /// Commits immediately what was submitted. Call this when no further requests are on their way.
     pub(crate) fn flush(&self) {
         self.queue.flush();
     }
@@ -133,7 +134,7 @@ struct CommitThread {
 
 impl CommitThread {
     fn run(mut self) {
-        // Stops the queue even after a panic, so that no caller waits for room forever.
+        // Stops the queue even after a panic, so that it does not grow without end.
         let _stop = StopOnDrop(self.queue.clone());
         if let Err(error) = self.serve() {
             self.store.give_up();
@@ -150,7 +151,7 @@ impl CommitThread {
                     self.reject(rejected);
                 }
                 CommitTask::Commit(group) => {
-                    earliest = Instant::now() + INTERVAL;
+                    earliest = Instant::now() + GROUP_INTERVAL;
                     let _inside = error_span!("commit", requests = group.len()).entered();
                     let begun = Instant::now();
                     self.commit(group)?;

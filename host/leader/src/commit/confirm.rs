@@ -1,6 +1,6 @@
 //! Checks that the output file holds what was appended to it. Before the journal refers to new rows, they are
 //! read back and compared with the workers' checksums. They were written a moment ago, so they are still in
-//! the page cache. If another program has written to the file since, all of it is read back once more.
+//! the page cache. If another program has written to the file since, the whole file is read back once more.
 
 use super::error::{CommitError, OutputChange};
 use crate::files::{Appender, Checker};
@@ -34,14 +34,14 @@ impl UnconfirmedTail {
     /// Reads back the pieces that have not been read back yet. Fails if the file has other content, or cannot
     /// be read.
     pub(super) fn confirm(&mut self, appender: &Appender) -> Result<(), CommitError> {
-        in_place(appender)?;
+        check_in_place(appender)?;
         let mut checker = checker(appender)?;
         let new = self.pieces.get(self.confirmed..).unwrap_or_default();
         let bytes: u64 = new.iter().map(|(_, segment)| segment.length).sum();
-        let mut at = appender.len().saturating_sub(bytes);
+        let mut offset = appender.len().saturating_sub(bytes);
         for (worker, segment) in new {
-            check_segment(&mut checker, appender, at, *worker, segment)?;
-            at += segment.length;
+            check_segment(&mut checker, appender, offset, *worker, segment)?;
+            offset += segment.length;
         }
         self.confirmed = self.pieces.len();
         Ok(())
@@ -59,16 +59,16 @@ impl UnconfirmedTail {
 }
 
 /// Fails unless the output's name still leads to this file, and its length is what was written.
-pub(super) fn in_place(appender: &Appender) -> Result<Metadata, CommitError> {
+pub(super) fn check_in_place(appender: &Appender) -> Result<Metadata, CommitError> {
     let metadata = appender.file().metadata().map_err(|e| failed(appender, e))?;
     let named = appender.path().symlink_metadata();
     if !named.is_ok_and(|named| (named.dev(), named.ino()) == (metadata.dev(), metadata.ino())) {
-        return Err(changed(appender, OutputChange::Replaced));
+        return Err(output_changed(appender, OutputChange::Replaced));
     }
     let found = metadata.len();
     let written = appender.len();
     if found != written {
-        return Err(changed(appender, OutputChange::Length { found, written }));
+        return Err(output_changed(appender, OutputChange::Length { found, written }));
     }
     Ok(metadata)
 }
@@ -81,19 +81,20 @@ pub(super) fn checker(appender: &Appender) -> Result<Checker<'_>, CommitError> {
 pub(super) fn check_segment(
     checker: &mut Checker<'_>,
     appender: &Appender,
-    at: u64,
+    offset: u64,
     worker: Option<WorkerId>,
     segment: &Segment,
 ) -> Result<(), CommitError> {
-    let holds = checker.holds(at, segment).map_err(|e| failed(appender, e))?;
+    let holds = checker.holds(offset, segment).map_err(|e| failed(appender, e))?;
     if holds {
         return Ok(());
     }
-    let end = at + segment.length;
-    Err(changed(appender, OutputChange::Bytes { from: at, end, worker }))
+    let end = offset + segment.length;
+    Err(output_changed(appender, OutputChange::Bytes { from: offset, end, worker }))
 }
 
-pub(super) fn changed(appender: &Appender, change: OutputChange) -> CommitError {
+/// The error for an output file that does not hold what was written to it.
+pub(super) fn output_changed(appender: &Appender, change: OutputChange) -> CommitError {
     CommitError::OutputChanged { path: appender.path().to_owned(), change }
 }
 

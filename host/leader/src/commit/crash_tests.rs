@@ -23,7 +23,7 @@ const KINDS: [(Layout, OnConflict); 9] = [
 ];
 
 /// The maximum number of times that an undisturbed run passes a point.
-const MOST: u32 = 400;
+const MAX_POINTS: u32 = 400;
 
 #[test]
 fn undisturbed_jobs_pass_every_fail_point() {
@@ -86,8 +86,8 @@ fn a_crash_at_any_point_changes_nothing() {
                 world.check();
                 crashed
             };
-            let points = (1..MOST).step_by(step).take_while(crashed).count() * step;
-            assert!((30..MOST as usize - step).contains(&points), "{points}");
+            let points = (1..MAX_POINTS).step_by(step).take_while(crashed).count() * step;
+            assert!((30..MAX_POINTS as usize - step).contains(&points), "{points}");
         }
     }
 }
@@ -115,7 +115,7 @@ fn a_crash_while_recovering_changes_nothing() {
 /// end. Found by fuzzing.
 #[test]
 fn worker_numbers_are_never_reused() {
-    for first in (1..MOST).step_by(3) {
+    for first in (1..MAX_POINTS).step_by(3) {
         let mut world = CrashWorld::new(Layout::File, OnConflict::Append);
         // Workers with higher numbers complete the rest, or only end normally.
         if fail_point::crash_at(&format!("*:{first}"), || world.run()).is_some() {
@@ -151,7 +151,7 @@ fn lost_rows_are_removed_with_their_files() {
         let mut world = CrashWorld::new(layout, on_conflict);
         // All rows and files are committed. Then all copies of the second worker's rows are lost.
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
-        fs::remove_file(world.target.places.job_dir().part_file(WorkerId(1))).unwrap();
+        fs::remove_file(world.target.worker_folders.job_dir().part_file(WorkerId(1))).unwrap();
         let output = world.target.output.join("rows.txt");
         if layout != Layout::Parts {
             let text = fs::read_to_string(&output).unwrap();
@@ -176,8 +176,8 @@ fn rows_that_are_found_again_keep_their_files() {
         let mut world = CrashWorld::new(layout, on_conflict);
         assert!(fail_point::crash_at("left-all-published", || world.run()).is_none());
         let output = world.target.output.join("rows.txt");
-        let parts = world.target.places.job_dir().parts();
-        let away = world.target.places.job_dir().root().join("away");
+        let parts = world.target.worker_folders.job_dir().parts();
+        let away = world.target.worker_folders.job_dir().root().join("away");
         let rows = fs::read(&output);
         drop(fs::remove_file(&output));
         fs::rename(&parts, &away).unwrap();
@@ -202,23 +202,23 @@ fn rows_that_are_found_again_keep_their_files() {
     }
 }
 
-/// The working directory of the child process in the next test.
-const CHILD: &str = "SANDMILL_TEST_CRASH_CHILD";
+/// The environment variable with the job directory of the child process in the next test.
+const CHILD_FOLDER: &str = "SANDMILL_TEST_CRASH_CHILD";
 
-/// The same with a child process that `SANDMILL_FAIL_POINT` makes kill itself.
+/// Crashes of a real process: the child kills itself at the point in `SANDMILL_FAIL_POINT`.
 #[test]
 fn a_killed_process_is_recovered_from() {
     let layout = Layout::Ordered;
     let on_conflict = OnConflict::Append;
-    if let Some(path) = std::env::var_os(CHILD) {
-        return CrashWorld::at(path.as_ref(), layout, on_conflict).run();
+    if let Some(path) = std::env::var_os(CHILD_FOLDER) {
+        return CrashWorld::in_folder(path.as_ref(), layout, on_conflict).run();
     }
     for at in ["files-synced", "journaled:2", "rows-appended:3:cut", "*:30:cut", "finished"] {
         let mut world = CrashWorld::new(layout, on_conflict);
         let name = "commit::committer::crash_tests::a_killed_process_is_recovered_from";
         let child = std::process::Command::new(std::env::current_exe().unwrap())
             .args(["--exact", name])
-            .env(CHILD, world.target.places.job_dir().root())
+            .env(CHILD_FOLDER, world.target.worker_folders.job_dir().root())
             .env("SANDMILL_FAIL_POINT", at)
             .output()
             .unwrap();
@@ -237,7 +237,7 @@ fn a_hundred_thousand_mini_batches_cost_little() {
         let (mut store, _) = recover(world.target.clone(), world.journal(), false).unwrap();
         let rows = "a row\n".repeat(100_000);
         let worker = WorkerId(0);
-        fs::write(world.target.places.job_dir().part_file(worker), &rows).unwrap();
+        fs::write(world.target.worker_folders.job_dir().part_file(worker), &rows).unwrap();
         let request = |id: u64| {
             let segment = segment(6 * id, "a row\n");
             let success = Success { id: MiniBatchId(id), segment, stamp: id, ..Success::sample() };

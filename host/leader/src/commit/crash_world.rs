@@ -1,4 +1,4 @@
-//! A small job. The test plays its leader, workers and disk.
+//! A small job for tests. The test plays the job's leader, workers and disk.
 
 use super::*;
 use crate::commit::message::FinalFailure;
@@ -26,7 +26,7 @@ pub(super) struct CrashWorld {
     pub(super) damage_steps: Vec<CrashDamage>,
     was_cut: bool,
     /// Where each worker writes next, if it may overwrite rows that are in the output.
-    ends: RefCell<HashMap<WorkerId, u64>>,
+    write_offsets: RefCell<HashMap<WorkerId, u64>>,
 }
 
 /// Where rows go.
@@ -71,11 +71,11 @@ impl CrashWorld {
     pub(super) fn new(layout: Layout, on_conflict: OnConflict) -> Self {
         // Use a file system in memory if possible: syncing costs nothing there.
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-        let world = Self::at(dir.path(), layout, on_conflict);
+        let world = Self::in_folder(dir.path(), layout, on_conflict);
         Self { _dir: Some(dir), ..world }
     }
 
-    pub(super) fn at(path: &Path, layout: Layout, on_conflict: OnConflict) -> Self {
+    pub(super) fn in_folder(path: &Path, layout: Layout, on_conflict: OnConflict) -> Self {
         let job_dir = JobDir::new(path);
         for folder in [job_dir.parts(), job_dir.work(), job_dir.default_output()] {
             fs::create_dir_all(folder).unwrap();
@@ -85,7 +85,7 @@ impl CrashWorld {
             ordered: layout == Layout::Ordered,
             on_conflict,
             header_wanted: true,
-            parts: (layout == Layout::Parts).then(|| ".txt".into()),
+            part_suffix: (layout == Layout::Parts).then(|| ".txt".into()),
             ..CommitTarget::sample(&job_dir)
         };
         Self {
@@ -96,20 +96,20 @@ impl CrashWorld {
             last_workers: Vec::new(),
             damage_steps: Vec::new(),
             was_cut: false,
-            ends: RefCell::default(),
+            write_offsets: RefCell::default(),
         }
     }
 
-    /// The rows of a mini-batch; some have none.
+    /// The rows of a mini-batch. Some mini-batches have none.
     fn rows(id: u64) -> String {
         format!("{id} a\n{id} b\n").repeat(id as usize % 3)
     }
 
-    fn failed(id: u64) -> bool {
+    fn fails(id: u64) -> bool {
         id == 7
     }
 
-    /// The files that it writes, with their text.
+    /// The files that a mini-batch writes, with their text.
     fn files(&self, id: u64) -> Vec<(String, String)> {
         match (id % 4, self.target.on_conflict) {
             (1, OnConflict::Error) => [format!("own/{id}"), format!("deep/er/{id}")]
@@ -125,7 +125,7 @@ impl CrashWorld {
     }
 
     pub(super) fn journal(&self) -> Journal {
-        let path = self.target.places.job_dir().journal();
+        let path = self.target.worker_folders.job_dir().journal();
         let identity = JobIdentity::sample();
         if path.exists() { Journal::open(&path) } else { Journal::create(&path, &identity) }
             .unwrap()
@@ -133,7 +133,7 @@ impl CrashWorld {
 
     /// Does a worker's work for a mini-batch.
     fn work(&self, worker: WorkerId, id: u64) -> CommitRequest {
-        if Self::failed(id) {
+        if Self::fails(id) {
             return CommitRequest::Failure(FinalFailure {
                 id: MiniBatchId(id),
                 worker: Some(worker),
@@ -144,10 +144,10 @@ impl CrashWorld {
         let rows = Self::rows(id);
         // The first mini-batches have no header, so that it arrives when there already are rows.
         let header = (id > 3).then_some(HEADER);
-        let head = header.filter(|_| self.target.parts.is_some() && !rows.is_empty());
+        let head = header.filter(|_| self.target.part_suffix.is_some() && !rows.is_empty());
         let offset = self.write(worker, head.unwrap_or_default(), &rows);
         let segment = segment(offset, &rows);
-        let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
+        let staged = self.target.worker_folders.job_dir().staged(worker, MiniBatchId(id), 1);
         let files = self.files(id);
         for (path, text) in &files {
             let path = staged.join(path);
@@ -169,11 +169,11 @@ impl CrashWorld {
 
     /// Writes rows to a worker's part file, after the header if the file is empty. Returns their offset.
     fn write(&self, worker: WorkerId, header: &str, rows: &str) -> u64 {
-        let part = self.target.places.job_dir().part_file(worker);
+        let part = self.target.worker_folders.job_dir().part_file(worker);
         let part = OpenOptions::new().create(true).truncate(false).write(true).open(part).unwrap();
-        let stays = self.target.ordered || self.target.parts.is_some();
-        let mut ends = self.ends.borrow_mut();
-        let end = ends.entry(worker).or_default();
+        let stays = self.target.ordered || self.target.part_suffix.is_some();
+        let mut write_offsets = self.write_offsets.borrow_mut();
+        let end = write_offsets.entry(worker).or_default();
         if stays {
             *end = part.metadata().unwrap().len();
         }
@@ -191,7 +191,7 @@ impl CrashWorld {
     fn spoil(&self, worker: WorkerId, id: u64) -> CommitRequest {
         let offset = self.write(worker, "", "half");
         let segment = Segment { offset, length: 4, ..Segment::sample() };
-        let staged = self.target.places.job_dir().staged(worker, MiniBatchId(id), 1);
+        let staged = self.target.worker_folders.job_dir().staged(worker, MiniBatchId(id), 1);
         fs::create_dir_all(&staged).unwrap();
         fs::write(staged.join("shared"), "rejected").unwrap();
         CommitRequest::Success(Success {
@@ -220,10 +220,10 @@ impl CrashWorld {
         ids.rotate_left(turn);
         ids.retain(|id| !restored.finished.contains(MiniBatchId(*id)));
         self.runs += 1;
-        self.ends.borrow_mut().clear();
+        self.write_offsets.borrow_mut().clear();
         for group in ids.chunks(3) {
-            // Some bad attempts come from a worker that does nothing else, others from one that also does
-            // good work.
+            // Some bad attempts come from a worker that does nothing else, and others from a worker that also
+            // does good work.
             let spoiler = |id: u64| if id == 3 { workers[0] } else { workers[2] };
             let bad = group.iter().filter(|id| **id % 3 == 0);
             let bad: Vec<_> = bad.map(|id| self.spoil(spoiler(*id), *id)).collect();
@@ -232,7 +232,7 @@ impl CrashWorld {
             let (ahead, good) = good.partition(may_be_copied);
             assert!(store.copy(ahead).unwrap().is_empty());
             commit(&mut store, bad.into_iter().chain::<Vec<_>>(good).collect());
-            self.ends.borrow_mut().clear();
+            self.write_offsets.borrow_mut().clear();
         }
         // No workers are started if everything is done and a worker has already ended normally.
         let has_left_files =
@@ -242,7 +242,7 @@ impl CrashWorld {
         }
         self.last_workers.clear();
         for worker in &workers[..2] {
-            let folder = self.target.places.job_dir().worker_output(*worker);
+            let folder = self.target.worker_folders.job_dir().worker_output(*worker);
             fs::create_dir_all(folder.join("made")).unwrap();
             fs::write(folder.join("labels"), "same").unwrap();
             if self.target.on_conflict != OnConflict::Error {
@@ -274,12 +274,12 @@ impl CrashWorld {
 
     /// Checks that the output is that of one undisturbed run.
     pub(super) fn check(&self) {
-        let rows = match &self.target.parts {
+        let rows = match &self.target.part_suffix {
             None => self.read("rows.txt"),
             Some(_) => self.parts(),
         };
         let body = rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
-        let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::failed(*id)).collect();
+        let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::fails(*id)).collect();
         let all: String = wanted.iter().map(|id| Self::rows(*id)).collect();
         if self.target.ordered {
             assert_eq!(body, all);
@@ -328,11 +328,11 @@ impl CrashWorld {
     pub(super) fn damage(&mut self) {
         // Once the job has completed, its part files are hard links of the output, which is not read again.
         let ended = self.journal().finished().unwrap() == Some(JobStatus::Completed);
-        if ended && self.target.parts.is_some() {
+        if ended && self.target.part_suffix.is_some() {
             return;
         }
         let output = self.target.output.join("rows.txt");
-        let mut parts: Vec<_> = fs::read_dir(self.target.places.job_dir().parts())
+        let mut parts: Vec<_> = fs::read_dir(self.target.worker_folders.job_dir().parts())
             .unwrap()
             .map(|e| e.unwrap().path())
             .collect();
@@ -393,7 +393,7 @@ pub(super) fn commit(store: &mut CommitState, mut requests: Vec<CommitRequest>) 
     }
 }
 
-/// Verified data is trusted as long as the file is unchanged, so the damage replaces the file by a new one.
+/// Replaces a file by a new one: verified data is trusted as long as the file is the same and unchanged.
 fn replace(path: &Path, bytes: Vec<u8>) {
     let copy = path.with_extension("copy");
     fs::write(&copy, bytes).unwrap();

@@ -24,7 +24,7 @@ pub(super) fn open_part(path: &Path) -> Result<File, Errno> {
 }
 
 /// Syncs the file system that holds a folder.
-pub(super) fn sync_around(folder: &Path) -> Result<(), CommitError> {
+pub(super) fn sync_file_system_of(folder: &Path) -> Result<(), CommitError> {
     File::open(folder)
         .and_then(|opened| Ok(rustix::fs::syncfs(opened)?))
         .map_err(|e| CommitError::disk("write to disk", folder, e))

@@ -1,5 +1,4 @@
-//! Errors of committing results and of resuming a job. Their texts for people are here, or in the errors that
-//! these wrap. This module imports nothing of this folder.
+//! Errors of committing results and of resuming a job. The texts are shown to users.
 
 use crate::files::OutputError;
 use crate::journal::JournalError;
@@ -11,14 +10,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Advice for a worker's file that has the same name as another file.
-const OTHER_NAME: &str = "put the agent name into the name of a file that each worker writes, or set \
+const OTHER_NAME_ADVICE: &str = "put the agent name into the name of a file that each worker writes, or set \
                           output_files to append or overwrite";
 
-/// The job cannot begin, continue or end properly. The texts are complete sentences for people.
+/// The job cannot begin, continue or end properly. The texts are complete sentences.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CommitError {
     /// A system call failed.
-    #[error("cannot {action} {}: {}; {}", path.display(), os_error(source), next(source))]
+    #[error("cannot {action} {}: {}; {}", path.display(), os_error(source), advice(source))]
     Disk {
         /// What was tried, as in `write to disk`.
         action: &'static str,
@@ -57,13 +56,13 @@ pub(crate) enum CommitError {
     /// A published file has fewer bytes than mini-batches wrote to it.
     #[error(
         "{} has {found} bytes, and mini-batches of this job have written {written} to it: \
-         put it back, or run the job again with --overwrite",
+         restore the file, or run the job again with --overwrite",
         path.display()
     )]
     FileCut {
         /// The file.
         path: PathBuf,
-        /// Bytes that it has.
+        /// Bytes that the file has.
         found: u64,
         /// Bytes that were written.
         written: u64,
@@ -78,8 +77,8 @@ pub(crate) enum CommitError {
     },
     /// Outside mini-batches, one worker made a file and another a folder of the same name.
     #[error(
-        "the output {path:?} is a file of one of the workers {first} and {other} and a folder of \
-         the other, made in init or shutdown: give them different names"
+        "in init or shutdown, one of the workers {first} and {other} wrote the output {path:?} as a file, \
+         and the other as a folder: give them different names"
     )]
     LeftOtherKind {
         /// The path below the output folder.
@@ -92,7 +91,7 @@ pub(crate) enum CommitError {
     /// Outside mini-batches, two workers wrote different files of the same name.
     #[error(
         "the workers {first} and {other} both wrote the output {path:?} in init or \
-         shutdown, with different content: {OTHER_NAME}"
+         shutdown, with different content: {OTHER_NAME_ADVICE}"
     )]
     LeftTwice {
         /// The path below the output folder.
@@ -102,10 +101,10 @@ pub(crate) enum CommitError {
         /// The other worker.
         other: WorkerId,
     },
-    /// Outside mini-batches, a worker wrote a file that has the name of a published one.
+    /// Outside mini-batches, a worker wrote a file that has the name of a published file.
     #[error(
-        "{worker} wrote the output {path:?} in init or shutdown, and a mini-batch wrote one of \
-         that name, with different content: {OTHER_NAME}"
+        "{worker} wrote the output {path:?} in init or shutdown, and a mini-batch wrote a file \
+         of that name, with different content: {OTHER_NAME_ADVICE}"
     )]
     LeftPublished {
         /// The path below the output folder.
@@ -133,16 +132,16 @@ pub(crate) enum CommitError {
     /// The journal's note on the header is damaged.
     #[error("the journal's note of the output's header is damaged")]
     HeaderNote,
-    /// The journal's note on new files is damaged.
-    #[error("the journal's note {note:?}: {source}")]
+    /// The journal's note on files to rename and remove is damaged.
+    #[error("the journal's note {note:?} is damaged: {source}")]
     ReplacementNote {
         /// The note.
         note: String,
-        /// What is wrong with it.
+        /// What is wrong with the note.
         source: serde_json::Error,
     },
     /// The new files cannot be recorded in the journal.
-    #[error("the new output files cannot be noted: {0}")]
+    #[error("the new output files cannot be recorded in the journal: {0}")]
     Unnoted(#[source] serde_json::Error),
     /// The committer's thread could not be started.
     #[error(transparent)]
@@ -159,25 +158,25 @@ pub(crate) enum CommitError {
     Silent(Duration),
 }
 
-/// How an output file differs from what was written to it. The text is the end of a clause.
+/// How an output file differs from what was written to it. The text follows the name of the file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum OutputChange {
-    /// Its name is gone, or leads to another file.
+    /// The file's name is gone, or leads to another file.
     #[error("was removed, renamed or replaced while the job ran")]
     Replaced,
-    /// It has another length.
+    /// The file has another length.
     #[error("has {found} bytes, and {written} were written")]
     Length {
-        /// Bytes that it has.
+        /// Bytes that the file has.
         found: u64,
         /// Bytes that were written.
         written: u64,
     },
-    /// It does not begin with its header.
+    /// The file does not begin with its header.
     #[error("no longer begins with its header")]
     Header,
-    /// Some of its bytes differ.
-    #[error("holds other bytes from {from} up to {end} than {}", whose(*worker))]
+    /// Some of the file's bytes differ.
+    #[error("differs in bytes {from} up to {end} from {}", bytes_source(*worker))]
     Bytes {
         /// The first byte of the rows.
         from: u64,
@@ -194,7 +193,7 @@ impl CommitError {
         Self::Disk { action, path: path.to_owned(), source }
     }
 
-    /// The same error, but with the folder's final name instead of the name under which it was made.
+    /// The same error, but with the folder's final name instead of the temporary one.
     pub(super) fn renamed(mut self, made: &Path, named: &Path) -> Self {
         match &mut self {
             Self::Disk { path, .. }
@@ -219,14 +218,14 @@ impl PartialEq for CommitError {
 }
 
 /// What the user should do after a failed system call.
-fn next(error: &io::Error) -> &'static str {
+fn advice(error: &io::Error) -> &'static str {
     match error.raw_os_error() {
         Some(libc::EMFILE | libc::ENFILE) => "then resume the job",
         _ => "check the disk, then run the job again",
     }
 }
 
-fn whose(worker: Option<WorkerId>) -> String {
+fn bytes_source(worker: Option<WorkerId>) -> String {
     match worker {
         Some(worker) => format!("the rows that {worker} reported"),
         None => "what was written there".to_owned(),
@@ -286,13 +285,13 @@ pub(super) enum PartFault {
     #[error("this job keeps no rows")]
     Unwanted,
     /// The part file cannot be opened.
-    #[error("the file is missing ({0})")]
+    #[error("the file cannot be opened ({0})")]
     Missing(Errno),
     /// The part file is a folder, a pipe or something similar.
     #[error("it is not a regular file")]
     NoFile,
     /// The rows are outside the part file.
-    #[error("{length} bytes at {offset}, but it has {size}")]
+    #[error("{length} bytes at offset {offset}, but the file has {size}")]
     Outside {
         /// The first byte.
         offset: u64,
@@ -302,7 +301,7 @@ pub(super) enum PartFault {
         size: u64,
     },
     /// Another attempt's rows are there.
-    #[error("those at {offset} are rows of another attempt ({from} to {to})")]
+    #[error("the bytes at offset {offset} are rows of another attempt ({from} to {to})")]
     Taken {
         /// The first byte.
         offset: u64,

@@ -1,6 +1,6 @@
 //! The store's handling of files: their names, publishing them, and what `init` and `shutdown` left.
 
-use super::disk::sync_around;
+use super::disk::sync_file_system_of;
 use super::error::CommitError;
 use super::target::CommitTarget;
 use crate::fail_point::{self, Unsynced};
@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::path::{Path, PathBuf};
 
 /// The prefix, before a worker's number, of the journal's note that the worker ended normally.
-pub(super) const DONE: &str = "store.done.";
+pub(super) const DONE_PREFIX: &str = "store.done.";
 
 /// What the store knows about files.
 #[derive(Debug, Default)]
@@ -28,7 +28,7 @@ pub(super) struct FilesState {
     unsynced: Vec<Unsynced>,
 }
 
-/// Where the files of one folder belong: offset and length by path.
+/// Where the files of one folder belong in the published files: offset and length by path.
 pub(super) type Offsets = HashMap<String, (u64, u64)>;
 
 impl FilesState {
@@ -47,7 +47,8 @@ impl FilesState {
         check_files(staged, &target.output, &rule(target, false, &place))
     }
 
-    /// The journal's entries for the files in a folder, which are about to be published.
+    /// The journal's entries for the files in a folder, which are about to be published. Under
+    /// [`OnConflict::Append`], counts their lengths for the offsets of later files.
     pub(super) fn take(
         &mut self,
         target: &CommitTarget,
@@ -55,7 +56,7 @@ impl FilesState {
         folder: &Path,
         found: &[GuestEntry],
     ) -> Vec<FileEntry> {
-        let source = target.places.name(folder);
+        let source = target.worker_folders.journal_name(folder);
         let mut entries = Vec::new();
         for found in found {
             let (GuestEntry { path, .. }, Some(length)) = (found, found.length) else { continue };
@@ -72,36 +73,36 @@ impl FilesState {
         entries
     }
 
-    /// Publishes the content of the folders, and removes them. With `again`, an interrupted run may have
-    /// published some of it already.
+    /// Publishes the content of the folders, and removes them. With `is_repeated`, an interrupted run may
+    /// have published some of the files already.
     pub(super) fn publish(
         &mut self,
         target: &CommitTarget,
         folders: &[PathBuf],
         entries: &[FileEntry],
-        again: bool,
+        is_repeated: bool,
     ) -> Result<(), CommitError> {
         if folders.is_empty() {
             return Ok(());
         }
         self.published = true;
-        let append = target.on_conflict == OnConflict::Append;
-        let places = if append { by_source(entries) } else { HashMap::new() };
-        if append {
+        let appends = target.on_conflict == OnConflict::Append;
+        let places = if appends { by_source(entries) } else { HashMap::new() };
+        if appends {
             let sources: HashSet<_> =
-                folders.iter().map(|folder| target.places.name(folder)).collect();
-            let coming = entries.iter().filter(|entry| sources.contains(&entry.source));
-            let at = |entry: &FileEntry| (target.output.join(&entry.path), entry.offset);
-            self.unsynced = coming.map(at).collect();
+                folders.iter().map(|folder| target.worker_folders.journal_name(folder)).collect();
+            let appended = entries.iter().filter(|entry| sources.contains(&entry.source));
+            let unsynced = |entry: &FileEntry| (target.output.join(&entry.path), entry.offset);
+            self.unsynced = appended.map(unsynced).collect();
         }
         for folder in folders {
-            let places = places.get(&target.places.name(folder));
+            let places = places.get(&target.worker_folders.journal_name(folder));
             let place = |path: &str| places?.get(path).copied();
-            publish_files(folder, &target.output, &rule(target, again, &place))?;
+            publish_files(folder, &target.output, &rule(target, is_repeated, &place))?;
             fail_point::pass_with("folder-published", || self.unsynced.clone());
         }
-        if append {
-            sync_around(&target.output)?;
+        if appends {
+            sync_file_system_of(&target.output)?;
             self.unsynced.clear();
             fail_point::pass("appended-files-synced");
             for folder in folders {
@@ -124,13 +125,13 @@ pub(super) fn rule<'a>(
     PublishRule { on_conflict: target.on_conflict, reserved, same_passes, place }
 }
 
-/// Where the files belong, by the folder that they come from.
+/// Where the files belong in the published files, by the folder that they come from.
 pub(super) fn by_source(entries: &[FileEntry]) -> HashMap<String, Offsets> {
-    let mut all: HashMap<String, Offsets> = HashMap::new();
+    let mut by_source: HashMap<String, Offsets> = HashMap::new();
     for FileEntry { source, path, offset, length, .. } in entries {
-        all.entry(source.clone()).or_default().insert(path.clone(), (*offset, *length));
+        by_source.entry(source.clone()).or_default().insert(path.clone(), (*offset, *length));
     }
-    all
+    by_source
 }
 
 /// Whether the folder contains anything. False if it does not exist.
@@ -142,9 +143,9 @@ pub(super) fn holds_anything(folder: &Path) -> Result<bool, CommitError> {
     }
 }
 
-/// The maximum number of names that the files of one group may take. Beyond that, the rest goes into another
-/// group.
-const NAMES: usize = 500_000;
+/// The maximum number of names that the files of one group may take. An attempt with more names goes into
+/// another group.
+const MAX_GROUP_NAMES: usize = 500_000;
 
 /// The names that the files of a group will take. They are kept as hashes, which bounds the memory. A hash
 /// collision only postpones an attempt to another group.
@@ -157,8 +158,8 @@ pub(super) struct GroupNames {
 
 impl GroupNames {
     /// Takes the names of everything in `found`. Returns false, and takes nothing, if one of them is already
-    /// taken or there is no room. A folder may be shared, and a file only if `files_meet`.
-    pub(super) fn take(&mut self, found: &[GuestEntry], files_meet: bool) -> bool {
+    /// taken or there is no room. A folder may be shared, and a file only if `may_share_files`.
+    pub(super) fn take(&mut self, found: &[GuestEntry], may_share_files: bool) -> bool {
         let mut files = Vec::new();
         let mut folders = Vec::new();
         for found in found {
@@ -166,16 +167,17 @@ impl GroupNames {
             of_kind.push(self.seed.hash_one(&found.path));
         }
         let before = self.files.len() + self.folders.len();
-        let taken =
-            |file: &u64| !files_meet && self.files.contains(file) || self.folders.contains(file);
-        let clash = files.iter().any(taken)
+        let is_taken = |file: &u64| {
+            !may_share_files && self.files.contains(file) || self.folders.contains(file)
+        };
+        let clashes = files.iter().any(is_taken)
             || folders.iter().any(|folder| self.files.contains(folder))
-            || before > 0 && before + files.len() + folders.len() > NAMES;
-        if !clash {
+            || before > 0 && before + files.len() + folders.len() > MAX_GROUP_NAMES;
+        if !clashes {
             self.files.extend(files);
             self.folders.extend(folders);
         }
-        !clash
+        !clashes
     }
 }
 
@@ -187,7 +189,7 @@ mod tests {
     fn a_group_refuses_clashing_names_and_too_many() {
         let found = |length| [GuestEntry { path: "a".into(), length }];
         let mut names = GroupNames::default();
-        names.files.extend(0..NAMES as u64);
+        names.files.extend(0..MAX_GROUP_NAMES as u64);
         assert!(!names.take(&found(Some(1)), false), "full");
         let mut names = GroupNames::default();
         assert!(names.take(&found(Some(1)), false));

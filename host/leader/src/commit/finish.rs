@@ -1,12 +1,12 @@
 //! The output file that is made at a job's end from the appended rows. It is made under another name, and
-//! renamed when it is complete and synced. If that is interrupted, the next start makes it again. Its sources
-//! are removed only when the journal has the job's end.
+//! renamed when it is complete and synced. After an interruption, the next start makes it again. The appended
+//! rows are removed only when the journal has the job's end.
 
 use super::disk::sync_folder;
 use super::error::CommitError;
-use super::output_files::{FileInProgress, write};
+use super::output_files::{FileInProgress, make_output_file};
 use super::parts_output;
-use super::replace::NEW;
+use super::replace::NEW_PREFIX;
 use super::store::CommitState;
 use super::target::CommitTarget;
 use crate::fail_point;
@@ -23,23 +23,26 @@ pub(super) fn make(
     };
     let output = &store.target.output;
     let path = output.join(&finish.name);
-    let new = output.join(format!("{NEW}output"));
-    // Left over from an earlier attempt to end the job.
-    let _ = fs::remove_file(&new);
+    let temporary = output.join(format!("{NEW_PREFIX}output"));
+    // An earlier attempt to end the job may have left a file.
+    let _ = fs::remove_file(&temporary);
     let appended = rows.path();
     let rows = store.journal.counts().rows;
-    let making = FileInProgress { appended, new: &new, path: &path, kept: appended, rows };
-    write(finish, &making, on_progress)?;
+    let making =
+        FileInProgress { appended, temporary: &temporary, final_path: &path, kept: appended, rows };
+    make_output_file(finish, &making, on_progress)?;
     fail_point::pass("output-made");
-    fs::rename(&new, &path).map_err(|e| CommitError::disk("rename a new file to", &path, e))?;
+    fs::rename(&temporary, &path)
+        .map_err(|e| CommitError::disk("rename a new file to", &path, e))?;
     fail_point::pass("output-named");
     sync_folder(output)
 }
 
 /// Removes the file that the output was made from.
 pub(super) fn clean_up(target: &CommitTarget) {
-    if let (Some(name), Some(_), None) = (&target.output_file, &target.finish, &target.parts) {
-        // If it stays, the output beside it is still correct.
+    if let (Some(name), Some(_), None) = (&target.output_file, &target.finish, &target.part_suffix)
+    {
+        // If the file stays, the output beside it is still correct.
         let _ = fs::remove_file(target.output.join(name));
         fail_point::pass("appended-removed");
     }
@@ -50,15 +53,15 @@ pub(super) fn clean_up(target: &CommitTarget) {
 /// is made again.
 pub(super) fn resumed_target(
     target: CommitTarget,
-    completed: bool,
+    is_completed: bool,
 ) -> Result<CommitTarget, CommitError> {
-    if target.parts.is_some() {
-        return parts_output::resumed_target(target, completed);
+    if target.part_suffix.is_some() {
+        return parts_output::resumed_target(target, is_completed);
     }
     let Some(finish) = &target.finish else { return Ok(target) };
     let path = target.output.join(&finish.name);
     let is_gone = |name: &String| target.output.join(name).symlink_metadata().is_err();
-    if completed && target.output_file.as_ref().is_some_and(is_gone) && path.is_file() {
+    if is_completed && target.output_file.as_ref().is_some_and(is_gone) && path.is_file() {
         return Ok(CommitTarget { output_file: None, finish: None, ..target });
     }
     match fs::remove_file(&path) {

@@ -7,13 +7,13 @@ use crate::fail_point::crash_at;
 use crate::model::OnConflict;
 use std::fs;
 
-/// About how many points an undisturbed run passes.
-const POINTS: u8 = 200;
+/// About how many fail points an undisturbed run passes.
+const FAIL_POINTS: u8 = 200;
 
-/// The first byte selects the kind of job, and the second the kind of end. The others are crashes, and damage
-/// to part files and output in between. Then the job completes, and its output must be that of one
-/// undisturbed run. Or the journal itself is garbled. Then it may be refused or resumed; the only promise is
-/// that the process does not panic or hang.
+/// The first byte selects the kind of job, and the second the kind of end. The other bytes are crashes, and
+/// damage to part files and output in between. Usually the job then completes, and its output must be that of
+/// one undisturbed run. With another kind of end, the journal itself is garbled. The job may then be refused
+/// or resumed; the only promise is that the process does not panic or hang.
 pub fn recovery(data: &[u8]) {
     let [kind, end, steps @ ..] = data else { return };
     let on_conflict = OnConflict::ALL[usize::from((kind >> 1) % 3)];
@@ -26,8 +26,8 @@ pub fn recovery(data: &[u8]) {
     for step in steps.chunks(4).take(3) {
         let [crash, cut, harm, share] = [0, 1, 2, 3].map(|n| step.get(n).copied().unwrap_or(0));
         let cut = if cut & 1 == 1 { ":cut" } else { "" };
-        let at = format!("*:{}{cut}", crash % POINTS + 1);
-        if crash_at(&at, || world.run()).is_some() {
+        let point = format!("*:{}{cut}", crash % FAIL_POINTS + 1);
+        if crash_at(&point, || world.run()).is_some() {
             // The part files of a completed job are gone, so nothing is promised after that.
             return world.check();
         }
@@ -35,7 +35,7 @@ pub fn recovery(data: &[u8]) {
         world.damage();
     }
     if *end & 3 == 3 {
-        return garbled_journal(&world, *end >> 2, steps);
+        return garble_journal(&world, *end >> 2, steps);
     }
     world.run();
     world.check();
@@ -55,21 +55,21 @@ fn damage(harm: u8, share: f64) -> Option<CrashDamage> {
     })
 }
 
-fn garbled_journal(world: &CrashWorld, how: u8, bytes: &[u8]) {
-    let path = world.target.places.job_dir().journal();
-    let log = path
+fn garble_journal(world: &CrashWorld, how: u8, bytes: &[u8]) {
+    let path = world.target.worker_folders.job_dir().journal();
+    let wal = path
         .with_file_name(format!("{}-wal", path.file_name().unwrap_or_default().to_string_lossy()));
-    let victim = if how & 1 == 1 && log.exists() { log } else { path.clone() };
+    let victim = if how & 1 == 1 && wal.exists() { wal } else { path.clone() };
     let Ok(mut text) = fs::read(&victim) else { return };
-    let places = bytes.chunks_exact(3).skip(1);
+    let changes = bytes.chunks_exact(3).skip(1);
     if how & 2 == 2 {
         let share = f64::from(bytes.first().copied().unwrap_or(0)) / 256.0;
         text.truncate((text.len() as f64 * share) as usize);
     }
-    for place in places {
-        let at = usize::from(place[0]) << 8 | usize::from(place[1]);
+    for change in changes {
+        let at = usize::from(change[0]) << 8 | usize::from(change[1]);
         let length = text.len().max(1);
-        text.iter_mut().skip(at % length).take(1).for_each(|byte| *byte = place[2]);
+        text.iter_mut().skip(at % length).take(1).for_each(|byte| *byte = change[2]);
     }
     let written = fs::write(&victim, text);
     if let (Ok(()), Ok(journal)) = (written, Journal::open(&path)) {

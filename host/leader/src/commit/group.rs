@@ -1,16 +1,16 @@
 //! Commits one group: check, append, sync, journal, publish.
 
 use super::confirm::check_segment;
-use super::disk::{CommitRefusal, sync_around, sync_folder};
+use super::disk::{CommitRefusal, sync_file_system_of, sync_folder};
 use super::error::{CommitError, PartFault, Rejection};
-use super::files::{DONE, holds_anything};
+use super::files::{DONE_PREFIX, holds_anything};
 use super::finish;
-use super::header::{HeaderColumns, open_columns};
+use super::header::{HeaderColumns, open_columns_key};
 use super::lifecycle_files;
 use super::message::{CommitRequest, FinalFailure, FreedAttempt, Success};
 use super::parts_output;
 use super::replace::{Replacement, carry_out};
-use super::rows::{HEADER, RowsOutput};
+use super::rows::{HEADER_KEY, RowsOutput};
 use super::store::{CommitGroup, CommitState};
 use super::whole_output::confirm_all;
 use crate::fail_point;
@@ -22,22 +22,25 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 /// The maximum length in bytes of a failure's message in the journal.
-const MESSAGE: usize = 4096;
+const MAX_MESSAGE_BYTES: usize = 4096;
 
 /// The outcome of committing a group.
 #[derive(Debug, Default)]
-pub(super) struct Done {
+pub(super) struct CommitOutcome {
     pub(super) committed: Vec<MiniBatchId>,
     /// For each worker, the last attempt whose rows are in the output.
     pub(super) free: Vec<FreedAttempt>,
     pub(super) rejected: Vec<(Success, Failure)>,
-    /// To be committed next: the files of the first request clash with names of this group.
+    /// Requests to commit next, because the files of the first one clash with names of this group.
     pub(super) postponed: Vec<CommitRequest>,
 }
 
 impl CommitState {
     /// Commits what can be committed, including what was copied before. An error is fatal.
-    pub(super) fn commit(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
+    pub(super) fn commit(
+        &mut self,
+        requests: Vec<CommitRequest>,
+    ) -> Result<CommitOutcome, CommitError> {
         let mut done = self.gather(requests)?;
         let group = std::mem::take(&mut self.group);
         done.committed = group.entries.iter().map(|entry| entry.id).collect();
@@ -84,8 +87,8 @@ impl CommitState {
     }
 
     /// Checks requests, and adds them to the group.
-    fn gather(&mut self, requests: Vec<CommitRequest>) -> Result<Done, CommitError> {
-        let mut done = Done::default();
+    fn gather(&mut self, requests: Vec<CommitRequest>) -> Result<CommitOutcome, CommitError> {
+        let mut done = CommitOutcome::default();
         let mut group = std::mem::take(&mut self.group);
         for request in requests {
             if !done.postponed.is_empty() {
@@ -94,16 +97,16 @@ impl CommitState {
                 continue;
             }
             match request {
-                CommitRequest::WorkerGone(worker) => self.parts.leave(worker),
+                CommitRequest::WorkerGone(worker) => self.parts.mark_gone(worker),
                 CommitRequest::WorkerDone(worker) => {
-                    if holds_anything(&self.target.places.left(worker))? {
+                    if holds_anything(&self.target.worker_folders.lifecycle_folder(worker))? {
                         group.done.push(worker);
                     }
                 }
                 CommitRequest::Note { key, value } => group.notes.push((key, Some(value))),
-                CommitRequest::Failure(failure) => group.entries.push(failed(failure)),
+                CommitRequest::Failure(failure) => group.entries.push(failure_entry(failure)),
                 CommitRequest::Success(success) => match self.check(&success, &mut group) {
-                    Ok(()) => group.entries.push(succeeded(&success)),
+                    Ok(()) => group.entries.push(success_entry(&success)),
                     Err(CommitRefusal::Fatal(error)) => return Err(error),
                     Err(CommitRefusal::Postpone) => {
                         done.postponed.push(CommitRequest::Success(success));
@@ -127,12 +130,14 @@ impl CommitState {
     /// it.
     fn write(&mut self, group: CommitGroup) -> Result<(), CommitError> {
         if !group.staged.is_empty() || !group.done.is_empty() {
-            self.target.places.sync_files()?;
+            self.target.worker_folders.sync_files()?;
         }
         self.point("files-synced");
         self.check_output()?;
         let mut notes = group.notes;
-        notes.extend(group.done.iter().map(|w| (format!("{DONE}{}", w.0), Some(String::new()))));
+        notes.extend(
+            group.done.iter().map(|w| (format!("{DONE_PREFIX}{}", w.0), Some(String::new()))),
+        );
         let mut changes = JournalChanges {
             entries: group.entries,
             files: group.files,
@@ -179,9 +184,9 @@ impl CommitState {
         changes: &mut JournalChanges,
     ) -> Result<bool, CommitError> {
         let Some(header) = header else { return Ok(false) };
-        changes.notes.push((HEADER.to_owned(), Some(header.note())));
-        let is_there = self.header.as_ref().is_some_and(|first| first.bytes == header.bytes);
-        if is_there || header.bytes.is_empty() {
+        changes.notes.push((HEADER_KEY.to_owned(), Some(header.note())));
+        let is_written = self.header.as_ref().is_some_and(|first| first.bytes == header.bytes);
+        if is_written || header.bytes.is_empty() {
             return Ok(false);
         }
         // Without an output file, each worker has written the header to its own file.
@@ -193,8 +198,8 @@ impl CommitState {
         }
         let mut replacement = Replacement::default();
         let name = self.target.output_file.as_deref().unwrap_or_default();
-        let path = replacement.place(&self.target.output, name);
-        rows.appender = copy_below(&header.bytes, &rows.appender, &path)?;
+        let path = replacement.new_file_for(&self.target.output, name);
+        rows.appender = copy_with_header(&header.bytes, &rows.appender, &path)?;
         self.point("replacement-synced");
         changes.notes.push(replacement.note()?);
         Ok(true)
@@ -210,8 +215,8 @@ impl CommitState {
         is_new: bool,
     ) -> Result<(), CommitError> {
         if let Some(rows) = &mut self.rows {
-            let left = changes.entries.get(copied..).unwrap_or_default();
-            rows.append(left, &mut self.parts)?;
+            let remaining = changes.entries.get(copied..).unwrap_or_default();
+            rows.append(remaining, &mut self.parts)?;
             fail_point::pass_with("rows-appended", || rows.unsynced(&self.parts));
             if is_new || rows.has_grown() {
                 changes.notes.push(rows.sync()?);
@@ -255,14 +260,14 @@ impl CommitState {
         self.check_output()?;
         let mut notes = Vec::new();
         if let Some(rows) = &mut self.rows {
-            // Rows after a gap are removed again by the next start.
-            let gap = rows.held.as_ref().is_some_and(|held| !held.waiting.is_empty());
+            // The next start removes the rows after a gap again.
+            let has_gap = rows.held.as_ref().is_some_and(|held| !held.waiting.is_empty());
             rows.append_held(&mut self.parts)?;
             self.parts.close();
             fail_point::pass_with("held-appended", || rows.unsynced(&self.parts));
             if rows.has_grown() {
                 let mark = rows.sync()?;
-                notes.extend(Some(mark).filter(|_| !gap));
+                notes.extend(Some(mark).filter(|_| !has_gap));
             }
             if rows.is_doubtful() {
                 confirm_all(rows, &self.journal, self.header.as_ref())?;
@@ -274,7 +279,7 @@ impl CommitState {
         parts_output::make(self, status, on_progress)?;
         if self.files.published {
             // One `syncfs` covers all folders into which files were moved.
-            sync_around(&self.target.output)?;
+            sync_file_system_of(&self.target.output)?;
         } else if self.target.output_file.is_some() {
             sync_folder(&self.target.output)?;
         }
@@ -287,8 +292,8 @@ impl CommitState {
         result
     }
 
-    /// Checks everything that an attempt left. After this, only a failure of the computer can prevent its
-    /// commit.
+    /// Checks everything that an attempt left. After this, only a failure of the computer can prevent the
+    /// commit of the attempt.
     fn check(&mut self, success: &Success, group: &mut CommitGroup) -> Result<(), CommitRefusal> {
         if success.segment.length > 0 {
             if self.target.output_file.is_none() {
@@ -305,14 +310,15 @@ impl CommitState {
         if let Some(header) = header {
             let id = success.id;
             let columns = success.header.as_ref().and_then(|header| header.open_columns.as_deref());
-            group.notes.extend(columns.map(|columns| (open_columns(id), Some(hex(columns)))));
+            group.notes.extend(columns.map(|columns| (open_columns_key(id), Some(hex(columns)))));
             group.header = Some(header);
         }
         self.parts.take(success.worker, &success.segment);
         Ok(())
     }
 
-    /// The attempt's header, if it is the first one, or knows more column types than the first one.
+    /// The new header of the output: the attempt's own if it is the first one, or the joined one if the
+    /// attempt knows more column types. `None` if the header stays.
     fn check_header(
         &self,
         success: &Success,
@@ -330,7 +336,7 @@ impl CommitState {
         let is_lines = self.target.finish.is_none();
         match first.joined(&top).filter(|_| !is_lines) {
             Some(joined) => Ok(Some(joined).filter(|joined| joined != first)),
-            None => Err(CommitRefusal::Reject(top.unfit(first, is_lines))),
+            None => Err(CommitRefusal::Reject(top.why_unfit(first, is_lines))),
         }
     }
 
@@ -340,7 +346,7 @@ impl CommitState {
         group: &mut CommitGroup,
     ) -> Result<(), CommitRefusal> {
         let Success { worker, id, attempt, .. } = *success;
-        let staged = self.target.places.staged(worker, id, attempt);
+        let staged = self.target.worker_folders.staged(worker, id, attempt);
         let found = self.files.check(&self.target, &staged).map_err(|error| {
             if error.is_guest_fault() {
                 CommitRefusal::Reject(Rejection::Files(error))
@@ -361,7 +367,7 @@ impl CommitState {
     fn discard(&self, success: &Success) {
         if success.has_files {
             let Success { worker, id, attempt, .. } = *success;
-            let _ = discard_files(&self.target.places.staged(worker, id, attempt));
+            let _ = discard_files(&self.target.worker_folders.staged(worker, id, attempt));
         }
     }
 
@@ -375,21 +381,25 @@ impl CommitState {
 }
 
 /// Writes and syncs a new file: the header, then everything from the output.
-fn copy_below(header: &[u8], output: &Appender, path: &Path) -> Result<Appender, CommitError> {
+fn copy_with_header(
+    header: &[u8],
+    output: &Appender,
+    path: &Path,
+) -> Result<Appender, CommitError> {
     let length = output.len();
     let checksum = checksum(output.file(), 0, length)
         .map_err(|source| CommitError::Read { path: output.path().to_owned(), source })?;
-    let all = Segment { offset: 0, length, checksum, rows: 0 };
+    let whole = Segment { offset: 0, length, checksum, rows: 0 };
     let write = || -> Result<Appender, OutputError> {
         let mut new = Appender::create(path)?;
         new.put(header, 0)?;
-        new.append(output.file(), &all)?;
+        new.append(output.file(), &whole)?;
         new.sync()?;
         Ok(new)
     };
     let new = write()?;
     let mut checker = Checker::new(new.file()).map_err(|e| CommitError::disk("read", path, e))?;
-    check_segment(&mut checker, &new, header.len() as u64, None, &all)?;
+    check_segment(&mut checker, &new, header.len() as u64, None, &whole)?;
     Ok(new)
 }
 
@@ -403,7 +413,7 @@ fn last_with_rows(entries: &[JournalEntry]) -> Vec<FreedAttempt> {
     last.into_values().collect()
 }
 
-fn succeeded(success: &Success) -> JournalEntry {
+fn success_entry(success: &Success) -> JournalEntry {
     JournalEntry {
         id: success.id,
         stamp: success.stamp,
@@ -418,11 +428,11 @@ fn succeeded(success: &Success) -> JournalEntry {
     }
 }
 
-fn failed(failure: FinalFailure) -> JournalEntry {
+fn failure_entry(failure: FinalFailure) -> JournalEntry {
     let FinalFailure { id, attempts, worker, items, failure, stamp } = failure;
     let Failure { kind, mut message, .. } = failure;
-    // An entry script may send a message as long as a frame, and may do so for every mini-batch.
-    message.truncate(message.floor_char_boundary(MESSAGE));
+    // An entry script may send a message as long as a frame for every mini-batch.
+    message.truncate(message.floor_char_boundary(MAX_MESSAGE_BYTES));
     let end = MiniBatchEnd::Failed { kind, message };
     JournalEntry { id, stamp, attempts, worker, items, end }
 }

@@ -6,23 +6,23 @@ use crate::journal::Journal;
 use crate::model::{MiniBatchId, OutputHeader};
 
 /// The prefix, before a mini-batch's id, of the journal's notes on columns whose types are not all known.
-const OPEN_COLUMNS: &str = "store.columns.";
+const OPEN_COLUMNS_PREFIX: &str = "store.columns.";
 
 /// The key of the journal's note on a mini-batch's columns, if their types are not all known.
-pub(super) fn open_columns(id: MiniBatchId) -> String {
-    format!("{OPEN_COLUMNS}{}", id.0)
+pub(super) fn open_columns_key(id: MiniBatchId) -> String {
+    format!("{OPEN_COLUMNS_PREFIX}{}", id.0)
 }
 
 /// Everything that is known about the columns, as streams without rows. Used for an output with types if no
-/// single table knows all types. Each worker's output file takes its types from these.
+/// single table knows all types. Each worker's output file takes its types from these streams.
 ///
 /// # Errors
 /// If the journal cannot be read, or its notes are damaged.
 pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError> {
-    let notes = journal.notes(OPEN_COLUMNS)?;
-    let all = notes.iter().map(|(_, note)| hex::decode(note).ok());
-    let all: Option<Vec<_>> = all.collect();
-    all.map(|all| all.concat()).ok_or(CommitError::ColumnsNote)
+    let notes = journal.notes(OPEN_COLUMNS_PREFIX)?;
+    let streams = notes.iter().map(|(_, note)| hex::decode(note).ok());
+    let streams: Option<Vec<_>> = streams.collect();
+    streams.map(|streams| streams.concat()).ok_or(CommitError::ColumnsNote)
 }
 
 /// The columns of the output.
@@ -30,7 +30,7 @@ pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError
 pub(super) struct HeaderColumns {
     /// The columns in words. For plain lines: the header line with its line end.
     text: String,
-    /// The header as it is written. Empty as long as, in an output with types, every table had a column that
+    /// The header as it is written. Empty in an output with types, as long as every table had a column that
     /// is all null.
     pub(super) bytes: Vec<u8>,
 }
@@ -43,7 +43,7 @@ impl HeaderColumns {
         Some(Self { text: header.line().unwrap_or_else(|| header.text.clone()), bytes })
     }
 
-    fn line(text: String) -> Self {
+    fn from_line(text: String) -> Self {
         Self { bytes: text.clone().into_bytes(), text }
     }
 
@@ -59,9 +59,9 @@ impl HeaderColumns {
     ///
     /// # Errors
     /// If the note is damaged.
-    pub(super) fn noted(note: String, is_plain: bool) -> Result<Self, CommitError> {
+    pub(super) fn from_note(note: String, is_plain: bool) -> Result<Self, CommitError> {
         if is_plain {
-            return Ok(Self::line(note));
+            return Ok(Self::from_line(note));
         }
         let parsed = note.split_once('\n').and_then(|(bytes, text)| {
             Some(Self { text: text.to_owned(), bytes: hex::decode(bytes).ok()? })
@@ -75,16 +75,17 @@ impl HeaderColumns {
         self.text == other.text && (!self.bytes.is_empty() || other.bytes.is_empty())
     }
 
-    /// The header for rows of either kind, for an output with types. `None` if the columns differ in more
-    /// than columns that are all null.
+    /// One header for the rows of both, in an output with types. `None` if the columns differ in anything but
+    /// all-null columns.
     pub(super) fn joined(&self, other: &Self) -> Option<Self> {
         let text = common_columns(&self.text, &other.text)?;
         let bytes = if self.bytes.is_empty() { &other.bytes } else { &self.bytes };
         Some(Self { text, bytes: bytes.clone() })
     }
 
-    /// Why rows with these columns cannot follow those of `first`. `is_lines`: whether the header is a line.
-    pub(super) fn unfit(&self, first: &Self, is_lines: bool) -> Rejection {
+    /// Why rows with these columns cannot follow the rows of `first`. `is_lines`: whether the header is a
+    /// line.
+    pub(super) fn why_unfit(&self, first: &Self, is_lines: bool) -> Rejection {
         let is = self.text.trim_end();
         let was = first.text.trim_end();
         if is_lines {
@@ -123,12 +124,12 @@ mod tests {
     fn the_journal_keeps_headers_of_every_format() {
         let line = HeaderColumns::of(Some(&"a b".into())).unwrap();
         assert_eq!((line.note().as_str(), line.bytes.as_slice()), ("a b\n", &b"a b\n"[..]));
-        assert_eq!(HeaderColumns::noted(line.note(), true), Ok(line));
+        assert_eq!(HeaderColumns::from_note(line.note(), true), Ok(line));
         assert_eq!(HeaderColumns::of(Some(&"\n".into())), None);
         let top = coded("\"a\" Int64\n\"b\" Utf8");
-        assert_eq!(HeaderColumns::noted(top.note(), false), Ok(top));
+        assert_eq!(HeaderColumns::from_note(top.note(), false), Ok(top));
         for damaged in ["", "00", "0\nx", "0g\nx"] {
-            assert!(HeaderColumns::noted(damaged.to_owned(), false).is_err(), "{damaged:?}");
+            assert!(HeaderColumns::from_note(damaged.to_owned(), false).is_err(), "{damaged:?}");
         }
     }
 
@@ -151,7 +152,7 @@ mod tests {
         let both = both.unwrap();
         assert!(!both.fits(&whole) && whole.fits(&both));
         assert_eq!(both.joined(&whole), Some(whole));
-        assert_eq!(HeaderColumns::noted(nulls.note(), false), Ok(nulls));
+        assert_eq!(HeaderColumns::from_note(nulls.note(), false), Ok(nulls));
     }
 
     #[test]
@@ -159,15 +160,15 @@ mod tests {
         let first = coded("\"a\" Int64\n\"b\" Utf8");
         let describe = |text: &str| {
             assert!(!coded(text).fits(&first));
-            let reported = coded(text).unfit(&first, false).to_string();
+            let reported = coded(text).why_unfit(&first, false).to_string();
             reported.split(": ").nth(1).unwrap().split(". ").next().unwrap().to_owned()
         };
-        let all = [
+        let described = [
             describe("\"a\" Int64\n\"b\" LargeUtf8"),
             describe("\"a\" Int64"),
             describe("\"a\" Int64\n\"b\" Utf8\n\"c\" Date32"),
         ];
-        insta::assert_snapshot!(all.join("\n"), @r#"
+        insta::assert_snapshot!(described.join("\n"), @r#"
         column 2 is "b" LargeUtf8, and was "b" Utf8
         column 2, "b" Utf8, is not there
         column 3, "c" Date32, was not there

@@ -1,19 +1,19 @@
-//! What a resumed job has already done.
+//! A mini-batch that a resumed job has already finished.
 
 use crate::model::{ItemCounts, Segment, WorkerId};
 
-/// A finished mini-batch, with the fields that are needed here.
+/// A finished mini-batch, with the fields that are needed to resume.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FinishedMiniBatch {
     pub(super) id: u64,
     pub(super) attempts: u32,
     pub(super) worker: Option<WorkerId>,
-    /// Its rows, if there are any.
+    /// The mini-batch's rows, if there are any.
     pub(super) rows: Option<Segment>,
-    /// The number of lines it returned, and its items.
+    /// The number of rows that the mini-batch returned.
     pub(super) lines: u64,
     pub(super) items: ItemCounts,
     pub(super) is_short: bool,
-    pub(super) failed: bool,
+    pub(super) has_failed: bool,
     pub(super) has_files: bool,
 }

@@ -1,7 +1,7 @@
 //! Publishes the files that `init` and `shutdown` left, once the job has completed.
 
 use super::error::CommitError;
-use super::files::{DONE, FilesState, rule};
+use super::files::{DONE_PREFIX, FilesState, rule};
 use super::target::CommitTarget;
 use crate::fail_point;
 use crate::files::publish::{GuestEntry, check_files, list_files, publish_files, same_file};
@@ -46,11 +46,12 @@ pub(super) fn publish(
 
 /// The files that one worker left. Fails if any of them cannot be published.
 fn list_left(target: &CommitTarget, worker: WorkerId) -> Result<Vec<GuestEntry>, CommitError> {
-    let folder = target.places.left(worker);
+    let folder = target.worker_folders.lifecycle_folder(worker);
     let found = list_files(&folder, &rule(target, false, &|_| None));
     found.map_err(|source| CommitError::Left { worker, source })
 }
 
+/// Fails if the path is a file of one worker and a folder of another.
 fn check_kinds(path: &str, entries: &[(WorkerId, GuestEntry)]) -> Result<(), CommitError> {
     let is_folder = |found: &GuestEntry| found.length.is_none();
     let (first, rest) =
@@ -66,13 +67,13 @@ fn check_kinds(path: &str, entries: &[(WorkerId, GuestEntry)]) -> Result<(), Com
     }
 }
 
-/// Files of one name must have the same content. This includes a published file of that name.
+/// Fails unless files of one name have the same content. This includes a published file of that name.
 fn check_same(
     target: &CommitTarget,
     path: &str,
     entries: &[(WorkerId, GuestEntry)],
 ) -> Result<(), CommitError> {
-    let folder = |worker| target.places.left(worker);
+    let folder = |worker| target.worker_folders.lifecycle_folder(worker);
     let Some(((first, found), rest)) = entries.split_first() else { return Ok(()) };
     if found.length.is_none() {
         return Ok(());
@@ -83,13 +84,13 @@ fn check_same(
             return Err(CommitError::LeftTwice { path, first: *first, other: *other });
         }
     }
-    let there = target.output.join(path).symlink_metadata().ok();
-    let clash = match there.map(|metadata| metadata.is_file()) {
+    let published = target.output.join(path).symlink_metadata().ok();
+    let clashes = match published.map(|metadata| metadata.is_file()) {
         None => false,
         Some(true) => !same_file(&folder(*first), &target.output, path, None)?,
         Some(false) => true,
     };
-    if clash {
+    if clashes {
         return Err(CommitError::LeftPublished { path: path.to_owned(), worker: *first });
     }
     Ok(())
@@ -99,12 +100,12 @@ fn check_same(
 fn move_all(files: &FilesState, target: &CommitTarget) -> Result<(), CommitError> {
     let rule = rule(target, true, &|_| None);
     for &worker in &files.done {
-        let folder = target.places.left(worker);
+        let folder = target.worker_folders.lifecycle_folder(worker);
         let checked = check_files(&folder, &target.output, &rule);
         checked.map_err(|source| CommitError::Left { worker, source })?;
     }
     for &worker in &files.done {
-        let folder = target.places.left(worker);
+        let folder = target.worker_folders.lifecycle_folder(worker);
         publish_files(&folder, &target.output, &rule)
             .map_err(|source| CommitError::Left { worker, source })?;
         fail_point::pass("left-published");
@@ -112,15 +113,15 @@ fn move_all(files: &FilesState, target: &CommitTarget) -> Result<(), CommitError
     Ok(())
 }
 
-/// Appends all files to the published ones. A file that is identical for all workers is appended only once,
-/// counting an earlier run that got this far.
+/// Appends all files to the published ones. A file that is identical for all workers is appended only once.
+/// If an earlier run has appended the same file, it is not appended again.
 fn append(
     files: &mut FilesState,
     target: &CommitTarget,
     journal: &mut Journal,
     left: &Left,
 ) -> Result<(), CommitError> {
-    let folder = |worker| target.places.left(worker);
+    let folder = |worker| target.worker_folders.lifecycle_folder(worker);
     let mut earlier: BTreeMap<String, Vec<(u64, u64)>> = BTreeMap::new();
     for file in journal.files()? {
         if file.mini_batch.is_none() {
@@ -130,18 +131,18 @@ fn append(
     let mut wanted: BTreeMap<WorkerId, Vec<GuestEntry>> = BTreeMap::new();
     for (path, entries) in left {
         let Some(((first, _), rest)) = entries.split_first() else { continue };
-        let mut same = true;
+        let mut is_same = true;
         for (worker, found) in rest {
-            same = same
+            is_same = is_same
                 && found.length.is_some()
                 && same_file(&folder(*first), &folder(*worker), path, None)?;
         }
         let pieces = earlier.get(path).map_or(&[][..], Vec::as_slice);
         for piece in pieces {
             let piece = same_file(&folder(*first), &target.output, path, Some(*piece));
-            same = same && piece?;
+            is_same = is_same && piece?;
         }
-        let count = match same {
+        let count = match is_same {
             true => usize::from(pieces.is_empty()),
             false => entries.len(),
         };
@@ -158,7 +159,8 @@ fn append(
         folders.push(folder);
     }
     // From now on, the journal says where the files of these folders belong.
-    let notes = files.done.iter().map(|worker| (format!("{DONE}{}", worker.0), None)).collect();
+    let notes =
+        files.done.iter().map(|worker| (format!("{DONE_PREFIX}{}", worker.0), None)).collect();
     let changes = JournalChanges { files: entries.clone(), notes, ..JournalChanges::default() };
     journal.commit(&changes)?;
     fail_point::pass("left-journaled");

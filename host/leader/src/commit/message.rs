@@ -17,9 +17,9 @@ pub(crate) enum CommitRequest {
     WorkerDone(WorkerId),
     /// A note for the journal.
     Note {
-        /// Its name. A later note of the same name replaces it.
+        /// The note's name. A later note of the same name replaces this one.
         key: String,
-        /// Its text.
+        /// The note's text.
         value: String,
     },
 }
@@ -33,15 +33,15 @@ pub(crate) struct Success {
     pub id: MiniBatchId,
     /// The attempt, from 1.
     pub attempt: u32,
-    /// Its items.
+    /// The mini-batch's items.
     pub items: ItemCounts,
-    /// Whether it returned fewer rows than `run` was given items.
+    /// Whether the attempt returned fewer rows than `run` was given items.
     pub is_short: bool,
-    /// Its rows in the worker's part file.
+    /// The attempt's rows in the worker's part file.
     pub segment: Segment,
     /// The beginning of the output file, if the job wants a header.
     pub header: Option<OutputHeader>,
-    /// Whether it left files to publish.
+    /// Whether the attempt left files to publish.
     pub has_files: bool,
     /// The stamp of the mini-batch's descriptor and files.
     pub stamp: u64,
@@ -54,9 +54,9 @@ pub(crate) struct FinalFailure {
     pub id: MiniBatchId,
     /// Attempts made.
     pub attempts: u32,
-    /// The worker of the last one.
+    /// The worker of the last attempt.
     pub worker: Option<WorkerId>,
-    /// Its items, all failed.
+    /// The mini-batch's items, all failed.
     pub items: ItemCounts,
     /// The last failure.
     pub failure: Failure,
@@ -71,8 +71,8 @@ pub(crate) struct FinalFailure {
 pub(crate) enum CommitReply {
     /// These mini-batches are committed, whether they succeeded or failed for good.
     Committed(Vec<MiniBatchId>),
-    /// The rows of these attempts are in the output. Their workers may overwrite them in the part files,
-    /// together with all rows that they reported before.
+    /// The rows of these attempts are in the output. The workers may overwrite these rows in the part files,
+    /// and all rows that they reported before.
     Free(Vec<FreedAttempt>),
     /// An attempt was rejected although its worker called it a success: its files cannot be published, or its
     /// rows are not where the worker says. Nothing of it is committed.
@@ -95,7 +95,7 @@ pub(crate) enum CommitReply {
 /// An attempt whose rows are in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FreedAttempt {
-    /// The worker that made it.
+    /// The worker that made the attempt.
     pub worker: WorkerId,
     /// The mini-batch.
     pub id: MiniBatchId,

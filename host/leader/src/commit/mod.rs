@@ -1,8 +1,8 @@
-//! Commits what workers finished, on a thread of its own, and restores the results of a job that resumes. The
-//! order of its steps guarantees that no row and no file is lost or duplicated: see `committer`. Imports
-//! `journal` and the crates below, and no other module of this crate.
+//! Commits what workers finished, on a separate thread, and restores the results of a job that resumes. The
+//! order of the steps guarantees that no row and no file is lost or duplicated: see `committer`. Of this
+//! crate, this folder imports only `journal`.
 //!
-//! | File | What |
+//! | File | Content |
 //! |---|---|
 //! | `message`, `target` | requests and replies; where results go |
 //! | `store` | everything that the committer writes to |

@@ -1,7 +1,7 @@
 //! An output with one file per worker. While the job runs, rows stay where the workers wrote them. At the
 //! job's end, when all workers are gone and cannot change anything, a folder is made under another name. It
 //! gets a hard link to each part file with committed rows or, if the part file also holds something else, a
-//! copy of the committed rows. For a format with types, the final file is made from that. If the job has
+//! copy of the committed rows. For a format with types, the final file is made from this file. If the job has
 //! completed, each file is read back and compared with the checksums of its rows. Then the folder is renamed
 //! as a whole. If this is interrupted, the next start makes the folder again: the part files hold all rows
 //! until the journal has the end of a completed job.
@@ -10,9 +10,9 @@ use super::confirm::UnconfirmedTail;
 use super::disk::{begins_with, sync_folder};
 use super::error::CommitError;
 use super::header::all_open_columns;
-use super::output_files::{FileInProgress, write};
+use super::output_files::{FileInProgress, make_output_file};
 use super::recover_files as files;
-use super::replace::{NEW, Replacement};
+use super::replace::{NEW_PREFIX, Replacement};
 use super::rows::{mark, vouched};
 use super::settling::Settling;
 use super::store::CommitState;
@@ -29,89 +29,90 @@ use std::path::{Path, PathBuf};
 
 /// The prefix, before a worker's number, of the journal's note on how much of its part file has been
 /// verified: see [`mark`].
-const VERIFIED: &str = "store.verified.";
+const VERIFIED_PREFIX: &str = "store.verified.";
 
 /// How many mini-batches' rows are copied between two progress reports.
-const AT_ONCE: usize = 64;
+const MINI_BATCHES_PER_REPORT: usize = 64;
 
 /// The output folder of parts, and the suffix of their names. `None` if the job makes no parts.
 fn folder(target: &CommitTarget) -> Option<(PathBuf, &str)> {
-    let (name, ending) = target.output_file.as_ref().zip(target.parts.as_deref())?;
-    Some((target.output.join(name), ending))
+    let (name, suffix) = target.output_file.as_ref().zip(target.part_suffix.as_deref())?;
+    Some((target.output.join(name), suffix))
 }
 
-/// Makes the folder, if the job has such an output.
+/// Makes the output folder, if the job has an output of one file per worker.
 pub(super) fn make(
     store: &mut CommitState,
     status: JobStatus,
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<(), CommitError> {
-    let Some((folder, ending)) = folder(&store.target) else { return Ok(()) };
-    let completed = status == JobStatus::Completed;
-    if !completed && store.target.finish.is_some() {
+    let Some((folder, suffix)) = folder(&store.target) else { return Ok(()) };
+    let is_completed = status == JobStatus::Completed;
+    if !is_completed && store.target.finish.is_some() {
         // Lines are useful even if the job may still resume. A file with types gets its name only when it is
         // complete.
         return Ok(());
     }
-    let new = store.target.output.join(format!("{NEW}parts"));
-    let failed = |e| CommitError::disk("make the folder", &new, e);
-    // Left over from an earlier attempt to end the job.
-    remove_tree(&new).and_then(|()| fs::create_dir(&new)).map_err(failed)?;
+    let temporary = store.target.output.join(format!("{NEW_PREFIX}parts"));
+    let failed = |e| CommitError::disk("make the folder", &temporary, e);
+    // An earlier attempt to end the job may have left a folder.
+    remove_tree(&temporary).and_then(|()| fs::create_dir(&temporary)).map_err(failed)?;
     let header = match &store.header {
         Some(top) if !top.bytes.is_empty() => top.bytes.clone(),
         _ => all_open_columns(&store.journal)?,
     };
-    let parts = Split {
+    let parts = PartsInProgress {
         store,
         header,
-        completed,
+        is_completed,
         folder: &folder,
-        new: &new,
-        ending,
+        temporary: &temporary,
+        suffix,
         on_progress,
         done: 0,
     };
-    if let Err(why) = parts.all() {
-        // If it stays, the next start removes it.
-        let _ = remove_tree(&new);
+    if let Err(why) = parts.make_all() {
+        // If the folder stays, the next start removes it.
+        let _ = remove_tree(&temporary);
         forget_verified(&mut store.journal)?;
-        return Err(why.renamed(&new, &folder));
+        return Err(why.renamed(&temporary, &folder));
     }
-    sync_folder(&new)?;
+    sync_folder(&temporary)?;
     fail_point::pass("output-made");
-    fs::rename(&new, &folder)
+    fs::rename(&temporary, &folder)
         .map_err(|e| CommitError::disk("rename a new folder to", &folder, e))?;
     fail_point::pass("output-named");
     sync_folder(&store.target.output)
 }
 
-/// Something may have changed since, so the next start verifies all rows.
+/// Removes all marks of verified part files: something may have changed since, so the next start verifies all
+/// rows.
 fn forget_verified(journal: &mut Journal) -> Result<(), CommitError> {
-    let known = journal.notes(VERIFIED)?;
-    let notes = known.into_iter().map(|(worker, _)| (format!("{VERIFIED}{worker}"), None));
+    let known = journal.notes(VERIFIED_PREFIX)?;
+    let notes = known.into_iter().map(|(worker, _)| (format!("{VERIFIED_PREFIX}{worker}"), None));
     let changes = JournalChanges { notes: notes.collect(), ..JournalChanges::default() };
     Ok(journal.commit(&changes)?)
 }
 
 /// The folder while it is being made.
-struct Split<'a> {
+struct PartsInProgress<'a> {
     store: &'a CommitState,
     /// The beginning of each file.
     header: Vec<u8>,
-    /// Whether the job has completed. If not, the rows are not read back now: that happens when the job
-    /// resumes.
-    completed: bool,
+    /// Whether the job has completed. If not, the rows are read back later, when the job resumes.
+    is_completed: bool,
     /// The folder's final path.
     folder: &'a Path,
-    new: &'a Path,
-    ending: &'a str,
+    /// The path at which the folder is made.
+    temporary: &'a Path,
+    suffix: &'a str,
     on_progress: &'a mut dyn FnMut(u64),
     /// The size of the finished parts.
     done: u64,
 }
 
-impl Split<'_> {
-    fn all(mut self) -> Result<(), CommitError> {
+impl PartsInProgress<'_> {
+    fn make_all(mut self) -> Result<(), CommitError> {
         let store = self.store;
         let mut result = Ok(());
         let mut rows: Option<(WorkerId, Vec<Segment>)> = None;
@@ -123,41 +124,42 @@ impl Split<'_> {
                     if let Some((last, segments)) = rows.replace((worker, vec![segment]))
                         && result.is_ok()
                     {
-                        result = self.part(last, &segments);
+                        result = self.make_part(last, &segments);
                     }
                 }
             }
         };
-        store.journal.for_each(EntryOrder::Place, visit)?;
+        store.journal.for_each(EntryOrder::PartFile, visit)?;
         result?;
-        rows.map_or(Ok(()), |(worker, segments)| self.part(worker, &segments))
+        rows.map_or(Ok(()), |(worker, segments)| self.make_part(worker, &segments))
     }
 
     /// Makes the file of a worker's rows, which are given in the order of their positions.
-    fn part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), CommitError> {
-        let name = format!("part-{worker}{}", self.ending);
-        let made = self.new.join(&name);
+    fn make_part(&mut self, worker: WorkerId, segments: &[Segment]) -> Result<(), CommitError> {
+        let name = format!("part-{worker}{}", self.suffix);
+        let made = self.temporary.join(&name);
         let Some(finish) = &self.store.target.finish else {
             self.done += self.gather(worker, segments, &made)?;
-            return self.is_made();
+            return self.report_part();
         };
-        let appended = self.new.join(unfinished(&name));
+        let appended = self.temporary.join(unfinished(&name));
         let bytes = self.gather(worker, segments, &appended)?;
         let making = FileInProgress {
             appended: &appended,
-            new: &made,
-            path: &self.folder.join(&name),
-            kept: &self.store.target.places.part_file(worker),
+            temporary: &made,
+            final_path: &self.folder.join(&name),
+            kept: &self.store.target.worker_folders.part_file(worker),
             rows: segments.iter().map(|segment| segment.rows).sum(),
         };
         let done = self.done;
-        write(finish, &making, &mut |read| (self.on_progress)(done + read))?;
+        make_output_file(finish, &making, &mut |read| (self.on_progress)(done + read))?;
         fs::remove_file(&appended).map_err(|e| CommitError::disk("remove", &appended, e))?;
         self.done += bytes;
-        self.is_made()
+        self.report_part()
     }
 
-    fn is_made(&mut self) -> Result<(), CommitError> {
+    /// Reports the progress after each part.
+    fn report_part(&mut self) -> Result<(), CommitError> {
         (self.on_progress)(self.done);
         fail_point::pass("part-made");
         Ok(())
@@ -172,17 +174,17 @@ impl Split<'_> {
         path: &Path,
     ) -> Result<u64, CommitError> {
         let header = self.header.as_slice();
-        let places = &self.store.target.places;
+        let places = &self.store.target.worker_folders;
         let part = places.part_file(worker);
         let source = places.open_part(worker);
         let source = source.map_err(|e| CommitError::disk("open", &part, e.into()))?;
         let mut gathered = || -> Result<Appender, OutputError> {
-            if is_whole(&source, header, segments) && link(&part, path) {
+            if is_whole(&source, header, segments) && try_link(&part, path) {
                 return Appender::open(path);
             }
             let mut file = Appender::create(path)?;
             file.put(header, 0)?;
-            for some in segments.chunks(AT_ONCE) {
+            for some in segments.chunks(MINI_BATCHES_PER_REPORT) {
                 file.append_all(&source, some)?;
                 (self.on_progress)(self.done + file.len());
             }
@@ -195,11 +197,11 @@ impl Split<'_> {
         let rows: u64 = segments.iter().map(|segment| segment.length).sum();
         let length = header.len() as u64 + rows;
         if file.len() > length {
-            // These are rows of failed attempts, the worker's last ones.
+            // The bytes beyond are rows of the worker's last attempts, which failed.
             file.truncate(length)?;
         }
         file.sync()?;
-        if self.completed {
+        if self.is_completed {
             written.confirm(&file)?;
         }
         Ok(length)
@@ -216,9 +218,9 @@ fn is_whole(part: &File, header: &[u8], segments: &[Segment]) -> bool {
     segments.iter().all(&mut follows) && begins_with(part, header)
 }
 
-/// Hard-links a part file to `path`, if it is an ordinary file without special permissions. A worker that was
-/// taken over may have changed it.
-fn link(part: &Path, path: &Path) -> bool {
+/// Hard-links a part file to `path`, if it is an ordinary file without special permissions. A compromised
+/// worker may have changed it. Returns false if there is no link.
+fn try_link(part: &Path, path: &Path) -> bool {
     let is_plain = |found: fs::Metadata| {
         let special = found.permissions().mode() & 0o7111;
         found.is_file() && found.nlink() == 1 && special == 0
@@ -231,11 +233,11 @@ fn link(part: &Path, path: &Path) -> bool {
 /// to maintain. Otherwise, a folder that was already made is removed: the part files hold the rows.
 pub(super) fn resumed_target(
     target: CommitTarget,
-    completed: bool,
+    is_completed: bool,
 ) -> Result<CommitTarget, CommitError> {
     let Some((folder, _)) = folder(&target) else { return Ok(target) };
-    if completed && folder.is_dir() {
-        return Ok(CommitTarget { output_file: None, parts: None, finish: None, ..target });
+    if is_completed && folder.is_dir() {
+        return Ok(CommitTarget { output_file: None, part_suffix: None, finish: None, ..target });
     }
     remove_tree(&folder).map_err(|e| CommitError::disk("remove", &folder, e))?;
     Ok(target)
@@ -248,7 +250,7 @@ pub(super) fn settle(
     journal: &mut Journal,
     parts: &mut Parts,
 ) -> Result<HashSet<MiniBatchId>, CommitError> {
-    let noted = journal.notes(VERIFIED)?;
+    let noted = journal.notes(VERIFIED_PREFIX)?;
     let noted: HashMap<String, String> = noted.into_iter().collect();
     let mut gone: HashSet<_> = settling.failed().collect();
     // How much of each part file is verified, now and before.
@@ -270,10 +272,10 @@ pub(super) fn settle(
     let mut notes = Vec::new();
     for (worker, (length, known)) in verified {
         if length > known {
-            let path = || settling.target.places.part_file(worker);
+            let path = || settling.target.worker_folders.part_file(worker);
             let mark = mark(parts.get(worker)?, length);
             let mark = mark.map_err(|source| CommitError::Read { path: path(), source })?;
-            notes.push((format!("{VERIFIED}{}", worker.0), Some(mark)));
+            notes.push((format!("{VERIFIED_PREFIX}{}", worker.0), Some(mark)));
         }
     }
     let removed = gone.iter().copied().collect();

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 fn parts(bench: &CommitFixture) -> CommitTarget {
     CommitTarget {
         output_file: Some("rows".into()),
-        parts: Some(".csv".into()),
+        part_suffix: Some(".csv".into()),
         header_wanted: true,
         ..bench.target()
     }
@@ -85,7 +85,7 @@ fn a_part_links_or_copies_the_workers_committed_rows() {
     assert_eq!(bench.output("rows/part-process000.csv"), "h\na\nb\n");
 }
 
-/// A worker that was taken over may have replaced its file by anything.
+/// A compromised worker may have replaced its file by anything.
 #[test]
 fn part_files_with_special_permissions_or_links_are_copied() {
     use std::os::unix::fs::PermissionsExt;
@@ -129,7 +129,7 @@ fn a_part_that_changed_fails_the_job() {
         spoil(&bench, 1);
         let (_, replies) = bench.finish();
         let Some(CommitReply::Fatal(error)) = replies.last() else { panic!("{replies:?}") };
-        let expected = "output/rows/part-process001.csv holds other bytes from 2 up to 4 than the rows that \
+        let expected = "output/rows/part-process001.csv differs in bytes 2 up to 4 from the rows that \
                     process001 reported";
         assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(fs::read_dir(bench.job.default_output()).unwrap().count(), 0);

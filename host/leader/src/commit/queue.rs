@@ -7,17 +7,17 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The maximum number of requests in a group.
-const GROUP: usize = 512;
+const MAX_GROUP_REQUESTS: usize = 512;
 
-/// Rows are copied before their commit once they make up this fraction of a full group. The fewer rows are
+/// Rows are copied before their commit once there are `full / COPY_DIVISOR` bytes of them. The fewer rows are
 /// left at the job's end, the shorter the wait.
-const AHEAD: u64 = 8;
+const COPY_DIVISOR: u64 = 8;
 
-/// How much earlier than other groups a group may begin if it is full of bytes.
-const EARLIER: Duration = Duration::from_millis(80);
+/// How much earlier than other groups a group begins if it is full of bytes.
+const FULL_GROUP_LEAD: Duration = Duration::from_millis(80);
 
 /// The queue between the leader and the committer. It never blocks the leader, because a blocked leader would
-/// miss time-outs. The state machine bounds the queue's length (`Policy::UNWRITTEN`).
+/// miss time-outs. The state machine bounds the queue's length (`RetryPolicy::UNWRITTEN`).
 #[derive(Debug)]
 pub(super) struct CommitQueue {
     /// How many bytes of rows make a group full.
@@ -30,17 +30,17 @@ pub(super) struct CommitQueue {
 #[derive(Debug, Default)]
 struct QueueState {
     requests: VecDeque<CommitRequest>,
-    /// The size of the rows in `requests`.
+    /// The size of the rows of `requests`.
     bytes: u64,
     /// The requests that have been handed out for copying, but not yet for committing: their number, and the
     /// size of their rows.
     copied: (usize, u64),
-    flush: bool,
+    is_flush_requested: bool,
     finish: Option<JobStatus>,
-    /// The leader has closed the queue.
-    closed: bool,
-    /// The committer has ended.
-    stopped: bool,
+    /// Whether the leader has closed the queue.
+    is_closed: bool,
+    /// Whether the committer has ended.
+    is_stopped: bool,
 }
 
 /// The committer's next task.
@@ -62,27 +62,28 @@ impl CommitQueue {
 
     pub(super) fn submit(&self, request: CommitRequest) {
         let mut state = self.lock();
-        if state.stopped {
+        if state.is_stopped {
             return;
         }
-        let before = self.awaits(&state);
-        state.bytes += bytes(&request);
+        let before = self.reached(&state);
+        state.bytes += row_bytes(&request);
         state.requests.push_back(request);
         // Otherwise, the committer sleeps until the next group is due.
-        if state.requests.len() == 1 || before != self.awaits(&state) {
+        if state.requests.len() == 1 || before != self.reached(&state) {
             self.work.notify_one();
         }
     }
 
-    /// Whether there are enough rows to copy, and whether the group is full.
-    fn awaits(&self, state: &QueueState) -> (bool, bool) {
+    /// Which thresholds are reached: whether there are enough rows to copy, and whether the group is full.
+    fn reached(&self, state: &QueueState) -> (bool, bool) {
         let (requests, bytes) = state.copied;
-        let full = state.requests.len() + requests >= GROUP || state.bytes + bytes >= self.full;
-        (state.bytes >= self.full / AHEAD, full)
+        let full = state.requests.len() + requests >= MAX_GROUP_REQUESTS
+            || state.bytes + bytes >= self.full;
+        (state.bytes >= self.full / COPY_DIVISOR, full)
     }
 
     pub(super) fn flush(&self) {
-        self.lock().flush = true;
+        self.lock().is_flush_requested = true;
         self.work.notify_one();
     }
 
@@ -92,46 +93,47 @@ impl CommitQueue {
     }
 
     pub(super) fn close(&self) {
-        self.lock().closed = true;
+        self.lock().is_closed = true;
         self.work.notify_one();
     }
 
     pub(super) fn stop(&self) {
         let mut state = self.lock();
-        state.stopped = true;
+        state.is_stopped = true;
         state.requests.clear();
         (state.bytes, state.copied) = (0, (0, 0));
     }
 
     /// Waits for the next task. `None` when the leader has closed the queue and it is empty. A group is
-    /// handed out at `earliest`, or somewhat before that if it is full of bytes. It is handed out at once if
-    /// it is full of requests, or if a flush, a finish or a close is pending. Many rows are handed out for
-    /// copying before that.
+    /// handed out at `earliest`, or somewhat before that if it is full of bytes. It is handed out immediately
+    /// if it is full of requests, or if a flush, a finish or a close is pending. If there are many rows, they
+    /// are handed out for copying before that.
     pub(super) fn next(&self, earliest: Instant) -> Option<CommitTask> {
         let mut state = self.lock();
         loop {
             let (requests, copied) = state.copied;
             if state.requests.is_empty() && requests == 0 {
-                state.flush = false;
+                state.is_flush_requested = false;
                 if let Some(status) = state.finish.take() {
                     return Some(CommitTask::Finish(status));
                 }
-                if state.closed {
+                if state.is_closed {
                     return None;
                 }
                 state = self.work.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let hurry = state.flush || state.closed || state.finish.is_some();
+            let is_urgent = state.is_flush_requested || state.is_closed || state.finish.is_some();
             let mut wait = earliest.saturating_duration_since(Instant::now());
             if state.bytes + copied >= self.full {
-                wait = wait.saturating_sub(EARLIER);
+                wait = wait.saturating_sub(FULL_GROUP_LEAD);
             }
-            if hurry || state.requests.len() + requests >= GROUP || wait.is_zero() {
+            if is_urgent || state.requests.len() + requests >= MAX_GROUP_REQUESTS || wait.is_zero()
+            {
                 state.copied = (0, 0);
-                return Some(CommitTask::Commit(state.take(GROUP)));
+                return Some(CommitTask::Commit(state.take(MAX_GROUP_REQUESTS)));
             }
-            if state.bytes >= self.full / AHEAD {
+            if state.bytes >= self.full / COPY_DIVISOR {
                 let ready = state.requests.iter().take_while(|request| may_be_copied(request));
                 let count = ready.count();
                 let before = state.bytes;
@@ -157,7 +159,7 @@ impl QueueState {
     fn take(&mut self, most: usize) -> Vec<CommitRequest> {
         let count = self.requests.len().min(most);
         let taken: Vec<_> = self.requests.drain(..count).collect();
-        self.bytes -= taken.iter().map(bytes).sum::<u64>();
+        self.bytes -= taken.iter().map(row_bytes).sum::<u64>();
         taken
     }
 }
@@ -168,7 +170,7 @@ pub(super) fn may_be_copied(request: &CommitRequest) -> bool {
 }
 
 /// The size of a request's rows.
-fn bytes(request: &CommitRequest) -> u64 {
+fn row_bytes(request: &CommitRequest) -> u64 {
     match request {
         CommitRequest::Success(success) => success.segment.length,
         _ => 0,
@@ -219,9 +221,11 @@ mod tests {
     fn full_groups_flush_finish_and_close_do_not_wait() {
         let far = Instant::now() + Duration::from_secs(600);
         let queue = CommitQueue::new(100);
-        (0..GROUP as u32 + 1).for_each(|number| queue.submit(request(number)));
+        (0..MAX_GROUP_REQUESTS as u32 + 1).for_each(|number| queue.submit(request(number)));
         queue.flush();
-        assert!(matches!(queue.next(far), Some(CommitTask::Commit(group)) if group.len() == GROUP));
+        assert!(
+            matches!(queue.next(far), Some(CommitTask::Commit(group)) if group.len() == MAX_GROUP_REQUESTS)
+        );
         assert!(matches!(queue.next(far), Some(CommitTask::Commit(group)) if group.len() == 1));
         queue.submit(request(1));
         queue.finish(JobStatus::Failed);
@@ -238,9 +242,9 @@ mod tests {
         for length in [60, 0, 40] {
             queue.submit(success(length, true));
         }
-        let later = Instant::now() + 2 * EARLIER;
+        let later = Instant::now() + 2 * FULL_GROUP_LEAD;
         assert!(matches!(queue.next(later), Some(CommitTask::Commit(group)) if group.len() == 3));
-        assert!(Instant::now() >= later - EARLIER);
+        assert!(Instant::now() >= later - FULL_GROUP_LEAD);
         // Requests that were handed out no longer count.
         queue.submit(success(99, true));
         let soon = Instant::now() + Duration::from_millis(50);
@@ -251,7 +255,7 @@ mod tests {
     #[test]
     fn many_rows_are_copied_before_their_commit() {
         let queue = CommitQueue::new(100);
-        let later = Instant::now() + 2 * EARLIER;
+        let later = Instant::now() + 2 * FULL_GROUP_LEAD;
         [20, 5, 1].into_iter().for_each(|length| queue.submit(success(length, false)));
         queue.submit(success(60, true));
         // Up to the first request with files.
@@ -264,13 +268,13 @@ mod tests {
     #[test]
     fn copied_rows_fill_a_group_and_are_committed() {
         let queue = CommitQueue::new(100);
-        let far = Instant::now() + 2 * EARLIER;
+        let far = Instant::now() + 2 * FULL_GROUP_LEAD;
         queue.submit(success(50, false));
         assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
         queue.submit(success(50, false));
         assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
         assert_eq!(queue.next(far), Some(CommitTask::Commit(Vec::new())));
-        assert!((far - EARLIER..far).contains(&Instant::now()));
+        assert!((far - FULL_GROUP_LEAD..far).contains(&Instant::now()));
         queue.submit(success(50, false));
         assert!(matches!(queue.next(far), Some(CommitTask::Copy(group)) if group.len() == 1));
         queue.finish(JobStatus::Completed);

@@ -45,7 +45,7 @@ fn a_changed_output_fails_the_job_and_is_repaired() {
             std::os::unix::fs::FileExt::write_all_at(&file, b"R", at).unwrap();
         }
     };
-    insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt holds other bytes from 6 up to 12 than the rows that process001 reported");
+    insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt differs in bytes 6 up to 12 from the rows that process001 reported");
     insta::assert_snapshot!(ends(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
     // The same file with different content and length.
     insta::assert_snapshot!(ends(&|path| fs::write(path, "x\n").unwrap()), @"the output file rows.txt has 2 bytes, and 18 were written");
@@ -85,7 +85,7 @@ fn rows_with_a_wrong_checksum_fail_the_job() {
     let CommitReply::Fatal(error) = bench.reply() else { panic!("it was committed") };
     let text = error.to_string();
     let text = text.split_once(": ").unwrap().0.rsplit_once('/').unwrap().1;
-    insta::assert_snapshot!(text, @"rows.txt holds other bytes from 5 up to 9 than the rows that process001 reported");
+    insta::assert_snapshot!(text, @"rows.txt differs in bytes 5 up to 9 from the rows that process001 reported");
     assert_eq!(bench.output("rows.txt"), "good\n");
     assert_eq!(bench.journal().counts().succeeded, 1);
 }
@@ -95,7 +95,7 @@ fn rows_with_a_wrong_checksum_fail_the_job() {
 fn part_file_space_is_freed_once_rows_are_copied() {
     let mut bench = CommitFixture::new(Some("rows.txt"));
     let mut target = bench.target();
-    let mut frees = Vec::new();
+    let mut freed = Vec::new();
     for ordered in [false, true] {
         target.ordered = ordered;
         bench.restart_as(target.clone(), false).unwrap();
@@ -108,12 +108,12 @@ fn part_file_space_is_freed_once_rows_are_copied() {
         while let Some(reply) = bench.replies.blocking_recv() {
             if let CommitReply::Free(more) = reply {
                 assert!(!ordered, "a resumed job may need them");
-                frees.extend(more);
+                freed.extend(more);
             }
         }
     }
     let last = |worker| {
-        frees.iter().rfind(|free: &&FreedAttempt| free.worker == WorkerId(worker)).copied()
+        freed.iter().rfind(|free: &&FreedAttempt| free.worker == WorkerId(worker)).copied()
     };
     let free =
         |worker, id| FreedAttempt { worker: WorkerId(worker), id: MiniBatchId(id), attempt: 1 };

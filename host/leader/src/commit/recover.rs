@@ -1,6 +1,6 @@
 //! Brings the store into the state that the journal describes, when a job begins or resumes.
 //!
-//! Each of these steps may be interrupted. The next start then repeats it.
+//! Each of these steps may be interrupted. The next start then repeats the step.
 //!
 //! 1. Finish the renames and removals that the journal has recorded (`replace`).
 //! 2. Publish the files of committed mini-batches that are not published yet.
@@ -8,12 +8,12 @@
 //!    part files. Mini-batches whose rows are in neither are removed from the journal, together with their
 //!    files: they run again.
 //! 4. Repair the output: in place, if all rows that are only there keep their positions, or else by writing a
-//!    new file. If the output file was made at the job's end, its sources are gone, and there is nothing to
-//!    do.
+//!    new file. There is nothing to do if the output file was made at the job's end: the appended rows are
+//!    gone.
 //! 5. Remove what workers of earlier runs left and nothing refers to.
 
 use super::error::CommitError;
-use super::files::{DONE, FilesState};
+use super::files::{DONE_PREFIX, FilesState};
 use super::finish;
 use super::item::FinishedMiniBatch;
 use super::recover_files as files;
@@ -35,9 +35,9 @@ pub(super) fn recover(
     mut journal: Journal,
     retry_failed: bool,
 ) -> Result<(CommitState, Restored), CommitError> {
-    let mut parts = Parts::new(target.places.clone(), target.is_plain);
+    let mut parts = Parts::new(target.worker_folders.clone(), target.is_plain);
     if journal.is_new() {
-        let rows = match (&target.output_file, &target.parts) {
+        let rows = match (&target.output_file, &target.part_suffix) {
             (Some(name), None) => {
                 let appender = Appender::create(&target.output.join(name));
                 let held = target.ordered.then(HeldRows::default);
@@ -62,22 +62,23 @@ pub(super) fn recover(
     let ended = journal.finished()?;
     let has_output = target.output_file.is_some();
     let target = finish::resumed_target(target, ended == Some(JobStatus::Completed))?;
-    // If so, the output's sources are gone: the job stays completed, and nothing runs again.
+    // If the output is made, the appended rows are gone: the job stays completed, and nothing runs again.
     let is_made = has_output && target.output_file.is_none();
-    let items = read(&journal, target.ordered)?;
-    let mut files = FilesState::new(done(&journal)?);
+    let items = read_items(&journal, target.ordered)?;
+    let mut files = FilesState::new(done_workers(&journal)?);
     files::publish(&target, &journal, &mut files, &items)?;
-    let unreadable = journal.unreadable()?.into_iter();
-    let again = unreadable.filter(|_| !is_made).map(|unreadable| unreadable.id).collect();
-    let settling = Settling { target: &target, items: &items, retry_failed, again: &again };
+    let unreadable = journal.unreadable()?.into_iter().filter(|_| !is_made);
+    let unreadable = unreadable.map(|file| file.id).collect();
+    let settling =
+        Settling { target: &target, items: &items, retry_failed, unreadable: &unreadable };
     let SettleResult { rows, header, gone } = settle(settling, &mut journal, &mut parts)?;
     files::read_lengths(&target, &journal, &mut files)?;
     let mut restored = restored(&items, &gone);
-    let seen = target.places.highest_worker();
-    let seen = seen.into_iter().chain(files::workers(&journal)?).max();
-    restored.next_worker = restored.next_worker.max(seen.map_or(0, |w| w.0.saturating_add(1)));
+    let highest = target.worker_folders.highest_worker();
+    let highest = highest.into_iter().chain(files::workers(&journal)?).max();
+    restored.next_worker = restored.next_worker.max(highest.map_or(0, |w| w.0.saturating_add(1)));
     restored.closed = is_closed(&journal, &files)?;
-    target.places.clean_up(&files.done);
+    target.worker_folders.clean_up(&files.done);
     if !is_made {
         reopen(&mut journal)?;
     }
@@ -87,8 +88,8 @@ pub(super) fn recover(
     ))
 }
 
-/// Whether a worker has ended normally, for what that matters: its output is there or published, or the job
-/// has completed.
+/// Whether a worker is known to have ended normally: its files wait to be published or are published, or the
+/// job has completed.
 fn is_closed(journal: &Journal, files: &FilesState) -> Result<bool, CommitError> {
     if !files.done.is_empty() {
         return Ok(true);
@@ -109,7 +110,8 @@ fn reopen(journal: &mut Journal) -> Result<(), CommitError> {
     Ok(journal.commit(&changes)?)
 }
 
-fn read(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>, CommitError> {
+/// All finished mini-batches in the order of the output.
+fn read_items(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>, CommitError> {
     let order = if ordered { EntryOrder::Id } else { EntryOrder::Commit };
     let mut items = Vec::new();
     let visit = |Committed { entry, .. }: Committed| {
@@ -124,7 +126,7 @@ fn read(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>, Comm
             },
             items: entry.items,
             is_short: matches!(entry.end, MiniBatchEnd::Succeeded { is_short: true, .. }),
-            failed: matches!(entry.end, MiniBatchEnd::Failed { .. }),
+            has_failed: matches!(entry.end, MiniBatchEnd::Failed { .. }),
             has_files: entry.end.has_files(),
         });
     };
@@ -132,8 +134,9 @@ fn read(journal: &Journal, ordered: bool) -> Result<Vec<FinishedMiniBatch>, Comm
     Ok(items)
 }
 
-fn done(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
-    let notes = journal.notes(DONE)?;
+/// The workers of earlier runs that ended normally and left files.
+fn done_workers(journal: &Journal) -> Result<BTreeSet<WorkerId>, CommitError> {
+    let notes = journal.notes(DONE_PREFIX)?;
     Ok(notes.iter().filter_map(|(number, _)| number.parse().ok().map(WorkerId)).collect())
 }
 
@@ -149,7 +152,7 @@ fn restored(items: &[FinishedMiniBatch], gone: &HashSet<MiniBatchId>) -> Restore
         restored.finished.insert(MiniBatchId(item.id));
         restored.items += item.items;
         restored.rows += item.lines;
-        if item.failed {
+        if item.has_failed {
             restored.failed += 1;
         } else {
             restored.succeeded += 1;

@@ -22,21 +22,21 @@ pub(super) fn publish(
     files: &mut FilesState,
     items: &[FinishedMiniBatch],
 ) -> Result<(), CommitError> {
-    let present = target.places.folders()?;
+    let present = target.worker_folders.publishable()?;
     if present.is_empty() {
         return Ok(());
     }
     let entries = journal.files()?;
     let of_items = items.iter().filter(|item| item.has_files).filter_map(|item| {
         let id = MiniBatchId(item.id);
-        let staged = target.places.staged(item.worker?, id, item.attempts);
-        Some(target.places.name(&staged))
+        let staged = target.worker_folders.staged(item.worker?, id, item.attempts);
+        Some(target.worker_folders.journal_name(&staged))
     });
-    // First the folders with files, in their order, then those with folders only.
+    // First the folders that contain files, in the journal's order. Then those that contain only folders.
     let mut wanted: Vec<PathBuf> = Vec::new();
     let mut seen = HashSet::new();
     for name in entries.iter().map(|entry| entry.source.clone()).chain(of_items) {
-        let folder = target.places.named(&name);
+        let folder = target.worker_folders.folder_named(&name);
         if present.contains(&folder) && seen.insert(name) {
             wanted.push(folder);
         }
@@ -80,8 +80,8 @@ fn open_to_write(path: &Path) -> std::io::Result<File> {
 }
 
 /// Prepares the removal of files whose mini-batches run again. The files stay until the journal has recorded
-/// this: if the job is interrupted before that, the next start may find the rows of these mini-batches after
-/// all.
+/// the removal: if the job is interrupted before that, the next start may find the rows of these mini-batches
+/// after all.
 pub(super) fn prepare_removal(
     target: &CommitTarget,
     journal: &Journal,
@@ -111,9 +111,9 @@ pub(super) fn prepare_removal(
             replacement.remove(path);
             continue;
         }
-        let new = replacement.place(&target.output, &path);
+        let new = replacement.new_file_for(&target.output, &path);
         let own = kept.iter_mut().filter(|entry| entry.path == path);
-        without_gaps(&old, &new, own).map_err(|e| CommitError::disk("rewrite", &old, e))?;
+        copy_without_gaps(&old, &new, own).map_err(|e| CommitError::disk("rewrite", &old, e))?;
     }
     changes.replaces_files = true;
     changes.files = kept;
@@ -121,7 +121,7 @@ pub(super) fn prepare_removal(
 }
 
 /// Copies the remaining parts of a file without gaps.
-fn without_gaps<'a>(
+fn copy_without_gaps<'a>(
     old: &Path,
     new: &Path,
     kept: impl Iterator<Item = &'a mut FileEntry>,

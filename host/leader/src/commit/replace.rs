@@ -1,9 +1,9 @@
 //! Replaces or removes files in the output folder, atomically with a change of the journal. First the new
-//! files are written and synced. Then one transaction changes the journal and records what is to be renamed
-//! and removed. Then that is carried out, and finally the record is removed. A start that finds the record
-//! continues from there. A start that finds new files without a record removes them.
+//! files are written and synced. Then one transaction changes the journal and records which files to rename
+//! and to remove. Then these are renamed and removed, and finally the record is removed. A start that finds
+//! the record continues from there. A start that finds new files without a record removes them.
 
-use super::disk::sync_around;
+use super::disk::sync_file_system_of;
 use super::error::CommitError;
 use crate::fail_point;
 use crate::files::remove_tree;
@@ -12,10 +12,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The key of the journal's note on what is to be renamed and removed.
-const REPLACE: &str = "store.replace";
+const REPLACE_KEY: &str = "store.replace";
 
 /// The prefix of the new files' names. No guest's file is published under such a name.
-pub(super) const NEW: &str = ".sandmill-new-";
+pub(super) const NEW_PREFIX: &str = ".sandmill-new-";
 
 /// Files that will be replaced or removed.
 #[derive(Debug, Default)]
@@ -29,8 +29,8 @@ type Pair = (Option<String>, String);
 
 impl Replacement {
     /// The path at which to write the file that will replace `old`. `old` is relative to the output folder.
-    pub(super) fn place(&mut self, output: &Path, old: &str) -> PathBuf {
-        let new = format!("{NEW}{}", self.pairs.len());
+    pub(super) fn new_file_for(&mut self, output: &Path, old: &str) -> PathBuf {
+        let new = format!("{NEW_PREFIX}{}", self.pairs.len());
         let path = output.join(&new);
         self.pairs.push((Some(new), old.to_owned()));
         path
@@ -45,7 +45,7 @@ impl Replacement {
         self.pairs.is_empty()
     }
 
-    /// Commits the changes together with the record, and carries the replacement out.
+    /// Commits the changes together with the record, and carries out the replacement.
     pub(super) fn commit(
         &self,
         mut changes: JournalChanges,
@@ -63,16 +63,16 @@ impl Replacement {
         carry_out(journal, output)
     }
 
-    /// The note for the transaction.
+    /// The record, as a note for the transaction.
     pub(super) fn note(&self) -> Result<(String, Option<String>), CommitError> {
         let value = serde_json::to_string(&self.pairs).map_err(CommitError::Unnoted)?;
-        Ok((REPLACE.to_owned(), Some(value)))
+        Ok((REPLACE_KEY.to_owned(), Some(value)))
     }
 }
 
 /// Carries out what the journal has recorded. If it has recorded nothing, removes leftover new files.
 pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), CommitError> {
-    let Some(note) = journal.noted(REPLACE)? else { return remove_stale(output) };
+    let Some(note) = journal.noted(REPLACE_KEY)? else { return remove_unrecorded(output) };
     let pairs: Vec<Pair> = match serde_json::from_str(&note) {
         Ok(pairs) => pairs,
         Err(source) => return Err(CommitError::ReplacementNote { note, source }),
@@ -89,19 +89,20 @@ pub(super) fn carry_out(journal: &mut Journal, output: &Path) -> Result<(), Comm
         fail_point::pass("file-replaced");
     }
     // One `syncfs` covers all folders that contain the files.
-    sync_around(output)?;
+    sync_file_system_of(output)?;
     fail_point::pass("files-replaced");
-    let notes = vec![(REPLACE.to_owned(), None)];
+    let notes = vec![(REPLACE_KEY.to_owned(), None)];
     journal.commit(&JournalChanges { notes, ..JournalChanges::default() })?;
     fail_point::pass("replacement-forgotten");
     Ok(())
 }
 
-fn remove_stale(output: &Path) -> Result<(), CommitError> {
+/// Removes new files that the journal does not record.
+fn remove_unrecorded(output: &Path) -> Result<(), CommitError> {
     let failed = |e| CommitError::disk("read", output, e);
     for entry in fs::read_dir(output).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        if entry.file_name().to_string_lossy().starts_with(NEW) {
+        if entry.file_name().to_string_lossy().starts_with(NEW_PREFIX) {
             let path = entry.path();
             remove_tree(&path).map_err(|e| CommitError::disk("remove", &path, e))?;
         }

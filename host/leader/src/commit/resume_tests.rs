@@ -193,7 +193,7 @@ fn the_error_names_an_appended_file_that_lost_bytes() {
     fs::write(&path, "of").unwrap();
     let error = bench.restart_as(target, false).unwrap_err().to_string();
     let error = error.replace(&bench.dir.path().display().to_string(), "DIR");
-    insta::assert_snapshot!(error, @"DIR/output/log has 2 bytes, and mini-batches of this job have written 4 to it: put it back, or run the job again with --overwrite");
+    insta::assert_snapshot!(error, @"DIR/output/log has 2 bytes, and mini-batches of this job have written 4 to it: restore the file, or run the job again with --overwrite");
 }
 
 #[test]
@@ -249,8 +249,8 @@ fn errors_name_workers_that_wrote_conflicting_files() {
     });
     insta::assert_snapshot!(texts.join("\n"), @r#"
     the workers process000 and process002 both wrote the output "sums" in init or shutdown, with different content: put the agent name into the name of a file that each worker writes, or set output_files to append or overwrite
-    process001 wrote the output "sums" in init or shutdown, and a mini-batch wrote one of that name, with different content: put the agent name into the name of a file that each worker writes, or set output_files to append or overwrite
-    the output "sums" is a file of one of the workers process000 and process001 and a folder of the other, made in init or shutdown: give them different names
+    process001 wrote the output "sums" in init or shutdown, and a mini-batch wrote a file of that name, with different content: put the agent name into the name of a file that each worker writes, or set output_files to append or overwrite
+    in init or shutdown, one of the workers process000 and process001 wrote the output "sums" as a file, and the other as a folder: give them different names
     what process000 wrote in init or shutdown cannot be published: the output "rows.txt" cannot be published because the file of that name in the output folder is not one that mini-batches write: choose another name
     what process000 wrote in init or shutdown cannot be published: the output "link" is a symbolic link: only ordinary files and folders are published, so write the data itself
     "#);

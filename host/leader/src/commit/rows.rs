@@ -1,6 +1,6 @@
 //! The output file: its order, its header, and how much of it is in the journal.
 
-use super::confirm::{UnconfirmedTail, in_place};
+use super::confirm::{UnconfirmedTail, check_in_place};
 use super::error::CommitError;
 use super::worker_parts::Parts;
 use crate::fail_point::{self, Unsynced};
@@ -14,10 +14,10 @@ use std::path::Path;
 use std::time::SystemTime;
 
 /// The key of the journal's note with a [`mark`] of the output.
-pub(super) const SYNCED: &str = "store.synced";
+pub(super) const SYNCED_KEY: &str = "store.synced";
 
-/// The key of the journal's note on the header: see `Top::note`.
-pub(super) const HEADER: &str = "store.header";
+/// The key of the journal's note on the header: see `HeaderColumns::note`.
+pub(super) const HEADER_KEY: &str = "store.header";
 
 /// Where the rows of a mini-batch are. `None` if it has none.
 pub(super) type CommittedRows = Option<(WorkerId, Segment)>;
@@ -29,11 +29,11 @@ pub(super) struct RowsOutput {
     /// The rows that are held back, if the output is in the order of mini-batches.
     pub(super) held: Option<HeldRows>,
     /// How many bytes of the file the journal knows.
-    known: u64,
+    journaled_length: u64,
     /// The pieces after these bytes.
     appended: UnconfirmedTail,
     /// The file's modification time after our last write.
-    written: Option<SystemTime>,
+    written_at: Option<SystemTime>,
     /// Whether the file's time has changed during a sync. Either another program wrote to it, or the file
     /// system set the time.
     doubtful: bool,
@@ -50,9 +50,10 @@ pub(super) struct HeldRows {
 
 impl RowsOutput {
     pub(super) fn new(appender: Appender, held: Option<HeldRows>) -> Self {
-        let known = appender.len();
+        let journaled_length = appender.len();
         let appended = UnconfirmedTail::default();
-        let mut rows = Self { appender, held, known, appended, written: None, doubtful: false };
+        let mut rows =
+            Self { appender, held, journaled_length, appended, written_at: None, doubtful: false };
         rows.note_time();
         rows
     }
@@ -60,15 +61,16 @@ impl RowsOutput {
     /// Whether the file is unchanged since our last write. Fails if its name leads to another file, or its
     /// length is wrong.
     pub(super) fn is_untouched(&self) -> Result<bool, CommitError> {
-        Ok(in_place(&self.appender)?.modified().ok() == self.written)
+        Ok(check_in_place(&self.appender)?.modified().ok() == self.written_at)
     }
 
     /// Records the file's current time as the time of our last write.
     pub(super) fn note_time(&mut self) {
-        self.written = self.appender.file().metadata().and_then(|found| found.modified()).ok();
+        self.written_at = self.appender.file().metadata().and_then(|found| found.modified()).ok();
     }
 
-    /// Another program has written to the file: what the journal does not know yet must be read back again.
+    /// Call this when another program has written to the file. Bytes that the journal does not know yet will
+    /// be read back again.
     pub(super) fn doubt(&mut self) {
         self.note_time();
         self.appended.doubt();
@@ -96,11 +98,11 @@ impl RowsOutput {
         entries: &[JournalEntry],
         parts: &mut Parts,
     ) -> Result<(), CommitError> {
-        let places = entries.iter().map(|entry| (entry.id.0, place(entry)));
+        let committed = entries.iter().map(|entry| (entry.id.0, committed_rows(entry)));
         let ready: Vec<_> = match &mut self.held {
-            None => places.filter_map(|(_, place)| place).collect(),
+            None => committed.filter_map(|(_, rows)| rows).collect(),
             Some(held) => {
-                held.waiting.extend(places);
+                held.waiting.extend(committed);
                 held.ready().collect()
             }
         };
@@ -118,7 +120,7 @@ impl RowsOutput {
         self.appended.confirm(&self.appender)
     }
 
-    /// Appends the rows that are held back. The lower ids that they wait for will not end.
+    /// Appends the rows that are held back, because the lower ids that they wait for will not end.
     pub(super) fn append_held(&mut self, parts: &mut Parts) -> Result<(), CommitError> {
         let Some(held) = &mut self.held else { return Ok(()) };
         let held: Vec<_> = std::mem::take(&mut held.waiting).into_values().flatten().collect();
@@ -127,10 +129,10 @@ impl RowsOutput {
 
     fn append_all(
         &mut self,
-        places: &[(WorkerId, Segment)],
+        rows: &[(WorkerId, Segment)],
         parts: &mut Parts,
     ) -> Result<(), CommitError> {
-        for same in places.chunk_by(|a, b| a.0 == b.0) {
+        for same in rows.chunk_by(|a, b| a.0 == b.0) {
             let segments: Vec<_> = same.iter().map(|(_, segment)| *segment).collect();
             let part = parts.get(same[0].0)?;
             self.appender.append_all(part, &segments)?;
@@ -142,7 +144,7 @@ impl RowsOutput {
 
     /// Whether the output holds anything that is not in the journal.
     pub(super) fn is_ahead(&self) -> bool {
-        self.appender.len() > self.known
+        self.appender.len() > self.journaled_length
     }
 
     /// Whether the output holds anything that may not be synced.
@@ -150,14 +152,14 @@ impl RowsOutput {
         self.appender.len() > self.appender.synced()
     }
 
-    /// Call this after a commit. If the journal `is_known` to have everything that was appended, this records
-    /// that. Otherwise the appended rows are removed again; if that fails, the next start does it.
-    pub(super) fn journaled(&mut self, is_known: bool) {
+    /// Call this after a commit. If it `has_succeeded`, the journal knows everything that was appended.
+    /// Otherwise the appended rows are removed again; if that fails, the next start removes them.
+    pub(super) fn journaled(&mut self, has_succeeded: bool) {
         self.appended.clear();
-        if is_known {
-            self.known = self.appender.len();
+        if has_succeeded {
+            self.journaled_length = self.appender.len();
         } else {
-            let _ = self.appender.truncate(self.known);
+            let _ = self.appender.truncate(self.journaled_length);
         }
     }
 
@@ -176,16 +178,16 @@ impl RowsOutput {
         sync: impl FnOnce(&mut Appender) -> Result<(), OutputError>,
     ) -> Result<(String, Option<String>), CommitError> {
         self.note_time();
-        let read_back = self.written;
+        let read_back = self.written_at;
         self.appended.confirm(&self.appender)?;
         sync(&mut self.appender)?;
         // Some file systems set the modification time only now.
         self.note_time();
-        self.doubtful |= self.written != read_back;
+        self.doubtful |= self.written_at != read_back;
         let vouched = if self.doubtful { 0 } else { self.appender.len() };
         let mark = mark(self.appender.file(), vouched);
         let mark = mark.map_err(|e| CommitError::disk("inspect", self.path(), e))?;
-        Ok((SYNCED.to_owned(), Some(mark)))
+        Ok((SYNCED_KEY.to_owned(), Some(mark)))
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -214,14 +216,15 @@ impl HeldRows {
     }
 }
 
-/// A mark records that the file is correct up to `length`. It is valid until the file is written to again.
+/// A mark, which records that the file is correct up to `length`. A mark is valid until the file is written
+/// to again.
 pub(super) fn mark(file: &File, length: u64) -> std::io::Result<String> {
     let found = file.metadata()?;
     Ok(format!("{length} {} {}.{:09}", found.ino(), found.mtime(), found.mtime_nsec()))
 }
 
-/// How many bytes of the file a mark vouches for. Zero if the file may have been written to since. The writer
-/// may have been this program, if it was killed before it could record a new mark.
+/// How many bytes of the file are correct according to a mark. Zero if the file may have been written to
+/// since, also by this program, if it was killed before it could record a new mark.
 pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
     let length: Option<u64> = mark.and_then(|mark| mark.split(' ').next()?.parse().ok());
     let vouched = length
@@ -229,7 +232,7 @@ pub(super) fn vouched(mark: Option<&str>, file: &File) -> u64 {
     vouched.map_or(0, |length| length.min(file.metadata().map_or(0, |found| found.len())))
 }
 
-fn place(entry: &JournalEntry) -> CommittedRows {
+fn committed_rows(entry: &JournalEntry) -> CommittedRows {
     entry.worker.zip(entry.end.rows())
 }
 

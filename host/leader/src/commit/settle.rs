@@ -8,7 +8,7 @@ use super::item::FinishedMiniBatch;
 use super::parts_output;
 use super::recover_files as files;
 use super::replace::Replacement;
-use super::rows::{HEADER, HeldRows, RowsOutput, SYNCED, vouched};
+use super::rows::{HEADER_KEY, HeldRows, RowsOutput, SYNCED_KEY, vouched};
 use super::settling::Settling;
 use super::target::CommitTarget;
 use super::worker_parts::Parts;
@@ -19,23 +19,23 @@ use crate::model::{MiniBatchId, Segment, WorkerId};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Rows that stay in the output.
+/// The rows of one mini-batch that stay in the output.
 #[derive(Clone, Copy, Debug)]
-struct Stay {
+struct StayingRows {
     segment: Segment,
     worker: WorkerId,
-    /// Their position according to the journal.
-    old: u64,
-    /// Their new position.
-    new: u64,
-    /// Whether they are intact at the old position. If not, they are in the part file.
-    there: bool,
+    /// Their offset in the output according to the journal.
+    old_offset: u64,
+    /// Their new offset in the output.
+    new_offset: u64,
+    /// Whether they are intact at the old offset. If not, they are in the part file.
+    is_intact: bool,
 }
 
 /// The result of the search for rows.
 #[derive(Debug, Default)]
 struct Finding {
-    stay: Vec<Stay>,
+    stay: Vec<StayingRows>,
     held: HeldRows,
     /// Mini-batches that run again.
     gone: HashSet<MiniBatchId>,
@@ -62,10 +62,10 @@ pub(super) fn settle(
 ) -> Result<SettleResult, CommitError> {
     let target = settling.target;
     let header = journal
-        .noted(HEADER)?
-        .map(|note| HeaderColumns::noted(note, target.is_plain))
+        .noted(HEADER_KEY)?
+        .map(|note| HeaderColumns::from_note(note, target.is_plain))
         .transpose()?;
-    if target.parts.is_some() {
+    if target.part_suffix.is_some() {
         let gone = parts_output::settle(settling, journal, parts)?;
         return Ok(SettleResult { rows: None, header, gone });
     }
@@ -80,22 +80,23 @@ pub(super) fn settle(
     };
     let path = target.output.join(name);
     let mut appender = Appender::open(&path)?;
-    let trusted = vouched(journal.noted(SYNCED)?.as_deref(), appender.file());
+    let trusted = vouched(journal.noted(SYNCED_KEY)?.as_deref(), appender.file());
     let start = header.as_ref().map_or(0, |top| top.bytes.len() as u64);
     let Finding { stay, held, gone, total } = settling.find(&appender, start, trusted, parts)?;
-    let header_there = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));
-    let whole = header_there && stay.iter().all(|rows| rows.there && rows.old == rows.new);
+    let has_header = header.as_ref().is_none_or(|top| begins_with(appender.file(), &top.bytes));
+    let is_whole =
+        has_header && stay.iter().all(|rows| rows.is_intact && rows.old_offset == rows.new_offset);
     let mut changes =
         JournalChanges { removed: gone.iter().copied().collect(), ..JournalChanges::default() };
     let mut replacement = Replacement::default();
     files::prepare_removal(target, journal, &gone, &mut replacement, &mut changes)?;
-    let is_rewritten = stay.iter().any(|rows| rows.there && rows.old != rows.new);
+    let is_rewritten = stay.iter().any(|rows| rows.is_intact && rows.old_offset != rows.new_offset);
     if is_rewritten {
-        let new = replacement.place(&target.output, name);
+        let new = replacement.new_file_for(&target.output, name);
         write_new_file(&new, header.as_ref(), &stay, &appender, parts)?;
     }
-    if !whole || appender.len() != total || trusted > total {
-        changes.notes.push((SYNCED.to_owned(), None));
+    if !is_whole || appender.len() != total || trusted > total {
+        changes.notes.push((SYNCED_KEY.to_owned(), None));
     }
     replacement.commit(changes, journal, &target.output)?;
     if is_rewritten {
@@ -103,15 +104,15 @@ pub(super) fn settle(
     } else {
         repair(&mut appender, header.as_ref(), &stay, parts)?;
     }
-    confirm(&appender, stay.iter().filter(|rows| is_rewritten || !rows.there))?;
+    confirm(&appender, stay.iter().filter(|rows| is_rewritten || !rows.is_intact))?;
     let held = target.ordered.then_some(held);
     let mut rows = RowsOutput::new(appender, held);
-    close(&mut rows, total, trusted, journal, target)?;
+    cut_and_sync(&mut rows, total, trusted, journal, target)?;
     Ok(SettleResult { rows: Some(rows), header, gone })
 }
 
 impl Settling<'_> {
-    /// Looks for all rows. Those before `trusted` need not be checked.
+    /// Looks for all rows. Rows before the offset `trusted` need not be checked.
     fn find(
         &self,
         appender: &Appender,
@@ -124,7 +125,7 @@ impl Settling<'_> {
         let mut finding =
             Finding { gone: self.failed().collect(), total: start, ..Finding::default() };
         let ordered = self.target.ordered;
-        let mut old = start;
+        let mut end = start;
         for item in self.items {
             let id = MiniBatchId(item.id);
             if finding.gone.contains(&id) {
@@ -135,26 +136,33 @@ impl Settling<'_> {
                 continue;
             }
             if let Some((segment, worker)) = item.rows.zip(item.worker) {
-                let place = old;
-                old += segment.length;
-                let there = old <= trusted || checker.holds(place, &segment).map_err(failed)?;
-                if !there && !parts.holds(item.worker, &segment) {
+                let old_offset = end;
+                end += segment.length;
+                let is_intact =
+                    end <= trusted || checker.holds(old_offset, &segment).map_err(failed)?;
+                if !is_intact && !parts.holds(item.worker, &segment) {
                     finding.gone.insert(id);
                     continue;
                 }
-                let new = finding.total;
+                let new_offset = finding.total;
                 finding.total += segment.length;
-                finding.stay.push(Stay { segment, worker, old: place, new, there });
+                finding.stay.push(StayingRows {
+                    segment,
+                    worker,
+                    old_offset,
+                    new_offset,
+                    is_intact,
+                });
             }
             finding.held.next += u64::from(ordered);
         }
         Ok(finding)
     }
 
-    /// Holds back rows that wait for a lower id. They are in the part file or lost.
+    /// Holds back rows that wait for a lower id. Rows that are not in the part file are lost.
     fn hold_back(&self, item: &FinishedMiniBatch, finding: &mut Finding, parts: &mut Parts) {
-        let whole = item.rows.is_none_or(|segment| parts.holds(item.worker, &segment));
-        if whole {
+        let can_wait = item.rows.is_none_or(|segment| parts.holds(item.worker, &segment));
+        if can_wait {
             finding.held.waiting.insert(item.id, item.worker.zip(item.rows));
         } else {
             finding.gone.insert(MiniBatchId(item.id));
@@ -166,7 +174,7 @@ impl Settling<'_> {
 fn write_new_file(
     path: &Path,
     header: Option<&HeaderColumns>,
-    stay: &[Stay],
+    stay: &[StayingRows],
     old: &Appender,
     parts: &mut Parts,
 ) -> Result<(), CommitError> {
@@ -174,10 +182,10 @@ fn write_new_file(
     if let Some(header) = header {
         new.put(&header.bytes, 0)?;
     }
-    let origin = |rows: &Stay| (!rows.there).then_some(rows.worker);
+    let origin = |rows: &StayingRows| (!rows.is_intact).then_some(rows.worker);
     for same in stay.chunk_by(|a, b| origin(a) == origin(b)) {
-        let place = |rows: &Stay| match rows.there {
-            true => Segment { offset: rows.old, ..rows.segment },
+        let place = |rows: &StayingRows| match rows.is_intact {
+            true => Segment { offset: rows.old_offset, ..rows.segment },
             false => rows.segment,
         };
         let segments: Vec<_> = same.iter().map(place).collect();
@@ -194,15 +202,15 @@ fn write_new_file(
 fn repair(
     appender: &mut Appender,
     header: Option<&HeaderColumns>,
-    stay: &[Stay],
+    stay: &[StayingRows],
     parts: &mut Parts,
 ) -> Result<(), CommitError> {
     if let Some(header) = header.filter(|top| !begins_with(appender.file(), &top.bytes)) {
         appender.put(&header.bytes, 0)?;
     }
-    for rows in stay.iter().filter(|rows| !rows.there) {
+    for rows in stay.iter().filter(|rows| !rows.is_intact) {
         let part = parts.get(rows.worker)?;
-        appender.patch(part, &rows.segment, rows.new)?;
+        appender.patch(part, &rows.segment, rows.new_offset)?;
         fail_point::pass("rows-mended");
     }
     Ok(())
@@ -211,18 +219,18 @@ fn repair(
 /// Reads back the rows that were written.
 fn confirm<'a>(
     appender: &Appender,
-    written: impl Iterator<Item = &'a Stay>,
+    written: impl Iterator<Item = &'a StayingRows>,
 ) -> Result<(), CommitError> {
     let checker = Checker::new(appender.file());
     let mut checker = checker.map_err(|e| CommitError::disk("read", appender.path(), e))?;
     let mut written = written;
     written.try_for_each(|rows| {
-        check_segment(&mut checker, appender, rows.new, Some(rows.worker), &rows.segment)
+        check_segment(&mut checker, appender, rows.new_offset, Some(rows.worker), &rows.segment)
     })
 }
 
 /// Cuts off what does not belong to the output, and records that the rest is synced.
-fn close(
+fn cut_and_sync(
     rows: &mut RowsOutput,
     total: u64,
     trusted: u64,

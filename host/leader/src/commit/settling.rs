@@ -1,25 +1,28 @@
-//! The input for settling a job that resumes.
+//! The input for settling a job that resumes. Settling makes the output and the journal consistent.
 
 use super::item::FinishedMiniBatch;
 use super::target::CommitTarget;
 use crate::model::MiniBatchId;
 use std::collections::HashSet;
 
-/// What is to be settled.
+/// The job to settle.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Settling<'a> {
     pub(super) target: &'a CommitTarget,
-    /// In the order of the output.
+    /// The finished mini-batches, in the order of the output.
     pub(super) items: &'a [FinishedMiniBatch],
+    /// Whether all mini-batches that failed for good are tried again.
     pub(super) retry_failed: bool,
-    /// Mini-batches to try again if they failed, because the user may have repaired their files.
-    pub(super) again: &'a HashSet<MiniBatchId>,
+    /// Mini-batches whose files could not be read. They are tried again if they failed, because the user may
+    /// have repaired the files.
+    pub(super) unreadable: &'a HashSet<MiniBatchId>,
 }
 
 impl Settling<'_> {
     /// The mini-batches that failed and are tried again.
     pub(super) fn failed(&self) -> impl Iterator<Item = MiniBatchId> {
-        let failed = self.items.iter().filter(|item| item.failed).map(|item| MiniBatchId(item.id));
-        failed.filter(|id| self.retry_failed || self.again.contains(id))
+        let failed =
+            self.items.iter().filter(|item| item.has_failed).map(|item| MiniBatchId(item.id));
+        failed.filter(|id| self.retry_failed || self.unreadable.contains(id))
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct CommitState {
     pub(super) group: CommitGroup,
 }
 
-/// What is committed together.
+/// The mini-batches, files and notes that are committed together.
 #[derive(Debug, Default)]
 pub(super) struct CommitGroup {
     pub(super) entries: Vec<JournalEntry>,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub(crate) struct CommitTarget {
     /// Where workers leave rows and files.
-    pub places: WorkerFolders,
+    pub worker_folders: WorkerFolders,
     /// The output folder. It exists.
     pub output: PathBuf,
     /// The file for rows in the output folder. It must not exist yet if the journal is new. `None` if rows
@@ -26,19 +26,20 @@ pub(crate) struct CommitTarget {
     pub header_wanted: bool,
     /// Whether rows are plain lines of text.
     pub is_plain: bool,
-    /// For an output of one file per worker: the suffix of the files' names. `output_file` is then their
-    /// folder.
-    pub parts: Option<String>,
-    /// For an output that is made at the job's end from `output_file`, or from each part.
+    /// The suffix of the files' names, for an output of one file per worker. `output_file` is then the folder
+    /// of these files.
+    pub part_suffix: Option<String>,
+    /// How the output is made at the job's end from `output_file`, or from each part. `None` if rows are
+    /// appended to the output itself.
     pub finish: Option<Finish>,
 }
 
 /// Makes the output from the appended rows: reads the first file and writes the second, which must hold the
-/// given number of rows. Reports at intervals how many bytes it has read.
+/// given number of rows. Reports at intervals how many bytes have been read.
 pub type Make =
     dyn Fn(&File, &File, u64, &mut dyn FnMut(u64)) -> Result<(), OutputFileError> + Send + Sync;
 
-/// Why an output file could not be made. The text is a clause, for people.
+/// Why an output file could not be made. The text is a clause that is shown to users.
 pub type OutputFileError = Box<dyn Error + Send + Sync>;
 
 /// How the output is made at the end of a job.
@@ -46,7 +47,7 @@ pub type OutputFileError = Box<dyn Error + Send + Sync>;
 pub(crate) struct Finish {
     /// The name of the output file.
     pub name: String,
-    /// The function that makes it.
+    /// The function that makes the file.
     pub make: Arc<Make>,
 }
 

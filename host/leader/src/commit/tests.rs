@@ -272,11 +272,11 @@ fn missing_rows_are_rejected_before_anything_is_journaled() {
         .collect();
     insta::assert_snapshot!(texts.join("\n"), @r"
     1: process000 reported rows that its part file does not hold: they do not end with a line end
-    2: process000 reported rows that its part file does not hold: 1000 bytes at 5, but it has 16
-    3: process000 reported rows that its part file does not hold: 2 bytes at 18446744073709551615, but it has 16
-    4: process000 reported rows that its part file does not hold: those at 0 are rows of another attempt (0 to 5)
-    5: process009 reported rows that its part file does not hold: the file is missing (No such file or directory (os error 2))
-    6: process008 reported rows that its part file does not hold: the file is missing (Too many levels of symbolic links (os error 40))
+    2: process000 reported rows that its part file does not hold: 1000 bytes at offset 5, but the file has 16
+    3: process000 reported rows that its part file does not hold: 2 bytes at offset 18446744073709551615, but the file has 16
+    4: process000 reported rows that its part file does not hold: the bytes at offset 0 are rows of another attempt (0 to 5)
+    5: process009 reported rows that its part file does not hold: the file cannot be opened (No such file or directory (os error 2))
+    6: process008 reported rows that its part file does not hold: the file cannot be opened (Too many levels of symbolic links (os error 40))
     ");
     assert_eq!(bench.output("rows.txt"), "good\n");
 }

@@ -1,6 +1,6 @@
 //! Checks that the whole output file holds what was committed.
 
-use super::confirm::{changed, check_segment, checker};
+use super::confirm::{check_segment, checker, output_changed};
 use super::disk::begins_with;
 use super::error::{CommitError, OutputChange};
 use super::header::HeaderColumns;
@@ -18,16 +18,16 @@ pub(super) fn confirm_all(
     let header = header.map_or(&[][..], |top| &top.bytes);
     let start = header.len() as u64;
     if !begins_with(appender.file(), header) {
-        return Err(changed(appender, OutputChange::Header));
+        return Err(output_changed(appender, OutputChange::Header));
     }
     let mut checker = checker(appender)?;
-    let (order, last) = match &rows.held {
+    let (order, id_limit) = match &rows.held {
         None => (EntryOrder::Commit, u64::MAX),
         Some(held) => (EntryOrder::Id, held.next),
     };
     let mut result = Ok(());
     let visit = |Committed { entry, output_offset }: Committed| {
-        if let (Some(segment), true) = (entry.end.rows(), entry.id.0 < last && result.is_ok()) {
+        if let (Some(segment), true) = (entry.end.rows(), entry.id.0 < id_limit && result.is_ok()) {
             result = check_segment(
                 &mut checker,
                 appender,

@@ -1,7 +1,7 @@
 //! Where workers leave what is to be committed: rows in part files, and other files in staged folders. The
 //! committer reaches both only through this module.
 
-use super::disk::{open_part, sync_around};
+use super::disk::{open_part, sync_file_system_of};
 use super::error::CommitError;
 use crate::files::remove_tree;
 use crate::model::{JobDir, MiniBatchId, WorkerId};
@@ -15,19 +15,19 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub(crate) enum WorkerFolders {
     /// On this machine, in the job directory.
-    Here(JobDir),
+    ThisMachine(JobDir),
 }
 
 impl WorkerFolders {
     #[cfg(any(test, feature = "testing"))]
     pub(super) fn job_dir(&self) -> &JobDir {
-        let Self::Here(job_dir) = self;
+        let Self::ThisMachine(job_dir) = self;
         job_dir
     }
 
     /// The part file of a worker.
     pub(super) fn part_file(&self, worker: WorkerId) -> PathBuf {
-        let Self::Here(job_dir) = self;
+        let Self::ThisMachine(job_dir) = self;
         job_dir.part_file(worker)
     }
 
@@ -38,66 +38,66 @@ impl WorkerFolders {
 
     /// The folder with the files of an attempt.
     pub(super) fn staged(&self, worker: WorkerId, id: MiniBatchId, attempt: u32) -> PathBuf {
-        let Self::Here(job_dir) = self;
+        let Self::ThisMachine(job_dir) = self;
         job_dir.staged(worker, id, attempt)
     }
 
     /// The folder with the files that a worker's `init` and `shutdown` left.
-    pub(super) fn left(&self, worker: WorkerId) -> PathBuf {
-        let Self::Here(job_dir) = self;
+    pub(super) fn lifecycle_folder(&self, worker: WorkerId) -> PathBuf {
+        let Self::ThisMachine(job_dir) = self;
         job_dir.worker_output(worker)
     }
 
     /// Syncs all files of workers.
     pub(super) fn sync_files(&self) -> Result<(), CommitError> {
-        let Self::Here(job_dir) = self;
-        sync_around(&job_dir.work())
+        let Self::ThisMachine(job_dir) = self;
+        sync_file_system_of(&job_dir.work())
     }
 
     /// The name of a folder in the journal: its path relative to the job directory.
-    pub(super) fn name(&self, folder: &Path) -> String {
-        let Self::Here(job_dir) = self;
+    pub(super) fn journal_name(&self, folder: &Path) -> String {
+        let Self::ThisMachine(job_dir) = self;
         folder.strip_prefix(job_dir.root()).unwrap_or(folder).to_string_lossy().into_owned()
     }
 
     /// The folder that has this name in the journal.
-    pub(super) fn named(&self, name: &str) -> PathBuf {
-        let Self::Here(job_dir) = self;
+    pub(super) fn folder_named(&self, name: &str) -> PathBuf {
+        let Self::ThisMachine(job_dir) = self;
         job_dir.root().join(name)
     }
 
     /// All folders from which files are published.
-    pub(super) fn folders(&self) -> Result<HashSet<PathBuf>, CommitError> {
-        let Self::Here(job_dir) = self;
-        let mut all = HashSet::new();
-        for worker in list(&job_dir.work())? {
-            all.extend(list(&worker.join("staged"))?);
-            all.extend(Some(worker.join("output")).filter(|folder| folder.is_dir()));
+    pub(super) fn publishable(&self) -> Result<HashSet<PathBuf>, CommitError> {
+        let Self::ThisMachine(job_dir) = self;
+        let mut folders = HashSet::new();
+        for worker in paths_in(&job_dir.work())? {
+            folders.extend(paths_in(&worker.join("staged"))?);
+            folders.extend(Some(worker.join("output")).filter(|folder| folder.is_dir()));
         }
-        Ok(all)
+        Ok(folders)
     }
 
     /// The highest worker number for which there are any files.
     pub(super) fn highest_worker(&self) -> Option<WorkerId> {
-        let Self::Here(job_dir) = self;
+        let Self::ThisMachine(job_dir) = self;
         let folders = [job_dir.parts(), job_dir.work()];
         folders.iter().filter_map(|folder| highest_worker(folder)).max()
     }
 
-    /// Removes the files of earlier runs' workers, except the output of the workers in `done`, which is yet
-    /// to be published. If some stay, nothing refers to them.
+    /// Removes the files of earlier runs' workers, except the output of the workers in `done`, which must
+    /// still be published. Files that stay do no harm: nothing refers to them.
     pub(super) fn clean_up(&self, done: &BTreeSet<WorkerId>) {
-        let Self::Here(job_dir) = self;
+        let Self::ThisMachine(job_dir) = self;
         for folder in [job_dir.models(), job_dir.links()] {
             let _ = remove_tree(&folder);
         }
-        for folder in list(&job_dir.work()).unwrap_or_default() {
+        for folder in paths_in(&job_dir.work()).unwrap_or_default() {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if !worker_of(name).is_some_and(|worker| done.contains(&worker)) {
                 let _ = remove_tree(&folder);
                 continue;
             }
-            for inner in list(&folder).unwrap_or_default() {
+            for inner in paths_in(&folder).unwrap_or_default() {
                 if inner.file_name().is_none_or(|name| name != "output") {
                     let _ = remove_tree(&inner);
                 }
@@ -106,7 +106,8 @@ impl WorkerFolders {
     }
 }
 
-fn list(folder: &Path) -> Result<Vec<PathBuf>, CommitError> {
+/// The paths of the folder's entries. Empty if there is no such folder.
+fn paths_in(folder: &Path) -> Result<Vec<PathBuf>, CommitError> {
     let read = match fs::read_dir(folder) {
         Ok(read) => read,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -124,14 +125,14 @@ fn highest_worker(folder: &Path) -> Option<WorkerId> {
     entries.filter_map(|entry| worker_of(entry.file_name().to_str()?)).max()
 }
 
-/// The numbers of all workers are below this one.
-const NO_WORKER: u32 = 1 << 31;
+/// All workers' numbers are below this one.
+const WORKER_LIMIT: u32 = 1 << 31;
 
 /// The worker after which a folder or part file is named.
 pub(crate) fn worker_of(name: &str) -> Option<WorkerId> {
     let name = name.strip_suffix(".part").unwrap_or(name);
     let worker = WorkerId(name.strip_prefix("process")?.parse().ok()?);
-    (worker.0 < NO_WORKER && worker.to_string() == name).then_some(worker)
+    (worker.0 < WORKER_LIMIT && worker.to_string() == name).then_some(worker)
 }
 
 #[cfg(test)]

@@ -15,13 +15,13 @@ use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// When this many part files are open, those of finished workers are closed.
-const OPEN: usize = 128;
+/// From this many open part files on, the files of workers that no longer write are closed.
+const MANY_OPEN_PARTS: usize = 128;
 
 /// Open part files.
 #[derive(Debug)]
 pub(super) struct Parts {
-    places: WorkerFolders,
+    worker_folders: WorkerFolders,
     /// Whether rows are plain lines of text.
     is_plain: bool,
     open: HashMap<WorkerId, WorkerPart>,
@@ -42,8 +42,8 @@ struct WorkerPart {
 }
 
 impl Parts {
-    pub(super) fn new(places: WorkerFolders, is_plain: bool) -> Self {
-        Self { places, is_plain, open: HashMap::new(), gone: HashSet::new() }
+    pub(super) fn new(worker_folders: WorkerFolders, is_plain: bool) -> Self {
+        Self { worker_folders, is_plain, open: HashMap::new(), gone: HashSet::new() }
     }
 
     /// Checks the segment's position and, for lines, its last byte. Does not read its rows.
@@ -53,12 +53,12 @@ impl Parts {
         let fatal = |action, path: &Path, error| {
             CommitRefusal::Fatal(CommitError::disk(action, path, error))
         };
-        let path = || self.places.part_file(worker);
+        let path = || self.worker_folders.part_file(worker);
         let part = match self.open.entry(worker) {
             Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(place) => {
+            Entry::Vacant(vacant) => {
                 let path = path();
-                let file = self.places.open_part(worker).map_err(|errno| match errno {
+                let file = self.worker_folders.open_part(worker).map_err(|errno| match errno {
                     // These errors show a lack of resources, or a disk failure. The worker may have caused
                     // any other error.
                     Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
@@ -66,7 +66,7 @@ impl Parts {
                     }
                     errno => reject(PartFault::Missing(errno)),
                 })?;
-                place.insert(WorkerPart { file, length: 0, taken: BTreeMap::new(), synced: 0 })
+                vacant.insert(WorkerPart { file, length: 0, taken: BTreeMap::new(), synced: 0 })
             }
         };
         let end = segment.offset.checked_add(segment.length);
@@ -137,10 +137,10 @@ impl Parts {
     ) -> Result<(), CommitError> {
         let mut last = None;
         for worker in workers.filter(|worker| last.replace(*worker) != Some(*worker)) {
-            // The file may have been closed, if many are open.
+            // Reopens the file if it was closed because many were open.
             self.get(worker)?;
             let Some(part) = self.open.get_mut(&worker) else { continue };
-            let path = self.places.part_file(worker);
+            let path = self.worker_folders.part_file(worker);
             let sync = || {
                 let length = part.file.metadata()?.len();
                 part.file.sync_data().map(|()| length)
@@ -152,22 +152,22 @@ impl Parts {
 
     /// The part file of a worker, for rows that are in the journal.
     pub(super) fn get(&mut self, worker: WorkerId) -> Result<&File, CommitError> {
-        if self.open.len() >= OPEN {
+        if self.open.len() >= MANY_OPEN_PARTS {
             self.close();
         }
         match self.open.entry(worker) {
             Entry::Occupied(open) => Ok(&open.into_mut().file),
-            Entry::Vacant(place) => {
-                let path = self.places.part_file(worker);
+            Entry::Vacant(vacant) => {
+                let path = self.worker_folders.part_file(worker);
                 let open = || -> std::io::Result<WorkerPart> {
-                    let file = self.places.open_part(worker)?;
+                    let file = self.worker_folders.open_part(worker)?;
                     let synced = file.metadata()?.len();
                     Ok(WorkerPart { file, length: synced, taken: [(0, synced)].into(), synced })
                 };
                 let part = open().map_err(|e| CommitError::disk("open", &path, e))?;
-                // Close it again soon: there may be many such workers.
+                // Close the file again soon: there may be many such workers.
                 self.gone.insert(worker);
-                Ok(&place.insert(part).file)
+                Ok(&vacant.insert(part).file)
             }
         }
     }
@@ -178,11 +178,12 @@ impl Parts {
     }
 
     /// Records that a worker no longer writes.
-    pub(super) fn leave(&mut self, worker: WorkerId) {
+    pub(super) fn mark_gone(&mut self, worker: WorkerId) {
         self.gone.insert(worker);
     }
 
-    /// Closes the files of workers that no longer write. They are reopened if rows are held back there.
+    /// Closes the files of workers that no longer write. A file is reopened when its held-back rows are
+    /// needed.
     pub(super) fn close(&mut self) {
         for worker in self.gone.drain() {
             self.open.remove(&worker);
@@ -192,7 +193,7 @@ impl Parts {
     /// What a power failure could lose.
     pub(super) fn unsynced(&self) -> Vec<Unsynced> {
         let unsynced = |(worker, part): (&WorkerId, &WorkerPart)| {
-            (self.places.part_file(*worker), part.synced)
+            (self.worker_folders.part_file(*worker), part.synced)
         };
         self.open.iter().map(unsynced).collect()
     }

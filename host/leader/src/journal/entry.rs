@@ -42,11 +42,11 @@ pub struct JournalEntry {
 pub enum MiniBatchEnd {
     /// An attempt succeeded.
     Succeeded {
-        /// Its rows, in the part file of [`JournalEntry::worker`].
+        /// The attempt's rows, in the part file of [`JournalEntry::worker`].
         segment: Segment,
-        /// Whether they are fewer than the items that `run` was given (docs/parallel-run-step.md W4).
+        /// Whether there are fewer rows than items that `run` was given (docs/parallel-run-step.md W4).
         is_short: bool,
-        /// Whether it left files to publish.
+        /// Whether the attempt left files to publish.
         has_files: bool,
     },
     /// Every attempt failed.
@@ -78,20 +78,20 @@ impl MiniBatchEnd {
 pub struct FileEntry {
     /// The mini-batch that wrote it. `None` for a file of `init` or `shutdown`.
     pub mini_batch: Option<MiniBatchId>,
-    /// The folder it comes from, relative to the job directory.
+    /// The folder that the file comes from, relative to the job directory.
     pub source: String,
-    /// Its path within that folder, and within the output folder.
+    /// The file's path within that folder, and within the output folder.
     pub path: String,
-    /// The offset of its first byte in the published file. 0 unless it is appended to another file.
+    /// The offset of the first byte in the published file. 0 unless the file is appended to another one.
     pub offset: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub length: u64,
 }
 
 /// What is written in one transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JournalChanges {
-    /// Mini-batches to remove, together with their files: they run again. This is done first.
+    /// Mini-batches to remove, together with their files: they run again. The removal comes first.
     pub removed: Vec<MiniBatchId>,
     /// Whether `files` replaces all file entries.
     pub replaces_files: bool,
@@ -119,9 +119,9 @@ pub enum EntryOrder {
     Commit,
     /// The order of their mini-batches' ids.
     Id,
-    /// By worker, then by the position of their rows in its part file. `output_offset` is meaningless in this
-    /// order.
-    Place,
+    /// By worker, then by the position of their rows in the worker's part file. `output_offset` is
+    /// meaningless in this order.
+    PartFile,
 }
 
 /// An entry that is in the journal.
@@ -129,8 +129,8 @@ pub enum EntryOrder {
 pub struct Committed {
     /// What was committed.
     pub entry: JournalEntry,
-    /// The offset of its rows in the output file, not counting the header line. For a failure, the offset
-    /// that its rows would have. It is the sum of the lengths of all earlier entries in the requested order.
+    /// The offset of the entry's rows in the output file, not counting the header line: the sum of the
+    /// lengths of all earlier entries in the requested order. For a failure, the offset that rows would have.
     pub output_offset: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Errors of the journal, for people.
+//! Errors of the journal. The texts are shown to users.
 
 use crate::model::MiniBatchId;
 use rusqlite::ErrorCode;
@@ -16,7 +16,7 @@ pub enum JournalError {
          in another --job-dir"
     )]
     Missing(PathBuf),
-    /// Another process has opened it.
+    /// Another process has opened the journal.
     #[error(
         "the journal {0} is in use: another process works on this job directory; wait for it to \
          end, or use another --job-dir"
@@ -29,7 +29,9 @@ pub enum JournalError {
     )]
     DiskFull(PathBuf),
     /// Writing is not permitted.
-    #[error("the journal {0} cannot be written: check who owns the job directory and its rights")]
+    #[error(
+        "the journal {0} cannot be written: check the owner and the permissions of the job directory"
+    )]
     ReadOnly(PathBuf),
     /// The file is not what this program wrote.
     #[error(
@@ -42,20 +44,21 @@ pub enum JournalError {
         /// What was found. It is part of the message, so it is not an error source.
         damage: JournalDamage,
     },
-    /// Another version wrote it.
+    /// Another version of Sandmill wrote the journal.
     #[error(
-        "the journal {path} has format {found}, and this version of sandmill knows {known} only: \
+        "the journal {path} has format {found}, and this version of sandmill reads only format {known}: \
          use the version that started the job"
     )]
     Version {
         /// The journal.
         path: PathBuf,
-        /// Its format.
+        /// The journal's format.
         found: i64,
         /// The format of this build.
         known: i64,
     },
-    /// The mini-batch has ended before, so this is a late attempt. Nothing of its group was committed.
+    /// The mini-batch has ended before, so this is a late attempt. Nothing of the attempt's group was
+    /// committed.
     #[error(
         "mini-batch {id} is in the journal {path} already; a late attempt must not be committed"
     )]
@@ -65,7 +68,7 @@ pub enum JournalError {
         /// The mini-batch.
         id: MiniBatchId,
     },
-    /// The journal cannot hold a number this large. No real job reaches it.
+    /// The journal cannot hold a number this large. No real job reaches such a number.
     #[error(
         "mini-batch {id} cannot be written to the journal {path}: {what} is {value}, and 2^63 - 1 is the most"
     )]
@@ -96,7 +99,7 @@ pub enum JournalDamage {
     #[error(transparent)]
     Database(rusqlite::Error),
     /// A job field is missing that every journal has.
-    #[error("it does not say the job's {0}")]
+    #[error("the job's {0} is missing")]
     Missing(&'static str),
     /// The time at which the job began is malformed.
     #[error("{0:?} is not a point in time")]

@@ -66,23 +66,25 @@ pub(super) const COUNT: &str = "
     FROM mini_batch
 ";
 
-const COLUMNS: &str = "
+/// Without the order at the end.
+const SELECT_BY: &str = "
     SELECT id, attempts, worker, items_total, items_succeeded, items_failed, state, part_offset,
         part_length, part_checksum, part_rows, has_files, failure_kind, failure_message, stamp,
         is_short
     FROM mini_batch ORDER BY
 ";
 
+/// Selects all entries in this order.
 pub(super) fn select(order: EntryOrder) -> String {
     let order = match order {
         EntryOrder::Commit => "position",
         EntryOrder::Id => "id",
-        EntryOrder::Place => "worker, part_offset",
+        EntryOrder::PartFile => "worker, part_offset",
     };
-    format!("{COLUMNS} {order}")
+    format!("{SELECT_BY} {order}")
 }
 
-/// Writes one entry. Numbers must have been checked with [`too_large`].
+/// Writes one entry. Numbers must have been checked with [`first_too_large`].
 pub(super) fn insert(
     statement: &mut Statement<'_>,
     entry: &JournalEntry,
@@ -133,7 +135,10 @@ pub(super) fn insert_file(
 }
 
 /// The first number that does not fit SQLite's integers.
-pub(super) fn too_large(entry: &JournalEntry, output_offset: u64) -> Option<(&'static str, u64)> {
+pub(super) fn first_too_large(
+    entry: &JournalEntry,
+    output_offset: u64,
+) -> Option<(&'static str, u64)> {
     let mut numbers = vec![
         ("its id", entry.id.0),
         ("the number of its items", entry.items.total),
@@ -144,13 +149,13 @@ pub(super) fn too_large(entry: &JournalEntry, output_offset: u64) -> Option<(&'s
         numbers.push(("its place in the part file", segment.offset));
         numbers.push(("the length of its rows", segment.length));
         numbers.push(("the number of its rows", segment.rows));
-        // Beyond such a file size, nothing can follow.
+        // The end of the rows must fit too: other rows may follow.
         numbers.push(("its place in the output", output_offset.saturating_add(segment.length)));
     }
     numbers.into_iter().find(|(_, value)| i64::try_from(*value).is_err())
 }
 
-/// Reads one row of [`select`], for which `output_offset` is already known.
+/// Reads one row of [`select`], by the positions of its columns. `output_offset` is already known.
 pub(super) fn read(row: &Row<'_>, output_offset: u64) -> rusqlite::Result<Committed> {
     let end = if row.get_ref(6)?.as_str() == Ok("succeeded") {
         let segment = Segment {

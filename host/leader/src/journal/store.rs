@@ -25,9 +25,10 @@ pub struct Journal {
     is_new: bool,
 }
 
-/// The key prefixes of settings and notes.
-const SETTING: &str = "setting.";
-const NOTE: &str = "note.";
+/// The prefix of the keys of settings.
+const SETTING_PREFIX: &str = "setting.";
+/// The prefix of the keys of notes.
+const NOTE_PREFIX: &str = "note.";
 
 impl Journal {
     /// Creates the journal of a new job. Fails if there already is one.
@@ -71,7 +72,7 @@ impl Journal {
         Ok(journal)
     }
 
-    /// Whether [`Journal::create`] made it in this run.
+    /// Whether [`Journal::create`] made the journal in this run.
     pub fn is_new(&self) -> bool {
         self.is_new
     }
@@ -99,7 +100,7 @@ impl Journal {
             name: get("name")?,
             id: get("id")?,
             entry_script_digest: get("entry_script_digest")?,
-            settings: self.values(SETTING)?,
+            settings: self.values(SETTING_PREFIX)?,
             created,
         })
     }
@@ -113,7 +114,7 @@ impl Journal {
         let Self { path, connection, .. } = self;
         let failed = |e| JournalError::of(path, e);
         let transaction = connection.transaction().map_err(failed)?;
-        forget(&transaction, changes).map_err(failed)?;
+        delete_removed(&transaction, changes).map_err(failed)?;
         if !changes.removed.is_empty() {
             let counted = transaction.query_row(schema::COUNT, [], schema::read_counts);
             (counts, position) = counted.map_err(failed)?;
@@ -123,7 +124,7 @@ impl Journal {
             for entry in &changes.entries {
                 let path = || path.clone();
                 let id = entry.id;
-                if let Some((what, value)) = schema::too_large(entry, counts.output_length) {
+                if let Some((what, value)) = schema::first_too_large(entry, counts.output_length) {
                     return Err(JournalError::OutOfRange { path: path(), id, what, value });
                 }
                 match schema::insert(&mut statement, entry, position) {
@@ -136,7 +137,7 @@ impl Journal {
                 position += 1;
             }
         }
-        add(&transaction, changes).map_err(failed)?;
+        insert_files_and_notes(&transaction, changes).map_err(failed)?;
         transaction.commit().map_err(failed)?;
         (self.counts, self.position) = (counts, position);
         Ok(())
@@ -147,7 +148,7 @@ impl Journal {
         self.counts
     }
 
-    /// Calls `visit` with every entry, in this order.
+    /// Calls `visit` with every entry, in the given order.
     pub fn for_each(
         &self,
         order: EntryOrder,
@@ -198,7 +199,7 @@ impl Journal {
         ids.collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Writes a note. It replaces an earlier one with the same key.
+    /// Writes a note. Replaces an earlier note with the same key.
     pub fn note(&mut self, key: &str, value: &str) -> Result<(), JournalError> {
         let notes = vec![(key.to_owned(), Some(value.to_owned()))];
         self.commit(&JournalChanges { notes, ..JournalChanges::default() })
@@ -206,12 +207,12 @@ impl Journal {
 
     /// The note with this key.
     pub fn noted(&self, key: &str) -> Result<Option<String>, JournalError> {
-        self.value(&format!("{NOTE}{key}"))
+        self.value(&format!("{NOTE_PREFIX}{key}"))
     }
 
     /// All notes whose keys have this prefix, sorted by key. The prefix is removed.
     pub fn notes(&self, prefix: &str) -> Result<Vec<(String, String)>, JournalError> {
-        self.values(&format!("{NOTE}{prefix}"))
+        self.values(&format!("{NOTE_PREFIX}{prefix}"))
     }
 
     /// How the job ended, if it has ended.
@@ -228,13 +229,13 @@ impl Journal {
         status: JobStatus,
         notes: Vec<(String, Option<String>)>,
     ) -> Result<(), JournalError> {
-        // The checkpoint below syncs the WAL before it copies its pages into the database. Syncing it here
-        // too would be redundant.
-        let synchronous = |this: &Self, mode| {
+        // The commits here need not sync the WAL: the checkpoint below does, before it copies the WAL's pages
+        // into the database.
+        let set_synchronous = |this: &Self, mode| {
             let set = this.connection.pragma_update(None, "synchronous", mode);
             set.map_err(|e| this.failed(e))
         };
-        synchronous(self, "NORMAL")?;
+        set_synchronous(self, "NORMAL")?;
         let sql = "INSERT OR REPLACE INTO job VALUES ('status', ?1)";
         let written = self.connection.execute(sql, params![status.to_string()]);
         written.map_err(|e| self.failed(e))?;
@@ -243,7 +244,7 @@ impl Journal {
         let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
         let moved = self.connection.query_row(checkpoint, [], |_| Ok(()));
         moved.map_err(|e| self.failed(e))?;
-        synchronous(self, "FULL")
+        set_synchronous(self, "FULL")
     }
 
     fn value(&self, key: &str) -> Result<Option<String>, JournalError> {
@@ -279,8 +280,8 @@ impl Journal {
     }
 }
 
-/// Closes the journal to other users, because the job's settings may be secrets. Earlier versions made it
-/// readable.
+/// Closes the journal to other users, because the job's settings may be secrets. Earlier versions left the
+/// journal readable.
 pub(super) fn keep_private(path: &Path) {
     for suffix in ["", "-wal", "-shm", "-journal"] {
         let mut file = path.as_os_str().to_owned();
@@ -325,7 +326,7 @@ fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Resul
         transaction.execute("INSERT INTO job VALUES (?1, ?2)", [key, value])?;
     }
     for (name, value) in &job.settings {
-        let row = params![format!("{SETTING}{name}"), value];
+        let row = params![format!("{SETTING_PREFIX}{name}"), value];
         transaction.execute("INSERT OR REPLACE INTO job VALUES (?1, ?2)", row)?;
     }
     transaction.pragma_update(None, "user_version", schema::VERSION)?;
@@ -333,7 +334,7 @@ fn initialise(connection: &mut Connection, job: &JobIdentity) -> rusqlite::Resul
 }
 
 /// Deletes what the changes remove.
-fn forget(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::Result<()> {
+fn delete_removed(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::Result<()> {
     if changes.reopened {
         transaction.execute("DELETE FROM job WHERE key = 'status'", [])?;
     }
@@ -361,7 +362,10 @@ fn forget(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::
 }
 
 /// Writes files and notes.
-fn add(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::Result<()> {
+fn insert_files_and_notes(
+    transaction: &Transaction<'_>,
+    changes: &JournalChanges,
+) -> rusqlite::Result<()> {
     if !changes.files.is_empty() {
         let mut statement = transaction.prepare_cached(schema::INSERT_FILE)?;
         for file in &changes.files {
@@ -369,7 +373,7 @@ fn add(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::Res
         }
     }
     for (key, value) in &changes.notes {
-        let key = format!("{NOTE}{key}");
+        let key = format!("{NOTE_PREFIX}{key}");
         match value {
             Some(value) => {
                 transaction.execute("INSERT OR REPLACE INTO job VALUES (?1, ?2)", [&key, value])?
@@ -380,8 +384,8 @@ fn add(transaction: &Transaction<'_>, changes: &JournalChanges) -> rusqlite::Res
     Ok(())
 }
 
-/// From here on, every commit is durable when it returns. Takes the lock, which is held until the journal is
-/// dropped.
+/// Switches to WAL: from then on, every commit is durable when it returns. Takes the lock, which is held
+/// until the journal is dropped.
 fn use_wal(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;

@@ -52,25 +52,25 @@ struct JournalFixture {
     path: PathBuf,
 }
 
-fn place() -> JournalFixture {
+fn new_fixture() -> JournalFixture {
     let dir = tempfile::tempdir().unwrap();
     JournalFixture { path: dir.path().join("journal.sqlite"), _dir: dir }
 }
 
-fn text(error: &JournalError, at: &JournalFixture) -> String {
-    error.to_string().replace(&at.path.display().to_string(), "JOURNAL")
+fn text(error: &JournalError, fixture: &JournalFixture) -> String {
+    error.to_string().replace(&fixture.path.display().to_string(), "JOURNAL")
 }
 
 #[test]
 fn committed_entries_survive_reopening() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(5, 100), failed(9)]).unwrap();
     commit(&mut journal, &[succeeded(2, 0), succeeded(1, 50)]).unwrap();
     let counts = journal.counts();
     drop(journal);
 
-    let journal = Journal::open(&at.path).unwrap();
+    let journal = Journal::open(&fixture.path).unwrap();
     assert_eq!(journal.job().unwrap(), identity());
     assert_eq!(journal.finished().unwrap(), None);
     assert_eq!(journal.counts(), counts);
@@ -90,8 +90,8 @@ fn committed_entries_survive_reopening() {
 
 #[test]
 fn removed_entries_can_return_and_shift_later_ones() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(5, 100), succeeded(2, 10), failed(7), succeeded(0, 1)])
         .unwrap();
     let file = |id: u64| FileEntry {
@@ -112,7 +112,7 @@ fn removed_entries_can_return_and_shift_later_ones() {
     let counts = journal.counts();
     assert_eq!((counts.succeeded, counts.failed, counts.output_length), (3, 0, 14));
     drop(journal);
-    let journal = Journal::open(&at.path).unwrap();
+    let journal = Journal::open(&fixture.path).unwrap();
     assert_eq!(journal.counts(), counts);
     let places = |order| {
         let mut places = Vec::new();
@@ -127,8 +127,8 @@ fn removed_entries_can_return_and_shift_later_ones() {
 
 #[test]
 fn notes_are_kept_until_they_are_removed() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     journal.note("plan", "1").unwrap();
     journal.note("plan", "2").unwrap();
     journal.note("done.1", "").unwrap();
@@ -140,7 +140,7 @@ fn notes_are_kept_until_they_are_removed() {
     };
     journal.commit(&at_end).unwrap();
     drop(journal);
-    let journal = Journal::open(&at.path).unwrap();
+    let journal = Journal::open(&fixture.path).unwrap();
     assert_eq!(journal.noted("plan").unwrap().as_deref(), Some("2"));
     assert_eq!(journal.noted("none").unwrap(), None);
     assert_eq!(journal.notes("done.").unwrap(), [("10".to_owned(), "x".to_owned())]);
@@ -150,13 +150,13 @@ fn notes_are_kept_until_they_are_removed() {
 
 #[test]
 fn a_large_journal_opens_at_once() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     let many: Vec<_> = (0..100_000).map(|id| succeeded(id, 10)).collect();
     commit(&mut journal, &many).unwrap();
     drop(journal);
     let begun = std::time::Instant::now();
-    let journal = Journal::open(&at.path).unwrap();
+    let journal = Journal::open(&fixture.path).unwrap();
     assert_eq!(journal.stamps().unwrap().len(), 100_000);
     // This takes a few hundredths of a second. A slow machine may take longer.
     assert!(begun.elapsed().as_secs() < 2);
@@ -165,8 +165,8 @@ fn a_large_journal_opens_at_once() {
 
 #[test]
 fn a_late_attempt_is_refused_with_its_whole_group() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, 10)]).unwrap();
     let before = (journal.counts(), entries(&journal));
     for late in [failed(1), succeeded(1, 10), succeeded(1, 0)] {
@@ -175,7 +175,7 @@ fn a_late_attempt_is_refused_with_its_whole_group() {
         assert_eq!((journal.counts(), entries(&journal)), before);
     }
     let twice = commit(&mut journal, &[succeeded(3, 10), succeeded(3, 10)]).unwrap_err();
-    insta::assert_snapshot!(text(&twice, &at), @"mini-batch 3 is in the journal JOURNAL already; a late attempt must not be committed");
+    insta::assert_snapshot!(text(&twice, &fixture), @"mini-batch 3 is in the journal JOURNAL already; a late attempt must not be committed");
     // The next group continues where the last good one ended.
     commit(&mut journal, &[succeeded(2, 10)]).unwrap();
     assert_eq!(entries(&journal)[1].output_offset, 10);
@@ -183,14 +183,14 @@ fn a_late_attempt_is_refused_with_its_whole_group() {
 
 #[test]
 fn a_crash_loses_no_committed_entries() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, 10)]).unwrap();
     // The state after a crash: database and WAL, copied while the journal is open.
-    let copy = place();
+    let copy = new_fixture();
     for suffix in ["", "-wal"] {
         let name = |path: &PathBuf| format!("{}{suffix}", path.display());
-        std::fs::copy(name(&at.path), name(&copy.path)).unwrap();
+        std::fs::copy(name(&fixture.path), name(&copy.path)).unwrap();
     }
     let reopened = Journal::open(&copy.path).unwrap();
     assert_eq!(reopened.counts(), journal.counts());
@@ -198,71 +198,71 @@ fn a_crash_loses_no_committed_entries() {
 
 #[test]
 fn two_leaders_cannot_share_a_journal() {
-    let at = place();
-    let journal = Journal::create(&at.path, &identity()).unwrap();
-    let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is in use: another process works on this job directory; wait for it to end, or use another --job-dir");
-    let error = Journal::create(&at.path, &identity()).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL exists already: start in an empty job directory");
+    let fixture = new_fixture();
+    let journal = Journal::create(&fixture.path, &identity()).unwrap();
+    let error = Journal::open(&fixture.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &fixture), @"the journal JOURNAL is in use: another process works on this job directory; wait for it to end, or use another --job-dir");
+    let error = Journal::create(&fixture.path, &identity()).unwrap_err();
+    insta::assert_snapshot!(text(&error, &fixture), @"the journal JOURNAL exists already: start in an empty job directory");
     drop(journal);
-    Journal::open(&at.path).unwrap();
+    Journal::open(&fixture.path).unwrap();
 }
 
 #[test]
 fn finishing_is_remembered_and_leaves_one_file() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, 10)]).unwrap();
     journal.finish(JobStatus::Failed, Vec::new()).unwrap();
     journal.finish(JobStatus::Completed, Vec::new()).unwrap();
     drop(journal);
-    let files = std::fs::read_dir(at.path.parent().unwrap()).unwrap().count();
+    let files = std::fs::read_dir(fixture.path.parent().unwrap()).unwrap().count();
     assert_eq!(files, 1);
-    let journal = Journal::open(&at.path).unwrap();
+    let journal = Journal::open(&fixture.path).unwrap();
     assert_eq!(journal.finished().unwrap(), Some(JobStatus::Completed));
 }
 
 #[test]
 fn a_missing_or_foreign_journal_is_refused() {
-    let at = place();
-    let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"there is no journal at JOURNAL, so the job cannot be resumed: run it again with --overwrite, or in another --job-dir");
+    let fixture = new_fixture();
+    let error = Journal::open(&fixture.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &fixture), @"there is no journal at JOURNAL, so the job cannot be resumed: run it again with --overwrite, or in another --job-dir");
 
-    std::fs::write(&at.path, "certainly not a database, but long enough to look".repeat(20))
+    std::fs::write(&fixture.path, "certainly not a database, but long enough to look".repeat(20))
         .unwrap();
-    let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL is damaged (file is not a database): the job cannot be resumed; run it again with --overwrite, or in another --job-dir");
+    let error = Journal::open(&fixture.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &fixture), @"the journal JOURNAL is damaged (file is not a database): the job cannot be resumed; run it again with --overwrite, or in another --job-dir");
     // The command line also prints the sources of an error, which must not repeat its message.
     assert!(std::error::Error::source(&error).is_none(), "{error:?}");
 
-    let at = place();
-    drop(Journal::create(&at.path, &identity()).unwrap());
-    let raw = rusqlite::Connection::open(&at.path).unwrap();
+    let fixture = new_fixture();
+    drop(Journal::create(&fixture.path, &identity()).unwrap());
+    let raw = rusqlite::Connection::open(&fixture.path).unwrap();
     raw.pragma_update(None, "user_version", 8).unwrap();
     drop(raw);
-    let error = Journal::open(&at.path).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"the journal JOURNAL has format 8, and this version of sandmill knows 3 only: use the version that started the job");
+    let error = Journal::open(&fixture.path).unwrap_err();
+    insta::assert_snapshot!(text(&error, &fixture), @"the journal JOURNAL has format 8, and this version of sandmill reads only format 3: use the version that started the job");
 
-    let nowhere = at.path.with_file_name("no-such-folder").join("journal.sqlite");
+    let nowhere = fixture.path.with_file_name("no-such-folder").join("journal.sqlite");
     let error = Journal::create(&nowhere, &identity()).unwrap_err();
     assert!(matches!(error, JournalError::ReadOnly(_)), "{error}");
 }
 
 #[test]
 fn numbers_too_large_for_the_database_are_refused() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[succeeded(1, i64::MAX as u64)]).unwrap();
     let error = commit(&mut journal, &[succeeded(2, 1)]).unwrap_err();
-    insta::assert_snapshot!(text(&error, &at), @"mini-batch 2 cannot be written to the journal JOURNAL: its place in the output is 9223372036854775808, and 2^63 - 1 is the most");
+    insta::assert_snapshot!(text(&error, &fixture), @"mini-batch 2 cannot be written to the journal JOURNAL: its place in the output is 9223372036854775808, and 2^63 - 1 is the most");
     assert!(commit(&mut journal, &[failed(u64::MAX)]).is_err());
 }
 
 /// A resumed job gives the next worker the next number.
 #[test]
 fn a_worker_with_the_highest_number_is_refused() {
-    let at = place();
-    let mut journal = Journal::create(&at.path, &identity()).unwrap();
+    let fixture = new_fixture();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     let last = JournalEntry { worker: Some(WorkerId(u32::MAX)), ..succeeded(1, 10) };
     commit(&mut journal, &[last]).unwrap();
     let error = journal.for_each(EntryOrder::Commit, |_| ()).unwrap_err();
@@ -271,25 +271,25 @@ fn a_worker_with_the_highest_number_is_refused() {
 
 #[test]
 fn the_error_names_a_full_disk() {
-    let at = place();
+    let fixture = new_fixture();
     let full = rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(13), None);
-    let error = JournalError::of(&at.path, full);
-    insta::assert_snapshot!(text(&error, &at), @"no space left on the disk that holds the journal JOURNAL: free some space, then run the job again");
+    let error = JournalError::of(&fixture.path, full);
+    insta::assert_snapshot!(text(&error, &fixture), @"no space left on the disk that holds the journal JOURNAL: free some space, then run the job again");
 }
 
 /// Settings contain arguments, which may be secrets.
 #[test]
 fn only_its_owner_can_read_a_journal() {
     use std::os::unix::fs::PermissionsExt;
-    let place = place();
+    let fixture = new_fixture();
     let files = ["", "-wal"].map(|suffix| {
-        let mut path = place.path.as_os_str().to_owned();
+        let mut path = fixture.path.as_os_str().to_owned();
         path.push(suffix);
         PathBuf::from(path)
     });
     let modes =
         || files.each_ref().map(|file| file.metadata().unwrap().permissions().mode() & 0o777);
-    let mut journal = Journal::create(&place.path, &identity()).unwrap();
+    let mut journal = Journal::create(&fixture.path, &identity()).unwrap();
     commit(&mut journal, &[failed(1)]).unwrap();
     assert_eq!(modes(), [0o600; 2]);
     for file in &files {
@@ -298,6 +298,6 @@ fn only_its_owner_can_read_a_journal() {
     // A killed leader leaves the files like this.
     std::mem::forget(journal);
     assert_eq!(modes(), [0o644; 2]);
-    super::store::keep_private(&place.path);
+    super::store::keep_private(&fixture.path);
     assert_eq!(modes(), [0o600; 2]);
 }

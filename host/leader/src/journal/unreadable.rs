@@ -4,15 +4,15 @@
 use super::{Journal, JournalError};
 use crate::model::{MiniBatch, MiniBatchId, MiniBatchWork};
 
-/// The prefix of these notes' keys.
-const UNREADABLE: &str = "unreadable ";
+/// The prefix of the keys of notes on unreadable files.
+const UNREADABLE_PREFIX: &str = "unreadable ";
 
 /// A file that could not be read, with its mini-batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreadableFile {
     /// The mini-batch that failed because of the file.
     pub id: MiniBatchId,
-    /// The index of its source.
+    /// The index of the file's source.
     pub source: u32,
     /// The file, as a path relative to that source.
     pub file: String,
@@ -21,7 +21,7 @@ pub struct UnreadableFile {
 /// The key and value of the note about an unreadable file's mini-batch. `None` for other mini-batches.
 pub fn unreadable_note(batch: &MiniBatch) -> Option<(String, String)> {
     let MiniBatchWork::Unreadable(bad) = &batch.work else { return None };
-    Some((format!("{UNREADABLE}{}", batch.id), format!("{} {}", batch.source, bad.file)))
+    Some((format!("{UNREADABLE_PREFIX}{}", batch.id), format!("{} {}", batch.source, bad.file)))
 }
 
 impl Journal {
@@ -30,11 +30,11 @@ impl Journal {
     /// # Errors
     /// If the journal cannot be read.
     pub fn unreadable(&self) -> Result<Vec<UnreadableFile>, JournalError> {
-        let read = |(id, place): (String, String)| {
-            let (source, file) = place.split_once(' ')?;
+        let read = |(id, note): (String, String)| {
+            let (source, file) = note.split_once(' ')?;
             let id = MiniBatchId(id.parse().ok()?);
             Some(UnreadableFile { id, source: source.parse().ok()?, file: file.to_owned() })
         };
-        Ok(self.notes(UNREADABLE)?.into_iter().filter_map(read).collect())
+        Ok(self.notes(UNREADABLE_PREFIX)?.into_iter().filter_map(read).collect())
     }
 }
