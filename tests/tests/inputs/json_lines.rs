@@ -35,7 +35,7 @@ fn long_numbers_keep_their_digits() {
     {"id":9007199254740993,"x":"0.5"}
     {"id":18446744073709551615,"x":"9007199254740993"}
     "#);
-    assert_snapshot!(notes(&ran), @"note: input rows: column 'x' is string, which keeps all digits, as it holds fractions, and whole numbers that float64 would round: ids.jsonl, about line 2");
+    assert_snapshot!(notes(&ran), @"note: input rows: column 'x' is string, which keeps all digits, because it holds fractions, and whole numbers that float64 would round: ids.jsonl, about line 2");
     // The types of the note may be used in the job file.
     let typed = ["--overwrite", "--set", "inputs.rows.schema={id: uint64, x: json}"];
     let ran = ran.into_job().run(&typed);
@@ -56,7 +56,7 @@ fn columns_of_mixed_shapes_are_kept_as_json() {
     {"type":"Point","coordinates":"[1.0,2.0]","bbox":"{}"}
     {"type":"LineString","coordinates":"[[0.0,0.0],[1.0,1.0]]","bbox":"{}"}
     "#);
-    assert_snapshot!(notes(&ran), @"note: input rows: column 'coordinates' is json, which keeps each value's own text, as it holds a list here, and something else before: a.geojsonl, about line 2");
+    assert_snapshot!(notes(&ran), @"note: input rows: column 'coordinates' is json, which keeps each value's own text, because it holds a list here, and something else before: a.geojsonl, about line 2");
     // Formats with types and CSV also accept such columns.
     for format in ["parquet", "arrow", "csv"] {
         let format = format!("output_format.type={format}");
@@ -100,11 +100,11 @@ fn a_json_document_is_reported_once() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+    note: a file cannot be read, and fails: [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
     note: input rows: its only file cannot be read as jsonl; check its format and its path
-    mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+    mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
-      first cause   [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
+      first cause   [DIR]/input/a.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' [DIR]/input/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
       where         mini-batch 0, [WORKER]
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)

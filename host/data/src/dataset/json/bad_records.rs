@@ -1,7 +1,7 @@
 //! Explains why a line is not a row of a table.
 
 use super::field::is_json;
-use super::moments::{day, days, microseconds};
+use super::moments::{parse_date, parse_day_count, parse_timestamp};
 use super::walk::{ValueShape, shape};
 use crate::dataset::csv::shortened;
 use crate::dataset::exact::{exact_float, float, integer, unsigned};
@@ -20,17 +20,17 @@ pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> 
         let start = bad[..at].char_indices().rev().take(10).last().map_or(at, |(start, _)| start);
         return format!("{:?} is not UTF-8", shortened(&bad[start..]));
     };
-    // Parsing into `Value` gives the more detailed error, but it also refuses valid JSON that exceeds its
-    // limits (depth, number range). `IgnoredAny` has no such limits.
-    let whole = serde_json::from_str::<Value>(text).err();
+    // Parsing into `Value` gives the more detailed error, but also refuses valid JSON that exceeds the limits
+    // of `Value` (depth, number range). `IgnoredAny` has no such limits.
+    let detailed_error = serde_json::from_str::<Value>(text).err();
     if let Err(error) = serde_json::from_str::<IgnoredAny>(text) {
-        return syntax(text, &whole.unwrap_or(error));
+        return syntax_message(text, &detailed_error.unwrap_or(error));
     }
     match shape(text) {
         ValueShape::Object(_) => {
-            let misfit = Misfit { exact }.members(text, schema.fields(), "");
-            misfit.unwrap_or_else(|| match whole {
-                Some(whole) => syntax(text, &whole),
+            let misfit = MisfitSearch { exact }.in_members(text, schema.fields(), "");
+            misfit.unwrap_or_else(|| match detailed_error {
+                Some(detailed_error) => syntax_message(text, &detailed_error),
                 None => format!("cannot be read: {error}"),
             })
         }
@@ -41,8 +41,8 @@ pub(super) fn reason(line: &[u8], schema: &Schema, exact: bool, error: &str) -> 
     }
 }
 
-/// The error message of serde without its line number: serde has seen only this line.
-fn syntax(text: &str, error: &serde_json::Error) -> String {
+/// The error message of serde without the line number: serde has seen only this line.
+fn syntax_message(text: &str, error: &serde_json::Error) -> String {
     if text.trim().is_empty() {
         return "holds blanks only; leave it empty, or write an object".to_owned();
     }
@@ -51,24 +51,25 @@ fn syntax(text: &str, error: &serde_json::Error) -> String {
     format!("is not JSON: {reported} at character {}", error.column())
 }
 
-/// Finds the first value that does not fit.
-struct Misfit {
+/// Finds the first value that does not fit its field.
+struct MisfitSearch {
     exact: bool,
 }
 
-impl Misfit {
-    fn members(&self, object: &str, fields: &Fields, path: &str) -> Option<String> {
+impl MisfitSearch {
+    /// Why a member of the object does not fit its field. `path` comes before the member's name in messages.
+    fn in_members(&self, object: &str, fields: &Fields, path: &str) -> Option<String> {
         let ValueShape::Object(members) = shape(object) else { return None };
         // If a name occurs several times, the last member counts.
         let members: HashMap<Cow<'_, str>, &str> = members.collect();
         fields.iter().find_map(|field| {
             let value = members.get(field.name().as_str())?;
-            self.value(value, field, &format!("{path}{}", field.name()))
+            self.in_value(value, field, &format!("{path}{}", field.name()))
         })
     }
 
     /// Why the value does not fit the field. `path` names the value in the message.
-    fn value(&self, value: &str, field: &Field, path: &str) -> Option<String> {
+    fn in_value(&self, value: &str, field: &Field, path: &str) -> Option<String> {
         let kind = field.data_type();
         let (fits, name) = match (kind, shape(value)) {
             (_, ValueShape::Null) => return None,
@@ -76,11 +77,11 @@ impl Misfit {
                 let mut index = 0..;
                 return items.find_map(|item| {
                     let index = index.next().unwrap_or_default();
-                    self.value(item, field, &format!("{path}[{index}]"))
+                    self.in_value(item, field, &format!("{path}[{index}]"))
                 });
             }
             (DataType::Struct(fields), ValueShape::Object(_)) => {
-                return self.members(value, fields, &format!("{path}."));
+                return self.in_members(value, fields, &format!("{path}."));
             }
             (DataType::List(_), _) => (false, "list"),
             (DataType::Struct(_), _) => (false, "object"),
@@ -107,15 +108,17 @@ impl Misfit {
                 let is_plain = !matches!(shape, ValueShape::List(_) | ValueShape::Object(_));
                 (is_plain || is_json(field), "string")
             }
-            (DataType::Date32, shape) => (moment(value, &shape, day, days), "date"),
-            (_, shape) => (moment(value, &shape, microseconds, integer), "timestamp"),
+            (DataType::Date32, shape) => {
+                (accepts_moment(value, &shape, parse_date, parse_day_count), "date")
+            }
+            (_, shape) => (accepts_moment(value, &shape, parse_timestamp, integer), "timestamp"),
         };
         (!fits).then(|| format!("column '{path}': {} is not a valid {name}", shortened(value)))
     }
 }
 
-/// Whether a column of dates or times accepts the value.
-fn moment<T>(
+/// Whether a column of dates or times accepts the value. `parse` reads texts, and `count` reads numbers.
+fn accepts_moment<T>(
     value: &str,
     shape: &ValueShape<'_>,
     parse: fn(&str) -> Option<T>,
@@ -130,6 +133,7 @@ fn moment<T>(
     }
 }
 
+/// The type of a value, for a message.
 fn shape_name(shape: &ValueShape<'_>) -> &'static str {
     match shape {
         ValueShape::Null => "null",

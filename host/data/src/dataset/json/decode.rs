@@ -17,12 +17,12 @@ use arrow::json::reader::Decoder;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A table may always have this many cells, however short its text is. Rows may leave out columns, so a short
-/// text can describe a table that does not fit in memory.
-const CELLS: u64 = 16 << 20;
+/// A table may have this many cells, or as many as its text has bytes, if that is more. More cells are
+/// refused: rows may leave out columns, so a short text can describe a table that does not fit in memory.
+const ALLOWED_CELLS: u64 = 16 << 20;
 
 /// How many names of keys without a column are reported.
-const NAMES: usize = UnknownKeys::NAMES;
+const MAX_NAMES: usize = UnknownKeys::NAMES;
 
 /// Decodes lines with one schema. Reuses its decoders for the next text.
 #[derive(Debug)]
@@ -30,17 +30,18 @@ pub struct JsonDecoder {
     schema: SchemaRef,
     /// Whether floats must not be rounded.
     exact: bool,
-    part: PartTarget,
+    /// How each value in a line is read.
+    target: PartTarget,
     /// The fast path, for lines that are all alike.
     plain: Option<PlainLines>,
-    /// A decoder that is between two rows, and how many rows it can take at once.
+    /// A decoder at the start of a row, and how many rows it can hold.
     decoder: Option<(Decoder, usize)>,
     /// A decoder for single lines.
     checker: Option<Decoder>,
-    /// A buffer for the last text, in which the values of JSON columns are quoted as texts. `None` if no
+    /// A buffer for the last text, with the values of JSON columns quoted as JSON strings. `None` if no
     /// column is JSON.
     quoted: Option<Vec<u8>>,
-    /// Detects keys without a column. `None` if they are not counted.
+    /// Detects keys without a column. `None` if such keys are not counted.
     unknown: Option<Arc<UnknownKeyCount>>,
 }
 
@@ -57,15 +58,15 @@ pub struct UnknownKeyRecords {
 
 impl JsonDecoder {
     /// A decoder for tables with these columns. `exact`: whether a number that its column would round is
-    /// refused. `dropped`: counts the records with keys that are neither columns nor `dropped`; `None`: does
-    /// not count.
+    /// refused. `dropped`: if `Some`, the decoder counts the records with keys that are neither columns nor
+    /// `dropped`.
     pub fn new(schema: SchemaRef, exact: bool, dropped: Option<&[String]>) -> Self {
-        let part = PartTarget::of_line(&schema, dropped.unwrap_or_default());
+        let target = PartTarget::of_line(&schema, dropped.unwrap_or_default());
         Self {
             plain: PlainLines::new(&schema, exact),
             exact,
-            quoted: part.has_json().then(Vec::new),
-            part,
+            quoted: target.has_json().then(Vec::new),
+            target,
             decoder: None,
             checker: None,
             unknown: dropped.map(|dropped| Arc::new(UnknownKeyCount::new(&schema, dropped))),
@@ -88,17 +89,23 @@ impl JsonDecoder {
             return Some(batch);
         }
         let Some(mut quoted) = self.quoted.take() else {
-            return if strict::has_right_commas(text) { self.decode_any(text, rows) } else { None };
+            return if strict::has_right_commas(text) {
+                self.decode_with_arrow_json(text, rows)
+            } else {
+                None
+            };
         };
         quoted.clear();
-        let is_json = FilledLines::new(text).all(|(_, line)| self.part.quote(line, &mut quoted));
-        let batch = if is_json { self.decode_any(&quoted, rows) } else { None };
+        let is_json =
+            FilledLines::new(text).all(|(_, line)| self.target.append_quoted(line, &mut quoted));
+        let batch = if is_json { self.decode_with_arrow_json(&quoted, rows) } else { None };
         self.quoted = Some(quoted);
         batch
     }
 
-    /// Counts the records that have keys without a column. `text` is the one last passed to `decode`, whether
-    /// that succeeded or not. `None` if there are no such records, or if they are not counted.
+    /// Counts the records that have keys without a column. `text` is the text that was last passed to
+    /// `decode`, whether that succeeded or not. `None` if there are no such records, or if they are not
+    /// counted.
     pub fn unknown_keys(&mut self, text: &[u8]) -> Option<UnknownKeyRecords> {
         let unknown = self.unknown.as_ref()?;
         if let Some(names) =
@@ -107,7 +114,7 @@ impl JsonDecoder {
             let mut lines = FilledLines::new(text);
             let (start, _) = lines.next()?;
             let records = 1 + lines.count() as u64;
-            let names = names.iter().take(NAMES).map(|name| shortened(name)).collect();
+            let names = names.iter().take(MAX_NAMES).map(|name| shortened(name)).collect();
             return Some(UnknownKeyRecords { records, names, start });
         }
         if !unknown.found.swap(false, Ordering::Relaxed) {
@@ -116,7 +123,7 @@ impl JsonDecoder {
         let mut found = UnknownKeyRecords { records: 0, names: Vec::new(), start: 0 };
         for (start, line) in FilledLines::new(text) {
             let Ok(line) = std::str::from_utf8(line) else { continue };
-            if self.part.unknown(line, "", NAMES, &mut found.names) {
+            if self.target.collect_unknown(line, "", MAX_NAMES, &mut found.names) {
                 if found.records == 0 {
                     found.start = start;
                 }
@@ -128,13 +135,17 @@ impl JsonDecoder {
     }
 
     /// Decodes with arrow-json. The caller has checked the commas.
-    pub(super) fn decode_any(&mut self, text: &[u8], rows: usize) -> Option<RecordBatch> {
+    pub(super) fn decode_with_arrow_json(
+        &mut self,
+        text: &[u8],
+        rows: usize,
+    ) -> Option<RecordBatch> {
         let (mut decoder, capacity) = match self.decoder.take() {
             Some((decoder, capacity)) if capacity > rows => (decoder, capacity),
             _ => (self.build(rows + rows / 8 + 2).ok()?, rows + rows / 8 + 2),
         };
         for (number, (_, line)) in FilledLines::new(text).enumerate() {
-            // A line that is not exactly one value must not continue in the next line.
+            // Refuses a line that is not exactly one value, because the next line would continue the value.
             let passed = decoder.decode(line).ok()?;
             if passed != line.len() || decoder.has_partial_record() || decoder.len() != number + 1 {
                 return None;
@@ -147,7 +158,7 @@ impl JsonDecoder {
 
     /// Why the line is not a row. `None` if it is one.
     pub fn misfit(&mut self, line: &[u8]) -> Option<String> {
-        let error = match self.check(line) {
+        let error = match self.is_row(line) {
             _ if self.schema.fields().is_empty() => "the table has no columns".to_owned(),
             Ok(true) => return None,
             Ok(false) => "it is not one object".to_owned(),
@@ -156,10 +167,11 @@ impl JsonDecoder {
         Some(reason(line, &self.schema, self.exact, &error))
     }
 
-    fn check(&mut self, line: &[u8]) -> Result<bool, ArrowError> {
+    /// Whether the line is a row.
+    fn is_row(&mut self, line: &[u8]) -> Result<bool, ArrowError> {
         let mut quoted = Vec::new();
         let line = match &self.quoted {
-            Some(_) if !self.part.quote(line, &mut quoted) => return Ok(false),
+            Some(_) if !self.target.append_quoted(line, &mut quoted) => return Ok(false),
             Some(_) => quoted.trim_ascii_end(),
             None if !strict::has_right_commas(line) => return Ok(false),
             None => line,
@@ -181,16 +193,16 @@ impl JsonDecoder {
     /// Fails if a text of this many rows may need far more memory than its length.
     pub fn check_size(&self, text: &[u8], rows: u64, item: &str) -> Result<(), DatasetError> {
         let columns = self.schema.flattened_fields().len() as u64;
-        if rows.saturating_mul(columns) <= CELLS.max(text.len() as u64) {
+        if rows.saturating_mul(columns) <= ALLOWED_CELLS.max(text.len() as u64) {
             return Ok(());
         }
         fail!(
-            "{item}: {rows} rows of {columns} columns, most of which are not there, take too much \
-             memory; name the columns that are needed by columns, or choose a smaller \
-             mini_batch_size"
+            "{item}: {rows} rows of {columns} columns, most of them without values, take too much \
+             memory; list the columns that you need in columns, or choose a smaller mini_batch_size"
         )
     }
 
+    /// Builds a decoder of arrow-json that can hold this many rows.
     fn build(&self, rows: usize) -> Result<Decoder, ArrowError> {
         let decoders = Decoders { exact: self.exact, unknown: self.unknown.clone() };
         ReaderBuilder::new(Arc::clone(&self.schema))

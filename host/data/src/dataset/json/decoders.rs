@@ -1,8 +1,8 @@
-//! Decoders that replace those of arrow-json. The ones for numbers, dates, times and texts are stricter; the
-//! one for objects detects keys without a column.
+//! Decoders that replace those of arrow-json. The decoders of numbers, dates, times and texts are stricter
+//! than arrow-json's. The decoder of objects detects keys without a column.
 
 use super::field::is_json;
-use super::moments::{day, days, microseconds};
+use super::moments::{parse_date, parse_day_count, parse_timestamp};
 use crate::dataset::exact::{WrittenNumber, exact_float, float, integer, unsigned};
 use arrow::array::{ArrayRef, PrimitiveBuilder, StringBuilder};
 use arrow::datatypes::{
@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Makes the decoders.
+/// Makes the decoders of columns for arrow-json.
 #[derive(Debug)]
 pub(super) struct Decoders {
     /// Whether floats must not be rounded.
@@ -24,14 +24,14 @@ pub(super) struct Decoders {
     pub(super) unknown: Option<Arc<UnknownKeyCount>>,
 }
 
-/// Records whether objects have keys without a column.
+/// Notes whether objects have keys without a column.
 #[derive(Debug)]
 pub(super) struct UnknownKeyCount {
     /// Set at the first such key.
     pub(super) found: AtomicBool,
     /// Keys of a record that are known, although they have no column.
     pub(super) dropped: Vec<String>,
-    /// The columns of a record.
+    /// The columns of a record, as opposed to the members of an object in it.
     record: Fields,
 }
 
@@ -41,7 +41,7 @@ impl UnknownKeyCount {
         Self { found: AtomicBool::new(false), dropped: dropped.to_owned(), record }
     }
 
-    /// The keys besides these columns that their object may have.
+    /// The keys without a column that an object with these fields may have.
     fn dropped_of(&self, fields: &Fields) -> &[String] {
         if *fields == self.record { &self.dropped } else { &[] }
     }
@@ -65,19 +65,19 @@ impl DecoderFactory for Decoders {
                 let parse = if self.exact { exact_float } else { float };
                 Some(Box::new(NumberColumn::<Float64Type> { parse, name: "float64" }))
             }
-            DataType::Date32 => Some(Box::new(Moments::<Date32Type> {
+            DataType::Date32 => Some(Box::new(MomentColumn::<Date32Type> {
                 kind: DataType::Date32,
-                parse: day,
-                count: days,
+                parse_text: parse_date,
+                parse_number: parse_day_count,
             })),
             kind @ DataType::Timestamp(TimeUnit::Microsecond, Some(_)) => {
-                Some(Box::new(Moments::<TimestampMicrosecondType> {
+                Some(Box::new(MomentColumn::<TimestampMicrosecondType> {
                     kind: kind.clone(),
-                    parse: microseconds,
-                    count: integer,
+                    parse_text: parse_timestamp,
+                    parse_number: integer,
                 }))
             }
-            DataType::Utf8 => Some(Box::new(Texts { is_json: is_json(field) })),
+            DataType::Utf8 => Some(Box::new(JsonTextColumn { is_json: is_json(field) })),
             DataType::Struct(fields) => match &self.unknown {
                 Some(unknown) => {
                     let inner = context.make_builtin_decoder(field, is_nullable)?;
@@ -90,14 +90,14 @@ impl DecoderFactory for Decoders {
     }
 }
 
-/// A column of dates or times: texts, or whole numbers that count from 1970 on.
-struct Moments<T: ArrowPrimitiveType> {
+/// A column of dates or times: texts, or whole numbers that count days or microseconds since 1970.
+struct MomentColumn<T: ArrowPrimitiveType> {
     kind: DataType,
-    parse: fn(&str) -> Option<T::Native>,
-    count: fn(&str) -> Option<T::Native>,
+    parse_text: fn(&str) -> Option<T::Native>,
+    parse_number: fn(&str) -> Option<T::Native>,
 }
 
-impl<T: ArrowPrimitiveType> ArrayDecoder for Moments<T> {
+impl<T: ArrowPrimitiveType> ArrayDecoder for MomentColumn<T> {
     fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
         let builder = PrimitiveBuilder::<T>::with_capacity(pos.len());
         let mut builder = builder.with_data_type(self.kind.clone());
@@ -107,8 +107,8 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for Moments<T> {
                     builder.append_null();
                     continue;
                 }
-                TapeElement::String(index) => (self.parse)(tape.get_string(index)),
-                TapeElement::Number(index) => (self.count)(tape.get_string(index)),
+                TapeElement::String(index) => (self.parse_text)(tape.get_string(index)),
+                TapeElement::Number(index) => (self.parse_number)(tape.get_string(index)),
                 _ => None,
             };
             match moment {
@@ -147,11 +147,11 @@ impl<T: ArrowPrimitiveType> ArrayDecoder for NumberColumn<T> {
 
 /// A column of texts. Keeps the text of numbers and booleans. A column of JSON accepts only texts, because
 /// `parts` has already quoted its values.
-struct Texts {
+struct JsonTextColumn {
     is_json: bool,
 }
 
-impl ArrayDecoder for Texts {
+impl ArrayDecoder for JsonTextColumn {
     fn decode(&mut self, tape: &Tape<'_>, pos: &[u32]) -> Result<ArrayRef, ArrowError> {
         let mut builder = StringBuilder::with_capacity(pos.len(), pos.len().saturating_mul(8));
         let mut length = 0;
@@ -172,7 +172,7 @@ impl ArrayDecoder for Texts {
             };
             let Some(text) = text else { return Err(tape.error(at, "string")) };
             length += text.len();
-            // The builder would panic if the bytes could not be counted in 32 bits.
+            // The builder panics at 2 GB, because Arrow's offsets have 32 bits.
             if i32::try_from(length).is_err() {
                 return Err(ArrowError::JsonError("a column's texts take 2 GB or more".to_owned()));
             }
@@ -186,6 +186,7 @@ impl ArrayDecoder for Texts {
 struct WatchedObject {
     /// The keys that have columns, in the order in which they usually occur.
     keys: Vec<String>,
+    /// The keys that have columns or are dropped.
     known: HashSet<String>,
     inner: Box<dyn ArrayDecoder>,
     unknown: Arc<UnknownKeyCount>,

@@ -1,5 +1,5 @@
-//! Recognizes files that hold other JSON than JSON lines, such as one list over many lines, by how they
-//! begin. Such a file fails once, with a command that converts it, instead of once for each of its lines.
+//! Recognizes files that hold JSON other than JSON lines (one list over many lines, for example) by their
+//! first bytes. Such a file fails once, with a command that converts it, instead of once for each line.
 
 use crate::model::shell_word;
 use serde::de::IgnoredAny;
@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::path::Path;
 
 /// How many bytes at the beginning of a text are inspected.
-pub const START: usize = 256 << 10;
+pub const INSPECTED_BYTES: usize = 256 << 10;
 
 /// What a text is, if it is not JSON lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,18 +17,18 @@ pub enum ForeignText {
     /// One list, on one line or on several.
     List {
         /// Whether the list continues after its first line.
-        on_lines: bool,
+        is_multiline: bool,
         /// Whether its items are objects.
         of_objects: bool,
     },
     /// A list on each line.
     Lists {
-        /// Whether their items are objects.
+        /// Whether the items of the lists are objects.
         of_objects: bool,
     },
     /// Objects that take several lines each.
     Objects,
-    /// Several objects on a line.
+    /// Several objects on one line.
     Joined,
     /// Objects with commas between them.
     Commas,
@@ -36,9 +36,9 @@ pub enum ForeignText {
     Sequence,
 }
 
-/// What a text is, judged by its first bytes. `None` if it may be JSON lines. The flag says whether these are
-/// all bytes of the text. A text whose first line is wrong and whose second line is an object counts as JSON
-/// lines.
+/// What a text is, judged by its first bytes, `start`. `None` if it may be JSON lines. `is_all`: whether
+/// `start` is the whole text. A text whose first line is wrong and whose second line is an object counts as
+/// JSON lines.
 pub fn foreign((start, is_all): (&[u8], bool)) -> Option<ForeignText> {
     if let Some(encoding) = encoding(start) {
         return Some(ForeignText::Encoded(encoding));
@@ -53,47 +53,47 @@ pub fn foreign((start, is_all): (&[u8], bool)) -> Option<ForeignText> {
         Some(end) => (&text[..end], text[end..].trim_ascii()),
         None => (text, ""),
     };
-    // The first line may continue after the bytes that we have.
+    // Whether the first line may continue after `start`.
     let is_long = line.len() == text.len() && !is_all;
     match text.as_bytes().first()? {
         0x1e => Some(ForeignText::Sequence),
         b'[' => list(text, line, rest, is_long),
         b'{' => match first_value(line) {
-            FirstToken::Whole(after) => {
+            FirstValue::Whole(after) => {
                 let second = second_line(rest);
-                let is_damaged =
-                    matches!(first_value(second), FirstToken::Whole("")) && second.starts_with('{');
+                let only_first_line_is_wrong =
+                    matches!(first_value(second), FirstValue::Whole("")) && second.starts_with('{');
                 match after.as_bytes().first() {
-                    Some(b'{') if !is_damaged => Some(ForeignText::Joined),
-                    Some(b',') if !is_damaged => Some(ForeignText::Commas),
+                    Some(b'{') if !only_first_line_is_wrong => Some(ForeignText::Joined),
+                    Some(b',') if !only_first_line_is_wrong => Some(ForeignText::Commas),
                     _ => None,
                 }
             }
-            FirstToken::Cut if is_long => None,
-            FirstToken::Cut => is_on_lines(text, rest).then_some(ForeignText::Objects),
-            FirstToken::Wrong => None,
+            FirstValue::Cut if is_long => None,
+            FirstValue::Cut => continues_in(text, rest).then_some(ForeignText::Objects),
+            FirstValue::Wrong => None,
         },
         _ => None,
     }
 }
 
-/// What a text is whose first line begins a list. `is_long`: whether that line may continue after the bytes
-/// that we have.
+/// What a text is whose first line begins a list. `rest` is the text after that line. `is_long`: whether the
+/// line may continue after `text`.
 fn list(text: &str, line: &str, rest: &str, is_long: bool) -> Option<ForeignText> {
     // An empty list counts as a list of objects.
     let of_objects = text.get(1..)?.trim_ascii_start().starts_with(['{', ']']);
     let second = second_line(rest);
     match first_value(line) {
-        FirstToken::Whole("") => match first_value(second) {
-            _ if rest.is_empty() => Some(ForeignText::List { on_lines: false, of_objects }),
-            FirstToken::Whole(_) if second.starts_with('[') => {
+        FirstValue::Whole("") => match first_value(second) {
+            _ if rest.is_empty() => Some(ForeignText::List { is_multiline: false, of_objects }),
+            FirstValue::Whole(_) if second.starts_with('[') => {
                 Some(ForeignText::Lists { of_objects })
             }
             _ => None,
         },
-        FirstToken::Cut if is_long => Some(ForeignText::List { on_lines: false, of_objects }),
-        FirstToken::Cut if is_on_lines(text, rest) => {
-            Some(ForeignText::List { on_lines: true, of_objects })
+        FirstValue::Cut if is_long => Some(ForeignText::List { is_multiline: false, of_objects }),
+        FirstValue::Cut if continues_in(text, rest) => {
+            Some(ForeignText::List { is_multiline: true, of_objects })
         }
         _ => None,
     }
@@ -112,33 +112,34 @@ fn encoding(start: &[u8]) -> Option<&'static str> {
     }
 }
 
-/// What a text begins with.
-enum FirstToken<'a> {
+/// The value that a text begins with.
+enum FirstValue<'a> {
     /// A whole value, and the text after it, trimmed.
     Whole(&'a str),
-    /// A value that the text cuts off.
+    /// A value that continues after the text.
     Cut,
     /// No valid value.
     Wrong,
 }
 
-/// The first line of what follows the first line.
+/// The first line of `rest`, which is the second line of the text.
 fn second_line(rest: &str) -> &str {
     rest.split(['\n', '\r']).next().unwrap_or_default()
 }
 
-fn first_value(text: &str) -> FirstToken<'_> {
+/// Parses the value that the text begins with.
+fn first_value(text: &str) -> FirstValue<'_> {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     match values.next() {
-        Some(Ok(_)) => FirstToken::Whole(text[values.byte_offset()..].trim_ascii()),
-        Some(Err(error)) if error.is_eof() => FirstToken::Cut,
-        _ => FirstToken::Wrong,
+        Some(Ok(_)) => FirstValue::Whole(text[values.byte_offset()..].trim_ascii()),
+        Some(Err(error)) if error.is_eof() => FirstValue::Cut,
+        _ => FirstValue::Wrong,
     }
 }
 
-/// Whether the value that begins on the first line and does not end there continues in the `rest`.
-fn is_on_lines(text: &str, rest: &str) -> bool {
-    !rest.is_empty() && !matches!(first_value(text), FirstToken::Wrong)
+/// Whether the value that begins on the first line continues in `rest`, the text after that line.
+fn continues_in(text: &str, rest: &str) -> bool {
+    !rest.is_empty() && !matches!(first_value(text), FirstValue::Wrong)
 }
 
 impl ForeignText {
@@ -146,8 +147,8 @@ impl ForeignText {
     pub fn describe(self, path: &Path, is_packed: bool) -> String {
         let what = match self {
             Self::Encoded(encoding) => &format!("is in {encoding}"),
-            Self::List { on_lines: false, .. } => "is one JSON list on one line",
-            Self::List { on_lines: true, .. } => "is one JSON list over several lines",
+            Self::List { is_multiline: false, .. } => "is one JSON list on one line",
+            Self::List { is_multiline: true, .. } => "is one JSON list over several lines",
             Self::Lists { .. } => "holds a JSON list on each line",
             Self::Objects => "holds JSON objects that take several lines each",
             Self::Joined => "holds several JSON objects on a line",
@@ -170,12 +171,14 @@ impl ForeignText {
             (true, Some(ending)) if ending == "zst" => format!("<(zstd -dc {name})"),
             (true, _) => format!("<(gunzip -c < {name})"),
         });
-        // The output must not have the file's own name: the shell would empty the file before it is read.
-        let to = shell_word(&format!("{stem}-lines.jsonl"));
-        let digits =
-            if command.contains("jq") { " (older jq than 1.7 rounds long numbers)" } else { "" };
+        // The output must not have the file's own name: the shell would empty the file before the command
+        // reads it.
+        let output = shell_word(&format!("{stem}-lines.jsonl"));
+        let jq_note =
+            if command.contains("jq") { " (jq before 1.7 rounds long numbers)" } else { "" };
         format!(
-            "{} {what}, {lines}; make such a file, by {command} > {to}{digits}, and name it as the input's path",
+            "{} {what}, {lines}; convert the file: {command} > {output}{jq_note}, and use {output} as the \
+             input's path",
             path.display()
         )
     }
@@ -210,16 +213,16 @@ mod tests {
     #[test]
     fn documents_are_distinguished_from_json_lines() {
         use ForeignText::{Commas, Encoded, Joined, List, Lists, Objects, Sequence};
-        let on_lines = Some(List { on_lines: true, of_objects: true });
-        let on_one = Some(List { on_lines: false, of_objects: true });
+        let multiline = Some(List { is_multiline: true, of_objects: true });
+        let single_line = Some(List { is_multiline: false, of_objects: true });
         for (text, expected) in [
-            ("[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", on_lines),
-            ("\r\n[{\"a\": 1},\r\n {\"a\": 2}]", on_lines),
-            ("[\n  {\"a\": 1},\n  {\"a\":", on_lines),
-            ("[{\"a\": 1}, {\"a\": 2}]\n\n", on_one),
-            ("[]", on_one),
-            ("[1, 2]\n", Some(List { on_lines: false, of_objects: false })),
-            ("[\n 1,\n 2\n]\n", Some(List { on_lines: true, of_objects: false })),
+            ("[\n  {\"a\": 1},\n  {\"a\": 2}\n]\n", multiline),
+            ("\r\n[{\"a\": 1},\r\n {\"a\": 2}]", multiline),
+            ("[\n  {\"a\": 1},\n  {\"a\":", multiline),
+            ("[{\"a\": 1}, {\"a\": 2}]\n\n", single_line),
+            ("[]", single_line),
+            ("[1, 2]\n", Some(List { is_multiline: false, of_objects: false })),
+            ("[\n 1,\n 2\n]\n", Some(List { is_multiline: true, of_objects: false })),
             ("[1, \"x\"]\n[2, \"y\"]\n", Some(Lists { of_objects: false })),
             ("[{}]\r\n[{}]", Some(Lists { of_objects: true })),
             ("{\n  \"a\": 1\n}", Some(Objects)),
@@ -253,10 +256,10 @@ mod tests {
         let utf16 = |text: &str| text.encode_utf16().flat_map(u16::to_le_bytes).collect::<Vec<_>>();
         assert_eq!(of(utf16("\u{feff}{\"a\": 1}\n")), Some(Encoded("UTF-16")));
         assert_eq!(of(utf16("{\"a\": 1}\n")), Some(Encoded("UTF-16LE")));
-        // Only the beginning is known.
+        // Not the whole text is known.
         let long = format!("[{}", "{\"a\": \"é\"}, ".repeat(1000));
         for cut in 2..40 {
-            assert_eq!(foreign((&long.as_bytes()[..cut], false)), on_one, "{cut}");
+            assert_eq!(foreign((&long.as_bytes()[..cut], false)), single_line, "{cut}");
         }
         assert_eq!(foreign((b"{\"a\": \"a long line", false)), None);
     }
@@ -265,8 +268,10 @@ mod tests {
     fn messages_name_a_command_that_converts_the_file() {
         use ForeignText::{Commas, Encoded, List, Lists, Objects, Sequence};
         let reported = [
-            List { on_lines: true, of_objects: true }.describe(Path::new("/in/a b.json"), false),
-            List { on_lines: false, of_objects: false }.describe(Path::new("/in/a.json"), false),
+            List { is_multiline: true, of_objects: true }
+                .describe(Path::new("/in/a b.json"), false),
+            List { is_multiline: false, of_objects: false }
+                .describe(Path::new("/in/a.json"), false),
             Lists { of_objects: false }.describe(Path::new("/in/a.json"), false),
             Objects.describe(Path::new("/in/a.json.gz"), true),
             Commas.describe(Path::new("/in/a.txt"), false),
@@ -274,13 +279,13 @@ mod tests {
             Encoded("UTF-16").describe(Path::new("/in/a.jsonl"), false),
         ];
         assert_snapshot!(reported.join("\n"), @r"
-        /in/a b.json is one JSON list over several lines, and format jsonl takes one object on each line; make such a file, by jq -c '.[]' '/in/a b.json' > 'a b-lines.jsonl' (older jq than 1.7 rounds long numbers), and name it as the input's path
-        /in/a.json is one JSON list on one line, and format jsonl takes one object on each line; make such a file, by jq -c '.[] | {value: .}' /in/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
-        /in/a.json holds a JSON list on each line, and format jsonl takes one object on each line; make such a file, by jq -c '{value: .}' /in/a.json > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
-        /in/a.json.gz holds JSON objects that take several lines each, and format jsonl takes one object on each line; make such a file, by jq -c . <(gunzip -c < /in/a.json.gz) > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
-        /in/a.txt has commas between its JSON objects, and format jsonl takes one object on each line; make such a file, by (echo '['; sed '$s/,[[:space:]]*$//' /in/a.txt; echo ']') | jq -c '.[]' > a-lines.jsonl (older jq than 1.7 rounds long numbers), and name it as the input's path
-        /in/a.geojsons is a sequence of JSON texts with record separators, and format jsonl takes one object on each line; make such a file, by tr -d '\036' < /in/a.geojsons > a-lines.jsonl, and name it as the input's path
-        /in/a.jsonl is in UTF-16, and JSON lines are in UTF-8; make such a file, by iconv -f UTF-16 -t UTF-8 /in/a.jsonl > a-lines.jsonl, and name it as the input's path
+        /in/a b.json is one JSON list over several lines, and format jsonl takes one object on each line; convert the file: jq -c '.[]' '/in/a b.json' > 'a b-lines.jsonl' (jq before 1.7 rounds long numbers), and use 'a b-lines.jsonl' as the input's path
+        /in/a.json is one JSON list on one line, and format jsonl takes one object on each line; convert the file: jq -c '.[] | {value: .}' /in/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
+        /in/a.json holds a JSON list on each line, and format jsonl takes one object on each line; convert the file: jq -c '{value: .}' /in/a.json > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
+        /in/a.json.gz holds JSON objects that take several lines each, and format jsonl takes one object on each line; convert the file: jq -c . <(gunzip -c < /in/a.json.gz) > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
+        /in/a.txt has commas between its JSON objects, and format jsonl takes one object on each line; convert the file: (echo '['; sed '$s/,[[:space:]]*$//' /in/a.txt; echo ']') | jq -c '.[]' > a-lines.jsonl (jq before 1.7 rounds long numbers), and use a-lines.jsonl as the input's path
+        /in/a.geojsons is a sequence of JSON texts with record separators, and format jsonl takes one object on each line; convert the file: tr -d '\036' < /in/a.geojsons > a-lines.jsonl, and use a-lines.jsonl as the input's path
+        /in/a.jsonl is in UTF-16, and JSON lines are in UTF-8; convert the file: iconv -f UTF-16 -t UTF-8 /in/a.jsonl > a-lines.jsonl, and use a-lines.jsonl as the input's path
         ");
     }
 }

@@ -1,4 +1,4 @@
-//! Columns of JSON: they hold the text of any value. Arrow's extension type distinguishes them from other
+//! JSON columns, which hold the text of any value. An extension type of Arrow distinguishes them from other
 //! text columns.
 
 use crate::dataset::csv::arrow_type;

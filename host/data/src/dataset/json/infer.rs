@@ -1,6 +1,6 @@
 //! Infers the columns of a JSON lines input whose job file does not name them.
 
-use super::document::{START, foreign};
+use super::document::{INSPECTED_BYTES, foreign};
 use super::kinds::{ObjectFields, ValueKind};
 use super::lines::FilledLines;
 use super::walk::{ObjectMembers, ValueShape, shape};
@@ -11,33 +11,32 @@ use arrow::datatypes::Schema;
 use serde::de::IgnoredAny;
 
 /// How many bytes of an input are sampled.
-const SAMPLE: u64 = 1 << 20;
+const SAMPLE_BYTES: u64 = 1 << 20;
 /// The maximum number of sampled files that have rows. Each takes time to open before the first mini-batch.
-const SAMPLE_FILES: u32 = 100;
+const MAX_SAMPLE_FILES: u32 = 100;
 /// The maximum number of columns and nested fields, because every worker receives the schema.
-const FIELDS: usize = 10_000;
-/// The maximum depth of lists and objects. Readers of Arrow data limit it too.
-const LEVELS: usize = 16;
+const MAX_FIELDS: usize = 10_000;
+/// The maximum depth of lists and objects. Readers of Arrow data have such a limit too.
+const MAX_LEVELS: usize = 16;
 /// How many doubts are reported.
-const DOUBTS: usize = 10;
+const MAX_DOUBTS: usize = 10;
 
 /// What was inferred from the lines of an input.
 #[derive(Debug)]
 pub struct InferredJson {
     /// The columns, in order of appearance.
     pub schema: Schema,
-    /// What the user may not expect: `column 'a' is json, as it holds a list here, and something else before:
-    /// b.jsonl, about line 7`.
+    /// Messages about types that the user may not expect: `column 'a' is string, because it mixes texts,
+    /// numbers or truth values: b.jsonl, about line 7`.
     pub doubts: Vec<String>,
 }
 
 /// Infers the columns of one input, given its sources. Samples the first megabyte of lines, in at most 100
-/// files; with `full` it reads all files. Skips what cannot be read. Calls `may_open` before each file.
+/// files; with `full` it reads all files. Skips files that cannot be read. Calls `may_open` before each file.
 ///
-/// - A column without values is text, and so is one that mixes numbers, booleans and texts.
-/// - A column of whole numbers and fractions is float, or text if a float would round one of the numbers.
-/// - A column that mixes objects or lists with other values is JSON, and so is one whose objects are all
-///   empty.
+/// - A column is text if it has no values, or if it mixes numbers, booleans and texts.
+/// - A column of whole numbers and fractions is float64, or text if float64 would round one of the numbers.
+/// - A column is JSON if it mixes objects or lists with other values, or if its objects are all empty.
 ///
 /// # Errors
 ///
@@ -49,7 +48,7 @@ pub fn infer_json<E: From<DatasetError>>(
     may_open: &mut MayLook<'_, E>,
 ) -> Result<InferredJson, E> {
     let mut learned = Learned { fields: ObjectFields::default(), notes: InferenceNotes::default() };
-    let mut left = SAMPLE;
+    let mut bytes_left = SAMPLE_BYTES;
     let mut files = 0;
     'sources: for (index, source) in (0..).zip(sources) {
         let mut listing = SourceListing::of_rows(source)?;
@@ -57,43 +56,44 @@ pub fn infer_json<E: From<DatasetError>>(
             if !may_open(index, &file, &mut listing)? {
                 continue;
             }
-            let most = if full { u64::MAX } else { left };
+            let max_bytes = if full { u64::MAX } else { bytes_left };
             // An unreadable file is reported later, when it is cut into slices.
-            let taken = learned.take_file(source, &file, unpacker, most).unwrap_or_default();
-            left = left.saturating_sub(taken);
+            let taken = learned.take_file(source, &file, unpacker, max_bytes).unwrap_or_default();
+            bytes_left = bytes_left.saturating_sub(taken);
             files += u32::from(taken > 0);
-            if !full && (left == 0 || files == SAMPLE_FILES) {
+            if !full && (bytes_left == 0 || files == MAX_SAMPLE_FILES) {
                 break 'sources;
             }
         }
     }
     let doubts = learned.notes.doubts.iter().map(Doubted::describe).collect();
-    Ok(InferredJson { schema: Schema::new(learned.fields.arrow()), doubts })
+    Ok(InferredJson { schema: Schema::new(learned.fields.arrow_fields()), doubts })
 }
 
+/// What the lines so far have shown.
 struct Learned {
     fields: ObjectFields,
     notes: InferenceNotes,
 }
 
 impl Learned {
-    /// Learns from a file, or from about its first `most` bytes. Returns how many bytes it used.
+    /// Learns from a file, or from about its first `max_bytes` bytes. Returns how many bytes it used.
     fn take_file(
         &mut self,
         source: &Source,
         file: &str,
         unpacker: &Unpacker,
-        most: u64,
+        max_bytes: u64,
     ) -> Result<u64, DatasetError> {
-        let mut cutter = Cutter::of_lines(SliceSize::Bytes(most.min(SAMPLE)));
+        let mut cutter = Cutter::of_lines(SliceSize::Bytes(max_bytes.min(SAMPLE_BYTES)));
         let mut cut = unpacker.open(&mut cutter, &source.root, file.to_owned())?;
-        if foreign(cut.start(START)).is_some() {
+        if foreign(cut.start(INSPECTED_BYTES)).is_some() {
             return Ok(0);
         }
         let mut buffer = Vec::new();
         let mut taken = 0;
         while let Some(slice) = cut.next_slice()?
-            && taken < most
+            && taken < max_bytes
         {
             taken += slice.length;
             let text = read_slice(unpacker.root_of(&slice, &source.root), &slice, &mut buffer)?;
@@ -126,40 +126,43 @@ struct InferenceNotes {
     column: String,
     /// The number of columns and nested fields so far.
     count: usize,
-    /// At most one for each column.
+    /// The doubts so far, at most one for each column.
     doubts: Vec<Doubted>,
 }
 
-/// What the user may not expect of a column, and where that was seen.
+/// A column with a type that the user may not expect.
 struct Doubted {
     column: String,
-    what: &'static str,
+    /// The type and its reason.
+    doubt: &'static str,
+    /// The file and the line of the value that changed the type.
     place: (String, u64),
 }
 
 impl Doubted {
     fn describe(&self) -> String {
         let (file, line) = &self.place;
-        format!("column '{}' {}: {file}, about line {line}", self.column, self.what)
+        format!("column '{}' {}: {file}, about line {line}", self.column, self.doubt)
     }
 }
 
 impl InferenceNotes {
-    fn doubt(&mut self, what: &'static str) {
-        let is_json = |what: &str| what.starts_with("is json");
+    /// Adds a doubt about the current column.
+    fn doubt(&mut self, doubt: &'static str) {
+        let is_json = |doubt: &str| doubt.starts_with("is json");
         match self.doubts.iter().position(|known| known.column == self.column) {
             Some(at) => {
                 let known = &mut self.doubts[at];
                 // JSON is the final type of a column, so this doubt replaces an earlier one.
-                if is_json(what) && !is_json(known.what) {
-                    known.what = what;
+                if is_json(doubt) && !is_json(known.doubt) {
+                    known.doubt = doubt;
                     known.place.clone_from(&self.place);
                 }
             }
-            None if self.doubts.len() < DOUBTS => {
+            None if self.doubts.len() < MAX_DOUBTS => {
                 let column = self.column.clone();
                 let place = self.place.clone();
-                self.doubts.push(Doubted { column, what, place });
+                self.doubts.push(Doubted { column, doubt, place });
             }
             None => {}
         }
@@ -177,15 +180,15 @@ impl InferenceNotes {
                 self.column.clear();
                 self.column.push_str(&name);
             }
-            let has_room = self.count < FIELDS;
+            let has_room = self.count < MAX_FIELDS;
             let count = &mut self.count;
-            let grow = || {
+            let may_grow = || {
                 *count += usize::from(has_room);
                 has_room
             };
-            match fields.get(&name, grow) {
+            match fields.get(&name, may_grow) {
                 Some(kind) => self.take(kind, value, level),
-                None => self.doubt("and what comes after it is left out: there are too many"),
+                None => self.doubt("and the columns after it are left out: there are too many"),
             }
         }
     }
@@ -197,11 +200,11 @@ impl InferenceNotes {
             ValueShape::Boolean => kind.take(ValueKind::Boolean),
             ValueShape::Text => kind.take(ValueKind::String),
             ValueShape::Number => kind.take_number(value),
-            ValueShape::List(_) | ValueShape::Object(_) if level >= LEVELS => {
+            ValueShape::List(_) | ValueShape::Object(_) if level >= MAX_LEVELS => {
                 let is_new = !matches!(kind, ValueKind::Json);
                 *kind = ValueKind::Json;
                 is_new.then_some(
-                    "is json, which keeps each value's own text, as it has more than 16 levels",
+                    "is json, which keeps each value's own text, because it has more than 16 levels",
                 )
             }
             ValueShape::List(items) => match kind.take_list() {

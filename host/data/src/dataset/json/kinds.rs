@@ -1,4 +1,4 @@
-//! Determines what the values of a column have in common, and so its type.
+//! Determines the type of a column from what its values have in common.
 
 use super::field::{is_json, json_field};
 use crate::dataset::exact::WrittenNumber;
@@ -6,13 +6,13 @@ use arrow::datatypes::{DataType, Field};
 use std::collections::HashMap;
 use std::mem::discriminant;
 
-/// Why a column has another type than the user may expect, if it changed at this value.
+/// Why a column now has a type that the user may not expect. `None` if this value does not change the type.
 pub(super) type Doubt = Option<&'static str>;
 
 /// What the values of a column have in common.
 #[derive(Debug, Default)]
 pub(super) enum ValueKind {
-    /// Nothing yet.
+    /// There has been no value, or only nulls.
     #[default]
     Unknown,
     Boolean,
@@ -26,7 +26,7 @@ pub(super) enum ValueKind {
 }
 
 impl ValueKind {
-    /// Adds a value of this kind. It is neither a list nor an object.
+    /// Adds a value of this kind, which is neither a list nor an object.
     pub(super) fn take(&mut self, kind: Self) -> Doubt {
         match (&mut *self, kind) {
             (Self::Json, _) => None,
@@ -37,19 +37,19 @@ impl ValueKind {
             (Self::List(_) | Self::Struct(_), _) => {
                 *self = Self::Json;
                 Some(
-                    "is json, which keeps each value's own text, as it holds a plain value here, and something else \
-                     before",
+                    "is json, which keeps each value's own text, because it holds a plain value here, and \
+                     something else before",
                 )
             }
             (known, new) if discriminant(known) == discriminant(&new) => None,
             _ => {
                 *self = Self::String;
-                Some("is string, as it holds texts, numbers or truth values mixed")
+                Some("is string, because it mixes texts, numbers or truth values")
             }
         }
     }
 
-    /// Adds a list. Returns what is known of the items, as long as all values are lists.
+    /// Adds a list. If all values so far are lists, returns what their items have in common.
     pub(super) fn take_list(&mut self) -> Result<&mut ValueKind, Doubt> {
         match self {
             Self::Unknown => *self = Self::List(Box::default()),
@@ -57,14 +57,15 @@ impl ValueKind {
             _ => {
                 *self = Self::Json;
                 return Err(Some(
-                    "is json, which keeps each value's own text, as it holds a list here, and something else before",
+                    "is json, which keeps each value's own text, because it holds a list here, and \
+                     something else before",
                 ));
             }
         }
         if let Self::List(item) = self { Ok(item) } else { Err(None) }
     }
 
-    /// Adds an object. Returns what is known of the members, as long as all values are objects.
+    /// Adds an object. If all values so far are objects, returns what their members have in common.
     pub(super) fn take_object(&mut self) -> Result<&mut ObjectFields, Doubt> {
         match self {
             Self::Unknown => *self = Self::Struct(ObjectFields::default()),
@@ -72,8 +73,8 @@ impl ValueKind {
             _ => {
                 *self = Self::Json;
                 return Err(Some(
-                    "is json, which keeps each value's own text, as it holds an object here, and something else \
-                     before",
+                    "is json, which keeps each value's own text, because it holds an object here, and \
+                     something else before",
                 ));
             }
         }
@@ -90,11 +91,11 @@ impl ValueKind {
         };
         let before = numbers.data_type();
         numbers.take(text);
-        let lost = before != DataType::Utf8 && numbers.data_type() == DataType::Utf8;
-        lost.then(|| numbers.why_text())
+        let became_text = before != DataType::Utf8 && numbers.data_type() == DataType::Utf8;
+        became_text.then(|| numbers.why_text())
     }
 
-    /// A field that holds values like these.
+    /// The Arrow field that holds these values.
     pub(super) fn field(&self, name: &str) -> Field {
         let kind = match self {
             Self::Boolean => DataType::Boolean,
@@ -103,15 +104,15 @@ impl ValueKind {
             Self::Json => return json_field(name),
             Self::List(item) => {
                 let item = item.field(Field::LIST_FIELD_DEFAULT_NAME);
-                // Text of a whole list is easier to read than a list of JSON texts.
+                // The JSON text of the whole list is easier to read than a list of JSON texts.
                 if is_json(&item) {
                     return json_field(name);
                 }
                 DataType::List(item.into())
             }
-            // Not every format can express an object without members.
+            // Some file formats cannot express an object without members.
             Self::Struct(fields) if fields.fields.is_empty() => return json_field(name),
-            Self::Struct(fields) => DataType::Struct(fields.arrow().into()),
+            Self::Struct(fields) => DataType::Struct(fields.arrow_fields().into()),
         };
         Field::new(name, kind, true)
     }
@@ -120,17 +121,18 @@ impl ValueKind {
 /// What numbers have in common.
 #[derive(Debug, Default)]
 pub(super) struct NumberKind {
-    /// One is written with a point or an exponent.
-    fractions: bool,
-    negative: bool,
-    /// One is a whole number beyond `i64`, but not beyond `u64`.
-    beyond_signed: bool,
-    /// One is a whole number beyond both.
-    beyond_all: bool,
-    /// A float would round one of the whole numbers.
+    /// Whether a number is written with a point or an exponent.
+    has_fraction: bool,
+    /// Whether a whole number is negative.
+    has_negative: bool,
+    /// Whether a whole number is beyond `i64`, but not beyond `u64`.
+    exceeds_i64: bool,
+    /// Whether a whole number is beyond both.
+    exceeds_both: bool,
+    /// Whether a float would round one of the whole numbers.
     rounds_whole: bool,
-    /// A float would round one of the fractions.
-    rounds: bool,
+    /// Whether a float would round one of the fractions.
+    rounds_fraction: bool,
 }
 
 impl NumberKind {
@@ -139,42 +141,46 @@ impl NumberKind {
         let Some(number) = WrittenNumber::new(text) else { return };
         let is_kept = number.float().is_some();
         if !number.is_plain {
-            self.fractions = true;
-            self.rounds |= !is_kept;
+            self.has_fraction = true;
+            self.rounds_fraction |= !is_kept;
             return;
         }
         self.rounds_whole |= !is_kept;
         match number.integer() {
-            Some(whole) if i64::try_from(whole).is_ok() => self.negative |= whole < 0,
-            Some(whole) if u64::try_from(whole).is_ok() => self.beyond_signed = true,
-            _ => self.beyond_all = true,
+            Some(whole) if i64::try_from(whole).is_ok() => self.has_negative |= whole < 0,
+            Some(whole) if u64::try_from(whole).is_ok() => self.exceeds_i64 = true,
+            _ => self.exceeds_both = true,
         }
     }
 
     /// The type that keeps all digits of all numbers.
     fn data_type(&self) -> DataType {
-        match self.fractions {
-            true if self.rounds || self.rounds_whole => DataType::Utf8,
+        match self.has_fraction {
+            true if self.rounds_fraction || self.rounds_whole => DataType::Utf8,
             true => DataType::Float64,
-            false if self.beyond_all || self.beyond_signed && self.negative => DataType::Utf8,
-            false if self.beyond_signed => DataType::UInt64,
+            false if self.exceeds_both || self.exceeds_i64 && self.has_negative => DataType::Utf8,
+            false if self.exceeds_i64 => DataType::UInt64,
             false => DataType::Int64,
         }
     }
 
+    /// Why the type is text, for a message.
     fn why_text(&self) -> &'static str {
-        match self.fractions {
-            true if self.rounds => {
-                "is string, which keeps all digits, as it holds more of them than float64 does"
+        match self.has_fraction {
+            true if self.rounds_fraction => {
+                "is string, which keeps all digits, because it holds numbers with more digits than \
+                 float64 keeps"
             }
             true => {
-                "is string, which keeps all digits, as it holds fractions, and whole numbers that float64 would round"
+                "is string, which keeps all digits, because it holds fractions, and whole numbers that \
+                 float64 would round"
             }
-            false if self.beyond_all => {
-                "is string, which keeps all digits, as it holds whole numbers of more than 64 bits"
+            false if self.exceeds_both => {
+                "is string, which keeps all digits, because it holds whole numbers of more than 64 bits"
             }
             false => {
-                "is string, which keeps all digits, as it holds negative numbers, and others beyond int64"
+                "is string, which keeps all digits, because it holds negative numbers, and others beyond \
+                 int64"
             }
         }
     }
@@ -184,12 +190,13 @@ impl NumberKind {
 #[derive(Debug, Default)]
 pub(super) struct ObjectFields {
     fields: Vec<(String, ValueKind)>,
-    places: HashMap<String, usize>,
+    /// The index of each name in `fields`.
+    indexes: HashMap<String, usize>,
 }
 
 impl ObjectFields {
-    /// The fields, as Arrow has them.
-    pub(super) fn arrow(&self) -> Vec<Field> {
+    /// The fields of the Arrow schema.
+    pub(super) fn arrow_fields(&self) -> Vec<Field> {
         self.fields.iter().map(|(name, kind)| kind.field(name)).collect()
     }
 
@@ -199,15 +206,15 @@ impl ObjectFields {
         name: &str,
         may_grow: impl FnOnce() -> bool,
     ) -> Option<&mut ValueKind> {
-        let place = match self.places.get(name) {
-            Some(&place) => place,
+        let index = match self.indexes.get(name) {
+            Some(&index) => index,
             None if !may_grow() => return None,
             None => {
-                self.places.insert(name.to_owned(), self.fields.len());
+                self.indexes.insert(name.to_owned(), self.fields.len());
                 self.fields.push((name.to_owned(), ValueKind::Unknown));
                 self.fields.len() - 1
             }
         };
-        self.fields.get_mut(place).map(|(_, kind)| kind)
+        self.fields.get_mut(index).map(|(_, kind)| kind)
     }
 }

@@ -6,6 +6,7 @@ use memchr::memchr2;
 #[derive(Debug)]
 pub struct FilledLines<'a> {
     text: &'a [u8],
+    /// The offset at which to look for the next line.
     at: usize,
 }
 

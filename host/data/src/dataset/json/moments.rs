@@ -1,6 +1,6 @@
-//! Parses the dates and times of JSON: texts, or whole numbers that count from 1970. The result is exact, or
-//! the value does not fit. Arrow's parsers would cut off what is finer than a microsecond, and the time of a
-//! date.
+//! Parses the dates and times of JSON: texts, or whole numbers that count days or microseconds since 1970. A
+//! value that cannot be kept exactly does not fit. Arrow's parsers would cut off digits finer than a
+//! microsecond, and the time of a date.
 
 use crate::dataset::exact::integer;
 use arrow::array::timezone::Tz;
@@ -8,32 +8,32 @@ use arrow::compute::kernels::cast_utils::{Parser, string_to_datetime};
 use arrow::datatypes::Date32Type;
 
 /// How many fractional digits of a second are kept.
-const PLACES: usize = 6;
-const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
+const FRACTION_DIGITS: usize = 6;
+const MICROSECONDS_PER_DAY: i64 = 86_400_000_000;
 
 /// The text as a number of days since 1970.
-pub(super) fn days(text: &str) -> Option<i32> {
+pub(super) fn parse_day_count(text: &str) -> Option<i32> {
     integer(text)?.try_into().ok()
 }
 
 /// The text as a date, in days since 1970. A time after the date must be midnight, and a zone must be UTC.
-pub(super) fn day(text: &str) -> Option<i32> {
+pub(super) fn parse_date(text: &str) -> Option<i32> {
     let text = text.trim();
     // Years of more than four digits have a sign.
     if text.len() <= "2026-11-22".len() || text.starts_with(['+', '-']) {
         return Date32Type::parse(text);
     }
-    let moment = microseconds(text)?;
+    let moment = parse_timestamp(text)?;
     let time = text.get(11..)?;
     let says_midnight = time.starts_with("00:00:00") || time.starts_with("000000");
-    (says_midnight && moment % MICROSECONDS_A_DAY == 0)
-        .then(|| (moment / MICROSECONDS_A_DAY).try_into().ok())
+    (says_midnight && moment % MICROSECONDS_PER_DAY == 0)
+        .then(|| (moment / MICROSECONDS_PER_DAY).try_into().ok())
         .flatten()
 }
 
 /// The text as a point in time, in microseconds since 1970. Without a zone it is in UTC. `None` if the text
 /// is finer than a microsecond, or if its second is 60: this count has no leap seconds.
-pub(super) fn microseconds(text: &str) -> Option<i64> {
+pub(super) fn parse_timestamp(text: &str) -> Option<i64> {
     let bytes = text.as_bytes();
     // Where the seconds are in `10:00:00.5` or in `100000`, after the date.
     let seconds = if bytes.get(13) == Some(&b':') { 17..19 } else { 15..17 };
@@ -41,7 +41,8 @@ pub(super) fn microseconds(text: &str) -> Option<i64> {
         return None;
     }
     if let Some(places) = bytes.get(19..).and_then(|rest| rest.strip_prefix(b".")) {
-        let mut finer = places.iter().take_while(|byte| byte.is_ascii_digit()).skip(PLACES);
+        let mut finer =
+            places.iter().take_while(|byte| byte.is_ascii_digit()).skip(FRACTION_DIGITS);
         if finer.any(|digit| *digit != b'0') {
             return None;
         }
@@ -78,7 +79,7 @@ mod tests {
             ("now", None),
             ("", None),
         ] {
-            assert_eq!(microseconds(text), expected, "{text}");
+            assert_eq!(parse_timestamp(text), expected, "{text}");
         }
     }
 
@@ -99,8 +100,11 @@ mod tests {
             ("10000-01-01", None),
             ("2026-02-30", None),
         ] {
-            assert_eq!(day(text), expected, "{text}");
+            assert_eq!(parse_date(text), expected, "{text}");
         }
-        assert_eq!((days("1e3"), days("1.5"), days("2147483648")), (Some(1000), None, None));
+        assert_eq!(
+            (parse_day_count("1e3"), parse_day_count("1.5"), parse_day_count("2147483648")),
+            (Some(1000), None, None)
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! Decides for each part of a line how it is read. Finds the values that are kept as JSON text, and the keys
+//! Decides how each value in a line is read. Finds the values that are kept as JSON text, and the keys
 //! without a column.
 
 use super::field::is_json;
@@ -10,18 +10,18 @@ use std::collections::HashMap;
 /// How a value is read.
 #[derive(Debug)]
 pub(super) enum PartTarget {
-    /// It is decoded as its type.
+    /// The value is decoded as its column's type.
     Typed,
-    /// Its text is kept unchanged.
+    /// The text of the value is kept unchanged.
     Json,
-    /// Each item of a list is read like this.
+    /// The value is a list. Each item is read like this.
     Items(Box<PartTarget>),
-    /// The named members of an object are read like these. Other members have no column.
+    /// The value is an object. The named members are read like these; other members have no column.
     Members(HashMap<String, PartTarget>),
 }
 
 impl PartTarget {
-    /// The part for a line of a table. `dropped` keys are known, although they have no column.
+    /// How a line of a table is read. `dropped` keys are known, although they have no column.
     pub(super) fn of_line(schema: &Schema, dropped: &[String]) -> Self {
         let dropped = dropped.iter().map(|name| (name.clone(), Self::Typed));
         let columns = schema.fields().iter().map(|field| (field.name().clone(), Self::of(field)));
@@ -41,7 +41,7 @@ impl PartTarget {
         }
     }
 
-    /// Whether the text of any value is kept.
+    /// Whether the text of some value is kept.
     pub(super) fn has_json(&self) -> bool {
         match self {
             Self::Typed => false,
@@ -53,20 +53,20 @@ impl PartTarget {
 
     /// Appends the line and a line end. Each value whose text is kept becomes a JSON string that holds that
     /// text; nulls stay nulls. Returns false if the line is not JSON.
-    pub(super) fn quote(&self, line: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(super) fn append_quoted(&self, line: &[u8], out: &mut Vec<u8>) -> bool {
         let Ok(text) = std::str::from_utf8(line) else { return false };
         if serde_json::from_str::<IgnoredAny>(text).is_err() {
             return false;
         }
         let mut copied = 0;
-        self.quote_value(text, text, &mut copied, out);
+        self.append_quoted_value(text, text, &mut copied, out);
         out.extend_from_slice(&line[copied..]);
         out.push(b'\n');
         true
     }
 
     /// `value` is a part of `line`. The part of `line` before `copied` has already been appended.
-    fn quote_value(&self, value: &str, line: &str, copied: &mut usize, out: &mut Vec<u8>) {
+    fn append_quoted_value(&self, value: &str, line: &str, copied: &mut usize, out: &mut Vec<u8>) {
         match (self, shape(value)) {
             (Self::Typed, _) | (_, ValueShape::Null) => {}
             (Self::Json, _) => {
@@ -76,12 +76,12 @@ impl PartTarget {
                 *copied = start + value.len();
             }
             (Self::Items(item), ValueShape::List(items)) => {
-                items.for_each(|value| item.quote_value(value, line, copied, out));
+                items.for_each(|value| item.append_quoted_value(value, line, copied, out));
             }
             (Self::Members(parts), ValueShape::Object(members)) => {
                 for (name, value) in members {
                     if let Some(part) = parts.get(name.as_ref()) {
-                        part.quote_value(value, line, copied, out);
+                        part.append_quoted_value(value, line, copied, out);
                     }
                 }
             }
@@ -89,35 +89,41 @@ impl PartTarget {
         }
     }
 
-    /// Collects the keys of a value that have no column, as `a.b`, until `names` holds `most`. `path` is the
-    /// name of the value. Returns whether there are such keys.
-    pub(super) fn unknown(
+    /// Collects the keys in a value that have no column, such as `a.b`, until `names` holds `max_names`.
+    /// `path` is the name of the value. Returns whether there are such keys.
+    pub(super) fn collect_unknown(
         &self,
         value: &str,
         path: &str,
-        most: usize,
+        max_names: usize,
         names: &mut Vec<String>,
     ) -> bool {
-        let inside = |path: &str, name: &str| match path.is_empty() {
+        let child_path = |path: &str, name: &str| match path.is_empty() {
             true => name.to_owned(),
             false => format!("{path}.{name}"),
         };
         let mut found = false;
         match (self, shape(value)) {
             (Self::Items(item), ValueShape::List(items)) => {
-                items.for_each(|value| found |= item.unknown(value, path, most, names));
+                items
+                    .for_each(|value| found |= item.collect_unknown(value, path, max_names, names));
             }
             (Self::Members(parts), ValueShape::Object(members)) => {
                 for (name, value) in members {
                     match parts.get(name.as_ref()) {
                         Some(Self::Typed | Self::Json) => {}
                         Some(part) => {
-                            found |= part.unknown(value, &inside(path, &name), most, names);
+                            found |= part.collect_unknown(
+                                value,
+                                &child_path(path, &name),
+                                max_names,
+                                names,
+                            );
                         }
                         None => {
                             found = true;
-                            let name = inside(path, &name);
-                            if names.len() < most && !names.contains(&name) {
+                            let name = child_path(path, &name);
+                            if names.len() < max_names && !names.contains(&name) {
                                 names.push(name);
                             }
                         }
@@ -136,7 +142,7 @@ mod tests {
     use super::*;
     use insta::assert_snapshot;
 
-    fn part() -> PartTarget {
+    fn target() -> PartTarget {
         let inner = vec![Field::new("n", DataType::Int64, true), json_field("j")];
         let object = DataType::Struct(inner.into());
         let list = DataType::new_list(object.clone(), true);
@@ -151,7 +157,7 @@ mod tests {
     fn json_values_keep_their_text() {
         let quoted = |line: &str| {
             let mut out = b"before\n".to_vec();
-            let is_json = part().quote(line.as_bytes(), &mut out);
+            let is_json = target().append_quoted(line.as_bytes(), &mut out);
             let text = String::from_utf8(out).unwrap();
             (is_json, text.strip_prefix("before\n").unwrap().to_owned())
         };
@@ -169,25 +175,25 @@ mod tests {
         {"o":[],"l":{"j":1},"\u006a":"{\"j\":{}}"}
         "#);
         assert_eq!(quoted(r#"{"j":01}"#), (false, String::new()));
-        assert!(part().has_json());
+        assert!(target().has_json());
     }
 
     #[test]
     fn keys_without_columns_are_found() {
         let mut names = Vec::new();
-        assert!(!part().unknown(
+        assert!(!target().collect_unknown(
             r#"{"j":{"x":1},"o":{"n":1},"l":[{"n":1}],"t":{"x":1}}"#,
             "",
             3,
             &mut names
         ));
-        assert!(part().unknown(
+        assert!(target().collect_unknown(
             r#"{"l":[{"x":1}],"o":{"y":{"z":1}},"q":1,"r":2}"#,
             "",
             3,
             &mut names
         ));
-        assert!(part().unknown(r#"{"s":1}"#, "", 3, &mut names));
+        assert!(target().collect_unknown(r#"{"s":1}"#, "", 3, &mut names));
         assert_eq!(names, ["l.x", "o.y", "q"]);
     }
 }

@@ -2,11 +2,11 @@
 
 use memchr::memchr2;
 
-/// How many bytes of a string are searched one by one before `memchr2` is called. For short strings that is
-/// faster.
-const SHORT: usize = 16;
+/// How many bytes of a string are searched one by one before `memchr2` is called. That is faster for short
+/// strings.
+const SHORT_STRING_BYTES: usize = 16;
 
-/// What was seen last, except for blanks.
+/// The last token before the current byte. Blanks are not tokens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LastToken {
     /// The beginning of a line, a list or an object; or a colon.
@@ -37,7 +37,7 @@ pub(super) fn has_right_commas(text: &[u8]) -> bool {
             }
             _ => {
                 let rest = text[at..].iter();
-                at += rest.take_while(|byte| is_plain(**byte)).count();
+                at += rest.take_while(|byte| is_word_byte(**byte)).count();
                 LastToken::Value
             }
         };
@@ -46,7 +46,7 @@ pub(super) fn has_right_commas(text: &[u8]) -> bool {
 }
 
 /// Whether the byte may be part of a number or a word.
-fn is_plain(byte: u8) -> bool {
+fn is_word_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'+')
 }
 
@@ -54,8 +54,9 @@ fn is_plain(byte: u8) -> bool {
 pub(super) fn string_end(text: &[u8], mut at: usize) -> usize {
     loop {
         let rest = text.get(at..).unwrap_or_default();
-        let near = rest.iter().take(SHORT).position(|byte| matches!(byte, b'"' | b'\\'));
-        match near.or_else(|| memchr2(b'"', b'\\', rest)) {
+        let in_first_bytes =
+            rest.iter().take(SHORT_STRING_BYTES).position(|byte| matches!(byte, b'"' | b'\\'));
+        match in_first_bytes.or_else(|| memchr2(b'"', b'\\', rest)) {
             Some(index) if rest[index] == b'"' => return at + index + 1,
             Some(index) => at += index + 2,
             None => return text.len(),

@@ -1,4 +1,4 @@
-//! From files to tables: tests of the cutter, the inference and the reader together.
+//! Tests of the cutter, the inference and the reader together.
 
 use super::field::is_json;
 use super::infer::infer_json;
@@ -32,8 +32,9 @@ impl JsonFixture {
     pub(super) fn infer(&self) -> (Schema, Vec<String>) {
         let source = Source::new("d", self.root().to_owned());
         let unpacker = Unpacker::new(self.root());
-        let mut all = |_, _: &_, _: &mut _| Ok(true);
-        let inferred: Result<_, DatasetError> = infer_json(&[source], false, &unpacker, &mut all);
+        let mut may_open = |_, _: &_, _: &mut _| Ok(true);
+        let inferred: Result<_, DatasetError> =
+            infer_json(&[source], false, &unpacker, &mut may_open);
         let inferred = inferred.unwrap();
         (inferred.schema, inferred.doubts)
     }
@@ -133,7 +134,7 @@ fn columns_are_inferred() {
     void Utf8
     é Utf8
     "#);
-    assert_snapshot!(doubts.join("\n"), @"column 'mixed' is string, as it holds texts, numbers or truth values mixed: t.jsonl, about line 4");
+    assert_snapshot!(doubts.join("\n"), @"column 'mixed' is string, because it mixes texts, numbers or truth values: t.jsonl, about line 4");
     assert_snapshot!(file.describe(&schema), @r#"
     {"id":1,"x":1.0,"on":true,"tags":["a"],"at":{"lat":1.5}}
     {"id":2,"x":2.5,"tags":[],"at":{"lon":3}}
@@ -147,7 +148,7 @@ fn values_that_fit_no_type_are_json() {
     let file =
         JsonFixture::new("{\"a\": [1]}\n{\"a\": 2}\n{\"a\": {\"b\" : 1.0}}\n{\"a\": null}\n");
     let (schema, doubts) = file.infer();
-    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it holds a plain value here, and something else before: t.jsonl, about line 2");
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, because it holds a plain value here, and something else before: t.jsonl, about line 2");
     assert_snapshot!(file.describe(&schema), @r#"
     {"a":"[1]"}
     {"a":"2"}
@@ -159,7 +160,7 @@ fn values_that_fit_no_type_are_json() {
     assert_eq!(JsonFixture::new(deep(16)).infer().0.fields().len(), 1);
     let (schema, doubts) = JsonFixture::new(deep(17)).infer();
     assert!(is_json(schema.field(0)), "{schema}");
-    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, as it has more than 16 levels: t.jsonl, about line 1");
+    assert_snapshot!(doubts.join("\n"), @"column 'a' is json, which keeps each value's own text, because it has more than 16 levels: t.jsonl, about line 1");
     let file = JsonFixture::new(deep(100_000));
     assert_eq!(
         file.describe(&file.infer().0),
@@ -168,7 +169,7 @@ fn values_that_fit_no_type_are_json() {
     let wide: Vec<_> = (0..10_001).map(|n| format!("\"k{n}\": 1")).collect();
     let (schema, doubts) = JsonFixture::new(format!("{{{}}}\n", wide.join(", "))).infer();
     assert_eq!(schema.fields().len(), 10_000);
-    assert_snapshot!(doubts.join("\n"), @"column 'k10000' and what comes after it is left out: there are too many: t.jsonl, about line 1");
+    assert_snapshot!(doubts.join("\n"), @"column 'k10000' and the columns after it are left out: there are too many: t.jsonl, about line 1");
 }
 
 #[test]
@@ -265,7 +266,7 @@ fn sparse_rows_do_not_fill_the_memory() {
     let (schema, _) = file.infer();
     let mut reader = TableReader::new(&inferred(&schema)).unwrap();
     let slices = file.slices(SliceSize::Bytes(MAX_SLICE));
-    assert_snapshot!(reader.read(file.root(), &slices[0], "t").unwrap_err(), @"t: 200001 rows of 10000 columns, most of which are not there, take too much memory; name the columns that are needed by columns, or choose a smaller mini_batch_size");
+    assert_snapshot!(reader.read(file.root(), &slices[0], "t").unwrap_err(), @"t: 200001 rows of 10000 columns, most of them without values, take too much memory; list the columns that you need in columns, or choose a smaller mini_batch_size");
 }
 
 fn text() -> impl Strategy<Value = String> {

@@ -1,9 +1,9 @@
-//! Walks over a JSON text and gives the text of each value in it. The text must be valid JSON.
+//! Iterates over the values in a JSON text, and gives the text of each. The text must be valid JSON.
 
 use super::strict::string_end;
 use std::borrow::Cow;
 
-/// The type of a value, with the means to walk into it.
+/// The type of a value. For a list or an object also an iterator over its values.
 #[derive(Debug)]
 pub(super) enum ValueShape<'a> {
     Null,
@@ -36,7 +36,7 @@ impl<'a> Iterator for ListItems<'a> {
     type Item = &'a str;
 
     fn next(&mut self) -> Option<&'a str> {
-        self.0.value()
+        self.0.next_value()
     }
 }
 
@@ -49,8 +49,8 @@ impl<'a> Iterator for ObjectMembers<'a> {
     type Item = (Cow<'a, str>, &'a str);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let name = self.0.value()?;
-        let value = self.0.value()?;
+        let name = self.0.next_value()?;
+        let value = self.0.next_value()?;
         let plain = name.get(1..name.len().checked_sub(1)?)?;
         let name = match plain.contains('\\') {
             true => Cow::Owned(serde_json::from_str(name).ok()?),
@@ -64,22 +64,23 @@ impl<'a> Iterator for ObjectMembers<'a> {
 #[derive(Debug)]
 struct Rest<'a> {
     text: &'a str,
+    /// The offset of the next byte in `text`.
     at: usize,
 }
 
 impl<'a> Rest<'a> {
     /// The next value or name, after the separators. `None` at the end.
-    fn value(&mut self) -> Option<&'a str> {
+    fn next_value(&mut self) -> Option<&'a str> {
         let bytes = self.text.as_bytes();
-        let between = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
-        self.at += bytes.get(self.at..)?.iter().take_while(between).count();
+        let is_separator = |byte: &&u8| matches!(byte, b' ' | b'\t' | b'\n' | b'\r' | b',' | b':');
+        self.at += bytes.get(self.at..)?.iter().take_while(is_separator).count();
         let start = self.at;
         self.at = value_end(bytes, start)?;
         self.text.get(start..self.at)
     }
 }
 
-/// Where the value ends that begins at `start`. `None` if no value begins there.
+/// The end of the value that begins at `start`. `None` if there is no value.
 fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
     let mut at = start;
     let mut depth = 0_usize;
@@ -96,10 +97,10 @@ fn value_end(bytes: &[u8], start: usize) -> Option<usize> {
             }
             b',' | b':' | b' ' | b'\t' | b'\n' | b'\r' => at += 1,
             _ => {
-                let plain = |byte: &&u8| {
+                let is_plain = |byte: &&u8| {
                     !matches!(byte, b',' | b':' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')
                 };
-                at += bytes[at..].iter().take_while(plain).count();
+                at += bytes[at..].iter().take_while(is_plain).count();
             }
         }
         if depth == 0 {

@@ -1,5 +1,5 @@
 //! Determines the columns of a query's result. In SQLite values have types, but columns do not. A column gets
-//! the type that its table declares, or else that of its values. A value that does not fit is an error.
+//! the type that its table declares, or else the type of its values. A value that does not fit is an error.
 
 use crate::dataset::csv::shortened;
 use arrow::datatypes::DataType;
@@ -7,7 +7,7 @@ use rusqlite::types::ValueRef;
 use std::fmt;
 
 /// Floats hold all whole numbers up to this one exactly.
-const EXACT: u64 = 1 << 53;
+const MAX_EXACT_INTEGER: u64 = 1 << 53;
 
 /// The type of the values in a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ pub(super) enum StorageClass {
 }
 
 impl StorageClass {
-    /// The kind for the type that a table declares for the column, interpreted as in SQLite. `None` if the
+    /// The class for the type that a table declares for a column, by the rules of SQLite. `None` if the
     /// values decide.
     pub(super) fn declared(declared: &str) -> Option<Self> {
         let declared = declared.to_ascii_uppercase();
@@ -35,7 +35,7 @@ impl StorageClass {
         })
     }
 
-    /// The kind of a value. `None` for null.
+    /// The class of a value. `None` for null.
     pub(super) fn of(value: ValueRef<'_>) -> Option<Self> {
         match value {
             ValueRef::Null => None,
@@ -46,7 +46,7 @@ impl StorageClass {
         }
     }
 
-    /// The kind that holds the values of both. `None` if there is no such kind.
+    /// The class that holds the values of both classes. `None` if there is no such class.
     pub(super) fn join(self, other: Self) -> Option<Self> {
         match (self, other) {
             _ if self == other => Some(self),
@@ -55,7 +55,7 @@ impl StorageClass {
         }
     }
 
-    /// Whether a column of this kind can hold the value unchanged.
+    /// Whether a column of this class can hold the value unchanged.
     pub(super) fn holds(self, value: ValueRef<'_>) -> bool {
         match (self, value) {
             (_, ValueRef::Null)
@@ -63,7 +63,9 @@ impl StorageClass {
             | (Self::Float64, ValueRef::Real(_))
             | (Self::Binary, ValueRef::Blob(_)) => true,
             (Self::Boolean, ValueRef::Integer(number)) => matches!(number, 0 | 1),
-            (Self::Float64, ValueRef::Integer(number)) => number.unsigned_abs() <= EXACT,
+            (Self::Float64, ValueRef::Integer(number)) => {
+                number.unsigned_abs() <= MAX_EXACT_INTEGER
+            }
             (Self::String, ValueRef::Text(text)) => std::str::from_utf8(text).is_ok(),
             _ => false,
         }
@@ -80,10 +82,10 @@ impl StorageClass {
         }
     }
 
-    /// The kind whose values have this type in Arrow. `None` if there is no such kind.
+    /// The class whose values have this type in Arrow. `None` if there is no such class.
     pub(super) fn from_arrow(kind: &DataType) -> Option<Self> {
-        let all = [Self::Boolean, Self::Int64, Self::Float64, Self::String, Self::Binary];
-        all.into_iter().find(|known| known.arrow() == *kind)
+        let classes = [Self::Boolean, Self::Int64, Self::Float64, Self::String, Self::Binary];
+        classes.into_iter().find(|known| known.arrow() == *kind)
     }
 }
 
@@ -99,7 +101,7 @@ impl fmt::Display for StorageClass {
     }
 }
 
-/// Describes a value in words.
+/// Describes a value, for a message.
 pub(super) fn describe_value(value: ValueRef<'_>) -> String {
     match value {
         ValueRef::Null => "a null".to_owned(),

@@ -1,11 +1,11 @@
 //! Turns SQLite's errors into sentences that continue after the file's name.
 
-use super::bounds::{MEMORY, PATIENCE, VALUE};
+use super::bounds::{MAX_MEMORY, MAX_SURVEY_TIME, MAX_VALUE};
 use crate::dataset::DatasetError;
 use crate::model::ByteSize;
 use rusqlite::{Error, ErrorCode};
 
-/// Explains an error of a database or of its query.
+/// Explains an error of a database or of the query.
 pub(super) fn describe(error: &Error) -> DatasetError {
     let message = match error {
         Error::SqliteFailure(_, Some(message)) => message.clone(),
@@ -28,18 +28,19 @@ pub(super) fn describe(error: &Error) -> DatasetError {
         ),
         Some(ErrorCode::OutOfMemory) => format!(
             "takes more than {} of memory to be queried; sort and group less of it in query",
-            ByteSize(MEMORY),
+            ByteSize(MAX_MEMORY),
         ),
         Some(ErrorCode::TooBig) => format!(
             "has a value of more than {}; leave it out in query, or take a part of it with substr",
-            ByteSize(VALUE),
+            ByteSize(MAX_VALUE),
         ),
         Some(ErrorCode::OperationInterrupted) => format!(
             "takes more than {} s to be queried; simplify query, or make a database that has just its \
              result",
-            PATIENCE.as_secs(),
+            MAX_SURVEY_TIME.as_secs(),
         ),
-        // SQLite uses another code if the denied action is a function.
+        // Tests the message, because the error code for a denied function is not the one for other denied
+        // actions.
         _ if message.starts_with("not authorized") => format!(
             "is not queried: {message}; query may only select, and must give the same rows each time"
         ),

@@ -1,10 +1,13 @@
-//! SQLite databases. `open` opens an untrusted file so that a query can only read it. `columns` determines
-//! the columns of the result. `rows` runs the query: once to survey the result, and once to make a table of
-//! it. `bounds` has the limits, `clock_functions` hides the current time from queries, and `error_text` turns
-//! SQLite's errors into sentences.
+//! SQLite databases, whose table is the result of a query.
 //!
-//! The result of a query is never cut: to find where a part of it begins, one would have to run the query up
-//! to there.
+//! - `open` opens an untrusted file so that a query can only read the file.
+//! - `columns` determines the columns of the result.
+//! - `rows` runs the query: the planner surveys the result, and a worker makes a table of the result.
+//! - `bounds` has the limits, `clock_functions` hides the current time from queries, and `error_text` turns
+//!   SQLite's errors into sentences.
+//!
+//! The whole result is one mini-batch. To read a later part of the result, Sandmill would have to run the
+//! query up to that part.
 
 mod bounds;
 mod clock_functions;

@@ -1,6 +1,6 @@
 //! Opens an untrusted database for one query.
 
-use super::bounds::{MEMORY, VALUE};
+use super::bounds::{MAX_MEMORY, MAX_VALUE};
 use super::clock_functions;
 use super::error_text::describe;
 use crate::dataset::{DatasetError, fail};
@@ -15,7 +15,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// Functions that access something outside the database, or whose results differ each time. A retry of a
+/// SQL functions that access something outside the database, or whose results differ each time. A retry of a
 /// mini-batch must give the same rows.
 const FORBIDDEN: [&str; 7] = [
     "current_date",
@@ -26,18 +26,18 @@ const FORBIDDEN: [&str; 7] = [
     "random",
     "randomblob",
 ];
-/// The first bytes of the journal of an unfinished change.
-const HOT_JOURNAL: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
-/// The bytes of a write-ahead log without entries.
-const EMPTY_LOG: u64 = 32;
+/// The first bytes of a rollback journal, which SQLite keeps during a change.
+const JOURNAL_MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
+/// The length of a write-ahead log without entries: its header.
+const EMPTY_LOG_BYTES: u64 = 32;
 /// The characters that must be percent-encoded in a URI.
-const ENCODED: &AsciiSet =
+const URI_ESCAPED: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'/').remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 /// How many tables a message lists if a table is missing.
-const TABLES: usize = 20;
+const TABLES_SHOWN: usize = 20;
 
-/// A database, and the query whose result is its table. Error messages continue a sentence that begins with
-/// the file's name.
+/// A database, and the query whose result is the table. Each error message continues a sentence that begins
+/// with the file's name.
 #[derive(Debug)]
 pub struct Database {
     pub(super) connection: Connection,
@@ -45,10 +45,10 @@ pub struct Database {
 }
 
 impl Database {
-    /// Opens a file. No process may write to it while it is open. Fails if it cannot be opened, or if some of
-    /// its contents are still in another file.
+    /// Opens a file. No process may write to the file while it is open. Fails if the file cannot be opened,
+    /// or if some contents of the database are still in another file.
     pub fn open(path: &Path, query: &str) -> Result<Self, DatasetError> {
-        check_whole(path)?;
+        check_complete(path)?;
         match connect(path) {
             Ok(connection) => Ok(Self { connection, query: query.to_owned() }),
             Err(error) => Err(describe(&error)),
@@ -63,7 +63,7 @@ impl Database {
             Err(error) => {
                 let DatasetError(reason) = describe(&error);
                 let is_missing = reason.contains("no such table");
-                let tables = if is_missing { self.tables() } else { String::new() };
+                let tables = if is_missing { self.list_tables() } else { String::new() };
                 return fail!("{reason}{tables}");
             }
         };
@@ -73,19 +73,19 @@ impl Database {
         Ok(statement)
     }
 
-    /// The names of its tables, as the continuation of a message.
-    fn tables(&self) -> String {
-        let names = || -> rusqlite::Result<Vec<String>> {
+    /// The names of the tables, as the end of a message.
+    fn list_tables(&self) -> String {
+        let read_names = || -> rusqlite::Result<Vec<String>> {
             let mut statement = self.connection.prepare(
                 "select name from sqlite_schema where type in ('table', 'view') \
                  and name not like 'sqlite_%' order by name",
             )?;
             let names = statement.query_map([], |row| row.get(0))?;
-            names.take(TABLES + 1).collect()
+            names.take(TABLES_SHOWN + 1).collect()
         };
-        let mut names = names().unwrap_or_default();
-        let more = if names.len() > TABLES { " and more" } else { "" };
-        names.truncate(TABLES);
+        let mut names = read_names().unwrap_or_default();
+        let more = if names.len() > TABLES_SHOWN { " and more" } else { "" };
+        names.truncate(TABLES_SHOWN);
         if names.is_empty() {
             return "; it has no tables".to_owned();
         }
@@ -93,34 +93,34 @@ impl Database {
     }
 }
 
-/// Refuses a database whose latest changes are in a file beside it. If it were opened without that file, its
-/// contents would be old.
-fn check_whole(path: &Path) -> Result<(), DatasetError> {
-    let log = beside(path, "-wal");
-    if log.metadata().is_ok_and(|found| found.len() > EMPTY_LOG) {
+/// Refuses a database whose latest changes are in another file in the same folder. [`connect`] does not open
+/// that file, so it would read old or inconsistent contents.
+fn check_complete(path: &Path) -> Result<(), DatasetError> {
+    let log = with_suffix(path, "-wal");
+    if log.metadata().is_ok_and(|found| found.len() > EMPTY_LOG_BYTES) {
         return fail!(
             "has changes in {} that are not in the database yet: a program has it open, or ended without \
              closing it; close that program, or run sqlite3 on it with PRAGMA wal_checkpoint(TRUNCATE)",
             log.display(),
         );
     }
-    let journal = beside(path, "-journal");
-    let mut first = [0; HOT_JOURNAL.len()];
+    let journal = with_suffix(path, "-journal");
+    let mut first = [0; JOURNAL_MAGIC.len()];
     let read = File::open(&journal).and_then(|mut file| file.read_exact(&mut first));
-    if read.is_ok() && first == HOT_JOURNAL {
+    if read.is_ok() && first == JOURNAL_MAGIC {
         return fail!(
-            "has an unfinished change, as {} shows: a program is writing to it, or was \
-             ended while it was; wait for that program, or open the database with sqlite3, which undoes the \
-             change",
+            "has an unfinished change, as {} shows: a program is writing to it, or ended while \
+             writing; wait for that program, or open the database with sqlite3, which undoes the change",
             journal.display(),
         );
     }
     Ok(())
 }
 
-fn beside(path: &Path, ending: &str) -> PathBuf {
+/// The path with a suffix appended.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = OsString::from(path);
-    name.push(ending);
+    name.push(suffix);
     PathBuf::from(name)
 }
 
@@ -129,19 +129,19 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
         | OpenFlags::SQLITE_OPEN_URI
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    let mut connection = Connection::open_with_flags(address(path), flags)?;
+    let mut connection = Connection::open_with_flags(uri(path), flags)?;
     // We trust the definitions in the file (views, for example) as little as the file.
     for (config, value) in [
         (DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true),
         (DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false),
         (DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false),
-        // "name" is never a text, so a misspelled column is an error.
+        // Text in double quotes is never a string, so a misspelled column is an error.
         (DbConfig::SQLITE_DBCONFIG_DQS_DML, false),
     ] {
         connection.set_db_config(config, value)?;
     }
     for (limit, value) in [
-        (Limit::SQLITE_LIMIT_LENGTH, i32::try_from(VALUE).unwrap_or(i32::MAX)),
+        (Limit::SQLITE_LIMIT_LENGTH, i32::try_from(MAX_VALUE).unwrap_or(i32::MAX)),
         (Limit::SQLITE_LIMIT_ATTACHED, 0),
         (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
         (Limit::SQLITE_LIMIT_VARIABLE_NUMBER, 0),
@@ -151,9 +151,9 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     }
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "query_only", true)?;
-    // 2 means in memory.
+    // 2 stands for `MEMORY`: temporary tables are in memory, not in files.
     connection.pragma_update(None, "temp_store", 2)?;
-    connection.pragma_update(None, "hard_heap_limit", MEMORY.cast_signed())?;
+    connection.pragma_update(None, "hard_heap_limit", MAX_MEMORY.cast_signed())?;
     clock_functions::replace(&connection)?;
     connection.authorizer(Some(|context: AuthContext<'_>| match context.action {
         AuthAction::Select | AuthAction::Recursive | AuthAction::Read { .. } => {
@@ -169,8 +169,8 @@ fn connect(path: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// The URI of the file, marked as immutable: SQLite takes no locks, and looks for no other file.
-fn address(path: &Path) -> String {
-    let path = percent_encode(path.as_os_str().as_bytes(), ENCODED);
+/// The URI of the file, with `immutable`: SQLite takes no locks, and opens no journal or log.
+fn uri(path: &Path) -> String {
+    let path = percent_encode(path.as_os_str().as_bytes(), URI_ESCAPED);
     format!("file://{path}?mode=ro&immutable=1")
 }

@@ -1,6 +1,6 @@
 //! Runs the query and reads its result row by row.
 
-use super::bounds::PATIENCE;
+use super::bounds::MAX_SURVEY_TIME;
 use super::columns::{StorageClass, describe_value, size};
 use super::error_text::describe;
 use super::open::Database;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The number of SQLite's steps between two checks of the time. One step may take a tenth of a second.
-const STEPS: i32 = 1000;
+const STEPS_PER_CHECK: i32 = 1000;
 
 /// A summary of a query's result.
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct QuerySummary {
     pub schema: SchemaRef,
     /// The number of rows.
     pub rows: u64,
-    /// About how many bytes they take in memory.
+    /// About how many bytes the rows take in memory.
     pub bytes: u64,
 }
 
@@ -36,16 +36,19 @@ impl Database {
     /// few minutes, if the result is more than a worker can hold, or if the values of a column are not of one
     /// type.
     pub fn survey(&mut self) -> Result<QuerySummary, DatasetError> {
-        self.survey_within(PATIENCE)
+        self.survey_within(MAX_SURVEY_TIME)
     }
 
+    /// Like [`Self::survey`], with another time limit.
     pub(super) fn survey_within(
         &mut self,
-        patience: Duration,
+        max_time: Duration,
     ) -> Result<QuerySummary, DatasetError> {
         let began = Instant::now();
-        let late = move || began.elapsed() >= patience;
-        self.connection.progress_handler(STEPS, Some(late)).map_err(|error| describe(&error))?;
+        let is_late = move || began.elapsed() >= max_time;
+        self.connection
+            .progress_handler(STEPS_PER_CHECK, Some(is_late))
+            .map_err(|error| describe(&error))?;
         let survey = self.run_survey();
         let ended = self.connection.progress_handler(0, None::<fn() -> bool>);
         ended.map_err(|error| describe(&error))?;
@@ -70,8 +73,8 @@ impl Database {
         Ok(QuerySummary { schema: Arc::new(Schema::new(fields)), rows, bytes })
     }
 
-    /// Runs the query, and makes a table with these columns of its result, which must have `rows` rows. A
-    /// column that the result lacks is null. Fails if the database has changed since it was surveyed.
+    /// Runs the query, and makes a table with these columns of the result, which must have `rows` rows. A
+    /// column that the result does not have is null. Fails if the database has changed since it was surveyed.
     pub fn read(&self, columns: &SchemaRef, rows: u64) -> Result<RecordBatch, DatasetError> {
         let changed = |found: String| {
             DatasetError(format!(
@@ -82,8 +85,8 @@ impl Database {
         let mut statement = self.statement()?;
         let mut builders = Vec::with_capacity(columns.fields().len());
         for field in columns.fields() {
-            let place = statement.column_names().position(|name| name == field.name());
-            builders.push((place, ColumnBuilder::new(field)?));
+            let index = statement.column_names().position(|name| name == field.name());
+            builders.push((index, ColumnBuilder::new(field)?));
         }
         let mut read = 0;
         let mut bytes = 0_u64;
@@ -92,9 +95,9 @@ impl Database {
             if number > rows {
                 return Err(changed(format!("more than {rows}")));
             }
-            for (place, builder) in &mut builders {
-                let Some(place) = place else { continue };
-                let value = value(row, *place)?;
+            for (index, builder) in &mut builders {
+                let Some(index) = index else { continue };
+                let value = value(row, *index)?;
                 bytes = bytes.saturating_add(size(value));
                 builder.add(number, value)?;
             }
@@ -106,7 +109,7 @@ impl Database {
         let length = usize::try_from(rows).unwrap_or(usize::MAX);
         let arrays =
             builders.into_iter().zip(columns.fields()).map(
-                |((place, builder), field)| match place {
+                |((index, builder), field)| match index {
                     Some(_) => builder.finish(),
                     None => new_null_array(field.data_type(), length),
                 },
@@ -131,10 +134,12 @@ fn each_row(statement: &mut Statement<'_>, take: &mut Take<'_>) -> Result<(), Da
     Ok(())
 }
 
+/// The value in a column of a row.
 fn value<'r>(row: &'r Row<'_>, index: usize) -> Result<ValueRef<'r>, DatasetError> {
     row.get_ref(index).map_err(|error| describe(&error))
 }
 
+/// Fails if a worker cannot hold this many bytes.
 fn check_size(bytes: u64) -> Result<(), DatasetError> {
     if bytes <= MAX_SLICE {
         return Ok(());
@@ -150,8 +155,9 @@ fn check_size(bytes: u64) -> Result<(), DatasetError> {
 #[derive(Debug)]
 struct SeenColumn {
     name: String,
-    /// The type that its table declares, unchanged.
+    /// The type that its table declares, as written there. `None` if the values decide.
     declared: Option<String>,
+    /// The class that holds all values so far.
     kind: Option<StorageClass>,
 }
 
@@ -172,6 +178,7 @@ impl SeenColumn {
         Field::new(&self.name, kind.arrow(), true)
     }
 
+    /// Learns from a value. Fails if it does not fit the column.
     fn take(&mut self, row: u64, value: ValueRef<'_>) -> Result<(), DatasetError> {
         let Some(kind) = StorageClass::of(value) else { return Ok(()) };
         match (self.kind, &self.declared) {
@@ -188,13 +195,14 @@ impl SeenColumn {
     }
 }
 
-/// Fails with a message about a value that does not fit its column. `expected` is a part of the message.
+/// Fails with a message about a value that does not fit its column. `expected` is the part of the message
+/// that says which values fit.
 fn misfit(column: &str, row: u64, value: ValueRef<'_>, expected: &str) -> Result<(), DatasetError> {
     let found = describe_value(value);
     match value {
         ValueRef::Text(text) if std::str::from_utf8(text).is_err() => fail!(
-            "has {found} in column '{column}' of row {row}; read its bytes with cast(\"{column}\" as blob) in \
-             query"
+            "has {found} in column '{column}' of row {row}; read its bytes with cast(\"{column}\" as blob) \
+             in query"
         ),
         _ => fail!(
             "has {found} in column '{column}' of row {row}, {expected}; convert it in query, as with \
@@ -251,7 +259,7 @@ impl ColumnBuilder {
             (SqliteValues::Float64(values), ValueRef::Integer(number)) => {
                 #[expect(
                     clippy::cast_precision_loss,
-                    reason = "`StorageClass::holds` takes exact ones"
+                    reason = "`StorageClass::holds` accepts only numbers that floats hold exactly"
                 )]
                 values.append_value(number as f64);
             }

@@ -1,4 +1,4 @@
-//! Databases that SQLite makes, and broken ones.
+//! Tests with databases that SQLite has written, and with damaged files.
 
 use super::Database;
 use crate::dataset::DatasetError;
@@ -24,7 +24,7 @@ impl Shop {
         Connection::open(self.path()).unwrap()
     }
 
-    /// A name with characters that are special in URIs.
+    /// The path of the database. Its name has characters that are special in URIs.
     fn path(&self) -> PathBuf {
         self.0.path().join("a shop?mode=rw&x#1%41.sqlite")
     }
@@ -106,9 +106,9 @@ fn values_that_do_not_fit_are_reported() {
          insert into t values (1, 1, 1, 1.5, 'a'), (2, 0, 2, 9007199254740993, 'b'), \
          ('three', 7, 'x', 0, cast(x'61ff' as text)), (1.5, 1, null, 0, 'c');",
     );
-    let errors = ["n", "b", "x", "big", "bad"];
+    let columns = ["n", "b", "x", "big", "bad"];
     let reported: Vec<_> =
-        errors.map(|columns| shop.error(&format!("select {columns} from t"))).into();
+        columns.map(|column| shop.error(&format!("select {column} from t"))).into();
     insta::assert_snapshot!(reported.join("\n"), @r#"
     has the text "three" in column 'n' of row 3, where its table declares INTEGER; convert it in query, as with cast("n" as text), or leave the row out
     has the whole number 7 in column 'b' of row 3, where its table declares boolean; convert it in query, as with cast("b" as text), or leave the row out
@@ -140,7 +140,7 @@ fn values_are_those_that_sqlite_stores() {
     insta::assert_snapshot!(shop.error("select n from u"), @r#"has the number 1.8446744073709552e19 in column 'n' of row 1, where its table declares INTEGER; convert it in query, as with cast("n" as text), or leave the row out"#);
 }
 
-/// The file is untrusted, and so is the tenant's query.
+/// The file and the tenant's query are untrusted.
 #[test]
 fn a_query_can_only_read() {
     let shop = orders();
@@ -294,7 +294,7 @@ fn a_database_with_unfinished_changes_is_refused() {
     for _ in 0..2000 {
         change.execute("insert into orders (text) values (hex(randomblob(500)))", []).unwrap();
     }
-    insta::assert_snapshot!(shop.error("select id from orders"), @"has an unfinished change, as /d/a shop?mode=rw&x#1%41.sqlite-journal shows: a program is writing to it, or was ended while it was; wait for that program, or open the database with sqlite3, which undoes the change");
+    insta::assert_snapshot!(shop.error("select id from orders"), @"has an unfinished change, as /d/a shop?mode=rw&x#1%41.sqlite-journal shows: a program is writing to it, or ended while writing; wait for that program, or open the database with sqlite3, which undoes the change");
     change.rollback().unwrap();
     drop(writer);
     assert_eq!(shop.table("select id from orders").unwrap().num_rows(), 4);
