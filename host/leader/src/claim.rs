@@ -159,7 +159,7 @@ impl Claim {
     }
 }
 
-/// Locks the directory for a job. Fails if a job is running there, or if the directory belongs to another
+/// Locks the directory for a job. Fails if a job is running in it, or if the directory belongs to another
 /// job.
 ///
 /// Changes nothing, except that it creates the directory if it is missing.
@@ -212,8 +212,8 @@ impl JobDirLock {
         }
     }
 
-    /// A mark for what the job makes outside its directory. All runs of the job in this directory share it,
-    /// and no other job has it.
+    /// The mark of what the job makes outside its directory. All runs of the job in this directory share the
+    /// mark, and no other job has it.
     pub(super) fn mark(&self) -> &str {
         &self.mark
     }
@@ -238,8 +238,8 @@ impl JobDirLock {
         let (Some(earlier), Some(output)) = (&self.earlier, self.earlier_output()) else {
             return Ok(None);
         };
-        let was = earlier.output_size.filter(|_| output.is_dir());
-        let Some(was) = was else {
+        let recorded = earlier.output_size.filter(|_| output.is_dir());
+        let Some(was) = recorded else {
             return Ok(Some(format!("the output folder {} is gone", output.display())));
         };
         let is = output_size(&output, earlier.output_file.as_deref())?;

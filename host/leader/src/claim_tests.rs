@@ -65,17 +65,17 @@ fn write(path: PathBuf, text: &str) {
 
 #[test]
 fn a_new_job_directory_records_the_state_of_its_job() {
-    let place = ClaimFixture::new();
-    let mut claimed = place.claim().unwrap();
-    assert_eq!(claimed.output(), resolve(&place.job.default_output()).unwrap());
+    let fixture = ClaimFixture::new();
+    let mut claimed = fixture.claim().unwrap();
+    assert_eq!(claimed.output(), resolve(&fixture.job.default_output()).unwrap());
     assert!(claimed.output().is_dir());
-    let state = place.state();
+    let state = fixture.state();
     assert_eq!((state.status, state.ended, state.times_resumed), (JobStanding::Running, None, 0));
     assert_eq!((state.id.as_str(), state.pid), (claimed.id(), std::process::id()));
     assert_eq!((state.started, state.output.as_path()), (claimed.started(), Path::new("output")));
     claimed.end(&result(JobStatus::Cancelled)).unwrap();
-    assert_eq!(place.state().status, JobStanding::Cancelled);
-    assert!(place.state().ended.is_some());
+    assert_eq!(fixture.state().status, JobStanding::Cancelled);
+    assert!(fixture.state().ended.is_some());
 }
 
 #[test]
@@ -89,80 +89,81 @@ fn ids_differ_and_contain_the_time() {
 
 #[test]
 fn a_job_can_begin_in_an_empty_directory() {
-    let place = ClaimFixture::new();
-    fs::create_dir(place.job.root()).unwrap();
+    let fixture = ClaimFixture::new();
+    fs::create_dir(fixture.job.root()).unwrap();
     // A crash during the first write leaves this file.
-    write(temporary(&place.job.state_file()), "{");
-    place.claim().unwrap();
+    write(temporary(&fixture.job.state_file()), "{");
+    fixture.claim().unwrap();
 }
 
 #[test]
 fn locking_a_job_directory_changes_nothing() {
-    let place = ClaimFixture::new();
-    place.end(place.claim(), JobStatus::Failed);
-    let state = place.state();
-    let rows = place.job.default_output().join("rows.csv");
+    let fixture = ClaimFixture::new();
+    fixture.end(fixture.claim(), JobStatus::Failed);
+    let state = fixture.state();
+    let rows = fixture.job.default_output().join("rows.csv");
     write(rows.clone(), "1");
-    drop(place.hold(Some(&place.out())).unwrap());
-    assert!(place.state() == state && rows.exists() && !place.out().exists());
+    drop(fixture.hold(Some(&fixture.out())).unwrap());
+    assert!(fixture.state() == state && rows.exists() && !fixture.out().exists());
 }
 
 /// W15.
 #[test]
 fn a_resumed_job_keeps_its_files_and_state() {
-    let place = ClaimFixture::new();
-    place.end(place.claim_with_output(), JobStatus::Failed);
-    let begun = place.state().begun;
-    let id = place.state().id;
-    let kept = [place.out().join("rows.csv"), place.out().join("a/published"), place.job.journal()];
+    let fixture = ClaimFixture::new();
+    fixture.end(fixture.claim_with_output(), JobStatus::Failed);
+    let begun = fixture.state().begun;
+    let id = fixture.state().id;
+    let kept =
+        [fixture.out().join("rows.csv"), fixture.out().join("a/published"), fixture.job.journal()];
     for path in &kept {
         write(path.clone(), "old");
     }
     let file = JobFile::new("job.yaml".as_ref(), &[]);
-    let out = place.out();
-    let claimed = place.hold(Some(&out)).unwrap().resume(Some(file.clone())).unwrap();
+    let out = fixture.out();
+    let claimed = fixture.hold(Some(&out)).unwrap().resume(Some(file.clone())).unwrap();
     assert!(claimed.has_earlier_run() && kept.iter().all(|path| path.exists()));
-    let state = place.state();
+    let state = fixture.state();
     assert_eq!((state.status, state.times_resumed, state.begun), (JobStanding::Running, 1, begun));
     assert_ne!(state.id, id);
     assert_eq!(state.job_file, Some(file));
     claimed.undo().unwrap();
     assert!(kept.iter().all(|path| path.exists()), "existing files stay");
-    assert_eq!((place.state().status, place.state().times_resumed), (JobStanding::Failed, 0));
+    assert_eq!((fixture.state().status, fixture.state().times_resumed), (JobStanding::Failed, 0));
     drop(claimed);
-    drop(place.hold(Some(&out)).unwrap().resume(None).unwrap());
-    assert_eq!(place.state().times_resumed, 1);
+    drop(fixture.hold(Some(&out)).unwrap().resume(None).unwrap());
+    assert_eq!(fixture.state().times_resumed, 1);
     let earlier =
-        fs::read_to_string(place.job.state_file()).unwrap().replace("times_resumed", "taken_up");
-    write(place.job.state_file(), &earlier);
-    assert_eq!(place.state().times_resumed, 1, "an earlier version of Sandmill wrote it");
+        fs::read_to_string(fixture.job.state_file()).unwrap().replace("times_resumed", "taken_up");
+    write(fixture.job.state_file(), &earlier);
+    assert_eq!(fixture.state().times_resumed, 1, "an earlier version of Sandmill wrote it");
 }
 
 #[test]
 fn a_job_directory_may_be_moved() {
-    let mut place = ClaimFixture::new();
-    place.end(place.claim(), JobStatus::Failed);
-    let moved = place.dir.path().join("moved");
-    fs::rename(place.job.root(), &moved).unwrap();
-    place.job = JobDir::new(&moved);
-    let held = place.hold(None).unwrap();
+    let mut fixture = ClaimFixture::new();
+    fixture.end(fixture.claim(), JobStatus::Failed);
+    let moved = fixture.dir.path().join("moved");
+    fs::rename(fixture.job.root(), &moved).unwrap();
+    fixture.job = JobDir::new(&moved);
+    let held = fixture.hold(None).unwrap();
     assert_eq!(held.earlier_output().as_deref(), Some(held.output()));
 }
 
 /// C25.
 #[test]
 fn changed_results_of_a_completed_job_are_reported() {
-    let place = ClaimFixture::new();
-    let claimed = place.claim_with_output();
-    let rows = place.out().join("rows.csv");
-    let other = place.out().join("a/b.png");
+    let fixture = ClaimFixture::new();
+    let claimed = fixture.claim_with_output();
+    let rows = fixture.out().join("rows.csv");
+    let other = fixture.out().join("a/b.png");
     write(rows.clone(), "1\n2\n");
     write(other.clone(), "");
-    place.end(claimed, JobStatus::Completed);
-    let out = place.out();
+    fixture.end(claimed, JobStatus::Completed);
+    let out = fixture.out();
     let describe = || {
-        let changed = place.hold(Some(&out)).unwrap().output_changed().unwrap()?;
-        let real = place.dir.path().canonicalize().unwrap();
+        let changed = fixture.hold(Some(&out)).unwrap().output_changed().unwrap()?;
+        let real = fixture.dir.path().canonicalize().unwrap();
         Some(changed.replace(&real.display().to_string(), "DIR"))
     };
     assert_eq!(describe(), None);
@@ -184,87 +185,87 @@ fn changed_results_of_a_completed_job_are_reported() {
 fn only_its_owner_can_access_a_job_directory() {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
-    let place = ClaimFixture::new();
-    place.end(place.claim_with_output(), JobStatus::Failed);
-    assert_eq!(mode(place.job.root()), 0o700);
-    assert_eq!(mode(&place.job.state_file()), 0o600);
-    let usual = place.dir.path().join("usual");
+    let fixture = ClaimFixture::new();
+    fixture.end(fixture.claim_with_output(), JobStatus::Failed);
+    assert_eq!(mode(fixture.job.root()), 0o700);
+    assert_eq!(mode(&fixture.job.state_file()), 0o600);
+    let usual = fixture.dir.path().join("usual");
     fs::create_dir(&usual).unwrap();
-    assert_eq!(mode(&place.out()), mode(&usual), "the umask applies to outputs");
-    fs::create_dir(place.job.logs()).unwrap();
-    for open in [place.job.root().to_owned(), place.job.logs()] {
+    assert_eq!(mode(&fixture.out()), mode(&usual), "the umask applies to outputs");
+    fs::create_dir(fixture.job.logs()).unwrap();
+    for open in [fixture.job.root().to_owned(), fixture.job.logs()] {
         fs::set_permissions(open, PermissionsExt::from_mode(0o777)).unwrap();
     }
-    fs::set_permissions(place.job.state_file(), PermissionsExt::from_mode(0o666)).unwrap();
-    let mark = place.state().mark;
-    let claimed = place.hold(Some(&place.out())).unwrap().resume(None).unwrap();
-    assert_eq!(mode(place.job.root()), 0o700);
-    assert_eq!([mode(&place.job.logs()), mode(&place.job.state_file())], [0o700, 0o600]);
+    fs::set_permissions(fixture.job.state_file(), PermissionsExt::from_mode(0o666)).unwrap();
+    let mark = fixture.state().mark;
+    let claimed = fixture.hold(Some(&fixture.out())).unwrap().resume(None).unwrap();
+    assert_eq!(mode(fixture.job.root()), 0o700);
+    assert_eq!([mode(&fixture.job.logs()), mode(&fixture.job.state_file())], [0o700, 0o600]);
     assert!(!mark.is_empty() && claimed.state.mark == mark, "it is the same job");
     drop(claimed);
-    assert_eq!(place.claim_with_output().unwrap().state.mark, mark, "also when it starts over");
+    assert_eq!(fixture.claim_with_output().unwrap().state.mark, mark, "also when it starts over");
     assert_ne!(ClaimFixture::new().claim().unwrap().state.mark, mark);
 }
 
 #[test]
 fn the_directory_of_a_running_job_is_refused() {
-    let place = ClaimFixture::new();
-    let _running = place.claim().unwrap();
-    insta::assert_snapshot!(place.text(place.claim()), @"job 'iris' (process PID) is running in DIR/job: wait for it to end, or name another place with --job-dir");
+    let fixture = ClaimFixture::new();
+    let _running = fixture.claim().unwrap();
+    insta::assert_snapshot!(fixture.text(fixture.claim()), @"job 'iris' (process PID) is running in DIR/job: wait for it to end, or name another place with --job-dir");
 }
 
 #[test]
 fn directories_of_other_jobs_and_foreign_files_are_refused() {
-    let place = ClaimFixture::new();
-    place.end(place.claim(), JobStatus::Completed);
-    let other = claim(&place.job, "wine", None);
-    insta::assert_snapshot!(place.text(other), @"DIR/job is the directory of job 'iris', not of 'wine': name another place with --job-dir");
+    let fixture = ClaimFixture::new();
+    fixture.end(fixture.claim(), JobStatus::Completed);
+    let other = claim(&fixture.job, "wine", None);
+    insta::assert_snapshot!(fixture.text(other), @"DIR/job is the directory of job 'iris', not of 'wine': name another place with --job-dir");
 
-    let place = ClaimFixture::new();
-    write(place.job.root().join("photo.png"), "");
-    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is not a job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
+    let fixture = ClaimFixture::new();
+    write(fixture.job.root().join("photo.png"), "");
+    insta::assert_snapshot!(fixture.text(fixture.claim()), @"DIR/job is not a job directory (it holds 'photo.png' but no job.json): name an empty or new folder with --job-dir");
 
-    let place = ClaimFixture::new();
-    fs::write(place.job.root(), "").unwrap();
-    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job is not a folder: name an empty or new one");
+    let fixture = ClaimFixture::new();
+    fs::write(fixture.job.root(), "").unwrap();
+    insta::assert_snapshot!(fixture.text(fixture.claim()), @"DIR/job is not a folder: name an empty or new one");
 }
 
 #[test]
 fn an_unknown_state_file_is_refused() {
-    let place = ClaimFixture::new();
-    write(place.job.state_file(), r#"{"version": 1, "job": {}}"#);
-    insta::assert_snapshot!(place.text(place.claim()), @"DIR/job/job.json cannot be understood (its version is 1, this program knows 2): name another place with --job-dir, or use the version of sandmill that wrote it");
+    let fixture = ClaimFixture::new();
+    write(fixture.job.state_file(), r#"{"version": 1, "job": {}}"#);
+    insta::assert_snapshot!(fixture.text(fixture.claim()), @"DIR/job/job.json cannot be understood (its version is 1, this program knows 2): name another place with --job-dir, or use the version of sandmill that wrote it");
     for text in ["", "[]", "{}", r#"{"version": 2, "name": 3}"#] {
-        write(place.job.state_file(), text);
-        assert!(matches!(place.claim(), Err(ClaimError::UnknownState { .. })), "{text}");
+        write(fixture.job.state_file(), text);
+        assert!(matches!(fixture.claim(), Err(ClaimError::UnknownState { .. })), "{text}");
     }
 }
 
 #[test]
 fn overwrite_removes_what_the_job_made_and_follows_no_links() {
-    let place = ClaimFixture::new();
-    place.end(place.claim(), JobStatus::Completed);
-    let precious = place.dir.path().join("precious/file");
+    let fixture = ClaimFixture::new();
+    fixture.end(fixture.claim(), JobStatus::Completed);
+    let precious = fixture.dir.path().join("precious/file");
     write(precious.clone(), "keep");
     let old = [
-        place.job.journal(),
-        place.job.root().join("journal.sqlite-wal"),
-        place.job.parts().join("process000.part"),
-        place.job.work().join("process000/output/x"),
-        place.job.logs().join("job_result.txt"),
-        place.job.default_output().join("rows.csv"),
-        place.job.default_output().join("sub/published"),
+        fixture.job.journal(),
+        fixture.job.root().join("journal.sqlite-wal"),
+        fixture.job.parts().join("process000.part"),
+        fixture.job.work().join("process000/output/x"),
+        fixture.job.logs().join("job_result.txt"),
+        fixture.job.default_output().join("rows.csv"),
+        fixture.job.default_output().join("sub/published"),
     ];
     for path in &old {
         write(path.clone(), "old");
     }
-    let notes = place.job.root().join("notes.txt");
+    let notes = fixture.job.root().join("notes.txt");
     write(notes.clone(), "mine");
-    symlink(precious.parent().unwrap(), place.job.work().join("link")).unwrap();
-    fs::remove_dir_all(place.job.parts()).unwrap();
-    symlink(precious.parent().unwrap(), place.job.parts()).unwrap();
+    symlink(precious.parent().unwrap(), fixture.job.work().join("link")).unwrap();
+    fs::remove_dir_all(fixture.job.parts()).unwrap();
+    symlink(precious.parent().unwrap(), fixture.job.parts()).unwrap();
 
-    let claimed = place.claim().unwrap();
+    let claimed = fixture.claim().unwrap();
     for path in &old {
         assert!(path.symlink_metadata().is_err(), "{}", path.display());
     }
@@ -273,44 +274,44 @@ fn overwrite_removes_what_the_job_made_and_follows_no_links() {
 
 #[test]
 fn an_output_folder_elsewhere_belongs_to_one_job() {
-    let place = ClaimFixture::new();
-    let claimed = place.claim_with_output().unwrap();
-    assert_eq!(claimed.output(), place.out().canonicalize().unwrap());
-    assert_eq!(fs::read_dir(place.out()).unwrap().count(), 1, "its lock");
+    let fixture = ClaimFixture::new();
+    let claimed = fixture.claim_with_output().unwrap();
+    assert_eq!(claimed.output(), fixture.out().canonicalize().unwrap());
+    assert_eq!(fs::read_dir(fixture.out()).unwrap().count(), 1, "its lock");
     // Another job, first at the same time and then later.
-    let second = JobDir::new(place.dir.path().join("second"));
-    let take = || claim(&second, "wine", Some(&place.out()));
-    insta::assert_snapshot!(place.text(take()), @"another running job writes to the output folder DIR/out: name another folder for `output`");
+    let second = JobDir::new(fixture.dir.path().join("second"));
+    let take = || claim(&second, "wine", Some(&fixture.out()));
+    insta::assert_snapshot!(fixture.text(take()), @"another running job writes to the output folder DIR/out: name another folder for `output`");
     drop(claimed);
-    write(place.out().join("rows.csv"), "old");
-    insta::assert_snapshot!(place.text(take()), @"the output folder DIR/out is not empty (it holds 'rows.csv'): it may be another job's output; name an empty or new folder for `output`");
+    write(fixture.out().join("rows.csv"), "old");
+    insta::assert_snapshot!(fixture.text(take()), @"the output folder DIR/out is not empty (it holds 'rows.csv'): it may be another job's output; name an empty or new folder for `output`");
     // The refused job left its own directory free.
     claim(&second, "wine", None).unwrap();
 }
 
 #[test]
 fn overwrite_replaces_only_rows_in_an_output_folder_elsewhere() {
-    let place = ClaimFixture::new();
-    place.end(place.claim_with_output(), JobStatus::Completed);
-    let rows = place.out().join("rows.csv");
-    let more = place.out().join("model.bin");
+    let fixture = ClaimFixture::new();
+    fixture.end(fixture.claim_with_output(), JobStatus::Completed);
+    let rows = fixture.out().join("rows.csv");
+    let more = fixture.out().join("model.bin");
     write(rows.clone(), "old");
     write(more.clone(), "published");
-    insta::assert_snapshot!(place.text(place.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only the rows can be replaced: remove the other files yourself, or name an empty or new folder for `output`");
+    insta::assert_snapshot!(fixture.text(fixture.claim_with_output()), @"the output folder DIR/out holds 'model.bin' beside the rows of the earlier run, and only the rows can be replaced: remove the other files yourself, or name an empty or new folder for `output`");
     // The refusal has changed nothing.
     assert!(rows.exists());
-    assert_eq!(place.state().status, JobStanding::Completed);
+    assert_eq!(fixture.state().status, JobStanding::Completed);
     fs::remove_file(&more).unwrap();
-    place.claim_with_output().unwrap();
+    fixture.claim_with_output().unwrap();
     assert!(!rows.exists());
 }
 
 #[test]
 fn an_output_folder_inside_the_job_directory_is_cleared() {
-    let place = ClaimFixture::new();
-    let results = place.job.root().join("results");
-    let take = || claim(&place.job, "iris", Some(&results));
-    place.end(take(), JobStatus::Completed);
+    let fixture = ClaimFixture::new();
+    let results = fixture.job.root().join("results");
+    let take = || claim(&fixture.job, "iris", Some(&results));
+    fixture.end(take(), JobStatus::Completed);
     write(results.join("published"), "old");
     take().unwrap();
     assert!(results.is_dir() && !results.join("published").exists());
@@ -318,77 +319,77 @@ fn an_output_folder_inside_the_job_directory_is_cleared() {
 
 #[test]
 fn a_recorded_output_that_became_a_link_is_not_followed() {
-    let place = ClaimFixture::new();
-    let results = place.job.root().join("results");
-    let take = |output: &Path| claim(&place.job, "iris", Some(output));
-    place.end(take(&results), JobStatus::Completed);
+    let fixture = ClaimFixture::new();
+    let results = fixture.job.root().join("results");
+    let take = |output: &Path| claim(&fixture.job, "iris", Some(output));
+    fixture.end(take(&results), JobStatus::Completed);
     fs::remove_dir(&results).unwrap();
-    let precious = place.dir.path().join("precious/rows.csv");
+    let precious = fixture.dir.path().join("precious/rows.csv");
     write(precious.clone(), "keep");
     symlink(precious.parent().unwrap(), &results).unwrap();
-    take(&place.job.root().join("fresh")).unwrap();
+    take(&fixture.job.root().join("fresh")).unwrap();
     assert!(take(&results).is_err());
     assert!(precious.exists());
 }
 
 #[test]
 fn an_output_folder_in_the_way_is_refused() {
-    let place = ClaimFixture::new();
+    let fixture = ClaimFixture::new();
     for output in
-        [place.dir.path().to_owned(), place.job.root().to_owned(), place.job.logs().join("x")]
+        [fixture.dir.path().to_owned(), fixture.job.root().to_owned(), fixture.job.logs().join("x")]
     {
-        let refused = claim(&place.job, "iris", Some(&output));
+        let refused = claim(&fixture.job, "iris", Some(&output));
         assert!(matches!(refused, Err(ClaimError::Misplaced { .. })), "{}", output.display());
     }
-    let refused = claim(&place.job, "iris", Some(&place.job.parts()));
-    insta::assert_snapshot!(place.text(refused), @"the output folder DIR/job/parts is in the way of the job directory DIR/job: name a folder for `output` that neither holds the job directory nor is one of its own folders");
+    let refused = claim(&fixture.job, "iris", Some(&fixture.job.parts()));
+    insta::assert_snapshot!(fixture.text(refused), @"the output folder DIR/job/parts is in the way of the job directory DIR/job: name a folder for `output` that neither holds the job directory nor is one of its own folders");
 }
 
 #[test]
 fn the_error_names_an_output_folder_that_cannot_be_made() {
-    let place = ClaimFixture::new();
-    write(place.out(), "a file");
-    insta::assert_snapshot!(place.text(place.claim_with_output()), @"DIR/out is not a folder: name an empty or new one");
-    let refused = claim(&place.job, "iris", Some(Path::new("/proc/nowhere/out")));
-    assert!(place.text(refused).starts_with("cannot make the folder /proc/nowhere/out: "));
+    let fixture = ClaimFixture::new();
+    write(fixture.out(), "a file");
+    insta::assert_snapshot!(fixture.text(fixture.claim_with_output()), @"DIR/out is not a folder: name an empty or new one");
+    let refused = claim(&fixture.job, "iris", Some(Path::new("/proc/nowhere/out")));
+    assert!(fixture.text(refused).starts_with("cannot make the folder /proc/nowhere/out: "));
     // No process can write there, not even as root.
-    let refused = claim(&place.job, "iris", Some(Path::new("/proc/self/fdinfo")));
+    let refused = claim(&fixture.job, "iris", Some(Path::new("/proc/self/fdinfo")));
     assert!(refused.is_err());
 }
 
 #[test]
 fn a_claim_that_is_undone_leaves_no_trace() {
-    let place = ClaimFixture::new();
-    place.claim_with_output().unwrap().undo().unwrap();
-    assert_eq!(fs::read_dir(place.dir.path()).unwrap().count(), 0);
-    fs::create_dir(place.job.root()).unwrap();
-    let claimed = place.claim().unwrap();
-    write(place.job.logs().join("readme.txt"), "text");
+    let fixture = ClaimFixture::new();
+    fixture.claim_with_output().unwrap().undo().unwrap();
+    assert_eq!(fs::read_dir(fixture.dir.path()).unwrap().count(), 0);
+    fs::create_dir(fixture.job.root()).unwrap();
+    let claimed = fixture.claim().unwrap();
+    write(fixture.job.logs().join("readme.txt"), "text");
     claimed.undo().unwrap();
-    assert_eq!(fs::read_dir(place.job.root()).unwrap().count(), 0, "it was there, and empty");
+    assert_eq!(fs::read_dir(fixture.job.root()).unwrap().count(), 0, "it was there, and empty");
     drop(claimed);
-    place.end(place.claim(), JobStatus::Completed);
-    let overwritten = place.claim().unwrap();
+    fixture.end(fixture.claim(), JobStatus::Completed);
+    let overwritten = fixture.claim().unwrap();
     overwritten.undo().unwrap();
-    assert!(place.job.state_file().exists());
+    assert!(fixture.job.state_file().exists());
 }
 
 /// The mark for copies elsewhere is known before anything of an earlier run is removed.
 #[test]
 fn a_mark_is_known_before_anything_changes() {
-    let place = ClaimFixture::new();
-    let held = place.hold(None).unwrap();
+    let fixture = ClaimFixture::new();
+    let held = fixture.hold(None).unwrap();
     let mark = held.mark().to_owned();
     assert!(!held.was_unmarked());
-    place.end(held.begin(None), JobStatus::Completed);
-    assert_eq!(place.state().mark, mark);
-    let held = place.hold(None).unwrap();
+    fixture.end(held.begin(None), JobStatus::Completed);
+    assert_eq!(fixture.state().mark, mark);
+    let held = fixture.hold(None).unwrap();
     assert_eq!((held.mark(), held.was_unmarked()), (mark.as_str(), false));
     drop(held);
     // An earlier version wrote no mark.
-    let mut state = place.state();
+    let mut state = fixture.state();
     state.mark.clear();
-    state.write(&place.job.state_file()).unwrap();
-    let held = place.hold(None).unwrap();
+    state.write(&fixture.job.state_file()).unwrap();
+    let held = fixture.hold(None).unwrap();
     assert!(held.was_unmarked() && !held.mark().is_empty());
 }

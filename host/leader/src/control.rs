@@ -2,7 +2,7 @@
 //! delays other clients only, and never the job.
 //!
 //! Only the job's user and root may use it: the socket's mode keeps other users out, and the kernel reports
-//! the user of each peer. Workers cannot reach it, because their sandbox lets them create no sockets.
+//! the user of each peer. Workers cannot reach the socket, because their sandbox lets them create no sockets.
 
 use crate::cancel::Cancel;
 use crate::event::EventKind;
@@ -48,8 +48,7 @@ struct SharedControl {
 }
 
 impl Control {
-    /// Listens in a job directory that this process holds. Replaces a socket that a killed process left
-    /// there.
+    /// Listens in a job directory that this process holds. Replaces a socket that a killed process left.
     ///
     /// # Errors
     /// If the directory cannot have a socket.

@@ -35,10 +35,10 @@ pub(super) fn differences(was: &JobIdentity, is: &JobIdentity) -> Option<String>
             listed.push(format!("{name}: was {}, is now not set", shown_unless_secret(before)));
         }
     }
-    let more = listed.len().saturating_sub(MAX_LISTED);
+    let unlisted = listed.len().saturating_sub(MAX_LISTED);
     listed.truncate(MAX_LISTED);
-    if more > 0 {
-        listed.push(format!("and {more} more"));
+    if unlisted > 0 {
+        listed.push(format!("and {unlisted} more"));
     }
     Some(listed.join("; ")).filter(|text| !text.is_empty())
 }

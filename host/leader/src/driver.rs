@@ -408,8 +408,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
         written.map_err(|e| EngineError(e.to_string()))?;
         if result.never_began() && !self.claim.has_earlier_run() {
             self.claim.undo().map_err(|e| EngineError(e.to_string()))?;
-            // The next run has another mark: to it, a folder that stays is another job's, and it reports
-            // that.
+            // If the folder stays, the next run, which has another mark, reports it as another job's.
             let _ = self.parent.as_deref().map(remove_tree);
         }
         Ok(result)
@@ -455,7 +454,7 @@ impl<'a, R: RunningNode> Driver<'a, R> {
     }
 }
 
-/// The committer's next reply, or `None` if it broke down. Pending forever after its last reply.
+/// The committer's next reply. `None` if the committer broke down. Pending forever after the last reply.
 async fn next_reply(
     commits: &mut Option<mpsc::UnboundedReceiver<CommitReply>>,
 ) -> Option<CommitReply> {

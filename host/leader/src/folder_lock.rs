@@ -87,13 +87,13 @@ impl Drop for FolderLock {
     }
 }
 
-/// A job directory in which no job can begin until this value is dropped. For callers that remove files
-/// there.
+/// A job directory in which no job can begin until this value is dropped. For callers that remove files in
+/// it.
 #[derive(Debug)]
 pub struct JobHold(#[expect(dead_code, reason = "holds the lock")] FolderLock);
 
 impl JobHold {
-    /// Holds the directory at this path. `None` if a job is running there.
+    /// Holds the directory at this path. `None` if a job is running in it.
     ///
     /// # Errors
     /// If the directory cannot be opened or written to.

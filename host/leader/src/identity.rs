@@ -336,7 +336,7 @@ mod tests {
             fs::write(dir.path().join(file), "").unwrap();
         }
         let job = dir.path().join("job.yaml");
-        let of = |text: &str| {
+        let settings_of = |text: &str| {
             fs::write(&job, text).unwrap();
             let spec = crate::spec::load_plain(&job, &[]).unwrap();
             let found = Prepared {
@@ -357,7 +357,7 @@ mod tests {
             lines.join("\n").replace(dir.path().to_str().unwrap(), "[dir]")
         };
         let little = "entry_script: entry.wasm\ninputs: {texts: in}\n";
-        insta::assert_snapshot!(of(little), @r#"
+        insta::assert_snapshot!(settings_of(little), @r#"
         append_row_file_name: "parallel_run_step.txt"
         arguments: []
         inputs: ["texts"]
@@ -422,7 +422,7 @@ os_sandbox: 'off'
 deterministic: true
 schema_inference: full
 ";
-        insta::assert_snapshot!(of(much), @r#"
+        insta::assert_snapshot!(settings_of(much), @r#"
         append_row_file_name: "rows.csv"
         arguments: ["--fast","1"]
         deterministic: true
@@ -457,7 +457,7 @@ schema_inference: full
         "#);
         let ordered = "entry_script: entry.wasm\nrank_mini_batch_count: 3\nordered: true\n\
                        output_action: summary_only\n";
-        insta::assert_snapshot!(of(ordered), @r#"
+        insta::assert_snapshot!(settings_of(ordered), @r#"
         append_row_file_name: "parallel_run_step.txt"
         arguments: []
         inputs: []
@@ -476,10 +476,11 @@ schema_inference: full
             let key = name.split(['.', ':']).next().unwrap_or_default();
             if key.starts_with("the side input") { "side_inputs" } else { key }.to_owned()
         };
-        let named: BTreeSet<String> = [of(little), of(much), of(ordered)]
-            .iter()
-            .flat_map(|text| text.lines().map(key))
-            .collect();
+        let named: BTreeSet<String> =
+            [settings_of(little), settings_of(much), settings_of(ordered)]
+                .iter()
+                .flat_map(|text| text.lines().map(key))
+                .collect();
         let deciding = crate::spec::keys_that_decide_rows().filter(|key| *key != "entry_script");
         assert_eq!(named, deciding.map(str::to_owned).collect());
     }
@@ -494,12 +495,12 @@ schema_inference: full
         let text = "name: abc\nentry_script: entry.wasm\ninputs: {texts: in}\n\
                     environment_variables: {TOKEN: secret}\narguments: [--fast]\n";
         fs::write(&job, text).unwrap();
-        let of = |overrides: &[(&str, &str)]| {
+        let settings_of = |overrides: &[(&str, &str)]| {
             let overrides: Vec<_> =
                 overrides.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
             settings(&crate::spec::load_plain(&job, &overrides).unwrap(), &Prepared::sample())
         };
-        let was = of(&[]);
+        let was = settings_of(&[]);
         assert!(!format!("{was:?}").contains("secret"), "{was:?}");
         // C25: these do not decide rows.
         for accepted in [
@@ -510,10 +511,11 @@ schema_inference: full
             ("limits.memory", "99MB"),
             ("logging_level", "DEBUG"),
         ] {
-            assert_eq!(of(&[accepted]), was, "{accepted:?}");
+            assert_eq!(settings_of(&[accepted]), was, "{accepted:?}");
         }
         // E11: settings that are passed to the entry script may still change.
-        let passed = |count| of(&[("pass_settings", "true"), ("process_count_per_node", count)]);
+        let passed =
+            |count| settings_of(&[("pass_settings", "true"), ("process_count_per_node", count)]);
         assert_eq!(passed("3"), passed("4"));
         for refused in [
             ("arguments", "[--slow]"),
@@ -529,7 +531,7 @@ schema_inference: full
             ("output_format.delimiter", ";"),
             ("output_format.header", "true"),
         ] {
-            assert_ne!(of(&[refused]), was, "{refused:?}");
+            assert_ne!(settings_of(&[refused]), was, "{refused:?}");
         }
     }
 }

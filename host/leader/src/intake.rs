@@ -108,7 +108,7 @@ impl PlanIntake {
                 self.release_ready()
             }
             FromPlanner::Failed(text) => vec![JobMessage::PlanFailed(text)],
-            // The node answers the planner's requests, so none should arrive here.
+            // The node answers the planner's requests, so no request should arrive here.
             FromPlanner::Tables(_)
             | FromPlanner::MiniBatches(_)
             | FromPlanner::Opening { .. }
@@ -172,8 +172,8 @@ impl PlanIntake {
 }
 
 /// Notes for the journal about files that could not be read at all. A file that could be read up to some
-/// point needs no note: the mini-batch of its unreadable rest keeps its number even without one. `last_file`:
-/// the file of the mini-batch before `batches`.
+/// point needs no note: the mini-batch of the unreadable rest keeps its number even without a note.
+/// `last_file`: the file of the mini-batch before `batches`.
 fn unreadable_notes(
     batches: &[MiniBatch],
     last_file: &mut Option<(u32, String)>,
@@ -192,8 +192,8 @@ fn unreadable_notes(
     notes
 }
 
-/// The file that a mini-batch covers in part or in full, with the index of its source. `None` if it covers
-/// several files.
+/// The file that a mini-batch covers in part or in full, with the index of its source. `None` for a
+/// mini-batch of several files.
 fn single_file(batch: &MiniBatch) -> Option<(u32, &str)> {
     let file = match &batch.work {
         MiniBatchWork::Text(slice) => &slice.file,

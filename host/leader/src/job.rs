@@ -16,7 +16,7 @@ pub enum PreparedOnNode<N> {
     Reused(Box<Reused>),
 }
 
-/// Everything that a job needs to run: what the leader knows about it, and what the node holds for it.
+/// Everything that a job needs to run: what the leader knows about the job, and what the node holds for it.
 #[derive(Debug)]
 pub struct PreparedJob<N> {
     /// The job's settings.

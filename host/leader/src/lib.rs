@@ -5,7 +5,7 @@
 //! This crate uses `model`, `files`, `wire` and `spec`. It contains no sandbox, no parser of inputs and no
 //! TLS. Only `sandmill` and the fuzz targets use it.
 //!
-//! - `prepare` makes a job ready to run, and asks the node to find and check what the job needs there.
+//! - `prepare` makes a job ready to run, and asks the node to find and check what the job needs.
 //! - `claim` decides which job owns a job directory, and `reserve` keeps disk space free for the job's end.
 //! - `resume` decides what to do with a job that was run before: `identity` names its settings,
 //!   `differences` compares them, and `verify` compares its inputs. These modules do not know how a node is

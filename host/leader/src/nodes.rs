@@ -34,7 +34,7 @@ pub trait NodeHandle {
 pub trait JobOnNode {
     /// Why the machine cannot do what the leader asked.
     type Error: Error + 'static;
-    /// What runs the job there.
+    /// What runs the job on the machine.
     type Running: RunningNode<Error = Self::Error>;
 
     /// Waits until all prefetched objects of stores have arrived. Afterwards, [`look`](Self::look) does not

@@ -17,8 +17,8 @@ const MARK_CHARS_IN_NAME: usize = 8;
 /// The maximum length of a mark in bytes.
 const MAX_MARK_BYTES: u64 = 100;
 
-/// Takes `<parent>/logs/<job>` for the job with this mark, and creates it if it is missing. Another run of
-/// the same job in the same job directory gets the same folder. The parent's path must be without links.
+/// Takes `<parent>/logs/<job>` for the job with this mark. Creates the folder if it is missing. Another run
+/// of the same job in the same job directory gets the same folder. The parent's path must be without links.
 ///
 /// # Errors
 /// If the folder belongs to another job, or cannot be created.
@@ -85,7 +85,7 @@ fn copies_folder(parent: &Path, job: &str, mark: Option<&str>) -> PathBuf {
     parent.join("logs").join(name)
 }
 
-/// Removes the folder of a job that does not begin, if nothing was copied there.
+/// Removes the folder of a job that does not begin, if nothing was copied into it.
 pub(super) fn give_back(folder: &Path) {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY;
     let Ok(opened) = at_its_path(folder, flags, Mode::empty()) else { return };

@@ -5,7 +5,7 @@ use crate::spec::{JobSpec, default_progress_timeout};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// The policy of the job's state machine. The GPUs are empty here: only the node knows which it has.
+/// The policy of the job's state machine. `gpus` is empty, because only the node knows its GPUs.
 pub(super) fn policy(spec: &JobSpec) -> RetryPolicy {
     RetryPolicy {
         workers: spec.process_count,
@@ -28,7 +28,7 @@ pub const RUNS_AS_ROOT: &str = "runs as root: a job's processes may read every f
     not hide, and code that breaks the wall could do anything; run untrusted jobs as a user without \
     privileges";
 
-/// The notices about what is in force for a job, without those that `notices` already contains.
+/// The notices about what is in force for a job. Leaves out a notice that `notices` already contains.
 pub(super) fn in_force(spec: &JobSpec, notices: &[String]) -> Vec<String> {
     let is_root = rustix::process::geteuid().is_root();
     let adds_root_notice = is_root && !notices.iter().any(|notice| notice == RUNS_AS_ROOT);

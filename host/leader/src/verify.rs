@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 
 /// The journal's key for the digest of a whole plan.
 const PLAN_KEY: &str = "plan";
-/// The journal's key for how tables are read. Their columns depend on all files, including those whose
-/// mini-batches are not done yet.
+/// The journal's key for how tables are read. The columns of tables depend on all files, including files
+/// whose mini-batches are not done yet.
 const TABLES_KEY: &str = "tables";
 
 /// The journal's note on how tables are read: key and value.
@@ -125,8 +125,11 @@ impl RecordedPlan {
     /// Whether the earlier plan had this mini-batch. True if that is unknown.
     fn may_have(&self, id: MiniBatchId) -> bool {
         // The count in the plan's note leaves out unreadable files.
-        let more = self.unreadable.len() as u64;
-        self.plan.as_deref().and_then(mini_batch_count).is_none_or(|count| id.0 < count + more)
+        let unreadable = self.unreadable.len() as u64;
+        self.plan
+            .as_deref()
+            .and_then(mini_batch_count)
+            .is_none_or(|count| id.0 < count + unreadable)
     }
 
     /// Whether there is nothing to compare with.

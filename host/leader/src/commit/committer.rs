@@ -5,7 +5,7 @@
 //! final names. A group goes through these steps. Their order guarantees that no row is lost or duplicated
 //! (`group`):
 //!
-//! 1. Check everything: each worker's rows are where it says, and its files can be published.
+//! 1. Check everything: rows are where their workers say, and files can be published.
 //! 2. Sync the files that wait to be published.
 //! 3. Copy the rows to the output file: in commit order, or, if the output is ordered, in the order of ids.
 //!    Read them back, compare them with the workers' checksums, and sync them. (If the file's time shows that

@@ -142,7 +142,7 @@ impl CrashWorld {
             });
         }
         let rows = Self::rows(id);
-        // The first mini-batches have no header, so that it arrives when there already are rows.
+        // The first mini-batches have no header, so the header arrives when the output already has rows.
         let header = (id > 3).then_some(HEADER);
         let head = header.filter(|_| self.target.part_suffix.is_some() && !rows.is_empty());
         let offset = self.write(worker, head.unwrap_or_default(), &rows);
@@ -215,7 +215,7 @@ impl CrashWorld {
         assert_eq!(restored.rows, counts.rows);
         let workers = [0, 1, 2].map(|n| WorkerId(restored.next_worker + n));
         let mut ids: Vec<_> = (0..self.mini_batches).collect();
-        // A different order in each run, and not that of ids.
+        // A different order in each run, and never the order of ids.
         let turn = (4 * self.runs as usize) % ids.len();
         ids.rotate_left(turn);
         ids.retain(|id| !restored.finished.contains(MiniBatchId(*id)));
@@ -261,18 +261,18 @@ impl CrashWorld {
 
     /// The header once, then all rows of the parts. Each part must have the header.
     fn parts(&self) -> String {
-        let mut all = HEADER.to_owned();
+        let mut joined = HEADER.to_owned();
         for entry in fs::read_dir(self.target.output.join("rows.txt")).unwrap() {
             let path = entry.unwrap().path();
             let name = path.file_name().unwrap().to_str().unwrap();
             assert!(name.starts_with("part-process") && name.ends_with(".txt"), "{name}");
             let rows = fs::read_to_string(&path).unwrap();
-            all += rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
+            joined += rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
         }
-        all
+        joined
     }
 
-    /// Checks that the output is that of one undisturbed run.
+    /// Checks that the output is the same as after one undisturbed run.
     pub(super) fn check(&self) {
         let rows = match &self.target.part_suffix {
             None => self.read("rows.txt"),
@@ -280,11 +280,11 @@ impl CrashWorld {
         };
         let body = rows.strip_prefix(HEADER).unwrap_or_else(|| panic!("no header: {rows}"));
         let wanted: Vec<_> = (0..self.mini_batches).filter(|id| !Self::fails(*id)).collect();
-        let all: String = wanted.iter().map(|id| Self::rows(*id)).collect();
+        let all_rows: String = wanted.iter().map(|id| Self::rows(*id)).collect();
         if self.target.ordered {
-            assert_eq!(body, all);
+            assert_eq!(body, all_rows);
         }
-        assert_eq!(sorted(body), sorted(&all));
+        assert_eq!(sorted(body), sorted(&all_rows));
         let mut files: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for id in &wanted {
             for (path, text) in self.files(*id) {
@@ -309,9 +309,9 @@ impl CrashWorld {
             assert_eq!(once.len(), log.lines().count(), "{log}");
             let has = |worker: &WorkerId| once.contains(worker.to_string().as_str());
             let shown = self.last_workers.iter().filter(|worker| has(worker)).count();
-            let all = self.target.on_conflict == OnConflict::Append;
+            let keeps_all = self.target.on_conflict == OnConflict::Append;
             let known = self.last_workers.len();
-            assert!(shown >= if all { known } else { known.min(1) }, "{log}");
+            assert!(shown >= if keeps_all { known } else { known.min(1) }, "{log}");
         }
         let names = walkdir::WalkDir::new(&self.target.output).into_iter().flatten();
         let names = names.filter(|entry| entry.file_type().is_file()).map(|entry| {

@@ -26,7 +26,7 @@ pub(crate) enum CommitError {
         /// The error of the system.
         source: io::Error,
     },
-    /// A file cannot be read. The message is the system's error alone.
+    /// A file cannot be read. The message is only the system's error.
     #[error("{source}")]
     Read {
         /// The file.
@@ -255,7 +255,7 @@ pub(super) enum Rejection {
         /// The header line.
         was: String,
     },
-    /// A table with types has columns that differ from those of the output.
+    /// A table with types has columns that differ from the output's columns.
     #[error(
         "the mini-batch's rows have other columns than the first ones of the job: {0}. \
          Return the same columns, with the same types and in the same order, from every call of run"
@@ -300,7 +300,7 @@ pub(super) enum PartFault {
         /// The size of the part file.
         size: u64,
     },
-    /// Another attempt's rows are there.
+    /// Another attempt's rows are at the same position.
     #[error("the bytes at offset {offset} are rows of another attempt ({from} to {to})")]
     Taken {
         /// The first byte.

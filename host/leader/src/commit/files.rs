@@ -1,4 +1,4 @@
-//! The store's handling of files: their names, publishing them, and what `init` and `shutdown` left.
+//! The files that mini-batches write: checking and publishing them, and their entries in the journal.
 
 use super::disk::sync_file_system_of;
 use super::error::CommitError;

@@ -11,9 +11,9 @@ use std::fs;
 const FAIL_POINTS: u8 = 200;
 
 /// The first byte selects the kind of job, and the second the kind of end. The other bytes are crashes, and
-/// damage to part files and output in between. Usually the job then completes, and its output must be that of
-/// one undisturbed run. With another kind of end, the journal itself is garbled. The job may then be refused
-/// or resumed; the only promise is that the process does not panic or hang.
+/// damage to part files and output in between. Usually the job then completes, and its output must be the
+/// same as after one undisturbed run. With another kind of end, the journal itself is garbled. The job may
+/// then be refused or resumed; the only promise is that the process does not panic or hang.
 pub fn recovery(data: &[u8]) {
     let [kind, end, steps @ ..] = data else { return };
     let on_conflict = OnConflict::ALL[usize::from((kind >> 1) % 3)];
@@ -67,9 +67,9 @@ fn garble_journal(world: &CrashWorld, how: u8, bytes: &[u8]) {
         text.truncate((text.len() as f64 * share) as usize);
     }
     for change in changes {
-        let at = usize::from(change[0]) << 8 | usize::from(change[1]);
+        let offset = usize::from(change[0]) << 8 | usize::from(change[1]);
         let length = text.len().max(1);
-        text.iter_mut().skip(at % length).take(1).for_each(|byte| *byte = change[2]);
+        text.iter_mut().skip(offset % length).take(1).for_each(|byte| *byte = change[2]);
     }
     let written = fs::write(&victim, text);
     if let (Ok(()), Ok(journal)) = (written, Journal::open(&path)) {

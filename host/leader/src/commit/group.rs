@@ -57,9 +57,9 @@ impl CommitState {
         Ok(done)
     }
 
-    /// Copies rows of attempts without files into the output before their commit, if possible, so that they
-    /// are on their way to the disk when the commit waits for it. Returns the rejected attempts. An error is
-    /// fatal.
+    /// Copies rows of attempts without files into the output before their commit, if possible, so that the
+    /// rows are on their way to the disk when the commit waits for the disk. Returns the rejected attempts.
+    /// An error is fatal.
     pub(super) fn copy(
         &mut self,
         requests: Vec<CommitRequest>,
@@ -163,9 +163,9 @@ impl CommitState {
         Ok(())
     }
 
-    /// Checks that the output is what was committed to it. Compares only its length and modification time,
-    /// unless these show that another program has written to it. If it has changed, the next start
-    /// notices that too, by the modification time.
+    /// Checks that the output is what was committed to it. Compares only the length and the modification
+    /// time, unless these show that another program has written to the output. If it has changed, the next
+    /// start notices that too, by the modification time.
     fn check_output(&mut self) -> Result<(), CommitError> {
         let Some(rows) = &mut self.rows else { return Ok(()) };
         if rows.is_untouched()? {
@@ -205,9 +205,9 @@ impl CommitState {
         Ok(true)
     }
 
-    /// Syncs the rows of entries. The rows go into the output, which already has those of the first `copied`
-    /// entries. Rows that cannot go there yet are synced in the part files. `is_new`: whether the output is a
-    /// file that the journal does not know yet.
+    /// Syncs the rows of entries. Appends them to the output, which already has the rows of the first
+    /// `copied` entries. Rows that cannot be appended yet are synced in the part files. `is_new`: whether the
+    /// output is a file that the journal does not know yet.
     fn put_rows(
         &mut self,
         changes: &mut JournalChanges,
@@ -232,7 +232,7 @@ impl CommitState {
         Ok(())
     }
 
-    /// Reopens the output by its name, after another file has replaced it.
+    /// Reopens the output by its name, after a new file has replaced it.
     fn reopen(&mut self) -> Result<(), CommitError> {
         let name = self.target.output_file.as_deref().unwrap_or_default();
         if let Some(rows) = &mut self.rows {

@@ -28,7 +28,7 @@ pub(super) fn all_open_columns(journal: &Journal) -> Result<Vec<u8>, CommitError
 /// The columns of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct HeaderColumns {
-    /// The columns in words. For plain lines: the header line with its line end.
+    /// The columns as text, one on each line. For plain lines: the header line with its line end.
     text: String,
     /// The header as it is written. Empty in an output with types, as long as every table had a column that
     /// is all null.
@@ -47,7 +47,7 @@ impl HeaderColumns {
         Self { bytes: text.clone().into_bytes(), text }
     }
 
-    /// The note for the journal: the line alone, or the bytes and the words.
+    /// The note for the journal: the header line, or the bytes and the text.
     pub(super) fn note(&self) -> String {
         if self.text.as_bytes() == self.bytes {
             return self.text.clone();
@@ -75,8 +75,8 @@ impl HeaderColumns {
         self.text == other.text && (!self.bytes.is_empty() || other.bytes.is_empty())
     }
 
-    /// One header for the rows of both, in an output with types. `None` if the columns differ in anything but
-    /// all-null columns.
+    /// One header for the rows of both headers, in an output with types. `None` if the columns differ in
+    /// anything but all-null columns.
     pub(super) fn joined(&self, other: &Self) -> Option<Self> {
         let text = common_columns(&self.text, &other.text)?;
         let bytes = if self.bytes.is_empty() { &other.bytes } else { &self.bytes };

@@ -30,7 +30,7 @@ pub(super) fn make_output_file(
     let failed = |action, error| CommitError::disk(action, temporary, error);
     let target = OpenOptions::new().read(true).write(true).create_new(true).open(temporary);
     let target = target.map_err(|e| failed("make", e))?;
-    // Open it read-only, with the position at its beginning.
+    // A read-only file, with the position at its beginning.
     let source = open_part(appended).map_err(|e| CommitError::disk("open", appended, e.into()))?;
     if let Err(why) = (finish.make)(&source, &target, rows, on_progress) {
         // If the incomplete file stays, the next start removes it.

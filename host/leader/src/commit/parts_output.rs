@@ -212,8 +212,8 @@ impl PartsInProgress<'_> {
 fn is_whole(part: &File, header: &[u8], segments: &[Segment]) -> bool {
     let mut end = header.len() as u64;
     let mut follows = |segment: &Segment| {
-        let place = std::mem::replace(&mut end, segment.offset.saturating_add(segment.length));
-        place == segment.offset
+        let expected = std::mem::replace(&mut end, segment.offset.saturating_add(segment.length));
+        expected == segment.offset
     };
     segments.iter().all(&mut follows) && begins_with(part, header)
 }
@@ -243,8 +243,8 @@ pub(super) fn resumed_target(
     Ok(target)
 }
 
-/// Looks for all rows in the part files, except those verified at an earlier resume. Mini-batches whose rows
-/// are damaged are removed from the journal and returned: they run again.
+/// Looks for all rows in the part files, except the rows verified at an earlier resume. Mini-batches whose
+/// rows are damaged are removed from the journal and returned: they run again.
 pub(super) fn settle(
     settling: Settling<'_>,
     journal: &mut Journal,

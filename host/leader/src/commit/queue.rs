@@ -48,7 +48,7 @@ struct QueueState {
 pub(super) enum CommitTask {
     /// Copy the rows of these requests, which have no files. They are committed with the next group.
     Copy(Vec<CommitRequest>),
-    /// Commit these requests, and those copied before.
+    /// Commit these requests, and the requests copied before.
     Commit(Vec<CommitRequest>),
     /// End the job with this status. No requests are left.
     Finish(JobStatus),

@@ -22,10 +22,10 @@ fn three_rows() -> (CommitFixture, PathBuf) {
     (bench, path)
 }
 
-/// A job never reports rows that are not there.
+/// A job never reports rows that are not in the output.
 #[test]
 fn a_changed_output_fails_the_job_and_is_repaired() {
-    let ends = |tamper: &dyn Fn(&std::path::Path)| {
+    let finish_after = |tamper: &dyn Fn(&std::path::Path)| {
         let (mut bench, path) = three_rows();
         tamper(&path);
         let (_, replies) = bench.finish();
@@ -45,16 +45,16 @@ fn a_changed_output_fails_the_job_and_is_repaired() {
             std::os::unix::fs::FileExt::write_all_at(&file, b"R", at).unwrap();
         }
     };
-    insta::assert_snapshot!(ends(&write(7)), @"the output file rows.txt differs in bytes 6 up to 12 from the rows that process001 reported");
-    insta::assert_snapshot!(ends(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
+    insta::assert_snapshot!(finish_after(&write(7)), @"the output file rows.txt differs in bytes 6 up to 12 from the rows that process001 reported");
+    insta::assert_snapshot!(finish_after(&write(20)), @"the output file rows.txt has 21 bytes, and 18 were written");
     // The same file with different content and length.
-    insta::assert_snapshot!(ends(&|path| fs::write(path, "x\n").unwrap()), @"the output file rows.txt has 2 bytes, and 18 were written");
-    insta::assert_snapshot!(ends(&|path| fs::remove_file(path).unwrap()), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+    insta::assert_snapshot!(finish_after(&|path| fs::write(path, "x\n").unwrap()), @"the output file rows.txt has 2 bytes, and 18 were written");
+    insta::assert_snapshot!(finish_after(&|path| fs::remove_file(path).unwrap()), @"the output file rows.txt was removed, renamed or replaced while the job ran");
     let replace = |path: &std::path::Path| {
         fs::rename(path, path.with_extension("old")).unwrap();
         fs::write(path, "row 0\nrow 1\nrow 2\n").unwrap();
     };
-    insta::assert_snapshot!(ends(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
+    insta::assert_snapshot!(finish_after(&replace), @"the output file rows.txt was removed, renamed or replaced while the job ran");
 }
 
 /// The job was interrupted, so no running leader could notice the change.

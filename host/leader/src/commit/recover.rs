@@ -4,12 +4,12 @@
 //!
 //! 1. Finish the renames and removals that the journal has recorded (`replace`).
 //! 2. Publish the files of committed mini-batches that are not published yet.
-//! 3. Look in the output for the rows that the journal says are there. If they are damaged there, look in the
-//!    part files. Mini-batches whose rows are in neither are removed from the journal, together with their
-//!    files: they run again.
-//! 4. Repair the output: in place, if all rows that are only there keep their positions, or else by writing a
-//!    new file. There is nothing to do if the output file was made at the job's end: the appended rows are
-//!    gone.
+//! 3. Look for the rows of the journal's entries in the output. If they are damaged, look in the part files.
+//!    Mini-batches whose rows are in neither are removed from the journal, together with their files: they
+//!    run again.
+//! 4. Repair the output: in place, if all rows that are only in the output keep their positions, or else by
+//!    writing a new file. There is nothing to do if the output file was made at the job's end: the appended
+//!    rows are gone.
 //! 5. Remove what workers of earlier runs left and nothing refers to.
 
 use super::error::CommitError;

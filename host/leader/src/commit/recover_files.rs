@@ -32,7 +32,7 @@ pub(super) fn publish(
         let staged = target.worker_folders.staged(item.worker?, id, item.attempts);
         Some(target.worker_folders.journal_name(&staged))
     });
-    // First the folders that contain files, in the journal's order. Then those that contain only folders.
+    // First the folders that contain files, in the journal's order. Then folders that contain only folders.
     let mut wanted: Vec<PathBuf> = Vec::new();
     let mut seen = HashSet::new();
     for name in entries.iter().map(|entry| entry.source.clone()).chain(of_items) {

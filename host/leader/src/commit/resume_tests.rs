@@ -118,8 +118,7 @@ fn ordered_rows_wait_for_lower_ids() {
     bench.submit(&success);
     bench.finish();
     assert_eq!(bench.output("rows.txt"), "0\n1\n3\n4\n5\n");
-    // When failed mini-batches run again, the rows after them are removed from the output until theirs are
-    // there.
+    // When a failed mini-batch runs again, the rows after it are removed from the output until it has rows.
     let target = ordered(&bench);
     assert_eq!(bench.restart_as(target, true).unwrap().ended(), 5);
     assert_eq!(bench.output("rows.txt"), "0\n1\n");

@@ -92,7 +92,7 @@ impl RowsOutput {
         Ok(self.appender.put(bytes, 0)?)
     }
 
-    /// Appends those rows of the entries that may be appended now. The entries are sorted by worker.
+    /// Appends the rows that may be appended now. The entries are sorted by worker.
     pub(super) fn append(
         &mut self,
         entries: &[JournalEntry],
@@ -244,8 +244,8 @@ mod tests {
     use std::thread::sleep;
     use std::time::Duration;
 
-    /// If another program writes to the output after it was read back, the recorded time is not that of our
-    /// write.
+    /// If another program writes to the output after it was read back, the recorded time is not the time of
+    /// our write.
     #[test]
     fn a_change_during_the_sync_is_noticed() {
         let dir = tempfile::tempdir().unwrap();

@@ -111,7 +111,7 @@ impl CommitFixture {
     }
 }
 
-/// The output, rebuilt from the journal and the part files alone.
+/// The output, rebuilt only from the journal and the part files.
 fn rebuilt(job: &JobDir, journal: &Journal) -> Vec<u8> {
     let mut bytes = Vec::new();
     let visit = |committed: crate::journal::Committed| {
@@ -390,7 +390,7 @@ fn a_full_disk_is_fatal_and_the_job_can_resume() {
     let error = store.commit(vec![CommitRequest::Success(success)]).unwrap_err();
     assert!(error.to_string().contains("No space left on device"), "{error}");
     drop(store);
-    // Nothing of it is committed: the mini-batch runs again when there is room.
+    // Nothing of the group is committed: the mini-batch runs again when the disk has space.
     let journal = Journal::open(&bench.job.journal()).unwrap();
     assert_eq!(journal.counts().rows, 0);
     let (mut store, restored) = recover(target, journal, false).unwrap();

@@ -24,16 +24,16 @@ pub struct JobIdentity {
 pub struct JournalEntry {
     /// The mini-batch.
     pub id: MiniBatchId,
-    /// The stamp of its descriptor and files. If the job resumes, it shows whether the mini-batch is still
-    /// the same.
+    /// The stamp of the mini-batch's descriptor and files. If the job resumes, the stamp shows whether the
+    /// mini-batch is still the same.
     pub stamp: u64,
     /// Attempts made, the last one included.
     pub attempts: u32,
     /// The worker of the last attempt, if there was one.
     pub worker: Option<WorkerId>,
-    /// Its items.
+    /// The mini-batch's items.
     pub items: ItemCounts,
-    /// How it ended.
+    /// How the mini-batch ended.
     pub end: MiniBatchEnd,
 }
 
@@ -53,7 +53,7 @@ pub enum MiniBatchEnd {
     Failed {
         /// The kind of the last failure.
         kind: FailureKind,
-        /// The last failure, for people.
+        /// The text of the last failure.
         message: String,
     },
 }
@@ -99,7 +99,7 @@ pub struct JournalChanges {
     pub reopened: bool,
     /// Ends of mini-batches, in commit order.
     pub entries: Vec<JournalEntry>,
-    /// Their files.
+    /// The mini-batches' files.
     pub files: Vec<FileEntry>,
     /// Notes to write. A note without a value is removed.
     pub notes: Vec<(String, Option<String>)>,
@@ -141,7 +141,7 @@ pub struct CommittedCounts {
     pub succeeded: u64,
     /// Mini-batches that failed for good.
     pub failed: u64,
-    /// Items of both.
+    /// Items of all these mini-batches.
     pub items: ItemCounts,
     /// Lines in the output file, without the header line.
     pub rows: u64,

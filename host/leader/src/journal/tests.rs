@@ -42,9 +42,9 @@ fn commit(journal: &mut Journal, entries: &[JournalEntry]) -> Result<(), Journal
 }
 
 fn entries(journal: &Journal) -> Vec<Committed> {
-    let mut all = Vec::new();
-    journal.for_each(EntryOrder::Commit, |entry| all.push(entry)).unwrap();
-    all
+    let mut entries = Vec::new();
+    journal.for_each(EntryOrder::Commit, |entry| entries.push(entry)).unwrap();
+    entries
 }
 
 struct JournalFixture {
