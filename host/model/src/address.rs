@@ -1,4 +1,4 @@
-//! Addresses: places in stores, in the form that a job file uses.
+//! Addresses of objects in stores, as a job file writes them, for example `s3://bucket/path`.
 
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
@@ -19,10 +19,10 @@ pub enum StoreKind {
 }
 
 impl StoreKind {
-    /// All, in the order of the docs.
+    /// All kinds, in the order of the docs.
     pub const ALL: [Self; 4] = [Self::S3, Self::Azure, Self::Gcs, Self::Http];
 
-    /// The name in the file of datastores.
+    /// The name in the datastores file.
     pub fn name(self) -> &'static str {
         match self {
             Self::S3 => "s3",
@@ -36,7 +36,7 @@ impl StoreKind {
 /// A store, without its credentials.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum StorePlace {
-    /// A store of the file of datastores.
+    /// A named store of the datastores file.
     Datastore(String),
     /// A bucket of S3.
     S3(String),
@@ -48,7 +48,8 @@ pub enum StorePlace {
     Http(String),
 }
 
-/// A place in a store: one object, a folder of objects, or a glob over them. Contains no secrets.
+/// The address of one object, of a folder of objects, or of the objects that a glob matches. Contains no
+/// secrets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// The store.
@@ -58,30 +59,30 @@ pub struct Address {
     pub key: String,
 }
 
-/// Error: a text is not an address. The message is for people.
+/// Error: the text is not an address. The message says what is wrong and what is allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ParseAddressError(String);
 
-/// What is allowed, for the end of a sentence.
+/// The allowed forms of an address, for the end of an error message.
 const EXPECTED: &str = "s3://bucket/path, az://container/path, gs://bucket/path, \
                         https://server/path or datastore://NAME/path";
 /// The domain of Azure's blob storage.
-const BLOB: &str = ".blob.core.windows.net";
-/// Azure's other domain for the same storage.
-const DFS: &str = ".dfs.core.windows.net";
+const BLOB_DOMAIN: &str = ".blob.core.windows.net";
+/// The domain of Azure's Data Lake Storage, which serves the same objects.
+const DFS_DOMAIN: &str = ".dfs.core.windows.net";
 
 impl Address {
-    /// Whether a path of a job file is in fact an address.
+    /// Whether a path in a job file is meant as an address.
     pub fn looks_like_one(path: &str) -> bool {
         path.contains("://")
     }
 
-    /// Splits the key at the last `/` before the first wildcard. Returns the folder, which ends with a `/` or
-    /// is empty, and the rest.
+    /// Splits the key after the last `/` before the first wildcard. Returns the folder, which ends with a `/`
+    /// or is empty, and the rest.
     pub fn split(&self) -> (&str, &str) {
-        let wild = self.key.find(['*', '?', '[', '{']).unwrap_or(self.key.len());
-        let end = self.key[..wild].rfind('/').map_or(0, |slash| slash + 1);
+        let wildcard = self.key.find(['*', '?', '[', '{']).unwrap_or(self.key.len());
+        let end = self.key[..wildcard].rfind('/').map_or(0, |slash| slash + 1);
         self.key.split_at(end)
     }
 
@@ -94,13 +95,13 @@ impl Address {
 impl FromStr for Address {
     type Err = ParseAddressError;
 
-    /// Refuses everything that might be a secret. The error does not repeat it.
+    /// Reads an address. Refuses parts of it that might be secrets, and does not repeat them in the error.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let wrong = |message: String| Err(ParseAddressError(message));
         // A control character could steer the terminal of a user who prints the address.
         if text.trim().contains(char::is_control) {
             return wrong(
-                "found an address with a control character; name its folder, or use a glob"
+                "found an address with a control character; name the folder of the object, or use a glob"
                     .to_owned(),
             );
         }
@@ -117,31 +118,32 @@ impl FromStr for Address {
         }
         let scheme = scheme.to_ascii_lowercase();
         if let "http" | "https" = scheme.as_str() {
-            return web(&scheme, host, key);
+            return parse_web_address(&scheme, host, key);
         }
-        let named = |what: &str| match host.is_empty() || host.contains('@') {
+        let host_named = |what: &str| match host.is_empty() || host.contains('@') {
             true => Err(ParseAddressError(format!(
                 "found an address of {scheme} without {what}; expected {EXPECTED}"
             ))),
             false => Ok(host.to_owned()),
         };
         let place = match scheme.as_str() {
-            "s3" | "s3a" => StorePlace::S3(named("a bucket")?),
-            "gs" => StorePlace::Gcs(named("a bucket")?),
-            "az" | "azure" => StorePlace::Azure(named("a container")?, None),
+            "s3" | "s3a" => StorePlace::S3(host_named("a bucket")?),
+            "gs" => StorePlace::Gcs(host_named("a bucket")?),
+            "az" | "azure" => StorePlace::Azure(host_named("a container")?, None),
             "abfs" | "abfss" => match host.split_once('@') {
                 Some((container, server)) if !container.is_empty() => {
-                    let account = server.strip_suffix(DFS).or(server.strip_suffix(BLOB));
+                    let account =
+                        server.strip_suffix(DFS_DOMAIN).or(server.strip_suffix(BLOB_DOMAIN));
                     let Some(account) = account.filter(|account| !account.is_empty()) else {
                         return wrong(format!(
-                            "found an address of {scheme} whose server is not ACCOUNT{DFS}"
+                            "found an address of {scheme} whose server is not ACCOUNT{DFS_DOMAIN}"
                         ));
                     };
                     StorePlace::Azure(container.to_owned(), Some(account.to_owned()))
                 }
-                _ => StorePlace::Azure(named("a container")?, None),
+                _ => StorePlace::Azure(host_named("a container")?, None),
             },
-            "datastore" => StorePlace::Datastore(named("a name")?),
+            "datastore" => StorePlace::Datastore(host_named("a name")?),
             _ => return wrong(format!("found an address of {scheme:?}; expected {EXPECTED}")),
         };
         Ok(Self { place, key: key.trim_start_matches('/').to_owned() })
@@ -162,21 +164,21 @@ fn leads_up(part: &str) -> bool {
     false
 }
 
-/// An address on the web. It may be one of Azure's.
-fn web(scheme: &str, host: &str, key: &str) -> Result<Address, ParseAddressError> {
+/// Reads an address that begins with `http`. It may be an address of Azure's storage.
+fn parse_web_address(scheme: &str, host: &str, key: &str) -> Result<Address, ParseAddressError> {
     let wrong = |message: String| Err(ParseAddressError(message));
     if host.contains('@') || key.contains(['?', '#']) || host.contains(['?', '#']) {
         return wrong(
-            "found an address with a user, a query (?...) or a fragment; job files are kept and \
-             shown, so secrets such as signatures belong in the file of datastores: name one there, \
-             and write datastore: NAME here"
+            "found an address with a user, a query (?...) or a fragment, which may be a secret; job files \
+             are kept and shown, so define a datastore with the secret in the datastores file, and \
+             write datastore: NAME here"
                 .to_owned(),
         );
     }
     if host.is_empty() {
         return wrong(format!("found an address without a server; expected {EXPECTED}"));
     }
-    if let Some(account) = host.strip_suffix(BLOB) {
+    if let Some(account) = host.strip_suffix(BLOB_DOMAIN) {
         let (container, key) = key.split_once('/').unwrap_or((key, ""));
         if container.is_empty() {
             return wrong(format!("found {scheme}://{host} without a container after it"));
@@ -202,7 +204,7 @@ impl fmt::Display for StorePlace {
             Self::S3(bucket) => write!(f, "s3://{bucket}"),
             Self::Azure(container, None) => write!(f, "az://{container}"),
             Self::Azure(container, Some(account)) => {
-                write!(f, "https://{account}{BLOB}/{container}")
+                write!(f, "https://{account}{BLOB_DOMAIN}/{container}")
             }
             Self::Gcs(bucket) => write!(f, "gs://{bucket}"),
             Self::Http(server) => f.write_str(server),
@@ -210,7 +212,7 @@ impl fmt::Display for StorePlace {
     }
 }
 
-/// Prints the address in the form of a job file.
+/// Prints the address as a job file writes it.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.place, self.key)

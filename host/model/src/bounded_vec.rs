@@ -1,22 +1,22 @@
-//! Lists whose length is limited while they are read. An element takes many times more bytes in memory than
-//! in a message.
+//! Lists whose length is limited while a message is decoded. Otherwise, a short message could make us
+//! allocate much memory, because an element takes many times more bytes in memory than in the message.
 
 use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 use std::fmt;
 use std::marker::PhantomData;
 
 /// Reads a list of at most `N` elements. For serde's `deserialize_with`.
-pub(super) fn few<'de, D, T, const N: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
+pub(super) fn bounded_vec<'de, D, T, const N: usize>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de>,
 {
-    deserializer.deserialize_seq(Few::<T, N>(PhantomData))
+    deserializer.deserialize_seq(BoundedVecVisitor::<T, N>(PhantomData))
 }
 
-struct Few<T, const N: usize>(PhantomData<T>);
+struct BoundedVecVisitor<T, const N: usize>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for Few<T, N> {
+impl<'de, T: Deserialize<'de>, const N: usize> Visitor<'de> for BoundedVecVisitor<T, N> {
     type Value = Vec<T>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,10 +1,10 @@
-//! The error numbers of WASI, which differ from those of Linux: there, `os error 2` does not mean a missing
-//! file.
+//! The error numbers of WASI. They differ from those of Linux: `os error 2` means a missing file on Linux,
+//! but not in WASI.
 
 use std::borrow::Cow;
 
-/// The names of the error numbers, from 1.
-const NAMES: [&str; 76] = [
+/// The names of WASI's error numbers. The first is number 1.
+const ERROR_NAMES: [&str; 76] = [
     "E2BIG",
     "EACCES",
     "EADDRINUSE",
@@ -83,28 +83,28 @@ const NAMES: [&str; 76] = [
     "ENOTCAPABLE",
 ];
 
-/// The text before and after an error number, as Rust and Python write it.
-const FORMS: [(&str, char); 2] = [("(os error ", ')'), ("[Errno ", ']')];
+/// The text before and after an error number in messages of Rust and Python.
+const AROUND_NUMBERS: [(&str, char); 2] = [("(os error ", ')'), ("[Errno ", ']')];
 
 /// Adds names to the error numbers in a guest's text: `(os error 44, which is ENOENT in WASI)`.
 pub fn name_errors(text: &str) -> Cow<'_, str> {
     let mut named = Cow::Borrowed(text);
-    for (before, after) in FORMS {
+    for (before, after) in AROUND_NUMBERS {
         if named.contains(before) {
-            named = Cow::Owned(name_form(&named, before, after));
+            named = Cow::Owned(name_errors_between(&named, before, after));
         }
     }
     named
 }
 
-fn name_form(text: &str, before: &str, after: char) -> String {
+fn name_errors_between(text: &str, before: &str, after: char) -> String {
     let mut parts = text.split(before);
     let mut named = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         named.push_str(before);
         let end = part.find(|c: char| !c.is_ascii_digit()).unwrap_or(part.len());
         let number = part[..end].parse::<usize>().ok().filter(|_| part[end..].starts_with(after));
-        let name = number.and_then(|number| NAMES.get(number.checked_sub(1)?));
+        let name = number.and_then(|number| ERROR_NAMES.get(number.checked_sub(1)?));
         named.push_str(&part[..end]);
         if let Some(name) = name {
             named.push_str(&format!(", which is {name} in WASI"));

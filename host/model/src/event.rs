@@ -1,4 +1,4 @@
-//! The events that the engine reports. They are owned, serialisable data. Reporters, the raw event file and
+//! The events that the leader reports. They are owned, serialisable data. Reporters, the raw event file and
 //! future front ends all read the same type.
 
 use crate::{AttemptReport, Failure, ItemCounts, JobResult, MiniBatchId};
@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 /// Something that happened in a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Version of this envelope and its kinds.
+    /// The version of this struct and of the kinds: [`Event::VERSION`].
     pub version: u32,
     /// The id of the run, which is one execution of the job.
     pub run: String,
-    /// Counts from 0 within one run of the job, without gaps.
+    /// The event's number within the run: from 0, without gaps.
     pub seq: u64,
     /// When it happened.
     pub at: Timestamp,
@@ -25,14 +25,14 @@ impl Event {
     pub const VERSION: u32 = 1;
 }
 
-/// The progress of an earlier run of a job.
+/// What earlier runs of a job completed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resumed {
     /// Mini-batches that succeeded.
     pub succeeded: u64,
     /// Mini-batches that failed for good.
     pub failed: u64,
-    /// Their items.
+    /// The items of all these mini-batches.
     pub items: ItemCounts,
     /// Lines in the output.
     pub rows: u64,
@@ -54,7 +54,7 @@ pub enum EventKind {
         /// The results of an earlier run, if this run resumes the job.
         resumed: Option<Resumed>,
     },
-    /// A setting of this run that may not be in the job file. Only for the log.
+    /// A setting of this run that is not necessarily in the job file. Only the log shows it.
     InForce {
         /// One line.
         message: String,
@@ -74,7 +74,7 @@ pub enum EventKind {
     WaitsForTurn,
     /// The load of the machine's GPUs, when it has changed. Only if a driver reports it.
     GpuUse {
-        /// Percent of busy time in the last moments, averaged over all GPUs.
+        /// The share of time in which a GPU was recently busy, in percent, averaged over all GPUs.
         percent: u32,
     },
     /// More mini-batches are known.
@@ -83,7 +83,7 @@ pub enum EventKind {
         mini_batches: u64,
         /// Items known so far.
         items: u64,
-        /// Whether these are all.
+        /// Whether the plan is complete.
         finished: bool,
         /// The planned part of the inputs, in thousandths. `None` if planning has finished or the part is not
         /// known.
@@ -124,7 +124,7 @@ pub enum EventKind {
     WorkerExited {
         /// The worker's name.
         worker: String,
-        /// In words, e.g. "exited with returncode -9".
+        /// How it ended, e.g. "exited with returncode -9".
         how: String,
         /// Whether its end was expected.
         expected: bool,
@@ -142,17 +142,17 @@ pub enum EventKind {
     AttemptFinished {
         /// The worker's name.
         worker: String,
-        /// The worker's report, or the engine's if the worker could not send one.
+        /// The worker's report, or the leader's if the worker could not send one.
         report: Box<AttemptReport>,
-        /// The place of the mini-batch's data, for people: files, or a file and lines.
+        /// Where the mini-batch's data is, as text for the user: files, or a file and lines.
         location: String,
         /// When the attempt began.
         started: Timestamp,
         /// Whether the mini-batch will be tried again.
         will_retry: bool,
     },
-    /// A killed worker had completed its attempt, but only after the attempt had been decided. Its results
-    /// are discarded.
+    /// The result of an attempt came from a killed worker, after the attempt had been decided. The result is
+    /// discarded.
     AttemptDiscarded {
         /// The worker's name.
         worker: String,
@@ -160,7 +160,7 @@ pub enum EventKind {
         id: MiniBatchId,
         /// The attempt, from 1.
         attempt: u32,
-        /// Whether it would have been a success.
+        /// Whether the attempt would have been a success.
         succeeded: bool,
     },
     /// A mini-batch is returned to the queue, because it was not begun or because its node was lost. This

@@ -1,9 +1,10 @@
-//! Points between steps that must survive a crash. A test can end the process at such a point.
+//! Fail points: places between two steps of the program at which a test can crash the process, to check that
+//! the job survives.
 //!
 //! In builds with debug assertions, `SANDMILL_FAIL_POINT=NAME` kills the process when it passes the point
-//! NAME for the first time, and `NAME:3` when it passes it for the third time. `NAME:3:cut` simulates a power
-//! loss: before the crash, the data that was not yet synced is cut in half. The name `*` stands for every
-//! point. Other builds do not contain any of this.
+//! NAME for the first time, and `NAME:3` when it passes NAME for the third time. `NAME:3:cut` simulates a
+//! power loss: before the crash, the data that was not yet synced is cut in half. The name `*` stands for
+//! every point. Builds for users contain no fail points.
 
 use std::path::PathBuf;
 
@@ -36,15 +37,16 @@ mod armed {
 
     /// The point at which to crash.
     #[derive(Debug)]
-    struct Arm {
+    struct ArmedPoint {
         name: String,
         /// The number of passes up to and including the crash.
         left: AtomicU64,
+        /// Whether to simulate a power loss.
         cut: bool,
     }
 
-    impl Arm {
-        /// `name`, `name:3` or `name:3:cut`.
+    impl ArmedPoint {
+        /// Reads `name`, `name:3` or `name:3:cut`.
         fn parse(text: &str) -> Self {
             let mut words = text.split(':');
             let name = words.next().unwrap_or_default().to_owned();
@@ -61,7 +63,7 @@ mod armed {
     /// Like [`pass`](super::pass), with the files that a power loss would cut.
     pub fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
         #[cfg(any(test, feature = "testing"))]
-        if let Some(with_cut) = tests::due(name) {
+        if let Some(with_cut) = tests::crash_due(name) {
             if with_cut {
                 cut(unsynced());
             }
@@ -71,7 +73,7 @@ mod armed {
         environment::pass_with(name, unsynced);
     }
 
-    /// Keeps half of the bytes that are not on the disk.
+    /// Cuts the bytes of each file that may not be on the disk in half.
     fn cut(files: Vec<Unsynced>) {
         for (path, synced) in files {
             let Ok(file) = OpenOptions::new().write(true).open(&path) else { continue };
@@ -85,25 +87,25 @@ mod armed {
     /// Crashes the process, as `SANDMILL_FAIL_POINT` requests.
     #[cfg(debug_assertions)]
     mod environment {
-        use super::{Arm, Unsynced, cut};
+        use super::{ArmedPoint, Unsynced, cut};
         use std::sync::{Mutex, OnceLock};
 
         pub(super) fn pass_with(name: &str, unsynced: impl FnOnce() -> Vec<Unsynced>) {
-            static ARM: OnceLock<Option<Arm>> = OnceLock::new();
+            static ARM: OnceLock<Option<ArmedPoint>> = OnceLock::new();
             // Two threads never crash at the same time: the second one waits here until the process ends.
-            static LAST: Mutex<()> = Mutex::new(());
+            static CRASHING: Mutex<()> = Mutex::new(());
             let Some(arm) = ARM.get_or_init(|| {
-                std::env::var("SANDMILL_FAIL_POINT").ok().map(|text| Arm::parse(&text))
+                std::env::var("SANDMILL_FAIL_POINT").ok().map(|text| ArmedPoint::parse(&text))
             }) else {
                 return;
             };
             if arm.is_due(name) {
-                let _last = LAST.lock();
+                let _crashing = CRASHING.lock();
                 if arm.cut {
                     cut(unsynced());
                 }
-                let own = rustix::process::getpid();
-                let _ = rustix::process::kill_process(own, rustix::process::Signal::KILL);
+                let this_process = rustix::process::getpid();
+                let _ = rustix::process::kill_process(this_process, rustix::process::Signal::KILL);
                 // A process usually receives its own signal before the call returns. If not, it ends here.
                 std::process::abort();
             }
@@ -115,8 +117,8 @@ mod armed {
     #[cfg(any(test, feature = "testing"))]
     pub use tests::passed_by;
 
-    /// The same within a test: the crash unwinds the stack, and thus also runs code that a real crash would
-    /// not.
+    /// Crashes within a unit test. The crash unwinds the stack, so it also runs destructors, which a real
+    /// crash would not.
     #[cfg(any(test, feature = "testing"))]
     mod tests {
         use super::*;
@@ -125,14 +127,15 @@ mod armed {
         use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
         thread_local! {
-            static ARM: RefCell<Option<Arm>> = const { RefCell::new(None) };
+            static ARM: RefCell<Option<ArmedPoint>> = const { RefCell::new(None) };
             /// The points that were passed, if a test records them.
             static PASSED: RefCell<Option<BTreeSet<String>>> = const { RefCell::new(None) };
         }
 
         struct Crash;
 
-        pub(super) fn due(name: &str) -> Option<bool> {
+        /// Whether to crash here. The value is whether to simulate a power loss.
+        pub(super) fn crash_due(name: &str) -> Option<bool> {
             PASSED.with_borrow_mut(|passed| {
                 if let Some(passed) = passed {
                     passed.insert(name.to_owned());
@@ -145,9 +148,9 @@ mod armed {
             resume_unwind(Box::new(Crash))
         }
 
-        /// Calls `run`, and crashes at the point that `text` names. `None` if it crashed.
+        /// Calls `run`, which crashes at the point that `text` names. `None` if it has crashed.
         pub fn crash_at<T>(text: &str, run: impl FnOnce() -> T) -> Option<T> {
-            ARM.set(Some(Arm::parse(text)));
+            ARM.set(Some(ArmedPoint::parse(text)));
             let result = catch_unwind(AssertUnwindSafe(run));
             ARM.set(None);
             match result {

@@ -1,4 +1,4 @@
-//! All failures of user code, and of the worker around it, as data.
+//! Failures of entry scripts and of workers, as data.
 
 use serde::{Deserialize, Serialize};
 use std::{fmt, io};
@@ -8,7 +8,8 @@ use std::{fmt, io};
 pub struct Failure {
     /// The kind, for counting and for programs.
     pub kind: FailureKind,
-    /// One line for people: what happened. If a limit was exceeded, it names the limit and the value.
+    /// What happened, in one line for the user. If a limit was exceeded, the line names the limit and its
+    /// value.
     pub message: String,
     /// Further lines, such as a stack or the end of stderr. May be empty.
     pub detail: String,
@@ -34,7 +35,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Whether the disk is full, or this user's quota is used up.
+/// Whether an error means that the disk is full, or that this user's quota is used up.
 pub fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
@@ -55,11 +56,11 @@ pub enum FailureKind {
     DeviceOutOfMemory,
     /// A call used up `limits.fuel`.
     OutOfFuel,
-    /// A call took longer than its time-out; the worker was killed.
+    /// A call took longer than its time-out, so the worker was killed.
     Timeout,
-    /// Loading the mini-batch took longer than `task_overhead_timeout`; the worker was killed.
+    /// Loading the mini-batch took longer than `task_overhead_timeout`, so the worker was killed.
     LoadTimeout,
-    /// `run` returned fewer or more rows than items, and the job requires one for each
+    /// `run` returned fewer or more rows than items, and the job requires one row for each item
     /// (`strict_cardinality`).
     ShortResults,
     /// `run` returned something that is not a valid result.
@@ -68,7 +69,7 @@ pub enum FailureKind {
     LoadFailed,
     /// A file that the guest wrote could not be published.
     BadOutput,
-    /// The guest exceeded another one of `limits`. The message names it.
+    /// The guest exceeded another limit of `limits`. The message names the limit.
     OverLimit,
     /// The worker process made a system call that entry scripts do not need. The system-call filter ended it.
     Forbidden,
@@ -76,20 +77,20 @@ pub enum FailureKind {
     WorkerDied,
     /// A fault of Sandmill or of the machine, such as a full disk.
     HostFault,
-    /// The mini-batch's data was read but cannot be decoded. Another try would read the same data.
+    /// The mini-batch's data was read but cannot be decoded. A retry would read the same data.
     BadInput,
     /// The disk with the job directory is too full for the results of an attempt. This ends the job.
     NoSpace,
 }
 
 impl FailureKind {
-    /// Whether another try may succeed.
+    /// Whether a retry may succeed.
     pub fn can_mend(self) -> bool {
         self != Self::BadInput
     }
 
-    /// Whether a `run` that failed like this leaves the instance of the entry script broken, so that it is
-    /// replaced.
+    /// Whether this failure of `run` breaks the instance of the entry script, so that the worker makes a new
+    /// instance.
     pub fn breaks_instance(self) -> bool {
         use FailureKind::{Exit, OutOfFuel, OutOfMemory, OverLimit, Trap};
         matches!(self, Trap | Exit | OutOfMemory | OutOfFuel | OverLimit)
@@ -106,7 +107,7 @@ impl FailureKind {
     }
 }
 
-/// Prints the kind as in reports: `out_of_memory`.
+/// Prints the kind as reports write it: `out_of_memory`.
 impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

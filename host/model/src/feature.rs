@@ -3,20 +3,20 @@
 use serde::Serialize;
 use std::fmt;
 
-/// A part that a build may leave out. Each is a feature of cargo.
+/// A part that a build may leave out. Each part is a cargo feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Feature {
-    /// Computing with models.
+    /// Running models.
     Inference,
-    /// Computing with models on NVIDIA's GPUs.
+    /// Running models on NVIDIA's GPUs.
     Cuda,
     /// Access to stores.
     Stores,
 }
 
 impl Feature {
-    /// All of them.
+    /// All parts.
     pub const ALL: [Self; 3] = [Self::Inference, Self::Cuda, Self::Stores];
 
     /// The name of the cargo feature.
@@ -38,7 +38,7 @@ impl Feature {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Absence(pub Feature);
 
-/// ``this sandmill was built without CUDA (feature `cuda`)``.
+/// Prints ``this sandmill was built without CUDA (feature `cuda`)``.
 impl fmt::Display for Absence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = match self.0 {

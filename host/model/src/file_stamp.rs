@@ -1,4 +1,4 @@
-//! Detects whether a file has changed.
+//! The stamp of a file, which shows whether the file has changed.
 
 use serde::{Deserialize, Serialize};
 use std::fs::Metadata;

@@ -1,4 +1,4 @@
-//! The guest's paths of its folders.
+//! The paths under which a guest sees its folders.
 
 /// The output folder.
 pub const GUEST_OUTPUT: &str = "/output";
@@ -11,7 +11,8 @@ pub const GUEST_SOURCE: &str = "/source";
 /// The folder of inputs, by name: `/inputs/images`, or `/inputs/images/0` and so on for an input of several
 /// paths.
 pub const GUEST_INPUTS: &str = "/inputs";
-/// The folder of models, by name.
+/// The folder of models, by name: `/models/digits`.
 pub const GUEST_MODELS: &str = "/models";
-/// The folder of side inputs, by name, unless they have a mount path of their own.
+/// The folder of side inputs, by name: `/side_inputs/weights`. The job file may give a side input another
+/// path.
 pub const GUEST_SIDE_INPUTS: &str = "/side_inputs";

@@ -1,4 +1,4 @@
-//! The ids of the parts of a job.
+//! The ids of nodes, mini-batches and workers.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// The library that computes with a model.
+/// The library that runs a model.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Backend {
-    /// ONNX Runtime if its library is found, else tract.
+    /// ONNX Runtime if its library is found, otherwise tract.
     #[default]
     Auto,
     /// tract, which is a part of Sandmill.
@@ -36,12 +36,12 @@ impl Backend {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DeviceChoice {
-    /// The worker's leased GPU if it has one that a backend can use, else the CPU.
+    /// The worker's leased GPU, or the CPU if it has no GPU that a backend can use.
     #[default]
     Auto,
     /// The CPU.
     Cpu,
-    /// The worker's leased GPU. No other device, unless the job allows a fallback.
+    /// Only the worker's leased GPU, unless the job allows a fallback.
     Gpu,
 }
 
@@ -90,15 +90,16 @@ pub struct Model {
     pub file: String,
     /// The guest's path of the folder, which is mounted read-only.
     pub guest: String,
-    /// The backend that runs it.
+    /// The backend that runs the model.
     pub backend: Backend,
-    /// The device on which it should run.
+    /// The device on which the model should run.
     pub device: DeviceChoice,
-    /// Whether it may run on the CPU if there is no GPU for it.
+    /// Whether the model may run on the CPU if the worker has no GPU for it.
     pub fallback: bool,
     /// The state of the ONNX file when the job began. `None` if it is not known.
     pub stamp: Option<FileStamp>,
-    /// The state of the folder's other files at that time, by their paths in it. `None` if it is not known.
+    /// The state of the folder's other files when the job began, by their paths in the folder. `None` if it
+    /// is not known.
     pub beside: Option<Vec<(String, FileStamp)>>,
 }
 
@@ -109,15 +110,15 @@ impl Model {
     }
 }
 
-/// Settings of inference in this job, besides the models and limits.
+/// The job's settings of inference, except models and limits.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InferenceSettings {
     /// Whether an entry script may load models from its own bytes.
     pub allow_guest_models: bool,
-    /// Threads of a worker that compute with a model on the CPU. `None` means that workers share the
-    /// machine's cores evenly, with at least one thread each.
+    /// How many threads of a worker run models on the CPU. `None` means that workers share the machine's
+    /// cores evenly, with at least one thread each.
     pub threads: Option<u32>,
-    /// Bytes of the device's memory that a worker's models may take, if the backend can enforce it.
+    /// How much GPU memory a worker's models may take, if the backend can enforce a limit.
     pub gpu_memory: Option<super::ByteSize>,
     /// ONNX Runtime's library, as the leader found it. Absolute. It never comes from a job file, because
     /// native code runs with the rights of the worker process.
@@ -126,7 +127,7 @@ pub struct InferenceSettings {
     pub cuda: Vec<PathBuf>,
 }
 
-/// The backends that computed something.
+/// The backends that ran models.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackendsUsed {
     tract: bool,
@@ -134,12 +135,12 @@ pub struct BackendsUsed {
 }
 
 impl BackendsUsed {
-    /// Whether there is no such backend.
+    /// Whether no backend ran a model.
     pub fn is_empty(self) -> bool {
         self == Self::default()
     }
 
-    /// These backends and one more. `Auto` adds none.
+    /// These backends and another one. `Auto` adds none.
     #[must_use]
     pub fn and(self, backend: Backend) -> Self {
         Self {
@@ -149,7 +150,7 @@ impl BackendsUsed {
     }
 }
 
-/// `tract`, `onnxruntime and tract`; empty without a backend.
+/// Prints `tract` or `onnxruntime and tract`. Empty if no backend ran a model.
 impl fmt::Display for BackendsUsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match (self.onnxruntime, self.tract) {
@@ -164,25 +165,25 @@ impl fmt::Display for BackendsUsed {
 /// Statistics of an attempt's inference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InferenceStats {
-    /// Computations.
+    /// How often a model was run.
     pub calls: u64,
-    /// Wall time of all of them.
+    /// The wall time of all these runs.
     pub seconds: f64,
     /// Bytes of input tensors.
     pub bytes_in: u64,
     /// Bytes of output tensors.
     pub bytes_out: u64,
-    /// The device. The GPU if both were used. `None` if there was no computation.
+    /// The device. The GPU if both CPU and GPU were used. `None` if no model was run.
     pub device: Option<Device>,
     /// Whether a model for a GPU ran on the CPU, as the job allows.
     pub fell_back: bool,
-    /// The backends that computed. Empty in reports of older versions.
+    /// The backends that ran models. Empty in reports of older versions.
     #[serde(default)]
     pub backends: BackendsUsed,
 }
 
 impl InferenceStats {
-    /// Whether numbers from a worker process are possible.
+    /// Whether the numbers are possible: a worker process may report any.
     pub fn is_plausible(&self) -> bool {
         let counts = [self.calls, self.bytes_in, self.bytes_out];
         counts.iter().all(|&count| count < 1 << 60) && (0.0..1e12).contains(&self.seconds)
@@ -195,7 +196,7 @@ impl std::ops::AddAssign for InferenceStats {
         self.seconds += other.seconds;
         self.bytes_in = self.bytes_in.saturating_add(other.bytes_in);
         self.bytes_out = self.bytes_out.saturating_add(other.bytes_out);
-        // In this order a GPU is greater than the CPU, and the CPU is greater than `None`.
+        // By its derived order, a GPU is greater than the CPU, and the CPU is greater than `None`.
         self.device = self.device.max(other.device);
         self.fell_back |= other.fell_back;
         self.backends.tract |= other.backends.tract;
@@ -203,14 +204,15 @@ impl std::ops::AddAssign for InferenceStats {
     }
 }
 
-/// Device files of the driver that a process with a GPU needs, besides the GPU's own. If one is missing, the
-/// driver starts a program that creates it, and a worker may not start programs.
+/// The device files of NVIDIA's driver that a process with a GPU needs, besides the device file of the GPU.
+/// If one is missing, the driver's library starts a program that creates it, but a worker may not start
+/// programs.
 pub const NVIDIA_DEVICES: [&str; 2] = ["/dev/nvidiactl", "/dev/nvidia-uvm"];
 
-/// A GPU that belongs to one worker during the worker's life.
+/// A GPU that is leased to one worker for the worker's lifetime.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuLease {
-    /// The index as `nvidia-smi` counts it.
+    /// The index by which `nvidia-smi` names the GPU.
     pub index: u32,
     /// The value of `CUDA_VISIBLE_DEVICES`: the index, or the UUID of a part of a GPU (MIG).
     pub visible: String,
@@ -218,7 +220,8 @@ pub struct GpuLease {
     pub minor: Option<u32>,
     /// A file that the worker keeps locked, so that no other job takes the GPU. Absolute.
     pub lock: Option<PathBuf>,
-    /// The folder of code that tract has compiled for the GPU. The worker may only read it. Absolute.
+    /// The folder of kernels that tract has compiled for the GPU. The worker may only read the folder.
+    /// Absolute.
     pub kernels: Option<PathBuf>,
 }
 

@@ -1,5 +1,5 @@
-//! Records what a worker is doing with a model: a few bytes in a file, which the worker overwrites each time.
-//! A process that ends a slow worker can thus report what took so long.
+//! The note in which a worker records what it is doing with a model. The worker overwrites a few bytes of a
+//! file each time. So the process that kills a slow worker can report what took so long.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,20 +8,28 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub enum InferenceWork {
     /// The model is being read and prepared.
     Loading,
-    /// The model is computing.
+    /// The model is running.
     Computing,
 }
 
-/// The record that a worker is loading a model or computing with one.
+/// A note that a worker is loading or running a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InferenceNote {
     /// The kind of work.
     pub work: InferenceWork,
-    /// Which of the job's models, in the order of their names. `None` for a model of the entry script's own.
+    /// The index of the job's model, in the order of the models' names. `None` if the entry script loaded the
+    /// model from its own bytes.
     pub model: Option<u32>,
     /// The start of the work, in nanoseconds since 1970.
     pub since: u64,
 }
+
+/// The first byte of a note while a model is being loaded. 0 means that no model is used.
+const LOADING: u8 = 1;
+/// The first byte of a note while a model is running.
+const COMPUTING: u8 = 2;
+/// The index in a note that stands for a model without an index.
+const NO_INDEX: u32 = u32::MAX;
 
 impl InferenceNote {
     /// The size of a note in bytes.
@@ -37,10 +45,10 @@ impl InferenceNote {
         let mut bytes = [0; Self::BYTES];
         if let Some(note) = note {
             bytes[0] = match note.work {
-                InferenceWork::Loading => 1,
-                InferenceWork::Computing => 2,
+                InferenceWork::Loading => LOADING,
+                InferenceWork::Computing => COMPUTING,
             };
-            bytes[1..5].copy_from_slice(&note.model.unwrap_or(u32::MAX).to_le_bytes());
+            bytes[1..5].copy_from_slice(&note.model.unwrap_or(NO_INDEX).to_le_bytes());
             bytes[5..].copy_from_slice(&note.since.to_le_bytes());
         }
         bytes
@@ -50,17 +58,17 @@ impl InferenceNote {
     pub fn decode(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::BYTES] = bytes.try_into().ok()?;
         let work = match bytes[0] {
-            1 => InferenceWork::Loading,
-            2 => InferenceWork::Computing,
+            LOADING => InferenceWork::Loading,
+            COMPUTING => InferenceWork::Computing,
             _ => return None,
         };
         let model = u32::from_le_bytes(bytes[1..5].try_into().ok()?);
         let since = u64::from_le_bytes(bytes[5..].try_into().ok()?);
-        Some(Self { work, model: (model != u32::MAX).then_some(model), since })
+        Some(Self { work, model: (model != NO_INDEX).then_some(model), since })
     }
 
-    /// How long the work has lasted, but at most `most`: the clock may have been changed, and a worker can
-    /// write any time.
+    /// How long the work has lasted, but at most `most`. A larger value would be wrong: the clock was
+    /// changed, or the worker wrote a false time.
     pub fn lasted(&self, most: Duration) -> Duration {
         Duration::from_nanos(nanos(SystemTime::now()).saturating_sub(self.since)).min(most)
     }

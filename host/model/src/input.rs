@@ -1,39 +1,39 @@
-//! The inputs of a job, as the job file gives them.
+//! The inputs of a job, as the job file defines them.
 
 use serde::{Deserialize, Serialize};
 
 /// One named input of a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Input {
-    /// Its name, which is part of the guest's paths.
+    /// The input's name, which is part of the guest's paths.
     pub name: String,
-    /// Files, folders or globs, as absolute paths: relative ones have already been joined to the job file's
-    /// folder. Or addresses of stores (see [`super::Address`]), for all of them.
+    /// Absolute paths of files and folders, or globs. Relative paths of the job file have already been joined
+    /// to its folder. Either all paths are addresses of stores (see [`super::Address`]), or none is.
     pub paths: Vec<String>,
-    /// Names the parts of the files' paths below `paths`, as in `{user}/{season}/{genre}.wav`
-    /// (docs/parallel-run-step.md M4). `None` unless the job file gives it.
+    /// A template that names the parts of the files' paths below `paths`, such as
+    /// `{user}/{season}/{genre}.wav` (docs/parallel-run-step.md M4). `None` if the job file has none.
     pub partition_format: Option<String>,
-    /// The maximum number of its rows or files, counted from the first. `None` for all of them.
+    /// How many of the input's rows or files are used, counted from the first. `None` means all.
     #[serde(default)]
     pub take: Option<u64>,
 }
 
 impl Input {
-    /// The places in stores that it names. Empty if its files are on this machine.
+    /// The input's addresses in stores. Empty if its files are on this machine.
     pub fn addresses(&self) -> impl Iterator<Item = super::Address> {
         self.paths
             .iter()
             .filter(|path| super::Address::looks_like_one(path))
-            .flat_map(|it| it.parse())
+            .flat_map(|path| path.parse())
     }
 }
 
 /// The kind of a job's inputs. All of them have the same kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InputKind {
-    /// Files. The entry script gets their paths.
+    /// Whole files. The entry script gets their paths.
     Files {
-        /// Files in a mini-batch.
+        /// How many files a mini-batch has.
         mini_batch_files: u64,
     },
     /// Files of rows. The entry script gets tables.
@@ -47,7 +47,7 @@ pub enum InputKind {
     },
     /// No input: the entry script runs a given number of times.
     Void {
-        /// The number of times.
+        /// How many times.
         count: u64,
     },
 }

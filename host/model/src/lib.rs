@@ -1,7 +1,7 @@
-//! The vocabulary of Sandmill: ids, mini-batch descriptors, outcomes, policies, limits, statistics and the
-//! paths of a job directory. It has only plain data, without I/O.
+//! The types that all crates of Sandmill share: ids, mini-batch descriptors, outcomes, policies, limits,
+//! statistics and the paths of a job directory. They are plain data, without I/O.
 //!
-//! It does not depend on any other crate of Sandmill. All of them may use it.
+//! This crate depends on no other crate of Sandmill, and all of them may use it.
 
 mod address;
 mod bounded_vec;

@@ -3,17 +3,17 @@
 use super::ByteSize;
 use std::path::PathBuf;
 
-/// The operator's caps for all jobs that run on one machine at the same time. `None` means that there is no
-/// cap.
+/// The operator's caps for all jobs together that run on one machine at the same time. `None` means no cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MachineCaps {
-    /// Workers of all jobs together, at least 1.
+    /// The most workers of all jobs together. At least 1.
     pub workers: Option<u32>,
-    /// Workers of all jobs of one tenant together, at least 1.
+    /// The most workers of all jobs of one tenant together. At least 1.
     pub workers_per_tenant: Option<u32>,
-    /// The total of the memory budgets of all these workers.
+    /// The most memory of all jobs together: the sum of the memory budgets of their workers.
     pub memory: Option<ByteSize>,
-    /// The folder in which jobs count each other. `None` means the default folder.
+    /// The folder in which each job records its use, so that jobs can count each other. `None` means the
+    /// default folder.
     pub directory: Option<PathBuf>,
 }
 
@@ -37,7 +37,7 @@ pub enum ProcessLists {
 }
 
 impl ProcessLists {
-    /// All of them, with their names in a policy file.
+    /// All values, with their names in a policy file.
     pub const NAMED: [(&str, Self); 3] =
         [("machine", Self::Machine), ("job", Self::Job), ("off", Self::Off)];
 }

@@ -2,47 +2,47 @@
 
 use super::{ByteSize, Failure, FailureKind, Limits};
 
-/// The memory of its own that one worker process may hold.
+/// The private memory that one worker process may hold.
 ///
-/// Only private memory counts. Pages of files do not count, because all workers map the compiled entry script
-/// and share it.
+/// Pages of files do not count, because all workers map the same compiled entry script and share its pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryBudget {
     /// Memory of the guest's instance.
     pub guest: ByteSize,
-    /// Memory that the host side of the worker may hold besides the guest's, in bytes.
+    /// Memory that the worker process may hold outside of the guest and of inference, in bytes.
     pub host: u64,
     /// Models and tensors, in bytes.
     pub inference: u64,
 }
 
 impl MemoryBudget {
-    /// Memory of every worker for other purposes: the program itself, the allocator's reserves, and the
-    /// growth between two measurements.
-    const MARGIN: u64 = 256 << 20;
+    /// Bytes that every worker may hold for other purposes: the program itself, the allocator's reserves, and
+    /// the growth between two measurements.
+    const MARGIN_BYTES: u64 = 256 << 20;
     /// Results are held twice: as copied from the guest, and as lines.
-    const RESULTS: u64 = 2;
+    const COPIES_OF_RESULTS: u64 = 2;
     /// The most bytes of memory for a byte of CSV. A one-digit number with its comma becomes eight bytes in a
     /// column, and eight more in the copy for the guest. Buffers double when they grow.
-    const TABLE: u64 = 16;
-    /// The most memory for a table that fits into `limits.memory`, as a multiple of that limit: its columns,
-    /// in buffers that double when they grow, and the copy for the guest. The entry script cannot use a table
-    /// that does not fit.
-    const COLUMNS: u64 = 3;
-    /// The most bytes of memory for a byte of text before it becomes columns: the text itself, copies while
-    /// records are sorted out, the positions of fields, and columns that are not wanted.
-    const TEXT: u64 = 6;
+    const BYTES_PER_CSV_BYTE: u64 = 16;
+    /// A table that fits into `limits.memory` takes at most this many times that limit: twice for its
+    /// columns, whose buffers double when they grow, and once for the guest's copy. The entry script cannot
+    /// use a table that does not fit.
+    const TABLES_PER_LIMIT: u64 = 3;
+    /// The most bytes of memory for a byte of text before it becomes columns: the text itself, copies made
+    /// while the text is split into records, the positions of fields, and columns that are not wanted.
+    const BYTES_PER_TEXT_BYTE: u64 = 6;
 
     /// The budget of a worker whose guest has these limits. `mini_batch_bytes`: the bytes of a table in one
     /// mini-batch, or 0 for files, which the guest reads itself. `inference`: bytes for models and tensors.
     pub fn new(limits: &Limits, mini_batch_bytes: u64, inference: u64) -> Self {
-        let columns = limits.memory.0.saturating_mul(Self::COLUMNS);
-        let fits = mini_batch_bytes.saturating_mul(Self::TEXT).saturating_add(columns);
+        let columns = limits.memory.0.saturating_mul(Self::TABLES_PER_LIMIT);
+        let most_that_fits =
+            mini_batch_bytes.saturating_mul(Self::BYTES_PER_TEXT_BYTE).saturating_add(columns);
         let host = [
-            limits.results.0.saturating_mul(Self::RESULTS),
+            limits.results.0.saturating_mul(Self::COPIES_OF_RESULTS),
             limits.read.0,
-            mini_batch_bytes.saturating_mul(Self::TABLE).min(fits),
-            Self::MARGIN,
+            mini_batch_bytes.saturating_mul(Self::BYTES_PER_CSV_BYTE).min(most_that_fits),
+            Self::MARGIN_BYTES,
         ];
         let host = host.into_iter().fold(0, u64::saturating_add);
         Self { guest: limits.memory, host, inference }
@@ -62,27 +62,28 @@ impl MemoryBudget {
         Some(self.overrun(&format!("held {held} of memory, more than"), "it was killed"))
     }
 
-    /// The failure of a worker that the kernel ended because its cgroup has this limit.
+    /// The failure of a worker that the kernel killed at the memory limit of its cgroup, which is this
+    /// budget.
     pub fn ended_by_cgroup(&self) -> Failure {
         self.overrun("needed more memory than", "the limit of its cgroup ended it")
     }
 
-    fn overrun(&self, did: &str, end: &str) -> Failure {
+    fn overrun(&self, excess: &str, end: &str) -> Failure {
         let budget = self.total().rounded();
         let host = ByteSize(self.host).rounded();
         // A user without models need not read about them.
-        let (parts, more) = match self.inference {
+        let (inference_part, inference_key) = match self.inference {
             0 => (String::new(), ""),
             bytes => {
                 let bytes = ByteSize(bytes).rounded();
                 (format!(", and {bytes} for models and tensors"), " or limits.tensors")
             }
         };
-        let or = if more.is_empty() { " or" } else { "," };
+        let separator = if inference_key.is_empty() { " or" } else { "," };
         let message = format!(
-            "the worker process {did} its budget of {budget} (limits.memory {} and {host} for \
-             results, reading and decoding{parts}); {end}. Make mini_batch_size smaller, or raise \
-             limits.memory{or} limits.results{more}",
+            "the worker process {excess} its budget of {budget} (limits.memory {} and {host} for \
+             results, reading and decoding{inference_part}); {end}. Make mini_batch_size smaller, or raise \
+             limits.memory{separator} limits.results{inference_key}",
             self.guest
         );
         Failure::new(FailureKind::OutOfMemory, message)

@@ -1,4 +1,4 @@
-//! Mini-batches: small descriptors that can be sent to any worker.
+//! Descriptors of mini-batches. They are small, and can be sent to any worker.
 
 use super::{GUEST_INPUTS, MiniBatchId, Names};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 /// The work of one call of `run`. It names the data and never contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MiniBatch {
-    /// Its number within the job.
+    /// The mini-batch's number within the job.
     pub id: MiniBatchId,
     /// Index into the job's [`Source`]s. 0 for [`MiniBatchWork::Void`].
     pub source: u32,
@@ -18,13 +18,14 @@ pub struct MiniBatch {
     /// A hash of the descriptor and, for tables, of the planner's knowledge of their files. See
     /// [`AttemptReport::stamp`](super::AttemptReport::stamp).
     pub stamp: u64,
-    /// The files that could not be fetched from their store: the index in [`MiniBatch::reads`], in ascending
-    /// order, and the reason, for people. Only the leader sets this.
+    /// The files that could not be fetched from their store: for each, the index in [`MiniBatch::reads`], in
+    /// ascending order, and the reason. Only the leader sets this.
     pub unfetched: Vec<(u32, String)>,
 }
 
-/// How many reasons a descriptor keeps, and the most bytes of each. A descriptor must fit into a message.
+/// How many reasons a descriptor keeps in words, because a descriptor must fit into a message.
 const MAX_REASONS: usize = 200;
+/// The longest reason that a descriptor keeps, in bytes.
 const MAX_REASON_BYTES: usize = 1000;
 
 impl MiniBatch {
@@ -33,7 +34,7 @@ impl MiniBatch {
         Self { id, source, work, partition: Vec::new(), stamp: 0, unfetched: Vec::new() }
     }
 
-    /// Records which files could not be fetched, in their order, and why.
+    /// Records which files could not be fetched, in ascending order, and why.
     pub fn set_unfetched(&mut self, mut unfetched: Vec<(u32, String)>) {
         for (index, (_, reason)) in unfetched.iter_mut().enumerate() {
             let most = if index < MAX_REASONS { MAX_REASON_BYTES } else { 0 };
@@ -45,13 +46,14 @@ impl MiniBatch {
         self.unfetched = unfetched;
     }
 
-    /// The reason why a file could not be fetched, by its index. `None` if the file was fetched.
-    pub fn why_unfetched(&self, place: u32) -> Option<&str> {
-        let at = self.unfetched.binary_search_by_key(&place, |(place, _)| *place).ok()?;
-        self.unfetched.get(at).map(|(_, reason)| reason.as_str())
+    /// The reason why a file could not be fetched. `file` is its index in [`MiniBatch::reads`]. `None` if the
+    /// file was fetched.
+    pub fn why_unfetched(&self, file: u32) -> Option<&str> {
+        let found = self.unfetched.binary_search_by_key(&file, |(file, _)| *file).ok()?;
+        self.unfetched.get(found).map(|(_, reason)| reason.as_str())
     }
 
-    /// Whether it reads files and all of them could not be fetched.
+    /// Whether the mini-batch reads objects of a store, and none of them could be fetched.
     pub fn is_unfetched(&self) -> bool {
         !self.unfetched.is_empty() && self.unfetched.len() >= self.reads().len()
     }
@@ -77,8 +79,8 @@ impl MiniBatch {
         }
     }
 
-    /// Its files, if its work consists of files: the index of each one's source, and its path below that
-    /// source.
+    /// The files of a mini-batch of whole files: for each, the index of its source, and its path below that
+    /// source. Empty for other work.
     pub fn files(&self) -> impl Iterator<Item = (u32, &str)> {
         let (files, parts): (Option<&Names>, &[(u32, Names)]) = match &self.work {
             MiniBatchWork::Files(files) => (Some(files), &[]),
@@ -92,13 +94,13 @@ impl MiniBatch {
             | MiniBatchWork::Void => (None, &[]),
         };
         let files = files.into_iter().map(|files| (self.source, files));
-        let all = files.chain(parts.iter().map(|(source, files)| (*source, files)));
-        all.flat_map(|(source, files)| files.iter().map(move |file| (source, file)))
+        let by_source = files.chain(parts.iter().map(|(source, files)| (*source, files)));
+        by_source.flat_map(|(source, files)| files.iter().map(move |file| (source, file)))
     }
 
-    /// The files that must be fetched from their store before a worker gets the mini-batch: the index of each
-    /// one's source, and its path below that source. Unpacked texts and grouped rows are in other files by
-    /// then, so they need no object of a store.
+    /// The files that must be fetched from their store before a worker gets the mini-batch: for each, the
+    /// index of its source, and its path below that source. Unpacked texts and grouped rows need no object of
+    /// a store, because the planner has copied them to other files.
     pub fn reads(&self) -> Vec<(u32, &str)> {
         match &self.work {
             MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => self.files().collect(),
@@ -110,28 +112,28 @@ impl MiniBatch {
         }
     }
 
-    /// The places of its items, if known. For files, each file. For rows, each file with the position of its
-    /// first row.
-    pub fn places(&self) -> Vec<ItemLocation<'_>> {
-        let whole = |(source, file)| ItemLocation { source, file, line: None, row: None };
+    /// Where the mini-batch's items are: for files, each file; for rows, each file with the position of the
+    /// first row. Empty if unknown.
+    pub fn item_locations(&self) -> Vec<ItemLocation<'_>> {
+        let whole_file = |(source, file)| ItemLocation { source, file, line: None, row: None };
         match &self.work {
             MiniBatchWork::Files(_) | MiniBatchWork::FileGroup(_) => {
-                self.files().map(whole).collect()
+                self.files().map(whole_file).collect()
             }
-            MiniBatchWork::Text(slice) => vec![slice.place(self.source)],
+            MiniBatchWork::Text(slice) => vec![slice.start_location(self.source)],
             MiniBatchWork::TextGroup(slices) => {
-                slices.iter().map(|(at, slice)| slice.place(*at)).collect()
+                slices.iter().map(|(source, slice)| slice.start_location(*source)).collect()
             }
-            MiniBatchWork::Table(slice) => vec![slice.place(self.source)],
+            MiniBatchWork::Table(slice) => vec![slice.start_location(self.source)],
             MiniBatchWork::TableGroup(slices) => {
-                slices.iter().map(|(at, slice)| slice.place(*at)).collect()
+                slices.iter().map(|(source, slice)| slice.start_location(*source)).collect()
             }
-            MiniBatchWork::Unreadable(bad) => vec![whole((self.source, &bad.file))],
+            MiniBatchWork::Unreadable(bad) => vec![whole_file((self.source, &bad.file))],
             MiniBatchWork::Rows(_) | MiniBatchWork::Void => Vec::new(),
         }
     }
 
-    /// The partition keys with their values, for people: `region=n, store=4`.
+    /// The partition keys with their values, as text for the user: `region=n, store=4`.
     pub fn keys(&self) -> String {
         let keys: Vec<_> =
             self.partition.iter().map(|(key, value)| format!("{key}={value}")).collect();
@@ -144,13 +146,15 @@ impl MiniBatch {
             MiniBatchWork::Files(files) => files.size(),
             MiniBatchWork::FileGroup(parts) => parts.iter().map(|(_, files)| files.size()).sum(),
             MiniBatchWork::Text(slice) => slice.file.len(),
-            MiniBatchWork::TextGroup(slices) => {
-                slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TextSlice)>()).sum()
-            }
+            MiniBatchWork::TextGroup(slices) => slices
+                .iter()
+                .map(|(_, slice)| slice.file.len() + size_of::<(u32, TextSlice)>())
+                .sum(),
             MiniBatchWork::Table(slice) => slice.file.len(),
-            MiniBatchWork::TableGroup(slices) => {
-                slices.iter().map(|(_, it)| it.file.len() + size_of::<(u32, TableSlice)>()).sum()
-            }
+            MiniBatchWork::TableGroup(slices) => slices
+                .iter()
+                .map(|(_, slice)| slice.file.len() + size_of::<(u32, TableSlice)>())
+                .sum(),
             MiniBatchWork::Unreadable(bad) => bad.file.len() + bad.reason.len(),
             MiniBatchWork::Rows(rows) => {
                 rows.text.file.len() + rows.origins.len() + rows.names.len()
@@ -163,7 +167,7 @@ impl MiniBatch {
         size_of::<Self>() + names + keys
     }
 
-    /// The place of the data, for people, by the guest's paths: `/inputs/images/a.png and 9 more`,
+    /// Where the data is, as text for the user, with the guest's paths: `/inputs/images/a.png and 9 more`,
     /// `/inputs/iris/iris.csv, 20 records from line 2`, `/inputs/sales with region=n, store=4: 20 records`.
     pub fn location(&self, sources: &[Source]) -> String {
         let folder = sources.get(self.source as usize).map_or("", |source| source.guest.as_str());
@@ -203,7 +207,7 @@ impl MiniBatch {
     }
 }
 
-/// The place of items of a mini-batch.
+/// Where items of a mini-batch are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ItemLocation<'a> {
     /// The index of the source.
@@ -221,12 +225,12 @@ pub struct ItemLocation<'a> {
 pub enum MiniBatchWork {
     /// Files, as paths below the source's root, with `/` between the parts.
     Files(Names),
-    /// The files of one group by partition keys, if they are below several sources of one input: each
-    /// source's index, once, with its files as in [`MiniBatchWork::Files`].
+    /// The files of one group by partition keys, if they are below several sources of one input: the index of
+    /// each source, with its files as in [`MiniBatchWork::Files`].
     FileGroup(Vec<(u32, Names)>),
     /// A part of one text file: CSV or JSON lines.
     Text(TextSlice),
-    /// The text files of one group by partition keys, one or more: the index of each one's source, and the
+    /// One or more text files of one group by partition keys: for each, the index of its source, and the
     /// slice.
     TextGroup(Vec<(u32, TextSlice)>),
     /// Rows of one group by partition keys, gathered from many files.
@@ -235,10 +239,10 @@ pub enum MiniBatchWork {
     Void,
     /// Rows of one Parquet or Arrow file.
     Table(TableSlice),
-    /// The rows of the Parquet or Arrow files of one group by partition keys: the index of each one's source,
+    /// The rows of Parquet or Arrow files of one group by partition keys: for each, the index of its source,
     /// and the slice.
     TableGroup(Vec<(u32, TableSlice)>),
-    /// A file that planning could not read. It becomes a mini-batch of one item, which fails.
+    /// A file that the planner could not read. It becomes a mini-batch of one item, which fails.
     Unreadable(BadFile),
 }
 
@@ -256,12 +260,13 @@ pub struct TextSlice {
     /// Records in the slice.
     pub rows: u64,
     /// For a compressed file: the path of its unpacked text below [`JobDir::spill`](super::JobDir::spill).
-    /// The range refers to that text.
+    /// `offset` and `length` refer to that text.
     pub unpacked: Option<String>,
 }
 
 impl TextSlice {
-    fn place(&self, source: u32) -> ItemLocation<'_> {
+    /// The location of the first row.
+    fn start_location(&self, source: u32) -> ItemLocation<'_> {
         ItemLocation { source, file: &self.file, line: Some(self.first_line), row: None }
     }
 }
@@ -271,20 +276,22 @@ impl TextSlice {
 pub struct TableSlice {
     /// The file, as a path below the source's root.
     pub file: String,
-    /// The part with its first rows: the number of a row group, or the index of a record batch.
+    /// The part of the file in which the slice begins: the number of a row group (Parquet), or the index of a
+    /// record batch (Arrow).
     pub part: u64,
-    /// Rows of that part before the slice.
+    /// The number of rows of that part before the slice.
     pub skip: u64,
     /// The number of the slice's first row in the file, from 0.
     pub first_row: u64,
     /// The number of rows.
     pub rows: u64,
-    /// Their approximate memory, in bytes.
+    /// The approximate memory of the rows, in bytes.
     pub bytes: u64,
 }
 
 impl TableSlice {
-    fn place(&self, source: u32) -> ItemLocation<'_> {
+    /// The location of the first row.
+    fn start_location(&self, source: u32) -> ItemLocation<'_> {
         let row = Some(self.first_row.saturating_add(1));
         ItemLocation { source, file: &self.file, line: None, row }
     }
@@ -295,26 +302,26 @@ impl TableSlice {
 pub struct BadFile {
     /// The file, as a path below the source's root.
     pub file: String,
-    /// The reason and the position in the file, for people.
+    /// The reason and the position in the file, as text for the user.
     pub reason: String,
 }
 
 /// Rows that were gathered from many files, in files below [`JobDir::spill`](super::JobDir::spill).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SpilledRows {
-    /// The rows as CSV text without a header; the columns of the path come last.
+    /// The rows as CSV text without a header. Columns that come from the files' paths are last.
     pub text: TextSlice,
-    /// The file with the origin of each row: the number of a file, and a line.
+    /// The file with the origin of each row: the number of an input file, and a line in it.
     pub origins: String,
-    /// The position in that file of these rows' origins, in bytes.
+    /// The position in `origins` at which the origins of these rows begin, in bytes.
     pub origins_offset: u64,
-    /// The length of the origins, in bytes.
+    /// The length of the origins of these rows, in bytes.
     pub origins_length: u64,
-    /// The file that maps the numbers of files to names.
+    /// The file with the name of each input file, by its number.
     pub names: String,
 }
 
-/// One path of an input, resolved: a folder, with all or some of the files below it.
+/// One resolved path of an input: a folder, with all or some of the files below it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// The input's name.
@@ -324,15 +331,15 @@ pub struct Source {
     /// The guest's path of the folder, such as `/inputs/images`.
     pub guest: String,
     /// Which files below `root` belong to the input, as a glob over the relative path (`*.csv`, `a/**/*.png`,
-    /// a single file's name, or several as in `{a.csv,b.csv}`). `None` means all of them. With a pattern, the
-    /// guest must not see the folder's other files.
+    /// a single file's name, or several as in `{a.csv,b.csv}`). `None` means all files. If there is a
+    /// pattern, the guest must not see the folder's other files.
     pub pattern: Option<String>,
     /// [`Input::partition_format`](super::Input::partition_format).
     pub partition_format: Option<String>,
     /// [`Input::take`](super::Input::take). It applies to all sources of the input together.
     #[serde(default)]
     pub take: Option<u64>,
-    /// The list of the files below `root`, if these are objects of a store. The files may not have been
+    /// The manifest of the files below `root`, if these are objects of a store. The files may not have been
     /// fetched yet.
     pub manifest: Option<PathBuf>,
 }
@@ -357,15 +364,15 @@ impl Source {
 pub struct Mount {
     /// The folder on the host. Absolute.
     pub host: PathBuf,
-    /// The guest's path for it. Absolute.
+    /// The path under which the guest sees the folder. Absolute.
     pub guest: String,
-    /// Whether the guest may write there.
+    /// Whether the guest may write to the folder.
     pub writable: bool,
 }
 
-/// A fast check that a relative path does not lead out of its folder: it contains no two dots in a row.
-/// Nearly all paths pass, and there may be millions of them. If this returns false, the caller must check the
-/// path's parts.
+/// Whether a relative path certainly does not lead out of its folder, because it has no two dots in a row.
+/// This check is fast, because there may be millions of paths, and nearly all of them pass it. If it returns
+/// false, the caller must check the path's parts.
 pub fn is_plainly_below(path: &str) -> bool {
     let bytes = path.as_bytes();
     bytes.first() != Some(&b'/') && !bytes.contains(&0) && !bytes.windows(2).any(|two| two == b"..")
@@ -378,14 +385,14 @@ mod tests {
     #[test]
     fn an_unpacked_text_needs_no_object() {
         let slice = TextSlice { file: "a.csv".to_owned(), ..TextSlice::sample() };
-        let of = |work| MiniBatch::new(MiniBatchId(0), 7, work);
-        let mut batch = of(MiniBatchWork::Text(slice.clone()));
+        let batch_of = |work| MiniBatch::new(MiniBatchId(0), 7, work);
+        let mut batch = batch_of(MiniBatchWork::Text(slice.clone()));
         assert_eq!((batch.reads(), batch.is_unfetched()), (vec![(7, "a.csv")], false));
         batch.set_unfetched(vec![(0, "gone".to_owned())]);
         assert!(batch.is_unfetched());
         let unpacked = Some("0".to_owned());
-        assert!(of(MiniBatchWork::Text(TextSlice { unpacked, ..slice })).reads().is_empty());
-        let files = of(MiniBatchWork::Files(["a", "b"].into()));
+        assert!(batch_of(MiniBatchWork::Text(TextSlice { unpacked, ..slice })).reads().is_empty());
+        let files = batch_of(MiniBatchWork::Files(["a", "b"].into()));
         assert_eq!(files.reads(), files.files().collect::<Vec<_>>());
     }
 }

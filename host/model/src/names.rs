@@ -53,7 +53,7 @@ impl Names {
         self.text.len()
     }
 
-    /// Their approximate memory, in bytes.
+    /// The approximate memory of the list, in bytes.
     pub fn size(&self) -> usize {
         self.text.capacity() + self.ends.capacity() * size_of::<usize>()
     }
@@ -61,9 +61,9 @@ impl Names {
 
 impl<S: AsRef<str>> FromIterator<S> for Names {
     fn from_iter<I: IntoIterator<Item = S>>(names: I) -> Self {
-        let mut all = Self::default();
-        names.into_iter().for_each(|name| all.push(name.as_ref()));
-        all
+        let mut list = Self::default();
+        names.into_iter().for_each(|name| list.push(name.as_ref()));
+        list
     }
 }
 
@@ -104,14 +104,14 @@ impl<'de> Visitor<'de> for NamesList {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Names, A::Error> {
         let mut names = Names::default();
-        // The sender is not trusted, so do not reserve as much as it claims.
+        // The sender is untrusted, so do not reserve as much memory as the sender claims to need.
         names.ends.reserve(list.size_hint().unwrap_or(0).min(1024));
         while list.next_element_seed(NextText(&mut names))?.is_some() {}
         Ok(names)
     }
 }
 
-/// Appends the next string of a list directly to the names.
+/// Reads the next string of a list, and appends it to the names without an allocation.
 struct NextText<'a>(&'a mut Names);
 
 impl<'de> DeserializeSeed<'de> for NextText<'_> {
@@ -151,7 +151,7 @@ mod tests {
             prop_assert_eq!(names.first(), texts.first().map(String::as_str));
             prop_assert_eq!(names.last(), texts.last().map(String::as_str));
             prop_assert_eq!(format!("{names:?}"), format!("{texts:?}"));
-            // The serialised form equals that of a list of strings, in messages and in digests of them.
+            // The serialised form equals that of a list of strings.
             let wire = postcard::to_allocvec(&names).unwrap();
             prop_assert_eq!(&wire, &postcard::to_allocvec(&texts).unwrap());
             prop_assert_eq!(&postcard::from_bytes::<Names>(&wire).unwrap(), &names);
@@ -164,7 +164,7 @@ mod tests {
     fn an_invalid_list_is_an_error() {
         assert!(serde_json::from_str::<Names>("[\"a\", 1]").is_err());
         assert!(serde_json::from_str::<Names>("\"a\"").is_err());
-        // A length that the bytes do not fulfil.
+        // The length of the list is more than the bytes contain.
         assert!(postcard::from_bytes::<Names>(&[255, 255, 255, 255, 15]).is_err());
     }
 }

@@ -2,21 +2,21 @@
 
 const _: () = assert!(usize::BITS == 64, "Sandmill runs on 64-bit machines");
 
-/// The same number. It always fits, as Sandmill runs only on 64-bit machines.
+/// The same number as a `usize`. It always fits, because Sandmill runs only on 64-bit machines.
 #[expect(clippy::cast_possible_truncation, reason = "a usize has 64 bits")]
 #[inline]
 pub const fn to_usize(number: u64) -> usize {
     number as usize
 }
 
-/// The nearest float, for shares and for numbers that people read. It is exact up to 2^53.
+/// The nearest float, for percentages and for numbers in texts. It is exact up to 2^53.
 #[expect(clippy::cast_precision_loss, reason = "15 digits are exact enough for a figure")]
 #[inline]
 pub const fn to_f64(number: u64) -> f64 {
     number as f64
 }
 
-/// A float without its fraction: 0 for a negative one and for NaN, [`u64::MAX`] for a larger one.
+/// The whole part of a float: 0 for a negative float and for NaN, [`u64::MAX`] for a float above that.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -27,7 +27,7 @@ pub const fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// A count as a 32-bit number: [`u32::MAX`] for a larger one.
+/// A count as a 32-bit number: [`u32::MAX`] if it is larger.
 #[inline]
 pub fn count_u32(count: usize) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)

@@ -7,20 +7,20 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputKind {
-    /// As ParallelRunStep writes it: rows unchanged, tables with a space between fields (O1, O2).
+    /// The format of ParallelRunStep: rows unchanged, tables with a space between fields (O1, O2).
     Text,
-    /// Comma-separated values: rows become one field each.
+    /// Comma-separated values. A row of text becomes one field.
     Csv,
-    /// One JSON value on each line: tables become objects, rows become texts.
+    /// One JSON value on each line. A row of a table becomes an object, a row of text becomes a string.
     Jsonl,
-    /// A Parquet file: types are kept, rows become a column `value`.
+    /// A Parquet file. Types are kept, and rows of text become a column `value`.
     Parquet,
-    /// An Arrow IPC file, with the same contents.
+    /// An Arrow IPC file, with the same columns as a Parquet file.
     Arrow,
 }
 
 impl OutputKind {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 5] = [Self::Text, Self::Csv, Self::Jsonl, Self::Parquet, Self::Arrow];
 
     /// The name in a job file.
@@ -34,7 +34,7 @@ impl OutputKind {
         }
     }
 
-    /// Whether rows are lines. Otherwise they are tables with types, and the file is made from the appended
+    /// Whether the file consists of lines. Otherwise its columns have types, and it is made from the appended
     /// rows at the end of the job.
     pub fn is_lines(self) -> bool {
         matches!(self, Self::Text | Self::Csv | Self::Jsonl)
@@ -51,7 +51,7 @@ impl OutputKind {
     }
 }
 
-/// How the output file is compressed: lines as a whole, Parquet page by page.
+/// How the output file is compressed: a file of lines as a whole, a Parquet file page by page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Compression {
@@ -63,12 +63,12 @@ pub enum Compression {
     Zstd,
     /// Snappy.
     Snappy,
-    /// LZ4, without frames.
+    /// LZ4 blocks without frames (Parquet's `LZ4_RAW`).
     Lz4,
 }
 
 impl Compression {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 5] = [Self::None, Self::Gzip, Self::Zstd, Self::Snappy, Self::Lz4];
 
     /// The name in a job file.
@@ -87,13 +87,13 @@ impl Compression {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Quoting {
-    /// Those that could not be read back without quotes.
+    /// Only fields that could not be read back without quotes.
     Minimal,
-    /// All of them, nulls too.
+    /// All fields, including nulls.
     All,
-    /// Those that are not numbers.
+    /// All fields that are not numbers.
     Nonnumeric,
-    /// None. A field that needs quotes fails the attempt.
+    /// No fields. A field that needs quotes fails the attempt.
     None,
 }
 
@@ -104,12 +104,12 @@ pub enum OutputLayout {
     /// One file.
     #[default]
     File,
-    /// A folder of files, one for each worker. It is faster, as no rows are copied.
+    /// A folder of files, one for each worker. This is faster, because no rows are copied.
     Parts,
 }
 
 impl OutputLayout {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 2] = [Self::File, Self::Parts];
 
     /// The name in a job file.
@@ -121,25 +121,25 @@ impl OutputLayout {
     }
 }
 
-/// Which columns of the input precede each row's own columns.
+/// Which columns of the input come before the columns that `run` returns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Join {
-    /// All of them.
+    /// All columns.
     Input,
-    /// These, in this order.
+    /// These columns, in this order.
     Columns(Vec<String>),
 }
 
 impl Join {
-    /// The column of a mini-batch of files: the path of each, as the guest sees it.
+    /// The name of the only column of a mini-batch of files: the guest's path of each file.
     pub const FILE: &str = "file";
 }
 
 /// How the output file is written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputFormat {
-    /// The kind of file. The settings for lines are used only for text and CSV.
+    /// The kind of file. `delimiter`, `header`, `quoting`, `null` and `index` are used only for text and CSV.
     pub kind: OutputKind,
     /// One of [`OutputKind::compressions`].
     pub compression: Compression,
@@ -151,9 +151,9 @@ pub struct OutputFormat {
     pub quoting: Quoting,
     /// The text for a null.
     pub null: String,
-    /// Whether each row of a table begins with its number within the mini-batch, as pandas' index.
+    /// Whether each row of a table begins with its number within the mini-batch, like the index of pandas.
     pub index: bool,
-    /// The columns that precede the rows' own, if there are any.
+    /// Which columns of the input come before the columns that `run` returns. `None` if no columns do.
     pub join: Option<Join>,
     /// One file or a folder of parts.
     pub layout: OutputLayout,
@@ -183,13 +183,13 @@ impl OutputFormat {
         self.kind.is_lines() && self.compression == Compression::None
     }
 
-    /// Whether the output is made from all rows at the end of the job. This holds for parts and for files
-    /// with types.
+    /// Whether the output is made from all rows at the end of the job. This holds for parts, and for Parquet
+    /// and Arrow files.
     pub fn is_made_at_end(&self) -> bool {
         self.layout == OutputLayout::Parts || !self.kind.is_lines()
     }
 
-    /// Whether the output file begins with its columns.
+    /// Whether the output file has a header with its columns.
     pub fn has_header(&self) -> bool {
         match self.kind {
             OutputKind::Text | OutputKind::Csv => self.header,
@@ -198,8 +198,8 @@ impl OutputFormat {
         }
     }
 
-    /// The default name of the output file: `lines`, with the format's own ending. For parts, the name of the
-    /// folder.
+    /// The default name of the output file: `lines`, with the file name extension of the format. For parts,
+    /// the name of the folder. `lines` is the default name of a text file.
     pub fn file_name(&self, lines: &str) -> String {
         match (self.kind, lines.rsplit_once('.')) {
             (OutputKind::Csv | OutputKind::Jsonl, Some((stem, _))) => {
@@ -209,7 +209,8 @@ impl OutputFormat {
         }
     }
 
-    /// The same for Azure's job files and for earlier versions, which use `lines` for all lines of text.
+    /// The default name for Azure's job files and for earlier versions, which use `lines` for text, CSV and
+    /// JSON lines.
     pub fn azure_file_name(&self, lines: &str) -> String {
         let stem = lines.rsplit_once('.').map_or(lines, |(stem, _)| stem);
         match (self.kind, self.compression) {
@@ -222,7 +223,7 @@ impl OutputFormat {
         }
     }
 
-    /// The ending of the parts' names. `None` if the output is one file.
+    /// The file name extension of the parts. `None` if the output is one file.
     pub fn part_ending(&self) -> Option<String> {
         let compression = match self.compression {
             Compression::Gzip if self.kind.is_lines() => ".gz",
@@ -233,15 +234,16 @@ impl OutputFormat {
         (self.layout == OutputLayout::Parts).then(|| format!(".{kind}{compression}"))
     }
 
-    /// The file to which rows are appended while the job runs: the output file itself, or the file from which
-    /// it is made at the end. For parts, their folder, to which nothing is appended.
+    /// The name of the file to which rows are appended while the job runs: the output file, or the file from
+    /// which the output file is made at the end. For parts, the name of their folder, to which no rows are
+    /// appended.
     pub fn appended(&self, file_name: &str) -> String {
         let is_made = !self.kind.is_lines() && self.layout == OutputLayout::File;
         if is_made { unfinished(file_name) } else { file_name.to_owned() }
     }
 }
 
-/// The file from which an output file is made at the end of a job.
+/// The name of the file from which an output file is made at the end of a job.
 pub fn unfinished(file_name: &str) -> String {
     format!("{file_name}.part")
 }
@@ -252,7 +254,7 @@ impl Default for OutputFormat {
     }
 }
 
-/// What happens when two mini-batches write files of the same name.
+/// What happens when two mini-batches write files with the same name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnConflict {
@@ -266,7 +268,7 @@ pub enum OnConflict {
 }
 
 impl OnConflict {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 3] = [Self::Error, Self::Append, Self::Overwrite];
 
     /// The name in a job file.

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
 use std::fmt;
 
-/// Hive's name for the folder of rows without a value.
+/// The value in the name of a Hive folder whose rows have no value: `key=__HIVE_DEFAULT_PARTITION__`.
 const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 
 /// A template for paths below an input's path. Each level consists of fixed text and of keys in braces. A key
@@ -14,7 +14,8 @@ const HIVE_NULL: &str = "__HIVE_DEFAULT_PARTITION__";
 pub struct PartitionFormat {
     text: String,
     levels: Vec<Vec<FormatPart>>,
-    /// Whether the template is for folders as Hive makes them, whose values are percent-encoded.
+    /// Whether the template is for folders in the style of Hive (`key=value`), whose values are
+    /// percent-encoded.
     is_hive: bool,
 }
 
@@ -24,7 +25,7 @@ enum FormatPart {
     Key(String),
 }
 
-/// Error: the text is not a template. The message is for people, and lacks only the place.
+/// Error: the text is not a template. The caller adds to the message which input it is about.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a path template: {1}; write it as in '{{user}}/{{season}}/{{genre}}.wav'")]
 pub struct ParsePartitionFormatError(String, String);
@@ -34,27 +35,28 @@ impl PartitionFormat {
     /// have nothing between them, or there is no key at all.
     pub fn parse(text: &str) -> Result<Self, ParsePartitionFormatError> {
         let refuse = |reason: String| ParsePartitionFormatError(text.to_owned(), reason);
-        let levels = text.split('/').map(level).collect::<Result<Vec<_>, _>>().map_err(refuse)?;
+        let levels =
+            text.split('/').map(parse_level).collect::<Result<Vec<_>, _>>().map_err(refuse)?;
         let format = Self { text: text.to_owned(), levels, is_hive: false };
         let keys: Vec<&str> = format.keys().collect();
         if keys.is_empty() {
             return Err(refuse("it has no key in braces".to_owned()));
         }
         match keys.iter().enumerate().find(|(index, key)| keys[..*index].contains(key)) {
-            Some((_, twice)) => Err(refuse(format!("the key '{twice}' comes twice"))),
+            Some((_, twice)) => Err(refuse(format!("the key '{twice}' occurs twice"))),
             None => Ok(format),
         }
     }
 
-    /// The template of a file's folders, for a path such as `year=2026/month=11/a.parquet`. It covers the
-    /// folders up to the first one that is not named `key=value`. `None` if there are no such folders, or if
-    /// a key occurs twice.
+    /// The template for the folders of a file with a path such as `year=2026/month=11/a.parquet`. The
+    /// template ends before the first folder that is not named `key=value`. `None` if there are no such
+    /// folders, or if a key occurs twice.
     pub fn hive(path: &str) -> Option<Self> {
         let (folders, _) = path.rsplit_once('/')?;
         let key = |folder: &str| {
             let (key, _) = folder.split_once('=')?;
-            let plain = !key.is_empty() && !key.contains(['{', '}', ':', '*']);
-            plain.then(|| key.to_owned())
+            let is_plain = !key.is_empty() && !key.contains(['{', '}', ':', '*']);
+            is_plain.then(|| key.to_owned())
         };
         let keys: Vec<String> = folders.split('/').map_while(key).collect();
         let parts: Vec<_> = keys.iter().map(|key| format!("{key}={{{key}}}")).collect();
@@ -62,7 +64,7 @@ impl PartitionFormat {
         Some(Self { is_hive: true, ..format })
     }
 
-    /// Its keys, in order.
+    /// The keys of the template, in order.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.levels.iter().flatten().filter_map(|part| match part {
             FormatPart::Key(key) => Some(key.as_str()),
@@ -70,8 +72,9 @@ impl PartitionFormat {
         })
     }
 
-    /// The keys' values in a file's path below its input's path, with `/` between the parts. `None` if the
-    /// path does not match. If several readings match, the first keys of a level get the shorter values.
+    /// The values of the keys in a file's path. `path` is relative to the input's path, with `/` between its
+    /// parts. `None` if the path does not match. If it matches in several ways, the first keys of a level get
+    /// the shorter values.
     pub fn values<'a>(&self, path: &'a str) -> Option<Vec<&'a str>> {
         let mut values = Vec::new();
         let mut names = path.split('/');
@@ -82,8 +85,9 @@ impl PartitionFormat {
     }
 
     /// Like [`Self::values`], but for tables: the template names folders, and the files below them may have
-    /// any name. A template whose last level has a fixed ending, such as `{region}/{day}.csv`, still matches
-    /// the whole path. Values of Hive's folders are decoded. They are empty for null.
+    /// any name. But a template whose last level has a fixed file name extension, such as
+    /// `{region}/{day}.csv`, matches the whole path. Values of folders in the style of Hive are decoded. Null
+    /// becomes an empty value.
     pub fn folder_values<'a>(&self, path: &'a str) -> Option<Vec<Cow<'a, str>>> {
         let values = self.plain_folder_values(path)?.into_iter();
         Some(match self.is_hive {
@@ -103,7 +107,7 @@ impl PartitionFormat {
         for parts in &self.levels {
             level_values(parts, names.next()?, self.is_hive, &mut values)?;
         }
-        // The rest is the file, and perhaps more folders.
+        // At least the file's name must be left. There may be more folders.
         names.next().map(|_| values)
     }
 }
@@ -114,7 +118,8 @@ impl fmt::Display for PartitionFormat {
     }
 }
 
-/// The decoded value of a Hive folder's name. A value that is not valid in the encoding is kept unchanged.
+/// The decoded value of a folder in the style of Hive. A value that is not valid UTF-8 when decoded is kept
+/// unchanged.
 fn hive_value(value: &str) -> Cow<'_, str> {
     if value == HIVE_NULL {
         return Cow::Borrowed("");
@@ -122,23 +127,24 @@ fn hive_value(value: &str) -> Cow<'_, str> {
     percent_decode_str(value).decode_utf8().unwrap_or(Cow::Borrowed(value))
 }
 
-fn level(text: &str) -> Result<Vec<FormatPart>, String> {
+/// Reads one level of a template. Fails with the reason.
+fn parse_level(text: &str) -> Result<Vec<FormatPart>, String> {
     if text.is_empty() {
         return Err("a level between two '/' is empty".to_owned());
     }
     let mut parts = Vec::new();
     let mut rest = text;
     while !rest.is_empty() {
-        let fixed = rest.find(['{', '}']).unwrap_or(rest.len());
-        if fixed > 0 {
-            parts.push(FormatPart::Text(rest[..fixed].to_owned()));
+        let brace = rest.find(['{', '}']).unwrap_or(rest.len());
+        if brace > 0 {
+            parts.push(FormatPart::Text(rest[..brace].to_owned()));
         }
-        rest = &rest[fixed..];
+        rest = &rest[brace..];
         let Some(inside) = rest.strip_prefix('{') else {
             if rest.is_empty() {
                 break;
             }
-            return Err("a '}' closes nothing".to_owned());
+            return Err("a '}' has no '{' before it".to_owned());
         };
         let Some((key, after)) = inside.split_once('}') else {
             return Err("a '{' is not closed".to_owned());
@@ -148,7 +154,8 @@ fn level(text: &str) -> Result<Vec<FormatPart>, String> {
         }
         if let Some(FormatPart::Key(before)) = parts.last() {
             return Err(format!(
-                "there is nothing between {{{before}}} and {{{key}}}, so it is unclear where one ends"
+                "there is nothing between {{{before}}} and {{{key}}}, so it is unclear where \
+                 {{{before}}} ends"
             ));
         }
         parts.push(FormatPart::Key(key.to_owned()));
@@ -201,7 +208,7 @@ mod tests {
         Some(values.iter().map(|&value| value.to_owned()).collect())
     }
 
-    /// M4.
+    /// Rule M4.
     #[test]
     fn keys_come_from_paths() {
         let format = "{user}/{season}/{genre}.wav";
@@ -218,7 +225,7 @@ mod tests {
         assert_eq!(values("x/{a}", "y/1"), None);
     }
 
-    /// M5.
+    /// Rule M5.
     #[test]
     fn tables_take_folders() {
         let format = PartitionFormat::parse("{region}/{store}").unwrap();
@@ -236,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_as_hive_makes_them() {
+    fn folders_in_the_style_of_hive_have_keys() {
         let values = |first: &str, path: &str| {
             let values = PartitionFormat::hive(first)?.folder_values(path)?;
             Some(values.into_iter().map(Cow::into_owned).collect::<Vec<_>>())
@@ -270,11 +277,11 @@ mod tests {
         "a/b" is not a path template: it has no key in braces; write it as in '{user}/{season}/{genre}.wav'
         "{a}//{b}" is not a path template: a level between two '/' is empty; write it as in '{user}/{season}/{genre}.wav'
         "{a" is not a path template: a '{' is not closed; write it as in '{user}/{season}/{genre}.wav'
-        "a}" is not a path template: a '}' closes nothing; write it as in '{user}/{season}/{genre}.wav'
+        "a}" is not a path template: a '}' has no '{' before it; write it as in '{user}/{season}/{genre}.wav'
         "{}" is not a path template: {} is not a key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
         "{d:yyyy}" is not a path template: {d:yyyy} is not a key: a key is a plain name; write it as in '{user}/{season}/{genre}.wav'
-        "{a}{b}" is not a path template: there is nothing between {a} and {b}, so it is unclear where one ends; write it as in '{user}/{season}/{genre}.wav'
-        "{a}/{a}" is not a path template: the key 'a' comes twice; write it as in '{user}/{season}/{genre}.wav'
+        "{a}{b}" is not a path template: there is nothing between {a} and {b}, so it is unclear where {a} ends; write it as in '{user}/{season}/{genre}.wav'
+        "{a}/{a}" is not a path template: the key 'a' occurs twice; write it as in '{user}/{season}/{genre}.wav'
         "#);
     }
 

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 /// The file that a running job locks, in its job directory or in an output folder elsewhere.
 pub const LOCK_FILE: &str = ".sandmill-lock";
 
-/// The socket in a job directory through which its owner queries the status of a running job, or ends the
-/// job.
+/// The socket in a job directory. Through it, the job's owner queries the status of a running job, or ends
+/// the job.
 pub const CONTROL_SOCKET: &str = "control.sock";
 
-/// A job directory. This is the only place that joins its path names.
+/// A job directory. All paths in it are built here.
 ///
 /// ```text
 /// .sandmill-lock              locked while the job runs, and then removed
@@ -19,10 +19,10 @@ pub const CONTROL_SOCKET: &str = "control.sock";
 /// journal.sqlite              the journal of committed results
 /// parts/process000.part       the rows that a worker wrote
 /// work/process000/output/     what the guest sees as its output folder
-/// work/process000/copies/     copies that are not complete yet
+/// work/process000/copies/     copies of input files that are not complete yet
 /// work/process000/staged/     files of attempts that await their commit
-/// work/process000/profile/    the profile that is being written, if the job wants one
-/// work/reserve                room for the end of a job on a full disk
+/// work/process000/profile/    the profile that is being written, if the job has profiling_module
+/// work/reserve                reserves disk space for the end of a job on a full disk
 /// models/NAME/                a model that is a single file
 /// links/process000/           links to the files of the running mini-batch, where needed
 /// spill/                      rows that are being grouped by key, and unpacked texts
@@ -78,25 +78,25 @@ impl JobDir {
         self.work().join("reserve")
     }
 
-    /// The folders of models and side inputs that are single files. They contain links to those files. This
-    /// folder is beside [`work`](Self::work) and not in it, as workers can write there.
+    /// The folder for models and side inputs that are single files. Each has a folder in it, with a link to
+    /// the file. This folder is beside [`work`](Self::work), because workers can write below `work`.
     pub fn models(&self) -> PathBuf {
         self.0.join("models")
     }
 
-    /// The folder that holds nothing but a model that is a single file.
+    /// The folder for a model that is a single file. It holds no other file.
     pub fn model(&self, name: &str) -> PathBuf {
         self.models().join(name)
     }
 
-    /// The folder that holds nothing but the side input with this number, which is a single file. It is among
-    /// the models' folders. A model's name does not begin with a dot.
+    /// The folder for the side input with this number, if it is a single file. It is among the models'
+    /// folders. No model has this name, because a model's name does not begin with a dot.
     pub fn side_input(&self, index: usize) -> PathBuf {
         self.models().join(format!(".side_input_{index}"))
     }
 
     /// The folder with copies of a Python script and of the files beside it. It is among the models' folders.
-    /// A model's name does not begin with a dot.
+    /// No model has this name, because a model's name does not begin with a dot.
     pub fn python_source(&self) -> PathBuf {
         self.models().join(".python_source")
     }
@@ -111,8 +111,8 @@ impl JobDir {
     pub fn script_files(&self, worker: WorkerId) -> Vec<PathBuf> {
         let files =
             [self.script_log(worker), self.script_stdout(worker), self.script_stderr(worker)];
-        let all = |first: PathBuf| [rotated(&first, 1), rotated(&first, 2), first];
-        files.into_iter().flat_map(all).collect()
+        let with_rotated = |first: PathBuf| [rotated(&first, 1), rotated(&first, 2), first];
+        files.into_iter().flat_map(with_rotated).collect()
     }
 
     /// The folder that a worker's guest sees as its output folder.
@@ -130,19 +130,19 @@ impl JobDir {
         self.worker_dir(worker).join("inference")
     }
 
-    /// The folder that holds the links of all workers. It is beside [`work`](Self::work) and not in it,
-    /// because a process with write access to a folder cannot link a file there that it may only read.
+    /// The folder that holds the links of all workers. It is beside [`work`](Self::work), because in a folder
+    /// to which it can write, a process cannot make a link to a file that it may only read.
     pub fn links(&self) -> PathBuf {
         self.0.join("links")
     }
 
-    /// The folder in which a worker links the files of a mini-batch, if the folder that contains them must
-    /// not be shown whole.
+    /// The folder in which a worker links the files of a mini-batch, if the guest must not see all files of
+    /// the folder that contains them.
     pub fn worker_inputs(&self, worker: WorkerId) -> PathBuf {
         self.links().join(worker.to_string())
     }
 
-    /// The folder in which a worker makes copies where links are not possible. A copy stays here until it is
+    /// The folder in which a worker copies files that it cannot link. A copy stays in this folder until it is
     /// complete.
     pub fn worker_copies(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join("copies")
@@ -173,12 +173,12 @@ impl JobDir {
         self.0.join("logs")
     }
 
-    /// The outcome in words, the first file to read.
+    /// The result of the job as text: the first file that a user should read.
     pub fn result_file(&self) -> PathBuf {
         self.logs().join("job_result.txt")
     }
 
-    /// The columns that the inputs were found to have, one line for each input.
+    /// The columns that were found in the inputs, one line for each input.
     pub fn columns(&self) -> PathBuf {
         self.logs().join("sys/columns.txt")
     }
@@ -238,7 +238,7 @@ impl JobDir {
         self.logs().join(format!("sys/node/{NODE_ID}/_main.txt"))
     }
 
-    /// The mini-batches that a worker picked and finished.
+    /// The mini-batches that a worker began and finished.
     pub fn worker_log(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.txt"))
     }
@@ -268,8 +268,9 @@ impl JobDir {
         self.logs().join(format!("sys/node/{NODE_ID}/{worker}.stderr.txt"))
     }
 
-    /// The file to which a worker writes the profile of its guest's code. The leader moves it into the log
-    /// tree after the worker has ended, because the logs of other workers are there.
+    /// The file to which a worker writes the profile of its guest's code. The worker cannot write to the log
+    /// tree, because the logs of other workers are there. So the leader moves the file there after the worker
+    /// has ended.
     pub fn worker_new_profile(&self, worker: WorkerId) -> PathBuf {
         self.worker_dir(worker).join(format!("profile/{worker}.profile.json"))
     }
@@ -284,18 +285,18 @@ impl JobDir {
         self.logs().join(format!("perf/{NODE_ID}"))
     }
 
-    /// The folder that guests see as their log folder. Sandmill itself must not open any file in it, as a
-    /// guest may replace the file by a link.
+    /// The folder that guests see as their log folder. Sandmill must not open any file in it, because a guest
+    /// may replace the file by a link.
     pub fn script_log_dir(&self) -> PathBuf {
         self.logs().join(format!("user/entry_script_log/{NODE_ID}/files"))
     }
 
-    /// The messages of the guest's log call. The file is beside the folder that guests see, not in it.
+    /// The messages of the guest's log call. The file is outside of the folder that guests see.
     pub fn script_log(&self, worker: WorkerId) -> PathBuf {
         self.logs().join(format!("user/entry_script_log/{NODE_ID}/{worker}.log.txt"))
     }
 
-    /// The folder of everything that entry scripts and their guests write to the log tree.
+    /// The folder for everything that entry scripts write to the log tree.
     pub fn user_logs(&self) -> PathBuf {
         self.logs().join("user")
     }
@@ -321,7 +322,7 @@ impl JobDir {
     }
 }
 
-/// The file in which a full log continues: `process000.stdout.txt.1`, or another number.
+/// The file in which a log continues once the file at `path` is full: `process000.stdout.txt.1` for number 1.
 pub fn rotated(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A share from 0 to 100 (docs/parallel-run-step.md C11). 100 tolerates all failures.
+/// The percentage of mini-batches that may fail, from 0 to 100 (docs/parallel-run-step.md C11).
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct AllowedPercent(f64);
@@ -16,8 +16,9 @@ impl AllowedPercent {
 
     /// Whether `failed` mini-batches out of `total` are too many.
     pub fn exceeded_by(self, failed: u64, total: u64) -> bool {
-        // If the share equals the limit exactly, their floats are equal, too: the quotient is rounded once,
-        // as was the limit when it was parsed. A product of the limit would be rounded twice.
+        // Do not multiply the limit instead: a product would be rounded twice. The quotient is rounded once,
+        // as the limit was when it was parsed. So if the share equals the limit exactly, the two floats are
+        // equal.
         to_f64(failed) * 100.0 / to_f64(total) > self.0
     }
 }
@@ -31,10 +32,10 @@ impl fmt::Display for AllowedPercent {
 /// Error: the text is not a percentage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParsePercentError {
-    /// It is not a number.
-    #[error("{0:?} is not a number: write one from 0 to 100")]
+    /// The text is not a number.
+    #[error("{0:?} is not a number: write a number from 0 to 100")]
     NoNumber(String),
-    /// It is a number outside of the range.
+    /// The number is outside of the range.
     #[error("{0} is outside 0 to 100")]
     OutOfRange(String),
 }

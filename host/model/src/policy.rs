@@ -1,12 +1,12 @@
-//! Settings that decide how a job proceeds, and their texts.
+//! The values of some settings: thresholds, output action, logging level, profiler.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// Error: the text is not one of a setting's values. The message lists them.
+/// Error: the text is not a value of the setting. The message lists the values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{found:?} is not one of its values: write {allowed}")]
+#[error("{found:?} is not one of the allowed values: write {allowed}")]
 pub struct ParsePolicyError {
     found: String,
     allowed: &'static str,
@@ -67,12 +67,12 @@ impl FromStr for ErrorThreshold {
 pub enum OutputAction {
     /// All rows go to one file.
     AppendRow,
-    /// Rows are counted and dropped; the entry script writes files of its own.
+    /// Rows are counted and dropped. The entry script writes its results to files.
     SummaryOnly,
 }
 
 impl OutputAction {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 2] = [Self::AppendRow, Self::SummaryOnly];
 
     /// The name in a job file.
@@ -108,14 +108,14 @@ impl FromStr for OutputAction {
 pub enum LoggingLevel {
     /// Errors and warnings.
     Warning,
-    /// The default.
+    /// Also informational messages. The default.
     Info,
     /// Everything.
     Debug,
 }
 
 impl LoggingLevel {
-    /// All of them, from quiet to verbose.
+    /// All levels, from quiet to verbose.
     pub const ALL: [Self; 3] = [Self::Warning, Self::Info, Self::Debug];
 
     /// The name in a job file.
@@ -146,20 +146,20 @@ impl FromStr for LoggingLevel {
     }
 }
 
-/// The ways to request a profile of the entry script. The first two are Azure's words. For a Python script
-/// they mean a profiler of Python. Otherwise all of them mean the same.
+/// The values of `profiling_module`. `CProfile` and `Profile` are Azure's words: for a Python script they
+/// mean a profiler of Python. For other scripts, all three mean the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Profiler {
     /// Python's `cProfile`.
     CProfile,
     /// Python's `profile`.
     Profile,
-    /// Sandmill's own word.
+    /// A profile of the guest, by Sandmill.
     Guest,
 }
 
 impl Profiler {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 3] = [Self::CProfile, Self::Profile, Self::Guest];
 
     /// The name in a job file.
@@ -205,11 +205,11 @@ mod tests {
         }
         insta::assert_snapshot!(
             "append".parse::<OutputAction>().expect_err("unknown"),
-            @r#""append" is not one of its values: write append_row or summary_only"#
+            @r#""append" is not one of the allowed values: write append_row or summary_only"#
         );
         insta::assert_snapshot!(
             "loud".parse::<LoggingLevel>().expect_err("unknown"),
-            @r#""loud" is not one of its values: write WARNING, INFO or DEBUG"#
+            @r#""loud" is not one of the allowed values: write WARNING, INFO or DEBUG"#
         );
     }
 

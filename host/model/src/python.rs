@@ -1,8 +1,8 @@
-//! Scripts that a runtime loads, and the runtimes of Python.
+//! The languages of scripts, and the runtimes for Python scripts.
 
 use std::path::Path;
 
-/// The language of a script that a runtime loads.
+/// The language of a script. A runtime (a component that contains the interpreter) loads the script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptLanguage {
     /// `.py`.
@@ -12,10 +12,10 @@ pub enum ScriptLanguage {
 }
 
 impl ScriptLanguage {
-    /// The language, by the file's name. `None` if it is not a script.
+    /// The language of a file, by its name. `None` if it is not a script.
     pub fn of(path: &Path) -> Option<Self> {
-        let end = path.extension()?.to_str()?.to_ascii_lowercase();
-        match end.as_str() {
+        let extension = path.extension()?.to_str()?.to_ascii_lowercase();
+        match extension.as_str() {
             "py" => Some(Self::Python),
             "js" | "mjs" | "cjs" | "ts" | "mts" => Some(Self::JavaScript),
             _ => None,
@@ -26,7 +26,7 @@ impl ScriptLanguage {
 /// The runtime for a Python script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PythonRuntime {
-    /// The one that suits the job.
+    /// The runtime that suits the job.
     #[default]
     Auto,
     /// CPython with its standard library.
@@ -36,7 +36,7 @@ pub enum PythonRuntime {
 }
 
 impl PythonRuntime {
-    /// All of them.
+    /// All runtimes.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Light, Self::Science];
 
     /// The name in a job file.
@@ -49,8 +49,8 @@ impl PythonRuntime {
     }
 }
 
-/// The name of the package at the beginning of a line of a requirements file, and the rest of the line. The
-/// name is in the form in which PyPI compares names: in lower case, with `-` between words.
+/// Splits a line of a requirements file into the name of the package and the rest of the line. The name is in
+/// the normal form of PyPI: in lower case, with `-` between words.
 pub fn package_name(line: &str) -> (String, &str) {
     let is_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let (name, rest) = line.split_at(line.find(|c| !is_name(c)).unwrap_or(line.len()));

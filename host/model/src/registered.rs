@@ -1,4 +1,4 @@
-//! Registered datasets and models: named and versioned inputs of jobs.
+//! Registered datasets and models: inputs and models of jobs that have a name and versions.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -11,12 +11,12 @@ use std::str::FromStr;
 pub enum RegisteredKind {
     /// Paths of an input.
     Dataset,
-    /// An ONNX file, or the folder that belongs to it.
+    /// An ONNX file, or a folder with an ONNX file.
     Model,
 }
 
 impl RegisteredKind {
-    /// The word for this kind, in job files and for people.
+    /// The word for this kind, in job files and messages.
     pub fn word(self) -> &'static str {
         match self {
             Self::Dataset => "dataset",
@@ -61,7 +61,7 @@ impl FromStr for RegisteredName {
         let (name, version) = match text.trim().split_once('@') {
             None => (text.trim(), None),
             Some((name, "latest")) => (name, None),
-            Some((name, version)) => (name, Some(number(version).ok_or_else(wrong)?)),
+            Some((name, version)) => (name, Some(parse_version(version).ok_or_else(wrong)?)),
         };
         if !is_registered_name(name) {
             return Err(wrong());
@@ -70,16 +70,17 @@ impl FromStr for RegisteredName {
     }
 }
 
-/// A version: only digits, whereas `parse` would accept a sign, too. SQLite cannot store larger numbers.
-fn number(text: &str) -> Option<u64> {
+/// Reads a version: only digits, whereas `parse` would also accept a sign. SQLite cannot store numbers above
+/// `i64::MAX`.
+fn parse_version(text: &str) -> Option<u64> {
     let number: u64 = text.parse().ok()?;
     let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
     (is_plain && (1..=i64::MAX as u64).contains(&number)).then_some(number)
 }
 
 impl RegisteredName {
-    /// Reads an Azure path: `azureml:NAME:3`, `azureml:NAME@latest`. `None` if the text is not such a path,
-    /// or if it names something that cannot be in a registry.
+    /// Reads a name of Azure: `azureml:NAME:3`, `azureml:NAME@latest`. `None` if the text is not such a name,
+    /// or if it cannot be the name of a dataset or a model here.
     pub fn of_azure(text: &str) -> Option<Self> {
         let named = text.trim().strip_prefix("azureml:")?;
         match named.rsplit_once(':') {
@@ -105,9 +106,9 @@ impl fmt::Display for RegisteredName {
 pub struct Registered {
     /// Its name.
     pub name: String,
-    /// The version, from 1. The versions that were removed are missing.
+    /// The version, from 1. If versions were removed, their numbers are not used again.
     pub version: u64,
-    /// Absolute paths on this machine, or paths in the datastore. A model has one.
+    /// Absolute paths on this machine, or paths in the datastore. A model has one path.
     pub paths: Vec<String>,
     /// The datastore of the paths, if they are not on this machine.
     pub datastore: Option<String>,
@@ -115,18 +116,18 @@ pub struct Registered {
     pub digest: Option<String>,
     /// For a model that is a folder: the SHA-256 over all its contents.
     pub folder_digest: Option<String>,
-    /// A description for people.
+    /// A description for users.
     pub description: Option<String>,
     /// When it was registered.
     pub registered: Timestamp,
-    /// Who registered it: a user's name, or ID.
+    /// Who registered it: the name or the ID of a user.
     pub by: String,
-    /// A summary of the files at that time. `None` for files in a datastore.
+    /// A summary of the files when they were registered. `None` for files in a datastore.
     pub held: Option<RegisteredContent>,
 }
 
 impl Registered {
-    /// `NAME@VERSION`.
+    /// Returns `NAME@VERSION`.
     pub fn title(&self) -> String {
         format!("{}@{}", self.name, self.version)
     }
@@ -139,14 +140,14 @@ pub struct RegisteredContent {
     pub files: u64,
     /// The total of their bytes.
     pub bytes: u64,
-    /// The time of the latest change. `None` without files.
+    /// The time of the latest change. `None` if there are no files.
     pub newest: Option<Timestamp>,
 }
 
-/// The version that was the latest when a job began. A resumed job uses the same version.
+/// The version that was the latest when a job began. If the job is resumed, it uses the same version.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latest {
-    /// A dataset or a model.
+    /// Whether it is a dataset or a model.
     pub kind: RegisteredKind,
     /// Its name.
     pub name: String,

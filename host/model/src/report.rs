@@ -1,11 +1,11 @@
 //! The results of an attempt and of a job.
 
-use super::bounded_vec::few;
+use super::bounded_vec::bounded_vec;
 use super::{Failure, FailureKind, InferenceStats, MiniBatchId, WallState};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Items of a mini-batch, or of a job. `succeeded + failed = total`.
+/// How many items of a mini-batch or of a job succeeded and failed. `succeeded + failed = total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ItemCounts {
     /// All items.
@@ -46,26 +46,26 @@ pub struct Segment {
     pub rows: u64,
 }
 
-/// One item that failed while its mini-batch went on.
+/// One item that failed in a mini-batch whose other items continued.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailedItem {
     /// The item: a file's path as the guest sees it, or the file of a table.
     pub item: String,
-    /// The line in the file, from 1, for a record of a table.
+    /// For a record of a text file: its line, from 1.
     pub line: Option<u64>,
-    /// The row in a file without lines, from 1. Or the row in the mini-batch's table, if the line is not
-    /// known.
+    /// For a file without lines: the row in the file, from 1. If that or the line is unknown: the row in the
+    /// mini-batch's table.
     pub row: Option<u64>,
     /// Why it failed.
     pub reason: String,
-    /// The kind of the failure: `bad_input` for an item that could not be read, `script_error` for one that
-    /// `run` gave up.
-    #[serde(default = "by_script")]
+    /// The kind of the failure: `bad_input` if the item could not be read, `script_error` if `run` reported
+    /// the item as failed.
+    #[serde(default = "script_error")]
     pub kind: FailureKind,
 }
 
-/// The kind of items from reports that predate this field.
-fn by_script() -> FailureKind {
+/// The kind of items in reports of versions that did not have this field.
+fn script_error() -> FailureKind {
     FailureKind::ScriptError
 }
 
@@ -75,7 +75,7 @@ pub struct UnknownKeys {
     /// The number of such records.
     pub records: u64,
     /// Some of the keys, at most [`UnknownKeys::NAMES`].
-    #[serde(deserialize_with = "few::<_, _, { UnknownKeys::NAMES }>")]
+    #[serde(deserialize_with = "bounded_vec::<_, _, { UnknownKeys::NAMES }>")]
     pub names: Vec<String>,
     /// The file of the first such record.
     pub item: String,
@@ -84,17 +84,20 @@ pub struct UnknownKeys {
 }
 
 impl UnknownKeys {
-    /// The maximum number of keys that are named.
+    /// The most keys that are named.
     pub const NAMES: usize = 5;
-    /// Maximum length in bytes of a key's name, and of a file's name.
-    const NAME: usize = 1 << 10;
-    const ITEM: usize = 64 << 10;
+    /// The longest name of a key, in bytes.
+    const MAX_NAME_BYTES: usize = 1 << 10;
+    /// The longest path of a file, in bytes.
+    const MAX_ITEM_BYTES: usize = 64 << 10;
 
-    /// Whether the numbers are possible for so many records, and the names are short enough for the leader to
-    /// keep.
+    /// Whether the counts are possible for a mini-batch of `records` records, and the names are short enough
+    /// for the leader to keep.
     pub fn is_plausible(&self, records: u64) -> bool {
-        let name_fits = |name: &String| name.len() <= Self::NAME;
-        self.records <= records && self.item.len() <= Self::ITEM && self.names.iter().all(name_fits)
+        let name_fits = |name: &String| name.len() <= Self::MAX_NAME_BYTES;
+        self.records <= records
+            && self.item.len() <= Self::MAX_ITEM_BYTES
+            && self.names.iter().all(name_fits)
     }
 
     /// Adds the counts of a later attempt.
@@ -113,33 +116,33 @@ impl UnknownKeys {
 pub struct CallStats {
     /// Wall time of the call.
     pub seconds: f64,
-    /// Fuel used, if the job measures it.
+    /// The fuel used. `None` if the job does not measure it.
     pub fuel: Option<u64>,
 }
 
 /// The top of the output file: the columns of its rows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputHeader {
-    /// The first line, without its line end. For an output with types: each column on a line of its own. The
+    /// For lines: the first line, without its line end. For Parquet and Arrow: one line for each column. The
     /// text contains everything that must be the same in every attempt.
     pub text: String,
-    /// The bytes to write, if they are not just the text and a line end. Null in events.
+    /// The bytes to write. `None` means the text and a line end. Always null in events.
     #[serde(default, with = "binary_only")]
     pub bytes: Option<Vec<u8>>,
-    /// For an output with types, in which a column holds only nulls, so that other tables determine its type:
-    /// these columns, as a separate stream without rows. Null in events.
+    /// For Parquet and Arrow, if a column has only nulls, so that other tables determine its type: the
+    /// columns as an Arrow IPC stream without rows. Always null in events.
     #[serde(default, with = "binary_only")]
     pub open_columns: Option<Vec<u8>>,
 }
 
 impl OutputHeader {
-    /// The first line with its end. `None` if it is empty, or if other bytes are to be written.
+    /// The first line with its line end. `None` if it is empty, or if `bytes` are written instead.
     pub fn line(&self) -> Option<String> {
         let line = self.text.strip_suffix('\n').unwrap_or(&self.text);
         (self.bytes.is_none() && !line.is_empty()).then(|| format!("{line}\n"))
     }
 
-    /// The bytes to write. `None` if there are none.
+    /// The bytes to write. `None` if the output has no header.
     pub fn written(&self) -> Option<Vec<u8>> {
         self.bytes.clone().or_else(|| self.line().map(String::into_bytes))
     }
@@ -151,7 +154,7 @@ impl From<&str> for OutputHeader {
     }
 }
 
-/// Bytes that processes send to each other. They are left out of formats for people.
+/// Serialises bytes in binary messages only. In text formats such as JSON they are null.
 mod binary_only {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -169,8 +172,8 @@ mod binary_only {
     }
 }
 
-/// Statistics that are written as null in formats for people if all of them are zero.
-mod null_if_none {
+/// Serialises statistics as null in text formats such as JSON if all of them are zero.
+mod null_if_zero {
     use super::InferenceStats;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -178,8 +181,8 @@ mod null_if_none {
         stats: &InferenceStats,
         to: S,
     ) -> Result<S::Ok, S::Error> {
-        let is_left_out = to.is_human_readable() && *stats == InferenceStats::default();
-        if is_left_out { to.serialize_none() } else { stats.serialize(to) }
+        let is_null = to.is_human_readable() && *stats == InferenceStats::default();
+        if is_null { to.serialize_none() } else { stats.serialize(to) }
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
@@ -202,31 +205,31 @@ pub struct AttemptReport {
     pub attempt: u32,
     /// Identifies the mini-batch and the content of its files: a hash of its planned
     /// [`stamp`](super::MiniBatch::stamp) and, for files, of the size and time of each, as the worker found
-    /// them. It is the planned stamp alone if no worker could read the files. A job is resumed only if the
-    /// mini-batches that are done would be the same today.
+    /// them. If no worker could read the files, this is the planned stamp. A resumed job compares the stamps:
+    /// it fails if a mini-batch that is done would be another one today.
     #[serde(default)]
     pub stamp: u64,
     /// Item counts. After a failure, all items count as failed.
     pub items: ItemCounts,
     /// The rows written, or why the attempt failed.
     pub outcome: Result<Segment, Failure>,
-    /// The items that failed in an attempt that succeeded as a whole, each with its reason. In the event of a
-    /// mini-batch that failed for good: the places of its items, with a reason only for files that could not
-    /// be fetched. At most [`AttemptReport::MAX_FAILED_ITEMS`]; the counts are exact in any case.
-    #[serde(deserialize_with = "few::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
+    /// If the attempt succeeded: the items that failed nevertheless, each with its reason. In the event of a
+    /// mini-batch that failed for good: its items, with a reason only for files that could not be fetched.
+    /// The list has at most [`AttemptReport::MAX_FAILED_ITEMS`] entries, but `items` counts all.
+    #[serde(deserialize_with = "bounded_vec::<_, _, { AttemptReport::MAX_FAILED_ITEMS }>")]
     pub failed_items: Vec<FailedItem>,
     /// Whether an attempt that succeeded returned fewer rows than it received items
-    /// (docs/parallel-run-step.md W4). Records that could not be read are failed items. The entry script
-    /// never receives them.
+    /// (docs/parallel-run-step.md W4). The entry script does not receive records that could not be read, so
+    /// these do not count here.
     pub is_short: bool,
-    /// By how many the rows outnumber the items. More than zero is worth a warning.
+    /// How many more rows than items were returned. If there are any, the user gets a notice.
     pub surplus_rows: u64,
-    /// Values of its rows that were `nan` or infinite. They are null in the output, as JSON cannot express
-    /// them.
+    /// How many values of its rows were `nan` or infinite. They are null in the output, because JSON has no
+    /// such numbers.
     #[serde(default)]
     pub null_numbers: u64,
-    /// In an attempt that succeeded, the records with keys that do not belong to any column, if the job
-    /// counts them.
+    /// In an attempt that succeeded: the records with keys that do not belong to any column. `None` if there
+    /// are none, or if the job does not count them.
     #[serde(default)]
     pub unknown_keys: Option<UnknownKeys>,
     /// The columns of the attempt's rows, if the output file begins with a header.
@@ -235,26 +238,26 @@ pub struct AttemptReport {
     pub has_files: bool,
     /// Seconds from picking up the mini-batch to the end of writing its rows.
     pub elapsed_seconds: f64,
-    /// CPU seconds of the whole worker process in that time, user and system. Includes the time for reporting
-    /// the previous attempt, if this one began right after it.
+    /// CPU seconds of the whole worker process in the same time, user and system. If the attempt began right
+    /// after another one, this includes the time for reporting the other one.
     pub process_seconds: f64,
-    /// Bytes that the worker process read in that time, from files and sockets. `None` if the kernel does not
-    /// count them.
+    /// Bytes that the worker process read in the same time, from files and sockets. `None` if the kernel does
+    /// not count them.
     #[serde(default)]
     pub bytes_read: Option<u64>,
     /// The call of `run` alone.
     pub run: CallStats,
-    /// Inference in that call. Null in events without inference: the zeros would make up a fifth of an
+    /// Inference in the call of `run`. Null in events without inference: zeros would make up a fifth of an
     /// event's text.
-    #[serde(default, with = "null_if_none")]
+    #[serde(default, with = "null_if_zero")]
     pub inference: InferenceStats,
 }
 
 impl AttemptReport {
-    /// The most failed items that a report names. This bounds the size of a frame.
+    /// The most failed items that a report names, so that a report fits into a message.
     pub const MAX_FAILED_ITEMS: usize = 1000;
 
-    /// A report of an attempt that took no time and has no other results.
+    /// A report of an attempt that took no time. Fields that are not arguments are empty.
     pub fn new(
         id: MiniBatchId,
         attempt: u32,
@@ -284,7 +287,7 @@ impl AttemptReport {
     }
 }
 
-/// Adds the bytes that one attempt read to those of others. An unknown number adds nothing.
+/// Adds the bytes that one attempt read to a sum. An unknown number adds nothing.
 pub fn add_bytes(sum: &mut Option<u64>, more: Option<u64>) {
     if let Some(more) = more {
         // A worker is not trusted and may report any number, so the sum must not overflow.
@@ -319,12 +322,12 @@ impl fmt::Display for JobStatus {
 pub struct JobResult {
     /// How it ended.
     pub status: JobStatus,
-    /// Why it failed or was cancelled: one or two sentences for people, which name the setting that would
-    /// have prevented it. Empty for a completed job.
+    /// Why the job failed or was cancelled, in one or two sentences for the user. They name the setting to
+    /// change. Empty for a completed job.
     pub reason: String,
     /// The first failure that contributed to the reason, if there was one.
     pub first_failure: Option<FirstFailure>,
-    /// The cause of its end, for programs. `None` for a completed job.
+    /// Why the job ended early, for programs. `None` for a completed job.
     pub ended_by: Option<EndedBy>,
     /// Mini-batches planned so far.
     pub mini_batches: u64,
@@ -334,8 +337,8 @@ pub struct JobResult {
     pub failed_mini_batches: u64,
     /// Mini-batches that succeeded with fewer rows than items (docs/parallel-run-step.md W4).
     pub short_mini_batches: u64,
-    /// Those of the succeeded and failed mini-batches that an earlier run had done before this run resumed
-    /// the job.
+    /// How many of the succeeded and failed mini-batches an earlier run had done, before this run resumed the
+    /// job.
     pub restored_mini_batches: u64,
     /// Results of this run that arrived after their attempt had been decided, for example by a time-out. They
     /// were discarded.
@@ -350,12 +353,12 @@ pub struct JobResult {
     /// CPU seconds of workers in all attempts of this run, user and system.
     #[serde(default)]
     pub processor_seconds: f64,
-    /// Bytes that workers read in all attempts of this run that they reported. `None` if the kernel does not
-    /// count them.
+    /// Bytes that workers read in all attempts of this run. Attempts without a report do not count. `None` if
+    /// the kernel does not count bytes.
     #[serde(default)]
     pub bytes_read: Option<u64>,
-    /// The peak memory of any one process that was started for this run, in bytes. In a program that runs
-    /// several jobs, the processes of all jobs count.
+    /// The highest peak memory of a single process that was started for this run, in bytes. In a program that
+    /// runs several jobs, the processes of all jobs count.
     #[serde(default)]
     pub peak_memory: Option<u64>,
     /// Inference in all attempts of this run, whether they succeeded or not.
@@ -363,8 +366,8 @@ pub struct JobResult {
     pub inference: InferenceStats,
     /// The process wall around the workers. Empty if no worker was ever ready.
     pub os_sandbox: WallState,
-    /// The runtime that ran the entry script, with its versions, for people. `None` for an entry script that
-    /// is a component of its own.
+    /// The runtime that ran the entry script, with its versions, as text for the user. `None` if the entry
+    /// script is itself a component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime: Option<String>,
 }
@@ -417,7 +420,7 @@ pub enum EndedBy {
 /// The first failure of a job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FirstFailure {
-    /// The mini-batch. `None` if the failure happened outside of one, for example in `init`.
+    /// The mini-batch. `None` if the failure did not happen in a mini-batch, but for example in `init`.
     pub mini_batch: Option<MiniBatchId>,
     /// The worker's name, if one was involved.
     pub worker: Option<String>,

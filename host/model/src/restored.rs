@@ -1,15 +1,15 @@
-//! The results of an earlier run of a job.
+//! What earlier runs of a job have completed.
 
 use super::{ItemCounts, MiniBatchId};
 
-/// A set of mini-batches, one bit each.
+/// A set of mini-batches, with one bit for each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MiniBatchSet(Vec<u64>);
 
 impl MiniBatchSet {
     /// Adds a mini-batch.
     pub fn insert(&mut self, id: MiniBatchId) {
-        let (word, bit) = Self::place(id);
+        let (word, bit) = Self::word_and_bit(id);
         if word >= self.0.len() {
             self.0.resize(word + 1, 0);
         }
@@ -18,17 +18,18 @@ impl MiniBatchSet {
 
     /// Whether the set contains a mini-batch.
     pub fn contains(&self, id: MiniBatchId) -> bool {
-        let (word, bit) = Self::place(id);
+        let (word, bit) = Self::word_and_bit(id);
         self.0.get(word).is_some_and(|found| found & bit != 0)
     }
 
-    fn place(id: MiniBatchId) -> (usize, u64) {
+    /// The index of the word with the bit of a mini-batch, and that bit.
+    fn word_and_bit(id: MiniBatchId) -> (usize, u64) {
         // Ids have no gaps, so a plan that fits into memory never has an id that is too large here.
         (usize::try_from(id.0 / 64).unwrap_or(usize::MAX), 1 << (id.0 % 64))
     }
 }
 
-/// The journal's contents when a job is resumed. All zero for a new job.
+/// The contents of the journal when a job is resumed. For a new job, all counts are zero.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
     /// Mini-batches that succeeded or failed for good.
@@ -37,7 +38,7 @@ pub struct Restored {
     pub succeeded: u64,
     /// How many failed for good.
     pub failed: u64,
-    /// How many of those that succeeded returned fewer rows than they had items.
+    /// How many of the succeeded mini-batches returned fewer rows than they had items.
     pub short: u64,
     /// Items of all mini-batches that ended.
     pub items: ItemCounts,
@@ -45,12 +46,12 @@ pub struct Restored {
     pub rows: u64,
     /// The first worker number that was never used.
     pub next_worker: u32,
-    /// Whether the files of `init` and `shutdown` are present, because a worker has ended properly.
+    /// Whether the files of `init` and `shutdown` are present, because a worker has ended normally.
     pub closed: bool,
 }
 
 impl Restored {
-    /// Mini-batches that ended.
+    /// How many mini-batches ended.
     pub fn ended(&self) -> u64 {
         self.succeeded + self.failed
     }

@@ -1,4 +1,4 @@
-//! A share of a job's mini-batches, for a first try.
+//! The share of a job's mini-batches that is run, for a first try (`sample`).
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -14,10 +14,10 @@ impl Sample {
     pub const ALL: Self = Self(100.0);
 
     /// Whether the mini-batch with this number, from 0, belongs to the sample. The answer is the same in each
-    /// run, so that a job can be resumed. The first mini-batch always belongs to it, so a sample is never
-    /// empty.
+    /// run, so that a job can be resumed. The first mini-batch always belongs to the sample, so that no
+    /// sample is empty.
     pub fn has(self, index: u64) -> bool {
-        index == 0 || self >= Self::ALL || share(index) * 100.0 < self.0
+        index == 0 || self >= Self::ALL || random_share(index) * 100.0 < self.0
     }
 
     /// Whether the sample contains all mini-batches.
@@ -27,7 +27,7 @@ impl Sample {
 }
 
 /// A pseudo-random number from 0 to 1 for an index, by SplitMix64. It uses 53 bits, which fit into a float.
-fn share(index: u64) -> f64 {
+fn random_share(index: u64) -> f64 {
     let mut bits = index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -52,7 +52,8 @@ impl FromStr for Sample {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let number = text.trim();
         let number = number.strip_suffix('%').unwrap_or(number).trim_end();
-        let percent = number.parse::<f64>().ok().filter(|it| *it > 0.0 && *it <= 100.0);
+        let percent =
+            number.parse::<f64>().ok().filter(|percent| *percent > 0.0 && *percent <= 100.0);
         percent.map(Self).ok_or_else(|| ParseSampleError(text.to_owned()))
     }
 }

@@ -1,12 +1,12 @@
-//! Sizes in bytes or rows, in the form that people write.
+//! Sizes in bytes or rows, as job files write them.
 
 use crate::number::to_f64;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A number of bytes. Reads `1024`, `10KB`, `1mb`, `2 GB`, `16M`, `4 MiB`. K, M, G and T are powers of 1024
-/// (docs/parallel-run-step.md C7), and case is ignored.
+/// A number of bytes. [`FromStr`] reads `1024`, `10KB`, `1mb`, `2 GB`, `16M`, `4 MiB`. K, M, G and T are
+/// powers of 1024 (docs/parallel-run-step.md C7), and case is ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ByteSize(pub u64);
@@ -37,10 +37,10 @@ impl FromStr for ByteSize {
 }
 
 impl ByteSize {
-    /// The units, for the end of a message.
+    /// The allowed units, for the end of an error message.
     pub const UNITS: &str = "units are KB, MB, GB and TB (powers of 1024), also written K or KiB";
 
-    /// A text for people. It has one decimal if the size is not a whole number of the unit: `1023.1 MB`.
+    /// The size as text with one decimal, unless it is a whole number of the unit: `1023.1 MB`, `1 GB`.
     pub fn rounded(self) -> String {
         let units = [(30, "GB"), (20, "MB"), (10, "KB")];
         match units.into_iter().find(|(shift, _)| self.0 >= 1 << shift) {
@@ -66,7 +66,7 @@ impl fmt::Display for ByteSize {
     }
 }
 
-/// The part of a table that makes up one mini-batch.
+/// How much of a table is one mini-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SliceSize {
     /// About this many bytes of text, at least 1.
@@ -81,7 +81,7 @@ impl SliceSize {
         let lower = text.trim().to_ascii_lowercase();
         let rows = lower.strip_suffix("rows").or_else(|| lower.strip_suffix("row"));
         let size = match rows {
-            Some(number) => Self::Rows(digits(number.trim_end())?),
+            Some(number) => Self::Rows(unsigned_number(number.trim_end())?),
             None => Self::Bytes(lower.parse::<ByteSize>().ok()?.0),
         };
         (!matches!(size, Self::Bytes(0) | Self::Rows(0))).then_some(size)
@@ -89,7 +89,7 @@ impl SliceSize {
 }
 
 /// A number without a sign.
-fn digits(text: &str) -> Option<u64> {
+fn unsigned_number(text: &str) -> Option<u64> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
 }
 

@@ -18,16 +18,16 @@ pub enum ColumnType {
     Float64,
     /// Text in UTF-8.
     String,
-    /// Days, `2026-11-21`.
+    /// Days, such as `2026-11-21`.
     Date,
-    /// Points in time, ISO 8601, to the microsecond, UTC where no offset is given.
+    /// Points in time in ISO 8601, with microseconds. UTC if no offset is given.
     Timestamp,
     /// Any JSON value, as its text. Only for JSON lines.
     Json,
 }
 
 impl ColumnType {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 8] = [
         Self::Boolean,
         Self::Int64,
@@ -129,20 +129,20 @@ impl Default for CsvFormat {
 }
 
 impl CsvFormat {
-    /// Whether a character can be a quote, an escape or the start of a comment: it must not be part of a
-    /// number or a word.
+    /// Whether a character can be a quote, an escape or the start of a comment. Characters of numbers and
+    /// words cannot.
     pub fn can_mark(byte: u8) -> bool {
         let is_plain = byte.is_ascii_alphanumeric() || byte.is_ascii_whitespace();
         byte.is_ascii() && !is_plain && !matches!(byte, b'+' | b'-' | b'.' | 0)
     }
 
-    /// Finds a key with a character that it cannot have, or two keys with the same character. Returns the
-    /// name of the key at fault and, in the second case, the name of the other key.
+    /// Finds a key whose character is not allowed, or two keys with the same character. Returns the name of
+    /// the key and, in the second case, the name of the other key. `None` if all characters are allowed.
     pub fn conflict(&self) -> Option<(&'static str, Option<&'static str>)> {
-        let bad = |byte: u8| !byte.is_ascii() || matches!(byte, b'\r' | b'\n' | 0);
+        let is_bad = |byte: u8| !byte.is_ascii() || matches!(byte, b'\r' | b'\n' | 0);
         let marks = [("quote", self.quote), ("escape", self.escape), ("comment", self.comment)];
-        let mut known = vec![("delimiter", self.delimiter)];
-        if bad(self.delimiter) {
+        let mut used = vec![("delimiter", self.delimiter)];
+        if is_bad(self.delimiter) {
             return Some(("delimiter", None));
         }
         for (key, byte) in marks {
@@ -150,21 +150,21 @@ impl CsvFormat {
             if !Self::can_mark(byte) {
                 return Some((key, None));
             }
-            if let Some((other, _)) = known.iter().find(|(_, it)| *it == byte) {
+            if let Some((other, _)) = used.iter().find(|(_, used)| *used == byte) {
                 return Some((key, Some(other)));
             }
-            known.push((key, byte));
+            used.push((key, byte));
         }
         None
     }
 
-    /// Whether records must be rewritten when rows of several files are gathered into one, because a record
-    /// of this dialect may not be valid there unchanged.
+    /// Whether records of this dialect must be rewritten when rows of several files are gathered into one
+    /// file, because that file has another dialect ([`gathered`](Self::gathered)).
     pub fn is_rewritten(&self) -> bool {
         self.quote.is_none() || self.escape.is_some()
     }
 
-    /// The dialect of the rows that were gathered from files of this dialect.
+    /// The dialect of a file of rows that were gathered from files of this dialect.
     #[must_use]
     pub fn gathered(&self) -> Self {
         Self {
@@ -191,11 +191,11 @@ pub enum TableKind {
     Parquet,
     /// Arrow IPC, as a file or as a stream.
     Arrow,
-    /// SQLite databases. One query for each of them makes a table.
+    /// SQLite databases. The query, run on each database, makes a table.
     Sqlite,
 }
 
-/// The facts about a kind of table that hold for every file.
+/// The properties of a format of tables. The methods of [`TableKind`] explain them.
 #[derive(Clone, Copy, Debug, Default)]
 struct TableFacts {
     name: &'static str,
@@ -206,10 +206,10 @@ struct TableFacts {
 }
 
 impl TableKind {
-    /// All of them, in the order of the docs.
+    /// All values, in the order of the docs.
     pub const ALL: [Self; 5] = [Self::Csv, Self::Jsonl, Self::Parquet, Self::Arrow, Self::Sqlite];
 
-    /// The facts that each format must define. A new format also needs a reader (for columns with types, a
+    /// The properties of this format. A new format also needs a reader (for columns with types, a
     /// `TypedFile` of `sandmill-data`) and an entry in the table of keys of `sandmill-spec`.
     fn facts(self) -> TableFacts {
         let typed = TableFacts::default();
@@ -237,12 +237,13 @@ impl TableKind {
         self.facts().is_whole
     }
 
-    /// Whether the rows of each file come from a query or from one of its tables.
+    /// Whether the files are databases: the rows of each file come from a query, or from one of its tables.
     pub fn is_asked(self) -> bool {
         self.facts().is_asked
     }
 
-    /// Whether its files may belong to a table with a log that determines the table's rows.
+    /// Whether its files may belong to a table with a log that determines the table's rows (Delta Lake,
+    /// Iceberg, Hudi).
     pub fn may_have_log(self) -> bool {
         self.facts().may_have_log
     }
@@ -257,19 +258,20 @@ pub struct TableInput {
     pub csv: CsvFormat,
     /// The columns in the files with their types, for text. `None` if they are to be inferred.
     pub schema: Option<Vec<Column>>,
-    /// The columns of the files that the guest gets, in that order. `None` for all of them.
+    /// The columns of the files that the guest gets, in that order. `None` means all columns.
     pub columns: Option<Vec<String>>,
     /// Columns of text files that the guest does not get.
     #[serde(default)]
     pub dropped: Vec<String>,
-    /// Types of some columns of text files. The types of the others are inferred.
+    /// The types of some columns of text files. The types of other columns are inferred.
     #[serde(default)]
     pub types: Vec<Column>,
-    /// Whether folders named `key=value` make columns. `None`: they do if the first file is in such a folder.
+    /// Whether folders named `key=value` make columns. `None` means that they do if the first file is in such
+    /// a folder.
     pub hive: Option<bool>,
-    /// The query for databases: a select statement.
+    /// For databases: the query, a select statement.
     pub query: Option<String>,
-    /// Whether to read the files themselves even if they belong to a table whose log determines its rows.
+    /// Whether to read the files even if they belong to a table whose log determines its rows.
     pub files: bool,
 }
 
@@ -280,24 +282,25 @@ pub struct TableFormat {
     pub kind: TableKind,
     /// The dialect.
     pub csv: CsvFormat,
-    /// The columns of CSV files, in file order, inferred or given. The columns of `path` follow them.
+    /// The columns of text files, in the order of the files, inferred or given. The columns of `path` follow
+    /// them.
     pub columns: Vec<Column>,
-    /// Which of `columns` the guest gets, in that order. `None` for all of them.
+    /// Which of `columns` the guest gets, in that order, as indices. `None` means all columns.
     pub picked: Option<Vec<u32>>,
     /// The columns of other files that the guest gets, as the schema message of an Arrow IPC stream. The
     /// columns of `path` come last.
     pub schema: Vec<u8>,
-    /// Whether the types of text columns were inferred. If so, a text is refused if its column's type cannot
-    /// express it exactly, and numbers are not rounded to fit.
+    /// Whether the types of text columns were inferred. If they were, a value that its column's type cannot
+    /// represent exactly is refused instead of rounded.
     #[serde(default)]
     pub inferred: bool,
-    /// Whether to count the records of JSON lines that have keys which are neither columns nor in `dropped`.
+    /// Whether to count the JSON lines that have a key that is neither a column nor in `dropped`.
     #[serde(default)]
     pub counts_unknown_keys: bool,
     /// Keys of JSON lines that the job file drops ([`TableInput::dropped`]).
     #[serde(default)]
     pub dropped: Vec<String>,
-    /// The columns from the files' paths. They come last.
+    /// The template for columns that come from the files' paths. These columns are last.
     pub path: Option<super::PartitionFormat>,
     /// [`TableInput::query`].
     pub query: Option<String>,

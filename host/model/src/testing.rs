@@ -1,4 +1,4 @@
-//! Sample values of structs, for fields that do not matter to a test:
+//! Sample values of structs. A test sets only the fields that matter to it:
 //! `Segment { length: 9, ..Segment::sample() }`.
 
 use super::{
@@ -15,7 +15,7 @@ impl Input {
 }
 
 impl Model {
-    /// `/models/m`, with any backend and device.
+    /// A model that the guest sees at `/models/m`, with any backend and device.
     pub fn sample() -> Self {
         Self {
             name: "m".to_owned(),
@@ -32,14 +32,14 @@ impl Model {
 }
 
 impl Segment {
-    /// One line of one byte, at the beginning of the part file; its checksum is wrong.
+    /// One line of one byte, at the beginning of the part file. Its checksum is wrong.
     pub fn sample() -> Self {
         Self { offset: 0, length: 1, checksum: 0, rows: 1 }
     }
 }
 
 impl FailedItem {
-    /// A file that `run` failed, without a reason.
+    /// A file that `run` reported as failed, without a reason.
     pub fn sample() -> Self {
         Self {
             item: "/inputs/a".to_owned(),
@@ -52,7 +52,7 @@ impl FailedItem {
 }
 
 impl AttemptReport {
-    /// The first attempt at mini-batch 0 succeeded: one item, one row. It took no time.
+    /// A successful first attempt at mini-batch 0, with one item and one row. It took no time.
     pub fn sample() -> Self {
         let items = ItemCounts::from_returned(1, 1);
         Self::new(MiniBatchId(0), 1, 0, items, Ok(Segment::sample()))

@@ -1,4 +1,4 @@
-//! Text for people that contains untrusted words.
+//! Helpers for texts that users read: escaping of untrusted parts, numbers and errors.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -16,24 +16,24 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// The same for text that must stay on one line, such as a name or a path: line ends and tabs are replaced,
-/// too.
+/// Like [`printable`], for text that must stay on one line, such as a name or a path: line ends and tabs are
+/// replaced, too.
 pub fn on_one_line(text: &str) -> Cow<'_, str> {
     escaped(text, steers, |clean, c| clean.extend(c.escape_unicode()))
 }
 
 /// A path, quoted for a command line if necessary.
 pub fn shell_word(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
-    if path.chars().all(plain) {
+    let needs_no_quotes = |c: char| c.is_alphanumeric() || "/._-+,:@%".contains(c);
+    if path.chars().all(needs_no_quotes) {
         path.to_owned()
     } else {
         format!("'{}'", path.replace('\'', r"'\''"))
     }
 }
 
-/// JSON with the same characters written as JSON escapes, which does not change any value. Line ends between
-/// its parts stay.
+/// Like [`printable`], for JSON: the characters are replaced by JSON escapes, so no value changes. Line ends
+/// between its parts stay.
 pub fn printable_json(text: &str) -> Cow<'_, str> {
     escaped(
         text,
@@ -47,11 +47,11 @@ pub fn printable_json(text: &str) -> Cow<'_, str> {
     )
 }
 
-/// Whether bytes are ASCII that needs no escapes in a text of several lines. Checks all bytes, because that
-/// is faster than stopping at the first one.
+/// Whether bytes are ASCII that [`printable`] does not change. Checks all bytes, because that is faster than
+/// stopping at the first byte that needs an escape.
 pub fn is_plain(bytes: &[u8]) -> bool {
-    let odd = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
-    !bytes.iter().fold(false, |found, byte| found | odd(*byte))
+    let needs_escape = |byte: u8| !matches!(byte, b' '..=b'~' | b'\n' | b'\t');
+    !bytes.iter().fold(false, |found, byte| found | needs_escape(*byte))
 }
 
 fn escaped(
@@ -59,10 +59,10 @@ fn escaped(
     is_hidden: impl Fn(char) -> bool,
     escape: impl Fn(&mut String, char),
 ) -> Cow<'_, str> {
-    // Most texts are plain ASCII.
+    // Most texts are plain ASCII, so check the bytes first.
     let may_hide = |byte: u8| !matches!(byte, b' '..=b'~');
     let Some(from) = text.bytes().position(may_hide) else { return Cow::Borrowed(text) };
-    // All bytes before it are ASCII, so a character begins here.
+    // All bytes before `from` are ASCII, so a character begins at `from`.
     let (plain, rest) = text.split_at(from);
     if !rest.chars().any(&is_hidden) {
         return Cow::Borrowed(text);
@@ -99,17 +99,17 @@ pub fn steers(c: char) -> bool {
         )
 }
 
-/// A text for a cell of a table that people open with a spreadsheet program. A text that such a program would
-/// read as a formula gets a `'` in front. Numbers are not changed.
+/// A text for a cell of a CSV file that users may open with a spreadsheet program. A text that the program
+/// would read as a formula gets a `'` in front. Numbers are not changed.
 pub fn text_cell(text: &str) -> Cow<'_, str> {
     let is_formula =
         text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n', '＝', '＋', '－', '＠']);
-    let digits = |byte: u8| byte.is_ascii_digit() || b".eE+-".contains(&byte);
-    let is_number = || text.bytes().all(digits) && text.parse::<f64>().is_ok();
+    let is_in_number = |byte: u8| byte.is_ascii_digit() || b".eE+-".contains(&byte);
+    let is_number = || text.bytes().all(is_in_number) && text.parse::<f64>().is_ok();
     if is_formula && !is_number() { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
 }
 
-/// `1797` as `1,797`.
+/// Prints a number with commas: `1797` as `1,797`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -122,7 +122,7 @@ pub fn count(number: u64) -> String {
     text
 }
 
-/// `3` and `item` as `3 items`.
+/// Prints a number with a noun, in the plural if necessary: `3` and `item` as `3 items`.
 pub fn counted(number: u64, noun: &str) -> String {
     let plural = match noun {
         _ if number == 1 => "",
@@ -132,14 +132,18 @@ pub fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(number))
 }
 
-/// The message of an error of the operating system. If no more files can be opened, the text adds what to do.
+/// The message of an error of the operating system. If too many files are open, the message also says what to
+/// do.
 pub fn os_error(error: &io::Error) -> String {
     let remedy = match error.raw_os_error() {
         Some(libc::EMFILE) => {
-            "this process may open no more; raise the limit (ulimit -n), or use fewer workers \
-             (process_count_per_node)"
+            "this process may not open any further file; raise the limit (ulimit -n), or use fewer \
+             workers (process_count_per_node)"
         }
-        Some(libc::ENFILE) => "the whole machine can open no more; raise its limit (fs.file-max)",
+        Some(libc::ENFILE) => {
+            "all processes of this machine together may not open any further file; raise the limit \
+                                 (fs.file-max)"
+        }
         _ => return error.to_string(),
     };
     format!("{error}: {remedy}")
@@ -150,13 +154,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_says_what_to_do() {
-        let of = |code| os_error(&io::Error::from_raw_os_error(code));
-        let reported = of(libc::EMFILE);
+    fn an_error_of_too_many_files_says_what_to_do() {
+        let message = |code| os_error(&io::Error::from_raw_os_error(code));
+        let reported = message(libc::EMFILE);
         assert!(reported.starts_with("Too many open files (os error 24): "), "{reported}");
         assert!(reported.contains("ulimit -n"), "{reported}");
-        assert!(of(libc::ENFILE).contains("fs.file-max"));
-        assert_eq!(of(libc::EIO), io::Error::from_raw_os_error(libc::EIO).to_string());
+        assert!(message(libc::ENFILE).contains("fs.file-max"));
+        assert_eq!(message(libc::EIO), io::Error::from_raw_os_error(libc::EIO).to_string());
     }
 
     #[test]

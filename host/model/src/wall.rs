@@ -1,7 +1,7 @@
-//! The process wall around processes that handle untrusted data, as settings and texts. The crate
-//! `sandmill-wall` builds it.
+//! Settings and reports of the process wall: the isolation, by the kernel, of processes that handle untrusted
+//! data. The crate `sandmill-wall` builds it.
 
-use super::bounded_vec::few;
+use super::bounded_vec::bounded_vec;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub enum OsSandbox {
     /// The job does not start if any layer is missing.
     #[default]
     Required,
-    /// The job uses all layers that the machine has. Missing ones are reported.
+    /// The job uses all layers that the machine has. Missing layers are reported.
     BestEffort,
     /// Only the layers that cost nothing and are always available. For debugging.
     Off,
@@ -32,16 +32,16 @@ impl OsSandbox {
     }
 }
 
-/// The parts of the wall around a process.
+/// Which layers the wall around a process has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WallState {
     /// The requested mode.
     pub mode: OsSandbox,
-    /// The active layers, for people: `landlock (ABI 7)`.
-    #[serde(deserialize_with = "few::<_, _, 64>")]
+    /// The active layers, as text for the user: `landlock (ABI 7)`.
+    #[serde(deserialize_with = "bounded_vec::<_, _, 64>")]
     pub active: Vec<String>,
     /// The missing layers, with the reason: `landlock: the kernel has none`.
-    #[serde(deserialize_with = "few::<_, _, 64>")]
+    #[serde(deserialize_with = "bounded_vec::<_, _, 64>")]
     pub missing: Vec<String>,
 }
 
