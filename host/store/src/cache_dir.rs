@@ -1,19 +1,19 @@
 //! The cache folders that hold objects.
 //!
-//! `CACHE/2-DIGEST-N/data` holds the objects of one place in a store, as files under their names in the
-//! store. N counts the jobs that use the same place at the same time. Each has its own copy, since an object
-//! may change between them.
+//! A folder `CACHE/2-DIGEST-N` is a slot. Its folder `data` holds the objects of one folder in a store, as
+//! files under their names in the store. N counts the jobs that use the same objects at the same time. Each
+//! job has its own copy, since an object may change between them.
 //!
-//! - `lock` is locked by the job that uses the folder.
-//! - The time of `used` says when a job last took the folder.
+//! - `lock` is locked by the job that uses the slot.
+//! - The time of `used` says when a job last took the slot.
 //! - `part` holds partial downloads.
 //! - `list` holds the manifest of a running job.
 //!
 //! The fetcher process can write only below `data`, `part` and `list`, so it cannot replace these folders
 //! themselves with links.
 //!
-//! The 2 is the version of the layout. Folders of the first layout, `DIGEST-N`, hold empty placeholder files
-//! with the length and time of objects that were not fetched. Nothing in them is used, and they are removed.
+//! The 2 is the version of the layout. Slots of the first layout, `DIGEST-N`, hold empty placeholder files
+//! with the length and time of objects that were not fetched. We do not use these slots, and remove them.
 
 use crate::dataset::{FileVersion, Manifest, ManifestObject, ManifestWriter};
 use crate::model::hex;
@@ -29,20 +29,21 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use walkdir::WalkDir;
 
 /// The folders of a slot that the fetcher process writes to.
-pub(super) const OPEN: [&str; 3] = ["data", "part", "list"];
-/// The prefix of a folder's name.
-const LAYOUT: &str = "2-";
-/// Letters of the digest in a folder's name.
-const DIGEST: usize = 24;
+pub(super) const WRITABLE_FOLDERS: [&str; 3] = ["data", "part", "list"];
+/// The prefix of a slot's name.
+const LAYOUT_PREFIX: &str = "2-";
+/// The number of letters of the digest in a slot's name.
+const DIGEST_LETTERS: usize = 24;
 /// The time that is written to a probe file, to see whether the file system rounds it.
-const PROBED: FileVersion = FileVersion { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
-/// The most jobs that read one place at the same time.
-const COPIES: usize = 1000;
-/// How often we try to lock a folder that another process holds, and the pause between two tries.
-const TRIES: u32 = 4;
-const MOMENT: Duration = Duration::from_millis(5);
+const PROBE_VERSION: FileVersion =
+    FileVersion { length: 0, seconds: 1_234_567_891, nanos: 123_456_789 };
+/// The most jobs that use the same objects at the same time.
+const MAX_COPIES: usize = 1000;
+/// How often we try to lock a slot that another process holds, and the pause between two attempts.
+const LOCK_TRIES: u32 = 4;
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
-/// A folder for objects that this process holds exclusively until it drops this.
+/// A slot, which this process holds exclusively until it drops this value.
 #[derive(Debug)]
 pub(super) struct CacheDir {
     folder: PathBuf,
@@ -50,19 +51,20 @@ pub(super) struct CacheDir {
 }
 
 impl CacheDir {
-    /// Takes the first folder that no other job uses. `place` identifies the objects; it may be long.
-    pub(super) fn take(cache: &Path, place: &str) -> io::Result<Self> {
+    /// Takes the first slot for these objects that no other job uses. `cache_key` identifies the objects; it
+    /// may be long.
+    pub(super) fn take(cache: &Path, cache_key: &str) -> io::Result<Self> {
         make_private(cache)?;
-        let digest = hex(Sha256::digest(place.as_bytes()));
-        for copy in 0..COPIES {
-            let folder = cache.join(format!("{LAYOUT}{}-{copy}", &digest[..DIGEST]));
+        let digest = hex(Sha256::digest(cache_key.as_bytes()));
+        for copy in 0..MAX_COPIES {
+            let folder = cache.join(format!("{LAYOUT_PREFIX}{}-{copy}", &digest[..DIGEST_LETTERS]));
             let Some(lock) = claim(&folder)? else { continue };
-            for below in OPEN {
+            for below in WRITABLE_FOLDERS {
                 fs::create_dir_all(folder.join(below))?;
             }
-            // Leftovers of a process that was killed.
-            for half in ["part", "list"].map(|below| folder.join(below)) {
-                for entry in fs::read_dir(half)?.flatten() {
+            // A process that was killed may have left files.
+            for leftovers in ["part", "list"].map(|below| folder.join(below)) {
+                for entry in fs::read_dir(leftovers)?.flatten() {
                     let _ = fs::remove_file(entry.path());
                     let _ = fs::remove_dir_all(entry.path());
                 }
@@ -74,7 +76,7 @@ impl CacheDir {
             File::create(folder.join("used"))?;
             return Ok(Self { folder: folder.canonicalize()?, _lock: lock });
         }
-        Err(io::Error::other(format!("{COPIES} jobs use it already")))
+        Err(io::Error::other(format!("{MAX_COPIES} jobs use the same objects already")))
     }
 
     /// The folder of the slot.
@@ -87,19 +89,20 @@ impl CacheDir {
         self.folder.join("data")
     }
 
-    /// Whether a path is in the folder of objects. The path must be resolved: the fetcher process may have
-    /// put links there.
+    /// Whether a path is in the folder of objects. The path's links must be resolved: the fetcher process may
+    /// have made links in the folder.
     pub(super) fn holds(&self, path: &Path) -> bool {
         path.starts_with(self.data())
     }
 
-    /// The manifest, if it is a file. The fetcher process could have put a link there.
+    /// The path of the manifest. `None` if it is not a regular file: the fetcher process could have made a
+    /// link.
     pub(super) fn manifest(&self) -> Option<PathBuf> {
         let manifest = manifest_path(&self.folder);
         manifest.symlink_metadata().is_ok_and(|found| found.is_file()).then_some(manifest)
     }
 
-    /// Returns a function that says whether a path is that of an object, fetched or not.
+    /// Returns a function that says whether a path belongs to an object, fetched or not.
     pub(super) fn lookup(&self) -> impl FnMut(&Path) -> bool {
         let data = self.data();
         let mut manifest = Manifest::open(&manifest_path(&self.folder)).ok();
@@ -111,7 +114,7 @@ impl CacheDir {
     }
 }
 
-/// Each job writes its own manifest, which may be as large as the objects, so it is removed.
+/// Removes the manifest: each job writes its own, and it may be as large as the objects.
 impl Drop for CacheDir {
     fn drop(&mut self) {
         // If it cannot be removed, the next job removes it.
@@ -129,47 +132,47 @@ pub(super) fn begin_manifest(folder: &Path) -> io::Result<ManifestWriter> {
     ManifestWriter::new(manifest_path(folder).with_extension("part"))
 }
 
-/// How a folder's file system stores the modification times that files are given.
+/// How precisely the file system of a slot stores modification times.
 #[derive(Debug)]
 pub(super) struct TimeResolution {
     probe: File,
-    are_kept: bool,
+    keeps_times: bool,
 }
 
 impl TimeResolution {
     /// Probes the file system of a slot.
     pub(super) fn of(folder: &Path) -> io::Result<Self> {
         let path = folder.join("list").join("probe");
-        let mut times = Self { probe: File::create(&path)?, are_kept: false };
-        times.are_kept = times.kept(PROBED)? == PROBED.into();
-        if times.are_kept {
+        let mut times = Self { probe: File::create(&path)?, keeps_times: false };
+        times.keeps_times = times.record(PROBE_VERSION)? == PROBE_VERSION.into();
+        if times.keeps_times {
             // If it cannot be removed, the next job removes it.
             let _ = fs::remove_file(path);
         }
         Ok(times)
     }
 
-    /// Whether files keep the times that they are given. If not, the files of different versions of an object
-    /// may look the same.
-    pub(super) fn are_kept(&self) -> bool {
-        self.are_kept
+    /// Whether files keep exactly the times that we set. If not, files of different versions of an object may
+    /// look the same.
+    pub(super) fn keeps_times(&self) -> bool {
+        self.keeps_times
     }
 
-    /// The manifest's record of an object whose file is given this length and time.
-    pub(super) fn kept(&self, given: FileVersion) -> io::Result<ManifestObject> {
-        let mut object = ManifestObject::from(given);
-        if !self.are_kept {
-            self.probe.set_modified(modified(&given))?;
+    /// The manifest's record of an object whose file has this length, and for which we set this time.
+    pub(super) fn record(&self, wanted: FileVersion) -> io::Result<ManifestObject> {
+        let mut object = ManifestObject::from(wanted);
+        if !self.keeps_times {
+            self.probe.set_modified(modification_time(&wanted))?;
             object.found =
-                FileVersion { length: given.length, ..FileVersion::from(&self.probe.metadata()?) };
+                FileVersion { length: wanted.length, ..FileVersion::from(&self.probe.metadata()?) };
         }
         Ok(object)
     }
 }
 
 /// The modification time of an object's file.
-pub(super) fn modified(known: &FileVersion) -> SystemTime {
-    UNIX_EPOCH + Duration::new(known.seconds.max(0).cast_unsigned(), known.nanos)
+pub(super) fn modification_time(version: &FileVersion) -> SystemTime {
+    UNIX_EPOCH + Duration::new(version.seconds.max(0).cast_unsigned(), version.nanos)
 }
 
 /// Removes the objects that this job does not want or that the store no longer has. A file that cannot be
@@ -188,17 +191,17 @@ pub(super) fn remove_others(data: &Path, is_wanted: impl Fn(&str) -> bool) {
     }
 }
 
-/// Creates a folder and locks it. `None` if another process holds the lock.
+/// Creates a slot and locks it. `None` if another process holds the lock.
 fn claim(folder: &Path) -> io::Result<Option<File>> {
-    for _ in 0..TRIES {
+    for _ in 0..LOCK_TRIES {
         match DirBuilder::new().mode(0o700).create(folder) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
             _ => {}
         }
-        match hold(folder) {
+        match try_lock(folder) {
             Ok(Some(lock)) => return Ok(Some(lock)),
             // A process that tidies up holds the lock only briefly.
-            Ok(None) => thread::sleep(MOMENT),
+            Ok(None) => thread::sleep(LOCK_PAUSE),
             // The folder was removed meanwhile.
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => return Err(error),
@@ -207,9 +210,9 @@ fn claim(folder: &Path) -> io::Result<Option<File>> {
     Ok(None)
 }
 
-/// Locks a folder. `None` if another process holds the lock. Fails with [`ErrorKind::NotFound`] if the folder
+/// Locks a slot. `None` if another process holds the lock. Fails with [`ErrorKind::NotFound`] if the slot
 /// is removed meanwhile.
-fn hold(folder: &Path) -> io::Result<Option<File>> {
+fn try_lock(folder: &Path) -> io::Result<Option<File>> {
     let path = folder.join("lock");
     let mut options = OpenOptions::new();
     let lock =
@@ -220,9 +223,9 @@ fn hold(folder: &Path) -> io::Result<Option<File>> {
         Err(errno) => return Err(errno.into()),
     }
     // The previous holder may have removed the file.
-    let own = lock.metadata()?;
-    let there = fs::metadata(&path)?;
-    if (own.dev(), own.ino()) == (there.dev(), there.ino()) {
+    let locked = lock.metadata()?;
+    let current = fs::metadata(&path)?;
+    if (locked.dev(), locked.ino()) == (current.dev(), current.ino()) {
         Ok(Some(lock))
     } else {
         Err(ErrorKind::NotFound.into())
@@ -242,8 +245,8 @@ fn make_private(folder: &Path) -> io::Result<()> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.uid() != user || metadata.mode() & 0o022 != 0 {
         return Err(io::Error::other(format!(
-            "it belongs to user {} with mode {:03o}, and must belong to this user, and be writable \
-             by no other (chmod 700)",
+            "it belongs to user {} with mode {:03o}, but must belong to this user, and must not be \
+             writable by others (chmod 700)",
             metadata.uid(),
             metadata.mode() & 0o777
         )));
@@ -251,17 +254,17 @@ fn make_private(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes folders that no job uses: all those of the old layout, then the least recently used ones until the
-/// rest of the idle folders take at most `most` bytes. A folder that cannot be removed stays.
-pub(super) fn prune(cache: &Path, most: u64) {
+/// Removes slots that no job uses: first all slots of the old layout, then the least recently used ones,
+/// until the remaining unused slots take at most `max_bytes`. A slot that cannot be removed stays.
+pub(super) fn prune(cache: &Path, max_bytes: u64) {
     let idle = fs::read_dir(cache).into_iter().flatten().flatten().filter_map(|entry| {
         let folder = entry.path();
         let used = folder.join("used").metadata().ok()?.modified().ok()?;
-        // The lock is released at once, since a job may want the folder.
-        drop(hold(&folder).ok()??);
+        // The lock is released immediately, since a job may want the slot.
+        drop(try_lock(&folder).ok()??);
         Some((used, folder))
     });
-    let (old, idle): (Vec<_>, Vec<_>) = idle.partition(|(_, folder)| is_old(folder));
+    let (old, idle): (Vec<_>, Vec<_>) = idle.partition(|(_, folder)| has_first_layout(folder));
     for (_, folder) in old {
         remove(&folder);
     }
@@ -269,30 +272,30 @@ pub(super) fn prune(cache: &Path, most: u64) {
         |(used, folder): (SystemTime, PathBuf)| (used, CachedObjects::of(&folder).bytes, folder);
     let mut idle: Vec<(SystemTime, u64, PathBuf)> = idle.into_iter().map(with_size).collect();
     idle.sort_unstable();
-    let mut all: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();
+    let mut total: u64 = idle.iter().map(|(_, bytes, _)| bytes).sum();
     for (_, bytes, folder) in &idle {
-        if all <= most {
+        if total <= max_bytes {
             break;
         }
         if remove(folder) {
-            all -= bytes;
+            total -= bytes;
         }
     }
 }
 
-/// Removes a folder, unless a job uses it by now. Returns whether it is gone.
+/// Removes a slot, unless a job uses it by now. Returns whether the slot is gone.
 fn remove(folder: &Path) -> bool {
-    let Ok(Some(_lock)) = hold(folder) else { return false };
-    // The data goes first and the rest, with the lock file, after it. A job that waits for the lock finds no
+    let Ok(Some(_lock)) = try_lock(folder) else { return false };
+    // We remove the data first, then the rest with the lock file. A job that waits for the lock then finds no
     // folder, and makes a new one.
     fs::remove_dir_all(folder.join("data")).is_ok() && fs::remove_dir_all(folder).is_ok()
 }
 
-/// Removes all folders that no job uses. Returns what was removed and what is left.
+/// Removes all slots that no job uses. Returns what was removed and what is left.
 pub(super) fn clear(cache: &Path) -> io::Result<(CachedObjects, CachedObjects)> {
     let mut removed = CachedObjects::default();
     let mut left = CachedObjects::default();
-    for folder in folders(cache)? {
+    for folder in slots(cache)? {
         let held = CachedObjects::of(&folder);
         *(if remove(&folder) { &mut removed } else { &mut left }) += held;
     }
@@ -301,13 +304,13 @@ pub(super) fn clear(cache: &Path) -> io::Result<(CachedObjects, CachedObjects)> 
 
 /// The objects of a cache. A cache that does not exist holds none.
 pub(super) fn held(cache: &Path) -> io::Result<CachedObjects> {
-    let mut all = CachedObjects::default();
-    folders(cache)?.iter().for_each(|folder| all += CachedObjects::of(folder));
-    Ok(all)
+    let mut total = CachedObjects::default();
+    slots(cache)?.iter().for_each(|folder| total += CachedObjects::of(folder));
+    Ok(total)
 }
 
-/// The folders of both layouts. Other files in the cache are ignored.
-fn folders(cache: &Path) -> io::Result<Vec<PathBuf>> {
+/// The slots of both layouts. Other files in the cache are ignored.
+fn slots(cache: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(cache) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries?,
@@ -316,7 +319,7 @@ fn folders(cache: &Path) -> io::Result<Vec<PathBuf>> {
     for entry in entries {
         let entry = entry?;
         let path = entry.path();
-        if entry.file_type()?.is_dir() && (is_current(&path) || is_old(&path)) {
+        if entry.file_type()?.is_dir() && (has_current_layout(&path) || has_first_layout(&path)) {
             folders.push(path);
         }
     }
@@ -351,19 +354,20 @@ impl AddAssign for CachedObjects {
     }
 }
 
-/// Whether a folder has the current layout.
-fn is_current(folder: &Path) -> bool {
+/// Whether a folder is a slot of the current layout.
+fn has_current_layout(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str());
-    name.and_then(|name| name.strip_prefix(LAYOUT)).is_some_and(|name| is_old(Path::new(name)))
+    name.and_then(|name| name.strip_prefix(LAYOUT_PREFIX))
+        .is_some_and(|name| has_first_layout(Path::new(name)))
 }
 
-/// Whether a folder has the first layout.
-fn is_old(folder: &Path) -> bool {
+/// Whether a folder is a slot of the first layout.
+fn has_first_layout(folder: &Path) -> bool {
     let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let parts = name.split_once('-');
     parts.is_some_and(|(digest, copy)| {
         let is_hex = |letter: u8| letter.is_ascii_digit() || (b'a'..=b'f').contains(&letter);
-        digest.len() == DIGEST && digest.bytes().all(is_hex) && copy.parse::<u16>().is_ok()
+        digest.len() == DIGEST_LETTERS && digest.bytes().all(is_hex) && copy.parse::<u16>().is_ok()
     })
 }
 
@@ -399,8 +403,8 @@ mod tests {
     fn the_least_recently_used_folder_is_removed_first() {
         let dir = tempfile::tempdir().unwrap();
         let cache = dir.path().join("stores");
-        let fill = |place: &str, age: u64| {
-            let slot = CacheDir::take(&cache, place).unwrap();
+        let fill = |cache_key: &str, age: u64| {
+            let slot = CacheDir::take(&cache, cache_key).unwrap();
             fs::write(slot.data().join("object"), [0; 100]).unwrap();
             let used = File::options().write(true).open(slot.folder().join("used")).unwrap();
             used.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
@@ -424,16 +428,16 @@ mod tests {
         let cache = dir.path().join("stores");
         assert_eq!(held(&cache).unwrap(), CachedObjects::default());
         assert_eq!(clear(&cache).unwrap(), Default::default());
-        let fill = |place: &str| {
-            let slot = CacheDir::take(&cache, place).unwrap();
+        let fill = |cache_key: &str| {
+            let slot = CacheDir::take(&cache, cache_key).unwrap();
             fs::create_dir(slot.data().join("a")).unwrap();
             fs::write(slot.data().join("a/object"), [0; 100]).unwrap();
             slot
         };
         let busy = fill("busy");
         let idle = fill("idle").folder().to_owned();
-        let old =
-            cache.join(idle.file_name().unwrap().to_str().unwrap().strip_prefix(LAYOUT).unwrap());
+        let old = cache
+            .join(idle.file_name().unwrap().to_str().unwrap().strip_prefix(LAYOUT_PREFIX).unwrap());
         fs::create_dir_all(old.join("data")).unwrap();
         // Other files in the cache folder that the operator named.
         fs::create_dir_all(cache.join("photos/data")).unwrap();
@@ -454,9 +458,9 @@ mod tests {
         let cache = dir.path().join("stores");
         let slot = CacheDir::take(&cache, "s3://b/x").unwrap();
         let name = slot.folder().file_name().unwrap().to_str().unwrap();
-        let old = cache.join(name.strip_prefix(LAYOUT).unwrap());
+        let old = cache.join(name.strip_prefix(LAYOUT_PREFIX).unwrap());
         drop(slot);
-        for below in OPEN {
+        for below in WRITABLE_FOLDERS {
             fs::create_dir_all(old.join(below)).unwrap();
         }
         File::create(old.join("used")).unwrap();
@@ -468,7 +472,7 @@ mod tests {
         assert_ne!(slot.folder(), old);
         assert_eq!(fs::read_dir(slot.data()).unwrap().count(), 0);
         // A job of an earlier version may still use it.
-        let used = hold(&old).unwrap().unwrap();
+        let used = try_lock(&old).unwrap().unwrap();
         prune(&cache, u64::MAX);
         assert!(old.join("data/object").exists());
         drop(used);
@@ -481,16 +485,16 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
         let mut times = TimeResolution::of(slot.folder()).unwrap();
-        let found = FileVersion { length: 3, ..PROBED };
-        for are_kept in [times.are_kept(), false] {
-            times.are_kept = are_kept;
-            let object = times.kept(found).unwrap();
+        let found = FileVersion { length: 3, ..PROBE_VERSION };
+        for keeps_times in [times.keeps_times(), false] {
+            times.keeps_times = keeps_times;
+            let object = times.record(found).unwrap();
             let file = slot.data().join("object");
             fs::write(&file, "abc").unwrap();
             let opened = File::options().write(true).open(&file).unwrap();
-            opened.set_modified(modified(&found)).unwrap();
+            opened.set_modified(modification_time(&found)).unwrap();
             assert!(object.found.is_at(&file));
-            assert_eq!(object.version, PROBED.nanos);
+            assert_eq!(object.version, PROBE_VERSION.nanos);
         }
     }
 
@@ -500,7 +504,7 @@ mod tests {
         let slot = CacheDir::take(&dir.path().join("stores"), "x").unwrap();
         assert!(!(slot.lookup())(&slot.data().join("a")));
         let mut list = begin_manifest(slot.folder()).unwrap();
-        list.add("a", Ok(PROBED.into())).unwrap();
+        list.add("a", Ok(PROBE_VERSION.into())).unwrap();
         list.add("b/c", Err("it broke".to_owned())).unwrap();
         list.finish(&manifest_path(slot.folder())).unwrap();
         let mut is_object = slot.lookup();
@@ -518,11 +522,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("x-0");
         fs::create_dir(&folder).unwrap();
-        let lock = hold(&folder).unwrap().unwrap();
-        assert!(hold(&folder).unwrap().is_none());
+        let lock = try_lock(&folder).unwrap().unwrap();
+        assert!(try_lock(&folder).unwrap().is_none());
         thread::scope(|scope| {
             let waiting = scope.spawn(|| claim(&folder).unwrap());
-            thread::sleep(MOMENT / 2);
+            thread::sleep(LOCK_PAUSE / 2);
             fs::remove_dir_all(&folder).unwrap();
             drop(lock);
             let found = waiting.join().unwrap().unwrap().metadata().unwrap();

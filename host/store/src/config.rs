@@ -6,20 +6,21 @@ use crate::protocol::store::StoreConfig;
 use crate::spec::Datastores;
 use std::ffi::OsString;
 
-/// The store of an address, and the prefix of its keys there. The error is for people.
+/// The settings of an address's store, and the prefix of the datastore's keys. The error is shown to users.
 pub(super) fn configure(
     address: &Address,
     datastores: &Datastores,
     tenant: &str,
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<(StoreConfig, String), StoreError> {
-    let (kind, container, more) = match &address.place {
+    let (kind, container, account_option) = match &address.place {
         StorePlace::Datastore(name) => {
             let store = datastores.get(name, tenant).map_err(StoreError::Datastore)?;
             check_names(store.kind, &store.container, &store.options)?;
             let mut options = store.options.clone();
-            let way = options.iter().find_map(|(name, _)| identity(store.kind, name));
-            options.extend(from_environment(way.unwrap_or_default(), environment));
+            let prefixes =
+                options.iter().find_map(|(name, _)| identity_variables(store.kind, name));
+            options.extend(from_environment(prefixes.unwrap_or_default(), environment));
             let config = StoreConfig {
                 kind: store.kind,
                 container: store.container.clone(),
@@ -37,7 +38,7 @@ pub(super) fn configure(
         StorePlace::Http(server) => (StoreKind::Http, server, None),
     };
     let mut options = from_environment(variables(kind), environment);
-    options.extend(more);
+    options.extend(account_option);
     check_names(kind, container, &options)?;
     let has = |name: &str| options.iter().any(|(key, _)| key.ends_with(name));
     if kind == StoreKind::Azure && !has("account_name") {
@@ -57,7 +58,7 @@ pub(super) fn configure(
     Ok((StoreConfig { kind, container: container.clone(), options, credentials }, String::new()))
 }
 
-/// Names become parts of host names and URLs. No valid name has other characters.
+/// Fails if a name has characters that no valid name has: names become parts of host names and URLs.
 fn check_names(
     kind: StoreKind,
     container: &str,
@@ -89,40 +90,40 @@ fn variables(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// For a datastore that is opened in this `way`: the prefixes of the variables that name other metadata or
-/// role servers than the usual ones, as pods, tasks and applications have them. Google's are missing, since
-/// the library reads them by itself.
-fn identity(kind: StoreKind, way: &str) -> Option<&'static [&'static str]> {
-    const ROLES: &str = "AWS_ENDPOINT_URL_STS";
-    match (kind, way) {
+/// The prefixes of the environment variables that name unusual metadata or role servers, such as those of
+/// pods, tasks and applications. They apply to a datastore with this `option`, which says how to get
+/// credentials. Google's variables are not here, since the library reads them by itself.
+fn identity_variables(kind: StoreKind, option: &str) -> Option<&'static [&'static str]> {
+    const STS_ENDPOINT: &str = "AWS_ENDPOINT_URL_STS";
+    match (kind, option) {
         (StoreKind::S3, "managed_identity") => Some(&[
             "AWS_CONTAINER_",
             "AWS_METADATA_ENDPOINT",
             "AWS_WEB_IDENTITY_TOKEN_FILE",
             "AWS_ROLE_",
-            ROLES,
+            STS_ENDPOINT,
         ]),
-        (StoreKind::S3, "role_arn") => Some(&[ROLES]),
+        (StoreKind::S3, "role_arn") => Some(&[STS_ENDPOINT]),
         (StoreKind::Azure, "managed_identity") => Some(&["IDENTITY_ENDPOINT"]),
         _ => None,
     }
 }
 
-/// Whether an option is the address of a store, and not of a metadata server.
+/// Whether an option is the address of a store. The address of a metadata server does not count.
 pub(super) fn is_endpoint(option: &str) -> bool {
-    let is_other = ["identity", "msi", "metadata", "sts"].iter().any(|it| option.contains(it));
+    let is_other = ["identity", "msi", "metadata", "sts"].iter().any(|word| option.contains(word));
     option.ends_with("base_url") || (option.contains("endpoint") && !is_other)
 }
 
 /// The environment variables with these prefixes, under the names that the library uses.
 fn from_environment(
-    wanted: &[&str],
+    prefixes: &[&str],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Vec<(String, String)> {
     let mut options: Vec<_> = environment
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .filter(|(name, value)| {
-            !value.is_empty() && wanted.iter().any(|start| name.starts_with(start))
+            !value.is_empty() && prefixes.iter().any(|prefix| name.starts_with(prefix))
         })
         .map(|(name, value)| (name.to_ascii_lowercase(), value))
         .collect();
@@ -137,7 +138,8 @@ mod tests {
     fn configured(address: &str, environment: &[(&str, &str)]) -> Result<StoreConfig, StoreError> {
         let address = address.parse::<Address>().unwrap();
         let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into()));
-        configure(&address, &Datastores::default(), "default", environment).map(|(it, _)| it)
+        configure(&address, &Datastores::default(), "default", environment)
+            .map(|(config, _)| config)
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What can go wrong with a store, from the leader's view, with the messages. Imports nothing of its folder.
+//! The errors of stores in the leader, with their messages.
 
 use crate::model::ByteSize;
 use crate::protocol::FrameError;
@@ -11,11 +11,11 @@ use std::time::Duration;
 /// The most letters in the name of a bucket, a container or an account.
 pub(super) const LONGEST_NAME: usize = 255;
 
-/// Why objects cannot be fetched or results cannot be written to a store. The messages are complete, and for
-/// people.
+/// Why objects cannot be fetched or results cannot be written to a store. The messages are complete, and
+/// shown to users.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Names the input that an error belongs to.
+    /// An error, with the input that it belongs to.
     #[error("{what}: {source}")]
     Of {
         /// The input: `input 'numbers'`.
@@ -72,8 +72,8 @@ pub enum StoreError {
     /// The address of a single object, where a folder is required.
     #[error("{0} is a single object; a side input is a folder of objects")]
     OneObject(String),
-    /// An address that yields no path.
-    #[error("{0} yields no files")]
+    /// An address at which no file was found.
+    #[error("{0} holds no files")]
     Nothing(String),
     /// The fetched files are not a model.
     #[error("{0}")]
@@ -100,8 +100,8 @@ pub enum StoreError {
     },
     /// There is no folder for objects.
     #[error(
-        "there is no place for objects of stores: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and \
-         HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours"
+        "there is no folder for objects of stores, because none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and \
+         HOME is set: set SANDMILL_CACHE_DIR to a folder of yours"
     )]
     NoCache,
     /// The folder for objects cannot be used.
@@ -112,7 +112,7 @@ pub enum StoreError {
         /// Why.
         source: io::Error,
     },
-    /// What was fetched cannot be found again.
+    /// A fetched file or folder cannot be found.
     #[error("{path}: {source}")]
     Lost {
         /// Where it should be.
@@ -124,7 +124,7 @@ pub enum StoreError {
     #[error("{0}")]
     List(#[source] io::Error),
     /// The list does not have an object that was requested.
-    #[error("the list of the store's objects does not have it")]
+    #[error("it is not in the list of the store's objects")]
     NotListed,
     /// The fetcher process made a link that leads out of the cache.
     #[error("{address} leads out of the cache, to {}", path.display())]
@@ -134,7 +134,7 @@ pub enum StoreError {
         /// Where the link leads.
         path: PathBuf,
     },
-    /// The same, for all that an input names.
+    /// The fetcher process made a link that leads out of the cache, for an input.
     #[error("what was fetched leads out of the cache, to {}: do not trust that store", .0.display())]
     AllOutside(PathBuf),
     /// The thread that fetches cannot be started.
@@ -154,7 +154,7 @@ pub enum StoreError {
     /// The fetcher process sent an invalid message.
     #[error("the process that fetches sent an invalid message: {0}")]
     Nonsense(#[source] FrameError),
-    /// The fetcher process finished, although more could be requested.
+    /// The fetcher process finished before the leader closed its input.
     #[error("the process that fetches has ended")]
     Over,
     /// The fetcher process reported nothing for too long.
@@ -166,7 +166,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Adds what the error is about.
+    /// Adds the input that the error is about.
     pub fn of(self, what: &str) -> Self {
         Self::Of { what: what.to_owned(), source: Box::new(self) }
     }

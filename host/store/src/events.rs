@@ -6,9 +6,9 @@ use std::path::PathBuf;
 /// A message to the thread that fetches.
 #[derive(Debug)]
 pub(super) enum StoreEvent {
-    /// These files are requested under this number.
+    /// Requests these files under this number.
     Want(u64, Vec<PathBuf>),
-    /// The requests with these numbers are dropped.
+    /// Drops the requests with these numbers.
     Release(Vec<u64>),
     /// The process of a folder reported something. The first number is the folder's index, the second one
     /// identifies the process.
@@ -20,11 +20,11 @@ pub(super) enum StoreEvent {
 /// A report to the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StagingReport {
-    /// The request with this number is complete. All its objects are here, except those at these positions of
-    /// its list, which cannot be fetched, each with the reason.
+    /// The request with this number is complete: all its objects are here or cannot be fetched. Those that
+    /// cannot be fetched are given by their positions in the request's list, each with the reason.
     Ready(u64, Vec<(u32, String)>),
     /// Some data has arrived.
     Progress,
-    /// The disk is full: nothing more arrives, and no object is to blame. Holds the message.
+    /// The disk is full: nothing more arrives, and no object counts as failed. Holds the message.
     NoSpace(String),
 }

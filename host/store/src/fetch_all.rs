@@ -9,42 +9,46 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The most folders that objects are fetched to at the same time. Each has a process.
-const FOLDERS: usize = 4;
+/// The most folders whose objects are fetched at the same time. Each folder has a fetcher process.
+const MAX_BUSY_FOLDERS: usize = 4;
 
-/// Goes through the lists of the folders, one after the other.
+/// Reads the manifests of the folders, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct FolderLists {
-    place: usize,
-    /// The list of the current folder; `None` until it is opened.
-    list: Option<Manifest>,
+    /// The index of the current folder.
+    index: usize,
+    /// The manifest of the current folder; `None` until it is opened.
+    manifest: Option<Manifest>,
 }
 
 impl FolderLists {
     /// The next object, with the index of its folder. `None` at the end, and while enough folders are busy.
-    /// Folders that were given up are skipped. An error has the index of a folder and says why its list
+    /// Folders that were given up are skipped. An error has the index of a folder and says why its manifest
     /// cannot be read.
     pub(super) fn next(
         &mut self,
-        places: &[FetchQueue],
+        queues: &[FetchQueue],
     ) -> Result<Option<(usize, ManifestRecord)>, (usize, io::Error)> {
-        while let Some(place) = places.get(self.place) {
-            if place.given_up().is_none() {
-                let is_busy = |place: &&FetchQueue| place.is_busy();
-                if self.list.is_none() && places.iter().filter(is_busy).count() >= FOLDERS {
+        while let Some(queue) = queues.get(self.index) {
+            if queue.given_up().is_none() {
+                let is_busy = |queue: &&FetchQueue| queue.is_busy();
+                if self.manifest.is_none()
+                    && queues.iter().filter(is_busy).count() >= MAX_BUSY_FOLDERS
+                {
                     return Ok(None);
                 }
-                let list = match self.list.take() {
-                    Some(list) => Ok(list),
-                    None => place.list(),
+                let manifest = match self.manifest.take() {
+                    Some(manifest) => Ok(manifest),
+                    None => queue.open_manifest(),
                 };
-                let next = list.and_then(|list| self.list.insert(list).next_object());
-                if let Some(listed) = next.map_err(|error| (self.place, error))? {
-                    return Ok(Some((self.place, listed)));
+                let next =
+                    manifest.and_then(|manifest| self.manifest.insert(manifest).next_object());
+                if let Some(listed) = next.map_err(|error| (self.index, error))? {
+                    return Ok(Some((self.index, listed)));
                 }
             }
-            self.place += 1;
-            self.list = None;
+            self.index += 1;
+            self.manifest = None;
         }
         Ok(None)
     }
@@ -56,15 +60,16 @@ pub(super) struct FetchProgress {
     is_done: AtomicBool,
     objects: AtomicU64,
     bytes: AtomicU64,
-    lack: Mutex<Option<MissingObject>>,
+    missing: Mutex<Option<MissingObject>>,
 }
 
 /// What is missing.
 #[derive(Debug)]
 pub(super) enum MissingObject {
-    /// All objects that had not arrived by then.
+    /// All objects that had not arrived before this error.
     Rest(StoreError),
-    /// The file of one object, and why it is missing. If several are missing, the one whose path comes first.
+    /// The file of one object, and why it is missing. If several objects are missing, the one whose path
+    /// sorts first.
     Object(PathBuf, String),
 }
 
@@ -79,7 +84,7 @@ impl FetchProgress {
         self.is_done.load(Ordering::Acquire)
     }
 
-    /// Counts an object that has arrived with this many bytes, or that failed.
+    /// Counts an object that has arrived with this many bytes, or that failed (0 bytes).
     pub(super) fn count(&self, bytes: u64) {
         self.objects.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -91,32 +96,32 @@ impl FetchProgress {
     }
 
     /// Notes that an object cannot be fetched.
-    pub(super) fn lacks(&self, file: &Path, reason: &str) {
-        let mut lack = self.lack();
-        let is_first = match &*lack {
+    pub(super) fn note_missing(&self, file: &Path, reason: &str) {
+        let mut missing = self.missing();
+        let is_first = match &*missing {
             Some(MissingObject::Rest(_)) => false,
             Some(MissingObject::Object(first, _)) => file < first.as_path(),
             None => true,
         };
         if is_first {
-            *lack = Some(MissingObject::Object(file.to_owned(), reason.to_owned()));
+            *missing = Some(MissingObject::Object(file.to_owned(), reason.to_owned()));
         }
     }
 
-    /// Notes that nothing more can be fetched of a folder, or of all folders.
-    pub(super) fn lacks_rest(&self, error: StoreError) {
-        let mut lack = self.lack();
-        if !matches!(*lack, Some(MissingObject::Rest(_))) {
-            *lack = Some(MissingObject::Rest(error));
+    /// Notes that the remaining objects of a folder, or of all folders, cannot be fetched.
+    pub(super) fn note_rest_missing(&self, error: StoreError) {
+        let mut missing = self.missing();
+        if !matches!(*missing, Some(MissingObject::Rest(_))) {
+            *missing = Some(MissingObject::Rest(error));
         }
     }
 
-    /// Returns what is missing, if anything is, and forgets it.
-    pub(super) fn take_lack(&self) -> Option<MissingObject> {
-        self.lack().take()
+    /// Returns what is missing, and forgets it. `None` if nothing is missing.
+    pub(super) fn take_missing(&self) -> Option<MissingObject> {
+        self.missing().take()
     }
 
-    fn lack(&self) -> MutexGuard<'_, Option<MissingObject>> {
-        self.lack.lock().unwrap_or_else(PoisonError::into_inner)
+    fn missing(&self) -> MutexGuard<'_, Option<MissingObject>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

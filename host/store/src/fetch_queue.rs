@@ -6,7 +6,7 @@
 use super::cache_dir::manifest_path;
 use super::error::StoreError;
 use super::events::StoreEvent;
-use super::process::{AT_ONCE, Fetcher, FetcherReport};
+use super::process::{Fetcher, FetcherReport, PARALLEL_FETCHES};
 use crate::dataset::{Manifest, ManifestObject};
 use crate::protocol::store::{FetchRequest, ObjectRequest, StoreTask};
 use std::collections::{HashMap, VecDeque};
@@ -16,9 +16,12 @@ use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 /// The most processes of a folder that may die in a row without delivering an object. Each object that the
-/// first one was working on may kill one more.
-#[expect(clippy::cast_possible_truncation, reason = "some dozen are at once")]
-const DEATHS: u32 = AT_ONCE as u32 + 2;
+/// first process was working on may kill one more process.
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "some dozen objects are fetched at the same time"
+)]
+const MAX_DEATHS: u32 = PARALLEL_FETCHES as u32 + 2;
 
 /// Objects that cannot be fetched, and the reason.
 pub(super) type Lost = (Vec<PathBuf>, String);
@@ -30,29 +33,33 @@ pub(super) struct FetchQueue {
     program: PathBuf,
     request: FetchRequest,
     data: PathBuf,
-    /// The list of the objects; `None` until it is opened.
+    /// The manifest of the objects; `None` until it is opened.
     manifest: Option<Manifest>,
     events: Sender<StoreEvent>,
     fetcher: Option<Fetcher>,
-    /// The number of processes started so far, which is the number of the current one.
-    number: u64,
+    /// The number of processes started so far. It identifies the current process.
+    process_number: u64,
     /// The objects that are requested and have not arrived, each with its number in the order of requests.
-    open: HashMap<PathBuf, (u64, ObjectRequest)>,
-    asked: u64,
-    /// After a process died: the objects that may have killed it, which are requested one by one, and those
-    /// that are requested after them.
+    requested: HashMap<PathBuf, (u64, ObjectRequest)>,
+    /// How many objects were requested so far.
+    request_count: u64,
+    /// After a process died: the objects that may have killed it, which are requested one by one.
     suspects: VecDeque<ObjectRequest>,
+    /// The objects that are requested after the suspects.
     rest: VecDeque<ObjectRequest>,
+    /// Whether objects are requested one by one.
     is_careful: bool,
     /// How many processes died in a row without delivering an object.
     deaths: u32,
+    /// Why this folder was given up; `None` if it was not.
     given_up: Option<String>,
     /// The last time that something was requested or reported.
-    moved: Instant,
+    last_activity: Instant,
 }
 
 impl FetchQueue {
-    /// Creates the folder of a request, which has this index. The processes report to `events`.
+    /// The queue for the folder of a request. `index`: the index of the folder, for the reports that
+    /// processes send to `events`.
     pub(super) fn new(
         index: usize,
         program: &Path,
@@ -67,84 +74,85 @@ impl FetchQueue {
             manifest: None,
             events: events.clone(),
             fetcher: None,
-            number: 0,
-            open: HashMap::new(),
-            asked: 0,
+            process_number: 0,
+            requested: HashMap::new(),
+            request_count: 0,
             suspects: VecDeque::new(),
             rest: VecDeque::new(),
             is_careful: false,
             deaths: 0,
             given_up: None,
-            moved: Instant::now(),
+            last_activity: Instant::now(),
         }
     }
 
-    /// Whether a file is an object of this folder. False for a path that leads out of it again.
+    /// Whether a path is that of an object in this folder. False for a path that leads out of the folder.
     pub(super) fn has(&self, file: &Path) -> bool {
         let Ok(name) = file.strip_prefix(&self.data) else { return false };
         let is_plain = |part| matches!(part, Component::Normal(_));
         name.file_name().is_some() && name.components().all(is_plain)
     }
 
-    /// Opens the list of its objects.
-    pub(super) fn list(&self) -> io::Result<Manifest> {
+    /// Opens the manifest of this folder's objects.
+    pub(super) fn open_manifest(&self) -> io::Result<Manifest> {
         Manifest::open(&manifest_path(&self.request.folder))
     }
 
-    /// The path of an object of its list.
+    /// The path of an object of this folder.
     pub(super) fn file(&self, name: &str) -> PathBuf {
         self.data.join(name)
     }
 
-    /// What the list says about an object. An error says why it cannot be fetched.
-    pub(super) fn known(&mut self, file: &Path) -> Result<ManifestObject, String> {
+    /// The manifest's record of an object. An error says why the object cannot be fetched.
+    pub(super) fn record(&mut self, file: &Path) -> Result<ManifestObject, String> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or_else(|| StoreError::OddName.to_string())?;
-        let list = match self.manifest.take() {
-            Some(list) => Ok(list),
-            None => self.list(),
+        let manifest = match self.manifest.take() {
+            Some(manifest) => Ok(manifest),
+            None => self.open_manifest(),
         };
-        let found = list.and_then(|list| self.manifest.insert(list).find(name));
+        let found = manifest.and_then(|manifest| self.manifest.insert(manifest).find(name));
         let found = found.map_err(|error| StoreError::List(error).to_string())?;
         found.unwrap_or_else(|| Err(StoreError::NotListed.to_string()))
     }
 
-    /// Whether the current process has this number. Reports of earlier ones are ignored.
+    /// Whether the current process has this number. The caller ignores reports of earlier processes.
     pub(super) fn is_served_by(&self, number: u64) -> bool {
-        self.number == number
+        self.process_number == number
     }
 
-    /// Whether there is a process without work.
+    /// Whether a process is running and has no work.
     pub(super) fn is_idle(&self) -> bool {
-        self.fetcher.is_some() && self.open.is_empty()
+        self.fetcher.is_some() && self.requested.is_empty()
     }
 
     /// Whether requested objects have not arrived yet.
     pub(super) fn is_busy(&self) -> bool {
-        !self.open.is_empty()
+        !self.requested.is_empty()
     }
 
-    /// Whether there is a process.
+    /// Whether a process is running.
     pub(super) fn is_served(&self) -> bool {
         self.fetcher.is_some()
     }
 
     /// The last time that something was requested or reported.
-    pub(super) fn moved(&self) -> Instant {
-        self.moved
+    pub(super) fn last_activity(&self) -> Instant {
+        self.last_activity
     }
 
     /// Notes that the process reported something.
-    pub(super) fn moves(&mut self) {
-        self.moved = Instant::now();
+    pub(super) fn note_activity(&mut self) {
+        self.last_activity = Instant::now();
     }
 
     /// Whether objects are requested and nothing was reported for this long.
     pub(super) fn is_silent(&self, patience: Duration) -> bool {
-        !self.open.is_empty() && self.moved.elapsed() > patience
+        !self.requested.is_empty() && self.last_activity.elapsed() > patience
     }
 
-    /// Requests an object, with what the list says about it. An error says why no process can be asked.
+    /// Requests an object. `known`: the manifest's record of the object. An error says why no process can be
+    /// started.
     pub(super) fn ask(&mut self, file: &Path, known: ManifestObject) -> Result<(), StoreError> {
         let name = file.strip_prefix(&self.data).ok().and_then(Path::to_str);
         let name = name.ok_or(StoreError::OddName)?.to_owned();
@@ -159,34 +167,35 @@ impl FetchQueue {
     fn send(&mut self, object: ObjectRequest) -> Result<(), StoreError> {
         let fetcher = match &mut self.fetcher {
             Some(fetcher) => fetcher,
-            none => {
-                self.number += 1;
+            fetcher => {
+                self.process_number += 1;
                 let index = self.index;
-                let number = self.number;
+                let number = self.process_number;
                 let events = self.events.clone();
                 let on_report = move |report: FetcherReport| {
                     events.send(StoreEvent::Reported(index, number, report)).is_ok()
                 };
-                none.insert(Fetcher::start(&self.program, &self.request, on_report)?)
+                fetcher.insert(Fetcher::start(&self.program, &self.request, on_report)?)
             }
         };
         fetcher.request(&object);
-        self.moved = Instant::now();
-        self.asked += 1;
-        self.open.insert(self.data.join(&object.name), (self.asked, object));
+        self.last_activity = Instant::now();
+        self.request_count += 1;
+        self.requested.insert(self.data.join(&object.name), (self.request_count, object));
         Ok(())
     }
 
     /// Notes that an object has arrived or failed. Returns its file; `None` if it was not requested.
-    pub(super) fn came(&mut self, name: &str) -> Option<PathBuf> {
+    pub(super) fn on_arrival(&mut self, name: &str) -> Option<PathBuf> {
         let file = self.data.join(name);
         self.deaths = 0;
-        self.open.remove(&file).map(|_| file)
+        self.requested.remove(&file).map(|_| file)
     }
 
-    /// If objects are requested one by one, requests the next one. An error says why no process can be asked.
+    /// If objects are requested one by one, requests the next one. An error says why no process can be
+    /// started.
     pub(super) fn request_next(&mut self) -> Result<(), StoreError> {
-        if !self.is_careful || !self.open.is_empty() {
+        if !self.is_careful || !self.requested.is_empty() {
             return Ok(());
         }
         let next = match self.suspects.pop_front() {
@@ -208,47 +217,48 @@ impl FetchQueue {
         Ok(())
     }
 
-    /// Handles the death of the process. If a single object was requested, it fails, and is returned. If
-    /// there were several, they are requested again one by one. An error means that there were too many
-    /// deaths.
+    /// Handles the death of the process. If objects were requested one by one, the current one fails, and is
+    /// returned. Otherwise, all objects are requested again one by one. An error means that too many
+    /// processes died.
     pub(super) fn died(&mut self) -> Result<Lost, StoreError> {
-        // The process was already ended by us.
+        // We have already ended the process.
         let Some(fetcher) = self.fetcher.take() else { return Ok(Lost::default()) };
         let ended = fetcher.end();
         self.deaths += 1;
-        if self.deaths > DEATHS {
+        if self.deaths > MAX_DEATHS {
             return Err(ended);
         }
         if self.is_careful {
-            return Ok((self.open.drain().map(|(file, _)| file).collect(), ended.to_string()));
+            return Ok((self.requested.drain().map(|(file, _)| file).collect(), ended.to_string()));
         }
-        let mut open: Vec<_> = self.open.drain().map(|(_, object)| object).collect();
-        open.sort_unstable_by_key(|(asked, _)| *asked);
-        self.is_careful = !open.is_empty();
+        let mut requested: Vec<_> = self.requested.drain().map(|(_, object)| object).collect();
+        requested.sort_unstable_by_key(|(number, _)| *number);
+        self.is_careful = !requested.is_empty();
         // The process handles requests in order, so only the first ones can have killed it.
-        for (index, (_, object)) in open.into_iter().enumerate() {
-            let to = if index < AT_ONCE { &mut self.suspects } else { &mut self.rest };
+        for (index, (_, object)) in requested.into_iter().enumerate() {
+            let to = if index < PARALLEL_FETCHES { &mut self.suspects } else { &mut self.rest };
             to.push_back(object);
         }
         Ok(Lost::default())
     }
 
-    /// Handles a process that reported nothing for too long. If a single object was requested, the process is
-    /// ended, and the object is returned as failed. `None` otherwise.
+    /// Handles a process that reported nothing for too long. If objects are requested one by one, the process
+    /// is ended, and the current object is returned as failed. `None` otherwise.
     pub(super) fn fell_silent(&mut self) -> Option<Vec<PathBuf>> {
         self.is_careful.then(|| {
             self.fetcher = None;
-            self.open.drain().map(|(file, _)| file).collect()
+            self.requested.drain().map(|(file, _)| file).collect()
         })
     }
 
-    /// Ends the process, for a reason. Returns all objects that were requested or waited.
+    /// Gives this folder up, for this reason: ends the process, and returns all objects that were requested
+    /// or waited.
     pub(super) fn give_up(&mut self, reason: &str) -> Lost {
         self.given_up = Some(reason.to_owned());
         self.fetcher = None;
         self.is_careful = false;
         self.deaths = 0;
-        let mut lost: Vec<PathBuf> = self.open.drain().map(|(file, _)| file).collect();
+        let mut lost: Vec<PathBuf> = self.requested.drain().map(|(file, _)| file).collect();
         let more = self.suspects.drain(..).chain(self.rest.drain(..));
         lost.extend(more.map(|object| self.data.join(object.name)));
         (lost, reason.to_owned())

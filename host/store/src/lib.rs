@@ -1,17 +1,18 @@
 //! Stores: copies objects of S3, Azure, Google and web servers to this machine, where the planner and the
 //! workers read them like any other file.
 //!
-//! This crate uses `model`, `wire`, `wall`, `data` and `spec`. Its users are `node` and the command line,
-//! whose binary is also the fetcher process.
+//! The fetcher process is a process of the same binary that uses the network, behind a wall. This crate uses
+//! `model`, `wire`, `wall`, `data` and `spec`. Its users are `node` and the command line.
 //!
-//! - `error`: what can go wrong, from the leader's view, with the messages;
+//! - `error`: the errors in the leader, with their messages;
 //! - `config`: turns an address into the settings that open its store, from the file of datastores or the
 //!   environment;
-//! - `cache_dir`: the cache folders that hold objects;
+//! - `cache_dir`: the cache folders that hold objects, called slots;
 //! - `stager`: has the objects of a job listed and fetched;
 //! - `objects`: the job's handle on its objects;
-//! - `prefetch`: prefetches objects and evicts them, or fetches `fetch_all` of them; each folder is a
-//!   `fetch_queue` with its fetcher `process`; `events` are the messages between these threads;
+//! - `prefetch`: prefetches objects and evicts them, or fetches all objects; `fetch_all`: which object comes
+//!   next then; `fetch_queue`: a folder with its fetcher process; `process`: starts fetcher processes;
+//!   `events`: the messages between the threads;
 //! - `network`: the code of the fetcher process, in builds with the feature `stores`;
 //! - `secrets`: removes secrets from what the fetcher process and the stores report.
 
@@ -40,7 +41,8 @@ pub use objects::JobObjects;
 pub use process::FETCH_COMMAND;
 pub use stager::{FetchTiming, KeptObjects, Stager, Watch};
 
-/// The objects in a cache's folder. A folder that does not exist holds none.
+/// How many objects are in the folder of a cache, and their size. A folder that does not exist holds no
+/// objects.
 ///
 /// # Errors
 /// If the folder cannot be read.
@@ -48,7 +50,7 @@ pub fn held(cache: &std::path::Path) -> std::io::Result<CachedObjects> {
     cache_dir::held(cache)
 }
 
-/// Removes the objects that no job uses. Returns what was removed, and what is left.
+/// Removes the objects that no job uses. Returns the amounts that were removed and that are left.
 ///
 /// # Errors
 /// If the folder cannot be read.

@@ -14,15 +14,15 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// How often we check whether all objects are here.
-const TICK: Duration = Duration::from_millis(20);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
-/// The objects that a job's inputs consist of. The job holds their folders until it drops this.
+/// The objects that a job's inputs consist of. The job holds their slots until it drops this value.
 #[derive(Debug, Default)]
 pub struct JobObjects {
     fetching: Option<FetchThread>,
-    /// How many requests were made that belong to no mini-batch.
-    others: u64,
-    /// The last field, so that it is dropped last: the folders are held until no process writes there.
+    /// How many requests were made for the planner.
+    planner_requests: u64,
+    /// The last field, so that it is dropped last: the slots are held until no process writes to them.
     slots: Vec<CacheDir>,
 }
 
@@ -33,7 +33,7 @@ struct FetchThread {
     events: mpsc::Sender<StoreEvent>,
     arrivals: UnboundedReceiver<StagingReport>,
     fetches_all: bool,
-    tally: Arc<FetchProgress>,
+    progress: Arc<FetchProgress>,
 }
 
 impl Drop for FetchThread {
@@ -48,37 +48,38 @@ impl Drop for FetchThread {
 }
 
 impl JobObjects {
-    /// For objects that are all here.
-    pub(super) fn here(slots: Vec<CacheDir>) -> Self {
+    /// The handle for objects that need not be fetched.
+    pub(super) fn complete(slots: Vec<CacheDir>) -> Self {
         Self { slots, ..Self::default() }
     }
 
-    /// Has all of them fetched, or those that are [requested](Self::want).
-    pub(super) fn coming(slots: Vec<CacheDir>, plan: FetchPlan) -> std::io::Result<Self> {
-        let tally = Arc::new(FetchProgress::default());
+    /// Starts a thread that fetches the objects: all of them, or those that are [requested](Self::want).
+    pub(super) fn start_fetching(slots: Vec<CacheDir>, plan: FetchPlan) -> std::io::Result<Self> {
+        let progress = Arc::new(FetchProgress::default());
         let (sender, arrivals) = unbounded_channel();
-        let (events, asked) = mpsc::channel();
-        let own = events.clone();
-        let reported = Arc::clone(&tally);
+        let (events, receiver) = mpsc::channel();
+        let fetcher_events = events.clone();
+        let thread_progress = Arc::clone(&progress);
         let fetches_all = plan.fetches_all;
         let work = move || {
-            prefetch::run(plan, &asked, &own, sender, Arc::clone(&reported));
-            reported.end();
+            prefetch::run(plan, &receiver, &fetcher_events, sender, Arc::clone(&thread_progress));
+            thread_progress.end();
         };
         let thread = thread::Builder::new().name("fetch".to_owned()).spawn(work)?;
-        let fetching = FetchThread { thread: Some(thread), events, arrivals, fetches_all, tally };
+        let fetching =
+            FetchThread { thread: Some(thread), events, arrivals, fetches_all, progress };
         Ok(Self { fetching: Some(fetching), slots, ..Self::default() })
     }
 
-    /// If a source consists of these objects, sets its manifest and returns true. Returns false if it does
-    /// not, or if its manifest is not a regular file: the fetcher process may have put a link there.
+    /// If a source consists of these objects, sets its manifest and returns true. Returns false for other
+    /// sources, and if the manifest is not a regular file: the fetcher process may have made a link.
     pub fn claim(&self, source: &mut Source) -> bool {
         let slot = self.slots.iter().find(|slot| slot.holds(&source.root));
         source.manifest = slot.and_then(CacheDir::manifest);
         source.manifest.is_some()
     }
 
-    /// Returns a function that says whether a path is that of an object, fetched or not. It is fast if the
+    /// Returns a function that says whether a path belongs to an object, fetched or not. It is fast if the
     /// paths of a folder come in order.
     pub fn lookup(&self) -> impl FnMut(&Path) -> bool {
         let mut slots: Vec<_> = self.slots.iter().map(CacheDir::lookup).collect();
@@ -99,7 +100,7 @@ impl JobObjects {
         }
     }
 
-    /// Waits for the next arrival; forever, if there will be none.
+    /// Waits for the next report; forever, if there will be no more.
     pub async fn arrival(&mut self) -> StagingReport {
         let Some(fetching) = &mut self.fetching else { return pending().await };
         match fetching.arrivals.recv().await {
@@ -109,13 +110,13 @@ impl JobObjects {
         }
     }
 
-    /// The same for a synchronous caller; `None` if nothing will arrive.
+    /// Like [`arrival`](Self::arrival), for a synchronous caller. `None` if there will be no more reports.
     pub fn blocking_arrival(&mut self) -> Option<StagingReport> {
         self.fetching.as_mut()?.arrivals.blocking_recv()
     }
 
     /// Requests these files under a number. Objects are fetched in the order of the requests, and stay until
-    /// they are [released](Self::release). Files that are not objects count as here.
+    /// the request is [released](Self::release). Files that are not objects count as fetched.
     pub fn want(&self, number: u64, files: Vec<PathBuf>) {
         self.send(StoreEvent::Want(number, files));
     }
@@ -123,8 +124,8 @@ impl JobObjects {
     /// Requests a file for the planner. Returns the number of the request, which differs from those of all
     /// mini-batches.
     pub fn want_one(&mut self, file: PathBuf) -> u64 {
-        let number = PLANNER_REQUESTS + self.others;
-        self.others += 1;
+        let number = PLANNER_REQUESTS + self.planner_requests;
+        self.planner_requests += 1;
         self.want(number, vec![file]);
         number
     }
@@ -136,27 +137,27 @@ impl JobObjects {
 
     fn send(&self, event: StoreEvent) {
         if let Some(fetching) = &self.fetching {
-            // The thread ends before this only if the disk is full, which it has reported.
+            // The thread has already ended only if the disk is full, which it has reported.
             let _ = fetching.events.send(event);
         }
     }
 
-    /// Waits until all objects have been fetched, if they are fetched unasked. `report` receives the number
-    /// of objects and bytes so far.
+    /// Waits until all objects have been fetched. Returns immediately if objects are fetched on demand.
+    /// `report` receives the number of objects and bytes so far.
     pub fn wait(&self, stop: &dyn Fn() -> bool, report: &mut dyn FnMut(u64, u64)) {
         let Some(fetching) = self.fetching.as_ref().filter(|fetching| fetching.fetches_all) else {
             return;
         };
-        while !fetching.tally.is_done() && !stop() {
-            thread::sleep(TICK);
-            let (objects, bytes) = fetching.tally.so_far();
+        while !fetching.progress.is_done() && !stop() {
+            thread::sleep(CHECK_INTERVAL);
+            let (objects, bytes) = fetching.progress.so_far();
             report(objects, bytes);
         }
     }
 
-    /// What is missing so far of the objects that are fetched unasked.
-    pub(super) fn take_lack(&self) -> Option<MissingObject> {
-        self.fetching.as_ref()?.tally.take_lack()
+    /// Returns what is missing so far, if all objects are fetched, and forgets it.
+    pub(super) fn take_missing(&self) -> Option<MissingObject> {
+        self.fetching.as_ref()?.progress.take_missing()
     }
 }
 
@@ -172,12 +173,12 @@ mod tests {
         let slot = CacheDir::take(&dir.path().join("cache"), "s3://box/").unwrap();
         let data = slot.data();
         let manifest = manifest_path(slot.folder());
-        let objects = JobObjects::here(vec![slot]);
+        let objects = JobObjects::complete(vec![slot]);
         let claimed = |root: PathBuf| {
             let mut source = Source::new("data", root);
             objects.claim(&mut source).then_some(source.manifest).flatten()
         };
-        assert_eq!(claimed(data.join("folder")), None, "there is no list");
+        assert_eq!(claimed(data.join("folder")), None, "there is no manifest");
         std::os::unix::fs::symlink("/etc/passwd", &manifest).unwrap();
         assert_eq!(claimed(data.clone()), None);
         std::fs::remove_file(&manifest).unwrap();

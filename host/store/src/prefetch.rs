@@ -1,15 +1,15 @@
-//! Prefetches the objects that mini-batches need and those that the planner asks for, as many as the cache
-//! has room for, and evicts them when they are done. Or it fetches all objects, those that the planner asks
-//! for first. Runs on its own thread.
+//! Prefetches the objects that mini-batches and the planner need, as many as the cache has room for, and
+//! evicts objects that are no longer needed. If all objects fit into the cache, it may fetch all of them
+//! instead; the planner's requests come first then. Runs on its own thread.
 //!
-//! An object counts as present if its file has the length and time that the list gives. Which objects cannot
-//! be fetched is kept in memory only.
+//! An object counts as present if its file has the length and time that the manifest says. Which objects
+//! cannot be fetched is kept in memory only.
 
 use super::error::StoreError;
 use super::events::{StagingReport, StoreEvent};
 use super::fetch_all::{FetchProgress, FolderLists};
 use super::fetch_queue::{FetchQueue, Lost};
-use super::process::{AT_ONCE, FetcherReport, SILENCE};
+use super::process::{FetcherReport, MAX_SILENCE, PARALLEL_FETCHES};
 use crate::dataset::{ManifestObject, ManifestRecord};
 use crate::model::ByteSize;
 use crate::protocol::store::{FetchRequest, FromFetcher, StoreErrorKind};
@@ -27,31 +27,32 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The most idle fetcher processes that are kept.
-const IDLE: usize = 4;
-/// How often we check whether a process has fallen silent.
-const TICK: Duration = Duration::from_secs(5);
+const MAX_IDLE: usize = 4;
+/// The interval at which we check whether a process has fallen silent.
+const SILENCE_CHECK_INTERVAL: Duration = Duration::from_secs(5);
 /// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// The most objects that are requested at the same time when all objects are fetched: enough that no process
 /// runs out of work.
-const WINDOW: usize = 4 * AT_ONCE;
-/// The most list entries that are handled between two events.
-const TURN: usize = 500;
+const MAX_OPEN_REQUESTS: usize = 4 * PARALLEL_FETCHES;
+/// The most manifest entries that are handled between two events.
+const MAX_ENTRIES_PER_TURN: usize = 500;
 
-/// Mini-batches have smaller numbers; requests of the planner have this number or a larger one.
+/// Requests of the planner have this number or a larger one; the requests of mini-batches have smaller
+/// numbers.
 pub(super) const PLANNER_REQUESTS: u64 = 1 << 63;
 
-/// What is to be fetched, and how much of it at once.
+/// The objects to fetch, and how many of them the cache may hold at the same time.
 #[derive(Debug)]
 pub(super) struct FetchPlan {
     pub(super) program: PathBuf,
-    /// One for each folder.
+    /// One request for each folder.
     pub(super) requests: Vec<FetchRequest>,
-    /// The most bytes that the objects may take.
+    /// The most bytes that the objects may take in the cache.
     pub(super) room: u64,
     /// Whether objects are removed once no user needs them, because not all of them fit into the cache.
     pub(super) evicts: bool,
-    /// Whether all objects are fetched, in the order of their lists. They all fit into the cache.
+    /// Whether all objects are fetched, in the order of the manifests. All of them fit into the cache.
     pub(super) fetches_all: bool,
 }
 
@@ -59,15 +60,15 @@ pub(super) struct FetchPlan {
 #[derive(Debug)]
 struct NeededObject {
     bytes: u64,
-    /// How many requests need it. If none is left while it is being fetched, it is removed once it has
-    /// arrived.
+    /// How many requests need the object. If this becomes 0 while the object is being fetched, it is removed
+    /// when it has arrived.
     users: usize,
     state: HeldState,
 }
 
 #[derive(Debug)]
 enum HeldState {
-    /// It is being fetched; the requests with these numbers wait for it.
+    /// The object is being fetched; the requests with these numbers wait for it.
     Coming(Vec<u64>),
     Here,
     Failed(String),
@@ -78,7 +79,7 @@ enum HeldState {
 struct WaitingObject {
     number: u64,
     files: Vec<PathBuf>,
-    /// Those of the files that are objects; `None` until they have been looked up.
+    /// The objects among the files; `None` until they have been looked up.
     objects: Option<Vec<NewObject>>,
 }
 
@@ -86,8 +87,9 @@ struct WaitingObject {
 #[derive(Debug)]
 struct NewObject {
     file: PathBuf,
-    place: usize,
-    /// What the list says about it, or why it cannot be fetched.
+    /// The index of the object's folder.
+    folder_index: usize,
+    /// The manifest's record of the object, or why it cannot be fetched.
     known: Result<ManifestObject, String>,
 }
 
@@ -97,7 +99,7 @@ impl NewObject {
     }
 }
 
-/// A request that has been admitted.
+/// A request that has been admitted: there is room for its objects.
 #[derive(Debug)]
 struct PrefetchGroup {
     files: Vec<PathBuf>,
@@ -107,54 +109,58 @@ struct PrefetchGroup {
 
 struct Prefetcher {
     plan: FetchPlan,
-    places: Vec<FetchQueue>,
+    queues: Vec<FetchQueue>,
     arrivals: UnboundedSender<StagingReport>,
+    /// The bytes that the held objects take.
     used: u64,
+    /// The objects that take room, or that requests need.
     held: HashMap<PathBuf, NeededObject>,
-    /// The requests that there was no room for so far.
+    /// The requests for which there was no room so far.
     waiting: VecDeque<WaitingObject>,
-    wanted: HashMap<u64, PrefetchGroup>,
+    /// The admitted requests, by number.
+    admitted: HashMap<u64, PrefetchGroup>,
     /// How many objects are being fetched.
     coming: usize,
-    /// If all objects are fetched: those that are still to be requested.
+    /// The objects that are still to be requested, if all objects are fetched.
     lists: FolderLists,
-    tally: Arc<FetchProgress>,
+    progress: Arc<FetchProgress>,
     /// When progress was last reported.
     reported: Instant,
 }
 
-/// Serves until the job ends. `own` is the sender of `events`; the fetcher processes report through it.
+/// Serves until the job ends. `fetcher_events`: a sender for `events`, through which fetcher processes
+/// report.
 pub(super) fn run(
     plan: FetchPlan,
     events: &Receiver<StoreEvent>,
-    own: &Sender<StoreEvent>,
+    fetcher_events: &Sender<StoreEvent>,
     arrivals: UnboundedSender<StagingReport>,
-    tally: Arc<FetchProgress>,
+    progress: Arc<FetchProgress>,
 ) {
     let requests = plan.requests.iter().enumerate();
-    let place = |(index, request)| FetchQueue::new(index, &plan.program, request, own);
+    let queue = |(index, request)| FetchQueue::new(index, &plan.program, request, fetcher_events);
     let mut prefetcher = Prefetcher {
-        places: requests.map(place).collect(),
+        queues: requests.map(queue).collect(),
         plan,
         arrivals,
         used: 0,
         held: HashMap::new(),
         waiting: VecDeque::new(),
-        wanted: HashMap::new(),
+        admitted: HashMap::new(),
         coming: 0,
         lists: FolderLists::default(),
-        tally,
+        progress,
         reported: Instant::now(),
     };
     let mut has_more = prefetcher.request_more();
     loop {
-        match events.recv_timeout(if has_more { Duration::ZERO } else { TICK }) {
+        match events.recv_timeout(if has_more { Duration::ZERO } else { SILENCE_CHECK_INTERVAL }) {
             Ok(StoreEvent::Want(number, files)) => prefetcher.want(number, files),
             Ok(StoreEvent::Release(numbers)) => {
                 numbers.into_iter().for_each(|number| prefetcher.release(number));
             }
-            Ok(StoreEvent::Reported(place, number, report)) => {
-                if prefetcher.on_fetcher_report(place, number, report).is_break() {
+            Ok(StoreEvent::Reported(index, number, report)) => {
+                if prefetcher.on_fetcher_report(index, number, report).is_break() {
                     return;
                 }
             }
@@ -167,16 +173,17 @@ pub(super) fn run(
 }
 
 impl Prefetcher {
-    /// A request whose objects are all held already needs no room, so it need not wait for a request of the
-    /// planner that has no room yet. It does wait for earlier mini-batches: these are handed out in order,
-    /// and objects that a later mini-batch keeps could leave an earlier one without room.
+    /// Handles a new request. If all its objects are held already, the request needs no room, and need not
+    /// wait for an earlier request of the planner that has no room yet. But it waits for earlier
+    /// mini-batches: mini-batches run in order, and the objects of a later one could leave no room for an
+    /// earlier one.
     fn want(&mut self, number: u64, files: Vec<PathBuf>) {
         let is_new =
-            |file: &PathBuf| !self.held.contains_key(file) && self.place_of(file).is_some();
+            |file: &PathBuf| !self.held.contains_key(file) && self.folder_of(file).is_some();
         let is_after = self.waiting.iter().any(|waiting| waiting.number < PLANNER_REQUESTS);
         match is_after || files.iter().any(is_new) {
             true => self.waiting.push_back(WaitingObject { number, files, objects: None }),
-            false => self.join(number, files),
+            false => self.register(number, files),
         }
     }
 
@@ -187,7 +194,7 @@ impl Prefetcher {
             let is_new = |object: &&NewObject| !self.held.contains_key(&object.file);
             let new = objects.iter().filter(is_new);
             let bytes = new.fold(0_u64, |bytes, new| bytes.saturating_add(new.bytes()));
-            // A file that is larger than the cache need not wait for room.
+            // A single file that is larger than the cache need not wait for room: there will never be enough.
             let is_hopeless = files.len() == 1 && bytes > self.plan.room;
             let has_room = self.used.saturating_add(bytes) <= self.plan.room;
             if !has_room && !self.held.is_empty() && !is_hopeless {
@@ -200,8 +207,8 @@ impl Prefetcher {
                 }
                 let has_room = self.used.saturating_add(new.bytes()) <= self.plan.room;
                 let state = match has_room {
-                    true => self.ask_for(&new),
-                    // It would not fit into the empty cache either.
+                    true => self.request_object(&new),
+                    // The request would not fit into an empty cache either.
                     false => failed(&StoreError::NoRoom {
                         files: files.len(),
                         bytes: ByteSize(bytes),
@@ -210,52 +217,57 @@ impl Prefetcher {
                 };
                 self.hold(new, has_room, state);
             }
-            self.join(number, files);
+            self.register(number, files);
         }
     }
 
-    /// If all objects are fetched, requests some more of them. Returns whether more can be requested at once.
+    /// If all objects are fetched, requests some more of them. Returns whether more can be requested
+    /// immediately.
     fn request_more(&mut self) -> bool {
         if !self.plan.fetches_all {
             return false;
         }
-        for _ in 0..TURN {
-            if self.coming >= WINDOW {
+        for _ in 0..MAX_ENTRIES_PER_TURN {
+            if self.coming >= MAX_OPEN_REQUESTS {
                 return false;
             }
-            match self.lists.next(&self.places) {
-                Ok(Some((place, listed))) => self.request_listed(place, listed),
+            match self.lists.next(&self.queues) {
+                Ok(Some((index, listed))) => self.request_listed(index, listed),
                 Ok(None) => {
                     self.end_if_done();
                     return false;
                 }
-                Err((place, error)) => self.give_up(place, StoreError::List(error)),
+                Err((index, error)) => self.give_up(index, StoreError::List(error)),
             }
         }
         true
     }
 
     /// Requests an object, unless it was requested already.
-    fn request_listed(&mut self, place: usize, ManifestRecord { name, object }: ManifestRecord) {
-        let Some(folder) = self.places.get(place) else { return };
+    fn request_listed(
+        &mut self,
+        folder_index: usize,
+        ManifestRecord { name, object }: ManifestRecord,
+    ) {
+        let Some(folder) = self.queues.get(folder_index) else { return };
         let file = folder.file(&name);
-        // The list comes from a fetcher process, which is not trusted: a name may lead out of its folder.
+        // The manifest comes from a fetcher process, which is not trusted: a name may lead out of the folder.
         if !folder.has(&file) || self.held.contains_key(&file) {
             return;
         }
-        let new = NewObject { file, place, known: object };
-        match self.ask_for(&new) {
+        let new = NewObject { file, folder_index, known: object };
+        match self.request_object(&new) {
             HeldState::Here => {}
-            HeldState::Failed(reason) => self.tally.lacks(&new.file, &reason),
+            HeldState::Failed(reason) => self.progress.note_missing(&new.file, &reason),
             state @ HeldState::Coming(_) => self.hold(new, true, state),
         }
     }
 
-    /// When all objects have arrived, reports that and ends the processes.
+    /// If all objects have arrived, notes that the work is done, and ends the processes.
     fn end_if_done(&mut self) {
-        if self.coming == 0 && !self.tally.is_done() {
-            self.places.iter_mut().for_each(FetchQueue::end);
-            self.tally.end();
+        if self.coming == 0 && !self.progress.is_done() {
+            self.queues.iter_mut().for_each(FetchQueue::end);
+            self.progress.end();
         }
     }
 
@@ -265,29 +277,33 @@ impl Prefetcher {
         self.held.insert(new.file, NeededObject { bytes, users: 0, state });
     }
 
-    /// The folder of objects that a file is in. `None` for other files, and for paths that lead out of the
-    /// folder again.
-    fn place_of(&self, file: &Path) -> Option<usize> {
-        self.places.iter().position(|place| place.has(file))
+    /// The index of the folder that holds an object. `None` for other files, and for paths that lead out of
+    /// the folder.
+    fn folder_of(&self, file: &Path) -> Option<usize> {
+        self.queues.iter().position(|queue| queue.has(file))
     }
 
-    /// Returns those of the files that are objects.
+    /// Returns the objects among the files.
     fn find_objects(&mut self, files: &[PathBuf]) -> Vec<NewObject> {
         let mut objects: Vec<NewObject> = Vec::new();
         let mut seen = HashSet::new();
         for file in files {
-            if let Some(place) = self.place_of(file)
+            if let Some(folder_index) = self.folder_of(file)
                 && seen.insert(file)
             {
-                let known = self.places.get_mut(place).map(|place| place.known(file));
-                objects.extend(known.map(|known| NewObject { file: file.clone(), place, known }));
+                let known = self.queues.get_mut(folder_index).map(|queue| queue.record(file));
+                objects.extend(known.map(|known| NewObject {
+                    file: file.clone(),
+                    folder_index,
+                    known,
+                }));
             }
         }
         objects
     }
 
-    /// Requests an object, unless it is here.
-    fn ask_for(&mut self, new: &NewObject) -> HeldState {
+    /// Requests an object, unless it is here. Returns its state.
+    fn request_object(&mut self, new: &NewObject) -> HeldState {
         let object = match &new.known {
             Ok(object) => *object,
             Err(reason) => return HeldState::Failed(reason.clone()),
@@ -295,17 +311,17 @@ impl Prefetcher {
         if object.found.is_at(&new.file) {
             return HeldState::Here;
         }
-        let Some(place) = self.places.get(new.place) else { return HeldState::Here };
+        let Some(queue) = self.queues.get(new.folder_index) else { return HeldState::Here };
         if self.plan.fetches_all
-            && let Some(reason) = place.given_up()
+            && let Some(reason) = queue.given_up()
         {
             return HeldState::Failed(reason.to_owned());
         }
-        if !place.is_served() {
+        if !queue.is_served() {
             self.end_idle();
         }
-        let Some(place) = self.places.get_mut(new.place) else { return HeldState::Here };
-        match place.ask(&new.file, object) {
+        let Some(queue) = self.queues.get_mut(new.folder_index) else { return HeldState::Here };
+        match queue.ask(&new.file, object) {
             Ok(()) => {
                 self.coming += 1;
                 HeldState::Coming(Vec::new())
@@ -313,7 +329,7 @@ impl Prefetcher {
             Err(error) => {
                 let state = failed(&error);
                 if self.plan.fetches_all {
-                    self.give_up(new.place, error);
+                    self.give_up(new.folder_index, error);
                 }
                 state
             }
@@ -322,17 +338,17 @@ impl Prefetcher {
 
     /// Ends idle processes if there are too many.
     fn end_idle(&mut self) {
-        let running = self.places.iter().filter(|place| place.is_served()).count();
+        let running = self.queues.iter().filter(|queue| queue.is_served()).count();
         let mut idle: Vec<&mut FetchQueue> =
-            self.places.iter_mut().filter(|place| place.is_idle()).collect();
-        idle.sort_by_key(|place| place.moved());
-        for place in idle.into_iter().take((running + 1).saturating_sub(IDLE)) {
-            place.end();
+            self.queues.iter_mut().filter(|queue| queue.is_idle()).collect();
+        idle.sort_by_key(|queue| queue.last_activity());
+        for queue in idle.into_iter().take((running + 1).saturating_sub(MAX_IDLE)) {
+            queue.end();
         }
     }
 
     /// Registers a request as a user of its files.
-    fn join(&mut self, number: u64, files: Vec<PathBuf>) {
+    fn register(&mut self, number: u64, files: Vec<PathBuf>) {
         let mut coming = 0;
         for file in &files {
             let Some(held) = self.held.get_mut(file) else { continue };
@@ -342,7 +358,7 @@ impl Prefetcher {
                 coming += 1;
             }
         }
-        self.wanted.insert(number, PrefetchGroup { files, coming });
+        self.admitted.insert(number, PrefetchGroup { files, coming });
         if coming == 0 {
             self.report(number);
         }
@@ -350,9 +366,9 @@ impl Prefetcher {
 
     /// Reports that all objects of a request have arrived or failed.
     fn report(&self, number: u64) {
-        let Some(wanted) = self.wanted.get(&number) else { return };
+        let Some(request) = self.admitted.get(&number) else { return };
         let mut failed = Vec::new();
-        for (index, file) in (0..).zip(&wanted.files) {
+        for (index, file) in (0..).zip(&request.files) {
             if let Some(NeededObject { state: HeldState::Failed(reason), .. }) = self.held.get(file)
             {
                 failed.push((index, reason.clone()));
@@ -362,22 +378,26 @@ impl Prefetcher {
         let _ = self.arrivals.send(StagingReport::Ready(number, failed));
     }
 
-    /// Breaks if the disk is full: the processes end with the caller, and no new process is started.
+    /// Handles a report of a fetcher process. Breaks if the disk is full: the processes end with the caller,
+    /// and no new process is started.
     fn on_fetcher_report(
         &mut self,
         index: usize,
         number: u64,
         report: FetcherReport,
     ) -> ControlFlow<()> {
-        let is_of = |place: &&mut FetchQueue| place.is_served_by(number);
-        let Some(place) = self.places.get_mut(index).filter(is_of) else {
+        let is_current = |queue: &&mut FetchQueue| queue.is_served_by(number);
+        let Some(queue) = self.queues.get_mut(index).filter(is_current) else {
             return ControlFlow::Continue(());
         };
-        place.moves();
+        queue.note_activity();
         match report {
             Some(Ok(FromFetcher::Brought(name, failed))) => {
-                if let Some(file) = place.came(&name) {
-                    self.arrived(&file, failed.map(|it| StoreError::from(it).to_string()));
+                if let Some(file) = queue.on_arrival(&name) {
+                    self.on_arrival(
+                        &file,
+                        failed.map(|failed| StoreError::from(failed).to_string()),
+                    );
                 }
                 self.report_progress();
             }
@@ -385,16 +405,16 @@ impl Prefetcher {
             Some(Ok(FromFetcher::Failed(failed))) => {
                 let error = StoreError::from(failed);
                 if error.kind() == StoreErrorKind::DiskFull {
-                    // The fault is the disk's, so no object is marked as failed.
+                    // No object is marked as failed, because any other object would fail, too.
                     let _ = self.arrivals.send(StagingReport::NoSpace(error.to_string()));
-                    self.tally.lacks_rest(error);
+                    self.progress.note_rest_missing(error);
                     return ControlFlow::Break(());
                 }
                 self.give_up(index, error);
             }
             Some(Ok(FromFetcher::Done(_))) => self.give_up(index, StoreError::Over),
             Some(Err(error)) => self.give_up(index, StoreError::Nonsense(error)),
-            None => match place.died() {
+            None => match queue.died() {
                 Ok(lost) => self.fail_all(lost),
                 Err(error) => self.give_up(index, error),
             },
@@ -413,7 +433,7 @@ impl Prefetcher {
     }
 
     fn request_next(&mut self, index: usize) {
-        if let Some(Err(error)) = self.places.get_mut(index).map(FetchQueue::request_next) {
+        if let Some(Err(error)) = self.queues.get_mut(index).map(FetchQueue::request_next) {
             self.give_up(index, error);
         }
     }
@@ -421,10 +441,10 @@ impl Prefetcher {
     /// Fails all objects that were requested from a folder's process or wait for it. If all objects are
     /// fetched, the rest of that folder fails, too.
     fn give_up(&mut self, index: usize, error: StoreError) {
-        let Some(place) = self.places.get_mut(index) else { return };
-        let lost = place.give_up(&error.to_string());
+        let Some(queue) = self.queues.get_mut(index) else { return };
+        let lost = queue.give_up(&error.to_string());
         if self.plan.fetches_all {
-            self.tally.lacks_rest(error);
+            self.progress.note_rest_missing(error);
         }
         self.fail_all(lost);
     }
@@ -432,38 +452,40 @@ impl Prefetcher {
     /// Marks these objects as failed.
     fn fail_all(&mut self, (files, reason): Lost) {
         for file in files {
-            self.arrived(&file, Some(reason.clone()));
+            self.on_arrival(&file, Some(reason.clone()));
         }
     }
 
+    /// Handles the processes that reported nothing for too long.
     fn end_silent(&mut self) {
-        for index in 0..self.places.len() {
-            let place = self.places.get_mut(index).filter(|place| place.is_silent(SILENCE));
-            let Some(place) = place else { continue };
-            match place.fell_silent() {
-                Some(files) => self.fail_all((files, StoreError::Silent(SILENCE).to_string())),
-                None => self.give_up(index, StoreError::Silent(SILENCE)),
+        for index in 0..self.queues.len() {
+            let queue = self.queues.get_mut(index).filter(|queue| queue.is_silent(MAX_SILENCE));
+            let Some(queue) = queue else { continue };
+            match queue.fell_silent() {
+                Some(files) => self.fail_all((files, StoreError::Silent(MAX_SILENCE).to_string())),
+                None => self.give_up(index, StoreError::Silent(MAX_SILENCE)),
             }
             self.request_next(index);
         }
     }
 
-    fn arrived(&mut self, file: &Path, failed: Option<String>) {
+    /// Notes that an object has arrived or failed.
+    fn on_arrival(&mut self, file: &Path, failed: Option<String>) {
         let Some(held) = self.held.get_mut(file) else { return };
         match &failed {
             Some(reason) => {
-                self.tally.count(0);
-                self.tally.lacks(file, reason);
+                self.progress.count(0);
+                self.progress.note_missing(file, reason);
             }
-            None => self.tally.count(held.bytes),
+            None => self.progress.count(held.bytes),
         }
         let state = failed.map_or(HeldState::Here, HeldState::Failed);
         if let HeldState::Coming(waiting) = std::mem::replace(&mut held.state, state) {
             self.coming = self.coming.saturating_sub(1);
             for number in waiting {
-                let Some(wanted) = self.wanted.get_mut(&number) else { continue };
-                wanted.coming = wanted.coming.saturating_sub(1);
-                if wanted.coming == 0 {
+                let Some(request) = self.admitted.get_mut(&number) else { continue };
+                request.coming = request.coming.saturating_sub(1);
+                if request.coming == 0 {
                     self.report(number);
                 }
             }
@@ -471,12 +493,12 @@ impl Prefetcher {
         self.evict_unneeded(file);
     }
 
-    /// Drops a request. The objects that only this request needed make room. It may still be waiting, or its
-    /// objects may not have arrived.
+    /// Drops a request, which may still be waiting. The objects that only this request needed make room when
+    /// they have arrived.
     fn release(&mut self, number: u64) {
         self.waiting.retain(|waiting| waiting.number != number);
-        let Some(wanted) = self.wanted.remove(&number) else { return };
-        for file in wanted.files {
+        let Some(request) = self.admitted.remove(&number) else { return };
+        for file in request.files {
             if let Some(held) = self.held.get_mut(&file) {
                 held.users = held.users.saturating_sub(1);
             }
@@ -491,7 +513,7 @@ impl Prefetcher {
         if self.held.get(file).is_none_or(is_needed) {
             return;
         }
-        // A later request for it gets the same answer.
+        // A failed object is kept, so that a later request for it gets the same answer.
         let is_kept = |held: &NeededObject| matches!(held.state, HeldState::Failed(_));
         if self.plan.fetches_all && self.held.get(file).is_some_and(is_kept) {
             return;
@@ -499,15 +521,15 @@ impl Prefetcher {
         let Some(held) = self.held.remove(file) else { return };
         self.used = self.used.saturating_sub(held.bytes);
         if self.plan.evicts && matches!(held.state, HeldState::Here) {
-            // If it cannot be removed, it is removed later with the whole folder.
-            let _ = without_links(file).and_then(|(_folder, file)| fs::remove_file(file));
+            // A file that cannot be removed now is removed later with the whole folder.
+            let _ = open_without_links(file).and_then(|(_folder, file)| fs::remove_file(file));
         }
     }
 }
 
-/// A path to a file by way of its open folder, which is opened without following links. A fetcher process can
-/// write to the folder, and may have been compromised.
-fn without_links(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
+/// Opens the folder of a file without following links. Returns the open folder, and a path to the file
+/// through this folder. A fetcher process can write to the folder, and may have been compromised.
+fn open_without_links(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(ErrorKind::InvalidInput.into());
     };
@@ -523,8 +545,8 @@ fn without_links(file: &Path) -> io::Result<(OwnedFd, PathBuf)> {
         }
         opened => opened?,
     };
-    let way = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
-    Ok((folder, way))
+    let path = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+    Ok((folder, path))
 }
 
 /// The state of an object that cannot be fetched.

@@ -2,7 +2,7 @@
 //! nothing.
 
 use super::*;
-use crate::cache_dir::{OPEN, manifest_path};
+use crate::cache_dir::{WRITABLE_FOLDERS, manifest_path};
 use crate::dataset::{FileVersion, ManifestWriter};
 use crate::fetch_all::MissingObject;
 use crate::model::to_usize;
@@ -17,8 +17,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 const ROOM: u64 = 100;
 /// A process that reports nothing.
 const SILENT: &str = "exec /bin/sleep 60";
-/// The same, but it logs its requests.
-const LOGS: &str = "/bin/cat > asked";
+/// A process that reports nothing, and writes its requests to a file.
+const LOGS_REQUESTS: &str = "/bin/cat > asked";
 
 struct PrefetchFixture {
     dir: tempfile::TempDir,
@@ -27,7 +27,7 @@ struct PrefetchFixture {
     thread: Option<JoinHandle<()>>,
     /// The objects in the manifest.
     listed: HashMap<String, ManifestObject>,
-    tally: Arc<FetchProgress>,
+    progress: Arc<FetchProgress>,
 }
 
 impl PrefetchFixture {
@@ -36,17 +36,17 @@ impl PrefetchFixture {
         Self::fetching(SILENT, objects)
     }
 
-    /// The same, with a fetcher process that runs this script.
+    /// Like [`new`](Self::new), with a fetcher process that runs this script.
     fn fetching(script: &str, objects: &[(&str, u64)]) -> Self {
         Self::over(tempfile::tempdir().unwrap(), script, objects, false)
     }
 
-    /// The same, and all objects are fetched.
+    /// Like [`fetching`](Self::fetching), and all objects are fetched.
     fn fetching_all(script: &str, objects: &[(&str, u64)]) -> Self {
         Self::over(tempfile::tempdir().unwrap(), script, objects, true)
     }
 
-    /// The same, in a folder that an earlier job may have used.
+    /// Like the functions above, in a folder that an earlier job may have used.
     fn over(
         dir: tempfile::TempDir,
         script: &str,
@@ -54,7 +54,7 @@ impl PrefetchFixture {
         fetches_all: bool,
     ) -> Self {
         let at = |name: &str| dir.path().join(name);
-        for folder in OPEN {
+        for folder in WRITABLE_FOLDERS {
             fs::create_dir_all(at(folder)).unwrap();
         }
         let object = |length| FileVersion { length, ..FileVersion::sample() }.into();
@@ -74,13 +74,15 @@ impl PrefetchFixture {
         let program = at("fetcher");
         let requests = vec![request];
         let plan = FetchPlan { program, requests, room, evicts, fetches_all };
-        let (events, asked) = channel();
+        let (events, receiver) = channel();
         let (sender, arrivals) = unbounded_channel();
-        let own = events.clone();
-        let tally = Arc::new(FetchProgress::default());
-        let reported = Arc::clone(&tally);
-        let thread = Some(std::thread::spawn(move || run(plan, &asked, &own, sender, reported)));
-        Self { dir, events, arrivals, thread, listed, tally }
+        let fetcher_events = events.clone();
+        let progress = Arc::new(FetchProgress::default());
+        let thread_progress = Arc::clone(&progress);
+        let thread = Some(std::thread::spawn(move || {
+            run(plan, &receiver, &fetcher_events, sender, thread_progress)
+        }));
+        Self { dir, events, arrivals, thread, listed, progress }
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -101,7 +103,7 @@ impl PrefetchFixture {
         self.comes_by(1, name, failed);
     }
 
-    /// The same, from the process with this number.
+    /// Like [`comes`](Self::comes), from the process with this number.
     fn comes_by(&self, number: u64, name: &str, failed: Option<&str>) {
         if failed.is_none() {
             let found = self.listed[name].found;
@@ -190,12 +192,12 @@ fn a_cached_object_does_not_wait_for_earlier_requests() {
 #[test]
 fn mini_batches_get_objects_in_request_order() {
     let mut bench = PrefetchFixture::new(&[("a", 60), ("b", 60)]);
-    let look = PLANNER_REQUESTS + 1;
-    bench.want(look, &["b"]);
+    let planner_request = PLANNER_REQUESTS + 1;
+    bench.want(planner_request, &["b"]);
     bench.want(1, &["b"]);
     bench.comes("b", None);
-    assert_eq!((bench.next().0, bench.next().0), (look, 1));
-    bench.release(look);
+    assert_eq!((bench.next().0, bench.next().0), (planner_request, 1));
+    bench.release(planner_request);
     bench.want(2, &["a"]);
     bench.want(3, &["b"]);
     bench.release(1);
@@ -250,7 +252,7 @@ fn requests_of_a_dead_process_are_sent_again() {
     assert_eq!(reported, [(1, vec![]), (2, vec![])]);
 }
 
-/// If the process dies of every object, every object fails. A later request gets a new process.
+/// If every object kills the process, every object fails. A later request gets a new process.
 #[test]
 fn requests_fail_if_the_process_always_dies() {
     let mut bench =
@@ -283,7 +285,7 @@ fn a_full_disk_ends_fetching() {
     assert!(started.lines().count() <= 1, "{started}");
 }
 
-/// An evicted object is still in the list, so it can be fetched again.
+/// An evicted object is still in the manifest, so it can be fetched again.
 #[test]
 fn released_objects_are_evicted() {
     let mut bench = PrefetchFixture::new(&[("sub/a", 60), ("sub/b", 60)]);
@@ -300,7 +302,7 @@ fn released_objects_are_evicted() {
     }
     bench.want(4, &["sub/none"]);
     let (_, failed) = bench.next();
-    insta::assert_snapshot!(failed[0].1, @"the list of the store's objects does not have it");
+    insta::assert_snapshot!(failed[0].1, @"it is not in the list of the store's objects");
     for name in ["sub/a", "sub/b"] {
         assert!(!bench.file(name).exists(), "{name}");
     }
@@ -394,7 +396,7 @@ impl PrefetchFixture {
 
     /// Waits until all objects have been fetched.
     fn waits_for_all(&self) {
-        while !self.tally.is_done() {
+        while !self.progress.is_done() {
             std::thread::yield_now();
         }
     }
@@ -403,9 +405,9 @@ impl PrefetchFixture {
 /// There are more objects than the window holds, and the planner asks for some before and after they arrive.
 #[test]
 fn all_objects_are_fetched_in_order_requested_ones_first() {
-    let names: Vec<_> = (0..3 * WINDOW).map(|index| format!("sub/{index:03}")).collect();
+    let names: Vec<_> = (0..3 * MAX_OPEN_REQUESTS).map(|index| format!("sub/{index:03}")).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
-    let mut bench = PrefetchFixture::fetching_all(LOGS, &objects);
+    let mut bench = PrefetchFixture::fetching_all(LOGS_REQUESTS, &objects);
     let last = names.last().unwrap();
     bench.want(PLANNER_REQUESTS, &[last]);
     bench.comes_as_asked(last, None);
@@ -416,8 +418,8 @@ fn all_objects_are_fetched_in_order_requested_ones_first() {
     }
     assert_eq!(bench.next(), (PLANNER_REQUESTS + 1, vec![]));
     bench.waits_for_all();
-    assert_eq!(bench.tally.so_far(), (names.len() as u64, 3 * names.len() as u64));
-    assert!(bench.tally.take_lack().is_none());
+    assert_eq!(bench.progress.so_far(), (names.len() as u64, 3 * names.len() as u64));
+    assert!(bench.progress.take_missing().is_none());
     bench.want(PLANNER_REQUESTS + 2, &[&names[1], "sub/none", last]);
     let (number, failed) = bench.next();
     assert_eq!((number, failed.len(), failed[0].0), (PLANNER_REQUESTS + 2, 1, 1));
@@ -432,7 +434,7 @@ fn all_objects_are_fetched_in_order_requested_ones_first() {
 #[test]
 fn one_failed_object_does_not_fail_the_rest() {
     let objects = ["sub/a", "sub/b", "sub/c", "sub/d"].map(|name| (name, 3));
-    let mut bench = PrefetchFixture::fetching_all(LOGS, &objects);
+    let mut bench = PrefetchFixture::fetching_all(LOGS_REQUESTS, &objects);
     bench.comes_as_asked("sub/d", Some("it fell"));
     bench.comes_as_asked("sub/b", Some("it broke"));
     bench.comes_as_asked("sub/c", None);
@@ -443,8 +445,8 @@ fn one_failed_object_does_not_fail_the_rest() {
     }
     bench.comes_as_asked("sub/a", None);
     bench.waits_for_all();
-    assert_eq!(bench.tally.so_far(), (4, 6));
-    let Some(MissingObject::Object(file, reason)) = bench.tally.take_lack() else { panic!() };
+    assert_eq!(bench.progress.so_far(), (4, 6));
+    let Some(MissingObject::Object(file, reason)) = bench.progress.take_missing() else { panic!() };
     assert_eq!((file, reason.as_str()), (bench.file("sub/b"), "it broke"), "the first one");
     assert_eq!(bench.end(&["sub/a", "sub/b", "sub/c"]), (vec![], vec![true, false, true]));
 }
@@ -457,47 +459,47 @@ fn a_dead_process_is_replaced_when_fetching_all() {
     while !bench.dir.path().join("died").exists() {
         std::thread::yield_now();
     }
-    while !bench.tally.is_done() {
+    while !bench.progress.is_done() {
         // An object cannot arrive before it is requested.
         for name in ["a", "b", "c"] {
             bench.comes_by(2, name, None);
         }
     }
     assert_eq!(bench.next(), (PLANNER_REQUESTS, vec![]));
-    assert!(bench.tally.take_lack().is_none());
+    assert!(bench.progress.take_missing().is_none());
 }
 
 /// A million objects must not start a process each.
 #[test]
 fn all_remaining_objects_fail_if_the_process_always_dies() {
-    let names: Vec<_> = (0..2 * WINDOW).map(|index| index.to_string()).collect();
+    let names: Vec<_> = (0..2 * MAX_OPEN_REQUESTS).map(|index| index.to_string()).collect();
     let objects: Vec<_> = names.iter().map(|name| (name.as_str(), 3)).collect();
     let mut bench = PrefetchFixture::fetching_all("echo died >> deaths; exit 1", &objects);
     bench.waits_for_all();
-    let Some(MissingObject::Rest(error)) = bench.tally.take_lack() else { panic!() };
+    let Some(MissingObject::Rest(error)) = bench.progress.take_missing() else { panic!() };
     assert_eq!(error.kind(), StoreErrorKind::Process);
     bench.want(PLANNER_REQUESTS, &["0", names.last().unwrap()]);
     let (_, failed) = bench.next();
     assert_eq!(failed.len(), 2);
     assert!(failed[1].1.contains("the process that fetches"), "{failed:?}");
     let deaths = fs::read_to_string(bench.dir.path().join("deaths")).unwrap();
-    assert!(deaths.lines().count() < WINDOW, "{deaths}");
+    assert!(deaths.lines().count() < MAX_OPEN_REQUESTS, "{deaths}");
 }
 
-/// Objects of an earlier job are not fetched again. The list may come from a compromised process: its names
-/// lead nowhere else.
+/// Objects of an earlier job are not fetched again. The manifest may come from a compromised process: a name
+/// that leads out of the folder is ignored.
 #[test]
 fn objects_that_are_already_here_are_not_fetched() {
     let objects = [("sub/a", 3), ("../secret", 3), ("/etc/passwd", 3), ("b/../../c", 3)];
-    let first = PrefetchFixture::fetching_all(LOGS, &objects);
+    let first = PrefetchFixture::fetching_all(LOGS_REQUESTS, &objects);
     first.comes_as_asked("sub/a", None);
     first.waits_for_all();
-    assert_eq!(first.tally.so_far(), (1, 3));
+    assert_eq!(first.progress.so_far(), (1, 3));
     first.events.send(StoreEvent::End).unwrap();
     first.thread.unwrap().join().unwrap();
     let second = PrefetchFixture::over(first.dir, "touch started; exit 1", &objects, true);
     second.waits_for_all();
-    assert_eq!(second.tally.so_far(), (0, 0));
-    assert!(second.tally.take_lack().is_none());
+    assert_eq!(second.progress.so_far(), (0, 0));
+    assert!(second.progress.take_missing().is_none());
     assert!(!second.dir.path().join("started").exists());
 }

@@ -13,23 +13,23 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The hidden subcommand, which the binary must answer with `serve`.
+/// The hidden subcommand, for which the binary must call `serve`.
 pub const FETCH_COMMAND: &str = "fetch-worker";
 
 /// The most objects that a process fetches at the same time.
-pub(super) const AT_ONCE: usize = 16;
-/// How often we check whether the caller wants to stop.
-const TICK: Duration = Duration::from_millis(100);
-/// How long a process may take to exit after it closed its output, and how often we check whether it has
-/// exited.
-const ENDING: Duration = Duration::from_secs(5);
-const MOMENT: Duration = Duration::from_millis(2);
-/// The most bytes of its stderr that are kept.
-const STDERR: u64 = 4 << 10;
+pub(super) const PARALLEL_FETCHES: usize = 16;
+/// The interval at which we check whether the caller wants to stop.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a process may take to exit after it closed its output, and the interval at which we check whether
+/// it has exited.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
+const EXIT_CHECK_INTERVAL: Duration = Duration::from_millis(2);
+/// The most bytes of the process's stderr that are kept.
+const MAX_STDERR_BYTES: u64 = 4 << 10;
 /// The longest time that a busy process may report nothing: far longer than all attempts at a request take.
-pub(super) const SILENCE: Duration = Duration::from_secs(600);
-/// The variables that are passed to the process if they are set: they say how to reach the network.
-const PASSED: [&str; 10] = [
+pub(super) const MAX_SILENCE: Duration = Duration::from_secs(600);
+/// The environment variables that are passed to the process: they say how to reach the network.
+const PASSED_VARIABLES: [&str; 10] = [
     "SSL_CERT_FILE",
     "SSL_CERT_DIR",
     "HTTP_PROXY",
@@ -41,8 +41,9 @@ const PASSED: [&str; 10] = [
     "all_proxy",
     "no_proxy",
 ];
-/// And for a kind of store: the variables of the machine identity that the library reads by itself.
-fn identity(kind: StoreKind) -> &'static [&'static str] {
+
+/// More such variables for a kind of store. With these, the library finds the machine's identity by itself.
+fn identity_variables(kind: StoreKind) -> &'static [&'static str] {
     match kind {
         StoreKind::Azure => &["IDENTITY_ENDPOINT", "IDENTITY_HEADER"],
         StoreKind::Gcs => &["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"],
@@ -50,7 +51,7 @@ fn identity(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// The usual metadata servers, which give out the machine's identity.
+/// The usual metadata servers, from which a process gets the credentials of its machine.
 const METADATA_SERVERS: [&str; 6] = [
     "169.254.169.254",
     "169.254.170.2",
@@ -59,44 +60,45 @@ const METADATA_SERVERS: [&str; 6] = [
     "fd00:ec2::23",
     "metadata.google.internal",
 ];
-/// Options and variables that name other metadata servers.
+/// The ends of options, and the variables, that name other metadata servers.
 const ENDPOINT_OPTIONS: [&str; 4] =
     ["identity_endpoint", "metadata_endpoint", "container_credentials_full_uri", "msi_endpoint"];
-const GOOGLE_ENDPOINTS: [&str; 3] = ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
+const GOOGLE_ENDPOINT_VARIABLES: [&str; 3] =
+    ["GCE_METADATA_HOST", "GCE_METADATA_ROOT", "GCE_METADATA_IP"];
 
 /// The value of `NO_PROXY` for the process: the hosts that the user named, and all metadata servers. A proxy
-/// would see the credentials that they give out, or return the identity of its own machine.
+/// would see the credentials that these servers return, or would return the credentials of its own machine.
 fn no_proxy(store: &StoreConfig, variable: impl Fn(&str) -> Option<String>) -> String {
-    let named = variable("NO_PROXY").or_else(|| variable("no_proxy"));
+    let user_hosts = variable("NO_PROXY").or_else(|| variable("no_proxy"));
     let endpoints = store
         .options
         .iter()
-        .filter(|(name, _)| ENDPOINT_OPTIONS.iter().any(|it| name.ends_with(it)));
+        .filter(|(name, _)| ENDPOINT_OPTIONS.iter().any(|end| name.ends_with(end)));
     let endpoints = endpoints
         .map(|(_, url)| url.clone())
-        .chain(GOOGLE_ENDPOINTS.iter().filter_map(|it| variable(it)));
+        .chain(GOOGLE_ENDPOINT_VARIABLES.iter().filter_map(|name| variable(name)));
     let endpoints = endpoints.filter_map(|url| {
         let (_, rest) = url.split_once("://").unwrap_or(("", &url));
         let authority = rest.split(['/', '?', '#']).next()?.rsplit('@').next()?;
         let host = match authority.strip_prefix('[') {
-            Some(six) => six.split(']').next(),
+            Some(ipv6) => ipv6.split(']').next(),
             None => authority.split(':').next(),
         };
         host.map(str::to_owned)
     });
-    let all = named.into_iter().chain(METADATA_SERVERS.map(str::to_owned)).chain(endpoints);
-    all.filter(|host| !host.is_empty()).collect::<Vec<_>>().join(",")
+    let hosts = user_hosts.into_iter().chain(METADATA_SERVERS.map(str::to_owned)).chain(endpoints);
+    hosts.filter(|host| !host.is_empty()).collect::<Vec<_>>().join(",")
 }
 
 /// What a process reported; `None` at its end.
 pub(super) type FetcherReport = Option<Result<FromFetcher, FrameError>>;
 
-/// A fetcher process. It is killed when this is dropped.
+/// A fetcher process. It is killed when this value is dropped.
 #[derive(Debug)]
 pub(super) struct Fetcher {
     child: Child,
-    /// Takes further requests; `None` if there can be none.
-    asks: Option<Sender<Vec<u8>>>,
+    /// Sends requests to the process. `None` after the only request.
+    requests: Option<Sender<Vec<u8>>>,
     stderr: Receiver<String>,
     store: StoreConfig,
 }
@@ -110,8 +112,8 @@ impl Drop for Fetcher {
 }
 
 impl Fetcher {
-    /// Starts a process. A thread passes all that it reports to `on_report`. The process dies with the thread
-    /// that started it.
+    /// Starts a process. A new thread passes its reports to `on_report`. The process dies with the thread
+    /// that called this function.
     pub(super) fn start(
         program: &Path,
         request: &FetchRequest,
@@ -121,7 +123,7 @@ impl Fetcher {
         encode(request, &mut frame).map_err(StoreError::Request)?;
         let mut command = Command::new(program);
         command.arg(FETCH_COMMAND).env_clear().current_dir("/");
-        let passed = PASSED.iter().chain(identity(request.store.kind));
+        let passed = PASSED_VARIABLES.iter().chain(identity_variables(request.store.kind));
         command.envs(passed.filter_map(|name| Some((name, std::env::var_os(name)?))));
         let no_proxy = no_proxy(&request.store, |name| std::env::var(name).ok());
         command.envs(["NO_PROXY", "no_proxy"].map(|name| (name, &no_proxy)));
@@ -132,23 +134,24 @@ impl Fetcher {
         let mut child = child.map_err(StoreError::Start)?;
         let stderr = read_stderr(&mut child);
         read_reports(&mut child, on_report);
-        let asks = write_requests(&mut child);
-        // If the process does not read its input, its exit status says more.
-        let _ = asks.send(frame);
-        Ok(Self { child, asks: Some(asks), stderr, store: request.store.clone() })
+        let requests = write_requests(&mut child);
+        // An error is ignored: if the process does not read its input, its exit status says more.
+        let _ = requests.send(frame);
+        Ok(Self { child, requests: Some(requests), stderr, store: request.store.clone() })
     }
 
     /// Requests an object. If the process does not read its input, its exit status says more.
     pub(super) fn request(&self, object: &ObjectRequest) {
         let mut frame = Vec::new();
-        if let (Some(asks), Ok(())) = (&self.asks, encode(object, &mut frame)) {
-            let _ = asks.send(frame);
+        if let (Some(requests), Ok(())) = (&self.requests, encode(object, &mut frame)) {
+            let _ = requests.send(frame);
         }
     }
 
-    /// Returns how the process ended. Call it when the process reports nothing more.
+    /// Waits for the process, and returns how it ended. Must be called when the process has closed its
+    /// output.
     pub(super) fn end(mut self) -> StoreError {
-        let status = match ended(&mut self.child) {
+        let status = match wait_for_exit(&mut self.child) {
             Ok(status) => status,
             Err(error) => return StoreError::Start(error),
         };
@@ -158,19 +161,20 @@ impl Fetcher {
 }
 
 /// Has a process handle one request, and waits for it. `report` receives the progress.
-pub(super) fn ask(
+pub(super) fn run_request(
     program: &Path,
     request: &FetchRequest,
     stop: &dyn Fn() -> bool,
     report: &mut dyn FnMut(Fetched),
 ) -> Result<Fetched, StoreError> {
     let (sender, messages) = mpsc::channel();
-    let on_report = move |report: FetcherReport| report.is_some_and(|it| sender.send(it).is_ok());
+    let on_report =
+        move |report: FetcherReport| report.is_some_and(|report| sender.send(report).is_ok());
     let mut fetcher = Fetcher::start(program, request, on_report)?;
-    fetcher.asks = None;
+    fetcher.requests = None;
     let mut received = Instant::now();
     loop {
-        match messages.recv_timeout(TICK) {
+        match messages.recv_timeout(STOP_CHECK_INTERVAL) {
             Ok(Ok(FromFetcher::Done(so_far))) => return Ok(so_far),
             Ok(Ok(FromFetcher::Failed(failed))) => return Err(failed.into()),
             Ok(Ok(FromFetcher::Progress(so_far))) => {
@@ -185,14 +189,14 @@ pub(super) fn ask(
         if stop() {
             return Err(StoreError::Stopped);
         }
-        if received.elapsed() > SILENCE {
-            return Err(StoreError::Silent(SILENCE));
+        if received.elapsed() > MAX_SILENCE {
+            return Err(StoreError::Silent(MAX_SILENCE));
         }
     }
 }
 
-/// Writes requests to the process, on a thread, since a compromised process might not read them. The
-/// process's input is closed when the sender is dropped.
+/// Returns a sender for requests. A thread writes them to the process, because a compromised process might
+/// not read them. The process's input is closed when the sender is dropped.
 fn write_requests(child: &mut Child) -> Sender<Vec<u8>> {
     let (sender, frames) = mpsc::channel::<Vec<u8>>();
     if let Some(mut stdin) = child.stdin.take() {
@@ -209,19 +213,19 @@ fn write_requests(child: &mut Child) -> Sender<Vec<u8>> {
 }
 
 /// Waits for the exit of a process that has closed its output. Kills it if it does not exit.
-fn ended(child: &mut Child) -> std::io::Result<ExitStatus> {
+fn wait_for_exit(child: &mut Child) -> std::io::Result<ExitStatus> {
     let begun = Instant::now();
-    while begun.elapsed() < ENDING {
+    while begun.elapsed() < EXIT_TIMEOUT {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        thread::sleep(MOMENT);
+        thread::sleep(EXIT_CHECK_INTERVAL);
     }
     child.kill()?;
     child.wait()
 }
 
-/// Passes on what the process reports, on a thread, until `on_report` returns false.
+/// Passes the reports of the process to `on_report`, on a thread, until `on_report` returns false.
 fn read_reports(
     child: &mut Child,
     mut on_report: impl FnMut(FetcherReport) -> bool + Send + 'static,
@@ -246,7 +250,7 @@ fn read_stderr(child: &mut Child) -> Receiver<String> {
         thread::spawn(move || {
             let mut bytes = Vec::new();
             // After an error, what was read so far is used.
-            let _ = stderr.take(STDERR).read_to_end(&mut bytes);
+            let _ = stderr.take(MAX_STDERR_BYTES).read_to_end(&mut bytes);
             let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
         });
     }

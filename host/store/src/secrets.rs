@@ -3,7 +3,7 @@
 use crate::protocol::store::StoreConfig;
 
 /// The most bytes of a store's message that are kept.
-const DETAIL: usize = 400;
+const MAX_MESSAGE_BYTES: usize = 400;
 
 /// Removes secrets and control characters from a message of a store, and shortens it.
 pub(super) fn scrub(text: &str, store: &StoreConfig) -> String {
@@ -29,8 +29,8 @@ pub(super) fn scrub(text: &str, store: &StoreConfig) -> String {
         }
         clean.extend(shown.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }));
         clean.push_str(query);
-        if clean.len() > DETAIL {
-            clean.truncate(clean.floor_char_boundary(DETAIL));
+        if clean.len() > MAX_MESSAGE_BYTES {
+            clean.truncate(clean.floor_char_boundary(MAX_MESSAGE_BYTES));
             clean.push_str(" ...");
             break;
         }

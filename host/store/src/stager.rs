@@ -6,7 +6,7 @@ use super::error::StoreError;
 use super::fetch_all::MissingObject;
 use super::objects::JobObjects;
 use super::prefetch::FetchPlan;
-use super::process::ask;
+use super::process::run_request;
 use crate::model::{Address, ByteSize, Input, OsSandbox, StoreKind};
 use crate::protocol::PROTOCOL_VERSION;
 use crate::protocol::store::{FetchRequest, Fetched, StoreConfig, StoreTask, WantedObjects};
@@ -23,41 +23,42 @@ pub struct Stager<'a> {
     pub program: &'a Path,
     /// The folder for objects.
     pub cache: &'a Path,
-    /// The sandbox that the process must get from the operating system.
+    /// How much of the process wall the fetcher process must have.
     pub os_sandbox: OsSandbox,
     /// Stores by name.
     pub datastores: &'a Datastores,
     /// The tenant on whose behalf objects are fetched.
     pub tenant: &'a str,
-    /// The names of the inputs that must not be tables with a [log](crate::dataset::TableLog).
+    /// The names of the inputs that must not be tables with a [transaction log](crate::dataset::TableLog).
     pub without_tables: Vec<String>,
 }
 
 /// When the objects of a job's inputs are fetched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchTiming {
-    /// At once: all of them must fit into the cache.
+    /// All of them immediately, in the background. They must fit into the cache.
     AtOnce,
-    /// At once if all of them fit, otherwise when they are [requested](JobObjects::want).
+    /// All of them immediately if they fit into the cache, otherwise each when it is
+    /// [requested](JobObjects::want).
     AsTheyFit,
-    /// When they are requested. A guest sees only the objects of its mini-batch.
+    /// Each when it is requested. A guest sees only the objects of its mini-batch.
     OnDemand,
 }
 
 /// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What is fetched together: all that an input names in one folder of a store.
+/// Objects that are fetched together: all that an input names in one folder of a store.
 struct FolderFetch {
     store: StoreConfig,
     prefix: String,
     wanted: WantedObjects,
     shown: String,
-    /// The input's paths, below the slot's folder for objects.
+    /// The paths that the input names, relative to the slot's folder for objects.
     paths: Vec<String>,
 }
 
-/// What a job holds of the cache.
+/// The slots of the cache that a job holds.
 #[derive(Debug, Default)]
 pub struct KeptObjects {
     slots: Vec<CacheDir>,
@@ -69,7 +70,7 @@ pub struct KeptObjects {
 #[derive(Default)]
 struct FoundObjects {
     requests: Vec<FetchRequest>,
-    /// The bytes of the objects that need not be here at the same time.
+    /// The bytes of the objects that need not be in the cache at the same time.
     bytes: u64,
 }
 
@@ -77,16 +78,16 @@ struct FoundObjects {
 pub struct Watch<'a> {
     /// Whether the caller wants to stop.
     pub stop: &'a dyn Fn() -> bool,
-    /// Receives lines for people.
+    /// Receives lines that are shown to users.
     pub say: &'a mut dyn FnMut(&str),
 }
 
 impl Stager<'_> {
-    /// Finds all objects that inputs name in stores. Returns the inputs with paths of this machine, and the
-    /// objects, which the caller must keep while the paths are in use. Inputs of this machine are returned
+    /// Finds all objects that inputs name in stores. Returns the inputs with paths on this machine, and the
+    /// objects, which the caller must keep while the paths are in use. Inputs that name no store are returned
     /// unchanged.
     ///
-    /// Objects that are to be fetched at once are already being fetched when this returns.
+    /// Objects that need not be requested are already being fetched when this returns.
     ///
     /// # Errors
     /// If a store cannot be listed, does not have what is named, or holds more than fits. An object that
@@ -94,7 +95,7 @@ impl Stager<'_> {
     pub fn stage(
         &self,
         inputs: &[Input],
-        coming: FetchTiming,
+        timing: FetchTiming,
         mut kept: KeptObjects,
         watch: &mut Watch<'_>,
     ) -> Result<(Vec<Input>, JobObjects), StoreError> {
@@ -103,7 +104,7 @@ impl Stager<'_> {
         for input in inputs {
             let what = format!("input '{}'", input.name);
             let to = (&mut kept, &mut found);
-            let paths = self.find(&what, input, coming, to, watch);
+            let paths = self.list_input(&what, input, timing, to, watch);
             let paths = paths.map_err(|error| error.of(&what))?;
             staged.push(if paths.is_empty() {
                 input.clone()
@@ -111,14 +112,14 @@ impl Stager<'_> {
                 Input { paths, ..input.clone() }
             });
         }
-        let objects = self.objects(kept, found, coming).map_err(StoreError::Thread)?;
+        let objects = self.objects(kept, found, timing).map_err(StoreError::Thread)?;
         Ok((staged, objects))
     }
 
     /// Fetches a folder of objects, or a single object, and waits for it. Returns its path on this machine.
     ///
     /// # Errors
-    /// As for [`stage`](Self::stage), and if an object cannot be fetched.
+    /// The same as for [`stage`](Self::stage), and if an object cannot be fetched.
     pub fn fetch(
         &self,
         what: &str,
@@ -131,7 +132,7 @@ impl Stager<'_> {
         let input = Input { name: what.to_owned(), paths, partition_format: None, take: None };
         let mut found = FoundObjects::default();
         let to = (&mut *kept, &mut found);
-        let paths = self.find(what, &input, FetchTiming::AtOnce, to, watch).map_err(named)?;
+        let paths = self.list_input(what, &input, FetchTiming::AtOnce, to, watch).map_err(named)?;
         self.fetch_all(found.requests, address, watch).map_err(named)?;
         let nothing = || named(StoreError::Nothing(address.to_string()));
         let path = paths.first().ok_or_else(nothing)?;
@@ -152,7 +153,7 @@ impl Stager<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
         let folders: Vec<_> = requests.iter().map(|request| request.folder.join("data")).collect();
-        let objects = JobObjects::coming(Vec::new(), self.all_of(requests));
+        let objects = JobObjects::start_fetching(Vec::new(), self.plan_for_all(requests));
         let objects = objects.map_err(StoreError::Thread)?;
         let mut reported = Instant::now();
         let Watch { stop, say } = watch;
@@ -160,7 +161,7 @@ impl Stager<'_> {
         if stop() {
             return Err(StoreError::Stopped);
         }
-        match objects.take_lack() {
+        match objects.take_missing() {
             None => Ok(()),
             Some(MissingObject::Rest(error)) => Err(error),
             Some(MissingObject::Object(path, reason)) => {
@@ -172,49 +173,51 @@ impl Stager<'_> {
     }
 
     /// The plan to fetch all objects of these folders, which fit into the cache together.
-    fn all_of(&self, requests: Vec<FetchRequest>) -> FetchPlan {
+    fn plan_for_all(&self, requests: Vec<FetchRequest>) -> FetchPlan {
         let program = self.program.to_owned();
         FetchPlan { program, requests, room: u64::MAX, evicts: false, fetches_all: true }
     }
 
     /// Lists what an input names. Returns its paths on this machine; an empty list if the input names no
     /// store.
-    fn find(
+    fn list_input(
         &self,
         what: &str,
         input: &Input,
-        coming: FetchTiming,
+        timing: FetchTiming,
         (kept, found): (&mut KeptObjects, &mut FoundObjects),
         watch: &mut Watch<'_>,
     ) -> Result<Vec<String>, StoreError> {
         let size = self.datastores.cache_size().0;
         let mut paths = Vec::new();
-        for part in self.parts(input)? {
+        for folder_fetch in self.folder_fetches(input)? {
             cache_dir::prune(self.cache, size);
-            let slot = CacheDir::take(self.cache, &part.place());
+            let slot = CacheDir::take(self.cache, &folder_fetch.cache_key());
             let slot =
                 slot.map_err(|source| StoreError::Cache { folder: self.cache.to_owned(), source })?;
-            (watch.say)(&format!("{what}: inspecting {}", part.shown));
+            (watch.say)(&format!("{what}: inspecting {}", folder_fetch.shown));
             let most = size.saturating_sub(kept.bytes);
-            let wanted = part.wanted.clone();
-            let must_fit = coming == FetchTiming::AtOnce;
-            let on_demand = coming == FetchTiming::OnDemand;
+            let wanted = folder_fetch.wanted.clone();
+            let must_fit = timing == FetchTiming::AtOnce;
+            let on_demand = timing == FetchTiming::OnDemand;
             let refuses_tables = self.without_tables.contains(&input.name);
             let task = StoreTask::List { wanted, most, must_fit, on_demand, refuses_tables };
-            let request = self.request(&part, &slot, task);
-            let so_far = self.ask(&request, watch)?;
+            let request = self.request(&folder_fetch, &slot, task);
+            let so_far = self.run_request(&request, watch)?;
             (watch.say)(&format!("{what}: {}", summary(&so_far)));
             match must_fit {
                 true => kept.bytes += so_far.bytes,
                 false => found.bytes += so_far.bytes,
             }
             let data = slot.data();
-            // As a glob, since the whole folder would be visible to the guest.
-            let below = |path: &String| match (path.as_str(), coming) {
+            // A glob, because the guest would see the whole folder.
+            let below = |path: &String| match (path.as_str(), timing) {
                 ("", FetchTiming::OnDemand) => data.join("**"),
                 (path, _) => data.join(path),
             };
-            paths.extend(part.paths.iter().map(|path| below(path).to_string_lossy().into_owned()));
+            paths.extend(
+                folder_fetch.paths.iter().map(|path| below(path).to_string_lossy().into_owned()),
+            );
             kept.slots.push(slot);
             found.requests.push(request);
         }
@@ -225,44 +228,47 @@ impl Stager<'_> {
         &self,
         kept: KeptObjects,
         found: FoundObjects,
-        coming: FetchTiming,
+        timing: FetchTiming,
     ) -> std::io::Result<JobObjects> {
         let FoundObjects { requests, bytes } = found;
         let slots = kept.slots;
         if requests.is_empty() {
-            return Ok(JobObjects::here(slots));
+            return Ok(JobObjects::complete(slots));
         }
         let room = self.datastores.cache_size().0.saturating_sub(kept.bytes);
         let evicts = bytes > room;
-        if !evicts && coming != FetchTiming::OnDemand {
-            return JobObjects::coming(slots, self.all_of(requests));
+        if !evicts && timing != FetchTiming::OnDemand {
+            return JobObjects::start_fetching(slots, self.plan_for_all(requests));
         }
         if evicts {
-            requests.iter().for_each(|request| empty(&request.folder));
+            requests.iter().for_each(|request| remove_objects(&request.folder));
         }
         let program = self.program.to_owned();
         let plan = FetchPlan { program, requests, room, evicts, fetches_all: false };
-        JobObjects::coming(slots, plan)
+        JobObjects::start_fetching(slots, plan)
     }
 
-    /// What an input names, by folder.
-    fn parts(&self, input: &Input) -> Result<Vec<FolderFetch>, StoreError> {
-        let mut parts: Vec<FolderFetch> = Vec::new();
+    /// What an input names, grouped by folder.
+    fn folder_fetches(&self, input: &Input) -> Result<Vec<FolderFetch>, StoreError> {
+        let mut folder_fetches: Vec<FolderFetch> = Vec::new();
         for address in input.addresses() {
             let environment = std::env::vars_os();
-            let (store, before) = configure(&address, self.datastores, self.tenant, environment)?;
+            let (store, key_prefix) =
+                configure(&address, self.datastores, self.tenant, environment)?;
             if store.kind == StoreKind::Http && (address.key.ends_with('/') || address.is_glob()) {
                 return Err(StoreError::NoFolders(address.to_string()));
             }
             let (folder, rest) = address.split();
-            let prefix = format!("{before}{folder}");
+            let prefix = format!("{key_prefix}{folder}");
             let wanted = match rest {
                 "" => WantedObjects::All,
                 rest if address.is_glob() => WantedObjects::Glob(rest.to_owned()),
                 name => WantedObjects::Named(vec![name.to_owned()]),
             };
-            let same = parts.iter_mut().find(|part| part.store == store && part.prefix == prefix);
-            match (same, &wanted) {
+            let existing = folder_fetches
+                .iter_mut()
+                .find(|folder_fetch| folder_fetch.store == store && folder_fetch.prefix == prefix);
+            match (existing, &wanted) {
                 (
                     Some(FolderFetch { wanted: WantedObjects::Named(names), paths, .. }),
                     WantedObjects::Named(more),
@@ -270,7 +276,7 @@ impl Stager<'_> {
                     names.extend(more.iter().filter(|name| !paths.contains(name)).cloned());
                     paths.push(rest.to_owned());
                 }
-                _ => parts.push(FolderFetch {
+                _ => folder_fetches.push(FolderFetch {
                     store,
                     prefix,
                     wanted,
@@ -279,17 +285,22 @@ impl Stager<'_> {
                 }),
             }
         }
-        Ok(parts)
+        Ok(folder_fetches)
     }
 
-    fn request(&self, part: &FolderFetch, slot: &CacheDir, task: StoreTask) -> FetchRequest {
+    fn request(
+        &self,
+        folder_fetch: &FolderFetch,
+        slot: &CacheDir,
+        task: StoreTask,
+    ) -> FetchRequest {
         FetchRequest {
             protocol: PROTOCOL_VERSION,
             os_sandbox: self.os_sandbox,
-            store: part.store.clone(),
-            prefix: part.prefix.clone(),
+            store: folder_fetch.store.clone(),
+            prefix: folder_fetch.prefix.clone(),
             task,
-            shown: part.shown.clone(),
+            shown: folder_fetch.shown.clone(),
             folder: slot.folder().to_owned(),
         }
     }
@@ -305,37 +316,41 @@ impl Stager<'_> {
         watch: &mut Watch<'_>,
     ) -> Result<(), StoreError> {
         let environment = std::env::vars_os();
-        let (store, before) = configure(address, self.datastores, self.tenant, environment)?;
+        let (store, key_prefix) = configure(address, self.datastores, self.tenant, environment)?;
         let below = address.key.trim_end_matches('/');
         let below = if below.is_empty() { String::new() } else { format!("{below}/") };
         let request = FetchRequest {
             protocol: PROTOCOL_VERSION,
             os_sandbox: self.os_sandbox,
             store,
-            prefix: format!("{before}{below}"),
+            prefix: format!("{key_prefix}{below}"),
             task: StoreTask::Put,
             shown: address.to_string(),
             folder: folder.to_owned(),
         };
         (watch.say)(&format!("writing the results to {address}"));
-        let so_far = self.ask(&request, watch)?;
+        let so_far = self.run_request(&request, watch)?;
         let noun = if so_far.objects == 1 { "object" } else { "objects" };
         (watch.say)(&format!("{} {noun}, {}", so_far.objects, ByteSize(so_far.bytes).rounded()));
         Ok(())
     }
 
     /// Has a fetcher process handle a request, and reports progress now and then.
-    fn ask(&self, request: &FetchRequest, watch: &mut Watch<'_>) -> Result<Fetched, StoreError> {
+    fn run_request(
+        &self,
+        request: &FetchRequest,
+        watch: &mut Watch<'_>,
+    ) -> Result<Fetched, StoreError> {
         let mut reported = Instant::now();
-        ask(self.program, request, watch.stop, &mut |so_far| {
+        run_request(self.program, request, watch.stop, &mut |so_far| {
             report(so_far.objects, so_far.bytes, &mut reported, watch.say);
         })
     }
 }
 
 impl FolderFetch {
-    /// Identifies this part among the parts of this and other jobs.
-    fn place(&self) -> String {
+    /// Identifies these objects among the objects of this and other jobs.
+    fn cache_key(&self) -> String {
         let public = ["account_name", "region"];
         let options: Vec<_> = self
             .store
@@ -360,8 +375,8 @@ fn shown(address: &Address) -> String {
     }
 }
 
-/// Removes all objects that an earlier job left: they would take the room of those that are needed first.
-fn empty(folder: &Path) {
+/// Removes all objects that an earlier job left: they would take room that objects of this job need.
+fn remove_objects(folder: &Path) {
     for entry in WalkDir::new(folder.join("data")).into_iter().flatten() {
         // Empty files take no room.
         if entry.metadata().is_ok_and(|found| found.is_file() && found.len() > 0) {

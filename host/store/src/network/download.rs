@@ -1,6 +1,6 @@
-//! Fetches one object.
+//! Downloads one object.
 
-use super::cache_dir::modified;
+use super::cache_dir::modification_time;
 use super::error_text::{FetchError, StoreAction};
 use super::open::OpenStore;
 use crate::dataset::{FileVersion, ManifestObject};
@@ -15,47 +15,49 @@ use std::io::{ErrorKind, Write};
 use std::path::{Component, Path, PathBuf};
 use std::time::Duration;
 
-/// How often an object is tried. Within each try, the library retries requests that the store refuses
-/// temporarily.
+/// How often we try to download an object. Within each attempt, the library retries requests that the store
+/// refuses temporarily.
 const ATTEMPTS: u32 = 4;
-/// The pause after the first try; it doubles each time.
+/// The pause after the first attempt; it doubles after each further one.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The most bytes of the name that stands for an object whose own name is too long.
-const NAME: usize = 200;
+/// The most bytes of an object's name that are part of its [substitute name](substitute_name).
+const MAX_NAME_BYTES: usize = 200;
 
-/// The manifest's record of an object that did not exist when it was looked up.
+/// The manifest's record of an object that the job names, but that the store did not have.
 pub(super) const MISSING: ManifestObject =
     ManifestObject { found: FileVersion { length: 0, seconds: 0, nanos: 0 }, version: 0 };
 
-/// The length and time that an object's file gets. The seconds are one less than those of its last change, so
-/// that no file seems newer than its object. The nanoseconds are derived from the version (the ETag; zero if
-/// it has none), so that files of different versions differ even within one second.
-pub(super) fn file_of(object: &ObjectMeta) -> FileVersion {
+/// The length and modification time that an object's file gets. The time is one second before the object's
+/// last change, so that no file seems newer than its object. The nanoseconds are derived from the object's
+/// ETag, so that files of different versions differ even within one second. They are zero if the object has
+/// no ETag.
+pub(super) fn file_version_of(object: &ObjectMeta) -> FileVersion {
     let nanos = object.e_tag.as_deref().map_or(0, |tag| {
-        let digest = Sha256::digest(bare(tag).as_bytes());
-        let number = digest.iter().take(4).fold(0_u32, |it, &byte| it << 8 | u32::from(byte));
+        let digest = Sha256::digest(bare_etag(tag).as_bytes());
+        let number =
+            digest.iter().take(4).fold(0_u32, |number, &byte| number << 8 | u32::from(byte));
         number % 999_999_999 + 1
     });
     let seconds = object.last_modified.timestamp().saturating_sub(1).max(0);
     FileVersion { length: object.size, seconds, nanos }
 }
 
-/// Whether an answer is about another version.
-fn differs(known: &ManifestObject, answer: &ManifestObject) -> bool {
+/// Whether the store's answer is about another version than the known one.
+fn is_other_version(known: &ManifestObject, answer: &ManifestObject) -> bool {
     let both_report = known.version != 0 && answer.version != 0;
     known.found.length != answer.found.length || (both_report && known.version != answer.version)
 }
 
 /// An ETag without quotes and prefix: Azure lists it without quotes, but answers with quotes.
-fn bare(e_tag: &str) -> &str {
+fn bare_etag(e_tag: &str) -> &str {
     e_tag.trim_start_matches("W/").trim_matches('"')
 }
 
-/// The path of an object's file. An error says why there can be none.
-pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, FetchError> {
+/// The path of an object's file. An error says why the object's name cannot be a path.
+pub(super) fn file_path(data: &Path, name: &str) -> Result<PathBuf, FetchError> {
     let path = Path::new(name);
-    let plain = path.components().all(|part| matches!(part, Component::Normal(_)));
-    if !plain || name.split('/').any(str::is_empty) || name.contains('\0') {
+    let is_plain = path.components().all(|part| matches!(part, Component::Normal(_)));
+    if !is_plain || name.split('/').any(str::is_empty) || name.contains('\0') {
         return Err(FetchError::NoPath(name.to_owned()));
     }
     if let Some(part) = name.split('/').find(|part| part.len() > 255) {
@@ -65,16 +67,16 @@ pub(super) fn place(data: &Path, name: &str) -> Result<PathBuf, FetchError> {
 }
 
 /// A valid file name that stands for an object whose name is not a valid path.
-pub(super) fn file_name(name: &str) -> String {
-    let plain = name.replace('/', "%2F").replace('\0', "%00");
-    match plain.as_str() {
-        "" | "." | ".." => format!("%2F{plain}"),
-        _ if plain.len() > NAME => {
+pub(super) fn substitute_name(name: &str) -> String {
+    let encoded = name.replace('/', "%2F").replace('\0', "%00");
+    match encoded.as_str() {
+        "" | "." | ".." => format!("%2F{encoded}"),
+        _ if encoded.len() > MAX_NAME_BYTES => {
             let digest = hex(Sha256::digest(name.as_bytes()));
-            let cut = plain.floor_char_boundary(NAME);
-            format!("{}...{}", &plain[..cut], &digest[..12])
+            let cut = encoded.floor_char_boundary(MAX_NAME_BYTES);
+            format!("{}...{}", &encoded[..cut], &digest[..12])
         }
-        _ => plain,
+        _ => encoded,
     }
 }
 
@@ -82,15 +84,15 @@ pub(super) fn file_name(name: &str) -> String {
 pub(super) struct FetchTarget {
     /// The final path, which the file gets when it is complete.
     pub(super) file: PathBuf,
-    /// The path until then.
+    /// The path while the download is incomplete.
     pub(super) part: PathBuf,
     /// The most bytes that the object may have.
-    pub(super) most: u64,
+    pub(super) max_bytes: u64,
 }
 
 /// Fetches an object. `known` is the manifest's record of it. Returns the length and time that its file gets.
-/// Fails with [`FetchError::Gone`] if it is only the marker of a folder, and with [`FetchError::Write`] if it
-/// cannot be written.
+/// Fails with [`FetchError::Gone`] if the object was listed with no bytes and the store no longer finds it:
+/// then it only marked a folder. Fails with [`FetchError::Write`] if the file cannot be written.
 pub(super) async fn fetch(
     store: &OpenStore,
     config: &StoreConfig,
@@ -101,21 +103,21 @@ pub(super) async fn fetch(
     let mut pause = PAUSE;
     let mut attempt = 1;
     loop {
-        let trouble = match try_fetch(store, key, known, target).await {
+        let failure = match try_fetch(store, key, known, target).await {
             Ok(found) => return Ok(found),
-            Err(trouble) => trouble,
+            Err(failure) => failure,
         };
         // A partial file is useless.
         let _ = fs::remove_file(&target.part);
-        if matches!(trouble, FetchFailure::Refused(Error::NotFound { .. }))
+        if matches!(failure, FetchFailure::Refused(Error::NotFound { .. }))
             && known.is_some_and(|known| known.found.length == 0 && known != MISSING)
         {
             return Err(FetchError::Gone);
         }
         // The library has already retried temporary refusals.
-        let broke_off = matches!(trouble, FetchFailure::Broken(_) | FetchFailure::Short(..));
-        if !broke_off || attempt == ATTEMPTS {
-            return Err(trouble.describe(config, target));
+        let is_incomplete = matches!(failure, FetchFailure::Broken(_) | FetchFailure::Short { .. });
+        if !is_incomplete || attempt == ATTEMPTS {
+            return Err(failure.describe(config, target));
         }
         attempt += 1;
         tokio::time::sleep(pause).await;
@@ -124,12 +126,16 @@ pub(super) async fn fetch(
 }
 
 enum FetchFailure {
-    /// There was no answer.
+    /// The store did not send the object.
     Refused(Error),
-    /// The answer broke off.
+    /// The connection failed while the object was sent.
     Broken(Error),
-    Short(u64, u64),
-    /// The object has more bytes than may be written.
+    /// The object ended after `found` bytes, instead of `expected` bytes.
+    Short {
+        found: u64,
+        expected: u64,
+    },
+    /// The object has this many bytes, more than may be written.
     Large(u64),
     Disk(std::io::Error),
 }
@@ -138,10 +144,10 @@ impl FetchFailure {
     fn describe(self, config: &StoreConfig, target: &FetchTarget) -> FetchError {
         match self {
             Self::Refused(error) | Self::Broken(error) => {
-                FetchError::store(error, StoreAction::ReadIt, config)
+                FetchError::store(error, StoreAction::ReadObject, config)
             }
-            Self::Short(found, wanted) => FetchError::Short(found, wanted),
-            Self::Large(bytes) => FetchError::Large(ByteSize(bytes), ByteSize(target.most)),
+            Self::Short { found, expected } => FetchError::Short { found, expected },
+            Self::Large(bytes) => FetchError::Large(ByteSize(bytes), ByteSize(target.max_bytes)),
             Self::Disk(source) => FetchError::Write { path: target.file.clone(), source },
         }
     }
@@ -153,7 +159,8 @@ impl From<std::io::Error> for FetchFailure {
     }
 }
 
-/// Makes one attempt. The file gets its final path only if it is complete and has the known version.
+/// Tries to download an object once. The file gets its final path only if it is complete and has the known
+/// version.
 async fn try_fetch(
     store: &OpenStore,
     key: &Key,
@@ -162,13 +169,13 @@ async fn try_fetch(
 ) -> Result<FileVersion, FetchFailure> {
     let options = GetOptions::default();
     let answer = store.objects().get_opts(key, options).await.map_err(FetchFailure::Refused)?;
-    let found = file_of(&answer.meta);
-    if known.is_some_and(|known| differs(&known, &found.into())) {
+    let found = file_version_of(&answer.meta);
+    if known.is_some_and(|known| is_other_version(&known, &found.into())) {
         let source = "another version".into();
         return Err(FetchFailure::Refused(Error::Precondition { path: key.to_string(), source }));
     }
     let found = known.map_or(found, |known| known.found);
-    if found.length > target.most {
+    if found.length > target.max_bytes {
         return Err(FetchFailure::Large(found.length));
     }
     let GetResultPayload::Stream(mut stream) = answer.payload;
@@ -183,20 +190,20 @@ async fn try_fetch(
         file.write_all(&bytes)?;
     }
     if written != found.length {
-        return Err(FetchFailure::Short(written, found.length));
+        return Err(FetchFailure::Short { found: written, expected: found.length });
     }
-    file.set_modified(modified(&found))?;
+    file.set_modified(modification_time(&found))?;
     drop(file);
-    put(&target.part, &target.file)?;
+    move_into_place(&target.part, &target.file)?;
     Ok(found)
 }
 
 /// Moves a file to its final path. Replaces anything there.
-fn put(part: &Path, file: &Path) -> std::io::Result<()> {
+fn move_into_place(part: &Path, file: &Path) -> std::io::Result<()> {
     make_folder(file)?;
     match fs::rename(part, file) {
-        // An earlier job had a folder here, and now it is an object: no wanted object is below it.
-        Err(_) if file.symlink_metadata().is_ok_and(|there| there.is_dir()) => {
+        // An earlier job had a folder here, which is now an object. No wanted object is below it.
+        Err(_) if file.symlink_metadata().is_ok_and(|existing| existing.is_dir()) => {
             fs::remove_dir_all(file)?;
             fs::rename(part, file)
         }
@@ -211,9 +218,9 @@ fn make_folder(file: &Path) -> std::io::Result<()> {
         Err(error)
             if matches!(error.kind(), ErrorKind::NotADirectory | ErrorKind::AlreadyExists) =>
         {
-            // An earlier job had an object here, and now it is a folder.
-            let there = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
-            there.map_or(Ok(()), fs::remove_file)?;
+            // An earlier job had an object here, which is now a folder.
+            let existing = folder.ancestors().find(|path| path.symlink_metadata().is_ok());
+            existing.map_or(Ok(()), fs::remove_file)?;
             fs::create_dir_all(folder)
         }
         made => made,
@@ -233,23 +240,28 @@ mod tests {
 
     #[test]
     fn each_version_of_an_object_is_a_different_file() {
-        let was = file_of(&object(Some("one"), 3, 5_000_000_007));
-        assert_eq!(was, file_of(&object(Some("\"one\""), 3, 5_000_000_007)), "as Azure has it");
+        let was = file_version_of(&object(Some("one"), 3, 5_000_000_007));
+        assert_eq!(
+            was,
+            file_version_of(&object(Some("\"one\""), 3, 5_000_000_007)),
+            "Azure adds quotes"
+        );
         for other in [
             object(Some("two"), 3, 5_000_000_007),
             object(None, 3, 5_000_000_007),
             object(Some("one"), 4, 5_000_000_007),
             object(Some("one"), 3, 6_000_000_007),
         ] {
-            assert_ne!(was, file_of(&other), "{other:?}");
+            assert_ne!(was, file_version_of(&other), "{other:?}");
         }
-        // The answer against the list's record: the times may differ, and versions may be missing. A file
-        // system may not keep the time that stands for the version.
+        // Compares answers with the manifest's record. Times may differ, and versions may be missing. In the
+        // second record, the file system has dropped the nanoseconds, which stand for the version.
         for known in [
             was.into(),
             ManifestObject { found: FileVersion { nanos: 0, ..was }, version: was.nanos },
         ] {
-            let is_other = |other: ObjectMeta| differs(&known, &file_of(&other).into());
+            let is_other =
+                |other: ObjectMeta| is_other_version(&known, &file_version_of(&other).into());
             assert!(!is_other(object(Some("one"), 3, 6_000_000_007)));
             assert!(!is_other(object(None, 3, 5_000_000_007)));
             assert!(is_other(object(Some("two"), 3, 5_000_000_007)));
@@ -257,7 +269,7 @@ mod tests {
         }
     }
 
-    /// An earlier job may have left anything there.
+    /// An earlier job may have left anything at the path.
     #[test]
     fn a_fetched_file_replaces_any_existing_entry() {
         let dir = tempfile::tempdir().unwrap();
@@ -269,9 +281,9 @@ mod tests {
         fs::write(path("file"), "of an earlier job").unwrap();
         for name in ["new/below/a", "folder", "link", "file", "was/folder/a", "away/a"] {
             fs::write(path("part"), "it").unwrap();
-            put(&path("part"), &path(name)).unwrap();
-            let there = path(name).symlink_metadata().unwrap();
-            assert!(there.is_file() && there.len() == 2, "{name}");
+            move_into_place(&path("part"), &path(name)).unwrap();
+            let existing = path(name).symlink_metadata().unwrap();
+            assert!(existing.is_file() && existing.len() == 2, "{name}");
         }
         assert!(!path("part").exists());
     }
@@ -279,21 +291,21 @@ mod tests {
     #[test]
     fn keys_that_cannot_be_paths_are_refused() {
         let data = Path::new("/data");
-        assert_eq!(place(data, "a/b c.csv").unwrap(), Path::new("/data/a/b c.csv"));
+        assert_eq!(file_path(data, "a/b c.csv").unwrap(), Path::new("/data/a/b c.csv"));
         for wrong in ["", "../a", "a/../../b", "/etc/passwd", "a/", "a//b", "a\0b"] {
-            assert!(place(data, wrong).is_err(), "{wrong:?}");
+            assert!(file_path(data, wrong).is_err(), "{wrong:?}");
         }
-        assert!(place(data, &"x".repeat(256)).is_err());
+        assert!(file_path(data, &"x".repeat(256)).is_err());
     }
 
     #[test]
     fn any_object_name_becomes_a_valid_file_name() {
         let data = PathBuf::from("/data");
-        assert_eq!(file_name("a//b"), "a%2F%2Fb");
+        assert_eq!(substitute_name("a//b"), "a%2F%2Fb");
         for odd in ["a//b", "", "..", "a/../b", "a\0b", &"ä".repeat(300), &"x/".repeat(300)] {
-            assert!(place(&data, odd).is_err());
-            place(&data, &file_name(odd)).unwrap();
+            assert!(file_path(&data, odd).is_err());
+            file_path(&data, &substitute_name(odd)).unwrap();
         }
-        assert_ne!(file_name(&"x".repeat(300)), file_name(&"x".repeat(301)));
+        assert_ne!(substitute_name(&"x".repeat(300)), substitute_name(&"x".repeat(301)));
     }
 }

@@ -1,11 +1,11 @@
 //! Fetches objects on request, several at a time.
 
-use super::download::{FetchTarget, fetch, place};
+use super::download::{FetchTarget, fetch, file_path};
 use super::error_text::{FetchError, StoreAction};
 use super::head::key;
 use super::listing::REPORT_INTERVAL;
 use super::open::OpenStore;
-use super::process::AT_ONCE;
+use super::process::PARALLEL_FETCHES;
 use crate::dataset::ManifestObject;
 use crate::protocol::FrameBuffer;
 use crate::protocol::store::StoreErrorKind;
@@ -18,10 +18,10 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe::Receiver;
 use tokio::task::JoinSet;
 
-/// How many bytes of requests are read at once.
-const READ: usize = 16 << 10;
+/// The size of the buffer for requests, in bytes.
+const BUFFER_BYTES: usize = 16 << 10;
 
-/// The name of an object, and why it could not be fetched.
+/// The name of an object, and the result of fetching it.
 type Brought = (String, Result<(), FetchError>);
 
 /// The running downloads.
@@ -30,6 +30,7 @@ struct Downloads<'a> {
     store: Arc<OpenStore>,
     config: Arc<StoreConfig>,
     data: PathBuf,
+    /// How many partial files were named so far.
     parts: u64,
     tasks: JoinSet<Brought>,
 }
@@ -37,9 +38,9 @@ struct Downloads<'a> {
 impl<'a> Downloads<'a> {
     fn new(request: &'a FetchRequest) -> Result<Self, FetchError> {
         let config = Arc::new(request.store.clone());
-        let asked = || StoreAction::Open(request.shown.clone());
-        let store =
-            OpenStore::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
+        let action = || StoreAction::Open(request.shown.clone());
+        let store = OpenStore::open(&config)
+            .map_err(|error| FetchError::store(error, action(), &config))?;
         Ok(Self {
             request,
             store: Arc::new(store),
@@ -50,13 +51,14 @@ impl<'a> Downloads<'a> {
         })
     }
 
-    fn target(&mut self, name: &str, most: u64) -> Result<FetchTarget, FetchError> {
+    fn target(&mut self, name: &str, max_bytes: u64) -> Result<FetchTarget, FetchError> {
         self.parts += 1;
         let part = self.request.folder.join("part").join(self.parts.to_string());
-        Ok(FetchTarget { file: place(&self.data, name)?, part, most })
+        Ok(FetchTarget { file: file_path(&self.data, name)?, part, max_bytes })
     }
 
-    /// Begins to fetch an object with this record. An error says why this object cannot be fetched.
+    /// Begins to fetch an object. `known`: the manifest's record of the object. An error says why it cannot
+    /// be fetched.
     fn begin(&mut self, name: String, known: ManifestObject) -> Result<(), FetchError> {
         let target = self.target(&name, known.found.length)?;
         let key = key(&self.store, self.request, &name)?;
@@ -69,17 +71,17 @@ impl<'a> Downloads<'a> {
         Ok(())
     }
 
-    /// Stops all downloads, and removes the partial files: other programs may need the room.
+    /// Stops all downloads, and removes the partial files: other programs may need the disk space.
     async fn discard(&mut self) {
         self.tasks.shutdown().await;
         let parts = fs::read_dir(self.request.folder.join("part")).into_iter().flatten().flatten();
         for part in parts {
-            // The next job removes what is left.
+            // The next job removes files that cannot be removed now.
             let _ = fs::remove_file(part.path());
         }
     }
 
-    /// Waits for one of the downloads. Fails if the disk is full.
+    /// Waits until a download ends. Fails if the disk is full. `None` if no download is running.
     async fn next(&mut self) -> Option<Result<Brought, FetchError>> {
         Some(match self.tasks.join_next().await? {
             Ok((_, Err(error))) if error.kind() == StoreErrorKind::DiskFull => {
@@ -92,19 +94,19 @@ impl<'a> Downloads<'a> {
     }
 }
 
-/// Fetches the objects that the leader requests, until it closes the pipe. Fails if nothing can be fetched,
-/// or if the disk is full.
+/// Fetches the objects that the leader requests, until the leader closes the pipe. Fails if nothing can be
+/// fetched, or if the disk is full.
 pub(super) async fn serve(
     request: &FetchRequest,
-    mut asked: Receiver,
+    mut requests: Receiver,
     report: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
 ) -> Result<(), FetchError> {
     let mut downloads = Downloads::new(request)?;
     let mut frames = FrameBuffer::default();
-    let mut buffer = vec![0; READ];
+    let mut buffer = vec![0; BUFFER_BYTES];
     let mut waiting: VecDeque<ObjectRequest> = VecDeque::new();
     loop {
-        while downloads.tasks.len() < AT_ONCE
+        while downloads.tasks.len() < PARALLEL_FETCHES
             && let Some(ObjectRequest { name, known }) = waiting.pop_front()
         {
             if let Err(reason) = downloads.begin(name.clone(), known) {
@@ -116,7 +118,7 @@ pub(super) async fn serve(
                 let (name, brought) = next?;
                 report(FromFetcher::Brought(name, brought.err().map(Into::into)))?;
             }
-            read = asked.read(&mut buffer) => {
+            read = requests.read(&mut buffer) => {
                 let read = read.map_err(FetchError::Requests)?;
                 if read == 0 {
                     return Ok(());

@@ -1,4 +1,4 @@
-//! The messages for what goes wrong in the fetcher process, without secrets.
+//! The errors of the fetcher process, and their messages without secrets.
 
 use super::proxy;
 use super::secrets::scrub;
@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use tokio::task::JoinError;
 
 /// How the TLS library begins its message about an invalid certificate.
-const UNTRUSTED: &str = "invalid peer certificate";
+const UNTRUSTED_CERTIFICATE: &str = "invalid peer certificate";
 
 /// A request to a store, displayed for the middle of a sentence: "listing s3://b/x".
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) enum StoreAction {
     /// To read an object below this address.
     Read(String, String),
     /// To read an object that the message names elsewhere.
-    ReadIt,
+    ReadObject,
     /// To write an object below this address.
     Write(String, String),
 }
@@ -39,7 +39,7 @@ impl fmt::Display for StoreAction {
             Self::Open(shown) => f.write_str(shown),
             Self::List(shown) => write!(f, "listing {shown}"),
             Self::Read(name, shown) => write!(f, "reading {name} of {shown}"),
-            Self::ReadIt => f.write_str("reading it"),
+            Self::ReadObject => f.write_str("reading it"),
             Self::Write(key, shown) => write!(f, "writing {key} to {shown}"),
         }
     }
@@ -48,59 +48,65 @@ impl fmt::Display for StoreAction {
 /// A request that a store did not fulfil. The message has no secrets; the source may hold some.
 #[derive(Debug, thiserror::Error)]
 pub(super) struct StoreFailure {
-    asked: StoreAction,
+    action: StoreAction,
     kind: StoreErrorKind,
-    /// The source of the credentials.
-    with: String,
+    /// Where the credentials come from.
+    credentials: String,
     /// The store's answer.
     detail: String,
-    /// A hint at a proxy that may have answered; may be empty.
-    proxy: String,
+    /// A hint at a proxy that may have answered; empty if there is no hint.
+    proxy_hint: String,
     source: Error,
 }
 
 impl fmt::Display for StoreFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { asked, kind, with, detail, proxy, .. } = self;
+        let Self { action, kind, credentials, detail, proxy_hint, .. } = self;
         match kind {
-            StoreErrorKind::Changed => write!(f, "{asked}: it changed while it was read"),
+            StoreErrorKind::Changed => write!(f, "{action}: it changed while it was read"),
             StoreErrorKind::Untrusted => write!(
                 f,
-                "{asked} failed: no trusted authority vouches for this server under this name; check the \
+                "{action} failed: no trusted authority vouches for this server under this name; check the \
                  address, or set SSL_CERT_FILE to a file with the certificate of its authority ({detail})"
             ),
             StoreErrorKind::Unreachable => write!(
                 f,
-                "{asked} failed: the store cannot be reached; check the address, and the network \
-                 ({detail}){proxy}"
+                "{action} failed: the store cannot be reached; check the address, and the network \
+                 ({detail}){proxy_hint}"
             ),
             StoreErrorKind::Denied => {
                 let may =
-                    if let StoreAction::Write(..) = asked { "write" } else { "list and read" };
+                    if let StoreAction::Write(..) = action { "write" } else { "list and read" };
                 write!(
                     f,
-                    "{asked} was refused, using {with}: check the rights to {may} there ({detail}){proxy}"
+                    "{action} was refused, using {credentials}: check the rights to {may} there \
+                     ({detail}){proxy_hint}"
                 )
             }
             StoreErrorKind::NotFound => {
-                write!(f, "{asked}: it does not exist; check the address ({detail}){proxy}")
+                write!(f, "{action}: it does not exist; check the address ({detail}){proxy_hint}")
             }
-            _ => write!(f, "{asked} failed, using {with} ({detail}){proxy}"),
+            _ => write!(f, "{action} failed, using {credentials} ({detail}){proxy_hint}"),
         }
     }
 }
 
-/// What goes wrong in the fetcher process. The messages are for people and have no secrets. The sources may
-/// hold secrets, so only the [messages](Failed) leave the process.
+/// An error of the fetcher process. Its message is shown to users and has no secrets. Its source may hold
+/// secrets, so only the [message](Failed) leaves the process.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     /// The store did not fulfil a request.
     #[error(transparent)]
     Store(Box<StoreFailure>),
-    /// A download broke off: the bytes that arrived, and the object's length.
-    #[error("reading it ended after {0} of {1} bytes")]
-    Short(u64, u64),
-    /// An object is larger than the rest of the cache.
+    /// A download ended early.
+    #[error("reading it ended after {found} of {expected} bytes")]
+    Short {
+        /// How many bytes arrived.
+        found: u64,
+        /// The object's length.
+        expected: u64,
+    },
+    /// An object of this size is larger than the rest of the cache.
     #[error("it has {0}, and {1} are left in the cache (cache.size)")]
     Large(ByteSize, ByteSize),
     /// A listed object no longer exists, or was only the marker of a folder.
@@ -109,7 +115,7 @@ pub(super) enum FetchError {
     /// There is no object at an address.
     #[error("{0} holds no object; check the address")]
     Empty(String),
-    /// All objects of an address must fit into the rest of the cache, but they do not.
+    /// The objects of an address are larger than the rest of the cache, but must fit all together.
     #[error(
         "the objects of {0} take more than {1}, the space left in the cache: raise \
          cache.size in the file of datastores, or name fewer of them"
@@ -118,7 +124,7 @@ pub(super) enum FetchError {
     /// A web server has no lists.
     #[error("{0} cannot be listed: name each object")]
     NoList(String),
-    /// A list has a key that the library rejects.
+    /// The store lists a key that the library rejects.
     #[error("listing {0}: {1}")]
     OddList(String, #[source] path::Error),
     /// A name is not a valid key.
@@ -128,21 +134,21 @@ pub(super) enum FetchError {
     #[error("the key {0:?} is not a valid file path")]
     NoPath(String),
     /// A part of a key has more bytes than a file's name may have.
-    #[error("a part of its key has {0} bytes, and a file name may have 255")]
+    #[error("a part of its key has {0} bytes, and a file name may have at most 255")]
     LongPart(usize),
     /// An object and a folder have the same name.
     #[error(
-        "the store has an object and a folder of one name, which files cannot have: \
-         rename them, or leave one out by a glob"
+        "the store has an object and a folder with the same name, which a file system cannot have: \
+         rename one of them, or leave it out with a glob"
     )]
     Clash,
     /// A glob is invalid.
     #[error(transparent)]
     Glob(#[from] DatasetError),
-    /// The objects are a table with a log, at this place.
+    /// The objects are a table with a transaction log, at this address.
     #[error("{}", .0.refusal(.1))]
     Table(TableLog, String),
-    /// The list of the objects cannot be written.
+    /// The manifest cannot be written.
     #[error("the list of the objects cannot be written: {0}")]
     List(#[source] io::Error),
     /// A folder cannot be created.
@@ -165,8 +171,8 @@ pub(super) enum FetchError {
         /// The reason.
         source: io::Error,
     },
-    /// A web server takes no objects.
-    #[error("{0} is a web server, which takes no results; name another store")]
+    /// Results cannot be written to a web server.
+    #[error("{0} is a web server, which stores no results; name another store")]
     NoResults(String),
     /// The files with the results cannot be listed.
     #[error("the results cannot be listed: {0}")]
@@ -197,21 +203,28 @@ pub(super) enum FetchError {
 }
 
 impl FetchError {
-    /// For a store that did not fulfil a request.
-    pub(super) fn store(source: Error, asked: StoreAction, store: &StoreConfig) -> Self {
+    /// The error for a store that did not fulfil a request.
+    pub(super) fn store(source: Error, action: StoreAction, store: &StoreConfig) -> Self {
         let detail = detail(&source, store);
         let kind = kind(&source, &detail);
-        let with = store.credentials.clone();
+        let credentials = store.credentials.clone();
         // If no request was sent, no proxy answered.
-        let is_answer = all_words(&source).contains(STATUS) || is_out_of_reach(&source);
-        let proxy = match is_answer {
-            true => proxy::hint(store, &all_words(&source), |name| std::env::var(name).ok()),
+        let is_answer = full_text(&source).contains(STATUS_PREFIX) || is_out_of_reach(&source);
+        let proxy_hint = match is_answer {
+            true => proxy::hint(store, &full_text(&source), |name| std::env::var(name).ok()),
             false => String::new(),
         };
-        Self::Store(Box::new(StoreFailure { asked, kind, with, detail, proxy, source }))
+        Self::Store(Box::new(StoreFailure {
+            action,
+            kind,
+            credentials,
+            detail,
+            proxy_hint,
+            source,
+        }))
     }
 
-    /// For a folder that cannot be created.
+    /// The error for a folder that cannot be created.
     pub(super) fn make(path: &Path, source: io::Error) -> Self {
         Self::Make { path: path.to_owned(), source }
     }
@@ -219,8 +232,8 @@ impl FetchError {
     /// The kind of error.
     pub(super) fn kind(&self) -> StoreErrorKind {
         match self {
-            Self::Store(refusal) => refusal.kind,
-            Self::Short(..) => StoreErrorKind::Other,
+            Self::Store(failure) => failure.kind,
+            Self::Short { .. } => StoreErrorKind::Other,
             Self::Large(..) | Self::TooMany(..) => StoreErrorKind::TooLarge,
             Self::Gone => StoreErrorKind::Changed,
             Self::Empty(_) => StoreErrorKind::NotFound,
@@ -257,7 +270,7 @@ fn kind(error: &Error, detail: &str) -> StoreErrorKind {
     if matches!(error, Error::Precondition { .. }) {
         return StoreErrorKind::Changed;
     }
-    if detail.contains(UNTRUSTED) {
+    if detail.contains(UNTRUSTED_CERTIFICATE) {
         return StoreErrorKind::Untrusted;
     }
     if is_out_of_reach(error) {
@@ -284,11 +297,11 @@ pub(super) fn is_out_of_reach(error: &Error) -> bool {
 }
 
 /// The library writes this before the status of a server's answer.
-const STATUS: &str = "status code: ";
+const STATUS_PREFIX: &str = "status code: ";
 
-/// The messages of an error and its sources, shortened and without secrets.
+/// The important part of the messages of an error and its sources, without secrets.
 fn detail(error: &Error, store: &StoreConfig) -> String {
-    let text = all_words(error);
+    let text = full_text(error);
     for (missing, key) in
         [("SecretAccessKey", "secret_access_key"), ("AccessKeyId", "access_key_id")]
     {
@@ -299,26 +312,26 @@ fn detail(error: &Error, store: &StoreConfig) -> String {
             );
         }
     }
-    scrub(&brief(&text), store)
+    scrub(&important_part(&text), store)
 }
 
 /// The messages of an error and its sources.
-fn all_words(error: &Error) -> String {
+fn full_text(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(inner) = source {
-        let words = inner.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         source = inner.source();
     }
     text
 }
 
-/// The important part of it: the server's answer, otherwise the innermost error.
-fn brief(text: &str) -> String {
-    let Some((_, answer)) = text.split_once(STATUS) else {
+/// The important part of an error's full text: the server's answer, or else the innermost error.
+fn important_part(text: &str) -> String {
+    let Some((_, answer)) = text.split_once(STATUS_PREFIX) else {
         return text.rsplit(" - ").next().unwrap_or(text).to_owned();
     };
     let (status, body) = answer.split_once(": ").unwrap_or((answer, ""));
@@ -343,11 +356,11 @@ mod tests {
         let answer = "Error performing GET http://h/b in 1.2ms, after 8 retries - Server returned \
                       non-2xx status code: 404 Not Found: <Error><Code>NoSuchBucket</Code>\
                       <Message>It is not there</Message></Error>";
-        assert_eq!(brief(answer), "404 Not Found, NoSuchBucket: It is not there");
-        assert_eq!(brief("status code: 500 Oh: it broke"), "500 Oh: it broke");
-        assert_eq!(brief("status code: 500 Oh: <html>"), "500 Oh");
+        assert_eq!(important_part(answer), "404 Not Found, NoSuchBucket: It is not there");
+        assert_eq!(important_part("status code: 500 Oh: it broke"), "500 Oh: it broke");
+        assert_eq!(important_part("status code: 500 Oh: <html>"), "500 Oh");
         assert_eq!(
-            brief("Error performing GET x in 3s - HTTP error: no route"),
+            important_part("Error performing GET x in 3s - HTTP error: no route"),
             "HTTP error: no route"
         );
     }
@@ -363,21 +376,21 @@ mod tests {
 
     #[test]
     fn each_kind_of_answer_has_its_message() {
-        let of = |asked: StoreAction, answer: &str| {
+        let describe = |action: StoreAction, answer: &str| {
             let source = format!("Server returned non-2xx status code: {answer}").into();
             let error =
-                FetchError::store(Error::Generic { store: "S3", source }, asked, &store(&[]));
+                FetchError::store(Error::Generic { store: "S3", source }, action, &store(&[]));
             let Failed { kind, text } = error.into();
             format!("{kind:?}: {text}")
         };
         let read = || StoreAction::Read("a".to_owned(), "s3://b".to_owned());
-        insta::assert_snapshot!(of(read(), "403 Forbidden"), @"Denied: reading a of s3://b was refused, using a key: check the rights to list and read there (403 Forbidden)");
+        insta::assert_snapshot!(describe(read(), "403 Forbidden"), @"Denied: reading a of s3://b was refused, using a key: check the rights to list and read there (403 Forbidden)");
         let write = StoreAction::Write("a".to_owned(), "s3://b".to_owned());
-        insta::assert_snapshot!(of(write, "401 Unauthorized"), @"Denied: writing a to s3://b was refused, using a key: check the rights to write there (401 Unauthorized)");
+        insta::assert_snapshot!(describe(write, "401 Unauthorized"), @"Denied: writing a to s3://b was refused, using a key: check the rights to write there (401 Unauthorized)");
         let list = StoreAction::List("s3://b".to_owned());
-        insta::assert_snapshot!(of(list, "404 Not Found"), @"NotFound: listing s3://b: it does not exist; check the address (404 Not Found)");
-        insta::assert_snapshot!(of(StoreAction::ReadIt, "503 Slow Down"), @"Throttled: reading it failed, using a key (503 Slow Down)");
-        insta::assert_snapshot!(of(StoreAction::ReadIt, "500 Oh"), @"Other: reading it failed, using a key (500 Oh)");
+        insta::assert_snapshot!(describe(list, "404 Not Found"), @"NotFound: listing s3://b: it does not exist; check the address (404 Not Found)");
+        insta::assert_snapshot!(describe(StoreAction::ReadObject, "503 Slow Down"), @"Throttled: reading it failed, using a key (503 Slow Down)");
+        insta::assert_snapshot!(describe(StoreAction::ReadObject, "500 Oh"), @"Other: reading it failed, using a key (500 Oh)");
         let source = "Missing SecretAccessKey".into();
         let missing = Error::Generic { store: "S3", source };
         let missing =
@@ -385,7 +398,7 @@ mod tests {
         insta::assert_snapshot!(missing, @"s3://b failed, using a key (AWS_SECRET_ACCESS_KEY is missing or empty: set it, or secret_access_key in the file of datastores)");
         let source = "another version".into();
         let changed = Error::Precondition { path: "a".to_owned(), source };
-        let changed = FetchError::store(changed, StoreAction::ReadIt, &store(&[]));
+        let changed = FetchError::store(changed, StoreAction::ReadObject, &store(&[]));
         assert_eq!(changed.kind(), StoreErrorKind::Changed);
         insta::assert_snapshot!(changed, @"reading it: it changed while it was read");
     }

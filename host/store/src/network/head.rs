@@ -1,4 +1,4 @@
-//! Asks a store for objects by their names.
+//! Asks a store for the metadata of objects, by name.
 
 use super::error_text::{FetchError, is_out_of_reach};
 use super::open::OpenStore;
@@ -8,7 +8,7 @@ use object_store::{Error, GetOptions, GetRange, ObjectMeta};
 use std::sync::Arc;
 use tokio::task::JoinSet;
 
-/// A store's answer about a name; `None` if it did not say whether there is an object.
+/// A store's answer about a name. `None` if the store did not say whether there is an object.
 pub(super) type HeadResult = Result<Option<ObjectMeta>, Error>;
 
 /// Asks for objects by name. Returns the answers in the order of the names.
@@ -42,22 +42,22 @@ pub(super) fn key(
     key.map_err(|error| FetchError::NoKey(text, error))
 }
 
-/// Asks for one object. An error means that it does not exist, that access is denied, or that the store is
-/// unreachable.
+/// Asks for one object. An error means that the object does not exist, that access is denied, or that the
+/// store is unreachable.
 async fn head_one(store: &OpenStore, key: &Key) -> HeadResult {
     let head = GetOptions { head: true, ..Default::default() };
     let error = match store.objects().get_opts(key, head).await {
         Ok(found) => return Ok(Some(found.meta)),
         Err(error) => error,
     };
-    let is_closed = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
-    if is_closed
+    let is_denied = matches!(error, Error::PermissionDenied { .. } | Error::Unauthenticated { .. });
+    if is_denied
         || is_out_of_reach(&error)
         || !matches!(store, OpenStore::Http(_)) && is_missing(&error, store)
     {
         return Err(error);
     }
-    // Some servers do not support HEAD, or answer it with "not found": we read one byte instead.
+    // Some web servers do not support HEAD, or answer it with "not found". So we read one byte.
     let byte = GetOptions { range: Some(GetRange::Bounded(0..1)), ..Default::default() };
     match store.objects().get_opts(key, byte).await {
         Ok(found) => Ok(Some(found.meta)),
@@ -67,8 +67,8 @@ async fn head_one(store: &OpenStore, key: &Key) -> HeadResult {
     }
 }
 
-/// Whether an error means that there is no object of this name; there may be a folder. A web server has no
-/// folders, so an object that it denies counts as missing, too.
+/// Whether an error means that there is no object of this name; there may be a folder. On a web server, an
+/// object to which access is denied counts as missing, too: there can be no folder.
 pub(super) fn is_missing(error: &Error, store: &OpenStore) -> bool {
     match error {
         Error::NotFound { .. } => true,

@@ -2,11 +2,11 @@
 //! length takes little memory.
 
 use super::cache_dir::{TimeResolution, begin_manifest, manifest_path, remove_others};
-use super::download::{FetchTarget, MISSING, fetch, file_name, file_of, place};
+use super::download::{FetchTarget, MISSING, fetch, file_path, file_version_of, substitute_name};
 use super::error_text::{FetchError, StoreAction};
 use super::head::{head_all, is_missing, key};
 use super::open::{OpenStore, PageRange};
-use super::process::AT_ONCE;
+use super::process::PARALLEL_FETCHES;
 use super::tables::Tables;
 use crate::dataset::{FileVersion, ManifestObject, ManifestWriter, Pattern};
 use crate::model::ByteSize;
@@ -24,27 +24,27 @@ use tokio::task::JoinSet;
 /// How often progress is reported.
 pub(super) const REPORT_INTERVAL: Duration = Duration::from_secs(2);
 /// The objects of a page, which is the usual limit of stores.
-const PAGE: usize = 1000;
+const PAGE_OBJECTS: usize = 1000;
 /// The most bytes of a reason in the manifest.
-const REASON: usize = 1000;
+const MAX_REASON_BYTES: usize = 1000;
 
-/// Receives the progress.
+/// A function that receives the progress.
 pub(super) type Report<'a> = dyn FnMut(Fetched) -> Result<(), FetchError> + 'a;
 
 /// What may be fetched, and when.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ListingExtent {
-    /// The most bytes.
-    pub(super) most: u64,
-    /// Whether all wanted objects together must not exceed these.
+    /// The most bytes that fit into the cache.
+    pub(super) max_bytes: u64,
+    /// Whether all wanted objects together must fit.
     pub(super) must_fit: bool,
     /// Whether each object is fetched only when a mini-batch needs it.
     pub(super) on_demand: bool,
-    /// Whether tables with a log are refused.
+    /// Whether tables with a transaction log are refused.
     pub(super) refuses_tables: bool,
 }
 
-/// Writes the manifest of a request's slot. The error is for people.
+/// Lists the wanted objects, and writes the manifest to the request's folder. The error is shown to users.
 pub(super) async fn list(
     request: &FetchRequest,
     wanted: &WantedObjects,
@@ -52,30 +52,30 @@ pub(super) async fn list(
     report: &mut Report<'_>,
 ) -> Result<Fetched, FetchError> {
     let config = Arc::new(request.store.clone());
-    let asked = || StoreAction::Open(request.shown.clone());
+    let action = || StoreAction::Open(request.shown.clone());
     let store =
-        OpenStore::open(&config).map_err(|error| FetchError::store(error, asked(), &config))?;
+        OpenStore::open(&config).map_err(|error| FetchError::store(error, action(), &config))?;
     let data = request.folder.join("data");
     let times = TimeResolution::of(&request.folder).map_err(FetchError::List)?;
-    if !times.are_kept() {
-        // Objects of an earlier job may be other versions, and we could not tell.
+    if !times.keeps_times() {
+        // We could not see whether objects of an earlier job are other versions.
         remove_others(&data, |_| false);
     }
-    let mut round = Round {
+    let mut lister = ObjectLister {
         manifest: begin_manifest(&request.folder).map_err(FetchError::List)?,
         times,
-        is_first: fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_none()),
+        is_new_slot: fs::read_dir(&data).is_ok_and(|mut entries| entries.next().is_none()),
         request,
         extent,
         store: Arc::new(store),
         config,
         data,
         hasher: RandomState::new(),
-        seen: HashSet::new(),
+        wanted_names: HashSet::new(),
         folders: HashSet::new(),
-        empty: HashSet::new(),
-        later: Vec::new(),
-        others: HashSet::new(),
+        empty_names: HashSet::new(),
+        undecided: Vec::new(),
+        unwanted_folders: HashSet::new(),
         named_folders: Vec::new(),
         tables: Tables::new(extent.refuses_tables, wanted),
         tasks: JoinSet::new(),
@@ -85,73 +85,77 @@ pub(super) async fn list(
         report,
     };
     match wanted {
-        WantedObjects::All => round.list(&request.prefix, &Pattern::Everything).await?,
+        WantedObjects::All => lister.list(&request.prefix, &Pattern::Everything).await?,
         WantedObjects::Glob(glob) => {
             let pattern = Pattern::new(Some(glob))?;
-            round.list(&request.prefix, &pattern).await?;
+            lister.list(&request.prefix, &pattern).await?;
         }
-        WantedObjects::Named(names) => round.named(names).await?,
+        WantedObjects::Named(names) => lister.named(names).await?,
     }
-    for (name, known) in std::mem::take(&mut round.later) {
-        round.handle_empty(name, known).await?;
+    for (name, known) in std::mem::take(&mut lister.undecided) {
+        lister.handle_empty(name, known).await?;
     }
-    while !round.tasks.is_empty() {
-        round.wait_for_one().await?;
+    while !lister.tasks.is_empty() {
+        lister.wait_for_one().await?;
     }
-    if round.so_far.objects == 0 {
+    if lister.so_far.objects == 0 {
         return Err(FetchError::Empty(request.shown.clone()));
     }
-    round
+    lister
         .tables
-        .refuse(request, |folder| round.folders.contains(&round.hasher.hash_one(folder)))?;
-    remove_others(&round.data, |name| round.seen.contains(&round.hasher.hash_one(name)));
+        .refuse(request, |folder| lister.folders.contains(&lister.hasher.hash_one(folder)))?;
+    remove_others(&lister.data, |name| lister.wanted_names.contains(&lister.hasher.hash_one(name)));
     // The planner looks for these folders before any of their objects has arrived.
-    for name in round.named_folders {
-        let folder = place(&round.data, &name)?;
+    for name in lister.named_folders {
+        let folder = file_path(&lister.data, &name)?;
         fs::create_dir_all(&folder).map_err(|error| FetchError::make(&folder, error))?;
     }
-    round.manifest.finish(&manifest_path(&request.folder)).map_err(FetchError::List)?;
-    Ok(round.so_far)
+    lister.manifest.finish(&manifest_path(&request.folder)).map_err(FetchError::List)?;
+    Ok(lister.so_far)
 }
 
-struct Round<'a> {
+/// The state of listing objects.
+struct ObjectLister<'a> {
     request: &'a FetchRequest,
     extent: ListingExtent,
     store: Arc<OpenStore>,
     config: Arc<StoreConfig>,
     data: PathBuf,
-    /// Whether no earlier job left anything there.
-    is_first: bool,
+    /// Whether no earlier job left objects in `data`.
+    is_new_slot: bool,
     /// The manifest that we write.
     manifest: ManifestWriter,
     times: TimeResolution,
     hasher: RandomState,
     /// Hashes of the names of all wanted objects.
-    seen: HashSet<u64>,
-    /// Hashes of the names of all their folders.
+    wanted_names: HashSet<u64>,
+    /// Hashes of the names of all folders of wanted objects.
     folders: HashSet<u64>,
-    /// Hashes of the names of the empty ones: some stores have an empty object for each folder.
-    empty: HashSet<u64>,
+    /// Hashes of the names of the empty wanted objects: some stores have an empty object for each folder.
+    empty_names: HashSet<u64>,
     /// Empty objects of a list. Whether they are markers of folders is decided when all other objects are
     /// known.
-    later: Vec<(String, ManifestObject)>,
+    undecided: Vec<(String, ManifestObject)>,
     /// Hashes of the names of the folders of unwanted objects.
-    others: HashSet<u64>,
+    unwanted_folders: HashSet<u64>,
     /// The named inputs that turned out to be folders.
     named_folders: Vec<String>,
     tables: Tables,
-    tasks: JoinSet<Result<Arrived, FetchError>>,
+    /// The running downloads.
+    tasks: JoinSet<Result<ListedFetch, FetchError>>,
+    /// How many partial files were named so far.
     parts: u64,
     so_far: Fetched,
+    /// When progress was last reported.
     reported: Instant,
     report: &'a mut Report<'a>,
 }
 
 /// The result of fetching an object during the listing.
-enum Arrived {
-    /// All of it is here.
+enum ListedFetch {
+    /// The whole object was fetched.
     Whole,
-    /// The same, for an object of this name whose length and version were unknown before.
+    /// The whole object of this name was fetched. Its length and version were unknown before.
     New(String, FileVersion),
     /// The object of this name could not be fetched.
     Unfetched(String, FetchError),
@@ -159,30 +163,30 @@ enum Arrived {
     Folder(String),
 }
 
-impl Round<'_> {
+impl ObjectLister<'_> {
     /// Handles all objects below a prefix whose names, relative to the request's prefix, match the pattern.
     async fn list(&mut self, prefix: &str, pattern: &Pattern) -> Result<(), FetchError> {
         self.tables.refuse_part(&self.store, self.request, prefix).await?;
-        let mut at = PageRange::default();
+        let mut range = PageRange::default();
         loop {
-            let Some(page) = self.store.page(prefix, &at).await else {
+            let Some(page) = self.store.page(prefix, &range).await else {
                 return Err(FetchError::NoList(self.request.shown.clone()));
             };
             let page = match page {
                 Ok(page) => page,
                 Err(Error::InvalidPath { source }) => {
-                    self.step_over(source, &mut at, pattern)?;
+                    self.skip_key(source, &mut range, pattern)?;
                     continue;
                 }
                 Err(error) => {
-                    let asked = StoreAction::List(self.request.shown.clone());
-                    return Err(FetchError::store(error, asked, &self.config));
+                    let action = StoreAction::List(self.request.shown.clone());
+                    return Err(FetchError::store(error, action, &self.config));
                 }
             };
             for object in page.result.objects {
                 let key = object.location.as_ref();
                 let Some(name) = key.strip_prefix(self.request.prefix.as_str()) else { continue };
-                self.tables.inspect(name);
+                self.tables.note(name);
                 // Some stores have an empty object for each folder.
                 let is_folder = name.is_empty() || (object.size == 0 && is_marker(key, prefix));
                 if is_folder {
@@ -193,53 +197,53 @@ impl Round<'_> {
                     self.want(&name, Some(object), true).await?;
                 } else {
                     let folders = name.match_indices('/').map(|(at, _)| &name[..at]);
-                    self.others.extend(folders.map(|folder| self.hasher.hash_one(folder)));
+                    self.unwanted_folders
+                        .extend(folders.map(|folder| self.hasher.hash_one(folder)));
                 }
             }
             self.maybe_report()?;
             if page.page_token.is_none() {
                 return Ok(());
             }
-            at = PageRange { token: page.page_token, after: None, ..at };
+            range = PageRange { token: page.page_token, after: None, ..range };
         }
     }
 
-    /// Steps over a key that the library rejects; it then returns an error for the whole page. We request
-    /// smaller and smaller pages up to that key, then continue after it. The object with that key cannot be
-    /// fetched.
-    fn step_over(
+    /// Skips a key that the library rejects with an error for the whole page. We request smaller and smaller
+    /// pages up to this key, then continue after it. The object with this key cannot be fetched.
+    fn skip_key(
         &mut self,
-        odd: path::Error,
-        at: &mut PageRange,
+        error: path::Error,
+        range: &mut PageRange,
         pattern: &Pattern,
     ) -> Result<(), FetchError> {
-        let most = at.most.unwrap_or(PAGE);
-        if most > 1 {
-            at.most = Some((most / 10).max(1));
+        let max_keys = range.max_keys.unwrap_or(PAGE_OBJECTS);
+        if max_keys > 1 {
+            range.max_keys = Some((max_keys / 10).max(1));
             return Ok(());
         }
         let (path::Error::EmptySegment { path: key } | path::Error::BadSegment { path: key, .. }) =
-            odd
+            error
         else {
-            return Err(FetchError::OddList(self.request.shown.clone(), odd));
+            return Err(FetchError::OddList(self.request.shown.clone(), error));
         };
         if let Some(name) = key.strip_prefix(self.request.prefix.as_str())
             && pattern.takes(name.as_bytes())
         {
             self.missing(name, &FetchError::NoPath(name.to_owned()), false)?;
         }
-        *at = PageRange { token: None, after: Some(key), most: None };
+        *range = PageRange { token: None, after: Some(key), max_keys: None };
         Ok(())
     }
 
     /// Handles objects, or folders of objects, by name.
     async fn named(&mut self, names: &[String]) -> Result<(), FetchError> {
         let mut missing = None;
-        for names in names.chunks(AT_ONCE) {
+        for names in names.chunks(PARALLEL_FETCHES) {
             for (name, answer) in
                 names.iter().zip(head_all(&self.store, self.request, names).await?)
             {
-                let asked = || StoreAction::Read(name.clone(), self.request.shown.clone());
+                let action = || StoreAction::Read(name.clone(), self.request.shown.clone());
                 match answer {
                     Ok(found) => {
                         // An empty object may be the marker of a folder.
@@ -250,13 +254,13 @@ impl Round<'_> {
                     }
                     Err(error) if is_missing(&error, &self.store) => {
                         if !self.list_folder(name).await? {
-                            let error = FetchError::store(error, asked(), &self.config);
+                            let error = FetchError::store(error, action(), &self.config);
                             self.missing(name, &error, self.extent.on_demand)?;
                             missing = Some(error);
                         }
                     }
                     Err(error) => {
-                        return Err(FetchError::store(error, asked(), &self.config));
+                        return Err(FetchError::store(error, action(), &self.config));
                     }
                 }
             }
@@ -267,7 +271,7 @@ impl Round<'_> {
         }
     }
 
-    /// Handles all objects of the folder of this name. Returns whether there is one.
+    /// Handles all objects of the folder of this name. Returns whether there is such a folder.
     async fn list_folder(&mut self, name: &str) -> Result<bool, FetchError> {
         if matches!(*self.store, OpenStore::Http(_)) {
             return Ok(false);
@@ -279,29 +283,30 @@ impl Round<'_> {
         Ok(is_folder)
     }
 
-    /// Handles a wanted object. It gets a record in the manifest as soon as its length and version are known.
+    /// Handles a wanted object. The object gets a record in the manifest as soon as its length and version
+    /// are known.
     async fn want(
         &mut self,
         name: &str,
         known: Option<ObjectMeta>,
-        listed: bool,
+        is_listed: bool,
     ) -> Result<(), FetchError> {
-        if self.clashes(name, known.as_ref())? {
+        if self.check_clash(name, known.as_ref())? {
             return Ok(());
         }
-        let file = match place(&self.data, name) {
+        let file = match file_path(&self.data, name) {
             Ok(file) => file,
             Err(reason) => return self.missing(name, &reason, false),
         };
         self.so_far.objects += 1;
         self.count(known.as_ref().map_or(0, |known| known.size))?;
-        self.seen.insert(self.hasher.hash_one(name));
-        let expected = known.as_ref().map(|known| self.times.kept(file_of(known)));
+        self.wanted_names.insert(self.hasher.hash_one(name));
+        let expected = known.as_ref().map(|known| self.times.record(file_version_of(known)));
         let expected = expected.transpose().map_err(FetchError::List)?;
         if let Some(expected) = expected {
             self.manifest.add(name, Ok(expected)).map_err(FetchError::List)?;
-            if expected.found.length == 0 && listed {
-                self.later.push((name.to_owned(), expected));
+            if expected.found.length == 0 && is_listed {
+                self.undecided.push((name.to_owned(), expected));
                 return self.maybe_report();
             }
             if self.is_here(&file, &expected) {
@@ -322,10 +327,10 @@ impl Round<'_> {
 
     /// Whether an earlier job left this object here.
     fn is_here(&self, file: &Path, expected: &ManifestObject) -> bool {
-        !self.is_first && expected.found.is_at(file)
+        !self.is_new_slot && expected.found.is_at(file)
     }
 
-    /// Handles an empty object, once all others are known: if there are objects below its name, it is the
+    /// Handles an empty object, after all others are known: if there are objects below its name, it is the
     /// marker of a folder.
     async fn handle_empty(
         &mut self,
@@ -334,8 +339,8 @@ impl Round<'_> {
     ) -> Result<(), FetchError> {
         let own = self.hasher.hash_one(&name);
         let file = self.data.join(&name);
-        if self.folders.contains(&own) || self.others.contains(&own) {
-            return self.take_back(&name);
+        if self.folders.contains(&own) || self.unwanted_folders.contains(&own) {
+            return self.forget(&name);
         }
         if self.is_here(&file, &known) {
             return self.maybe_report();
@@ -345,11 +350,11 @@ impl Round<'_> {
         self.fetch_now((name, key), Some(known), target).await
     }
 
-    /// Takes back an object that turned out to be the marker of a folder.
-    fn take_back(&mut self, name: &str) -> Result<(), FetchError> {
+    /// Forgets an object that turned out to be the marker of a folder.
+    fn forget(&mut self, name: &str) -> Result<(), FetchError> {
         self.so_far.objects = self.so_far.objects.saturating_sub(1);
-        // So that a file of this name from an earlier job is removed.
-        self.seen.remove(&self.hasher.hash_one(name));
+        // A file of this name from an earlier job is removed later.
+        self.wanted_names.remove(&self.hasher.hash_one(name));
         self.manifest.remove(name);
         self.maybe_report()
     }
@@ -360,41 +365,42 @@ impl Round<'_> {
         expected: Option<ManifestObject>,
         mut target: FetchTarget,
     ) -> Result<(), FetchError> {
-        while self.tasks.len() >= AT_ONCE {
+        while self.tasks.len() >= PARALLEL_FETCHES {
             self.wait_for_one().await?;
         }
         let store = Arc::clone(&self.store);
         let config = Arc::clone(&self.config);
-        target.most = expected.map_or(target.most, |known| known.found.length);
+        target.max_bytes = expected.map_or(target.max_bytes, |known| known.found.length);
         self.tasks.spawn(async move {
             match fetch(&store, &config, &key, expected, &target).await {
-                Ok(found) if expected.is_none() => Ok(Arrived::New(name, found)),
-                Ok(_) => Ok(Arrived::Whole),
-                Err(FetchError::Gone) => Ok(Arrived::Folder(name)),
+                Ok(found) if expected.is_none() => Ok(ListedFetch::New(name, found)),
+                Ok(_) => Ok(ListedFetch::Whole),
+                Err(FetchError::Gone) => Ok(ListedFetch::Folder(name)),
                 Err(error @ FetchError::Write { .. }) => Err(error),
-                Err(reason) => Ok(Arrived::Unfetched(name, reason)),
+                Err(reason) => Ok(ListedFetch::Unfetched(name, reason)),
             }
         });
         self.maybe_report()
     }
 
-    /// Adds to the size of the wanted objects. Fails if they may not be that large.
+    /// Adds to the size of the wanted objects. Fails if they must fit, but do not.
     fn count(&mut self, bytes: u64) -> Result<(), FetchError> {
         self.so_far.bytes += bytes;
-        if self.extent.must_fit && self.so_far.bytes > self.extent.most {
-            let most = ByteSize(self.extent.most);
+        if self.extent.must_fit && self.so_far.bytes > self.extent.max_bytes {
+            let most = ByteSize(self.extent.max_bytes);
             return Err(FetchError::TooMany(self.request.shown.clone(), most));
         }
         Ok(())
     }
 
-    /// Whether an object has the name of another object's folder, or the other way round: a file system
-    /// cannot hold both. The second one becomes a failed item under another name, unless it is only the
-    /// marker of the folder.
-    fn clashes(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, FetchError> {
+    /// Returns true if an object and a folder of another object have the same name, which a file system
+    /// cannot have. The object that comes second becomes a failed item under another name, unless it is only
+    /// the marker of the folder.
+    fn check_clash(&mut self, name: &str, known: Option<&ObjectMeta>) -> Result<bool, FetchError> {
         let folders = name.match_indices('/').map(|(at, _)| self.hasher.hash_one(&name[..at]));
         let folders: Vec<u64> = folders.collect();
-        let is_below = |folder: &u64| self.seen.contains(folder) && !self.empty.contains(folder);
+        let is_below =
+            |folder: &u64| self.wanted_names.contains(folder) && !self.empty_names.contains(folder);
         let own = self.hasher.hash_one(name);
         let is_empty = known.is_some_and(|known| known.size == 0);
         if self.folders.contains(&own) && is_empty {
@@ -406,49 +412,48 @@ impl Round<'_> {
         }
         self.folders.extend(folders);
         if is_empty {
-            self.empty.insert(own);
+            self.empty_names.insert(own);
         }
         Ok(false)
     }
 
-    /// Notes that an object is missing. If it `may_come`, the fetch for its mini-batch will find out again;
-    /// otherwise, the manifest has the reason. If all objects are fetched at once, the manifest lists it
-    /// under a valid file name.
+    /// Notes that an object is missing. With `is_retried`, the object is fetched again for its mini-batch.
+    /// Otherwise, the manifest has the reason, under a valid file name unless objects are fetched on demand.
     fn missing(
         &mut self,
         name: &str,
         reason: &FetchError,
-        may_come: bool,
+        is_retried: bool,
     ) -> Result<(), FetchError> {
         self.so_far.objects += 1;
         self.so_far.failed += 1;
-        if may_come {
-            place(&self.data, name)?;
+        if is_retried {
+            file_path(&self.data, name)?;
             return self.manifest.add(name, Ok(MISSING)).map_err(FetchError::List);
         }
         match self.extent.on_demand {
             true => self.note(name, reason),
-            false => self.note(&file_name(name), reason),
+            false => self.note(&substitute_name(name), reason),
         }
     }
 
     /// Writes to the manifest why an object cannot be fetched.
     fn note(&mut self, name: &str, reason: &FetchError) -> Result<(), FetchError> {
         let mut text = reason.to_string();
-        text.truncate(text.floor_char_boundary(REASON));
+        text.truncate(text.floor_char_boundary(MAX_REASON_BYTES));
         self.manifest.add(&name.replace('\0', "%00"), Err(text)).map_err(FetchError::List)
     }
 
     fn target(&mut self, file: PathBuf) -> FetchTarget {
         self.parts += 1;
         let part = self.request.folder.join("part").join(self.parts.to_string());
-        let most = self.extent.most.saturating_sub(self.so_far.bytes);
-        FetchTarget { file, part, most }
+        let max_bytes = self.extent.max_bytes.saturating_sub(self.so_far.bytes);
+        FetchTarget { file, part, max_bytes }
     }
 
-    /// Waits until one of the running downloads is done.
+    /// Waits until one of the running downloads ends.
     async fn wait_for_one(&mut self) -> Result<(), FetchError> {
-        // A large object takes long. Without reports, the leader would take the process for dead.
+        // A large object takes long. Without reports, the leader would assume that the process is stuck.
         let next = loop {
             match tokio::time::timeout(REPORT_INTERVAL, self.tasks.join_next()).await {
                 Ok(next) => break next,
@@ -456,17 +461,17 @@ impl Round<'_> {
             }
         };
         match next {
-            Some(Ok(Ok(Arrived::New(name, found)))) => {
+            Some(Ok(Ok(ListedFetch::New(name, found)))) => {
                 self.count(found.length)?;
-                let object = self.times.kept(found).map_err(FetchError::List)?;
+                let object = self.times.record(found).map_err(FetchError::List)?;
                 self.manifest.add(&name, Ok(object)).map_err(FetchError::List)?;
             }
-            Some(Ok(Ok(Arrived::Whole))) => {}
-            Some(Ok(Ok(Arrived::Unfetched(name, reason)))) => {
+            Some(Ok(Ok(ListedFetch::Whole))) => {}
+            Some(Ok(Ok(ListedFetch::Unfetched(name, reason)))) => {
                 self.so_far.failed += 1;
                 self.note(&name, &reason)?;
             }
-            Some(Ok(Ok(Arrived::Folder(name)))) => return self.take_back(&name),
+            Some(Ok(Ok(ListedFetch::Folder(name)))) => return self.forget(&name),
             Some(Ok(Err(error))) => return Err(error),
             Some(Err(error)) => return Err(error.into()),
             None => {}
@@ -483,7 +488,7 @@ impl Round<'_> {
     }
 }
 
-/// Whether an empty object is the marker of the prefix's folder: the library removes the `/` at the end of
+/// Whether an empty object is the marker of the prefix's folder. The library removes the `/` at the end of
 /// keys.
 fn is_marker(key: &str, prefix: &str) -> bool {
     prefix.strip_suffix('/') == Some(key)

@@ -1,12 +1,13 @@
 //! The fetcher process, the only process of Sandmill that uses the network.
 //!
-//! - `serve`: the process itself: it runs in a sandbox and can write only to its folder;
+//! - `serve`: the process itself: it runs in a sandbox, and can write only to its folders in the cache;
 //! - `open` opens the store;
-//! - `listing` finds objects and writes a manifest of them; `head` finds those that are named, and `tables`
-//!   recognizes tables with a log;
+//! - `listing` finds objects and writes a manifest of them; `head` finds objects by name, and `tables`
+//!   recognizes tables with a transaction log;
 //! - `download_all` fetches objects on request, `download` fetches one object, `upload` writes results to the
 //!   store;
-//! - `error_text` has the messages for what goes wrong in that process, without secrets.
+//! - `error_text` has the messages for errors of this process, without secrets; `proxy` adds a hint if the
+//!   answer may be a proxy's.
 
 mod download;
 mod download_all;

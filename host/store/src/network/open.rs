@@ -27,26 +27,26 @@ pub(super) enum OpenStore {
 }
 
 /// The longest time that a server may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(10);
-/// The longest time that a server may send nothing.
-const SILENCE: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest pause of a server while it sends an answer.
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 /// The most redirects of a request.
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 
 impl OpenStore {
-    /// Fails if the settings or credentials cannot be right. Sends no request.
+    /// Fails if the settings or credentials are invalid. Sends no request.
     pub(super) fn open(config: &StoreConfig) -> Result<Self, Error> {
         let endpoint = config.options.iter().filter(|(name, _)| is_endpoint(name));
-        let is_plain = endpoint.into_iter().any(|(_, url)| url.starts_with("http://"))
+        let is_plain_http = endpoint.into_iter().any(|(_, url)| url.starts_with("http://"))
             || config.container.starts_with("http://");
-        let client = client(is_plain);
-        let direct = Direct { headers: HeaderMap::new() };
+        let client = client_options(is_plain_http);
+        let connector = DirectConnector { headers: HeaderMap::new() };
         let container = config.container.as_str();
         Ok(match config.kind {
             StoreKind::S3 => {
                 let mut builder =
-                    AmazonS3Builder::new().with_client_options(client).with_retry(retry());
-                builder = builder.with_http_connector(direct);
+                    AmazonS3Builder::new().with_client_options(client).with_retry(retry_config());
+                builder = builder.with_http_connector(connector);
                 for (name, value) in &config.options {
                     let name = if name == "token_file" { "web_identity_token_file" } else { name };
                     if let Ok(key) = name.parse() {
@@ -57,9 +57,10 @@ impl OpenStore {
                 Self::S3(builder.with_bucket_name(container).build()?)
             }
             StoreKind::Azure => {
-                let mut builder =
-                    MicrosoftAzureBuilder::new().with_client_options(client).with_retry(retry());
-                builder = builder.with_http_connector(direct);
+                let mut builder = MicrosoftAzureBuilder::new()
+                    .with_client_options(client)
+                    .with_retry(retry_config());
+                builder = builder.with_http_connector(connector);
                 for (name, value) in &config.options {
                     let name = if name == "token_file" { "federated_token_file" } else { name };
                     if let Ok(key) = name.parse() {
@@ -71,8 +72,8 @@ impl OpenStore {
             StoreKind::Gcs => {
                 let mut builder = GoogleCloudStorageBuilder::new()
                     .with_client_options(client)
-                    .with_retry(retry())
-                    .with_http_connector(direct);
+                    .with_retry(retry_config())
+                    .with_http_connector(connector);
                 for (name, value) in &config.options {
                     let name = if name == "endpoint" { "base_url" } else { name };
                     if let Ok(key) = name.parse() {
@@ -83,9 +84,9 @@ impl OpenStore {
             }
             StoreKind::Http => {
                 let header = authorization(&config.options).map(|header| (AUTHORIZATION, header));
-                let direct = Direct { headers: HeaderMap::from_iter(header) };
+                let connector = DirectConnector { headers: HeaderMap::from_iter(header) };
                 let builder = HttpBuilder::new().with_url(container).with_client_options(client);
-                let builder = builder.with_http_connector(direct).with_retry(retry());
+                let builder = builder.with_http_connector(connector).with_retry(retry_config());
                 Self::Http(builder.build()?)
             }
         })
@@ -101,11 +102,11 @@ impl OpenStore {
         }
     }
 
-    /// A page of the list; `None` if the store has no lists.
+    /// Lists a page of objects. `None` if the store has no lists.
     pub(super) async fn page(
         &self,
         prefix: &str,
-        at: &PageRange,
+        range: &PageRange,
     ) -> Option<Result<PaginatedListResult, Error>> {
         let store: &dyn PaginatedListStore = match self {
             Self::S3(store) => store,
@@ -115,9 +116,9 @@ impl OpenStore {
         };
         let prefix = Some(prefix).filter(|prefix| !prefix.is_empty());
         let options = PaginatedListOptions {
-            page_token: at.token.clone(),
-            offset: at.after.clone(),
-            max_keys: at.most,
+            page_token: range.token.clone(),
+            offset: range.after.clone(),
+            max_keys: range.max_keys,
             ..Default::default()
         };
         Some(store.list_paginated(prefix, options).await)
@@ -127,32 +128,32 @@ impl OpenStore {
 /// The start of a page, and its length.
 #[derive(Clone, Debug, Default)]
 pub(super) struct PageRange {
-    /// The end of the last page.
+    /// The store's token for the end of the last page.
     pub(super) token: Option<String>,
     /// The key after which the page begins.
     pub(super) after: Option<String>,
-    /// The most objects.
-    pub(super) most: Option<usize>,
+    /// The most objects of the page.
+    pub(super) max_keys: Option<usize>,
 }
 
-/// Makes HTTP clients that do not follow redirects to other servers. Such a redirect could lead to servers
-/// that only this machine can reach.
+/// Makes HTTP clients that do not follow redirects to other servers: a redirect could lead to a server that
+/// only this machine can reach.
 #[derive(Debug)]
-struct Direct {
+struct DirectConnector {
     headers: HeaderMap,
 }
 
-impl HttpConnector for Direct {
+impl HttpConnector for DirectConnector {
     fn connect(&self, options: &ClientOptions) -> Result<HttpClient, Error> {
         let allowed = options.get_config_value(&ClientConfigKey::AllowHttp);
         let client = reqwest::Client::builder()
             .user_agent(concat!("sandmill/", env!("CARGO_PKG_VERSION")))
             .default_headers(self.headers.clone())
             .https_only(allowed.is_none_or(|allowed| allowed != "true"))
-            .connect_timeout(CONNECT)
-            // An object may take long, but not a pause.
-            .read_timeout(SILENCE)
-            .redirect(Policy::custom(redirected))
+            .connect_timeout(CONNECT_TIMEOUT)
+            // There is no limit on the whole time, which may be long for an object.
+            .read_timeout(READ_TIMEOUT)
+            .redirect(Policy::custom(follow_redirect))
             .build();
         let client = client
             .map_err(|source| Error::Generic { store: "the network", source: Box::new(source) })?;
@@ -160,33 +161,35 @@ impl HttpConnector for Direct {
     }
 }
 
-/// A server may redirect to itself, and from `http` to `https`.
-fn redirected(attempt: Attempt<'_>) -> Action {
+/// Follows a redirect if it leads to the same server, or from `http` to `https`. Otherwise, the request
+/// fails.
+fn follow_redirect(attempt: Attempt<'_>) -> Action {
     let to = attempt.url();
     let from = attempt.previous().last();
-    let stays = from.is_some_and(|from| {
+    let is_allowed = from.is_some_and(|from| {
         let is_same = to.port_or_known_default() == from.port_or_known_default();
         let is_safer = (from.scheme(), to.scheme()) == ("http", "https");
         to.host_str() == from.host_str() && (is_same && to.scheme() == from.scheme() || is_safer)
     });
     let host = to.host_str().unwrap_or_default().to_owned();
-    if !stays {
+    if !is_allowed {
         return attempt.error(format!(
-            "it redirects to another server, {host}, which is not followed: name the object there"
+            "it redirects to another server, {host}, which Sandmill does not follow: use the object's \
+             address on that server"
         ));
     }
-    if attempt.previous().len() > REDIRECTS {
+    if attempt.previous().len() > MAX_REDIRECTS {
         return attempt.error("it redirects too often");
     }
     attempt.follow()
 }
 
-fn client(is_plain: bool) -> ClientOptions {
-    ClientOptions::new().with_allow_http(is_plain)
+fn client_options(is_plain_http: bool) -> ClientOptions {
+    ClientOptions::new().with_allow_http(is_plain_http)
 }
 
-/// The retries of a request take about half a minute in all.
-fn retry() -> RetryConfig {
+/// All retries of a request together take about half a minute.
+fn retry_config() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig {
             init_backoff: Duration::from_millis(100),
@@ -200,7 +203,8 @@ fn retry() -> RetryConfig {
 
 /// The header with the credentials of a web server.
 fn authorization(options: &[(String, String)]) -> Option<HeaderValue> {
-    let option = |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, it)| it);
+    let option =
+        |wanted: &str| options.iter().find(|(name, _)| name == wanted).map(|(_, value)| value);
     let text = match (option("bearer_token"), option("username"), option("password")) {
         (Some(token), ..) => format!("Bearer {token}"),
         (None, Some(user), Some(password)) => {
@@ -219,7 +223,7 @@ mod tests {
 
     #[test]
     fn authorization_headers_are_encoded_as_http_requires() {
-        let written = |options: &[(&str, &str)]| {
+        let header_text = |options: &[(&str, &str)]| {
             let options: Vec<_> =
                 options.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
             let header = authorization(&options)?;
@@ -234,9 +238,9 @@ mod tests {
             ("a", "?>~", "Basic YTo/Pn4="),
         ] {
             let options = [("username", user), ("password", password)];
-            assert_eq!(written(&options).as_deref(), Some(expected));
+            assert_eq!(header_text(&options).as_deref(), Some(expected));
         }
-        assert_eq!(written(&[("bearer_token", "t0k")]).as_deref(), Some("Bearer t0k"));
-        assert_eq!(written(&[("username", "a")]), None);
+        assert_eq!(header_text(&[("bearer_token", "t0k")]).as_deref(), Some("Bearer t0k"));
+        assert_eq!(header_text(&[("username", "a")]), None);
     }
 }

@@ -1,43 +1,43 @@
-//! The proxy between this machine and a store, if the environment names one: an answer may be the proxy's
-//! own.
+//! Hints at the proxy that the environment names: an answer may come from the proxy, not from the store.
 
 use super::config::is_endpoint;
 use crate::model::StoreKind;
 use crate::protocol::store::StoreConfig;
 
-/// The variables that name proxies, for servers with TLS and without.
-const OF_TLS: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
-const OF_PLAIN: [&str; 4] = ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"];
+/// The variables that name proxies for `https`.
+const HTTPS_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+/// The variables that name proxies for `http`.
+const HTTP_VARIABLES: [&str; 4] = ["http_proxy", "HTTP_PROXY", "ALL_PROXY", "all_proxy"];
 
-/// A hint, to be appended to a message, that an answer may be the proxy's. Empty if no proxy is used, or if
-/// the `answer` is that of a store.
+/// A hint, to be appended to a message, that an answer may come from the proxy. Empty if no proxy is used, or
+/// if the `answer` looks like a store's.
 pub(super) fn hint(
     store: &StoreConfig,
     answer: &str,
     variable: impl Fn(&str) -> Option<String>,
 ) -> String {
-    // Stores answer errors with an XML or JSON document.
+    // Stores describe errors in an XML or JSON document.
     if answer.contains("<Code>") || answer.contains("\"error\"") {
         return String::new();
     }
     let endpoint = store.options.iter().find(|(name, _)| is_endpoint(name));
     let address = endpoint.map_or(store.container.as_str(), |(_, address)| address.as_str());
-    let names = if address.starts_with("http://") { OF_PLAIN } else { OF_TLS };
+    let names = if address.starts_with("http://") { HTTP_VARIABLES } else { HTTPS_VARIABLES };
     let value = |name: &&str| variable(name).filter(|value| !value.trim().is_empty());
     let Some((name, proxy)) = names.iter().find_map(|name| Some((name, value(name)?))) else {
         return String::new();
     };
-    let direct = value(&"NO_PROXY").or_else(|| value(&"no_proxy")).unwrap_or_default();
-    if direct.split(',').map(str::trim).any(|named| is_below(host(address), named)) {
+    let no_proxy = value(&"NO_PROXY").or_else(|| value(&"no_proxy")).unwrap_or_default();
+    if no_proxy.split(',').map(str::trim).any(|named| is_below(host(address), named)) {
         return String::new();
     }
-    let place = match store.kind {
+    let setting = match store.kind {
         StoreKind::S3 => "AWS_ENDPOINT_URL, or endpoint in the file of datastores",
         _ => "endpoint in the file of datastores",
     };
     format!(
-        "; that may be the answer of the proxy {} ({name}), not of the store: check the store's address ({place}), or name its \
-         host in NO_PROXY",
+        "; that may be the answer of the proxy {} ({name}), not of the store: check the \
+         store's address ({setting}), or name its host in NO_PROXY",
         host(&proxy)
     )
 }
@@ -83,9 +83,9 @@ mod tests {
             ""
         );
         assert_eq!(describe("https://s3.lake", refused, &[]), "");
-        for direct in ["s3.lake", ".lake", "other, lake", "*"] {
+        for no_proxy in ["s3.lake", ".lake", "other, lake", "*"] {
             assert_eq!(
-                describe("https://s3.lake:9000", refused, &[proxy[0], ("NO_PROXY", direct)]),
+                describe("https://s3.lake:9000", refused, &[proxy[0], ("NO_PROXY", no_proxy)]),
                 ""
             );
         }

@@ -1,7 +1,7 @@
 //! The main function of the fetcher process, the only process of Sandmill that uses the network.
 
-use super::cache_dir::OPEN;
-use super::download_all::serve as serve_asked;
+use super::cache_dir::WRITABLE_FOLDERS;
+use super::download_all::serve as serve_requests;
 use super::error_text::FetchError;
 use super::listing::{ListingExtent, list};
 use super::upload::put_all;
@@ -15,15 +15,15 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use tokio::net::unix::pipe::Receiver;
 
-/// The most bytes of memory that it may write to.
+/// The most bytes of memory that the process may allocate.
 const MEMORY_BYTES: u64 = 4 << 30;
 /// The most bytes of an object.
-const LARGEST_FILE: u64 = 1 << 40;
+const MAX_FILE_BYTES: u64 = 1 << 40;
 /// The most files and connections that are open at the same time.
-const OPEN_FILES: u64 = 1024;
+const MAX_OPEN_FILES: u64 = 1024;
 
-/// The files that the network needs: for name resolution and TLS certificates.
-const NEEDED: [&str; 14] = [
+/// The files and folders that name resolution and TLS need.
+const NETWORK_FILES: [&str; 14] = [
     "/etc/resolv.conf",
     "/etc/hosts",
     "/etc/host.conf",
@@ -44,8 +44,7 @@ const NEEDED: [&str; 14] = [
 /// request, if the sandbox cannot be built, or if the leader stops reading.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
-    // The rest of the input is read later, and not by the standard library, so its buffer must not swallow
-    // any of it.
+    // We read without the standard library's buffer, which would swallow requests that are read later.
     let mut input = File::from(io::stdin().as_fd().try_clone_to_owned()?);
     let request: Option<FetchRequest> =
         read_frame(&mut input, &mut Vec::new()).map_err(io::Error::other)?;
@@ -57,47 +56,50 @@ pub fn serve() -> io::Result<()> {
     }
     // Loads the libraries for name resolution: in the sandbox, they cannot be loaded.
     let _ = "localhost:1".to_socket_addrs();
-    // Fails if there is one already.
+    // Fails if a provider is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // The runtime makes a pair of sockets, which the sandbox forbids. It has no thread of its own.
+    // The runtime makes a pair of sockets, which the sandbox forbids. It runs on this thread.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let asked = match request.task {
+    let requests = match request.task {
         StoreTask::Serve => {
-            let _inside = runtime.enter();
+            let _guard = runtime.enter();
             Some(Receiver::from_file(input)?)
         }
         _ => None,
     };
     lock_down(&request)?;
     let mut out = io::stdout().lock();
-    let mut report = |message| say(&mut out, &message).map_err(FetchError::Leader);
-    let result = runtime.block_on(Box::pin(work(&request, asked, &mut report)));
-    say(&mut out, &result.map_or_else(|error| FromFetcher::Failed(error.into()), FromFetcher::Done))
+    let mut report = |message| send_message(&mut out, &message).map_err(FetchError::Leader);
+    let result = runtime.block_on(Box::pin(work(&request, requests, &mut report)));
+    send_message(
+        &mut out,
+        &result.map_or_else(|error| FromFetcher::Failed(error.into()), FromFetcher::Done),
+    )
 }
 
 async fn work(
     request: &FetchRequest,
-    asked: Option<Receiver>,
+    requests: Option<Receiver>,
     report: &mut dyn FnMut(FromFetcher) -> Result<(), FetchError>,
 ) -> Result<Fetched, FetchError> {
     let mut progress = |so_far| report(FromFetcher::Progress(so_far));
-    match (&request.task, asked) {
+    match (&request.task, requests) {
         (StoreTask::List { wanted, most, must_fit, on_demand, refuses_tables }, _) => {
             let must_fit = *must_fit;
             let on_demand = *on_demand;
             let refuses_tables = *refuses_tables;
-            let extent = ListingExtent { most: *most, must_fit, on_demand, refuses_tables };
+            let extent = ListingExtent { max_bytes: *most, must_fit, on_demand, refuses_tables };
             list(request, wanted, extent, &mut progress).await
         }
         (StoreTask::Put, _) => put_all(request, &mut progress).await,
-        (StoreTask::Serve, Some(asked)) => {
-            serve_asked(request, asked, report).await.map(|()| Fetched::default())
+        (StoreTask::Serve, Some(requests)) => {
+            serve_requests(request, requests, report).await.map(|()| Fetched::default())
         }
         (StoreTask::Serve, None) => Ok(Fetched::default()),
     }
 }
 
-fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
+fn send_message(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
     let mut bytes = Vec::new();
     encode(message, &mut bytes).map_err(io::Error::other)?;
     out.write_all(&bytes)?;
@@ -106,26 +108,26 @@ fn say(out: &mut impl Write, message: &FromFetcher) -> io::Result<()> {
 
 fn lock_down(request: &FetchRequest) -> io::Result<()> {
     let rule = |path: PathBuf, rights| GrantedPath::new(path, rights);
-    let open = |rights| {
-        let open = OPEN.iter().map(|below| request.folder.join(below));
-        open.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
+    let slot_folders = |rights| {
+        let folders = WRITABLE_FOLDERS.iter().map(|below| request.folder.join(below));
+        folders.map(|folder| rule(folder, rights)).collect::<Vec<_>>()
     };
     let mut folders = match request.task {
-        StoreTask::List { .. } | StoreTask::Serve => open(FolderRights::Write),
+        StoreTask::List { .. } | StoreTask::Serve => slot_folders(FolderRights::Write),
         StoreTask::Put => vec![rule(request.folder.clone(), FolderRights::Read)],
     };
-    folders.extend(NEEDED.iter().map(|path| rule(path.into(), FolderRights::Read)));
+    folders.extend(NETWORK_FILES.iter().map(|path| rule(path.into(), FolderRights::Read)));
     let certificates = ["SSL_CERT_FILE", "SSL_CERT_DIR"].iter().filter_map(std::env::var_os);
     folders.extend(certificates.map(|path| rule(path.into(), FolderRights::Read)));
-    let files = request.store.options.iter().filter(|(name, _)| is_file(name));
-    let files = files.flat_map(|(_, path)| readable(Path::new(path)));
-    folders.extend(files.map(|path| rule(path, FolderRights::Read)));
+    let credential_files = request.store.options.iter().filter(|(name, _)| is_file_option(name));
+    let credential_files = credential_files.flat_map(|(_, path)| readable_paths(Path::new(path)));
+    folders.extend(credential_files.map(|path| rule(path, FolderRights::Read)));
     folders.retain(|folder| folder.path.exists());
     let bounds = ResourceLimits {
         memory: Some(MEMORY_BYTES),
         cpu_seconds: None,
-        largest_file: LARGEST_FILE,
-        open_files: OPEN_FILES,
+        largest_file: MAX_FILE_BYTES,
+        open_files: MAX_OPEN_FILES,
     };
     Wall { occupant: WallRole::Fetcher, mode: request.os_sandbox, folders, bounds }
         .build()
@@ -133,10 +135,10 @@ fn lock_down(request: &FetchRequest) -> io::Result<()> {
         .map_err(io::Error::other)
 }
 
-/// The paths that must be readable for a credentials file. A token is read again when it has expired. In
-/// pods, its path is a link to a file below its folder, and by then it leads to another file, so the whole
-/// folder must be readable. The folder holds only tokens.
-fn readable(path: &Path) -> Vec<PathBuf> {
+/// The paths that must be readable so that the library can read a credentials file again, after a token in it
+/// has expired. In Kubernetes, the path is a link to a file below its folder, and later leads to another file
+/// there. So the whole folder, which holds only tokens, must be readable.
+fn readable_paths(path: &Path) -> Vec<PathBuf> {
     let mut readable = vec![path.to_owned()];
     if path.is_symlink()
         && let Some(folder) = path.parent().and_then(|folder| folder.canonicalize().ok())
@@ -148,7 +150,7 @@ fn readable(path: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether an option's value is the path of a file.
-fn is_file(option: &str) -> bool {
+fn is_file_option(option: &str) -> bool {
     option.ends_with("_file")
         || option.ends_with("service_account")
         || option.ends_with("service_account_path")
@@ -159,7 +161,7 @@ fn is_file(option: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Kubernetes lays tokens out like this, and replaces the link `..data` to update them.
+    /// Kubernetes stores tokens in this layout, and replaces the link `..data` to update them.
     #[test]
     fn a_pods_token_stays_readable_after_its_link_changes() {
         let dir = tempfile::tempdir().unwrap();
@@ -169,12 +171,12 @@ mod tests {
         std::fs::write(path("pod/..today/token"), "").unwrap();
         std::os::unix::fs::symlink("..today", path("pod/..data")).unwrap();
         std::os::unix::fs::symlink("..data/token", path("pod/token")).unwrap();
-        assert_eq!(readable(&path("pod/token")), [path("pod/token"), path("pod")]);
+        assert_eq!(readable_paths(&path("pod/token")), [path("pod/token"), path("pod")]);
         // A link that leads out of its folder does not make the folder readable.
         std::fs::write(path("plain"), "").unwrap();
         std::os::unix::fs::symlink("../plain", path("pod/away")).unwrap();
         for name in ["plain", "pod/away", "pod/none"] {
-            assert_eq!(readable(&path(name)), [path(name)], "{name}");
+            assert_eq!(readable_paths(&path(name)), [path(name)], "{name}");
         }
     }
 }

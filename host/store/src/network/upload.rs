@@ -1,4 +1,5 @@
-//! Writes the files of a folder to a store. An object appears there when its file has been sent completely.
+//! Writes the files of a folder to a store. An object appears in the store when its file has been sent
+//! completely.
 
 use super::error_text::{FetchError, StoreAction};
 use super::listing::Report;
@@ -12,12 +13,12 @@ use std::io::{self, Read};
 use std::path::Path;
 use walkdir::WalkDir;
 
-/// The size of a part, in bytes.
-const CHUNK: u64 = 8 << 20;
+/// The size of a part of an upload, and of the largest file that is sent in one request, in bytes.
+const PART_BYTES: u64 = 8 << 20;
 /// The most parts of an object (S3 allows 10,000).
-const PARTS: u64 = 9000;
+const MAX_PARTS: u64 = 9000;
 /// The most parts that are sent at the same time.
-const AT_ONCE: usize = 4;
+const PARALLEL_PARTS: usize = 4;
 
 /// Why a file could not be sent.
 enum PutFailure {
@@ -38,7 +39,7 @@ impl From<io::Error> for PutFailure {
     }
 }
 
-/// Writes all files of the request's folder. The error is for people.
+/// Writes all files of the request's folder. The error is shown to users.
 pub(super) async fn put_all(
     request: &FetchRequest,
     report: &mut Report<'_>,
@@ -54,7 +55,7 @@ pub(super) async fn put_all(
     let mut so_far = Fetched::default();
     for entry in WalkDir::new(&request.folder).sort_by_file_name() {
         let entry = entry.map_err(FetchError::Results)?;
-        // A job that writes there again may have locked the folder.
+        // A job that writes to this folder again may have locked it.
         if !entry.file_type().is_file() || entry.file_name() == LOCK_FILE {
             continue;
         }
@@ -65,7 +66,7 @@ pub(super) async fn put_all(
             return Err(FetchError::OddName(path.to_owned()));
         };
         so_far.objects += 1;
-        put(&store, &key, path, &mut so_far, report).await.map_err(|trouble| match trouble {
+        put(&store, &key, path, &mut so_far, report).await.map_err(|failure| match failure {
             PutFailure::Store(error) => {
                 FetchError::store(error, StoreAction::Write(key.to_string(), shown.clone()), config)
             }
@@ -86,23 +87,23 @@ async fn put(
 ) -> Result<(), PutFailure> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
-    if length <= CHUNK {
+    if length <= PART_BYTES {
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes)?;
         store.objects().put_opts(key, bytes.into(), PutOptions::default()).await?;
         so_far.bytes += length;
         return Ok(());
     }
-    let chunk = usize::try_from(CHUNK.max(length / PARTS)).unwrap_or(usize::MAX);
+    let part_bytes = usize::try_from(PART_BYTES.max(length / MAX_PARTS)).unwrap_or(usize::MAX);
     let parts = store.objects().put_multipart_opts(key, Default::default()).await?;
-    let mut upload = WriteMultipart::new_with_chunk_size(parts, chunk);
-    let sent = send(&mut file, chunk, &mut upload, so_far, report).await;
+    let mut upload = WriteMultipart::new_with_chunk_size(parts, part_bytes);
+    let sent = send(&mut file, part_bytes, &mut upload, so_far, report).await;
     match sent {
         Ok(()) => upload.finish().await.map(drop)?,
-        Err(trouble) => {
+        Err(failure) => {
             // The parts so far are useless. If aborting fails, the store removes them sooner or later.
             let _ = upload.abort().await;
-            return Err(trouble);
+            return Err(failure);
         }
     }
     Ok(())
@@ -110,12 +111,12 @@ async fn put(
 
 async fn send(
     file: &mut File,
-    chunk: usize,
+    part_bytes: usize,
     upload: &mut WriteMultipart,
     so_far: &mut Fetched,
     report: &mut Report<'_>,
 ) -> Result<(), PutFailure> {
-    let mut buffer = vec![0; chunk];
+    let mut buffer = vec![0; part_bytes];
     loop {
         let mut read = 0;
         while let Some(rest @ [_, ..]) = buffer.get_mut(read..) {
@@ -127,7 +128,7 @@ async fn send(
         if read == 0 {
             return Ok(());
         }
-        upload.wait_for_capacity(AT_ONCE).await?;
+        upload.wait_for_capacity(PARALLEL_PARTS).await?;
         upload.write(buffer.get(..read).unwrap_or_default());
         so_far.bytes += read as u64;
         report(*so_far).map_err(PutFailure::Leader)?;
