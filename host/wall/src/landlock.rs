@@ -24,9 +24,9 @@ pub(super) const MIN_ABI_NUMBER: i32 = 3;
 /// What prevents the truncation of files that may only be read: with `O_TRUNC`, opening a file for reading
 /// truncates it, too.
 ///
-/// At each open, the kernel searches the rules from the file upwards for one that allows truncation. If there
-/// is no such rule, it searches up to the root of the file system, which takes a twentieth of the time of a
-/// job with many small files.
+/// At each open, the kernel searches the rules from the file upwards for one that allows truncation. Without
+/// such a rule, it searches up to the root of the file system, which takes a twentieth of the time of a job
+/// with many small files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TruncateGuard {
     /// The Landlock rules.
