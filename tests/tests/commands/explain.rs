@@ -127,10 +127,10 @@ fn out_of_memory() {
     First failure
       mini-batch 3, attempt 1, process000: out_of_memory
       /inputs/texts/f3.txt
-      the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+      the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
 
     Failures
-      2 attempts: out_of_memory: the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+      2 attempts: out_of_memory: the entry script ran out of memory in run: limits.memory allows 64 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
 
     Failed items
       1 of 4

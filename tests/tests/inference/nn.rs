@@ -84,7 +84,7 @@ fn wrong_calls_get_errors_and_harm_no_other_mini_batch() {
         ("wrong-bytes", fails(r#"f32 [2, 2] takes 16 bytes of data, and got 15"#)),
         ("trap", fails("panicked in run")),
         ("many-tensors", fails("limits.handles allows")),
-        ("large-tensors", fails("limits.tensors allows 256 MB of tensors at once")),
+        ("large-tensors", fails("limits.tensors allows 256 MB of tensors at a time")),
         ("many-in-turn", gives("025-many-in-turn.txt 2 4 6 8")),
         ("load-bytes", fails("ErrorCode::Security: models from bytes are off")),
         ("load-bytes-for-a-gpu", fails("ErrorCode::Security: models from bytes are off")),

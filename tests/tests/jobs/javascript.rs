@@ -103,7 +103,7 @@ fn wrong_scripts_get_clear_messages() {
     first cause   TypeError: cannot read property 'y' of null (line 3)
     first cause   plain text
     first cause   InternalError: out of memory (line 1)
-    first cause   the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise it
+    first cause   the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise the limit
     first cause   Error: /etc/passwd: it is outside of the folders that were granted (line 1)
     first cause   Error: /inputs/texts/x cannot be written: not-permitted (line 1)
     "#);

@@ -106,10 +106,10 @@ fn guests_that_use_too_much() {
         ("loop", "limits: { fuel: 1000000 }"),
     ]);
     assert_snapshot!(lines, @"
-    huge-rows: run returned rows of 128.0 MB, and limits.results allows 1 MB. Raise it, or make mini_batch_size smaller
-    many-rows: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-    allocate: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-    loop: the entry script used up its fuel in run: limits.fuel allows 1000000 for one call. Raise it, or look for a loop that does not end
+    huge-rows: run returned rows of 128.0 MB, and limits.results allows 1 MB. Raise the limit, or make mini_batch_size smaller
+    many-rows: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+    allocate: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+    loop: the entry script used up its fuel in run: limits.fuel allows 1000000 for one call. Raise the limit, or look for a loop that does not end
     ");
 }
 

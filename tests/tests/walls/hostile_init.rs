@@ -64,8 +64,8 @@ fn an_init_that_always_fails_ends_the_job() {
     exit-0: the entry script ended itself in init, with exit code 0: return an error instead
     exit-3: the entry script ended itself in init, with an exit code other than 0: return an error instead
     out-of-bounds: the entry script trapped in init: out of bounds memory access (a pointer gone wrong, or calls nested too deeply)
-    allocate: the entry script ran out of memory in init: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-    loop: the entry script used up its fuel in init: limits.fuel allows 100000 for one call. Raise it, or look for a loop that does not end
+    allocate: the entry script ran out of memory in init: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+    loop: the entry script used up its fuel in init: limits.fuel allows 100000 for one call. Raise the limit, or look for a loop that does not end
     ");
 }
 
@@ -94,11 +94,11 @@ fn too_little_memory_to_start() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
-    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-    Job test failed after [TIME]: init failed 3 times in a row, on every worker that was started: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-      first cause   the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
+    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+    [WORKER] could not start: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+    Job test failed after [TIME]: init failed 3 times in a row, on every worker that was started: the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+      first cause   the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
       where         [WORKER]
       mini-batches  0 of 3
       items         0

@@ -69,11 +69,11 @@ fn each_limit_has_its_failure() {
     .map(|(what, settings)| failure(what, settings))
     .concat();
     assert_snapshot!(messages, @"
-    memory out_of_memory: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise it, or hold less at a time
-    stack trap: the entry script's stack overflowed in run: limits.stack allows 64 KB. Have calls nest less deeply, or raise it
-    fuel out_of_fuel: the entry script used up its fuel in run: limits.fuel allows 1000000 for one call. Raise it, or look for a loop that does not end
+    memory out_of_memory: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
+    stack trap: the entry script's stack overflowed in run: limits.stack allows 64 KB. Have calls nest less deeply, or raise the limit
+    fuel out_of_fuel: the entry script used up its fuel in run: limits.fuel allows 1000000 for one call. Raise the limit, or look for a loop that does not end
     read script_error: /inputs/texts/a.txt: it has 2097152 bytes, more than limits.read allows (1 MB)
-    results bad_results: run returned rows of 4.0 MB, and limits.results allows 1 MB. Raise it, or make mini_batch_size smaller
+    results bad_results: run returned rows of 4.0 MB, and limits.results allows 1 MB. Raise the limit, or make mini_batch_size smaller
     row over_limit: limits.row allows 100 KB for one row; row 1 (counted from 0) of what run returned has 1 MB. Make its rows smaller, or raise the limit
     stdout over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it print less, or raise the limit
     stderr over_limit: limits.logs allows 1 MB for stdout, stderr and the log of one call; in run the entry script wrote [SIZE]. Have it print less, or raise the limit
@@ -86,7 +86,7 @@ fn each_limit_has_its_failure() {
     files over_limit: limits.files allows one call to make 10 files and folders; in run the entry script asked for 11. Have it put more into each, make mini_batch_size smaller, or raise the limit
     folders over_limit: limits.files allows one call to make 1 file or folder; in run the entry script asked for 2. Have it put more into each, make mini_batch_size smaller, or raise the limit
     handles over_limit: limits.handles allows 100 open files and other handles at once; in run the entry script asked for more. Have it close what it does not need, or raise the limit
-    transfer over_limit: limits.transfer allows 1 MB in one call between host and entry script; in run it handed over more. Have it hand over less at a time, or raise the limit
+    transfer over_limit: limits.transfer allows 1 MB in one call between host and entry script; in run the entry script handed over more. Have it hand over less at a time, or raise the limit
     time timeout: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
     ");
 }

@@ -55,7 +55,7 @@ fn nothing_is_read_or_written_outside() {
     wasi etc/passwd=denied
     host =denied: "" is not an absolute path
     wasi =denied
-    host /inputs\0/etc/passwd=denied: /inputs\0/etc/passwd: "/inputs\0/etc/passwd" holds a null character
+    host /inputs\0/etc/passwd=denied: /inputs\0/etc/passwd: "/inputs\0/etc/passwd" contains a null character
     wasi /inputs\0/etc/passwd=denied
     host /inputs/texts=denied: /inputs/texts: it is not a regular file
     wasi /inputs/texts=denied

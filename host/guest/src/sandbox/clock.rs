@@ -1,4 +1,4 @@
-//! Sleeping guests. WASI's clocks need a runtime with a thread that drives its timers. Most guests never
+//! Lets guests sleep. WASI's clocks need a runtime with a thread that drives its timers. Most guests never
 //! sleep, so that thread starts when a guest sleeps for the first time.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,8 +9,8 @@ use wasmtime_wasi::clocks::WasiClocksCtxView;
 use wasmtime_wasi::p2::DynPollable;
 use wasmtime_wasi::p2::bindings::clocks::monotonic_clock::{self, Duration, Instant};
 
-/// The runtime that WASI needs around every call into a guest. Without it, WASI would start one thread per
-/// core.
+/// The runtime that WASI needs around every call into a guest. Without this runtime, WASI would start one
+/// thread per core.
 #[derive(Clone)]
 pub(super) struct Timers {
     handle: Handle,
@@ -45,7 +45,7 @@ impl Timers {
         driver.stop = Some(stop);
         std::thread::Builder::new().name("guest-timers".into()).stack_size(128 << 10).spawn(
             move || {
-                // Returns an error when the sender is dropped.
+                // Waits until the sender is dropped, which ends the wait with an error.
                 let _ = runtime.block_on(stopped);
             },
         )?;

@@ -2,7 +2,7 @@
 
 use crate::model::ByteSize;
 
-/// What is counted.
+/// What a limit counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LimitKind {
     /// Bytes of stdout, stderr and the log: `limits.logs`.
@@ -22,8 +22,9 @@ pub(super) struct OverLimit {
     pub(super) allowed: u64,
     /// The total, including the last request.
     pub(super) asked: u64,
-    /// Whether the limit is about files that stay in the log folder, instead of one call.
-    pub(super) stays: bool,
+    /// Whether the limit is about the files in the log folder, which stay after a call, instead of about one
+    /// call.
+    pub(super) in_log_folder: bool,
 }
 
 impl OverLimit {
@@ -32,15 +33,15 @@ impl OverLimit {
         let allowed = ByteSize(self.allowed);
         let asked = ByteSize(self.asked).rounded();
         match self.counted {
-            LimitKind::Output if self.stays => format!(
+            LimitKind::Output if self.in_log_folder => format!(
                 "limits.output allows {allowed} for each worker in the log folder, where files stay; \
-                 {during} this worker's share of it came to {}. Have it write less \
+                 {during} this worker's share of the folder came to {}. Have the entry script write less \
                  there, remove files that are not needed, or raise the limit",
                 if self.asked == u64::MAX { "more".to_owned() } else { asked }
             ),
-            LimitKind::Files if self.stays => format!(
+            LimitKind::Files if self.in_log_folder => format!(
                 "limits.files allows {} for each worker in the log folder, where they stay; {during} \
-                 this worker's share of it came to {}. Have it append to fewer files, \
+                 this worker's share of the folder came to {}. Have the entry script append to fewer files, \
                  remove files that are not needed, or raise the limit",
                 count(self.allowed),
                 if self.asked == u64::MAX { "more".to_owned() } else { self.asked.to_string() }

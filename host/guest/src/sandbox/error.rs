@@ -19,7 +19,7 @@ pub(super) enum GuestReadError {
         path: String,
     },
     /// The path contains a null character.
-    #[error("{path:?} holds a null character")]
+    #[error("{path:?} contains a null character")]
     Null {
         /// The path.
         path: String,
@@ -47,7 +47,7 @@ pub(super) enum GuestReadError {
         limit: ByteSize,
     },
     /// The operating system refused.
-    #[error("{path}: {}", words(source))]
+    #[error("{path}: {}", io_reason(source))]
     Io {
         /// The path.
         path: String,
@@ -56,8 +56,8 @@ pub(super) enum GuestReadError {
     },
 }
 
-/// Why a file cannot be read. The text continues after its path.
-fn words(error: &io::Error) -> String {
+/// Why a file cannot be read. The text continues after the file's path.
+fn io_reason(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::NotFound => "there is no such file".into(),
         ErrorKind::NotADirectory => "a part of its path is not a folder".into(),
@@ -74,12 +74,12 @@ fn words(error: &io::Error) -> String {
     }
 }
 
-/// Tensors beyond the limit.
+/// The guest has more tensors than `limits.tensors` allows.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "limits.tensors allows {limit} of tensors at once, 4 for each dimension included; the entry script \
-     holds {}, and {what} {} more. Drop tensors that are no longer needed, give the model less at a time, \
-     or raise the limit",
+    "limits.tensors allows {limit} of tensors at a time, including 4 bytes for each dimension; the entry \
+     script holds {}, and {what} {} more. Drop tensors that are no longer needed, give the model less at a \
+     time, or raise the limit",
     held.rounded(),
     more.rounded()
 )]
@@ -88,9 +88,9 @@ pub(super) struct TensorsFull {
     pub(super) limit: ByteSize,
     /// The bytes that the guest holds.
     pub(super) held: ByteSize,
-    /// What needs more, for the message.
+    /// What needs more bytes, for the message.
     pub(super) what: &'static str,
-    /// The bytes that it needs.
+    /// The additional bytes that are needed.
     pub(super) more: ByteSize,
 }
 
@@ -103,8 +103,8 @@ mod tests {
     #[test]
     fn errors_distinguish_permissions_from_missing_grants() {
         let denied = io::Error::from_raw_os_error(libc::EACCES);
-        assert_eq!(words(&denied), "it may not be read");
+        assert_eq!(io_reason(&denied), "it may not be read");
         let outside = io::Error::from(ErrorKind::PermissionDenied);
-        assert_eq!(words(&outside), "it is outside of the folders that were granted");
+        assert_eq!(io_reason(&outside), "it is outside of the folders that were granted");
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
             let answer: std::result::Result<DescriptorStat, ErrorCode> =
                 match state.filesystem().stat(descriptor) {
                     Ok(stat) => {
-                        state.noticed.inspected(handle, &stat);
+                        state.noticed.record_stat(handle, &stat);
                         Ok(stat)
                     }
                     Err(error) => Err(state.filesystem().convert_error_code(error)?),

@@ -1,8 +1,8 @@
 //! Reads whole files for the guest, with the same grants as WASI's files. A file in the same folder as the
-//! one before it takes four syscalls: open, stat, read and close.
+//! previous file takes four syscalls: open, stat, read and close.
 
 use super::error::GuestReadError;
-use super::path_length::LONGEST;
+use super::path_length::MAX_PATH_BYTES;
 use super::whole_file::OpenFile;
 use crate::dataset::FileVersion;
 use crate::model::{ByteSize, Mount};
@@ -14,13 +14,14 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long the last folder stays open after it was opened; then the next call opens it again. Keeping it
-/// open helps because a folder may contain the small files of many mini-batches.
-const KEPT: Duration = Duration::from_millis(100);
+/// The time for which the last folder stays open. After that, the next call opens the folder again. An open
+/// folder saves time, because a folder may contain the small files of many mini-batches.
+const FOLDER_OPEN_TIME: Duration = Duration::from_millis(100);
 
-/// File systems on disks or in memory, which report exact file lengths. Others, such as `/proc` or network
-/// file systems, may report wrong or old ones. ext2 and ext3 have the number of ext4.
-const EXACT: [libc::c_long; 5] = [
+/// The types (`f_type`) of file systems on disks or in memory, which report exact file lengths. Other file
+/// systems, such as `/proc` or network file systems, may report wrong or old lengths. ext2 and ext3 have the
+/// type of ext4.
+const EXACT_FILE_SYSTEMS: [libc::c_long; 5] = [
     libc::EXT4_SUPER_MAGIC,
     libc::XFS_SUPER_MAGIC,
     libc::BTRFS_SUPER_MAGIC,
@@ -38,36 +39,38 @@ pub(super) struct OpenFolders {
 struct GrantedFolder {
     guest: String,
     dir: Dir,
-    /// The number of its file system (`st_dev`), if that is an [exact](EXACT) one.
-    exact: Option<u64>,
-    /// The folder that was last read from, with its path relative to `dir`. Only for folders that guests
-    /// cannot write to: in a writable folder, another folder may replace it at any time.
+    /// The number of the folder's file system (`st_dev`), if the file system reports
+    /// [exact](EXACT_FILE_SYSTEMS) lengths.
+    exact_device: Option<u64>,
+    /// The folder below `dir` from which a file was last read. `None` if guests can write to `dir`: another
+    /// folder could then replace it at any time.
     last: Option<LastFolder>,
     is_writable: bool,
 }
 
 struct LastFolder {
+    /// Relative to [`GrantedFolder::dir`].
     path: String,
     dir: Dir,
-    since: Instant,
+    opened_at: Instant,
 }
 
 impl OpenFolders {
     /// Opens the folders of `mounts`.
     ///
     /// # Errors
-    /// If a mount cannot be opened: the first such mount, and why.
+    /// The first mount that cannot be opened, and why.
     pub(super) fn open(mounts: &[Mount], limit: ByteSize) -> Result<Self, (&Mount, io::Error)> {
         let mut opened = Vec::with_capacity(mounts.len());
         for mount in mounts {
-            // Opened without following links: a link that was created since the path was resolved would lead
-            // to a folder that was not granted.
+            // Do not follow links: a link that was created since the path was resolved would lead to a folder
+            // that was not granted.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY;
             let dir = at_its_path(&mount.host, flags, Mode::empty());
             let dir = Dir::from_std_file(dir.map_err(|error| (mount, error))?.into());
             opened.push(GrantedFolder {
                 guest: mount.guest.trim_end_matches('/').to_owned(),
-                exact: exact(&dir),
+                exact_device: exact_device(&dir),
                 dir,
                 last: None,
                 is_writable: mount.writable,
@@ -84,23 +87,25 @@ impl OpenFolders {
         Some(granted.dir.as_fd())
     }
 
-    /// Called before each call: closes folders that have been open for a while, so that they are looked up
-    /// again.
-    pub(super) fn forget(&mut self, now: Instant) {
+    /// Closes folders that have been open for a while, so that the next read looks them up again. Must be
+    /// called before each call.
+    pub(super) fn close_old_folders(&mut self, now: Instant) {
         for granted in &mut self.mounts {
-            granted.last.take_if(|last| now.saturating_duration_since(last.since) > KEPT);
+            granted
+                .last
+                .take_if(|last| now.saturating_duration_since(last.opened_at) > FOLDER_OPEN_TIME);
         }
     }
 
     /// Opens the file at a guest path, to be read whole, and returns its current length and time.
     ///
     /// # Errors
-    /// If it cannot be read. The error is a message for the guest.
+    /// If the file cannot be read. The error is a message for the guest.
     pub(super) fn read(&mut self, path: &str) -> Result<(OpenFile, FileVersion), GuestReadError> {
-        if path.len() > LONGEST {
-            return Err(GuestReadError::Long { limit: LONGEST });
+        if path.len() > MAX_PATH_BYTES {
+            return Err(GuestReadError::Long { limit: MAX_PATH_BYTES });
         }
-        let (file, exact) = self.open_file(path)?;
+        let (file, exact_device) = self.open_file(path)?;
         let stat = fstat(&file)
             .map_err(|error| GuestReadError::Io { path: path.to_owned(), source: error.into() })?;
         if !FileType::from_raw_mode(stat.st_mode).is_file() {
@@ -114,13 +119,13 @@ impl OpenFolders {
             return Err(GuestReadError::TooLarge { path, length, limit });
         }
         // Another file system may be mounted below the folder.
-        let is_exact = exact == Some(stat.st_dev);
+        let is_exact = exact_device == Some(stat.st_dev);
         let file = file.into_std();
         Ok((OpenFile { file, length: found.length, is_exact, limit: self.limit }, found))
     }
 
-    /// Opens a regular file in one of the guest's read-only folders. `None` if its name alone is not enough
-    /// to find it (it may be a link), or it cannot be opened.
+    /// Opens a regular file in one of the guest's read-only folders. `None` if the file cannot be opened, or
+    /// a part of its path may be a link.
     pub(super) fn open_plain(&mut self, guest: &str, inside: &str) -> Option<std::fs::File> {
         let guest = guest.trim_end_matches('/');
         let granted = self.mounts.iter_mut().find(|granted| granted.guest == guest)?;
@@ -129,7 +134,7 @@ impl OpenFolders {
         FileType::from_raw_mode(stat.st_mode).is_file().then(|| file.into_std())
     }
 
-    /// Opens the file. Also returns the file system whose lengths are exact, if the folder is on one.
+    /// Opens the file. Also returns the [exact device](GrantedFolder::exact_device) of its granted folder.
     fn open_file(&mut self, path: &str) -> Result<(File, Option<u64>), GuestReadError> {
         if !path.starts_with('/') {
             return Err(GuestReadError::Relative { path: path.to_owned() });
@@ -151,7 +156,7 @@ impl OpenFolders {
         let opened = granted
             .open(inside)
             .map_err(|source| GuestReadError::Io { path: path.to_owned(), source })?;
-        Ok((opened, granted.exact))
+        Ok((opened, granted.exact_device))
     }
 }
 
@@ -167,8 +172,8 @@ impl GrantedFolder {
         self.dir.open_with(Path::new(inside), &options)
     }
 
-    /// Opens the file by its name in the last folder. `None` if that is not possible: the name may be a link
-    /// or invalid, or another folder may have replaced the last one.
+    /// Opens the file by its name in the last folder. `None` if that fails: the name may be a link or
+    /// invalid, or another folder may have replaced the last one.
     fn open_beside_last(&mut self, inside: &str) -> Option<File> {
         let (folder, name) = match inside.rsplit_once('/') {
             Some(("", _)) => return None,
@@ -182,7 +187,8 @@ impl GrantedFolder {
         }
         if self.last.as_ref().is_none_or(|last| last.path != folder) {
             let dir = self.dir.open_dir(folder).ok()?;
-            self.last = Some(LastFolder { path: folder.to_owned(), dir, since: Instant::now() });
+            self.last =
+                Some(LastFolder { path: folder.to_owned(), dir, opened_at: Instant::now() });
         }
         let opened = self.last.as_ref().and_then(|last| open_name(&last.dir, name));
         if opened.is_none() {
@@ -192,13 +198,13 @@ impl GrantedFolder {
     }
 }
 
-/// The number of a folder's file system, if that is an [exact](EXACT) one.
-fn exact(dir: &Dir) -> Option<u64> {
-    let is_exact = EXACT.contains(&fstatfs(dir).ok()?.f_type);
+/// The number of a folder's file system, if the file system reports [exact](EXACT_FILE_SYSTEMS) lengths.
+fn exact_device(dir: &Dir) -> Option<u64> {
+    let is_exact = EXACT_FILE_SYSTEMS.contains(&fstatfs(dir).ok()?.f_type);
     is_exact.then_some(fstat(dir).ok()?.st_dev)
 }
 
-/// Opens a file that is not a symbolic link. Returns at once, also for a FIFO.
+/// Opens a file that is not a symbolic link. Does not block, even for a FIFO.
 fn open_name(dir: &Dir, name: &str) -> Option<File> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
@@ -277,9 +283,9 @@ mod tests {
         files.read("/inputs/x/sub/new.txt").expect("reads");
         std::fs::rename(path("in/sub"), path("in/new")).expect("moves");
         files.read("/inputs/x/sub/new.txt").expect("the folder is open");
-        files.forget(Instant::now());
+        files.close_old_folders(Instant::now());
         files.read("/inputs/x/sub/new.txt").expect("a call soon after finds it open");
-        files.forget(Instant::now() + KEPT);
+        files.close_old_folders(Instant::now() + FOLDER_OPEN_TIME);
         assert!(files.read("/inputs/x/sub/new.txt").is_err(), "it is not there");
     }
 
@@ -308,7 +314,7 @@ mod tests {
     #[test]
     fn all_other_paths_are_refused() {
         let (_root, mut files) = files(1 << 20);
-        let mut table = String::new();
+        let mut errors = String::new();
         for path in [
             "/inputs/x/missing",
             "/inputs/x/../secret.txt",
@@ -331,9 +337,9 @@ mod tests {
             "",
         ] {
             let error = files.read(path).map(|_| ()).expect_err(path);
-            table += &format!("{error}\n");
+            errors += &format!("{error}\n");
         }
-        insta::assert_snapshot!(table, @r#"
+        insta::assert_snapshot!(errors, @r#"
         /inputs/x/missing: there is no such file
         /inputs/x/../secret.txt: it is outside of the folders that were granted
         /inputs/x/sub/../../secret.txt: it is outside of the folders that were granted
@@ -348,7 +354,7 @@ mod tests {
         /inputs/x: it is not a regular file
         /inputs/xy: it is outside of the folders that were granted
         /inputs/x/a.txt/b: a part of its path is not a folder
-        "/inputs/x/nul\0" holds a null character
+        "/inputs/x/nul\0" contains a null character
         /proc/self/environ: it is outside of the folders that were granted
         /etc/passwd: it is outside of the folders that were granted
         "a.txt" is not an absolute path
@@ -372,7 +378,7 @@ mod tests {
             file.is_exact
         };
         let known = rustix::fs::statfs(disk.path()).expect("is there").f_type;
-        assert_eq!(is_exact(&mounts[0]), EXACT.contains(&known), "{known:#x}");
+        assert_eq!(is_exact(&mounts[0]), EXACT_FILE_SYSTEMS.contains(&known), "{known:#x}");
         assert!(!is_exact(&mounts[1]), "the kernel generates the file");
     }
 

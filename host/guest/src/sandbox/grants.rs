@@ -1,4 +1,4 @@
-//! What a guest may see and use, and the WASI context made from it.
+//! What a guest may see and use, and the WASI context that grants it.
 
 use super::files::OpenFolders;
 use super::log_folder::LogFolder;
@@ -20,7 +20,7 @@ pub struct Grants {
     pub mounts: Vec<Mount>,
     /// The program's arguments, beginning with its name.
     pub arguments: Vec<String>,
-    /// Its environment variables.
+    /// The program's environment variables.
     pub environment: Vec<(String, String)>,
     /// The value of `host.agent-name`.
     pub agent_name: String,
@@ -28,7 +28,7 @@ pub struct Grants {
     pub node_id: String,
     /// The value of `host.log-dir`, a guest path.
     pub log_dir: String,
-    /// Counts the content of that folder.
+    /// Counts the content of the folder `log_dir`.
     pub log_folder: LogFolder,
     /// The value of `host.output-dir`, a guest path.
     pub output_dir: String,
@@ -44,11 +44,11 @@ pub struct Grants {
     pub limits: Limits,
     /// The seed of the random numbers in a deterministic job.
     pub seed: Seed,
-    /// The file of stdout.
+    /// The files that receive stdout.
     pub stdout: SinkFile,
-    /// The file of stderr.
+    /// The files that receive stderr.
     pub stderr: SinkFile,
-    /// The file of `host.log`.
+    /// The files that receive the messages of `host.log`.
     pub log: SinkFile,
 }
 
@@ -70,8 +70,8 @@ pub(super) fn wasi(
         .allow_tcp(false)
         .allow_udp(false)
         .allow_ip_name_lookup(false)
-        // While its guest reads a file, a worker has nothing else to do. This setting must precede the
-        // folders, which copy it.
+        // File calls may block the thread: a worker has nothing else to do while its guest reads a file. Must
+        // be set before the folders, which copy this setting.
         .allow_blocking_current_thread(true);
     if let Some(time) = time {
         builder.wall_clock(time.clone()).monotonic_clock(time.clone());
@@ -79,8 +79,8 @@ pub(super) fn wasi(
     for mount in &grants.mounts {
         let permissions = if mount.writable { FsPerms::ReadWrite } else { FsPerms::ReadOnly };
         let folder = files.opened(mount).ok_or_else(|| cannot_open(mount, &"it is not open"))?;
-        // Through this path the engine opens the folder that we hold open, even if its own path now leads
-        // elsewhere.
+        // By this path, the engine opens the folder that we hold open, even if the folder's own path now
+        // leads elsewhere.
         builder
             .preopened_dir(
                 format!("/proc/self/fd/{}", folder.as_raw_fd()),

@@ -8,12 +8,12 @@ use wasmtime::{Result, StoreContextMut};
 
 type Context<'a> = StoreContextMut<'a, InstanceState>;
 
-/// Links the interface. The engine accepts it for all 0.1 versions that a guest names.
+/// Links the interface. The engine uses it for all 0.1 versions that a guest may name.
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
 pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
-    // It only contains types, but guests import it.
+    // This interface contains only types, but guests import it.
     linker.instance("sandmill:entry/types@0.1.0")?;
     let mut host = linker.instance("sandmill:entry/host@0.1.0")?;
     host.func_wrap("agent-name", |cx: Context<'_>, (): ()| {
@@ -35,7 +35,7 @@ pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
         let path = path.to_str(&cx)?.into_owned();
         let state = cx.data_mut();
         let opened = state.host.files.read(&path).map(|(file, found)| {
-            state.noticed.read(&path, found);
+            state.noticed.record_read(&path, found);
             file
         });
         Ok((WholeFile { path, opened },))

@@ -50,7 +50,7 @@ type Run<'a> = TypedFunc<
     (Result<ResultsValue, ErrorText>,),
 >;
 
-/// What a call returned, unchecked.
+/// The statistics of a call, and what the call returned. Results have not been checked yet.
 type Called<T> = (CallStats, Result<T, Failure>);
 
 impl Instance {
@@ -69,7 +69,7 @@ impl Instance {
         let run = function(exports.run)?;
         let init = exports.init.map(&mut function).transpose()?;
         let shutdown = exports.shutdown.map(&mut function).transpose()?;
-        // Checked here instead of in each call, because it takes half a microsecond.
+        // Check the types here instead of in each call, because the check takes half a microsecond.
         let typed: wasmtime::Result<Run<'static>> = run.typed(&store);
         typed.map_err(|error| {
             Failure::new(FailureKind::HostFault, format!("`run` has other types: {error}"))
@@ -109,9 +109,9 @@ impl Instance {
             attempt: context.attempt,
             partition_key_value: context.partition_key_value,
         };
-        // SAFETY: `new` has checked the types. Lifetimes are not a part of them.
+        // SAFETY: `new` has checked the types. Lifetimes are not a part of the types.
         let function: Run<'_> = unsafe { TypedFunc::new_unchecked(self.run) };
-        self.store.data_mut().noticed.expect(match data {
+        self.store.data_mut().noticed.start_mini_batch(match data {
             MiniBatchData::Files(paths) => paths,
             MiniBatchData::Table(_) | MiniBatchData::Void => &[],
         });
@@ -125,14 +125,14 @@ impl Instance {
     }
 
     /// The length and time of each file of the last mini-batch when the guest first read or inspected it, in
-    /// the order of the files. `None` for files for which that was not observed.
+    /// the order of the files. `None` for a file if Sandmill did not observe that.
     pub fn found(&self) -> &[Option<FileVersion>] {
         self.store.data().noticed.found()
     }
 
     /// Whether the last call created a file or folder outside of the log folder, or tried to.
     pub fn made_files(&self) -> bool {
-        self.store.data().kept.made()
+        self.store.data().log_descriptors.has_made_elsewhere()
     }
 
     /// Calls `shutdown`, if there is one.
@@ -150,30 +150,30 @@ impl Instance {
             return (CallStats::default(), Err(failure));
         }
         let state = self.store.data_mut();
-        // Clear refusals of earlier calls, which survived them.
+        // Forget refusals that earlier calls survived.
         state.budget.take_refusal();
         state.quota.restart();
-        state.kept.restart();
-        let written = state.stderr.position();
+        state.log_descriptors.restart();
+        let stderr_start = state.stderr.position();
         let entered = self.timers.handle().enter();
         let start = Time::now();
-        self.store.data_mut().host.files.forget(start);
+        self.store.data_mut().host.files.close_old_folders(start);
         let result = call(&mut self.store);
         let seconds = start.elapsed().as_secs_f64();
         drop(entered);
-        // Only read the fuel if it is counted: otherwise the answer is an error, which takes time to
+        // Read the fuel only if it is counted: otherwise `get_fuel` returns an error, which takes time to
         // construct.
-        let used = |fuel: u64| fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));
-        let stats = CallStats { seconds, fuel: self.fuel.map(used) };
+        let used_of = |fuel: u64| fuel.saturating_sub(self.store.get_fuel().unwrap_or(0));
+        let stats = CallStats { seconds, fuel: self.fuel.map(used_of) };
         let result = result.map_err(|error| {
             let state = self.store.data_mut();
-            let circumstances = TrapContext {
+            let context = TrapContext {
                 function,
                 limits: &self.limits,
                 refusal: state.budget.take_refusal(),
-                stderr: state.stderr.tail_since(written),
+                stderr: state.stderr.tail_since(stderr_start),
             };
-            traps::failure(&error, &circumstances)
+            traps::failure(&error, &context)
         });
         (stats, result)
     }
@@ -185,16 +185,16 @@ fn deliver(
     limits: &Limits,
     sink: &mut dyn ResultSink,
 ) -> Result<(), Failure> {
-    let (copied, what) = match results {
+    let (copied, kind) = match results {
         ResultsValue::Rows(rows) => (&rows.0, "rows"),
         ResultsValue::Outcomes(outcomes) => (&outcomes.0, "outcomes"),
         ResultsValue::Table(table) => (&table.0, "a table"),
     };
-    if copied.too_large() {
+    if copied.is_too_large() {
         return Err(Failure::new(
             FailureKind::BadResults,
             format!(
-                "run returned {what} of {}, and limits.results allows {}. Raise it, or make \
+                "run returned {kind} of {}, and limits.results allows {}. Raise the limit, or make \
                  mini_batch_size smaller",
                 ByteSize(copied.size).rounded(),
                 limits.results
@@ -215,12 +215,12 @@ fn deliver_texts(
     limit: ByteSize,
     sink: &mut dyn ResultSink,
 ) -> Result<(), Failure> {
-    let entries = copied.entries().map_err(|number| {
+    let entries = copied.entries().map_err(|index| {
         Failure::new(
             FailureKind::BadResults,
             format!(
                 "run returned text that is not valid UTF-8 (entry {} of its results)",
-                number + 1
+                index + 1
             ),
         )
     })?;

@@ -4,29 +4,29 @@ use crate::model::ByteSize;
 use wasmtime::{Error, ResourceLimiter, Result};
 
 /// The host's memory for one element of a table, in bytes.
-const TABLE_ELEMENT: usize = size_of::<usize>();
+const TABLE_ELEMENT_BYTES: usize = size_of::<usize>();
 
-/// The limit on core instances, and on tables, of an entry script. A Python component with native libraries
-/// has some dozens of each.
-const PARTS: usize = 1000;
-/// The limit on linear memories of an entry script. Each reserves gigabytes of address space.
-const MEMORIES: usize = 100;
+/// The maximum number of core instances, and of tables, of an entry script. A Python component with native
+/// libraries has some dozens of each.
+const MAX_INSTANCES_OR_TABLES: usize = 1000;
+/// The maximum number of linear memories of an entry script. Each reserves gigabytes of address space.
+const MAX_MEMORIES: usize = 100;
 
 /// A refused growth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct GrowthRefusal {
-    /// The bytes in use before.
+    /// The bytes that were in use before.
     pub(super) used: u64,
     /// The additional bytes that were requested.
     pub(super) asked: u64,
-    /// The maximum of the memory that should grow, if that was the reason instead of the budget: 4 GB, unless
-    /// the component was built with a lower one.
-    pub(super) end: Option<u64>,
+    /// The memory's own maximum, if the growth would have exceeded this maximum instead of the budget: 4 GB,
+    /// unless the component was built with a lower one.
+    pub(super) maximum: Option<u64>,
 }
 
 /// Counts all linear memories and tables of an instance against one limit.
 ///
-/// Nothing is ever subtracted. A growth beyond a memory's own maximum is refused first, so a permitted growth
+/// Memory is never subtracted. A growth beyond a memory's own maximum is refused first, so a permitted growth
 /// can fail only if the machine lacks memory.
 #[derive(Debug)]
 pub(super) struct Budget {
@@ -53,7 +53,7 @@ impl Budget {
                 true
             }
             _ => {
-                self.refused = Some(GrowthRefusal { used: self.used, asked, end: None });
+                self.refused = Some(GrowthRefusal { used: self.used, asked, maximum: None });
                 false
             }
         }
@@ -67,10 +67,10 @@ impl ResourceLimiter for Budget {
         desired: usize,
         maximum: Option<usize>,
     ) -> Result<bool> {
-        if let Some(end) = maximum.filter(|maximum| desired > *maximum) {
+        if let Some(maximum) = maximum.filter(|maximum| desired > *maximum) {
             let used = current as u64;
             let asked = desired.saturating_sub(current) as u64;
-            self.refused = Some(GrowthRefusal { used, asked, end: Some(end as u64) });
+            self.refused = Some(GrowthRefusal { used, asked, maximum: Some(maximum as u64) });
             return Ok(false);
         }
         Ok(self.grow(desired.saturating_sub(current)))
@@ -89,7 +89,7 @@ impl ResourceLimiter for Budget {
         if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        Ok(self.grow(desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT)))
+        Ok(self.grow(desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT_BYTES)))
     }
 
     fn table_grow_failed(&mut self, _: Error) -> Result<()> {
@@ -97,23 +97,24 @@ impl ResourceLimiter for Budget {
     }
 
     fn instances(&self) -> usize {
-        PARTS
+        MAX_INSTANCES_OR_TABLES
     }
 
     fn tables(&self) -> usize {
-        PARTS
+        MAX_INSTANCES_OR_TABLES
     }
 
     fn memories(&self) -> usize {
-        MEMORIES
+        MAX_MEMORIES
     }
 }
 
-/// The message for the engine's error that an entry script has too many parts.
-pub(super) fn too_many(error: &str) -> Option<String> {
+/// The message if the engine's error says that an entry script has too many instances, tables or memories.
+/// `None` for other errors.
+pub(super) fn too_many_parts(error: &str) -> Option<String> {
     let (_, what) = error.split_once("resource limit exceeded: ")?;
     let (what, _) = what.split_once(" count too high")?;
-    let limit = if what == "memory" { MEMORIES } else { PARTS };
+    let limit = if what == "memory" { MAX_MEMORIES } else { MAX_INSTANCES_OR_TABLES };
     let parts = match what {
         "memory" => "memories",
         "table" => "tables",
@@ -134,7 +135,10 @@ mod tests {
         assert!(budget.table_growing(0, 25, None).expect("answers"), "25 times 8 bytes");
         assert_eq!(budget.take_refusal(), None);
         assert!(!budget.table_growing(25, 26, None).expect("answers"));
-        assert_eq!(budget.take_refusal(), Some(GrowthRefusal { used: 1000, asked: 8, end: None }));
+        assert_eq!(
+            budget.take_refusal(),
+            Some(GrowthRefusal { used: 1000, asked: 8, maximum: None })
+        );
         assert_eq!(budget.take_refusal(), None, "returned once");
         assert!(!budget.memory_growing(0, usize::MAX, None).expect("answers"), "no overflow");
     }
@@ -143,7 +147,7 @@ mod tests {
     fn growth_beyond_a_memorys_own_maximum_is_not_counted() {
         let mut budget = Budget::new(ByteSize(1000));
         assert!(!budget.memory_growing(100, 900, Some(800)).expect("answers"));
-        let refusal = GrowthRefusal { used: 100, asked: 800, end: Some(800) };
+        let refusal = GrowthRefusal { used: 100, asked: 800, maximum: Some(800) };
         assert_eq!(budget.take_refusal(), Some(refusal));
         assert!(budget.memory_growing(0, 1000, None).expect("answers"));
     }

@@ -1,5 +1,5 @@
-//! Lists a folder entry by entry, as the guest requests them. WASI's own listing reads the whole folder
-//! first. For a folder with millions of files, that is more memory than a guest may cost the host.
+//! Lists a folder entry by entry, when the guest requests an entry. WASI's own listing reads the whole folder
+//! first. For a folder with millions of files, that takes more of the host's memory than a guest may use.
 
 use super::state::InstanceState;
 use rustix::fs::{AtFlags, Dir, FileType};
@@ -18,7 +18,7 @@ type Entry = std::result::Result<Option<DirectoryEntry>, ErrorCode>;
 /// A folder that is being listed. It takes some kilobytes, regardless of the number of entries.
 struct GuestListing(Dir);
 
-/// Replaces WASI's functions and their resource.
+/// Replaces WASI's functions that list folders, and their resource.
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.
@@ -33,7 +33,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
         |mut cx: Context<'_>, (folder,): (Resource<Descriptor>,)| {
             let table = &mut cx.data_mut().table;
             let opened = match table.get(&folder)? {
-                Descriptor::Dir(folder) => Dir::read_from(&folder.dir).map_err(code),
+                Descriptor::Dir(folder) => Dir::read_from(&folder.dir).map_err(error_code),
                 Descriptor::File(_) => Err(ErrorCode::NotDirectory),
             };
             Ok((match opened {
@@ -54,7 +54,7 @@ impl GuestListing {
     fn next(&mut self) -> Entry {
         loop {
             let Some(entry) = self.0.read() else { return Ok(None) };
-            let entry = entry.map_err(code)?;
+            let entry = entry.map_err(error_code)?;
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
@@ -62,21 +62,21 @@ impl GuestListing {
             let mut kind = entry.file_type();
             // Some file systems do not report the type.
             if kind == FileType::Unknown {
-                let folder = self.0.fd().map_err(code)?;
+                let folder = self.0.fd().map_err(error_code)?;
                 kind = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
                     Ok(stat) => FileType::from_raw_mode(stat.st_mode),
-                    // The entry has been removed meanwhile.
+                    // The file has been removed meanwhile.
                     Err(Errno::NOENT) => continue,
-                    Err(errno) => return Err(code(errno)),
+                    Err(errno) => return Err(error_code(errno)),
                 };
             }
             let name = name.to_str().map_err(|_| ErrorCode::IllegalByteSequence)?.to_owned();
-            return Ok(Some(DirectoryEntry { type_: described(kind), name }));
+            return Ok(Some(DirectoryEntry { type_: descriptor_type(kind), name }));
         }
     }
 }
 
-fn described(kind: FileType) -> DescriptorType {
+fn descriptor_type(kind: FileType) -> DescriptorType {
     match kind {
         FileType::RegularFile => DescriptorType::RegularFile,
         FileType::Directory => DescriptorType::Directory,
@@ -87,7 +87,7 @@ fn described(kind: FileType) -> DescriptorType {
     }
 }
 
-fn code(errno: Errno) -> ErrorCode {
+fn error_code(errno: Errno) -> ErrorCode {
     let error = io::Error::from(errno);
     wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode::from(error).into()
 }

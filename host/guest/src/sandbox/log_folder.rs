@@ -9,8 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use walkdir::WalkDir;
 
-/// Counts one worker's share of a job's log folder. Clones share the count, also those of successive
-/// instances.
+/// Counts one worker's share of a job's log folder. Clones share the count, so successive instances do too.
 ///
 /// A worker adds up what it writes, without subtracting what it overwrites or removes. When the sum reaches
 /// the limit, and before the first write, it measures the folder and continues from its share of the real
@@ -36,12 +35,12 @@ impl LogFolder {
         Self(Arc::new(OpenLogFolder { path, workers: workers.max(1).into(), bytes, files }))
     }
 
-    /// Measures the folder, and sets the count to this worker's share.
+    /// Measures the folder, and sets the counts to this worker's share.
     fn measure(&self) {
         let share = |number: u64| number / self.0.workers;
         // A folder that cannot be measured counts as full, because a guest could hide files in it.
-        let held = held(&self.0.path).map(|(bytes, files)| (share(bytes), share(files)));
-        let (bytes, files) = held.unwrap_or((u64::MAX, u64::MAX));
+        let content = content(&self.0.path).map(|(bytes, files)| (share(bytes), share(files)));
+        let (bytes, files) = content.unwrap_or((u64::MAX, u64::MAX));
         self.0.bytes.store(bytes, Relaxed);
         self.0.files.store(files, Relaxed);
     }
@@ -72,7 +71,7 @@ impl LogFolder {
             asked = used.load(Relaxed).saturating_add(amount);
         }
         if asked > allowed {
-            return Err(OverLimit { counted, allowed, asked, stays: true });
+            return Err(OverLimit { counted, allowed, asked, in_log_folder: true });
         }
         used.store(asked, Relaxed);
         Ok(())
@@ -86,9 +85,9 @@ impl LogFolder {
     }
 }
 
-/// The bytes of the files below a folder, and the number of files, folders and links. `None` if a part of the
-/// folder cannot be read.
-fn held(folder: &Path) -> Option<(u64, u64)> {
+/// The total size of the files below a folder in bytes, and the number of files, folders and links. `None` if
+/// a part of the folder cannot be read.
+fn content(folder: &Path) -> Option<(u64, u64)> {
     let mut bytes = 0_u64;
     let mut files = 0_u64;
     for entry in WalkDir::new(folder).min_depth(1) {
@@ -131,8 +130,9 @@ mod tests {
         }
         fs::write(at("a"), "1234567").unwrap();
         fs::create_dir(at("b")).unwrap();
-        let over =
-            |counted, allowed, asked| Err(OverLimit { counted, allowed, asked, stays: true });
+        let over = |counted, allowed, asked| {
+            Err(OverLimit { counted, allowed, asked, in_log_folder: true })
+        };
         let again = LogFolder::new(root.path().to_owned(), 1);
         assert_eq!(again.take(LimitKind::Files, 1, &limits), over(LimitKind::Files, 2, 3));
         assert_eq!(again.take(LimitKind::Output, 4, &limits), over(LimitKind::Output, 10, 11));

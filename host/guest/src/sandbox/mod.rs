@@ -1,15 +1,15 @@
-//! The first wall: all code that uses a wasmtime store.
+//! Runs guests in wasmtime, which is the first wall around them. All code that uses a wasmtime store is here.
 //!
 //! - `program`, `instance`: load, instantiate, call;
-//! - `grants`: what a guest may see and use, and the WASI context made from it;
+//! - `grants`: what a guest may see and use, and the WASI context that grants it;
 //! - `state`: the data of a store; `limits`: its memory budget; `quota`: the limit on what a call may write;
-//!   `log_folder`: the limit on what may stay in the log folder; `counted`: the kinds of limits;
+//!   `log_folder`: the limit on what may stay in the log folder; `counted`: the kinds of these limits;
 //! - `host`, `host_calls`: the interface `sandmill:entry/host`; `files`, `whole_file`: read whole files with
 //!   the same grants;
 //! - `nn`: the interfaces `wasi:nn` and `sandmill:entry/models`;
-//! - `writing`, `listing`: WASI's file functions that we count or limit; `log_descriptors`: tracks which
-//!   files stay; `noticed`, `file_metadata`: record the state of the mini-batch's files when the guest reads
-//!   them; `paths`, `path_length`: refuse paths that are too long;
+//! - `writing`, `listing`: replace WASI's file functions, to count or limit what they do; `log_descriptors`:
+//!   tracks which files are in the log folder; `noticed`, `file_metadata`: record the state of the
+//!   mini-batch's files when the guest reads them; `paths`, `path_length`: refuse paths that are too long;
 //! - `profile`: samples of what a guest is doing;
 //! - `clock`: sleeping; `seed`, `virtual_time`, `plain_files`, `object_numbers`: replace the machine's random
 //!   numbers, clocks and file attributes in deterministic jobs;

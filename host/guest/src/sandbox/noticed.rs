@@ -1,12 +1,12 @@
 //! Records the state of a mini-batch's files when the guest reads them, through the host's `read` or WASI's
-//! files. The guest's own `stat` then saves us one per file after the call.
+//! files. Where the guest itself calls `stat`, we need no further `stat` of the file after the call.
 
 use crate::dataset::FileVersion;
 use std::collections::HashMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DescriptorStat;
 
-/// How many expected files are searched for a match.
+/// The number of expected files that a search compares.
 const LOOK_AHEAD: usize = 16;
 
 /// The files of the current mini-batch.
@@ -27,8 +27,8 @@ pub(super) struct Noticed {
 }
 
 impl Noticed {
-    /// From now on, records the state of these files when they are read.
-    pub(super) fn expect(&mut self, paths: &[String]) {
+    /// Starts a mini-batch: from now on, records the state of these files when they are read.
+    pub(super) fn start_mini_batch(&mut self, paths: &[String]) {
         self.expected.truncate(paths.len());
         for (known, path) in self.expected.iter_mut().zip(paths) {
             known.clone_from(path);
@@ -49,14 +49,14 @@ impl Noticed {
     }
 
     /// Records that the host's `read` read a file.
-    pub(super) fn read(&mut self, path: &str, found: FileVersion) {
+    pub(super) fn record_read(&mut self, path: &str, found: FileVersion) {
         if let Some(index) = find_next(&self.expected, &mut self.next, |known| known == path) {
             self.found[index] = Some(found);
         }
     }
 
     /// Records a preopened folder.
-    pub(super) fn folder(&mut self, handle: u32, name: &str) {
+    pub(super) fn record_folder(&mut self, handle: u32, name: &str) {
         self.folders.insert(handle, name.to_owned());
     }
 
@@ -66,12 +66,12 @@ impl Noticed {
     }
 
     /// Records that the guest opened a file or folder in a folder.
-    pub(super) fn opened(&mut self, folder: u32, path: &str, handle: u32) {
+    pub(super) fn record_open(&mut self, folder: u32, path: &str, handle: u32) {
         self.open.remove(&handle);
         self.folders.remove(&handle);
         let Some(name) = self.folders.get(&folder) else { return };
         let expected = |known: &String| {
-            let inside = known.strip_prefix(name.as_str()).and_then(|at| at.strip_prefix('/'));
+            let inside = known.strip_prefix(name.as_str()).and_then(|rest| rest.strip_prefix('/'));
             inside == Some(path)
         };
         if let Some(index) = find_next(&self.expected, &mut self.next, expected) {
@@ -81,7 +81,7 @@ impl Noticed {
 
     /// Records the result of a `stat` on an open file. A file that changed since the call began is not
     /// recorded, because the guest may have read another version.
-    pub(super) fn inspected(&mut self, handle: u32, stat: &DescriptorStat) {
+    pub(super) fn record_stat(&mut self, handle: u32, stat: &DescriptorStat) {
         let Some(index) = self.open.get(&handle) else { return };
         let Some(time) = stat.data_modification_timestamp else { return };
         let Ok(seconds) = i64::try_from(time.seconds) else { return };
@@ -92,8 +92,9 @@ impl Noticed {
     }
 }
 
-/// The first match at or after `next`, which is then moved to the element after it. Most guests read in
-/// order. For the others, a longer search would cost more than another `stat` after the call.
+/// Returns the index of the first match at or after `next`, and moves `next` past this index. Compares only a
+/// few files: most guests read in order, and for other guests a longer search would cost more than a `stat`
+/// after the call.
 fn find_next(
     expected: &[String],
     next: &mut usize,
@@ -135,15 +136,15 @@ mod tests {
     fn the_first_state_of_each_file_is_recorded() {
         let mut noticed = Noticed::default();
         let paths = paths();
-        noticed.expect(&paths);
+        noticed.start_mini_batch(&paths);
         for (path, length) in [("/else", 9), (&paths[0], 1), (&paths[0], 2), (&paths[2], 3)] {
-            noticed.read(path, found(length));
+            noticed.record_read(path, found(length));
         }
-        noticed.read(&paths[1], found(4));
+        noticed.record_read(&paths[1], found(4));
         assert_eq!(noticed.found(), [Some(found(1)), None, Some(found(3))], "the second is late");
-        noticed.expect(&paths[..2]);
+        noticed.start_mini_batch(&paths[..2]);
         assert_eq!(noticed.found(), [None, None]);
-        noticed.read(&paths[1], found(4));
+        noticed.record_read(&paths[1], found(4));
         assert_eq!(noticed.found(), [None, Some(found(4))]);
     }
 
@@ -151,31 +152,31 @@ mod tests {
     #[test]
     fn a_stat_on_an_open_file_is_recorded() {
         let mut noticed = Noticed::default();
-        noticed.folder(3, "/inputs/x");
-        noticed.expect(&paths());
-        noticed.opened(3, "a", 7);
-        noticed.inspected(7, &stat(1));
-        noticed.inspected(7, &stat(2));
+        noticed.record_folder(3, "/inputs/x");
+        noticed.start_mini_batch(&paths());
+        noticed.record_open(3, "a", 7);
+        noticed.record_stat(7, &stat(1));
+        noticed.record_stat(7, &stat(2));
         // The handle is reused for another file.
-        noticed.opened(3, "else", 7);
-        noticed.inspected(7, &stat(3));
+        noticed.record_open(3, "else", 7);
+        noticed.record_stat(7, &stat(3));
         // The same name in a folder that the guest opened itself.
-        noticed.opened(4, "b", 8);
-        noticed.inspected(8, &stat(4));
+        noticed.record_open(4, "b", 8);
+        noticed.record_stat(8, &stat(4));
         // The handle of a preopened folder, which the guest has closed, is reused for another folder.
-        noticed.folder(5, "/inputs/x");
-        noticed.opened(3, "sub", 5);
-        noticed.opened(5, "b", 8);
-        noticed.inspected(8, &stat(4));
+        noticed.record_folder(5, "/inputs/x");
+        noticed.record_open(3, "sub", 5);
+        noticed.record_open(5, "b", 8);
+        noticed.record_stat(8, &stat(4));
         // The file has changed since the call began.
-        noticed.opened(3, "b", 8);
+        noticed.record_open(3, "b", 8);
         let later = Some(Datetime { seconds: u64::from(u32::MAX), nanoseconds: 0 });
-        noticed.inspected(8, &DescriptorStat { data_modification_timestamp: later, ..stat(4) });
-        noticed.opened(3, "c", 9);
+        noticed.record_stat(8, &DescriptorStat { data_modification_timestamp: later, ..stat(4) });
+        noticed.record_open(3, "c", 9);
         assert_eq!(noticed.found(), [Some(found(1)), None, None], "no `stat` on the third");
         // Files that are still open do not count for a later mini-batch.
-        noticed.expect(&paths());
-        noticed.inspected(9, &stat(5));
+        noticed.start_mini_batch(&paths());
+        noticed.record_stat(9, &stat(5));
         assert_eq!(noticed.found(), [None, None, None]);
     }
 }

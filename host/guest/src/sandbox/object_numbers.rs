@@ -1,10 +1,10 @@
-//! The files that deterministic guests have seen.
+//! What deterministic guests have seen of files.
 
 use std::collections::{HashMap, VecDeque};
 use wasmtime_wasi::p2::bindings::sync::filesystem::types::DirectoryEntry;
 
-/// The most files that [`ObjectNumbers`] numbers.
-const OBJECTS: usize = 1 << 20;
+/// The maximum number of files that [`ObjectNumbers`] distinguishes.
+const MAX_OBJECTS: usize = 1 << 20;
 
 /// What an instance has seen.
 #[derive(Default)]
@@ -21,9 +21,10 @@ pub(super) struct SeenObjects {
 pub(super) struct ObjectNumbers(HashMap<(u64, u64), u64>);
 
 impl ObjectNumbers {
+    /// The number of the file that has this identifier on the machine.
     pub(super) fn number(&mut self, real: (u64, u64)) -> u64 {
         let next = self.0.len() as u64 + 1;
-        if self.0.len() >= OBJECTS {
+        if self.0.len() >= MAX_OBJECTS {
             return self.0.get(&real).copied().unwrap_or(u64::MAX);
         }
         *self.0.entry(real).or_insert(next)

@@ -4,48 +4,49 @@
 use wasmtime::WasmBacktrace;
 
 /// The type whose functions the SDK's `export!` generates in the entry script's own crate.
-const GLUE: &str = "__SandmillComponent";
+const GENERATED_TYPE: &str = "__SandmillComponent";
 
-/// The last panic in what a guest wrote, on one line: ` at src/lib.rs:10:5: boom`. For a panic in another
-/// crate, the line also names the innermost function of the entry script's own crate in the backtrace.
-pub(super) fn panic(stderr: &str, backtrace: Option<&WasmBacktrace>) -> Option<String> {
+/// The last panic message in what a guest wrote to stderr, on one line: ` at src/lib.rs:10:5: boom`. For a
+/// panic in another crate, the line also names the innermost function of the entry script's own crate in the
+/// backtrace.
+pub(super) fn last_panic(stderr: &str, backtrace: Option<&WasmBacktrace>) -> Option<String> {
     let (_, panic) = stderr.rsplit_once("panicked at ")?;
     let mut lines = panic.lines();
-    let place = lines.next()?.trim_end().trim_end_matches(':');
+    let location = lines.next()?.trim_end().trim_end_matches(':');
     let message: Vec<&str> = lines
         .take_while(|line| !line.starts_with("note: ") && !line.starts_with("stack backtrace:"))
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
     let separator = if message.is_empty() { "" } else { ": " };
-    let caller = match is_foreign(place) {
-        true => backtrace.and_then(|it| caller(&calls(it))).unwrap_or_default(),
+    let caller = match is_foreign(location) {
+        true => backtrace.and_then(|backtrace| caller(&calls(backtrace))).unwrap_or_default(),
         false => String::new(),
     };
-    Some(format!(" at {}{caller}{separator}{}", shortened(place), message.join(" ")))
+    Some(format!(" at {}{caller}{separator}{}", shortened(location), message.join(" ")))
 }
 
-/// Whether the file belongs to another package: cargo uses absolute paths for those, and relative ones for
-/// the package that it builds.
-fn is_foreign(place: &str) -> bool {
-    place.starts_with('/')
+/// Whether the location is in another package. Cargo uses absolute paths for the files of other packages, and
+/// relative paths for the package that it builds.
+fn is_foreign(location: &str) -> bool {
+    location.starts_with('/')
 }
 
-/// Removes the folders above the crate from a path, because they differ between machines.
-fn shortened(place: &str) -> &str {
-    let below = |marker: &str, skipped: usize| {
-        let (_, rest) = place.split_once(marker)?;
+/// Removes the folders above the crate from a path, because these folders differ between machines.
+fn shortened(location: &str) -> &str {
+    let after = |marker: &str, skipped: usize| {
+        let (_, rest) = location.split_once(marker)?;
         rest.splitn(skipped + 1, '/').nth(skipped)
     };
-    if !is_foreign(place) {
-        return place;
+    if !is_foreign(location) {
+        return location;
     }
     // The forms are ~/.cargo/registry/src/INDEX/CRATE-VERSION/.., ~/.cargo/git/checkouts/REPOSITORY/COMMIT/..
     // and /rustc/COMMIT/library/..
-    below("/registry/src/", 1)
-        .or_else(|| below("/git/checkouts/", 2))
-        .or_else(|| place.strip_prefix("/rustc/")?.split_once('/').map(|(_, rest)| rest))
-        .unwrap_or(place)
+    after("/registry/src/", 1)
+        .or_else(|| after("/git/checkouts/", 2))
+        .or_else(|| location.strip_prefix("/rustc/")?.split_once('/').map(|(_, rest)| rest))
+        .unwrap_or(location)
 }
 
 /// A call in a backtrace.
@@ -59,16 +60,16 @@ struct Call {
 
 /// All calls, innermost first. Includes inlined calls if debug information has them.
 fn calls(backtrace: &WasmBacktrace) -> Vec<Call> {
-    let plain = |name: &str| format!("{:#}", rustc_demangle::demangle(name));
+    let demangled = |name: &str| format!("{:#}", rustc_demangle::demangle(name));
     let mut calls = Vec::new();
     for frame in backtrace.frames() {
         for symbol in frame.symbols() {
             let line =
                 symbol.file().zip(symbol.line()).map(|(file, line)| format!("{file}:{line}"));
-            calls.extend(symbol.name().map(|name| Call { name: plain(name), line }));
+            calls.extend(symbol.name().map(|name| Call { name: demangled(name), line }));
         }
         if frame.symbols().is_empty() {
-            calls.extend(frame.func_name().map(|name| Call { name: plain(name), line: None }));
+            calls.extend(frame.func_name().map(|name| Call { name: demangled(name), line: None }));
         }
     }
     calls
@@ -76,16 +77,16 @@ fn calls(backtrace: &WasmBacktrace) -> Vec<Call> {
 
 /// The innermost call in the entry script's own crate, for example `, called from churn::predict`.
 fn caller(calls: &[Call]) -> Option<String> {
-    let glue = calls.iter().position(|call| call.name.contains(GLUE))?;
-    let own = krate(&calls[glue].name);
-    let call = calls[..glue].iter().find(|call| krate(&call.name) == own)?;
+    let generated = calls.iter().position(|call| call.name.contains(GENERATED_TYPE))?;
+    let own_crate = crate_of(&calls[generated].name);
+    let call = calls[..generated].iter().find(|call| crate_of(&call.name) == own_crate)?;
     let line = call.line.as_ref().map(|line| format!(" ({line})")).unwrap_or_default();
     Some(format!(", called from {}{line}", call.name))
 }
 
 /// The crate of a function: `churn` for `churn::predict` and `<churn::Churn as
 /// sandmill_guest::EntryScript>::run`.
-fn krate(name: &str) -> &str {
+fn crate_of(name: &str) -> &str {
     let name = name.trim_start_matches(['<', '&']);
     name.split_once("::").map_or(name, |(first, _)| first)
 }
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn panics_become_one_line() {
-        let panic = |stderr| super::panic(stderr, None);
+        let panic = |stderr| super::last_panic(stderr, None);
         let new = "thread '<unnamed>' (1) panicked at src/lib.rs:10:5:\nboom\nnote: run with `RUST_BACKTRACE=1`\n";
         assert_eq!(panic(new).as_deref(), Some(" at src/lib.rs:10:5: boom"));
         let two = format!("{new}\nthread 'main' panicked at src/a.rs:1:2:\nfirst\n  second\n");
@@ -110,14 +111,14 @@ mod tests {
 
     #[test]
     fn paths_are_shortened_to_their_crate() {
-        for (place, short) in [
+        for (location, short) in [
             ("/rustc/17067e9ac6/library/core/src/option.rs:2:5", "library/core/src/option.rs:2:5"),
             ("/c/git/checkouts/arrow-1f/ab12/src/a.rs:1:1", "src/a.rs:1:1"),
             ("/home/u/other/src/lib.rs:1:1", "/home/u/other/src/lib.rs:1:1"),
             ("/registry/src/", "/registry/src/"),
             ("src/registry/src/a/lib.rs:1:1", "src/registry/src/a/lib.rs:1:1"),
         ] {
-            assert_eq!(shortened(place), short);
+            assert_eq!(shortened(location), short);
         }
     }
 

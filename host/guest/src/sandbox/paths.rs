@@ -2,7 +2,7 @@
 //! wall hides `openat2`, cap-std resolves a path name by name. That takes memory in proportion to the path's
 //! length, which nothing else limits.
 
-use super::path_length::refused;
+use super::path_length::length_error;
 use super::state::InstanceState;
 use wasmtime::component::{LinkerInstance, Resource};
 use wasmtime::{Result, StoreContextMut};
@@ -25,7 +25,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
     types.func_wrap(
         "[method]descriptor.stat-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
-            answer(&mut cx, refused(&path), |files| files.stat_at(fd, flags, path))
+            answer(&mut cx, length_error(&path), |files| files.stat_at(fd, flags, path))
         },
     )?;
     types.func_wrap(
@@ -38,7 +38,7 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
             NewTimestamp,
             NewTimestamp,
         )| {
-            answer(&mut cx, refused(&path), |files| {
+            answer(&mut cx, length_error(&path), |files| {
                 files.set_times_at(fd, flags, path, read, written)
             })
         },
@@ -46,35 +46,36 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
     types.func_wrap(
         "[method]descriptor.metadata-hash-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
-            answer(&mut cx, refused(&path), |files| files.metadata_hash_at(fd, flags, path))
+            answer(&mut cx, length_error(&path), |files| files.metadata_hash_at(fd, flags, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.readlink-at",
         |mut cx: Context<'_>, (fd, path): (Fd, String)| {
-            answer(&mut cx, refused(&path), |files| files.readlink_at(fd, path))
+            answer(&mut cx, length_error(&path), |files| files.readlink_at(fd, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.remove-directory-at",
         |mut cx: Context<'_>, (fd, path): (Fd, String)| {
-            answer(&mut cx, refused(&path), |files| files.remove_directory_at(fd, path))
+            answer(&mut cx, length_error(&path), |files| files.remove_directory_at(fd, path))
         },
     )?;
     types.func_wrap(
         "[method]descriptor.unlink-file-at",
         |mut cx: Context<'_>, (fd, path): (Fd, String)| {
-            answer(&mut cx, refused(&path), |files| files.unlink_file_at(fd, path))
+            answer(&mut cx, length_error(&path), |files| files.unlink_file_at(fd, path))
         },
     )
 }
 
+/// Calls WASI's own function, unless the path is too long.
 fn answer<T>(
     cx: &mut Context<'_>,
-    refused: Option<ErrorCode>,
+    length_error: Option<ErrorCode>,
     ask: impl FnOnce(&mut WasiFilesystemCtxView<'_>) -> FsResult<T>,
 ) -> Answer<T> {
-    if let Some(code) = refused {
+    if let Some(code) = length_error {
         return Ok((Err(code),));
     }
     let mut files = cx.data_mut().filesystem();

@@ -2,9 +2,9 @@
 //! depends on when or where a file was created.
 
 use super::object_numbers::SeenObjects;
-use super::path_length::refused;
+use super::path_length::length_error;
 use super::state::InstanceState;
-use super::virtual_time::EPOCH;
+use super::virtual_time::INITIAL_SECONDS;
 use std::collections::VecDeque;
 use wasmtime::component::{Linker, Resource};
 use wasmtime::{Result, StoreContextMut};
@@ -17,7 +17,7 @@ use wasmtime_wasi::p2::bindings::sync::filesystem::types::{
 };
 
 /// The interface whose functions are replaced, in the version that wasmtime-wasi links.
-const INTERFACE: &str = "wasi:filesystem/types@0.2.12";
+const FILES_INTERFACE: &str = "wasi:filesystem/types@0.2.12";
 type Context<'a> = StoreContextMut<'a, InstanceState>;
 type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 
@@ -26,14 +26,14 @@ type Answer<T> = Result<(std::result::Result<T, ErrorCode>,)>;
 /// # Errors
 /// If the linker does not allow shadowing.
 pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
-    let mut types = linker.instance(INTERFACE)?;
+    let mut types = linker.instance(FILES_INTERFACE)?;
     types.func_wrap("[method]descriptor.stat", |mut cx: Context<'_>, (fd,): (Fd,)| {
         answer(cx.data_mut(), |files| files.stat(fd), |stat, _| plain(stat))
     })?;
     types.func_wrap(
         "[method]descriptor.stat-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
-            if let Some(code) = refused(&path) {
+            if let Some(code) = length_error(&path) {
                 return Ok((Err(code),));
             }
             answer(cx.data_mut(), |files| files.stat_at(fd, flags, path), |stat, _| plain(stat))
@@ -45,7 +45,7 @@ pub(super) fn link(linker: &mut Linker<InstanceState>) -> Result<()> {
     types.func_wrap(
         "[method]descriptor.metadata-hash-at",
         |mut cx: Context<'_>, (fd, flags, path): (Fd, PathFlags, String)| {
-            if let Some(code) = refused(&path) {
+            if let Some(code) = length_error(&path) {
                 return Ok((Err(code),));
             }
             answer(cx.data_mut(), |files| files.metadata_hash_at(fd, flags, path), numbered)
@@ -87,23 +87,24 @@ fn answer<T, U>(
 
 /// The kind and size of a file. For a folder, only the kind.
 fn plain(found: DescriptorStat) -> DescriptorStat {
-    let time = Some(Datetime { seconds: EPOCH, nanoseconds: 0 });
-    let folder = matches!(found.type_, DescriptorType::Directory);
+    let time = Some(Datetime { seconds: INITIAL_SECONDS, nanoseconds: 0 });
+    let is_folder = matches!(found.type_, DescriptorType::Directory);
     DescriptorStat {
         type_: found.type_,
         link_count: 1,
-        size: if folder { 0 } else { found.size },
+        size: if is_folder { 0 } else { found.size },
         data_access_timestamp: time,
         data_modification_timestamp: time,
         status_change_timestamp: time,
     }
 }
 
+/// Replaces the machine's identifier of a file with a number.
 fn numbered(found: MetadataHashValue, seen: &mut SeenObjects) -> MetadataHashValue {
     MetadataHashValue { lower: seen.objects.number((found.lower, found.upper)), upper: 0 }
 }
 
-/// A folder's entries, sorted by name, and the stream that stands for them.
+/// A folder's entries, sorted by name, and the stream that represents them for the guest.
 fn list(
     files: &mut WasiFilesystemCtxView<'_>,
     fd: Fd,

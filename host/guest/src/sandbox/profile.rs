@@ -30,12 +30,13 @@ const INTERVAL: Duration = Duration::from_millis(5);
 /// The minimum time between two writes while a guest runs.
 const WRITE_EVERY: Duration = Duration::from_secs(2);
 
-/// Limits the share of time that writing takes: the pause is this many times the duration of the last write.
-const WRITE_SHARE: u32 = 20;
+/// The pause after a write is at least this many times the duration of the write. This limits the share of
+/// time that writing takes.
+const PAUSE_PER_WRITE: u32 = 20;
 
-/// The limit on samples in a file, about 80 minutes of a busy guest. Later samples are dropped; otherwise
-/// file and memory would grow without bound.
-const MOST_SAMPLES: u64 = 1_000_000;
+/// The maximum number of samples in a file, about 80 minutes of a busy guest. Later samples are dropped,
+/// because otherwise the file and the memory would grow without bound.
+const MAX_SAMPLES: u64 = 1_000_000;
 
 /// The profile of all instances that a worker runs.
 #[derive(Clone, Debug)]
@@ -56,9 +57,12 @@ impl GuestProfiler {
         self.lock().write()
     }
 
-    /// Makes the store take samples. Fails if the thread that increments the epoch cannot start.
+    /// Makes the store take samples.
+    ///
+    /// # Errors
+    /// If the thread that increments the epoch cannot start.
     pub(super) fn attach(&self, store: &mut Store<InstanceState>) -> Result<(), Failure> {
-        self.lock().tick(store.engine()).map_err(|error| {
+        self.lock().start_ticker(store.engine()).map_err(|error| {
             let message = format!("the thread that times samples cannot be started: {error}");
             Failure::new(FailureKind::HostFault, message)
         })?;
@@ -84,15 +88,15 @@ struct Ticker(Arc<AtomicBool>);
 impl Ticker {
     fn start(engine: &Engine) -> io::Result<Self> {
         let engine = engine.clone();
-        let ended = Arc::new(AtomicBool::new(false));
-        let end = ended.clone();
+        let stop = Arc::new(AtomicBool::new(false));
+        let must_stop = stop.clone();
         thread::Builder::new().name("ticker".to_owned()).spawn(move || {
-            while !end.load(Ordering::Relaxed) {
+            while !must_stop.load(Ordering::Relaxed) {
                 thread::sleep(INTERVAL);
                 engine.increment_epoch();
             }
         })?;
-        Ok(Self(ended))
+        Ok(Self(stop))
     }
 }
 
@@ -105,13 +109,13 @@ impl Drop for Ticker {
 #[derive(Debug)]
 struct Recording {
     path: PathBuf,
-    /// Runs from the first instance on.
+    /// `None` before the first instance.
     ticker: Option<Ticker>,
     profile: Profile,
     process: ProcessHandle,
     thread: ThreadHandle,
     category: CategoryHandle,
-    /// The names that are shown, by the function names of the module.
+    /// The demangled names in the profile, by the function names in the module.
     names: HashMap<String, StringHandle>,
     start: Instant,
     /// The thread's CPU time at the last sample.
@@ -147,7 +151,7 @@ impl Recording {
         }
     }
 
-    fn tick(&mut self, engine: &Engine) -> io::Result<()> {
+    fn start_ticker(&mut self, engine: &Engine) -> io::Result<()> {
         if self.ticker.is_none() {
             self.ticker = Some(Ticker::start(engine)?);
         }
@@ -161,7 +165,7 @@ impl Recording {
 
     /// Samples the stack of the running guest.
     fn sample(&mut self, context: impl AsContext) {
-        if self.samples >= MOST_SAMPLES {
+        if self.samples >= MAX_SAMPLES {
             return;
         }
         let trace = WasmBacktrace::force_capture(context);
@@ -172,8 +176,8 @@ impl Recording {
         let now = self.now();
         self.profile.add_sample(self.thread, now, stack, used.into(), 1);
         self.samples += 1;
-        if Instant::now() >= self.next_write || self.samples == MOST_SAMPLES {
-            // A failed write is tried again later; the last one reports its error.
+        if Instant::now() >= self.next_write || self.samples == MAX_SAMPLES {
+            // A failed write is repeated later; the last write reports its error.
             let _ = self.write();
         }
     }
@@ -203,7 +207,7 @@ impl Recording {
         }
     }
 
-    /// Writes a new file and renames it, so that a killed process leaves a whole file.
+    /// Writes a new file and renames the file, so that a killed process leaves a complete file.
     fn write(&mut self) -> io::Result<()> {
         if self.samples == 0 {
             return Ok(());
@@ -219,7 +223,7 @@ impl Recording {
             // The partial file may be what fills the disk.
             let _ = std::fs::remove_file(&new);
         }
-        self.next_write = Instant::now() + WRITE_EVERY.max(begin.elapsed() * WRITE_SHARE);
+        self.next_write = Instant::now() + WRITE_EVERY.max(begin.elapsed() * PAUSE_PER_WRITE);
         written
     }
 }

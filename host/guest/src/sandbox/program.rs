@@ -29,7 +29,8 @@ use wasmtime_wasi::p2::bindings::sync::LinkOptions;
 /// The stack that the host needs in addition to the guest's own when the guest calls it, in bytes.
 const HOST_STACK: usize = 2 << 20;
 
-/// The same if the job has models: reading and planning a model recurses as deep as its graphs are nested.
+/// The same if the job has models, in bytes: reading and planning a model recurses as deep as the model's
+/// graphs are nested.
 const MODEL_STACK: usize = 16 << 20;
 
 /// The stack size of a thread that runs guests with these limits, in bytes. The engine does not check the
@@ -42,11 +43,11 @@ fn bytes(size: ByteSize) -> usize {
     usize::try_from(size.0).unwrap_or(usize::MAX)
 }
 
-/// The name of WASI's file interface. The engine accepts it for all 0.2 versions that a guest names.
-const FILES: &str = "wasi:filesystem/types@0.2.12";
+/// The name of WASI's file interface. The engine uses it for all 0.2 versions that a guest may name.
+const FILES_INTERFACE: &str = "wasi:filesystem/types@0.2.12";
 
 /// The name of WASI's interface for preopened folders.
-const FOLDERS: &str = "wasi:filesystem/preopens@0.2.12";
+const PREOPENS_INTERFACE: &str = "wasi:filesystem/preopens@0.2.12";
 
 /// The version of WASI that is implemented.
 const WASI_VERSION: &str = "0.2.12";
@@ -57,22 +58,26 @@ pub struct GuestProgram {
     pre: InstancePre<InstanceState>,
     pub(super) exports: Exports,
     timers: Timers,
-    with: Instrumentation,
+    instrumentation: Instrumentation,
     profiler: Option<GuestProfiler>,
 }
 
 impl GuestProgram {
-    /// Loads compiled code from an open file that the leader has checked. `with` must be as when it was
-    /// compiled; `stack` is `limits.stack`. Starts no thread, so the process may be forked afterwards.
+    /// Loads compiled code from an open file that the leader has checked. `instrumentation` must be that of
+    /// the compilation; `stack` is `limits.stack`. Starts no thread, so the process may be forked afterwards.
     ///
     /// # Errors
     /// A host fault if the file was not compiled by exactly this version of Sandmill, or the component
     /// imports something that is not linked.
-    pub fn load(compiled: &File, with: Instrumentation, stack: ByteSize) -> Result<Self, Failure> {
+    pub fn load(
+        compiled: &File,
+        instrumentation: Instrumentation,
+        stack: ByteSize,
+    ) -> Result<Self, Failure> {
         let fault = |what: &str, error: &dyn std::fmt::Display| {
             Failure::new(FailureKind::HostFault, format!("{what}: {error:#}"))
         };
-        let engine = engine_with_stack(with, bytes(stack))
+        let engine = engine_with_stack(instrumentation, bytes(stack))
             .map_err(|error| fault("the engine cannot start", &error))?;
         let path = format!("/proc/self/fd/{}", compiled.as_raw_fd());
         // SAFETY: compiled code comes from a cache that only its owner can write to, and the leader has
@@ -96,16 +101,16 @@ impl GuestProgram {
             init: entry.init.then(|| index("init")).flatten(),
             shutdown: entry.shutdown.then(|| index("shutdown")).flatten(),
         };
-        let pre = linker(&engine, with)
+        let pre = linker(&engine, instrumentation)
             .and_then(|linker| linker.instantiate_pre(&component))
             .map_err(|error| {
                 fault("the entry script imports something that Sandmill does not have", &error)
             })?;
         let timers = Timers::new().map_err(|error| fault("timers cannot be made", &error))?;
-        Ok(Self { engine, pre, exports, timers, with, profiler: None })
+        Ok(Self { engine, pre, exports, timers, instrumentation, profiler: None })
     }
 
-    /// Sets the profiler. The code must be compiled for profiling exactly if there is one.
+    /// Sets the profiler. The code must be compiled for profiling if and only if there is a profiler.
     pub fn profiled_by(self, profiler: Option<GuestProfiler>) -> Self {
         Self { profiler, ..self }
     }
@@ -127,12 +132,12 @@ impl GuestProgram {
         let files = OpenFolders::open(&grants.mounts, grants.limits.read)
             .map_err(|(mount, error)| grants::cannot_open(mount, &error))?;
         let time = VirtualTime::default();
-        let shown = self.with.deterministic.then_some(&time);
+        let virtual_time = self.instrumentation.deterministic.then_some(&time);
         let mut table = ResourceTable::new();
         let handles = usize::try_from(grants.limits.handles).unwrap_or(usize::MAX);
         table.set_max_capacity(handles);
         let state = InstanceState {
-            wasi: grants::wasi(grants, &stderr, &quota, &files, shown)?,
+            wasi: grants::wasi(grants, &stderr, &quota, &files, virtual_time)?,
             table,
             budget: Budget::new(grants.limits.memory),
             host: Host::new(grants, files, &quota),
@@ -143,14 +148,14 @@ impl GuestProgram {
             time,
             numbers: RandomSources::new(grants.seed),
             seen: SeenObjects::default(),
-            kept: LogDescriptors::new(&grants.log_dir),
+            log_descriptors: LogDescriptors::new(&grants.log_dir),
             noticed: Noticed::default(),
         };
         let mut store = Store::new(&self.engine, state);
         store.limiter(|state| &mut state.budget);
         store.set_max_component_handles(handles);
         store.set_hostcall_fuel(bytes(grants.limits.transfer));
-        let fuel = self.with.fuel.then(|| grants.limits.fuel.unwrap_or(u64::MAX));
+        let fuel = self.instrumentation.fuel.then(|| grants.limits.fuel.unwrap_or(u64::MAX));
         set_fuel(&mut store, fuel)?;
         if let Some(profiler) = &self.profiler {
             profiler.attach(&mut store)?;
@@ -167,8 +172,8 @@ impl GuestProgram {
     }
 }
 
-/// Checks that all imports of a component exist, down to single functions and their types: an interface of a
-/// known name may have functions that this version lacks.
+/// Checks that all imports of a component exist, including each function and its type: a known interface may
+/// have functions that this version lacks.
 ///
 /// # Errors
 /// If an import does not exist.
@@ -189,34 +194,37 @@ fn start_failure(
     limits: &Limits,
 ) -> Failure {
     let state = store.data_mut();
-    let circumstances = traps::TrapContext {
+    let context = traps::TrapContext {
         function: "starting",
         limits,
         refusal: state.budget.take_refusal(),
         stderr: state.stderr.tail_since(0),
     };
-    traps::failure(error, &circumstances)
+    traps::failure(error, &context)
 }
 
-fn linker(engine: &Engine, with: Instrumentation) -> wasmtime::Result<Linker<InstanceState>> {
+fn linker(
+    engine: &Engine,
+    instrumentation: Instrumentation,
+) -> wasmtime::Result<Linker<InstanceState>> {
     let mut linker = Linker::new(engine);
     let mut options = LinkOptions::default();
     // Toolchains import this function by default.
     options.network_error_code(true);
     wasmtime_wasi::p2::add_to_linker_with_options_sync(&mut linker, &options)?;
     linker.allow_shadowing(true);
-    paths::link(&mut linker.instance(FILES)?)?;
-    if with.deterministic {
+    paths::link(&mut linker.instance(FILES_INTERFACE)?)?;
+    if instrumentation.deterministic {
         virtual_time::link(&mut linker, InstanceState::virtual_clock)?;
         seed::link(&mut linker, |state: &mut InstanceState| &mut state.numbers)?;
         plain_files::link(&mut linker)?;
     } else {
         clock::link(&mut linker, InstanceState::clock)?;
-        listing::link(&mut linker.instance(FILES)?)?;
-        file_metadata::link(&mut linker.instance(FILES)?)?;
+        listing::link(&mut linker.instance(FILES_INTERFACE)?)?;
+        file_metadata::link(&mut linker.instance(FILES_INTERFACE)?)?;
     }
-    writing::link(&mut linker.instance(FILES)?)?;
-    writing::link_folders(&mut linker.instance(FOLDERS)?)?;
+    writing::link(&mut linker.instance(FILES_INTERFACE)?)?;
+    writing::link_folders(&mut linker.instance(PREOPENS_INTERFACE)?)?;
     linker.allow_shadowing(false);
     host_calls::link(&mut linker)?;
     nn::link(&mut linker, InstanceState::inference)?;

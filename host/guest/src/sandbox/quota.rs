@@ -1,5 +1,5 @@
-//! Limits what a call may write, and what may stay. The bytes are counted while the guest runs, so that a
-//! flood is stopped in the middle.
+//! Limits what a call may write, and what may stay in the log folder. Counts bytes while the guest runs, so
+//! that a flood is stopped in the middle.
 
 use super::counted::{LimitKind, OverLimit};
 use super::log_folder::LogFolder;
@@ -7,7 +7,8 @@ use crate::model::Limits;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Counts what the current call has written, and what stays of it. Clones share the count.
+/// Counts what the current call has written, and how much of it is in the log folder. Clones share the
+/// counts.
 #[derive(Clone, Debug)]
 pub(super) struct WriteQuota(Arc<Meters>);
 
@@ -20,7 +21,8 @@ struct Meters {
     files: WriteMeter,
 }
 
-/// Atomic because streams must be able to move to another thread. There is never contention.
+/// One count with its limit. Atomic because streams must be able to move to another thread; there is never
+/// contention.
 #[derive(Debug)]
 struct WriteMeter {
     allowed: u64,
@@ -63,12 +65,12 @@ impl WriteQuota {
         let asked = meter.used.load(Relaxed).saturating_add(amount);
         meter.used.store(asked, Relaxed);
         if asked > meter.allowed {
-            return Err(OverLimit { counted, allowed: meter.allowed, asked, stays: false });
+            return Err(OverLimit { counted, allowed: meter.allowed, asked, in_log_folder: false });
         }
         Ok(())
     }
 
-    /// Adds `amount` to the count. `stays`: whether it is in the log folder.
+    /// Adds `amount` to the count. `in_log_folder`: whether the guest writes it to the log folder.
     ///
     /// # Errors
     /// If that exceeds a limit.
@@ -76,20 +78,20 @@ impl WriteQuota {
         &self,
         counted: LimitKind,
         amount: u64,
-        stays: bool,
+        in_log_folder: bool,
     ) -> Result<(), OverLimit> {
         self.take(counted, amount)?;
-        if !stays || amount == 0 {
+        if !in_log_folder || amount == 0 {
             return Ok(());
         }
         self.0.log_folder.take(counted, amount, &self.0.limits)
     }
 
     /// Subtracts an amount whose operation failed.
-    pub(super) fn give_back(&self, counted: LimitKind, amount: u64, stays: bool) {
+    pub(super) fn give_back(&self, counted: LimitKind, amount: u64, in_log_folder: bool) {
         let used = &self.meter(counted).used;
         used.store(used.load(Relaxed).saturating_sub(amount), Relaxed);
-        if stays {
+        if in_log_folder {
             self.0.log_folder.give_back(counted, amount);
         }
     }
@@ -109,7 +111,8 @@ mod tests {
         let clone = quota.clone();
         assert_eq!(quota.take(LimitKind::Logs, 6), Ok(()));
         assert_eq!(clone.take(LimitKind::Logs, 4), Ok(()));
-        let over = OverLimit { counted: LimitKind::Logs, allowed: 10, asked: 11, stays: false };
+        let over =
+            OverLimit { counted: LimitKind::Logs, allowed: 10, asked: 11, in_log_folder: false };
         assert_eq!(quota.take(LimitKind::Logs, 1), Err(over));
         assert_eq!(quota.take(LimitKind::Files, 1), Ok(()), "counted apart");
         quota.give_back(LimitKind::Files, 1, false);

@@ -6,8 +6,8 @@ use wasmtime::component::{HasData, Linker};
 use wasmtime::{Result, bail};
 use wasmtime_wasi::p2::bindings::random::{insecure, insecure_seed, random};
 
-/// The most bytes per call, as for other guests.
-const LARGEST: u64 = 64 << 20;
+/// The maximum number of bytes per call, as for other guests.
+const MAX_BYTES_PER_CALL: u64 = 64 << 20;
 
 /// The seed of a deterministic guest's random numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +30,8 @@ impl Seed {
     }
 }
 
-/// The three sources of WASI. Each has its own stream, so that the use of one does not change the numbers of
-/// another.
+/// The three sources of random numbers in WASI. Each has its own stream, so that the use of one source does
+/// not change the numbers of another.
 pub(super) struct RandomSources {
     random: RandomStream,
     insecure: RandomStream,
@@ -40,11 +40,11 @@ pub(super) struct RandomSources {
 
 impl RandomSources {
     pub(super) fn new(seed: Seed) -> Self {
-        let mut once = RandomStream::new(seed, b"insecure-seed");
+        let mut stream = RandomStream::new(seed, b"insecure-seed");
         Self {
             random: RandomStream::new(seed, b"random"),
             insecure: RandomStream::new(seed, b"insecure"),
-            insecure_seed: (once.number(), once.number()),
+            insecure_seed: (stream.next_u64(), stream.next_u64()),
         }
     }
 }
@@ -54,7 +54,7 @@ struct RandomStream {
     key: [u8; 32],
     counter: u64,
     block: [u8; 32],
-    /// The number of bytes of `block` that are used up.
+    /// The number of bytes of `block` that have been returned.
     used: usize,
 }
 
@@ -80,15 +80,15 @@ impl RandomStream {
         }
     }
 
-    fn number(&mut self) -> u64 {
+    fn next_u64(&mut self) -> u64 {
         let mut bytes = [0; 8];
         self.fill(&mut bytes);
         u64::from_le_bytes(bytes)
     }
 
     fn bytes(&mut self, count: u64) -> Result<Vec<u8>> {
-        if count > LARGEST {
-            bail!("{count} random bytes were asked for at once, and {LARGEST} are allowed");
+        if count > MAX_BYTES_PER_CALL {
+            bail!("one call asked for {count} random bytes, and {MAX_BYTES_PER_CALL} are allowed");
         }
         // At most 64 MiB, as checked above.
         let mut bytes = vec![0; to_usize(count)];
@@ -97,7 +97,7 @@ impl RandomStream {
     }
 }
 
-/// Replaces WASI's random numbers with ones derived from the store's seed.
+/// Replaces WASI's random numbers with numbers that are derived from the store's seed.
 ///
 /// # Errors
 /// If the linker does not allow shadowing.
@@ -122,7 +122,7 @@ impl random::Host for RandomSources {
     }
 
     fn get_random_u64(&mut self) -> Result<u64> {
-        Ok(self.random.number())
+        Ok(self.random.next_u64())
     }
 }
 
@@ -132,7 +132,7 @@ impl insecure::Host for RandomSources {
     }
 
     fn get_insecure_random_u64(&mut self) -> Result<u64> {
-        Ok(self.insecure.number())
+        Ok(self.insecure.next_u64())
     }
 }
 
@@ -151,14 +151,14 @@ mod tests {
 
     fn first(seed: Seed) -> (u64, u64, (u64, u64)) {
         let mut numbers = RandomSources::new(seed);
-        let mut all = || -> Result<_> {
+        let mut take = || -> Result<_> {
             Ok((
                 numbers.get_random_u64()?,
                 numbers.get_insecure_random_u64()?,
                 numbers.insecure_seed()?,
             ))
         };
-        all().expect("numbers")
+        take().expect("numbers")
     }
 
     #[test]
@@ -186,7 +186,7 @@ mod tests {
         let pieces = [0, 1, 31, 1, 40, 27].map(|count| numbers.get_random_bytes(count));
         let pieces: Vec<u8> = pieces.into_iter().flatten().flatten().collect();
         assert_eq!(whole, pieces);
-        let error = numbers.get_random_bytes(LARGEST + 1).expect_err("too many");
+        let error = numbers.get_random_bytes(MAX_BYTES_PER_CALL + 1).expect_err("too many");
         assert!(error.to_string().contains("67108864 are allowed"), "{error}");
     }
 }

@@ -6,8 +6,8 @@
 //! `process000.stdout.txt.1`. When that is full, its content moves to `process000.stdout.txt.2` and replaces
 //! the older content there. So three files keep the beginning and the end of the output.
 //!
-//! They are opened before the wall is built: behind the wall, a worker cannot use names in a folder that also
-//! has other workers' logs. That is why content is moved instead of files renamed. The process that opened
+//! The files are opened before the wall is built: behind the wall, a worker cannot use names in a folder that
+//! also has other workers' logs. So a worker moves content instead of renaming files. The process that opened
 //! the files removes empty ones.
 
 use super::counted::{LimitKind, OverLimit};
@@ -28,13 +28,13 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 
 /// The size limit of each file, in bytes, without the marks for missing text.
 const FILE_LIMIT: u64 = 16 << 20;
-/// The number of last bytes that are remembered.
-const TAIL: usize = 4 << 10;
-/// The most bytes that a guest may write at once.
-const PERMIT: usize = 64 << 10;
+/// The number of last bytes that a sink remembers.
+const TAIL_BYTES: usize = 4 << 10;
+/// The maximum number of bytes that a guest may write in one call.
+const MAX_WRITE_BYTES: usize = 64 << 10;
 
-/// The number of bytes that are moved at once.
-const PIECE: usize = 64 << 10;
+/// The size of the buffer that moves content between files.
+const MOVE_BUFFER_BYTES: usize = 64 << 10;
 
 /// A sink's open files. Successive instances share them.
 #[derive(Clone, Debug)]
@@ -50,8 +50,9 @@ struct SinkFiles {
 }
 
 impl SinkFile {
-    /// Opens or creates the file at `path` and the two files for later output; existing content stays. If one
-    /// cannot be opened, nothing is kept: a full disk, for example, must not end the job because of a log.
+    /// Opens or creates the file at `path` and the two files for later output; existing content stays. If a
+    /// file cannot be opened, the sink keeps nothing: a full disk, for example, must not end the job because
+    /// of a log.
     pub fn open(path: &Path) -> Self {
         let files = || -> io::Result<SinkFiles> {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -73,7 +74,7 @@ impl SinkFile {
 impl SinkFiles {
     /// Moves the content of the newest file to the older one. If that fails, for example on a full disk, the
     /// content is dropped to make room for new output.
-    fn age(&self) -> io::Result<()> {
+    fn empty_newest(&self) -> io::Result<()> {
         if self.move_newest().is_err() {
             // Free the space of the partial copy.
             let _ = self.older.set_len(0);
@@ -83,14 +84,14 @@ impl SinkFiles {
 
     fn move_newest(&self) -> io::Result<()> {
         self.older.set_len(0)?;
-        let mut piece = vec![0; PIECE];
+        let mut buffer = vec![0; MOVE_BUFFER_BYTES];
         let mut offset = 0;
         loop {
-            let count = self.newest.read_at(&mut piece, offset)?;
+            let count = self.newest.read_at(&mut buffer, offset)?;
             if count == 0 {
                 break;
             }
-            (&self.older).write_all(&piece[..count])?;
+            (&self.older).write_all(&buffer[..count])?;
             offset += count as u64;
         }
         Ok(())
@@ -110,7 +111,9 @@ struct SinkInner {
     target: SinkTarget,
     /// Whether the file ends in the middle of a line.
     in_line: bool,
+    /// The last bytes that the guest wrote.
     tail: Vec<u8>,
+    /// The number of bytes that the guest wrote.
     total: u64,
 }
 
@@ -156,7 +159,7 @@ impl GuestSink {
         self.lock().total
     }
 
-    /// What was taken since `position`, or the end of it.
+    /// The text that was taken since `position`, or the end of that text.
     pub(super) fn tail_since(&self, position: u64) -> String {
         let inner = self.lock();
         let new = usize::try_from(inner.total - position).unwrap_or(usize::MAX);
@@ -168,11 +171,11 @@ impl GuestSink {
 impl SinkInner {
     fn accept(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;
-        if bytes.len() >= TAIL {
+        if bytes.len() >= TAIL_BYTES {
             self.tail.clear();
-            self.tail.extend_from_slice(&bytes[bytes.len() - TAIL..]);
+            self.tail.extend_from_slice(&bytes[bytes.len() - TAIL_BYTES..]);
         } else {
-            let surplus = (self.tail.len() + bytes.len()).saturating_sub(TAIL);
+            let surplus = (self.tail.len() + bytes.len()).saturating_sub(TAIL_BYTES);
             self.tail.drain(..surplus);
             self.tail.extend_from_slice(bytes);
         }
@@ -186,7 +189,7 @@ impl SinkInner {
         let Some(files) = self.files.0.clone() else { return Ok(()) };
         while !bytes.is_empty() {
             if matches!(self.target, SinkTarget::Unopened) {
-                self.target = continued(&files)?;
+                self.target = resumed_target(&files)?;
             }
             let (mut file, written) = match &mut self.target {
                 SinkTarget::First(written) => (&files.first, written),
@@ -195,7 +198,7 @@ impl SinkInner {
             };
             let room = usize::try_from(self.limit.saturating_sub(*written)).unwrap_or(usize::MAX);
             let is_new = *written == 0;
-            let (now, later) = bytes.split_at(fitting(bytes, room, is_new, self.in_line));
+            let (now, later) = bytes.split_at(fitting_bytes(bytes, room, is_new, self.in_line));
             *written += now.len() as u64;
             file.write_all(now)?;
             self.in_line = now.last().map_or(self.in_line, |&byte| byte != b'\n');
@@ -211,7 +214,7 @@ impl SinkInner {
     fn rotate(&mut self, files: &SinkFiles) -> io::Result<()> {
         let name = &files.name;
         if matches!(self.target, SinkTarget::Newest(_)) {
-            files.age()?;
+            files.empty_newest()?;
         } else {
             let mark = format!(
                 "\n[sandmill: cut here, after {} bytes; {name}.1 has the newest, {name}.2 the part \
@@ -229,7 +232,7 @@ impl SinkInner {
 }
 
 /// The file in which an earlier instance stopped, or the first one.
-fn continued(files: &SinkFiles) -> io::Result<SinkTarget> {
+fn resumed_target(files: &SinkFiles) -> io::Result<SinkTarget> {
     let newest = files.newest.metadata()?.len();
     Ok(if newest > 0 {
         SinkTarget::Newest(newest)
@@ -238,9 +241,9 @@ fn continued(files: &SinkFiles) -> io::Result<SinkTarget> {
     })
 }
 
-/// The number of bytes that fit into the remaining room: whole lines if possible, else a part of one. A new
-/// file takes at least one byte, so that writing makes progress.
-fn fitting(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
+/// The number of bytes that fit into the remaining room: whole lines if possible, else a part of a line. A
+/// new file takes at least one byte, so that writing makes progress.
+fn fitting_bytes(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
     if bytes.len() <= room {
         return bytes.len();
     }
@@ -254,7 +257,8 @@ fn fitting(bytes: &[u8], room: usize, is_new: bool, in_line: bool) -> usize {
 
 fn append_to(path: &Path, is_read: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
-    // No guest can create a link or FIFO in this folder. If there is one, it is not our file, so refuse it.
+    // No guest can create a link or FIFO in this folder. If there is one, another program made it, so refuse
+    // it.
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     options.create(true).append(true).read(is_read).mode(0o600).custom_flags(flags);
     let file = options.open(path)?;
@@ -292,7 +296,7 @@ impl OutputStream for GuestSink {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        Ok(PERMIT)
+        Ok(MAX_WRITE_BYTES)
     }
 }
 
@@ -384,12 +388,12 @@ mod tests {
         assert_eq!(read("stderr.txt.2"), format!("{mark}line 99\n"));
         assert_eq!(std::fs::read_dir(folder.path()).expect("lists").count(), 3);
         // A line longer than a whole file.
-        accept(&sink, &[b'x'; 3 * TAIL]);
-        assert_eq!(sink.tail_since(0), "x".repeat(TAIL));
+        accept(&sink, &[b'x'; 3 * TAIL_BYTES]);
+        assert_eq!(sink.tail_since(0), "x".repeat(TAIL_BYTES));
         assert!(read("stderr.txt.2").ends_with(&format!("\n{}", "x".repeat(10))));
     }
 
-    /// As on a full disk, where nothing can be written before something is cut.
+    /// Simulates a full disk, where nothing can be written before a file is cut.
     #[test]
     fn new_output_continues_if_older_output_cannot_be_moved() {
         let folder = tempfile::tempdir().expect("temporary folder");

@@ -24,9 +24,9 @@ pub(super) struct InstanceState {
     pub(super) inference: InferenceState,
     pub(super) stderr: GuestSink,
     pub(super) timers: Timers,
-    pub(super) kept: LogDescriptors,
+    pub(super) log_descriptors: LogDescriptors,
     pub(super) noticed: Noticed,
-    /// Only deterministic guests use these three.
+    // Only deterministic guests use the following three.
     pub(super) time: VirtualTime,
     pub(super) numbers: RandomSources,
     pub(super) seen: SeenObjects,
@@ -46,7 +46,7 @@ impl InstanceState {
         VirtualClock { table: &mut self.table, time: &self.time }
     }
 
-    /// The part that inference uses.
+    /// The part of the data that inference uses.
     pub(super) fn inference(&mut self) -> View<'_> {
         View { table: &mut self.table, inference: &mut self.inference }
     }

@@ -87,18 +87,18 @@ fn run(
     (stats, result.map(|()| sink))
 }
 
-/// Runs a body of `run` without data.
+/// Runs a guest whose function `run` has this body, without data.
 fn run_body(body: &str, limits: Limits) -> Result<Collected, Failure> {
-    let bench = GuestFixture::with_limits("run-only", &format!("RUN {body})"), limits);
-    run(&mut bench.instance(), MiniBatchData::Void).1
+    let fixture = GuestFixture::with_limits("run-only", &format!("RUN {body})"), limits);
+    run(&mut fixture.instance(), MiniBatchData::Void).1
 }
 
 fn failure(body: &str, limits: Limits) -> Failure {
     run_body(body, limits).expect_err("the guest is bad")
 }
 
-/// A function for `run` that returns a list at `$at` with `$count` elements as the case `$case`. The result
-/// is at address 16.
+/// A function for `run` that returns a list at `$at` with `$count` elements as the case `$case` of `results`:
+/// 0 is rows, 1 is outcomes, 2 is a table. The result is at address 16.
 const RETURN: &str = r#"
     (func $return (param $case i32) (param $at i32) (param $count i32) (result i32)
       (i32.store8 (i32.const 16) (i32.const 0))
@@ -113,8 +113,8 @@ fn rows_outcomes_and_tables_are_returned() {
     // The list of paths that `run` gets is also a valid list of rows.
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 0) (local.get $ptr) (local.get $len)))");
-    let bench = GuestFixture::new("run-only", &echo);
-    let mut instance = bench.instance();
+    let fixture = GuestFixture::new("run-only", &echo);
+    let mut instance = fixture.instance();
     let paths = ["/inputs/a".to_owned(), String::new(), "/inputs/\u{fc}".to_owned()];
     for _ in 0..3 {
         let (stats, result) = run(&mut instance, MiniBatchData::Files(&paths));
@@ -152,8 +152,8 @@ fn init_and_shutdown_are_called_if_they_exist() {
           (i32.const 16))
         (func (export "NAME#shutdown")
           (if (i32.eqz (global.get $calls)) (then unreachable)))"#;
-    let bench = GuestFixture::new("entry-script", full);
-    let mut instance = bench.instance();
+    let fixture = GuestFixture::new("entry-script", full);
+    let mut instance = fixture.instance();
     assert_eq!(instance.init().1, Ok(()));
     assert_eq!(instance.shutdown().1, Ok(()));
     let failure = instance.init().1.expect_err("the second time it returns an error");
@@ -162,25 +162,25 @@ fn init_and_shutdown_are_called_if_they_exist() {
         (failure.message.as_str(), failure.detail.as_str()),
         ("no model", "looked in /side_inputs")
     );
-    assert_eq!(bench.instance().shutdown().1.expect_err("traps").kind, FailureKind::Trap);
-    let mut alone = GuestFixture::new("run-only", "RUN (i32.const 0))").instance();
-    assert_eq!(alone.init().1, Ok(()));
-    assert_eq!(alone.shutdown().1, Ok(()));
+    assert_eq!(fixture.instance().shutdown().1.expect_err("traps").kind, FailureKind::Trap);
+    let mut run_only = GuestFixture::new("run-only", "RUN (i32.const 0))").instance();
+    assert_eq!(run_only.init().1, Ok(()));
+    assert_eq!(run_only.shutdown().1, Ok(()));
 }
 
 #[test]
 fn traps_are_explained_and_another_instance_still_works() {
-    let bench = GuestFixture::new(
+    let fixture = GuestFixture::new(
         "run-only",
         "(func $inner (param i32) (if (i32.eqz (local.get 0)) (then unreachable)))
         RUN (call $inner (local.get $kind)) (i32.const 0))",
     );
     let failure =
-        run(&mut bench.instance(), MiniBatchData::Files(&["x".into()])).1.expect_err("traps");
+        run(&mut fixture.instance(), MiniBatchData::Files(&["x".into()])).1.expect_err("traps");
     assert_eq!(failure.kind, FailureKind::Trap);
     insta::assert_snapshot!(failure.message, @"the entry script trapped in run: wasm `unreachable` instruction executed (it aborted itself)");
     assert!(failure.detail.contains("0: inner\n"), "{}", failure.detail);
-    run(&mut bench.instance(), MiniBatchData::Void).1.expect("a new instance works");
+    run(&mut fixture.instance(), MiniBatchData::Void).1.expect("a new instance works");
 }
 
 #[test]
@@ -188,9 +188,9 @@ fn an_endless_loop_is_ended_by_fuel() {
     let limits = Limits { fuel: Some(100_000), ..Limits::default() };
     let failure = failure("(loop $l (br $l)) (i32.const 0)", limits.clone());
     assert_eq!(failure.kind, FailureKind::OutOfFuel);
-    insta::assert_snapshot!(failure.message, @"the entry script used up its fuel in run: limits.fuel allows 100000 for one call. Raise it, or look for a loop that does not end");
-    let bench = GuestFixture::with_limits("run-only", "RUN (i32.const 0))", limits);
-    let mut instance = bench.instance();
+    insta::assert_snapshot!(failure.message, @"the entry script used up its fuel in run: limits.fuel allows 100000 for one call. Raise the limit, or look for a loop that does not end");
+    let fixture = GuestFixture::with_limits("run-only", "RUN (i32.const 0))", limits);
+    let mut instance = fixture.instance();
     let used: Vec<_> = (0..2).map(|_| run(&mut instance, MiniBatchData::Void).0.fuel).collect();
     assert!(used[0].is_some_and(|fuel| fuel > 0 && fuel < 100), "{used:?}");
     assert_eq!(used[0], used[1], "each call gets its own");
@@ -200,15 +200,15 @@ fn an_endless_loop_is_ended_by_fuel() {
 fn deep_recursion_is_a_trap() {
     let body = "(func $f (param i32) (result i32) (i32.add (call $f (local.get 0)) (i32.const 1)))
         RUN (call $f (i32.const 1)))";
-    let bench = GuestFixture::new("run-only", body);
+    let fixture = GuestFixture::new("run-only", body);
     let thread =
         std::thread::Builder::new().stack_size(guest_thread_stack(&Limits::default(), false));
     let failure = thread
-        .spawn(move || run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("overflows"))
+        .spawn(move || run(&mut fixture.instance(), MiniBatchData::Void).1.expect_err("overflows"))
         .expect("starts")
         .join()
         .expect("does not abort");
-    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise it");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise the limit");
     assert_eq!(failure.detail.lines().count(), 41, "{}", failure.detail);
 }
 
@@ -219,7 +219,7 @@ fn unlimited_growth_is_out_of_memory() {
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) unreachable";
     let failure = failure(body, limits.clone());
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
-    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 8 MB, it held 7.1 MB and asked for 1 MB more. Raise it, or hold less at a time");
+    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 8 MB, it held 7.1 MB and asked for 1 MB more. Raise the limit, or hold less at a time");
     // The end of the 32-bit address space, which no limit can raise.
     let most = Limits { memory: ByteSize(64 << 30), ..Limits::default() };
     let beyond = "(drop (memory.grow (i32.const 65536))) unreachable";
@@ -231,22 +231,23 @@ fn unlimited_growth_is_out_of_memory() {
         "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 16)) (i32.const -1)))) (i32.const 0)";
     run_body(body, limits).expect("it handles the refusal");
     let small = Limits { memory: ByteSize(64 << 10), ..Limits::default() };
-    let bench = GuestFixture::with_limits("run-only", "RUN (i32.const 0))", small);
-    let failure = bench.program.instantiate(&bench.grants).err().expect("needs 2 pages to start");
-    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held 0 bytes and asked for 128 KB more. Raise it, or hold less at a time");
+    let fixture = GuestFixture::with_limits("run-only", "RUN (i32.const 0))", small);
+    let failure =
+        fixture.program.instantiate(&fixture.grants).err().expect("needs 2 pages to start");
+    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory while it was started: limits.memory allows 64 KB, it held 0 bytes and asked for 128 KB more. Raise the limit, or hold less at a time");
 }
 
 #[test]
 fn tables_count_as_memory() {
     let limits = Limits { memory: ByteSize(1 << 20), ..Limits::default() };
-    let bench = GuestFixture::with_limits(
+    let fixture = GuestFixture::with_limits(
         "run-only",
         "(table $t 1 funcref)
         RUN (loop $l (br_if $l (i32.ne (table.grow $t (ref.null func) (i32.const 1000)) (i32.const -1))))
         unreachable)",
         limits,
     );
-    let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("refused");
+    let failure = run(&mut fixture.instance(), MiniBatchData::Void).1.expect_err("refused");
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
 }
 
@@ -255,12 +256,12 @@ fn results_over_the_limit_leave_the_instance_usable() {
     let limits = Limits { results: ByteSize(100), ..Limits::default() };
     let echo =
         format!("{RETURN} RUN (call $return (i32.const 0) (local.get $ptr) (local.get $len)))");
-    let bench = GuestFixture::with_limits("run-only", &echo, limits);
-    let mut instance = bench.instance();
+    let fixture = GuestFixture::with_limits("run-only", &echo, limits);
+    let mut instance = fixture.instance();
     let long = ["x".repeat(100)];
     let failure = run(&mut instance, MiniBatchData::Files(&long)).1.expect_err("too large");
     assert_eq!(failure.kind, FailureKind::BadResults);
-    insta::assert_snapshot!(failure.message, @"run returned rows of 108 bytes, and limits.results allows 100 bytes. Raise it, or make mini_batch_size smaller");
+    insta::assert_snapshot!(failure.message, @"run returned rows of 108 bytes, and limits.results allows 100 bytes. Raise the limit, or make mini_batch_size smaller");
     run(&mut instance, MiniBatchData::Files(&long[..0])).1.expect("it is usable");
     let many = vec![String::new(); 13];
     let failure = run(&mut instance, MiniBatchData::Files(&many)).1.expect_err("too many");
@@ -270,13 +271,13 @@ fn results_over_the_limit_leave_the_instance_usable() {
 #[test]
 fn invalid_results_are_refused() {
     let with = |data: &str, case: u32, at: u32, count: u64| {
-        let bench = GuestFixture::new(
+        let fixture = GuestFixture::new(
             "run-only",
             &format!(
                 "{data} {RETURN} RUN (call $return (i32.const {case}) (i32.const {at}) (i32.const {count})))"
             ),
         );
-        run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("invalid").to_string()
+        run(&mut fixture.instance(), MiniBatchData::Void).1.expect_err("invalid").to_string()
     };
     let bad_utf8 = r#"(data (i32.const 64) "\80\00\00\00\01\00\00\00\81\00\00\00\01\00\00\00") (data (i32.const 128) "a\ff")"#;
     let half = r#"(data (i32.const 64) "\80\00\00\00\01\00\00\00\81\00\00\00\01\00\00\00") (data (i32.const 128) "\c3\bc")"#;
@@ -316,13 +317,14 @@ fn rows_that_share_memory_are_counted_and_not_copied() {
         RUN (call $fill) (call $return (i32.const 0) (i32.const 64) (i32.const 8000)))"
     );
     let limits = Limits { results: ByteSize(1 << 20), ..Limits::default() };
-    let bench = GuestFixture::with_limits("run-only", &body, limits);
-    let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("too large");
+    let fixture = GuestFixture::with_limits("run-only", &body, limits);
+    let failure = run(&mut fixture.instance(), MiniBatchData::Void).1.expect_err("too large");
     assert!(failure.message.contains("rows of 763.0 MB"), "{failure}");
 }
 
 #[test]
 fn log_lines_are_filtered_by_level() {
+    // The levels are 0 (error), 2 (info) and 3 (debug).
     let body = r#"(import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
         (data (i32.const 64) "loaded\nthe model")
         RUN
@@ -330,9 +332,9 @@ fn log_lines_are_filtered_by_level() {
           (call $log (i32.const 3) (i32.const 64) (i32.const 16))
           (call $log (i32.const 0) (i32.const 64) (i32.const 6))
           (i32.const 0))"#;
-    let bench = GuestFixture::new("run-only", body);
-    run(&mut bench.instance(), MiniBatchData::Void).1.expect("succeeds");
-    let log = std::fs::read_to_string(bench.path("log.txt")).expect("reads");
+    let fixture = GuestFixture::new("run-only", body);
+    run(&mut fixture.instance(), MiniBatchData::Void).1.expect("succeeds");
+    let log = std::fs::read_to_string(fixture.path("log.txt")).expect("reads");
     let words: Vec<&str> =
         log.lines().map(|line| line.split_once('Z').map_or(line, |(_, rest)| rest)).collect();
     assert_eq!(
@@ -355,12 +357,12 @@ fn a_panic_reaches_the_message() {
         r#"{WRITE} (data (i32.const 64) "\0athread '<unnamed>' panicked at src/lib.rs:10:5:\0aboom\0a")
         RUN (call $write (i32.const 2) (i32.const 54)) unreachable)"#
     );
-    let bench = GuestFixture::new("run-only", &body);
-    let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("panics");
+    let fixture = GuestFixture::new("run-only", &body);
+    let failure = run(&mut fixture.instance(), MiniBatchData::Void).1.expect_err("panics");
     assert_eq!(failure.kind, FailureKind::Trap);
     insta::assert_snapshot!(failure.message, @"the entry script panicked in run at src/lib.rs:10:5: boom");
     assert!(failure.detail.contains("stderr of the entry script:\n  thread"), "{}", failure.detail);
-    let stderr = std::fs::read_to_string(bench.path("stderr.txt")).expect("reads");
+    let stderr = std::fs::read_to_string(fixture.path("stderr.txt")).expect("reads");
     assert!(stderr.ends_with("boom\n"), "{stderr}");
 }
 
@@ -375,14 +377,14 @@ fn stdout_is_cut_and_the_guest_continues() {
             (br_if $l (i32.lt_u (local.get $i) (i32.const 4352))))
           (i32.const 0))"
     );
-    let bench = GuestFixture::new("run-only", &body);
-    run(&mut bench.instance(), MiniBatchData::Void).1.expect("nothing fails");
-    let stdout = std::fs::read(bench.path("stdout.txt")).expect("reads");
+    let fixture = GuestFixture::new("run-only", &body);
+    run(&mut fixture.instance(), MiniBatchData::Void).1.expect("nothing fails");
+    let stdout = std::fs::read(fixture.path("stdout.txt")).expect("reads");
     let stdout = String::from_utf8_lossy(&stdout[16 << 20..]);
     assert!(stdout.starts_with("\n[sandmill: cut here, after 16777216 bytes; "), "{stdout}");
-    let newest = std::fs::read(bench.path("stdout.txt.1")).expect("reads");
+    let newest = std::fs::read(fixture.path("stdout.txt.1")).expect("reads");
     assert!(newest.starts_with(b"[sandmill: the newest of stdout.txt; "));
-    let older = std::fs::read(bench.path("stdout.txt.2")).expect("reads");
+    let older = std::fs::read(fixture.path("stdout.txt.2")).expect("reads");
     assert!(newest.len() > 1 << 20 && older.is_empty());
 }
 
@@ -390,8 +392,8 @@ fn stdout_is_cut_and_the_guest_continues() {
 fn exit_is_a_separate_failure_kind() {
     let body = r#"(import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
         RUN (call $exit (i32.const 3)) unreachable)"#;
-    let bench = GuestFixture::new("run-only", body);
-    let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("exits");
+    let fixture = GuestFixture::new("run-only", body);
+    let failure = run(&mut fixture.instance(), MiniBatchData::Void).1.expect_err("exits");
     assert_eq!(failure.kind, FailureKind::Exit);
     insta::assert_snapshot!(failure.message, @"the entry script ended itself in run, with an exit code other than 0: return an error instead");
 }
@@ -405,17 +407,17 @@ fn a_guest_can_sleep() {
           (i64.store (i32.const 88) (i64.const 20000000))
           (if (call $poll (i32.const 64) (i32.const 128) (i32.const 1) (i32.const 192)) (then unreachable))
           (i32.const 0))"#;
-    let bench = GuestFixture::new("run-only", body);
-    let (stats, result) = run(&mut bench.instance(), MiniBatchData::Void);
+    let fixture = GuestFixture::new("run-only", body);
+    let (stats, result) = run(&mut fixture.instance(), MiniBatchData::Void);
     result.expect("wakes up");
     assert!(stats.seconds >= 0.02 && stats.seconds < 5.0, "{}", stats.seconds);
 }
 
 #[test]
 fn a_missing_folder_or_invalid_code_is_a_clear_failure() {
-    let mut bench = GuestFixture::new("run-only", "RUN (i32.const 0))");
-    bench.grants.mounts[0].host = bench.path("missing");
-    let failure = bench.program.instantiate(&bench.grants).err().expect("no such folder");
+    let mut fixture = GuestFixture::new("run-only", "RUN (i32.const 0))");
+    fixture.grants.mounts[0].host = fixture.path("missing");
+    let failure = fixture.program.instantiate(&fixture.grants).err().expect("no such folder");
     assert_eq!(failure.kind, FailureKind::HostFault);
     assert!(failure.message.contains("/inputs, cannot be opened: No such file"), "{failure}");
     let file = std::fs::File::open("/proc/self/exe").expect("opens");
@@ -429,7 +431,7 @@ fn a_missing_folder_or_invalid_code_is_a_clear_failure() {
 #[test]
 #[ignore = "prints times"]
 fn measure() {
-    let bench = GuestFixture::new(
+    let fixture = GuestFixture::new(
         "entry-script",
         &format!(
             r#"{} (func (export "NAME#init") (result i32) (i32.const 0)) (func (export "NAME#shutdown"))"#,
@@ -442,18 +444,18 @@ fn measure() {
         (0..count).for_each(|_| work());
         println!("{name}: {:.2} us", start.elapsed().as_secs_f64() * 1e6 / f64::from(count));
     };
-    each("instantiate and init", 1000, &mut || bench.instance().init().1.expect("init"));
-    let mut instance = bench.instance();
+    each("instantiate and init", 1000, &mut || fixture.instance().init().1.expect("init"));
+    let mut instance = fixture.instance();
     let path = ["/inputs/a.txt".to_owned()];
-    std::fs::write(bench.path("inputs/a.txt"), vec![b'x'; 2500]).expect("writes");
+    std::fs::write(fixture.path("inputs/a.txt"), vec![b'x'; 2500]).expect("writes");
     each("read one file of 2.5 KB", 1000, &mut || {
         run(&mut instance, MiniBatchData::Files(&path)).1.expect("reads");
     });
     let echo = format!(
         "{RETURN} RUN (global.set $heap (i32.const 65536)) (call $return (i32.const 0) (local.get $ptr) (local.get $len)))"
     );
-    let bench = GuestFixture::new("run-only", &echo);
-    let mut instance = bench.instance();
+    let fixture = GuestFixture::new("run-only", &echo);
+    let mut instance = fixture.instance();
     each("empty call", 10_000, &mut || {
         run(&mut instance, MiniBatchData::Files(&[])).1.expect("runs");
     });

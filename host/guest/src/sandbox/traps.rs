@@ -1,9 +1,9 @@
 //! Turns wasmtime's errors into failures with advice for the user.
 
 use super::counted::OverLimit;
-use super::limits::{GrowthRefusal, too_many};
+use super::limits::{GrowthRefusal, too_many_parts};
 use super::nn::CallEnd;
-use super::panics::panic;
+use super::panics::last_panic;
 use super::types::ErrorText;
 use crate::compile::MAX_FRAMES;
 use crate::model::{ByteSize, Failure, FailureKind, Limits, name_errors};
@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 use wasmtime::{Error, ThrownException, Trap, WasmBacktrace};
 use wasmtime_wasi::{I32Exit, ResourceTableError};
 
-/// The engine's message if an instance has too many handles. There is no type for this error.
+/// The engine's message if an instance has too many handles. The engine has no type for this error.
 const TOO_MANY_HANDLES: &str = "store handle limit exceeded";
 /// The engine's message if one call copies too many bytes.
 const TOO_MUCH_COPIED: &str = "fuel allocated for hostcalls has been exhausted";
@@ -23,7 +23,7 @@ pub(super) struct TrapContext<'a> {
     pub(super) limits: &'a Limits,
     /// A memory growth that was refused during the call.
     pub(super) refusal: Option<GrowthRefusal>,
-    /// What the guest wrote to stderr during the call, or the end of it.
+    /// The text that the guest wrote to stderr during the call, or the end of that text.
     pub(super) stderr: String,
 }
 
@@ -37,44 +37,44 @@ impl TrapContext<'_> {
 }
 
 /// Turns a wasmtime error into a failure.
-pub(super) fn failure(error: &Error, circumstances: &TrapContext<'_>) -> Failure {
-    let (kind, message) = classify(error, circumstances);
-    Failure::new(kind, message).with_detail(detail(error, &circumstances.stderr))
+pub(super) fn failure(error: &Error, context: &TrapContext<'_>) -> Failure {
+    let (kind, message) = classify(error, context);
+    Failure::new(kind, message).with_detail(detail(error, &context.stderr))
 }
 
-fn classify(error: &Error, at: &TrapContext<'_>) -> (FailureKind, String) {
-    let during = at.during();
+fn classify(error: &Error, context: &TrapContext<'_>) -> (FailureKind, String) {
+    let during = context.during();
     if let Some(exit) = error.downcast_ref::<I32Exit>() {
-        return (FailureKind::Exit, exited(exit.0, &during));
+        return (FailureKind::Exit, exit_message(exit.0, &during));
     }
     if let Some(CallEnd { kind, message }) = error.downcast_ref() {
         return (*kind, format!("inference ended {during}: {message}"));
     }
-    if let Some(refusal) = at.refusal {
-        return (FailureKind::OutOfMemory, out_of_memory(refusal, at.limits, &during));
+    if let Some(refusal) = context.refusal {
+        return (FailureKind::OutOfMemory, out_of_memory(refusal, context.limits, &during));
     }
-    if let Some(message) = over_limit(error, at, &during) {
+    if let Some(message) = over_limit(error, context, &during) {
         return (FailureKind::OverLimit, message);
     }
     match error.downcast_ref::<Trap>() {
         Some(Trap::OutOfFuel) => {
-            let fuel = at.limits.fuel.unwrap_or(u64::MAX);
+            let fuel = context.limits.fuel.unwrap_or(u64::MAX);
             let text = format!(
                 "the entry script used up its fuel {during}: limits.fuel allows {fuel} for one \
-                 call. Raise it, or look for a loop that does not end"
+                 call. Raise the limit, or look for a loop that does not end"
             );
             (FailureKind::OutOfFuel, text)
         }
         Some(Trap::StackOverflow) => {
             let text = format!(
                 "the entry script's stack overflowed {during}: limits.stack allows {}. Have \
-                 calls nest less deeply, or raise it",
-                at.limits.stack
+                 calls nest less deeply, or raise the limit",
+                context.limits.stack
             );
             (FailureKind::Trap, text)
         }
         trap => {
-            let text = match (panic(&at.stderr, error.downcast_ref()), trap) {
+            let text = match (last_panic(&context.stderr, error.downcast_ref()), trap) {
                 (Some(panic), _) => {
                     format!("the entry script panicked {during}{}", name_errors(&panic))
                 }
@@ -85,7 +85,7 @@ fn classify(error: &Error, at: &TrapContext<'_>) -> (FailureKind, String) {
                     "the entry script threw an exception {during} and did not catch it. Have it catch the \
                      exception and return an error"
                 ),
-                (None, None) => format!("the entry script failed {during}: {}", root(error)),
+                (None, None) => format!("the entry script failed {during}: {}", root_cause(error)),
             };
             (FailureKind::Trap, text)
         }
@@ -93,36 +93,36 @@ fn classify(error: &Error, at: &TrapContext<'_>) -> (FailureKind, String) {
 }
 
 /// The message for a limit that has no failure kind of its own.
-fn over_limit(error: &Error, at: &TrapContext<'_>, during: &str) -> Option<String> {
+fn over_limit(error: &Error, context: &TrapContext<'_>, during: &str) -> Option<String> {
     if let Some(over) = error.downcast_ref::<OverLimit>() {
         return Some(over.message(during));
     }
-    let text = root(error);
-    let full = matches!(error.downcast_ref(), Some(ResourceTableError::Full));
-    if full || text.contains(TOO_MANY_HANDLES) {
+    let text = root_cause(error);
+    let is_table_full = matches!(error.downcast_ref(), Some(ResourceTableError::Full));
+    if is_table_full || text.contains(TOO_MANY_HANDLES) {
         return Some(format!(
             "limits.handles allows {} open files and other handles at once; {during} the entry \
              script asked for more. Have it close what it does not need, or raise the limit",
-            at.limits.handles
+            context.limits.handles
         ));
     }
     if text.contains(TOO_MUCH_COPIED) {
         return Some(format!(
-            "limits.transfer allows {} in one call between host and entry script; {during} it handed \
-             over more. Have it hand over less at a time, or raise the limit",
-            at.limits.transfer
+            "limits.transfer allows {} in one call between host and entry script; {during} the entry \
+             script handed over more. Have it hand over less at a time, or raise the limit",
+            context.limits.transfer
         ));
     }
-    too_many(&text)
+    too_many_parts(&text)
 }
 
 fn out_of_memory(refusal: GrowthRefusal, limits: &Limits, during: &str) -> String {
-    if let Some(end) = refusal.end {
-        let end = ByteSize(end).rounded();
+    if let Some(maximum) = refusal.maximum {
+        let maximum = ByteSize(maximum).rounded();
         let held = ByteSize(refusal.used).rounded();
         let asked = ByteSize(refusal.asked).rounded();
         return format!(
-            "the entry script ran out of memory {during}: its memory ends at {end}, whatever \
+            "the entry script ran out of memory {during}: its memory ends at {maximum}, whatever \
              limits.memory allows ({}); it held {held} and asked for {asked} more. Hold less at a time: \
              make mini_batch_size smaller",
             limits.memory
@@ -130,15 +130,16 @@ fn out_of_memory(refusal: GrowthRefusal, limits: &Limits, during: &str) -> Strin
     }
     format!(
         "the entry script ran out of memory {during}: limits.memory allows {}, it held {} and \
-         asked for {} more. Raise it, or hold less at a time",
+         asked for {} more. Raise the limit, or hold less at a time",
         limits.memory,
         ByteSize(refusal.used).rounded(),
         ByteSize(refusal.asked).rounded()
     )
 }
 
-/// WASI only distinguishes success from failure; newer versions also have the code.
-fn exited(code: i32, during: &str) -> String {
+/// The message for an exit. WASI 0.2 reports only success (0) or failure (1); newer versions also report
+/// other codes.
+fn exit_message(code: i32, during: &str) -> String {
     let code = match code {
         0 => "exit code 0".to_owned(),
         1 => "an exit code other than 0".to_owned(),
@@ -147,7 +148,7 @@ fn exited(code: i32, during: &str) -> String {
     format!("the entry script ended itself {during}, with {code}: return an error instead")
 }
 
-/// A trap's text, with its most frequent cause.
+/// A trap's text, with the most frequent cause of the trap.
 fn describe_trap(trap: Trap) -> String {
     let text = trap.to_string();
     let text = text.strip_prefix("wasm trap: ").unwrap_or(&text);
@@ -160,15 +161,15 @@ fn describe_trap(trap: Trap) -> String {
     format!("{text}{cause}")
 }
 
-/// The last cause, without the backtrace that wasmtime puts first.
-fn root(error: &Error) -> String {
+/// The last cause of an error, without the backtrace that wasmtime puts first.
+fn root_cause(error: &Error) -> String {
     error.chain().last().map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 fn detail(error: &Error, stderr: &str) -> String {
     let mut text = String::new();
     if let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() {
-        text.push_str(&stack(backtrace));
+        text.push_str(&describe_stack(backtrace));
     }
     let stderr = stderr.trim();
     if !stderr.is_empty() {
@@ -178,17 +179,17 @@ fn detail(error: &Error, stderr: &str) -> String {
     text
 }
 
-fn stack(backtrace: &WasmBacktrace) -> String {
-    let all = backtrace.frames();
-    if all.is_empty() {
+fn describe_stack(backtrace: &WasmBacktrace) -> String {
+    let all_frames = backtrace.frames();
+    if all_frames.is_empty() {
         return String::new();
     }
-    // Leave out the frames of the panic machinery; the panicking function matters.
-    let panicking = all.iter().rposition(|frame| {
+    // Leave out the frames of the panic machinery: only the function that panicked matters.
+    let panicking = all_frames.iter().rposition(|frame| {
         let name = frame.func_name().map(|name| format!("{:#}", rustc_demangle::demangle(name)));
         name.is_some_and(|name| name.ends_with("core::panicking::panic_fmt"))
     });
-    let frames = &all[panicking.map_or(0, |index| index + 1)..];
+    let frames = &all_frames[panicking.map_or(0, |index| index + 1)..];
     let mut text = String::from("stack of the entry script, innermost call first:\n");
     for (number, frame) in frames.iter().take(MAX_FRAMES).enumerate() {
         // A frame has several symbols if functions were inlined.

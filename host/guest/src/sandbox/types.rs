@@ -1,9 +1,9 @@
 //! Parameters and results in the layout of the guest's memory.
 //!
-//! Results are lifted by hand: all rows go into one buffer that is kept between calls, because an allocation
-//! per row would cost more than the copy. A copy is necessary, because the guest frees the results as soon as
-//! its function has returned. Results that are too large do not fail here: copying stops at the limit, the
-//! rest is only counted, and the instance stays usable.
+//! Results are lifted by hand: all rows go into one buffer that stays allocated between calls, because an
+//! allocation per row would cost more than the copy. A copy is necessary, because the guest frees the results
+//! as soon as its function has returned. Results that are too large do not fail here: copying stops at the
+//! limit, the rest is only counted, and the instance stays usable.
 
 use arrow::buffer::Buffer;
 use std::cell::{Cell, RefCell};
@@ -52,26 +52,27 @@ pub(super) enum ResultsValue {
 
 thread_local! {
     /// The limit on the results of the current call, in bytes of the guest's memory.
-    static LIMIT: Cell<u64> = const { Cell::new(0) };
-    /// The buffers that the last call returned.
-    static SPARE: RefCell<(Vec<u8>, Vec<u64>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static RESULTS_LIMIT: Cell<u64> = const { Cell::new(0) };
+    /// The buffers of an earlier call, for the next one.
+    static SPARE_BUFFERS: RefCell<(Vec<u8>, Vec<u64>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// Larger buffers are freed instead of kept.
-const KEEP: usize = 16 << 20;
+/// The maximum size of a buffer that stays allocated between calls, in bytes.
+const MAX_SPARE_BYTES: usize = 16 << 20;
 
-/// Sets the limit on results for the next call on this thread.
+/// Sets the limit on the results of the next call on this thread.
 pub(super) fn set_limit(bytes: u64) {
-    LIMIT.set(bytes);
+    RESULTS_LIMIT.set(bytes);
 }
 
-/// Bytes from the guest's memory, with the end of each text in them.
+/// Bytes that were copied from the guest's memory, with the end of each text in these bytes.
 #[derive(Default)]
 pub(super) struct Copied {
     bytes: Vec<u8>,
-    /// For each text, twice its end, plus one if the text is the error of an item.
+    /// For each text, two times the end of the text, plus one if the text is the error of an item.
     ends: Vec<u64>,
-    /// The size of what the guest returned, in bytes of its memory, including what was not copied.
+    /// The size of the guest's results in bytes of the guest's memory, including results that were not
+    /// copied.
     pub(super) size: u64,
 }
 
@@ -88,15 +89,15 @@ impl Copied {
     }
 
     fn new() -> Self {
-        let (mut bytes, mut ends) = SPARE.take();
+        let (mut bytes, mut ends) = SPARE_BUFFERS.take();
         bytes.clear();
         ends.clear();
         Self { bytes, ends, size: 0 }
     }
 
     /// Whether the results exceed the limit.
-    pub(super) fn too_large(&self) -> bool {
-        self.size > LIMIT.get()
+    pub(super) fn is_too_large(&self) -> bool {
+        self.size > RESULTS_LIMIT.get()
     }
 
     fn push(&mut self, bytes: &[u8], failed: bool) {
@@ -124,22 +125,23 @@ impl Copied {
         };
         // Validating all bytes at once is much faster than text by text.
         let valid = std::str::from_utf8(&self.bytes).ok();
-        let whole = valid.filter(|all| bounds().all(|(range, _)| all.is_char_boundary(range.end)));
-        let Some(all) = whole else {
+        let whole =
+            valid.filter(|text| bounds().all(|(range, _)| text.is_char_boundary(range.end)));
+        let Some(text) = whole else {
             let wrong =
                 bounds().position(|(range, _)| std::str::from_utf8(&self.bytes[range]).is_err());
             return Err(wrong.unwrap_or(0));
         };
-        Ok(bounds().map(move |(range, failed)| TextRange { text: &all[range], failed }))
+        Ok(bounds().map(move |(range, failed)| TextRange { text: &text[range], failed }))
     }
 }
 
 impl Drop for Copied {
     fn drop(&mut self) {
-        if self.bytes.capacity() <= KEEP && self.ends.capacity() <= KEEP / 8 {
+        if self.bytes.capacity() <= MAX_SPARE_BYTES && self.ends.capacity() <= MAX_SPARE_BYTES / 8 {
             let buffers = (std::mem::take(&mut self.bytes), std::mem::take(&mut self.ends));
             // If the thread is ending, the buffers are freed.
-            let _ = SPARE.try_with(|spare| spare.replace(buffers));
+            let _ = SPARE_BUFFERS.try_with(|spare| spare.replace(buffers));
         }
     }
 }
@@ -158,10 +160,18 @@ impl ErrorText {
     pub(super) const LIMIT: usize = 64 << 10;
 }
 
-/// A pointer and a length in 32-bit memory, the only kind in the contract.
-fn pair(bytes: &[u8]) -> (usize, usize) {
-    let word = |at: usize| {
-        bytes.get(at..at + 4).map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
+/// The size of a string or list in the guest's memory: a pointer and a length, of 4 bytes each.
+const PAIR_BYTES: usize = 8;
+
+/// The size of a `result<string, string>`: 4 bytes that say which case it is, and the string.
+const OUTCOME_BYTES: usize = 12;
+
+/// Reads a pointer and a length from 32-bit memory, the only kind in the contract.
+fn read_pair(bytes: &[u8]) -> (usize, usize) {
+    let word = |offset: usize| {
+        bytes
+            .get(offset..offset + 4)
+            .map_or(0, |b| u32::from_le_bytes([b[0], b[1], b[2], b[3]]) as usize)
     };
     (word(0), word(4))
 }
@@ -170,10 +180,10 @@ fn flat_pair(flat: &[ValRaw; 2]) -> (usize, usize) {
     (flat[0].get_u32() as usize, flat[1].get_u32() as usize)
 }
 
-/// The memory of a list of `count` elements of `size` bytes. Elements larger than a byte must be aligned to
-/// words.
-fn list<'a>(cx: &LiftContext<'a>, at: (usize, usize), size: usize) -> Result<&'a [u8]> {
-    let (start, count) = at;
+/// The memory of a list. `pair` is the list's pointer and length, and `size` is the size of an element in
+/// bytes. Elements larger than a byte must be aligned to 4 bytes.
+fn list_bytes<'a>(cx: &LiftContext<'a>, pair: (usize, usize), size: usize) -> Result<&'a [u8]> {
+    let (start, count) = pair;
     if size > 1 && !start.is_multiple_of(4) {
         bail!("a list in the results is not aligned");
     }
@@ -184,7 +194,7 @@ fn list<'a>(cx: &LiftContext<'a>, at: (usize, usize), size: usize) -> Result<&'a
     }
 }
 
-/// Copies a string of the guest. Its size is always counted.
+/// Copies a string of the guest, unless the results are too large. A UTF-8 string is counted in any case.
 fn copy_string(
     cx: &mut LiftContext<'_>,
     copied: &mut Copied,
@@ -193,14 +203,14 @@ fn copy_string(
     utf8: bool,
 ) -> Result<()> {
     if utf8 {
-        let text = list(cx, pair(element), 1)?;
+        let text = list_bytes(cx, read_pair(element), 1)?;
         copied.size += text.len() as u64;
-        if !copied.too_large() {
+        if !copied.is_too_large() {
             copied.push(text, failed);
         }
         return Ok(());
     }
-    if !copied.too_large() {
+    if !copied.is_too_large() {
         let text = String::linear_lift_from_memory(cx, InterfaceType::String, element)?;
         copied.size += text.len() as u64;
         copied.push(text.as_bytes(), failed);
@@ -212,23 +222,23 @@ fn is_utf8(cx: &LiftContext<'_>) -> bool {
     matches!(cx.options().string_encoding, StringEncoding::Utf8)
 }
 
-fn lift_rows(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<TextList> {
-    let elements = list(cx, at, 8)?;
+fn lift_rows(cx: &mut LiftContext<'_>, pair: (usize, usize)) -> Result<TextList> {
+    let elements = list_bytes(cx, pair, PAIR_BYTES)?;
     let utf8 = is_utf8(cx);
     let mut copied = Copied::new();
     copied.size = elements.len() as u64;
-    for element in elements.chunks_exact(8) {
+    for element in elements.chunks_exact(PAIR_BYTES) {
         copy_string(cx, &mut copied, element, false, utf8)?;
     }
     Ok(TextList(copied))
 }
 
-fn lift_outcomes(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Outcomes> {
-    let elements = list(cx, at, 12)?;
+fn lift_outcomes(cx: &mut LiftContext<'_>, pair: (usize, usize)) -> Result<Outcomes> {
+    let elements = list_bytes(cx, pair, OUTCOME_BYTES)?;
     let utf8 = is_utf8(cx);
     let mut copied = Copied::new();
     copied.size = elements.len() as u64;
-    for element in elements.chunks_exact(12) {
+    for element in elements.chunks_exact(OUTCOME_BYTES) {
         let failed = match element[0] {
             0 => false,
             1 => true,
@@ -239,24 +249,24 @@ fn lift_outcomes(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<Outcome
     Ok(Outcomes(copied))
 }
 
-fn lift_table(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<TableBytes> {
-    let bytes = list(cx, at, 1)?;
+fn lift_table(cx: &mut LiftContext<'_>, pair: (usize, usize)) -> Result<TableBytes> {
+    let bytes = list_bytes(cx, pair, 1)?;
     let mut copied = Copied::new();
     copied.size = bytes.len() as u64;
-    if !copied.too_large() {
+    if !copied.is_too_large() {
         copied.bytes.extend_from_slice(bytes);
     }
     Ok(TableBytes(copied))
 }
 
-fn lift_text(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<ErrorText> {
+fn lift_text(cx: &mut LiftContext<'_>, pair: (usize, usize)) -> Result<ErrorText> {
     if !is_utf8(cx) {
-        let place = u32::try_from(at.0)?;
-        let length = u32::try_from(at.1)?;
-        let element = [place.to_le_bytes(), length.to_le_bytes()].concat();
+        let start = u32::try_from(pair.0)?;
+        let length = u32::try_from(pair.1)?;
+        let element = [start.to_le_bytes(), length.to_le_bytes()].concat();
         return String::linear_lift_from_memory(cx, InterfaceType::String, &element).map(ErrorText);
     }
-    let bytes = list(cx, at, 1)?;
+    let bytes = list_bytes(cx, pair, 1)?;
     let kept = &bytes[..bytes.len().min(ErrorText::LIMIT)];
     let mut text = String::from_utf8_lossy(kept).into_owned();
     if kept.len() < bytes.len() {
@@ -269,8 +279,8 @@ fn lift_text(cx: &mut LiftContext<'_>, at: (usize, usize)) -> Result<ErrorText> 
 /// with the same component type and layout.
 macro_rules! lift {
     ($type:ty, $like:ty, $lift:ident) => {
-        // SAFETY: the lowered form and layout are those of `$like`, which has the same component type;
-        // `typecheck` verifies that.
+        // SAFETY: the lowered form and layout are the same as in `$like`, which has the same component type;
+        // `typecheck` verifies the component type.
         unsafe impl ComponentType for $type {
             type Lower = [ValRaw; 2];
             const ABI: CanonicalAbiInfo = <$like as ComponentType>::ABI;
@@ -293,7 +303,7 @@ macro_rules! lift {
                 _: InterfaceType,
                 bytes: &[u8],
             ) -> Result<Self> {
-                $lift(cx, pair(bytes))
+                $lift(cx, read_pair(bytes))
             }
         }
     };
@@ -309,16 +319,16 @@ lift!(ErrorText, WasmStr, lift_text);
 pub(super) struct ByteSegments<'a>(pub(super) &'a [Buffer]);
 
 impl ByteSegments<'_> {
-    /// Copies them into memory that the guest allocates; returns address and length.
+    /// Copies the bytes into memory that the guest allocates. Returns the address and the length.
     fn lower<T>(self, cx: &mut LowerContext<'_, T>) -> Result<(u32, u32)> {
         let size = self.0.iter().map(Buffer::len).sum();
         let start = cx.realloc(0, 0, 1, size)?;
         let mut rest = cx.as_slice_mut().get_mut(start..).unwrap_or_default();
         for piece in self.0 {
-            let Some((place, remaining)) = rest.split_at_mut_checked(piece.len()) else {
+            let Some((target, remaining)) = rest.split_at_mut_checked(piece.len()) else {
                 bail!("the guest's allocator returned a range outside of its memory");
             };
-            place.copy_from_slice(piece);
+            target.copy_from_slice(piece);
             rest = remaining;
         }
         Ok((u32::try_from(start)?, u32::try_from(size)?))

@@ -1,5 +1,5 @@
-//! Clocks for guests of deterministic jobs. They begin at the same time in each instance, and advance
-//! whenever they are read. Sleeping takes no real time: the clocks jump to its end.
+//! Clocks for guests of deterministic jobs. The clocks begin at the same time in each instance, and advance
+//! whenever the guest reads one. Sleeping takes no real time: the clocks jump to its end.
 
 use std::future::poll_fn;
 use std::mem::replace;
@@ -12,11 +12,11 @@ use wasmtime_wasi::p2::{DynPollable, Pollable, subscribe};
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, ResourceTable, async_trait};
 
 /// The initial date, in seconds since 1970: the start of the year 2020.
-pub(super) const EPOCH: u64 = 1_577_836_800;
+pub(super) const INITIAL_SECONDS: u64 = 1_577_836_800;
 /// The nanoseconds by which a clock advances when it is read. Small enough that a guest which measures
-/// durations does not reach its own time limits; large enough that a guest which polls the clock until some
-/// time finishes.
-const STEP: u64 = 1_000;
+/// durations does not reach its own time limits; large enough that a guest which polls the clock until a
+/// certain time gets there.
+const STEP_NANOS: u64 = 1_000;
 
 /// The time of an instance, which both clocks show.
 #[derive(Clone, Default)]
@@ -26,7 +26,7 @@ pub(super) struct VirtualTime(Arc<Mutex<ClockInner>>);
 struct ClockInner {
     /// Nanoseconds since the initial date.
     now: u64,
-    next: u64,
+    next_id: u64,
     waiting: Vec<WaitingSleep>,
 }
 
@@ -34,8 +34,8 @@ struct ClockInner {
 struct WaitingSleep {
     id: u64,
     until: u64,
-    /// Whether it was polled since the time last jumped.
-    asked: bool,
+    /// Whether the sleep was polled since the time last jumped.
+    was_polled: bool,
 }
 
 impl VirtualTime {
@@ -46,30 +46,31 @@ impl VirtualTime {
     /// Advances the time by one step and returns it.
     fn tick(&self) -> u64 {
         let mut inner = self.inner();
-        inner.now = inner.now.saturating_add(STEP);
+        inner.now = inner.now.saturating_add(STEP_NANOS);
         inner.now
     }
 
+    /// Adds a sleep to the list until the guard is dropped.
     fn wait(&self, until: u64) -> Guard<'_> {
         let mut inner = self.inner();
-        let id = inner.next;
-        inner.next += 1;
-        inner.waiting.push(WaitingSleep { id, until, asked: true });
+        let id = inner.next_id;
+        inner.next_id += 1;
+        inner.waiting.push(WaitingSleep { id, until, was_polled: true });
         Guard { time: self, id }
     }
 
-    /// Polled repeatedly by each waiting sleep; returns whether that sleep is over. Once all of them have
-    /// been polled, the time jumps to the end of the shortest sleep.
-    fn ask(&self, id: u64) -> bool {
+    /// Returns whether a sleep is over. Each waiting sleep calls this repeatedly. Once all of them have
+    /// called, the time jumps to the end of the shortest sleep.
+    fn poll(&self, id: u64) -> bool {
         let mut inner = self.inner();
         let ClockInner { now, waiting, .. } = &mut *inner;
-        if waiting.iter().all(|sleep| sleep.asked) {
+        if waiting.iter().all(|sleep| sleep.was_polled) {
             let shortest = waiting.iter().map(|sleep| sleep.until).min().unwrap_or(0);
             *now = shortest.max(*now);
-            waiting.iter_mut().for_each(|sleep| sleep.asked = false);
+            waiting.iter_mut().for_each(|sleep| sleep.was_polled = false);
         }
         waiting.iter_mut().find(|sleep| sleep.id == id).is_none_or(|sleep| {
-            sleep.asked = true;
+            sleep.was_polled = true;
             sleep.until <= *now
         })
     }
@@ -89,17 +90,17 @@ impl Drop for Guard<'_> {
 
 impl HostWallClock for VirtualTime {
     fn resolution(&self) -> time::Duration {
-        time::Duration::from_nanos(STEP)
+        time::Duration::from_nanos(STEP_NANOS)
     }
 
     fn now(&self) -> time::Duration {
-        time::Duration::from_secs(EPOCH) + time::Duration::from_nanos(self.tick())
+        time::Duration::from_secs(INITIAL_SECONDS) + time::Duration::from_nanos(self.tick())
     }
 }
 
 impl HostMonotonicClock for VirtualTime {
     fn resolution(&self) -> u64 {
-        STEP
+        STEP_NANOS
     }
 
     fn now(&self) -> u64 {
@@ -116,14 +117,14 @@ struct Sleep {
 #[async_trait]
 impl Pollable for Sleep {
     async fn ready(&mut self) {
-        // A poll advances the time too, for guests that poll repeatedly instead of waiting.
+        // This poll advances the time too, for guests that poll repeatedly instead of waiting.
         if self.until <= self.time.tick() {
             return;
         }
         let guard = self.time.wait(self.until);
         loop {
             pause().await;
-            if self.time.ask(guard.id) {
+            if self.time.poll(guard.id) {
                 return;
             }
         }
@@ -180,7 +181,7 @@ impl monotonic_clock::Host for VirtualClock<'_> {
     }
 
     fn resolution(&mut self) -> wasmtime::Result<Duration> {
-        Ok(STEP)
+        Ok(STEP_NANOS)
     }
 
     fn subscribe_instant(&mut self, when: Instant) -> wasmtime::Result<Resource<DynPollable>> {
@@ -218,9 +219,9 @@ mod tests {
     fn reading_a_clock_advances_the_time() {
         let time = VirtualTime::default();
         let wall = HostWallClock::now(&time);
-        assert_eq!(wall, time::Duration::new(EPOCH, 1_000));
+        assert_eq!(wall, time::Duration::new(INITIAL_SECONDS, 1_000));
         assert_eq!(HostMonotonicClock::now(&time), 2_000);
-        assert_eq!(HostWallClock::now(&time), time::Duration::new(EPOCH, 3_000));
+        assert_eq!(HostWallClock::now(&time), time::Duration::new(INITIAL_SECONDS, 3_000));
     }
 
     #[test]
@@ -235,7 +236,7 @@ mod tests {
             assert_eq!(poll(&mut waiting), first, "{lengths:?}");
             drop(waiting);
             let shortest = lengths.iter().min().expect("one") * 1_000_000_000;
-            assert_eq!(HostMonotonicClock::now(&time), shortest + STEP, "{lengths:?}");
+            assert_eq!(HostMonotonicClock::now(&time), shortest + STEP_NANOS, "{lengths:?}");
             assert!(time.inner().waiting.is_empty(), "no sleep remains");
         }
     }
@@ -243,7 +244,7 @@ mod tests {
     #[test]
     fn a_guest_that_only_polls_finishes() {
         let time = VirtualTime::default();
-        let mut sleep = Sleep { time, until: 100 * STEP };
+        let mut sleep = Sleep { time, until: 100 * STEP_NANOS };
         let mut context = Context::from_waker(Waker::noop());
         let polls = (0..).find(|_| sleep.ready().as_mut().poll(&mut context).is_ready());
         assert_eq!(polls, Some(99));

@@ -11,11 +11,11 @@ use wasmtime::component::__internal::{
 use wasmtime::component::{ComponentType, Lower};
 use wasmtime::{Result, bail};
 
-/// A regular file, of which nothing has been read yet.
+/// A regular file that has not been read yet.
 #[derive(Debug)]
 pub(super) struct OpenFile {
     pub(super) file: File,
-    /// Its length when it was opened, in bytes.
+    /// The length of the file when it was opened, in bytes.
     pub(super) length: u64,
     /// Whether the file system reports exact lengths.
     pub(super) is_exact: bool,
@@ -33,13 +33,13 @@ pub(super) struct WholeFile {
 type Like = std::result::Result<Vec<u8>, String>;
 
 impl WholeFile {
-    fn refused(&self, source: io::Error) -> String {
+    fn io_error(&self, source: io::Error) -> String {
         GuestReadError::Io { path: self.path.clone(), source }.to_string()
     }
 
-    /// Reads the file into the guest's memory, and returns address and length. In other cases, returns a
-    /// result for wasmtime to lower.
-    fn place<T>(
+    /// Reads the file into the guest's memory, and returns the address and the length. If that is not
+    /// possible, returns a result for wasmtime to lower.
+    fn read_into_guest<T>(
         &self,
         cx: &mut LowerContext<'_, T>,
     ) -> Result<std::result::Result<(usize, usize), Like>> {
@@ -47,36 +47,37 @@ impl WholeFile {
             Ok(opened) => opened,
             Err(why) => return Ok(Err(Err(why.to_string()))),
         };
-        let unmeasured = || read_to_limit(opened).map_err(|error| self.refused(error));
+        let read_without_length = || read_to_limit(opened).map_err(|error| self.io_error(error));
         let Some(length) = usize::try_from(opened.length).ok().filter(|length| *length > 0) else {
-            return Ok(Err(unmeasured()));
+            return Ok(Err(read_without_length()));
         };
         let start = cx.realloc(0, 0, 1, length)?;
-        let room = cx.as_slice_mut().get_mut(start..).and_then(|rest| rest.get_mut(..length));
-        let Some(room) = room else {
+        let buffer = cx.as_slice_mut().get_mut(start..).and_then(|rest| rest.get_mut(..length));
+        let Some(buffer) = buffer else {
             bail!("the guest's allocator returned a range outside of its memory")
         };
         // If the length was wrong, the guest loses this memory, because many guests can only allocate and not
         // free.
-        Ok(match fill(opened, room) {
+        Ok(match fill(opened, buffer) {
             Ok(Some(read)) if read == length => Ok((start, length)),
-            Ok(Some(read)) => Err(Ok(room[..read].to_vec())),
-            Ok(None) => Err(unmeasured()),
-            Err(error) => Err(Err(self.refused(error))),
+            Ok(Some(read)) => Err(Ok(buffer[..read].to_vec())),
+            Ok(None) => Err(read_without_length()),
+            Err(error) => Err(Err(self.io_error(error))),
         })
     }
 }
 
-/// Reads until the end of the file. Returns the number of bytes, or `None` if the file is longer than `room`.
-/// One spare byte lets the same call detect the end. If the length is exact, no check is necessary: bytes
-/// beyond it were added after the file was inspected. That call takes 0.1 us less.
-fn fill(opened: &OpenFile, room: &mut [u8]) -> io::Result<Option<usize>> {
+/// Reads until the end of the file. Returns the number of bytes, or `None` if the file is longer than
+/// `buffer`. A spare byte shows in the same call whether the file is longer. If the file system reports exact
+/// lengths, that check is not necessary, because bytes beyond the length were added after the file was
+/// inspected. A call without the spare byte takes 0.1 us less.
+fn fill(opened: &OpenFile, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     let mut read = 0;
-    let length = room.len();
+    let length = buffer.len();
     let file = &opened.file;
     while read < length {
         let mut spare = [0];
-        let rest = &mut room[read..];
+        let rest = &mut buffer[read..];
         let taken = if opened.is_exact {
             rustix::io::read(file, rest)
         } else {
@@ -92,7 +93,7 @@ fn fill(opened: &OpenFile, room: &mut [u8]) -> io::Result<Option<usize>> {
     Ok(Some(read).filter(|read| *read <= length))
 }
 
-/// Reads a whole file whose length is reported as 0 or too small, from its beginning.
+/// Reads a whole file from its beginning, if the file system reports its length as 0 or too small.
 fn read_to_limit(opened: &OpenFile) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     (&opened.file).rewind()?;
@@ -113,7 +114,7 @@ unsafe impl ComponentType for WholeFile {
 }
 
 // SAFETY: the value in memory is a variant with two cases, as `typecheck` verifies: one byte for the case
-// and, from offset 4 on, address and length. `Like` writes all other cases.
+// (0 for success) and, from offset 4 on, the address and the length. `Like` writes everything else.
 unsafe impl Lower for WholeFile {
     fn linear_lower_to_flat<T>(
         &self,
@@ -130,7 +131,7 @@ unsafe impl Lower for WholeFile {
         ty: InterfaceType,
         offset: usize,
     ) -> Result<()> {
-        match self.place(cx)? {
+        match self.read_into_guest(cx)? {
             Ok((start, length)) => {
                 *cx.get(offset) = [0];
                 *cx.get(offset + 4) = u32::try_from(start)?.to_le_bytes();
@@ -151,7 +152,7 @@ mod tests {
         OpenFile { file, length: 0, is_exact, limit: ByteSize(4) }
     }
 
-    fn of(bytes: &[u8], is_exact: bool) -> OpenFile {
+    fn open_file(bytes: &[u8], is_exact: bool) -> OpenFile {
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(bytes).unwrap();
         file.rewind().unwrap();
@@ -161,10 +162,10 @@ mod tests {
     #[test]
     fn reading_stops_when_the_buffer_is_full() {
         for is_exact in [false, true] {
-            let mut room = [0; 4];
+            let mut buffer = [0; 4];
             let mut fill = |bytes: &[u8]| {
-                let read = fill(&of(bytes, is_exact), &mut room).unwrap();
-                read.map(|read| room[..read].to_vec())
+                let read = fill(&open_file(bytes, is_exact), &mut buffer).unwrap();
+                read.map(|read| buffer[..read].to_vec())
             };
             assert_eq!(fill(b"abcd").unwrap(), b"abcd");
             // The file has grown since it was inspected, or is longer than reported.
@@ -173,14 +174,15 @@ mod tests {
             assert_eq!(fill(b"xy").unwrap(), b"xy", "it was cut");
             assert_eq!(fill(b"").unwrap(), b"");
             let folder = opened(File::open("/").unwrap(), is_exact);
-            assert!(super::fill(&folder, &mut room).is_err());
+            assert!(super::fill(&folder, &mut buffer).is_err());
         }
     }
 
     #[test]
     fn a_file_of_unknown_length_is_read_to_the_limit() {
-        let read =
-            |bytes: &[u8]| read_to_limit(&of(bytes, false)).map_err(|error| error.to_string());
+        let read = |bytes: &[u8]| {
+            read_to_limit(&open_file(bytes, false)).map_err(|error| error.to_string())
+        };
         assert_eq!(read(b""), Ok(Vec::new()));
         assert_eq!(read(b"abcd"), Ok(b"abcd".to_vec()));
         let grew = "it grew beyond limits.read while it was read";
@@ -232,7 +234,7 @@ mod tests {
         go.call(&mut store, ()).unwrap().0
     }
 
-    /// This file relies on internals of wasmtime. The test notices if a new version changes them.
+    /// This file relies on internals of wasmtime. The test fails if a new version changes these internals.
     #[test]
     fn a_file_is_lowered_as_wasmtime_lowers_its_bytes() {
         assert_eq!(<WholeFile as ComponentType>::SIZE32, <Like as ComponentType>::SIZE32);
@@ -240,7 +242,7 @@ mod tests {
         for (bytes, length) in [(&b"some bytes"[..], 10), (b"", 0), (b"shrunk", 9), (b"grown", 3)] {
             let file = move || WholeFile {
                 path: "file".to_owned(),
-                opened: Ok(OpenFile { length, limit: ByteSize(100), ..of(bytes, false) }),
+                opened: Ok(OpenFile { length, limit: ByteSize(100), ..open_file(bytes, false) }),
             };
             let actual = lowered(file);
             let expected = lowered(move || Like::Ok(bytes.to_vec()));

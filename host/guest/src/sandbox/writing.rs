@@ -1,15 +1,16 @@
-//! Counts the functions of `wasi:filesystem` that create files or write to them. The other functions, and all
-//! reading, are WASI's own, except that input files are opened in fewer steps where possible.
+//! Replaces the functions of `wasi:filesystem` that create files or write to them, to count what a guest
+//! writes. The other functions, and all reading, are WASI's own, except that input files are opened in fewer
+//! steps where possible.
 //!
-//! Only output folders are writable, so nothing else is counted. A write beyond the end of a file leaves a
-//! hole, which counts as written, because a later copy of the file writes it.
+//! Only output folders are writable, so only these folders are counted. A write beyond the end of a file
+//! leaves a hole, which counts as written, because a later copy of the file writes it.
 //!
-//! Files in the log folder stay after the call, so their bytes count longer. Renaming into or out of the log
-//! folder fails as between two disks: otherwise a call could fill it with bytes that were counted for another
-//! folder. Guests cannot create links.
+//! Files in the log folder stay after the call, so their bytes also count after the call. Renaming into or
+//! out of the log folder fails as between two disks: otherwise a call could fill the log folder with bytes
+//! that were counted for another folder. Guests cannot create links.
 
 use super::counted::LimitKind;
-use super::path_length::refused;
+use super::path_length::length_error;
 use super::quota::WriteQuota;
 use super::state::InstanceState;
 use bytes::Bytes;
@@ -44,32 +45,34 @@ pub(super) fn link(types: &mut LinkerInstance<'_, InstanceState>) -> Result<()> 
     types.func_wrap(
         "[method]descriptor.create-directory-at",
         |mut cx: Context<'_>, (folder, path): (Folder, String)| {
-            if let Some(code) = refused(&path) {
+            if let Some(code) = length_error(&path) {
                 return Ok((Err(code),));
             }
             let state = cx.data_mut();
-            let stays = state.kept.holds(&folder);
-            state.make(stays, |wasi| wasi.filesystem().create_directory_at(folder, path))
+            let in_log_folder = state.log_descriptors.contains(&folder);
+            state.create_one(in_log_folder, |wasi| {
+                wasi.filesystem().create_directory_at(folder, path)
+            })
         },
     )?;
     types.func_wrap(
         "[method]descriptor.symlink-at",
-        |_: Context<'_>, (_, _, path): (Folder, String, String)| no_link(&[&path]),
+        |_: Context<'_>, (_, _, path): (Folder, String, String)| refuse_link(&[&path]),
     )?;
     types.func_wrap(
         "[method]descriptor.link-at",
         |_: Context<'_>, (_, _, path, _, name): (Folder, PathFlags, String, Folder, String)| {
-            no_link(&[&path, &name])
+            refuse_link(&[&path, &name])
         },
     )?;
     types.func_wrap(
         "[method]descriptor.rename-at",
         |mut cx: Context<'_>, (folder, path, to, name): (Folder, String, Folder, String)| {
-            if let Some(code) = refused(&path).or(refused(&name)) {
+            if let Some(code) = length_error(&path).or(length_error(&name)) {
                 return Ok((Err(code),));
             }
             let state = cx.data_mut();
-            if state.kept.holds(&folder) != state.kept.holds(&to) {
+            if state.log_descriptors.contains(&folder) != state.log_descriptors.contains(&to) {
                 return Ok((Err(ErrorCode::CrossDevice),));
             }
             let rename =
@@ -88,18 +91,18 @@ pub(super) fn link_folders(preopens: &mut LinkerInstance<'_, InstanceState>) -> 
         let state = cx.data_mut();
         let folders = state.filesystem().get_directories()?;
         for (folder, name) in &folders {
-            state.kept.note(folder, *name == state.kept.folder);
-            state.noticed.folder(folder.rep(), name);
+            state.log_descriptors.update(folder, *name == state.log_descriptors.folder);
+            state.noticed.record_folder(folder.rep(), name);
         }
         Ok((folders,))
     })
 }
 
 /// Refuses symbolic and hard links, like a file system that does not support them. A link would stay in the
-/// log folder after the job, and is never published from the output folder. Its only other use would be to
+/// log folder after the job, and Sandmill never publishes a link from the output folder. So a link could only
 /// make another process follow it.
-fn no_link(paths: &[&str]) -> Answer<()> {
-    let code = paths.iter().find_map(|path| refused(path));
+fn refuse_link(paths: &[&str]) -> Answer<()> {
+    let code = paths.iter().find_map(|path| length_error(path));
     Ok((Err(code.unwrap_or(ErrorCode::NotPermitted)),))
 }
 
@@ -109,8 +112,8 @@ fn write(
 ) -> Answer<u64> {
     let state = cx.data_mut();
     let amount = state.hole(&file, offset).saturating_add(bytes.len() as u64);
-    let stays = state.kept.holds(&file);
-    state.count(LimitKind::Output, amount, stays, |wasi| {
+    let in_log_folder = state.log_descriptors.contains(&file);
+    state.count(LimitKind::Output, amount, in_log_folder, |wasi| {
         wasi.filesystem().write(file, bytes, offset)
     })
 }
@@ -121,10 +124,10 @@ fn write_via_stream(
 ) -> Answer<Resource<DynOutputStream>> {
     let state = cx.data_mut();
     let amount = state.hole(&file, offset);
-    let stays = state.kept.holds(&file);
-    state.count(LimitKind::Output, amount, stays, |state| {
+    let in_log_folder = state.log_descriptors.contains(&file);
+    state.count(LimitKind::Output, amount, in_log_folder, |state| {
         let stream = state.filesystem().write_via_stream(file, offset)?;
-        state.metered(stream, stays)
+        state.metered(stream, in_log_folder)
     })
 }
 
@@ -133,51 +136,61 @@ fn append_via_stream(
     (file,): (Resource<Descriptor>,),
 ) -> Answer<Resource<DynOutputStream>> {
     let state = cx.data_mut();
-    let stays = state.kept.holds(&file);
-    state.count(LimitKind::Output, 0, stays, |state| {
+    let in_log_folder = state.log_descriptors.contains(&file);
+    state.count(LimitKind::Output, 0, in_log_folder, |state| {
         let stream = state.filesystem().append_via_stream(file)?;
-        state.metered(stream, stays)
+        state.metered(stream, in_log_folder)
     })
 }
 
 fn set_size(mut cx: Context<'_>, (file, size): (Resource<Descriptor>, u64)) -> Answer<()> {
     let state = cx.data_mut();
     let amount = state.hole(&file, size);
-    let stays = state.kept.holds(&file);
-    state.count(LimitKind::Output, amount, stays, |wasi| wasi.filesystem().set_size(file, size))
+    let in_log_folder = state.log_descriptors.contains(&file);
+    state.count(LimitKind::Output, amount, in_log_folder, |wasi| {
+        wasi.filesystem().set_size(file, size)
+    })
 }
 
 fn open_at(
     mut cx: Context<'_>,
-    (folder, at, path, how, flags): (Folder, PathFlags, String, OpenFlags, DescriptorFlags),
+    (folder, path_flags, path, open_flags, flags): (
+        Folder,
+        PathFlags,
+        String,
+        OpenFlags,
+        DescriptorFlags,
+    ),
 ) -> Answer<Resource<Descriptor>> {
-    if let Some(code) = refused(&path) {
+    if let Some(code) = length_error(&path) {
         return Ok((Err(code),));
     }
     let state = cx.data_mut();
-    let stays = state.kept.holds(&folder);
-    let makes = how.contains(OpenFlags::CREATE) && {
+    let in_log_folder = state.log_descriptors.contains(&folder);
+    let creates = open_flags.contains(OpenFlags::CREATE) && {
         let folder = Resource::new_borrow(folder.rep());
-        state.filesystem().stat_at(folder, at, path.clone()).is_err()
+        state.filesystem().stat_at(folder, path_flags, path.clone()).is_err()
     };
-    let place = folder.rep();
+    let handle = folder.rep();
     let open = |wasi: &mut InstanceState| {
-        let is_read = how == OpenFlags::empty() && flags == DescriptorFlags::READ;
-        let plain = if is_read { wasi.open_plain(place, &path) } else { None };
+        let is_read = open_flags == OpenFlags::empty() && flags == DescriptorFlags::READ;
+        let plain = if is_read { wasi.open_plain(handle, &path) } else { None };
         let opened = match plain {
             Some(file) => wasi.table.push(file)?,
-            None => wasi.filesystem().open_at(folder, at, path.clone(), how, flags)?,
+            None => {
+                wasi.filesystem().open_at(folder, path_flags, path.clone(), open_flags, flags)?
+            }
         };
-        wasi.noticed.opened(place, &path, opened.rep());
+        wasi.noticed.record_open(handle, &path, opened.rep());
         Ok(opened)
     };
-    let answer = if makes {
-        state.make(stays, open)
+    let answer = if creates {
+        state.create_one(in_log_folder, open)
     } else {
-        state.count(LimitKind::Output, 0, stays, open)
+        state.count(LimitKind::Output, 0, in_log_folder, open)
     };
     if let Ok((Ok(opened),)) = &answer {
-        state.kept.note(opened, stays);
+        state.log_descriptors.update(opened, in_log_folder);
     }
     answer
 }
@@ -190,34 +203,39 @@ impl InstanceState {
         Some(Descriptor::File(File::new(file, FsPerms::ReadOnly, OpenMode::READ, true)))
     }
 
-    /// Runs `work`, which creates one file or folder. `stays`: in the log folder.
-    fn make<T>(&mut self, stays: bool, work: impl FnOnce(&mut Self) -> FsResult<T>) -> Answer<T> {
-        self.kept.made |= !stays;
-        self.count(LimitKind::Files, 1, stays, work)
+    /// Runs `work`, which creates one file or folder.
+    fn create_one<T>(
+        &mut self,
+        in_log_folder: bool,
+        work: impl FnOnce(&mut Self) -> FsResult<T>,
+    ) -> Answer<T> {
+        self.log_descriptors.made_elsewhere |= !in_log_folder;
+        self.count(LimitKind::Files, 1, in_log_folder, work)
     }
 
-    /// Runs `work`, which uses up `amount`, unless that exceeds the limit.
+    /// Counts `amount` and runs `work`, unless the amount exceeds the limit. If `work` fails, the amount does
+    /// not count.
     fn count<T>(
         &mut self,
         counted: LimitKind,
         amount: u64,
-        stays: bool,
+        in_log_folder: bool,
         work: impl FnOnce(&mut Self) -> FsResult<T>,
     ) -> Answer<T> {
         if amount > 0 {
-            self.quota.write(counted, amount, stays)?;
+            self.quota.write(counted, amount, in_log_folder)?;
         }
         match work(self) {
             Ok(value) => Ok((Ok(value),)),
             Err(error) => {
-                self.quota.give_back(counted, amount, stays);
+                self.quota.give_back(counted, amount, in_log_folder);
                 Ok((Err(self.filesystem().convert_error_code(error)?),))
             }
         }
     }
 
-    /// The distance from the end of a file to `offset`. 0 if the length is unknown: then the operation fails
-    /// as well.
+    /// The number of bytes between the end of a file and `offset`. 0 if the length is unknown: then the
+    /// operation fails as well.
     fn hole(&mut self, file: &Resource<Descriptor>, offset: u64) -> u64 {
         if offset == 0 {
             return 0;
@@ -230,11 +248,11 @@ impl InstanceState {
     fn metered(
         &mut self,
         stream: Resource<DynOutputStream>,
-        stays: bool,
+        in_log_folder: bool,
     ) -> FsResult<Resource<DynOutputStream>> {
         let inner = self.table.delete(stream)?;
         let metered: DynOutputStream =
-            Box::new(Metered { inner, quota: self.quota.clone(), stays });
+            Box::new(Metered { inner, quota: self.quota.clone(), in_log_folder });
         Ok(self.table.push(metered)?)
     }
 }
@@ -243,13 +261,13 @@ impl InstanceState {
 struct Metered {
     inner: DynOutputStream,
     quota: WriteQuota,
-    /// Whether it writes to the log folder.
-    stays: bool,
+    /// Whether the stream writes to the log folder.
+    in_log_folder: bool,
 }
 
 impl Metered {
     fn take(&self, bytes: usize) -> StreamResult<()> {
-        let taken = self.quota.write(LimitKind::Output, bytes as u64, self.stays);
+        let taken = self.quota.write(LimitKind::Output, bytes as u64, self.in_log_folder);
         taken.map_err(|over| StreamError::Trap(over.into()))
     }
 }

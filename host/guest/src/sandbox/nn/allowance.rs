@@ -14,10 +14,10 @@ impl Allowance {
         Self { limit, held: 0 }
     }
 
-    /// Adds bytes to the count. `what` names their use, for the error.
+    /// Adds bytes to the count. `what` says what needs the bytes, for the error.
     ///
     /// # Errors
-    /// If there are too many; then they are not counted.
+    /// If the total would exceed the limit. The bytes are then not counted.
     pub(super) fn take(&mut self, bytes: u64, what: &'static str) -> Result<(), TensorsFull> {
         match self.held.checked_add(bytes) {
             Some(held) if held <= self.limit.0 => {

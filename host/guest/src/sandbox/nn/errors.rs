@@ -9,7 +9,7 @@ use wasmtime::Result;
 use wasmtime::component::Resource;
 
 impl View<'_> {
-    /// Returns the error to the guest. Ends the call if the guest may not handle the error.
+    /// Returns the error to the guest. Ends the call if the guest cannot handle the error.
     pub(super) fn refuse<T>(&mut self, error: InferenceError) -> Reported<T> {
         match error {
             InferenceError::Refused { code, message } => {

@@ -9,7 +9,8 @@ use crate::inference::{InferenceError, LoadedModel, NnErrorCode, OwnedTensor};
 use wasmtime::Result;
 use wasmtime::component::Resource;
 
-type Named = (String, Resource<GuestTensor>);
+/// An input or output with its name.
+type NamedTensor = (String, Resource<GuestTensor>);
 
 impl View<'_> {
     fn push_graph(
@@ -22,9 +23,9 @@ impl View<'_> {
         }
     }
 
-    fn push_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Reported<Vec<Named>> {
-        let room = outputs.iter().map(GuestTensor::room).fold(0, u64::saturating_add);
-        if let Err(error) = self.inference.allowance.take(room, "the outputs take") {
+    fn push_outputs(&mut self, outputs: Vec<OwnedTensor>) -> Reported<Vec<NamedTensor>> {
+        let bytes = outputs.iter().map(GuestTensor::output_bytes).fold(0, u64::saturating_add);
+        if let Err(error) = self.inference.allowance.take(bytes, "the outputs take") {
             return self.refuse(InferenceError::refused(NnErrorCode::TooLarge, error.to_string()));
         }
         let mut named = Vec::with_capacity(outputs.len());
@@ -43,7 +44,7 @@ impl graph::Host for View<'_> {
         encoding: GraphEncoding,
         target: ExecutionTarget,
     ) -> Reported<Resource<Graph>> {
-        let loaded = checked(&builder, encoding, target)
+        let loaded = check_builder(&builder, encoding, target)
             .and_then(|(bytes, gpu)| self.inference.models.load_bytes(bytes, gpu));
         drop(builder);
         self.push_graph(loaded)
@@ -55,8 +56,8 @@ impl graph::Host for View<'_> {
     }
 }
 
-/// The bytes of the model, and whether it is for the GPU.
-fn checked(
+/// Returns the bytes of the model, and whether the model is for the GPU.
+fn check_builder(
     builder: &[Vec<u8>],
     encoding: GraphEncoding,
     target: ExecutionTarget,
@@ -113,12 +114,12 @@ impl HostGraph for View<'_> {
 impl inference::Host for View<'_> {}
 
 impl HostGraphExecutionContext for View<'_> {
-    /// Consumes the inputs, also if computing fails.
+    /// Consumes the inputs, even if computing fails.
     fn compute(
         &mut self,
         context: Resource<Execution>,
-        inputs: Vec<Named>,
-    ) -> Reported<Vec<Named>> {
+        inputs: Vec<NamedTensor>,
+    ) -> Reported<Vec<NamedTensor>> {
         let mut taken = Vec::with_capacity(inputs.len());
         for (name, tensor) in inputs {
             taken.push((name, self.table.delete(tensor)?));

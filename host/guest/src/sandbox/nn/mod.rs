@@ -1,13 +1,13 @@
-//! Inference from the guest's side: `wasi:nn`, and `sandmill:entry/models`. The module `inference` computes;
-//! this module connects it to a guest.
+//! The interfaces of inference for guests: `wasi:nn` and `sandmill:entry/models`. The module `inference` runs
+//! the models; this module connects it to a guest.
 //!
 //! - `bindings`: the code generated from `wit/`;
-//! - `view`: the part of a store that the functions use, and linking them;
-//! - `resources`: the resources that a guest holds; `allowance`: the limit on its tensors;
+//! - `view`: links the functions, and the part of a store that they use;
+//! - `resources`: the resources that a guest holds; `allowance`: the limit on the guest's tensors;
 //! - `tensors`: making and reading tensors;
 //! - `graphs`: loading models, and computing with them;
 //! - `models`: listing and describing models;
-//! - `errors`: the errors that a guest receives; `ended`: the errors that end its call.
+//! - `errors`: the errors that a guest receives; `ended`: the errors that end the guest's call.
 //!
 //! A guest can handle all errors except a few that `wasi:nn` has no type for.
 

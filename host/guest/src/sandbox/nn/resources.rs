@@ -30,22 +30,22 @@ pub struct GuestTensor {
     dims: Vec<u32>,
     pub(super) ty: NnTensorType,
     bytes: Vec<u8>,
-    /// Why it cannot be used. The function that makes a tensor cannot return an error, so the error is
-    /// returned when the tensor is used.
+    /// Why the tensor cannot be used. The function that makes a tensor cannot return an error, so the error
+    /// is returned when the tensor is used.
     fault: Option<Fault>,
-    /// The bytes that are counted for it.
+    /// The bytes that are counted for the tensor.
     pub(super) counted: u64,
 }
 
 enum Fault {
-    /// Its bytes do not match its type and dimensions.
+    /// The bytes do not match the type and the dimensions.
     Mismatch(String),
-    /// It exceeded the limit; its bytes have been dropped.
+    /// The tensor exceeded the limit. Its bytes have been dropped.
     NoRoom(TensorsFull),
 }
 
 /// The bytes that are counted for a tensor.
-fn counted(dims: &[u32], bytes: &[u8]) -> u64 {
+fn counted_bytes(dims: &[u32], bytes: &[u8]) -> u64 {
     (bytes.len() as u64).saturating_add(size_of_val(dims) as u64)
 }
 
@@ -57,7 +57,7 @@ impl GuestTensor {
         bytes: Vec<u8>,
         allowance: &mut Allowance,
     ) -> Self {
-        let counted = counted(&dims, &bytes);
+        let counted = counted_bytes(&dims, &bytes);
         if let Err(error) = allowance.take(counted, "this tensor takes") {
             let fault = Some(Fault::NoRoom(error));
             return Self { dims: Vec::new(), ty, bytes: Vec::new(), fault, counted: 0 };
@@ -66,22 +66,22 @@ impl GuestTensor {
         Self { dims, ty, bytes, fault, counted }
     }
 
-    /// An output. The caller has counted it.
+    /// The name and tensor of an output. The caller has counted the output.
     pub(super) fn of_output(output: OwnedTensor) -> (String, Self) {
-        let counted = Self::room(&output);
+        let counted = Self::output_bytes(&output);
         let OwnedTensor { name, ty, dims, bytes } = output;
         (name, Self { dims, ty, bytes, fault: None, counted })
     }
 
     /// The bytes that are counted for an output.
-    pub(super) fn room(output: &OwnedTensor) -> u64 {
-        counted(&output.dims, &output.bytes)
+    pub(super) fn output_bytes(output: &OwnedTensor) -> u64 {
+        counted_bytes(&output.dims, &output.bytes)
     }
 
     /// The tensor as the input `name`.
     ///
     /// # Errors
-    /// If it cannot be used.
+    /// If the tensor cannot be used.
     pub(super) fn view<'a>(&'a self, name: &'a str) -> Result<TensorView<'a>, InferenceError> {
         match &self.fault {
             Some(Fault::Mismatch(text)) => {
@@ -109,14 +109,14 @@ impl GuestTensor {
     }
 }
 
-/// The limit on a tensor's dimensions. No backend supports more.
-const MOST_DIMENSIONS: usize = 64;
+/// The maximum number of a tensor's dimensions. No backend supports more.
+const MAX_DIMENSIONS: usize = 64;
 
 /// Why a tensor with this many bytes is inconsistent; `None` if it is consistent.
 fn mismatch(dims: &[u32], ty: NnTensorType, found: usize) -> Option<String> {
     let rank = dims.len();
-    if rank > MOST_DIMENSIONS {
-        let text = format!("a tensor has at most {MOST_DIMENSIONS} dimensions, and got {rank}");
+    if rank > MAX_DIMENSIONS {
+        let text = format!("a tensor has at most {MAX_DIMENSIONS} dimensions, and got {rank}");
         return Some(text);
     }
     let elements = dims.iter().try_fold(1_u64, |product, dim| product.checked_mul(u64::from(*dim)));

@@ -1,4 +1,4 @@
-//! The interface `tensor`.
+//! The interface `wasi:nn/tensor`: making and reading tensors.
 
 use super::bindings::wasi::nn::tensor::{self, Host, HostTensor};
 use super::resources::GuestTensor;

@@ -93,8 +93,8 @@ impl NnFixture {
             backend: Backend::Tract,
             ..Model::sample()
         };
-        let all = vec![model("longer"), model("double")];
-        let models = Arc::new(LoadedModels::open(all, settings, None, 1, limits));
+        let job_models = vec![model("longer"), model("double")];
+        let models = Arc::new(LoadedModels::open(job_models, settings, None, 1, limits));
         let inference = InferenceState::new(&models, limits);
         Self { folder, models, table: ResourceTable::new(), inference }
     }
@@ -194,19 +194,19 @@ fn tensors_of_each_type_are_computed() {
         ),
     ];
     for (onnx, ty, element, expected) in types {
-        let mut bench = NnFixture::new(onnx, &InferenceSettings::default(), &Limits::default());
-        let tensor = bench.tensor(&[3, 2], ty, &element.repeat(6));
-        assert_eq!(bench.compute(tensor).expect("computes"), expected.repeat(6), "{ty:?}");
-        let stats = bench.models.take_stats();
+        let mut fixture = NnFixture::new(onnx, &InferenceSettings::default(), &Limits::default());
+        let tensor = fixture.tensor(&[3, 2], ty, &element.repeat(6));
+        assert_eq!(fixture.compute(tensor).expect("computes"), expected.repeat(6), "{ty:?}");
+        let stats = fixture.models.take_stats();
         let bytes = 6 * element.len() as u64;
         assert_eq!((stats.calls, stats.bytes_in, stats.bytes_out), (1, bytes, bytes));
-        assert_eq!(bench.inference.allowance.held(), 0);
+        assert_eq!(fixture.inference.allowance.held(), 0);
     }
 }
 
 #[test]
 fn wrong_inputs_of_a_guest_are_explained() {
-    let mut bench = NnFixture::plain();
+    let mut fixture = NnFixture::plain();
     let mut text = String::new();
     let mut note =
         |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
@@ -218,25 +218,25 @@ fn wrong_inputs_of_a_guest_are_explained() {
         (&[u32::MAX; 3], TensorType::Fp32, 4),
         (&[1; 65], TensorType::U8, 1),
     ] {
-        let tensor = bench.tensor(dims, ty, &vec![0; bytes]);
-        note(bench.compute(tensor).expect_err("wrong"));
+        let tensor = fixture.tensor(dims, ty, &vec![0; bytes]);
+        note(fixture.compute(tensor).expect_err("wrong"));
         assert_eq!(
-            bench.inference.allowance.held(),
+            fixture.inference.allowance.held(),
             0,
             "inputs are consumed even if computing fails"
         );
     }
-    let one = bench.floats(1);
-    let two = bench.floats(1);
-    let context = bench.context("double");
+    let one = fixture.floats(1);
+    let two = fixture.floats(1);
+    let context = fixture.context("double");
     let inputs = vec![("x".to_owned(), one), ("\u{1b}".to_owned(), two)];
-    let computed = bench.view().compute(context, inputs);
-    note(bench.refused(computed));
-    let context = bench.context("double");
-    let computed = bench.view().compute(context, Vec::new());
-    note(bench.refused(computed));
-    let loaded = bench.view().load_by_name("../double".to_owned());
-    note(bench.refused(loaded));
+    let computed = fixture.view().compute(context, inputs);
+    note(fixture.refused(computed));
+    let context = fixture.context("double");
+    let computed = fixture.view().compute(context, Vec::new());
+    note(fixture.refused(computed));
+    let loaded = fixture.view().load_by_name("../double".to_owned());
+    note(fixture.refused(loaded));
     insta::assert_snapshot!(text, @r#"
     ErrorCode::InvalidArgument: input "x": f32 [3, 2] takes 24 bytes of data, and got 23
     ErrorCode::InvalidArgument: input "x": expected f32 [N, 2], got f64 [3, 2]
@@ -248,34 +248,35 @@ fn wrong_inputs_of_a_guest_are_explained() {
     ErrorCode::InvalidArgument: input "x" is missing; the model takes "x" (f32 [N, 2])
     ErrorCode::NotFound: there is no model "../double"; the job's models are "double", "longer"
     "#);
-    let tensor = bench.floats(2);
-    bench.compute(tensor).expect("nothing is broken");
+    let tensor = fixture.floats(2);
+    fixture.compute(tensor).expect("nothing is broken");
 }
 
 #[test]
 fn a_guests_tensors_are_limited() {
     // Room for two tensors with 10 rows and 8 bytes of dimensions each, and a little more.
     let limits = Limits { tensors: ByteSize(200), ..Limits::default() };
-    let mut bench = NnFixture::new(DataType::Float, &InferenceSettings::default(), &limits);
-    let first = bench.floats(10);
-    let second = bench.floats(10);
-    let third = bench.floats(10);
-    assert_eq!(bench.inference.allowance.held(), 176);
-    let error = bench.view().dimensions(Resource::new_borrow(third.rep())).expect_err("not there");
+    let mut fixture = NnFixture::new(DataType::Float, &InferenceSettings::default(), &limits);
+    let first = fixture.floats(10);
+    let second = fixture.floats(10);
+    let third = fixture.floats(10);
+    assert_eq!(fixture.inference.allowance.held(), 176);
+    let error =
+        fixture.view().dimensions(Resource::new_borrow(third.rep())).expect_err("not there");
     let ended = failure(&error, &TrapContext::sample(&limits));
     assert_eq!(ended.kind, FailureKind::OverLimit);
-    insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
-    let (code, text) = bench.compute(third).expect_err("not there");
+    insta::assert_snapshot!(ended, @"inference ended in run: the tensor could not be kept: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
+    let (code, text) = fixture.compute(third).expect_err("not there");
     assert_eq!(code, ErrorCode::TooLarge);
-    insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit"#);
+    insta::assert_snapshot!(text, @r#"input "x" was not kept when it was made: limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 176 bytes, and this tensor takes 88 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit"#);
     // Inputs are dropped before outputs are counted, so there is room without the third tensor.
-    bench.compute(second).expect("there is room");
-    let second = bench.floats(10);
-    let (code, text) = bench.compute_by("longer", second).expect_err("88 + 168 are too many");
+    fixture.compute(second).expect("there is room");
+    let second = fixture.floats(10);
+    let (code, text) = fixture.compute_by("longer", second).expect_err("88 + 168 are too many");
     assert_eq!(code, ErrorCode::TooLarge);
-    insta::assert_snapshot!(text, @"limits.tensors allows 200 bytes of tensors at once, 4 for each dimension included; the entry script holds 88 bytes, and the outputs take 168 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
-    assert_eq!(bench.inference.allowance.held(), 88);
-    bench.compute(first).expect("there is room");
+    insta::assert_snapshot!(text, @"limits.tensors allows 200 bytes of tensors at a time, including 4 bytes for each dimension; the entry script holds 88 bytes, and the outputs take 168 bytes more. Drop tensors that are no longer needed, give the model less at a time, or raise the limit");
+    assert_eq!(fixture.inference.allowance.held(), 88);
+    fixture.compute(first).expect("there is room");
 }
 
 #[test]
@@ -283,22 +284,22 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
     let bytes = double("Add", DataType::Float);
     let onnx = GraphEncoding::Onnx;
     let cpu = ExecutionTarget::Cpu;
-    let mut bench = NnFixture::plain();
-    let loaded = bench.load(&[&bytes], onnx, cpu);
+    let mut fixture = NnFixture::plain();
+    let loaded = fixture.load(&[&bytes], onnx, cpu);
     let mut text = String::new();
     let mut note =
         |(code, reported): (ErrorCode, String)| text += &format!("{code:?}: {reported}\n");
-    note(bench.refused(loaded));
+    note(fixture.refused(loaded));
     let settings = InferenceSettings { allow_guest_models: true, ..Default::default() };
-    let mut bench = NnFixture::new(DataType::Float, &settings, &Limits::default());
+    let mut fixture = NnFixture::new(DataType::Float, &settings, &Limits::default());
     for encoding in [onnx, GraphEncoding::Autodetect] {
-        let loaded = bench.load(&[&bytes], encoding, cpu);
-        let graph = bench.good(loaded);
-        let context = bench.view().init_execution_context(graph);
-        let context = bench.good(context);
-        let x = bench.floats(1);
-        let computed = bench.view().compute(context, vec![("x".to_owned(), x)]);
-        assert_eq!(bench.good(computed).len(), 1);
+        let loaded = fixture.load(&[&bytes], encoding, cpu);
+        let graph = fixture.good(loaded);
+        let context = fixture.view().init_execution_context(graph);
+        let context = fixture.good(context);
+        let x = fixture.floats(1);
+        let computed = fixture.view().compute(context, vec![("x".to_owned(), x)]);
+        assert_eq!(fixture.good(computed).len(), 1);
     }
     let wrong: [(&[&[u8]], GraphEncoding, ExecutionTarget); 4] = [
         (&[&bytes], GraphEncoding::Openvino, cpu),
@@ -307,8 +308,8 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
         (&[&bytes], onnx, ExecutionTarget::Gpu),
     ];
     for (parts, encoding, target) in wrong {
-        let loaded = bench.load(parts, encoding, target);
-        note(bench.refused(loaded));
+        let loaded = fixture.load(parts, encoding, target);
+        note(fixture.refused(loaded));
     }
     insta::assert_snapshot!(text, @r#"
     ErrorCode::Security: models from bytes are off; load one of the job's models by name, or set inference.allow_guest_models: true in the job file
@@ -321,9 +322,9 @@ fn models_from_bytes_are_off_until_the_job_allows_them() {
 
 #[test]
 fn models_are_described() {
-    let mut bench = NnFixture::plain();
-    assert_eq!(bench.view().names().expect("there"), ["double", "longer"]);
-    let reported = bench
+    let mut fixture = NnFixture::plain();
+    assert_eq!(fixture.view().names().expect("there"), ["double", "longer"]);
+    let reported = fixture
         .view()
         .describe("double".to_owned())
         .expect("the call does not end")
@@ -337,7 +338,7 @@ fn models_are_described() {
     let shape = x.shape.as_deref().expect("known");
     let [Dimension::Named(batch), Dimension::Fixed(2)] = shape else { panic!("{shape:?}") };
     assert_eq!(batch, "N");
-    let reported = bench
+    let reported = fixture
         .view()
         .describe("x".repeat(9999))
         .expect("the call does not end")
@@ -348,21 +349,21 @@ fn models_are_described() {
 /// A new instance, after a trap or in a deterministic job, finds the models that an earlier one has loaded.
 #[test]
 fn models_outlive_instances() {
-    let mut bench = NnFixture::plain();
-    bench.context("double");
-    std::fs::remove_file(bench.folder.path().join("double.onnx")).expect("removes");
-    bench.table = ResourceTable::new();
-    bench.inference = InferenceState::new(&bench.models, &Limits::default());
-    let x = bench.floats(1);
-    bench.compute(x).expect("it is loaded");
+    let mut fixture = NnFixture::plain();
+    fixture.context("double");
+    std::fs::remove_file(fixture.folder.path().join("double.onnx")).expect("removes");
+    fixture.table = ResourceTable::new();
+    fixture.inference = InferenceState::new(&fixture.models, &Limits::default());
+    let x = fixture.floats(1);
+    fixture.compute(x).expect("it is loaded");
 }
 
 #[test]
 fn a_full_gpu_ends_the_call() {
-    let mut bench = NnFixture::plain();
+    let mut fixture = NnFixture::plain();
     let kind = FailureKind::DeviceOutOfMemory;
     let full = InferenceError::ends(kind, "the memory of gpu 0 is full");
-    let error = bench.view().refuse::<()>(full).expect_err("it ends");
+    let error = fixture.view().refuse::<()>(full).expect_err("it ends");
     assert!(error.downcast_ref::<CallEnd>().is_some());
     let limits = Limits::default();
     let failure = failure(&error, &TrapContext::sample(&limits));

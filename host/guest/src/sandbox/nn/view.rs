@@ -11,7 +11,7 @@ use wasmtime::Result;
 use wasmtime::component::{HasData, Linker};
 use wasmtime_wasi::ResourceTable;
 
-/// An instance's state of inference.
+/// The inference state of an instance.
 pub(in crate::sandbox) struct InferenceState {
     pub(super) models: Arc<LoadedModels>,
     pub(super) allowance: Allowance,
@@ -23,7 +23,7 @@ impl InferenceState {
     }
 }
 
-/// For guests without models: all their requests are refused.
+/// The models of guests without models. All requests of such a guest are refused.
 #[cfg(any(test, feature = "testing"))]
 pub fn no_models() -> Arc<LoadedModels> {
     let settings = InferenceSettings::default();
@@ -42,8 +42,8 @@ impl HasData for HasView {
     type Data<'a> = View<'a>;
 }
 
-/// Links `wasi:nn` and `sandmill:entry/models`. Jobs without models have them too, so that a component's
-/// permitted imports do not depend on its job.
+/// Links `wasi:nn` and `sandmill:entry/models`. Jobs without models have these interfaces too, so that a
+/// component's permitted imports do not depend on its job.
 ///
 /// # Errors
 /// If a name is already defined, which would be a bug.

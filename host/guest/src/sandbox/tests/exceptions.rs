@@ -23,8 +23,8 @@ fn run_throwing(limits: Limits, body: &str) -> Result<Collected, Failure> {
     let body = format!(
         "{THROWS}{RETURN} {body} (call $return (i32.const 0) (i32.const 0) (i32.const 0)))"
     );
-    let bench = GuestFixture::with_limits("run-only", &body, limits);
-    run(&mut bench.instance(), MiniBatchData::Void).1
+    let fixture = GuestFixture::with_limits("run-only", &body, limits);
+    run(&mut fixture.instance(), MiniBatchData::Void).1
 }
 
 fn small() -> Limits {
@@ -53,7 +53,7 @@ fn exceptions_that_are_kept_count_as_memory() {
     let failure = run_throwing(Limits { memory: ByteSize(4 << 20), ..Limits::default() }, body)
         .expect_err("they do not fit");
     assert_eq!(failure.kind, FailureKind::OutOfMemory);
-    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 4 MB, it held 2.9 MB and asked for 2 MB more. Raise it, or hold less at a time");
+    insta::assert_snapshot!(failure.message, @"the entry script ran out of memory in run: limits.memory allows 4 MB, it held 2.9 MB and asked for 2 MB more. Raise the limit, or hold less at a time");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn nested_exceptions_overflow_only_the_guests_stack() {
           (call $again))
         RUN (call $again)";
     let failure = run_throwing(small(), body).expect_err("it never ends");
-    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise it");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 1 MB. Have calls nest less deeply, or raise the limit");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn a_start_function_that_throws_is_a_failure() {
     let body = format!(
         "{THROWS} (func $start (call $throw (i32.const 1))) (start $start) RUN (i32.const 0))"
     );
-    let bench = GuestFixture::new("run-only", &body);
-    let failure = bench.program.instantiate(&bench.grants).err().expect("it throws");
+    let fixture = GuestFixture::new("run-only", &body);
+    let failure = fixture.program.instantiate(&fixture.grants).err().expect("it throws");
     insta::assert_snapshot!(failure.message, @"the entry script threw an exception while it was started and did not catch it. Have it catch the exception and return an error");
 }
 

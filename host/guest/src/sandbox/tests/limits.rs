@@ -24,8 +24,8 @@ fn failure_of(engine: &Engine, text: &str, limits: &Limits) -> Failure {
     };
     let error = result.expect_err("it goes too far");
     let refusal = store.data_mut().take_refusal();
-    let at = TrapContext { function, refusal, ..TrapContext::sample(limits) };
-    traps::failure(&error, &at)
+    let context = TrapContext { function, refusal, ..TrapContext::sample(limits) };
+    traps::failure(&error, &context)
 }
 
 #[test]
@@ -77,13 +77,13 @@ fn the_stack_has_the_size_that_the_job_sets() {
     let overflows = |stack: u64| {
         let limits = Limits { stack: ByteSize(stack), ..Limits::default() };
         let thread = std::thread::Builder::new().stack_size(guest_thread_stack(&limits, false));
-        let bench = GuestFixture::with_limits("run-only", body, limits);
-        let run = thread.spawn(move || run(&mut bench.instance(), MiniBatchData::Void).1);
+        let fixture = GuestFixture::with_limits("run-only", body, limits);
+        let run = thread.spawn(move || run(&mut fixture.instance(), MiniBatchData::Void).1);
         run.expect("starts").join().expect("does not abort").err()
     };
     let failure = overflows(64 << 10).expect("too deep");
     assert_eq!(failure.kind, FailureKind::Trap);
-    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 64 KB. Have calls nest less deeply, or raise it");
+    insta::assert_snapshot!(failure.message, @"the entry script's stack overflowed in run: limits.stack allows 64 KB. Have calls nest less deeply, or raise the limit");
     assert_eq!(overflows(64 << 20), None);
 }
 
@@ -97,8 +97,8 @@ fn a_call_transfers_no_more_than_allowed() {
           (drop (call $open (i32.const 3) (i32.const 0) (i32.const 65536) (i32.const 2097152) (i32.const 0) (i64.const 0) (i64.const 0) (i32.const 0) (i32.const 32)))
           (i32.const 0))"#;
     let limits = Limits { transfer: ByteSize(1 << 20), ..Limits::default() };
-    let bench = GuestFixture::with_limits("run-only", body, limits);
-    let failure = run(&mut bench.instance(), MiniBatchData::Void).1.expect_err("too much");
+    let fixture = GuestFixture::with_limits("run-only", body, limits);
+    let failure = run(&mut fixture.instance(), MiniBatchData::Void).1.expect_err("too much");
     assert_eq!(failure.kind, FailureKind::OverLimit);
-    insta::assert_snapshot!(failure.message, @"limits.transfer allows 1 MB in one call between host and entry script; in run it handed over more. Have it hand over less at a time, or raise the limit");
+    insta::assert_snapshot!(failure.message, @"limits.transfer allows 1 MB in one call between host and entry script; in run the entry script handed over more. Have it hand over less at a time, or raise the limit");
 }

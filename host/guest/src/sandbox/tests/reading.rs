@@ -18,8 +18,8 @@ pub(super) fn reader() -> String {
 
 #[test]
 fn the_host_reads_files_for_the_guest() {
-    let bench = GuestFixture::new("run-only", &reader());
-    let mut instance = bench.instance();
+    let fixture = GuestFixture::new("run-only", &reader());
+    let mut instance = fixture.instance();
     for (path, answer) in [
         ("/inputs/a.txt", "alpha"),
         (
@@ -40,11 +40,15 @@ fn the_host_reads_files_for_the_guest() {
 /// memory, but not free it.
 #[test]
 fn files_are_read_whole_despite_a_wrong_length() {
-    let mut bench = GuestFixture::new("run-only", &reader());
+    let mut fixture = GuestFixture::new("run-only", &reader());
     for (host, guest) in [("/proc/sys/kernel", "/none"), ("/sys/devices/system/cpu", "/too-much")] {
-        bench.grants.mounts.push(Mount { host: host.into(), guest: guest.into(), writable: false });
+        fixture.grants.mounts.push(Mount {
+            host: host.into(),
+            guest: guest.into(),
+            writable: false,
+        });
     }
-    let mut instance = bench.instance();
+    let mut instance = fixture.instance();
     let mut read = |path: &str| {
         let (_, result) = run(&mut instance, MiniBatchData::Files(&[path.to_owned()]));
         result.expect("succeeds").rows
@@ -55,6 +59,6 @@ fn files_are_read_whole_despite_a_wrong_length() {
     let online = "/sys/devices/system/cpu/online";
     assert_eq!(std::fs::metadata(online).expect("is there").len(), 4096);
     assert_eq!(read("/too-much/online"), [on_host(online)]);
-    std::fs::write(bench.path("inputs/empty"), "").expect("writes");
+    std::fs::write(fixture.path("inputs/empty"), "").expect("writes");
     assert_eq!(read("/inputs/empty"), [""]);
 }
