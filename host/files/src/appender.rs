@@ -11,18 +11,21 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Bytes that are read at a time; larger blocks are slower.
-const BLOCK: usize = 64 << 10;
+/// How many bytes are read at a time. Larger blocks are slower.
+const BLOCK_BYTES: usize = 64 << 10;
 
-/// Appends committed segments of part files to the output file. A segment counts as a whole or not at all:
-/// after an error the length is the same as before.
+/// Appends committed segments of part files to the output file. A segment is
+/// appended completely or not at all: after an error, the output file has the same length as before.
 #[derive(Debug)]
 pub struct Appender {
     file: File,
     path: PathBuf,
+    /// The length of the file.
     end: u64,
+    /// How many bytes from the beginning are certainly on the disk.
     synced: u64,
-    in_kernel: bool,
+    /// Whether the kernel can copy between these files (`copy_file_range`).
+    copies_in_kernel: bool,
     chunk: Vec<u8>,
 }
 
@@ -54,7 +57,7 @@ impl Appender {
 
     fn new(file: File, path: &Path, end: u64) -> Self {
         let path = path.to_owned();
-        Self { file, path, end, synced: 0, in_kernel: true, chunk: Vec::new() }
+        Self { file, path, end, synced: 0, copies_in_kernel: true, chunk: Vec::new() }
     }
 
     /// Bytes in the output file.
@@ -72,7 +75,7 @@ impl Appender {
         self.synced
     }
 
-    /// Records that so many of the bytes are on the disk.
+    /// Records that this many bytes from the beginning are on the disk.
     pub fn trust(&mut self, synced: u64) {
         self.synced = synced.min(self.end);
     }
@@ -88,19 +91,24 @@ impl Appender {
     }
 
     /// Writes bytes at an offset, and overwrites the bytes there.
-    pub fn put(&mut self, bytes: &[u8], at: u64) -> Result<(), OutputError> {
-        self.file.write_all_at(bytes, at).map_err(|e| self.failed(e))?;
-        self.end = self.end.max(at + bytes.len() as u64);
-        self.synced = self.synced.min(at);
+    pub fn put(&mut self, bytes: &[u8], offset: u64) -> Result<(), OutputError> {
+        self.file.write_all_at(bytes, offset).map_err(|e| self.failed(e))?;
+        self.end = self.end.max(offset + bytes.len() as u64);
+        self.synced = self.synced.min(offset);
         Ok(())
     }
 
     /// Writes a segment at an offset, and overwrites the bytes there.
-    pub fn patch(&mut self, part: &File, segment: &Segment, at: u64) -> Result<(), OutputError> {
+    pub fn patch(
+        &mut self,
+        part: &File,
+        segment: &Segment,
+        offset: u64,
+    ) -> Result<(), OutputError> {
         let end = checked_end(segment, size_of(part)?)?;
-        self.copy(part, segment.offset, end, at)?;
-        self.end = self.end.max(at + segment.length);
-        self.synced = self.synced.min(at);
+        self.copy(part, segment.offset, end, offset)?;
+        self.end = self.end.max(offset + segment.length);
+        self.synced = self.synced.min(offset);
         Ok(())
     }
 
@@ -141,11 +149,18 @@ impl Appender {
         Ok(())
     }
 
-    /// Copies the bytes from `from` up to `end` to the offset `at`. The part file must have them.
-    fn copy(&mut self, part: &File, mut from: u64, end: u64, at: u64) -> Result<(), OutputError> {
+    /// Copies the bytes of the part file from `from` up to `end` to the offset `target` of the output file.
+    /// The part file must have these bytes.
+    fn copy(
+        &mut self,
+        part: &File,
+        mut from: u64,
+        end: u64,
+        target: u64,
+    ) -> Result<(), OutputError> {
         let length = end - from;
-        let mut to = at;
-        while from < end && self.in_kernel {
+        let mut to = target;
+        while from < end && self.copies_in_kernel {
             let wanted = usize::try_from(end - from).unwrap_or(usize::MAX).min(1 << 30);
             match rustix::fs::copy_file_range(
                 part,
@@ -154,7 +169,7 @@ impl Appender {
                 Some(&mut to),
                 wanted,
             ) {
-                // The part file was cut meanwhile, or its file system claims that it is empty.
+                // The part file was cut in the meantime, or its file system reports it as empty.
                 Ok(0) => break,
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(
@@ -164,16 +179,17 @@ impl Appender {
                     | Errno::OPNOTSUPP
                     | Errno::PERM
                     | Errno::BADF,
-                ) => self.in_kernel = false,
+                ) => self.copies_in_kernel = false,
                 Err(errno) => return Err(self.failed(errno.into())),
             }
         }
-        self.copy_by_hand(part, from, end, to)?;
-        begin_write(&self.file, at, length);
+        self.copy_through_memory(part, from, end, to)?;
+        begin_write(&self.file, target, length);
         Ok(())
     }
 
-    fn copy_by_hand(
+    /// Copies through memory.
+    fn copy_through_memory(
         &mut self,
         part: &File,
         mut from: u64,
@@ -183,7 +199,7 @@ impl Appender {
         let mut chunk = std::mem::take(&mut self.chunk);
         let mut result = Ok(());
         while from < end && result.is_ok() {
-            let length = to_usize((end - from).min(BLOCK as u64));
+            let length = to_usize((end - from).min(BLOCK_BYTES as u64));
             chunk.resize(length, 0);
             result = part
                 .read_exact_at(&mut chunk, from)
@@ -216,34 +232,38 @@ impl Appender {
     }
 }
 
-/// Checks whether a file holds given segments. It is fastest if they are checked in the order of their
-/// offsets.
+/// Checks whether a file holds given segments. This is fastest if the segments are checked in the order of
+/// their offsets.
 #[derive(Debug)]
 pub struct Checker<'a> {
     reader: BufReader<&'a File>,
-    at: u64,
+    /// The position of the reader in the file.
+    position: u64,
 }
 
 impl<'a> Checker<'a> {
     /// Reads `file` from its beginning.
     pub fn new(mut file: &'a File) -> io::Result<Self> {
         file.rewind()?;
-        Ok(Self { reader: BufReader::with_capacity(BLOCK, file), at: 0 })
+        Ok(Self { reader: BufReader::with_capacity(BLOCK_BYTES, file), position: 0 })
     }
 
-    /// Whether the bytes from `offset` are those of the segment. Also `false` if the file ends before.
+    /// Whether the bytes from `offset` on are the bytes of the segment. Returns `false` if the file ends too
+    /// early.
     pub fn holds(&mut self, offset: u64, segment: &Segment) -> io::Result<bool> {
-        let far = || io::Error::other("an offset is larger than any file");
-        let step = i64::try_from(offset).map_err(|_| far())?
-            - i64::try_from(self.at).map_err(|_| far())?;
+        let too_large = || io::Error::other("an offset is larger than any file");
+        let step = i64::try_from(offset).map_err(|_| too_large())?
+            - i64::try_from(self.position).map_err(|_| too_large())?;
         self.reader.seek_relative(step)?;
-        self.at = offset;
+        self.position = offset;
         let mut hasher = crc32fast::Hasher::new();
         let mut left = segment.length;
         while left > 0 {
             let block = match self.reader.fill_buf() {
                 Ok([]) => return Ok(false),
-                Ok(block) => &block[..block.len().min(usize::try_from(left).unwrap_or(BLOCK))],
+                Ok(block) => {
+                    &block[..block.len().min(usize::try_from(left).unwrap_or(BLOCK_BYTES))]
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
             };
@@ -251,14 +271,14 @@ impl<'a> Checker<'a> {
             hasher.update(block);
             self.reader.consume(length);
             left -= length as u64;
-            self.at += length as u64;
+            self.position += length as u64;
         }
         Ok(hasher.finalize() == segment.checksum)
     }
 }
 
-/// Asks the kernel to begin writing a range to the disk, so that [`Appender::sync`], for which a job's end
-/// waits, finds little left to do. This is only a hint, so a failure does not matter.
+/// Asks the kernel to begin writing a range to the disk. Then [`Appender::sync`] has little left to do when
+/// the job's end waits for it. The call is only a hint, so a failure does not matter.
 fn begin_write(file: &File, offset: u64, length: u64) {
     let offset = offset.cast_signed();
     let length = length.cast_signed();
@@ -280,13 +300,13 @@ fn checked_end(segment: &Segment, size: u64) -> Result<u64, OutputError> {
     }
 }
 
-/// The CRC-32 of a range of a file. Fails if the file ends before.
+/// The CRC-32 of a range of a file. Fails if the file ends before the end of the range.
 pub fn checksum(file: &File, mut from: u64, length: u64) -> io::Result<u32> {
     let end = from.saturating_add(length);
     let mut hasher = crc32fast::Hasher::new();
-    let mut chunk = vec![0; to_usize(length.min(BLOCK as u64))];
+    let mut chunk = vec![0; to_usize(length.min(BLOCK_BYTES as u64))];
     while from < end {
-        let chunk = &mut chunk[..to_usize((end - from).min(BLOCK as u64))];
+        let chunk = &mut chunk[..to_usize((end - from).min(BLOCK_BYTES as u64))];
         file.read_exact_at(chunk, from)?;
         hasher.update(chunk);
         from += chunk.len() as u64;
@@ -345,7 +365,7 @@ mod tests {
     fn segments_arrive_whole_and_in_order() {
         for in_kernel in [true, false] {
             let (folder, part, segments, mut output) = fixture();
-            output.in_kernel = in_kernel;
+            output.copies_in_kernel = in_kernel;
             output.append(&part, &segments[3]).unwrap();
             output.append_all(&part, &segments[..3]).unwrap();
             output.sync().unwrap();

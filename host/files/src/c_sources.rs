@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 /// The C and C++ sources in a folder and in its `src`, sorted by path.
 pub fn c_sources(folder: &Path) -> Vec<PathBuf> {
     let files = |folder: PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
-    let all = files(folder.to_owned()).chain(files(folder.join("src")));
+    let entries = files(folder.to_owned()).chain(files(folder.join("src")));
     let is_source = |path: &PathBuf| ends_in(path, &["c"]) || is_cpp(path);
-    let mut sources: Vec<PathBuf> = all.map(|entry| entry.path()).filter(is_source).collect();
+    let mut sources: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_source).collect();
     sources.sort();
     sources
 }

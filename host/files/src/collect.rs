@@ -1,7 +1,7 @@
-//! Moves what a mini-batch left in its guest's folder to where the leader finds it.
+//! Moves the files and folders that a mini-batch left in its guest's folder to a folder for the leader.
 //!
 //! Files are copied, and folders are created again. A guest may keep a file or folder open for as long as
-//! its instance lives, and what it writes there later must not reach anything that is published. No guest
+//! its instance lives. What the guest writes there later must not reach anything that is published. No guest
 //! runs while its folder is inspected, so working with paths is safe.
 
 use super::OutputError;
@@ -15,8 +15,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// What `init` made in a guest's folder. It belongs to no mini-batch. All mini-batches may write into the
-/// folders; the files must not change, and are published when the job completes.
+/// The files and folders that `init` made in a guest's folder. They belong to no mini-batch. All mini-batches
+/// may write into the folders. The files must not change, and are published when the job completes.
 #[derive(Debug, Default)]
 pub struct InitFiles {
     folders: HashSet<PathBuf>,
@@ -44,9 +44,13 @@ impl From<&Metadata> for EntryStamp {
 /// How an entry of a guest's folder relates to [`InitFiles`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum KeptRelation {
+    /// `init` did not make it.
     None,
+    /// A folder that `init` made.
     Folder,
+    /// An unchanged file that `init` made.
     File,
+    /// `init` made something else under this name.
     Changed,
 }
 
@@ -100,70 +104,72 @@ impl InitFiles {
         }
     }
 
-    /// An entry that is now missing.
+    /// An entry that `init` made and that is missing now.
     fn missing(&self, folder: &Path) -> Option<PathBuf> {
-        let mut all = self.folders.iter().chain(self.files.keys());
-        all.find(|path| fs::symlink_metadata(folder.join(path)).is_err()).cloned()
+        let mut paths = self.folders.iter().chain(self.files.keys());
+        paths.find(|path| fs::symlink_metadata(folder.join(path)).is_err()).cloned()
     }
 }
 
-/// Moves what a mini-batch left in `folder` to the new folder `staged`, which is made only if there is
-/// anything. Files are copied and then removed from `folder`. Returns whether there was anything.
+/// Moves what a mini-batch left in `folder` to the new folder `staged`, which is made only if the mini-batch
+/// left anything. Files are copied and then removed from `folder`. Returns whether the mini-batch left
+/// anything.
 ///
 /// # Errors
-/// If something cannot be published, if there is too much, or if `kept` has changed. Then `staged` does not
-/// exist, and the caller must clear `folder`.
+/// If something cannot be published, if there are too many entries, or if `kept` has changed. Then `staged`
+/// does not exist, and the caller must clear `folder`.
 pub fn collect_files(folder: &Path, kept: &InitFiles, staged: &Path) -> Result<bool, OutputError> {
     let relative = PathBuf::new();
-    let made = false;
-    let mut collector = Collector { folder, kept, staged, relative, made, entries: 0, seen: 0 };
-    let result = collector.folder(0).and_then(|()| collector.all_there());
-    if result.is_err() && collector.made {
-        // If some of it stays, nothing refers to it, and it is removed with the job's working files.
+    let is_staged = false;
+    let mut collector =
+        Collector { folder, kept, staged, relative, is_staged, entries: 0, unchanged: 0 };
+    let result = collector.collect_folder(0).and_then(|()| collector.check_kept());
+    if result.is_err() && collector.is_staged {
+        // If this fails, nothing refers to the rest, and the rest is removed with the job's working files.
         let _ = remove_tree(staged);
     }
-    result.map(|()| collector.made)
+    result.map(|()| collector.is_staged)
 }
 
 /// Removes what a failed attempt left in `folder`. Returns whether `kept` is unchanged.
 ///
 /// # Errors
-/// The operating system's.
+/// Errors of the operating system.
 pub fn clear_files(folder: &Path, kept: &InitFiles) -> io::Result<bool> {
-    let mut seen = 0;
-    clear(folder, kept, Path::new(""), false, &mut seen)?;
-    Ok(seen == kept.len())
+    let mut unchanged = 0;
+    clear(folder, kept, Path::new(""), false, &mut unchanged)?;
+    Ok(unchanged == kept.len())
 }
 
 /// Removes everything from `folder` that is not in `kept`. A file of `kept` stays, even if it has changed.
 ///
 /// # Errors
-/// The operating system's.
+/// Errors of the operating system.
 pub fn clear_others(folder: &Path, kept: &InitFiles) -> io::Result<()> {
     clear(folder, kept, Path::new(""), true, &mut 0)
 }
 
-/// Counts the unchanged entries of `kept` in `seen`. Removes everything else, except changed files of `kept`
-/// if `changed_stay`.
+/// Counts the unchanged entries of `kept` in `unchanged`. Removes everything else below `relative_folder`. If
+/// `keeps_changed` is true, changed files of `kept` stay.
 fn clear(
     folder: &Path,
     kept: &InitFiles,
-    below: &Path,
-    changed_stay: bool,
-    seen: &mut usize,
+    relative_folder: &Path,
+    keeps_changed: bool,
+    unchanged: &mut usize,
 ) -> io::Result<()> {
-    for entry in fs::read_dir(folder.join(below))? {
+    for entry in fs::read_dir(folder.join(relative_folder))? {
         let entry = entry?;
-        let relative = below.join(entry.file_name());
+        let relative = relative_folder.join(entry.file_name());
         let metadata = entry.metadata()?;
         match kept.relation(&relative, &metadata) {
-            KeptRelation::Changed if changed_stay && !metadata.is_dir() => {}
+            KeptRelation::Changed if keeps_changed && !metadata.is_dir() => {}
             KeptRelation::None | KeptRelation::Changed => remove_tree(&entry.path())?,
-            KeptRelation::File => *seen += 1,
+            KeptRelation::File => *unchanged += 1,
             KeptRelation::Folder => {
-                *seen += 1;
+                *unchanged += 1;
                 // `InitFiles::of` limits the depth of this recursion.
-                clear(folder, kept, &relative, changed_stay, seen)?;
+                clear(folder, kept, &relative, keeps_changed, unchanged)?;
             }
         }
     }
@@ -177,26 +183,27 @@ struct Collector<'a> {
     /// The current position of the walk, below the folder.
     relative: PathBuf,
     /// Whether `staged` exists.
-    made: bool,
+    is_staged: bool,
+    /// How many files and folders were found.
     entries: usize,
     /// How many entries of `kept` are unchanged.
-    seen: usize,
+    unchanged: usize,
 }
 
 impl Collector<'_> {
-    fn folder(&mut self, depth: usize) -> Result<(), OutputError> {
+    fn collect_folder(&mut self, depth: usize) -> Result<(), OutputError> {
         if depth > MAX_DEPTH {
             return Err(OutputError::TooDeep { path: self.relative.clone(), limit: MAX_DEPTH });
         }
         for name in self.names()? {
             self.relative.push(name);
-            self.entry(depth)?;
+            self.collect_entry(depth)?;
             self.relative.pop();
         }
         Ok(())
     }
 
-    /// The names are sorted, so that messages do not depend on the file system.
+    /// The names in the current folder. They are sorted, so that messages do not depend on the file system.
     fn names(&mut self) -> Result<Vec<OsString>, OutputError> {
         let path = self.folder.join(&self.relative);
         let failed = |error| OutputError::io("list", &path)(error);
@@ -209,12 +216,12 @@ impl Collector<'_> {
             }
         }
         names.sort_unstable();
-        // Names with control characters come first, as when files are published.
+        // Names with control characters come first, as in `publish`.
         names.sort_by_key(|name| !name.as_bytes().iter().any(u8::is_ascii_control));
         Ok(names)
     }
 
-    fn entry(&mut self, depth: usize) -> Result<(), OutputError> {
+    fn collect_entry(&mut self, depth: usize) -> Result<(), OutputError> {
         let from = self.folder.join(&self.relative);
         let metadata = fs::symlink_metadata(&from).map_err(OutputError::io("inspect", &from))?;
         match self.kept.relation(&self.relative, &metadata) {
@@ -222,46 +229,47 @@ impl Collector<'_> {
                 return Err(OutputError::Changed { path: self.relative.clone() });
             }
             KeptRelation::Folder => {
-                self.seen += 1;
-                return self.folder(depth + 1);
+                self.unchanged += 1;
+                return self.collect_folder(depth + 1);
             }
             KeptRelation::File => {
-                self.seen += 1;
+                self.unchanged += 1;
                 return Ok(());
             }
             KeptRelation::None => {}
         }
         check_name(&self.relative)?;
         if metadata.is_dir() {
-            let to = self.place()?;
+            let to = self.make_target()?;
             fs::create_dir(&to).map_err(OutputError::io("make the folder", &to))?;
-            self.folder(depth + 1)?;
+            self.collect_folder(depth + 1)?;
             return fs::remove_dir(&from).map_err(OutputError::io("remove", &from));
         }
         check_kind(&self.relative, metadata.mode(), metadata.nlink())?;
-        let to = self.place()?;
+        let to = self.make_target()?;
         copy(&from, &to).map_err(OutputError::io("copy a result file to", &to))?;
         fs::remove_file(&from).map_err(OutputError::io("remove", &from))
     }
 
-    /// The path for a copy of the entry. Its parent folder exists.
-    fn place(&mut self) -> Result<PathBuf, OutputError> {
+    /// Makes the parent folder for a copy of the entry, and returns the path for the copy.
+    fn make_target(&mut self) -> Result<PathBuf, OutputError> {
         let to = self.staged.join(&self.relative);
         let parent = to.parent().unwrap_or(self.staged);
-        if !self.made {
-            // A worker of the same name may have left something.
+        if !self.is_staged {
+            // An earlier worker with the same name may have left something.
             remove_tree(self.staged).map_err(OutputError::io("remove", self.staged))?;
         }
         // A folder that `init` made does not exist in `staged` yet.
-        if !self.made || parent != self.staged {
+        if !self.is_staged || parent != self.staged {
             fs::create_dir_all(parent).map_err(OutputError::io("make the folder", parent))?;
         }
-        self.made = true;
+        self.is_staged = true;
         Ok(to)
     }
 
-    fn all_there(&self) -> Result<(), OutputError> {
-        if self.seen == self.kept.len() {
+    /// Fails if an entry of `kept` is missing.
+    fn check_kept(&self) -> Result<(), OutputError> {
+        if self.unchanged == self.kept.len() {
             return Ok(());
         }
         let path = self.kept.missing(self.folder).unwrap_or_default();
@@ -269,7 +277,7 @@ impl Collector<'_> {
     }
 }
 
-/// Copies an ordinary file to a new one; within the kernel if it can.
+/// Copies an ordinary file to a new file, in the kernel if possible.
 fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);

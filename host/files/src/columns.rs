@@ -1,28 +1,29 @@
-//! Finds the columns that tables have in common, given as text, if one of them has all-null columns. A column
-//! that is all null in one mini-batch has the type `Null` there, and another type in the next. The same holds
-//! for a list's values and a struct's fields.
+//! Finds columns that fit two tables, if a column is all null in one of them. The columns are given as text.
+//! A column that is all null in one mini-batch has the type `Null` there, and it may have another type in the
+//! next mini-batch. The same holds for the values of a list and the fields of a struct.
 
 /// The type of an all-null column, as text.
 const NULL: &str = "Null";
 /// The prefix of a type whose values are never null.
 const NON_NULL: &str = "non-null ";
 
-/// The columns that two tables can share. Arguments and result are in the text form that `words` in
-/// `sandmill-data` makes. `None` if the tables differ in more than all-null columns.
+/// The columns that fit both tables. Arguments and result are in the text form of `columns_text` in
+/// `sandmill-data`: a line with name and type for each column. `None` if the tables differ in anything but
+/// all-null columns.
 pub fn common_columns(one: &str, other: &str) -> Option<String> {
     let mut one = one;
     let mut other = other;
-    let mut all = String::new();
+    let mut common = String::new();
     let mut quotes = QuoteTracker::default();
     loop {
-        let same = one.bytes().zip(other.bytes()).take_while(|(a, b)| a == b).count();
-        // If they differ within a character, then that is within a name.
-        let same = one.floor_char_boundary(same).min(other.floor_char_boundary(same));
-        one[..same].bytes().for_each(|byte| quotes.pass(byte));
-        all.push_str(&one[..same]);
-        (one, other) = (&one[same..], &other[same..]);
+        let equal = one.bytes().zip(other.bytes()).take_while(|(one, other)| one == other).count();
+        // If the texts differ within a character, this character is in a name.
+        let equal = one.floor_char_boundary(equal).min(other.floor_char_boundary(equal));
+        one[..equal].bytes().for_each(|byte| quotes.pass(byte));
+        common.push_str(&one[..equal]);
+        (one, other) = (&one[equal..], &other[equal..]);
         if one.is_empty() && other.is_empty() {
-            return Some(all);
+            return Some(common);
         }
         if quotes.are_open {
             return None;
@@ -34,13 +35,13 @@ pub fn common_columns(one: &str, other: &str) -> Option<String> {
         };
         let known = known.strip_prefix(NON_NULL).unwrap_or(known);
         let length = type_length(known)?;
-        all.push_str(&known[..length]);
+        common.push_str(&known[..length]);
         let known = &known[length..];
         (one, other) = (null, known);
     }
 }
 
-/// The text after a `Null` type; `None` if the text does not begin with one.
+/// The text after a `Null` type; `None` if the text does not begin with a `Null` type.
 fn after_null(text: &str) -> Option<&str> {
     let rest = text.strip_prefix(NON_NULL).unwrap_or(text).strip_prefix(NULL)?;
     let continues = rest.starts_with(|next: char| next.is_ascii_alphanumeric());
@@ -49,16 +50,16 @@ fn after_null(text: &str) -> Option<&str> {
 
 /// The length in bytes of the type at the beginning of a text: a word, and its parentheses.
 fn type_length(text: &str) -> Option<usize> {
-    let word = text.find(|next: char| !next.is_ascii_alphanumeric()).unwrap_or(text.len());
-    if word == 0 {
+    let word_length = text.find(|next: char| !next.is_ascii_alphanumeric()).unwrap_or(text.len());
+    if word_length == 0 {
         return None;
     }
-    if !text[word..].starts_with('(') {
-        return Some(word);
+    if !text[word_length..].starts_with('(') {
+        return Some(word_length);
     }
     let mut depth = 0_usize;
     let mut quotes = QuoteTracker::default();
-    for (at, byte) in text.bytes().enumerate().skip(word) {
+    for (index, byte) in text.bytes().enumerate().skip(word_length) {
         quotes.pass(byte);
         match byte {
             b'(' if !quotes.are_open => depth += 1,
@@ -66,7 +67,7 @@ fn type_length(text: &str) -> Option<usize> {
             _ => {}
         }
         if depth == 0 {
-            return Some(at + 1);
+            return Some(index + 1);
         }
     }
     None

@@ -1,10 +1,10 @@
-//! Errors with rows and files on their way to the output.
+//! Errors in storing rows and files.
 
 use sandmill_model::{GUEST_OUTPUT, is_full};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why rows or files could not be stored, in complete sentences for people.
+/// Why rows or files could not be stored. The messages are complete sentences for the user.
 #[derive(Debug, thiserror::Error)]
 pub enum OutputError {
     /// The operating system refused an action.
@@ -23,9 +23,9 @@ pub enum OutputError {
          bytes: the part file was cut or the worker's report is wrong"
     )]
     OutsidePart {
-        /// Its first byte.
+        /// The offset of the segment.
         offset: u64,
-        /// Its length in bytes.
+        /// The length of the segment in bytes.
         length: u64,
         /// Bytes in the part file.
         size: u64,
@@ -36,9 +36,9 @@ pub enum OutputError {
          instead of {expected:08x}: the part file is damaged"
     )]
     Checksum {
-        /// Its first byte.
+        /// The offset of the segment.
         offset: u64,
-        /// Its length in bytes.
+        /// The length of the segment in bytes.
         length: u64,
         /// The checksum in the journal.
         expected: u32,
@@ -53,7 +53,7 @@ pub enum OutputError {
     NotPublishable {
         /// The path below the output folder.
         path: PathBuf,
-        /// What it is, e.g. `a symbolic link`.
+        /// The kind of entry, e.g. `a symbolic link`.
         what: &'static str,
     },
     /// What an attempt left cannot be read.
@@ -86,7 +86,7 @@ pub enum OutputError {
          or make mini_batch_size smaller"
     )]
     TooMany {
-        /// How many are allowed.
+        /// How many files and folders are allowed.
         limit: usize,
     },
     /// A mini-batch changed a file that `init` had made.
@@ -119,7 +119,7 @@ pub enum OutputError {
         /// The output folder.
         output: PathBuf,
     },
-    /// One is a file, the other a folder.
+    /// A file and a folder would have the same name.
     #[error(
         "the output {path:?} conflicts with the same name in {}: one of them is a folder and the \
          other a file; give them different names", output.display()
@@ -151,7 +151,7 @@ impl OutputError {
         move |source| Self::Io { action, path, source }
     }
 
-    /// Whether the disk is full, or this user's quota.
+    /// Whether the disk is full, or this user's quota is used up.
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Io { source, .. } if is_full(source))
     }

@@ -8,10 +8,10 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The length and the modification time of a file: if both are the same, the file has not changed.
+/// The length and the modification time of a file. If length and time are the same, the file has not changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileVersion {
-    /// Bytes.
+    /// The length in bytes.
     pub length: u64,
     /// The time of the last change, in seconds since 1970.
     pub seconds: i64,
@@ -25,17 +25,17 @@ impl FileVersion {
         (self.seconds, self.nanos) > moment
     }
 
-    /// Whether a regular file with this state is at the path. A link to one does not count.
+    /// Whether a regular file with this length and time is at the path. A link to such a file does not count.
     pub fn is_at(&self, path: &Path) -> bool {
-        fs::symlink_metadata(path).is_ok_and(|there| there.is_file() && Self::from(&there) == *self)
+        fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && Self::from(&found) == *self)
     }
 
     /// The bytes for digests.
     pub fn bytes(&self) -> [u8; 24] {
-        let facts = [self.length, self.seconds.cast_unsigned(), self.nanos.into()];
+        let numbers = [self.length, self.seconds.cast_unsigned(), self.nanos.into()];
         let mut bytes = [0; 24];
-        for (place, fact) in bytes.as_chunks_mut().0.iter_mut().zip(facts) {
-            *place = fact.to_le_bytes();
+        for (chunk, number) in bytes.as_chunks_mut().0.iter_mut().zip(numbers) {
+            *chunk = number.to_le_bytes();
         }
         bytes
     }
@@ -65,17 +65,17 @@ impl From<&Stat> for FileVersion {
     }
 }
 
-/// The stamp of a mini-batch of files: a digest of `planned`, which covers their names, and of the files'
-/// states, in order. It is `planned` itself if there are no files, or if the state of one is unknown. It is
-/// the same in every build and on every machine.
+/// The stamp of a mini-batch of files: a digest of `planned`, which covers the files' names, and of the
+/// files' versions, in order. Returns `planned` itself if there are no files, or if the version of a file is
+/// unknown. The stamp is the same in every build and on every machine.
 pub fn content_stamp(planned: u64, files: impl IntoIterator<Item = Option<FileVersion>>) -> u64 {
-    let mut facts = Vec::new();
+    let mut versions = Vec::new();
     for file in files {
         let Some(found) = file else { return planned };
-        facts.extend(found.bytes());
+        versions.extend(found.bytes());
     }
-    let digest = || Sha256::new_with_prefix(planned.to_le_bytes()).chain_update(&facts);
-    if facts.is_empty() { planned } else { short(digest()) }
+    let digest = || Sha256::new_with_prefix(planned.to_le_bytes()).chain_update(&versions);
+    if versions.is_empty() { planned } else { short(digest()) }
 }
 
 /// The first 64 bits of a digest.
@@ -105,7 +105,11 @@ mod tests {
         let stamp = || content_stamp(7, [root.look_at("a")]);
         let metadata = FileVersion::from(&fs::metadata(&path).unwrap());
         let stat = FileVersion::from(&rustix::fs::fstat(File::open(&path).unwrap()).unwrap());
-        assert_eq!([Some(metadata), Some(stat)], [root.look_at("a"); 2], "all ways agree");
+        assert_eq!(
+            [Some(metadata), Some(stat)],
+            [root.look_at("a"); 2],
+            "all sources of the version agree"
+        );
         let mut seen = vec![stamp(), content_stamp(8, [root.look_at("a")]), 7];
         assert_eq!(seen[0], stamp());
         time(2);

@@ -1,12 +1,12 @@
-//! Bytes on a disk. This crate does not know what rows or tables are.
+//! Files on a disk. This crate does not know what rows or tables are.
 //!
-//! It uses `model`; every crate above may use it.
+//! It uses only `model`. Every crate above it may use it.
 //!
-//! - [`opening`]: opening and making files and folders that other people name;
+//! - [`opening`]: opening and making files and folders at paths that other users may change;
 //! - [`FileVersion`], [`OpenRoot`] and [`content_stamp`]: detecting whether files have changed;
 //! - [`c_sources()`]: the C and C++ sources in the folder of an entry script;
 //! - [`lock_holders`]: which processes hold a lock on a file;
-//! - [`Manifest`]: the list of a store's objects in a folder, which need not be on this disk yet;
+//! - [`Manifest`]: the list of a store's objects that belong into a folder, which may not be fetched yet;
 //! - [`PartFile`]: the file to which a worker appends rows; [`Appender`] copies committed segments of part
 //!   files into the output file, by offset;
 //! - [`collect_files`] and [`clear_files`] empty the folder that a guest writes into, except what its `init`

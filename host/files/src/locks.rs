@@ -14,14 +14,16 @@ pub fn lock_holders(file: &Metadata) -> Vec<u32> {
 /// `/proc/locks` than in a file's metadata; then only the inode is compared.
 fn holders(locks: &str, device: u64, inode: u64) -> Vec<u32> {
     let device = format!("{:02x}:{:02x}", major(device), minor(device));
-    let all: Vec<(u32, &str)> = locks.lines().filter_map(|line| holder(line, inode)).collect();
-    let is_there = all.iter().any(|(_, found)| *found == device);
-    let counts = |found: &str| !is_there || found == device;
-    all.iter().filter(|(_, found)| counts(found)).map(|(pid, _)| *pid).collect()
+    let candidates: Vec<(u32, &str)> =
+        locks.lines().filter_map(|line| holder(line, inode)).collect();
+    let has_device = candidates.iter().any(|(_, found)| *found == device);
+    let is_match = |found: &str| !has_device || found == device;
+    candidates.iter().filter(|(_, found)| is_match(found)).map(|(pid, _)| *pid).collect()
 }
 
-/// The process and the device in a line of `/proc/locks`, if it is a lock on a file with this inode: `1:
-/// FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`.
+/// The process and the device in a line of `/proc/locks`, if the line is a lock on a file with this inode. In
+/// `1: FLOCK  ADVISORY  WRITE 4711 fe:00:1234 0 EOF`, the process is 4711, the device fe:00 and the inode
+/// 1234.
 fn holder(line: &str, inode: u64) -> Option<(u32, &str)> {
     let mut words = line.split_whitespace().skip_while(|word| *word != "FLOCK");
     let pid = words.nth(3)?;

@@ -1,13 +1,16 @@
 //! Manifests: lists of a store's objects that a job wants in one folder.
 //!
 //! The folder of a manifest is next to the folder `data`, which has the objects that were fetched. Records
-//! are sorted by the bytes of the objects' paths below `data`. A record is the path, a NUL, the length,
-//! seconds and nanoseconds in digits (and the version, if it differs from the nanoseconds), a NUL, and a line
-//! break. If the object cannot be fetched, `!` and the reason replace the numbers. Paths have no NUL, so that
-//! a reader finds the end of a record from any position.
+//! are sorted by the bytes of the objects' paths below `data`. There are two forms of a record:
 //!
-//! An object is here if a regular file at its path in `data` [has the state](FileVersion::is_at) that the
-//! record says. The manifest does not change when an object arrives or is removed.
+//! - `a/b.csv NUL 1200 1763720000 500 NUL LF`: the path, the length, and the time in seconds and nanoseconds.
+//!   If the version differs from the nanoseconds, it follows as a fourth number.
+//! - `a/b.csv NUL !REASON NUL LF`: why the object cannot be fetched.
+//!
+//! Paths have no NUL, so a reader finds the end of a record from any position.
+//!
+//! An object is fetched if a regular file at its path in `data` [has the length and time](FileVersion::is_at)
+//! in the record. The manifest does not change when an object is fetched or removed.
 
 use super::FileVersion;
 use memchr::memmem;
@@ -22,26 +25,26 @@ use std::path::{Path, PathBuf};
 use std::str;
 use std::sync::Arc;
 
-/// Bytes that are read at a time.
-const BLOCK: usize = 64 << 10;
-/// Bytes that are read at a time during a search.
-const PROBE: usize = 4 << 10;
-/// The longest record, in bytes: a store's keys have 1,024, and reasons hardly more.
-const LONGEST: usize = 32 << 10;
-/// How many bytes of records are scanned before a path is searched for.
-const NEAR: u64 = 64 << 10;
+/// How many bytes are read at a time.
+const BLOCK_BYTES: usize = 64 << 10;
+/// How many bytes are read at a time during a binary search.
+const PROBE_BYTES: usize = 4 << 10;
+/// The longest record. A store's keys have at most 1,024 bytes, and reasons hardly have more.
+const MAX_RECORD_BYTES: usize = 32 << 10;
+/// To find a path, this many bytes of records are scanned first. Then a binary search begins.
+const SCANNED_BYTES: u64 = 64 << 10;
 /// The end of a record.
-const END: &[u8] = b"\0\n";
+const RECORD_END: &[u8] = b"\0\n";
 /// The folder of the objects, next to the manifest's folder.
-const FOLDER: &str = "data";
+const DATA_FOLDER: &str = "data";
 
 /// What is known about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ManifestObject {
-    /// The state of its file.
+    /// The length and time of the object's file.
     pub found: FileVersion,
-    /// A number for its version; zero if it has none. The nanoseconds of its file's time are the same number,
-    /// if the file system stores them.
+    /// A number for the object's version; zero if it has no version. If the file system stores nanoseconds,
+    /// the time of the object's file has the same number as its nanoseconds.
     pub version: u32,
 }
 
@@ -56,29 +59,30 @@ impl From<FileVersion> for ManifestObject {
 pub struct ManifestRecord {
     /// The object's path.
     pub name: String,
-    /// What is known about it, or why it cannot be fetched.
+    /// What is known about the object, or why it cannot be fetched.
     pub object: Result<ManifestObject, String>,
 }
 
-/// Writes a manifest. Records may be added in any order; those that come in the order of their paths need no
-/// memory.
+/// Writes a manifest. Records may be added in any order. Records that are added in the order of their paths
+/// need no memory.
 #[derive(Debug)]
 pub struct ManifestWriter {
     path: PathBuf,
     file: BufWriter<File>,
+    /// The path of the last record in `file`.
     last: String,
-    /// Records that came out of order or replace others; `None` removes a record.
+    /// Records that came out of order or replace other records; `None` removes a record.
     late: BTreeMap<String, Option<Result<ManifestObject, String>>>,
 }
 
 impl ManifestWriter {
     /// Begins a manifest at a temporary path, which is used until [`finish`](Self::finish).
     pub fn new(path: PathBuf) -> io::Result<Self> {
-        let file = BufWriter::with_capacity(BLOCK, File::create(&path)?);
+        let file = BufWriter::with_capacity(BLOCK_BYTES, File::create(&path)?);
         Ok(Self { path, file, last: String::new(), late: BTreeMap::new() })
     }
 
-    /// Adds an object, or replaces what is known about it.
+    /// Adds an object, or replaces what is known about the object.
     pub fn add(&mut self, name: &str, object: Result<ManifestObject, String>) -> io::Result<()> {
         if name <= self.last.as_str() {
             self.late.insert(name.to_owned(), Some(object));
@@ -98,7 +102,7 @@ impl ManifestWriter {
         let Self { path, mut file, late, .. } = self;
         file.flush()?;
         if !late.is_empty() {
-            let mut merged = BufWriter::with_capacity(BLOCK, File::create(to)?);
+            let mut merged = BufWriter::with_capacity(BLOCK_BYTES, File::create(to)?);
             let written = File::open(&path)?;
             let length = written.metadata()?.len();
             merge(ManifestRecords::of(written, length), late, &mut merged)?;
@@ -109,6 +113,7 @@ impl ManifestWriter {
     }
 }
 
+/// Writes the records, with the late records in their places.
 fn merge(
     mut records: ManifestRecords,
     late: BTreeMap<String, Option<Result<ManifestObject, String>>>,
@@ -153,13 +158,13 @@ fn write_record(
         }
         Err(reason) => write!(to, "\0!{}", reason.replace('\0', " "))?,
     }
-    to.write_all(END)
+    to.write_all(RECORD_END)
 }
 
 /// An open manifest. The process that wrote it may have been compromised, so its content is not trusted.
 #[derive(Debug)]
 pub struct Manifest {
-    /// Only objects whose paths have this prefix count. Paths in arguments and results come without it.
+    /// Only objects whose paths have this prefix count. Arguments and results have paths without the prefix.
     prefix: String,
     records: ManifestRecords,
     /// The record that was read last, if it was not returned yet.
@@ -179,22 +184,22 @@ impl Manifest {
         Ok(Self { prefix: String::new(), records, next: None })
     }
 
-    /// Opens the manifest of a source, if it has one, at the first of its objects. The objects' paths are
-    /// relative to the source's root.
+    /// Opens the manifest of a source, at the source's first object. The objects' paths are relative to the
+    /// source's root. `None` if the source has no manifest.
     pub fn of(source: &Source) -> io::Result<Option<Self>> {
         let Some(path) = &source.manifest else { return Ok(None) };
-        let folder = path.parent().and_then(Path::parent).map(|slot| slot.join(FOLDER));
-        let below = folder.and_then(|folder| source.root.strip_prefix(folder).ok()?.to_str());
-        let below = below.ok_or_else(|| invalid("it belongs to another folder"))?;
+        let folder = path.parent().and_then(Path::parent).map(|slot| slot.join(DATA_FOLDER));
+        let prefix = folder.and_then(|folder| source.root.strip_prefix(folder).ok()?.to_str());
+        let prefix = prefix.ok_or_else(|| invalid("it belongs to another folder"))?;
         let mut manifest = Self::open(path)?;
-        if !below.is_empty() {
-            manifest.prefix = format!("{below}/");
+        if !prefix.is_empty() {
+            manifest.prefix = format!("{prefix}/");
             manifest.seek(&manifest.prefix.clone())?;
         }
         Ok(Some(manifest))
     }
 
-    /// The next object; `None` after the last.
+    /// The next object; `None` after the last object.
     pub fn next_object(&mut self) -> io::Result<Option<ManifestRecord>> {
         let next = match self.next.take() {
             Some(next) => Some(next),
@@ -208,47 +213,47 @@ impl Manifest {
 
     /// What is known about an object. Fast if objects are looked up in the order of their paths.
     pub fn find(&mut self, name: &str) -> io::Result<Option<Result<ManifestObject, String>>> {
-        let whole = format!("{}{name}", self.prefix);
-        if !self.pass_to(&whole, self.records.offset() + NEAR)? {
-            self.seek(&whole)?;
+        let full_name = format!("{}{name}", self.prefix);
+        if !self.pass_to(&full_name, self.records.offset() + SCANNED_BYTES)? {
+            self.seek(&full_name)?;
         }
-        Ok(self.next.as_ref().filter(|next| next.name == whole).map(|next| next.object.clone()))
+        Ok(self.next.as_ref().filter(|next| next.name == full_name).map(|next| next.object.clone()))
     }
 
-    /// Moves forward to an object, over records up to the file offset `most`. Returns whether it is the next
-    /// one now.
-    fn pass_to(&mut self, whole: &str, most: u64) -> io::Result<bool> {
-        while self.records.offset() <= most {
+    /// Moves forward to an object, over records that begin at or before the file offset `limit`. Returns
+    /// whether the object is the next one now.
+    fn pass_to(&mut self, full_name: &str, limit: u64) -> io::Result<bool> {
+        while self.records.offset() <= limit {
             if self.next.is_none() {
                 self.next = self.records.next()?;
             }
             match &self.next {
-                Some(next) if next.name.as_str() < whole => self.next = None,
-                next => return Ok(next.as_ref().is_some_and(|next| next.name == whole)),
+                Some(next) if next.name.as_str() < full_name => self.next = None,
+                next => return Ok(next.as_ref().is_some_and(|next| next.name == full_name)),
             }
         }
         Ok(false)
     }
 
-    /// Moves to an object, or to the one after its place.
-    fn seek(&mut self, whole: &str) -> io::Result<()> {
+    /// Moves to an object, or to the next object if the manifest does not have it.
+    fn seek(&mut self, full_name: &str) -> io::Result<()> {
         let mut low = 0;
         let mut high = self.records.length;
-        while high - low > PROBE as u64 {
+        while high - low > PROBE_BYTES as u64 {
             let middle = low.midpoint(high);
-            let mut records = self.records.at(middle, PROBE);
+            let mut records = self.records.at(middle, PROBE_BYTES);
             records.skip()?;
             let begin = records.offset();
             match records.next()? {
-                Some(listed) if begin < high && listed.name.as_str() < whole => low = begin,
+                Some(listed) if begin < high && listed.name.as_str() < full_name => low = begin,
                 _ => high = middle,
             }
         }
-        self.records = self.records.at(low, BLOCK);
+        self.records = self.records.at(low, BLOCK_BYTES);
         self.next = None;
-        // The record begins at most `LONGEST` bytes after `high`. In a file that is not sorted, it may not be
-        // found.
-        self.pass_to(whole, high + LONGEST as u64).map(drop)
+        // The record begins at most `MAX_RECORD_BYTES` bytes after `high`. In a file that is not sorted, the
+        // record may not be found.
+        self.pass_to(full_name, high + MAX_RECORD_BYTES as u64).map(drop)
     }
 }
 
@@ -256,46 +261,46 @@ impl Manifest {
 #[derive(Debug)]
 struct ManifestRecords {
     file: Arc<File>,
-    /// The size of the file when it was opened; later additions are ignored.
+    /// The size of the file when it was opened. Later additions are ignored.
     length: u64,
-    /// Bytes that are read at a time.
+    /// How many bytes are read at a time.
     step: usize,
     /// The file offset of the buffer's end.
     end: u64,
     buffer: Vec<u8>,
-    /// How much of the buffer was consumed.
-    read: usize,
+    /// How many bytes of the buffer were consumed.
+    consumed: usize,
 }
 
 impl ManifestRecords {
     fn of(file: File, length: u64) -> Self {
         let file = Arc::new(file);
-        Self { file, length, step: BLOCK, end: 0, buffer: Vec::new(), read: 0 }
+        Self { file, length, step: BLOCK_BYTES, end: 0, buffer: Vec::new(), consumed: 0 }
     }
 
     /// The records of the same file from an offset on.
     fn at(&self, offset: u64, step: usize) -> Self {
         let file = Arc::clone(&self.file);
-        Self { file, length: self.length, step, end: offset, buffer: Vec::new(), read: 0 }
+        Self { file, length: self.length, step, end: offset, buffer: Vec::new(), consumed: 0 }
     }
 
     /// The offset of the next record.
     fn offset(&self) -> u64 {
-        self.end - (self.buffer.len() - self.read) as u64
+        self.end - (self.buffer.len() - self.consumed) as u64
     }
 
     fn next(&mut self) -> io::Result<Option<ManifestRecord>> {
         let Some(length) = self.peek_length()? else { return Ok(None) };
-        let record = self.buffer.get(self.read..self.read + length).unwrap_or_default();
-        let listed = parse(record).ok_or_else(|| invalid("a record of it is invalid"))?;
-        self.read += length + END.len();
+        let record = self.buffer.get(self.consumed..self.consumed + length).unwrap_or_default();
+        let listed = parse(record).ok_or_else(|| invalid("a record is invalid"))?;
+        self.consumed += length + RECORD_END.len();
         Ok(Some(listed))
     }
 
     /// Skips the rest of the current record.
     fn skip(&mut self) -> io::Result<()> {
         if let Some(length) = self.peek_length()? {
-            self.read += length + END.len();
+            self.consumed += length + RECORD_END.len();
         }
         Ok(())
     }
@@ -303,24 +308,24 @@ impl ManifestRecords {
     /// The length of the next record without its end; `None` at the end of the file.
     fn peek_length(&mut self) -> io::Result<Option<usize>> {
         loop {
-            let rest = self.buffer.get(self.read..).unwrap_or_default();
-            if let Some(length) = memmem::find(rest, END) {
+            let rest = self.buffer.get(self.consumed..).unwrap_or_default();
+            if let Some(length) = memmem::find(rest, RECORD_END) {
                 return Ok(Some(length));
             }
-            if rest.len() > LONGEST {
-                return Err(invalid("a record of it has no end"));
+            if rest.len() > MAX_RECORD_BYTES {
+                return Err(invalid("a record has no end"));
             }
-            self.buffer.drain(..self.read);
-            self.read = 0;
+            self.buffer.drain(..self.consumed);
+            self.consumed = 0;
             let kept = self.buffer.len();
             let step = to_usize(self.length.saturating_sub(self.end).min(self.step as u64));
             self.buffer.resize(kept + step, 0);
-            let fresh =
+            let added =
                 self.file.read_at(self.buffer.get_mut(kept..).unwrap_or_default(), self.end);
-            let fresh = fresh.inspect_err(|_| self.buffer.truncate(kept))?;
-            self.buffer.truncate(kept + fresh);
-            self.end += fresh as u64;
-            match fresh {
+            let added = added.inspect_err(|_| self.buffer.truncate(kept))?;
+            self.buffer.truncate(kept + added);
+            self.end += added as u64;
+            match added {
                 0 if kept == 0 => return Ok(None),
                 0 => return Err(invalid("it is cut short")),
                 _ => {}
@@ -344,10 +349,10 @@ fn parse(record: &[u8]) -> Option<ManifestRecord> {
     numbers.next().is_none().then_some(ManifestRecord { name, object: Ok(object) })
 }
 
-fn invalid(what: &str) -> io::Error {
+fn invalid(why: &str) -> io::Error {
     io::Error::new(
         ErrorKind::InvalidData,
-        format!("the list of a store's objects cannot be used: {what}"),
+        format!("the list of a store's objects cannot be used: {why}"),
     )
 }
 
@@ -379,7 +384,7 @@ mod tests {
 
     fn all(manifest: &mut Manifest) -> Vec<(String, Result<ManifestObject, String>)> {
         std::iter::from_fn(|| manifest.next_object().unwrap())
-            .map(|it| (it.name, it.object))
+            .map(|record| (record.name, record.object))
             .collect()
     }
 
@@ -435,7 +440,7 @@ mod tests {
     fn invalid_manifests_are_refused() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("manifest");
-        let long = "x".repeat(3 * BLOCK);
+        let long = "x".repeat(3 * BLOCK_BYTES);
         for wrong in
             ["a", "a\0\n", "a\x001 2\0\n", "a\x001 2 3 4 5\0\n", "a\x001 2 3\0\nb\x001 2", &long]
         {
@@ -450,7 +455,7 @@ mod tests {
         assert_eq!(Manifest::open(&path).unwrap().find("c").unwrap(), None);
     }
 
-    /// The fetching process may be compromised: what it writes may cost time, but only a little.
+    /// The fetching process may be compromised. Whatever it writes must not cost much time.
     #[test]
     fn little_is_read_of_an_unsorted_manifest() {
         let dir = slot();
@@ -459,10 +464,10 @@ mod tests {
         let mut manifest = Manifest::open(&path).unwrap();
         for name in ["a", "c", "b", "c"] {
             manifest.find(name).unwrap();
-            assert!(manifest.records.buffer.len() <= 2 * BLOCK);
+            assert!(manifest.records.buffer.len() <= 2 * BLOCK_BYTES);
         }
         let begun = manifest.records.length - manifest.records.offset();
-        assert!(begun < 4 * BLOCK as u64, "{begun}");
+        assert!(begun < 4 * BLOCK_BYTES as u64, "{begun}");
         // Records that are written after opening are not read.
         let mut file = File::options().append(true).open(&path).unwrap();
         file.write_all("z\x000 0 0\0\n".repeat(1 << 20).as_bytes()).unwrap();

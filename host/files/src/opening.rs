@@ -1,7 +1,8 @@
-//! Opens and makes files and folders that other people name, and makes sure that they were not replaced.
+//! Opens and makes files and folders at paths that other users may change, and makes sure that they were not
+//! replaced.
 //!
 //! A path is checked first and opened later. In between, its owner may put a link, a fifo or a device there.
-//! So a path is resolved once, and afterwards only that exact path is opened: [`at_its_path`] follows no
+//! So a path is resolved once, and afterwards only the resolved path is opened: [`at_its_path`] follows no
 //! link, and [`regular`] does not block on a fifo.
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, mkdirat, openat, openat2};
@@ -13,31 +14,31 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Opens a regular file for reading, and returns its metadata, too. Links are followed. Never blocks, as
-/// opening a fifo would.
+/// Opens a regular file for reading, and returns its metadata, too. Links are followed. Never blocks,
+/// although opening a fifo usually does.
 ///
 /// # Errors
 /// If it cannot be opened, or is a folder, a fifo, a socket or a device.
 pub fn regular(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(path);
-    checked(opened.map_err(|error| match error.raw_os_error() {
+    regular_only(opened.map_err(|error| match error.raw_os_error() {
         // A socket, or a device without a driver.
         Some(libc::ENXIO) => io::Error::other("it is not a regular file"),
         _ => error,
     })?)
 }
 
-/// As [`regular`], for a path that was found to be without links.
+/// As [`regular`], but for a path that was resolved before, and so had no links.
 ///
 /// # Errors
 /// Those of [`regular`] and of [`at_its_path`].
 pub fn regular_at_its_path(path: &Path) -> io::Result<(File, Metadata)> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
-    checked(at_its_path(path, flags, Mode::empty())?.into())
+    regular_only(at_its_path(path, flags, Mode::empty())?.into())
 }
 
-fn checked(file: File) -> io::Result<(File, Metadata)> {
+fn regular_only(file: File) -> io::Result<(File, Metadata)> {
     let metadata = file.metadata()?;
     let kind = metadata.file_type();
     let found = match kind {
@@ -53,8 +54,8 @@ fn checked(file: File) -> io::Result<(File, Metadata)> {
     Err(io::Error::other(format!("it is not a regular file but {found}")))
 }
 
-/// Opens an absolute path that was found to be without links. If any part of it is a link now, that is an
-/// error, even if the link appears at this very moment.
+/// Opens an absolute path that was resolved before, and so had no links. Fails if any part of the path is a
+/// link now, even if the link appears during the call.
 ///
 /// # Errors
 /// If a part of the path is a link, or the path cannot be opened.
@@ -65,7 +66,7 @@ pub fn at_its_path(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd
     match openat2(CWD, path, flags, mode, ResolveFlags::NO_SYMLINKS) {
         // Kernels before 5.6 lack the call, and the process wall blocks it.
         Err(Errno::NOSYS | Errno::PERM) => without_openat2(path, flags, mode),
-        Err(Errno::LOOP) => Err(moved(path)),
+        Err(Errno::LOOP) => Err(link_in_path(path)),
         opened => Ok(opened?),
     }
 }
@@ -79,13 +80,13 @@ fn without_openat2(path: &Path, flags: OFlags, mode: Mode) -> io::Result<OwnedFd
     let folder =
         openat(CWD, parent, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     if std::fs::read_link(format!("/proc/self/fd/{}", folder.as_raw_fd()))? != parent {
-        return Err(moved(path));
+        return Err(link_in_path(path));
     }
     match openat(&folder, name, flags | OFlags::NOFOLLOW, mode) {
-        Err(Errno::LOOP) => Err(moved(path)),
+        Err(Errno::LOOP) => Err(link_in_path(path)),
         // With `O_PATH`, the kernel may open the link itself.
         Ok(opened) if rustix::fs::fstat(&opened).is_ok_and(|found| is_link(found.st_mode)) => {
-            Err(moved(path))
+            Err(link_in_path(path))
         }
         opened => Ok(opened?),
     }
@@ -95,15 +96,17 @@ fn is_link(mode: u32) -> bool {
     rustix::fs::FileType::from_raw_mode(mode) == rustix::fs::FileType::Symlink
 }
 
-fn moved(path: &Path) -> io::Error {
+/// The error if a part of the path has become a link.
+fn link_in_path(path: &Path) -> io::Error {
     io::Error::other(format!(
-        "the path to {} now has a link, and had none when the paths of the job were checked: keep others \
-         from changing the folders that the job uses while it runs, and start it again",
+        "the path to {} now has a link, and had none when the paths of the job were checked: keep other \
+         users from changing the folders of the job while it runs, and start it again",
         path.display()
     ))
 }
 
-/// Opens a folder as [`at_its_path`] does. If it or its parents are missing, makes them with this mode.
+/// Opens a folder as [`at_its_path`] does. If the folder or its parents are missing, makes them with this
+/// mode.
 ///
 /// # Errors
 /// If a part of the path is a link, or a folder cannot be made.
@@ -124,16 +127,16 @@ pub fn folder_at_its_path(path: &Path, mode: Mode) -> io::Result<OwnedFd> {
     Ok(openat(&parent, name, flags | OFlags::NOFOLLOW, Mode::empty())?)
 }
 
-/// Makes the missing folders of a path, for their owner alone.
+/// Makes the missing folders of a path. Only their owner may use them.
 ///
 /// # Errors
-/// If one cannot be made.
+/// If a folder cannot be made.
 pub fn make_private(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// A path for a new folder of this process alone, in the folder for temporary files. Other users cannot guess
-/// its name and take it first. The path has no links.
+/// A path for a new folder that only this process uses, in the folder for temporary files. Other users cannot
+/// guess its name, so they cannot make such a folder first. The path has no links.
 ///
 /// # Errors
 /// If the folder for temporary files cannot be found.
@@ -143,7 +146,7 @@ pub fn scratch_path(purpose: &str) -> io::Result<PathBuf> {
     Ok(std::env::temp_dir().canonicalize()?.join(format!("sandmill-{purpose}-{random:016x}")))
 }
 
-/// Makes a folder that must not exist yet, for its owner alone.
+/// Makes a folder that must not exist yet. Only its owner may use it.
 ///
 /// # Errors
 /// If it exists, or cannot be made.
@@ -156,7 +159,7 @@ pub fn make_new_private(path: &Path) -> io::Result<()> {
 pub struct ScratchFolder(PathBuf);
 
 impl ScratchFolder {
-    /// Makes a folder for its owner alone, at [`scratch_path`].
+    /// Makes a folder at [`scratch_path`]. Only its owner may use it.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -166,7 +169,8 @@ impl ScratchFolder {
         Ok(Self(path))
     }
 
-    /// Makes a folder at this path, for its owner alone, with its parents. It may exist already.
+    /// Makes a folder at this path, with its parents. Only its owner may use it. The folder may exist
+    /// already.
     ///
     /// # Errors
     /// If it cannot be made.
@@ -175,7 +179,7 @@ impl ScratchFolder {
         Ok(Self(path))
     }
 
-    /// Its path.
+    /// The path of the folder.
     pub fn path(&self) -> &Path {
         &self.0
     }
@@ -183,15 +187,15 @@ impl ScratchFolder {
 
 impl Drop for ScratchFolder {
     fn drop(&mut self) {
-        // If something stays, its name is used by nothing else.
+        // If this fails, the rest stays, but no other process uses this path.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// Resolves the links in a path. Its last parts need not exist yet.
+/// Resolves the links in a path. The last parts of the path need not exist yet.
 ///
 /// # Errors
-/// If it cannot be looked up.
+/// If a part cannot be inspected.
 pub fn resolve(path: &Path) -> io::Result<PathBuf> {
     let absolute = std::path::absolute(path)?;
     let mut missing = Vec::new();
@@ -253,7 +257,7 @@ mod tests {
     }
 
     type Open = fn(&Path, OFlags, Mode) -> io::Result<OwnedFd>;
-    const BOTH: [Open; 2] = [at_its_path, without_openat2];
+    const VARIANTS: [Open; 2] = [at_its_path, without_openat2];
 
     #[test]
     fn links_within_a_path_are_refused() {
@@ -262,7 +266,7 @@ mod tests {
         std::fs::write(base.join("real/deep/file"), "").unwrap();
         symlink("real", base.join("link")).unwrap();
         symlink("file", base.join("real/deep/last")).unwrap();
-        for open in BOTH {
+        for open in VARIANTS {
             for flags in [OFlags::RDONLY, OFlags::PATH] {
                 let opened = |path: &str| open(&base.join(path), flags, Mode::empty()).map(drop);
                 opened("real/deep").unwrap();
@@ -321,7 +325,7 @@ mod tests {
             let mut refused = 0;
             let began = Instant::now();
             while (opened < 50 || refused < 50) && began.elapsed() < Duration::from_secs(20) {
-                for open in BOTH {
+                for open in VARIANTS {
                     match open(&path("root/a/file"), OFlags::RDONLY, Mode::empty()) {
                         Ok(file) => {
                             let text = io::read_to_string(File::from(file)).unwrap();

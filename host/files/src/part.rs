@@ -7,24 +7,26 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The file to which a worker writes its attempts' rows. The leader copies what is committed, and may then
-/// report the space as free. If possible, new rows overwrite old ones, because those bytes are still in the
-/// machine's cache. This type never syncs the file to the disk; the leader does if needed.
+/// The file to which a worker writes its attempts' rows. The leader copies committed rows to the output file,
+/// and may then report their space as free. If possible, new rows overwrite rows in free space, because these
+/// bytes are still in the machine's cache. The worker never syncs the file to the disk. The leader does, if
+/// needed.
 #[derive(Debug)]
 pub struct PartFile {
     file: File,
     path: PathBuf,
-    /// Attempts whose rows may still be needed, with their lengths, oldest first.
-    wanted: VecDeque<((MiniBatchId, u32), u64)>,
-    /// The ranges of these rows, in the same order: the first byte, and the one after the last.
-    runs: VecDeque<(u64, u64)>,
+    /// The attempts whose rows may still be needed, with the length of their rows, oldest first.
+    needed: VecDeque<((MiniBatchId, u32), u64)>,
+    /// The ranges of these rows, in the same order: the offset of the first byte, and the offset after the
+    /// last byte.
+    ranges: VecDeque<(u64, u64)>,
     /// Whether all rows are needed until the end.
-    stays: bool,
+    keeps_all: bool,
 }
 
 impl PartFile {
-    /// Makes the file, empty. `stays` says whether rows are kept even if they are reported as free.
-    pub fn create(path: &Path, stays: bool) -> Result<Self, OutputError> {
+    /// Makes the empty file. If `keeps_all` is true, rows are kept even if they are reported as free.
+    pub fn create(path: &Path, keeps_all: bool) -> Result<Self, OutputError> {
         let file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -32,22 +34,22 @@ impl PartFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
             .open(path)
             .map_err(OutputError::io("make the part file", path))?;
-        let wanted = VecDeque::new();
-        let runs = VecDeque::new();
-        Ok(Self { file, path: path.to_owned(), wanted, runs, stays })
+        let needed = VecDeque::new();
+        let ranges = VecDeque::new();
+        Ok(Self { file, path: path.to_owned(), needed, ranges, keeps_all })
     }
 
     /// Writes the header of the file, if the file is still empty.
     pub fn begin(&mut self, header: &[u8]) -> Result<(), OutputError> {
-        if self.runs.is_empty() && !header.is_empty() {
+        if self.ranges.is_empty() && !header.is_empty() {
             let written = self.file.write_all_at(header, 0);
             written.map_err(OutputError::io("write to the part file", &self.path))?;
-            self.runs.push_back((0, header.len() as u64));
+            self.ranges.push_back((0, header.len() as u64));
         }
         Ok(())
     }
 
-    /// Writes the lines of one attempt with one write. If that fails, none of them count.
+    /// Writes the lines of one attempt with one write. If the write fails, none of the lines count.
     pub fn append(
         &mut self,
         lines: &[u8],
@@ -59,47 +61,49 @@ impl PartFile {
         if lines.is_empty() {
             return Ok(Segment { offset: 0, length, checksum, rows });
         }
-        let (offset, end) = self.place(length);
+        let (offset, end) = self.find_space(length);
         if let Err(source) = self.file.write_all_at(lines, offset) {
-            // Give the space back if possible; leftover bytes are never referred to.
+            // Give the space back if possible. If bytes stay, nothing refers to them.
             let _ = self.file.set_len(end);
             return Err(OutputError::io("write rows to the part file", &self.path)(source));
         }
-        match self.runs.back_mut().filter(|last| last.1 == offset) {
+        match self.ranges.back_mut().filter(|last| last.1 == offset) {
             Some(last) => last.1 += length,
-            None => self.runs.push_back((offset, offset + length)),
+            None => self.ranges.push_back((offset, offset + length)),
         }
-        if !self.stays {
-            self.wanted.push_back((attempt, length));
+        if !self.keeps_all {
+            self.needed.push_back((attempt, length));
         }
         Ok(Segment { offset, length, checksum, rows })
     }
 
-    /// The offset for so many bytes: the beginning of the file if it is free, otherwise the end of the last
-    /// rows if the space there is free, otherwise the end of everything. Also returns the end of everything
-    /// that is needed.
-    fn place(&self, length: u64) -> (u64, u64) {
-        let end = self.runs.iter().map(|run| run.1).max().unwrap_or(0);
-        let last = self.runs.back().map_or(0, |run| run.1);
-        let is_free = |at: u64| self.runs.iter().all(|run| at + length <= run.0 || run.1 <= at);
-        let found = [0, last].into_iter().find(|at| is_free(*at));
+    /// The offset at which `length` bytes can be written, and the end of all needed rows. The offset is the
+    /// beginning of the file if that space is free, otherwise the end of the last rows if the space there is
+    /// free, otherwise the end of all needed rows.
+    fn find_space(&self, length: u64) -> (u64, u64) {
+        let end = self.ranges.iter().map(|range| range.1).max().unwrap_or(0);
+        let last = self.ranges.back().map_or(0, |range| range.1);
+        let is_free = |offset: u64| {
+            self.ranges.iter().all(|range| offset + length <= range.0 || range.1 <= offset)
+        };
+        let found = [0, last].into_iter().find(|offset| is_free(*offset));
         (found.unwrap_or(end), end)
     }
 
     /// Frees the rows of this attempt and of all attempts before it.
     pub fn free(&mut self, attempt: (MiniBatchId, u32)) {
-        let Some(last) = self.wanted.iter().position(|(wanted, _)| *wanted == attempt) else {
+        let Some(last) = self.needed.iter().position(|(needed, _)| *needed == attempt) else {
             return;
         };
-        let mut bytes: u64 = self.wanted.drain(..=last).map(|(_, length)| length).sum();
-        while let Some(first) = self.runs.front_mut() {
+        let mut bytes: u64 = self.needed.drain(..=last).map(|(_, length)| length).sum();
+        while let Some(first) = self.ranges.front_mut() {
             let freed = bytes.min(first.1 - first.0);
             first.0 += freed;
             bytes -= freed;
             if first.0 < first.1 {
                 break;
             }
-            self.runs.pop_front();
+            self.ranges.pop_front();
         }
     }
 }
@@ -144,7 +148,7 @@ mod tests {
         let mut part = PartFile::create(Path::new("/dev/full"), false).unwrap();
         let error = part.append(b"a\n", 1, attempt(0)).unwrap_err();
         insta::assert_snapshot!(error, @"cannot write rows to the part file /dev/full: No space left on device (os error 28)");
-        assert!(part.runs.is_empty() && part.wanted.is_empty());
+        assert!(part.ranges.is_empty() && part.needed.is_empty());
     }
 
     #[test]
@@ -161,7 +165,7 @@ mod tests {
         }
         assert_eq!(offsets, [0, 4, 8, 12, 0, 4, 8, 16, 0, 4, 8, 12]);
         assert_eq!(std::fs::metadata(&path).unwrap().len(), 20);
-        // If rows stay, no space is freed.
+        // If all rows are kept, no space is freed.
         let mut part = PartFile::create(&path, true).unwrap();
         part.begin(b"x\n").unwrap();
         part.append(b"1\n", 1, attempt(0)).unwrap();
@@ -180,13 +184,13 @@ mod tests {
             let path = folder.path().join("a.part");
             let mut part = PartFile::create(&path, false).unwrap();
             let mut wanted: Vec<(u64, Segment)> = Vec::new();
-            for (id, (length, back)) in (0_u64..).zip(steps) {
+            for (id, (length, age)) in (0_u64..).zip(steps) {
                 let bytes = vec![id.to_le_bytes()[0]; length];
                 wanted.push((id, part.append(&bytes, 1, attempt(id)).unwrap()));
-                if let Some(back) = back {
-                    let upto = id.saturating_sub(back);
-                    part.free(attempt(upto));
-                    wanted.retain(|(id, _)| *id > upto);
+                if let Some(age) = age {
+                    let last_freed = id.saturating_sub(age);
+                    part.free(attempt(last_freed));
+                    wanted.retain(|(id, _)| *id > last_freed);
                 }
                 let file = File::open(&path).unwrap();
                 for (_, segment) in &wanted {

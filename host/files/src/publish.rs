@@ -1,7 +1,7 @@
 //! Moves files that guests wrote into the job's output folder.
 //!
 //! All access goes through open folders, and never follows a link that a guest made. A file appears under its
-//! name as a whole or not at all, and never replaces another one unless the rule says so.
+//! name completely or not at all. It replaces another file only if the rule says so.
 
 use super::OutputError;
 use super::remove::remove_tree;
@@ -25,23 +25,23 @@ pub(super) const MAX_DEPTH: usize = 64;
 pub(super) const MAX_ENTRIES: usize = 100_000;
 
 /// The prefix of Sandmill's own names in an output folder.
-pub(super) const OWN: &str = ".sandmill-";
+pub(super) const OWN_PREFIX: &str = ".sandmill-";
 
-/// The longest path below the output folder, in bytes: readers of the results must be able to open it.
-const MAX_PATH: usize = 1024;
+/// The longest path below the output folder. Programs that read the results must be able to open it.
+const MAX_PATH_BYTES: usize = 1024;
 
 /// What new files may do to files that are already in the output folder.
 #[derive(Clone, Copy)]
 pub struct PublishRule<'a> {
-    /// What happens to a file whose name exists.
+    /// What happens to a file whose name exists already.
     pub on_conflict: OnConflict,
-    /// Names that guests' files may not have, such as that of the file for rows.
+    /// Names that guests' files may not have, such as the name of the file for rows.
     pub reserved: [Option<&'a str>; 2],
-    /// Whether to accept a file that exists already with the same content; under [`OnConflict::Append`],
-    /// whether to skip a file without a place. Such a file was published before.
+    /// Whether files that were published before are accepted: a file that exists already with the same
+    /// content, or under [`OnConflict::Append`] a file without a `place`.
     pub same_passes: bool,
-    /// Under [`OnConflict::Append`], the offset at which a file's content belongs in the output file of that
-    /// path, and how many bytes of it. `None` if the output file is not this job's.
+    /// Under [`OnConflict::Append`], where a file's content belongs in the output file of the same path: the
+    /// offset, and how many bytes are appended. `None` if the output file does not belong to this job.
     pub place: &'a dyn Fn(&str) -> Option<(u64, u64)>,
 }
 
@@ -64,9 +64,9 @@ impl PublishRule<'_> {
 /// A file or folder that a guest left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestEntry {
-    /// The path below the folder in which it was found.
+    /// The path below the folder in which the entry was found.
     pub path: String,
-    /// Its length in bytes; `None` for a folder.
+    /// The length in bytes; `None` for a folder.
     pub length: Option<u64>,
 }
 
@@ -74,15 +74,15 @@ pub struct GuestEntry {
 pub fn list_files(folder: &Path, rule: &PublishRule<'_>) -> Result<Vec<GuestEntry>, OutputError> {
     let mut publisher = Publisher::new(folder, rule, true);
     match open_folder(CWD, folder, OFlags::NOFOLLOW) {
-        Ok(from) => publisher.folder(&from, None, 0)?,
+        Ok(from) => publisher.publish_folder(&from, None, 0)?,
         Err(Errno::NOENT) => {}
         Err(errno) => return Err(OutputError::io("open", folder)(errno.into())),
     }
     Ok(publisher.found)
 }
 
-/// Checks that everything in `staged` can be published, and changes nothing. Returns what is there, each
-/// folder before its content.
+/// Checks that everything in `staged` can be published, and changes nothing. Returns the entries of `staged`,
+/// each folder before its content.
 pub fn check_files(
     staged: &Path,
     output: &Path,
@@ -106,19 +106,19 @@ pub fn publish_files(
     check_files(staged, output, rule)?;
     let found = Publisher::new(output, rule, false).start(staged)?;
     if rule.on_conflict != OnConflict::Append {
-        // Only empty folders are left: if they stay, they do no harm.
+        // Only empty folders are left. If they stay, they do no harm.
         let _ = remove_tree(staged);
     }
     Ok(found.iter().filter(|found| found.length.is_some()).count() as u64)
 }
 
-/// Removes what an attempt left, if anything.
+/// Removes the files and folders that an attempt left, if any.
 pub fn discard_files(staged: &Path) -> Result<(), OutputError> {
     remove_tree(staged).map_err(OutputError::io("remove the unpublished files in", staged))
 }
 
-/// Whether two folders hold the same file at `path`. With a `place` (offset and length), whether those bytes
-/// of the other folder's file are the whole file of the first folder.
+/// Whether two folders have the same file at `path`. With a `place` (offset and length), whether these bytes
+/// of the file in the folder `other` equal the whole file in the folder `one`.
 pub fn same_file(
     one: &Path,
     other: &Path,
@@ -146,30 +146,32 @@ struct Publisher<'a> {
     found: Vec<GuestEntry>,
     /// The number of files and folders.
     entries: usize,
-    dry: bool,
+    /// Whether files are only checked.
+    is_dry_run: bool,
 }
 
 impl<'a> Publisher<'a> {
-    fn new(output: &'a Path, rule: &'a PublishRule<'a>, dry: bool) -> Self {
-        Self { output, rule, relative: PathBuf::new(), found: Vec::new(), entries: 0, dry }
+    fn new(output: &'a Path, rule: &'a PublishRule<'a>, is_dry_run: bool) -> Self {
+        Self { output, rule, relative: PathBuf::new(), found: Vec::new(), entries: 0, is_dry_run }
     }
 
     fn start(mut self, staged: &Path) -> Result<Vec<GuestEntry>, OutputError> {
         let from = match open_folder(CWD, staged, OFlags::NOFOLLOW) {
             Ok(from) => from,
             Err(Errno::NOENT) => return Ok(Vec::new()),
-            Err(errno) => return Err(self.left("open", errno)),
+            Err(errno) => return Err(self.staged_error("open", errno)),
         };
-        // If the job file names a link, this path is where it led when the job began.
+        // If the job file names a link, this path is the link's target when the job began.
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let to = at_its_path(self.output, flags, Mode::empty())
             .map_err(OutputError::io("open the output folder", self.output))?;
-        self.folder(&from, Some(to.as_fd()), 0)?;
+        self.publish_folder(&from, Some(to.as_fd()), 0)?;
         Ok(self.found)
     }
 
-    /// `to` is `None` in a dry run below a folder that does not exist yet.
-    fn folder(
+    /// Publishes the content of a folder. `to` is `None` in a dry run if the target folder does not exist
+    /// yet.
+    fn publish_folder(
         &mut self,
         from: &OwnedFd,
         to: Option<BorrowedFd<'_>>,
@@ -180,7 +182,7 @@ impl<'a> Publisher<'a> {
         }
         for name in self.names(from)? {
             self.relative.push(OsStr::from_bytes(name.as_bytes()));
-            self.entry(from, to, &name, depth)?;
+            self.publish_entry(from, to, &name, depth)?;
             self.relative.pop();
         }
         Ok(())
@@ -188,7 +190,7 @@ impl<'a> Publisher<'a> {
 
     /// The entries of a folder, sorted, so that messages do not depend on the file system.
     fn names(&mut self, folder: &OwnedFd) -> Result<Vec<CString>, OutputError> {
-        let failed = |errno: Errno| self.left("list", errno);
+        let failed = |errno: Errno| self.staged_error("list", errno);
         let mut names = Vec::new();
         for entry in Dir::read_from(folder).map_err(failed)? {
             let entry = entry.map_err(failed)?;
@@ -201,12 +203,13 @@ impl<'a> Publisher<'a> {
         }
         self.entries += names.len();
         names.sort_unstable();
-        // Names with control characters come first: of several bad names, such a name is reported.
+        // Names with control characters come first, so that such a name is reported if there are several bad
+        // names.
         names.sort_by_key(|name| !name.to_bytes().iter().any(u8::is_ascii_control));
         Ok(names)
     }
 
-    fn entry(
+    fn publish_entry(
         &mut self,
         from: &OwnedFd,
         to: Option<BorrowedFd<'_>>,
@@ -215,28 +218,28 @@ impl<'a> Publisher<'a> {
     ) -> Result<(), OutputError> {
         check_name(&self.relative)?;
         let stat = rustix::fs::statat(from, name, AtFlags::SYMLINK_NOFOLLOW)
-            .map_err(|e| self.left("inspect", e))?;
-        let there = self.existing(to, name)?;
-        if self.rule.reserved.iter().flatten().any(|name| may_be(&self.relative, name)) {
-            return Err(self.taken());
+            .map_err(|e| self.staged_error("inspect", e))?;
+        let existing = self.existing_kind(to, name)?;
+        if self.rule.reserved.iter().flatten().any(|name| may_be_same(&self.relative, name)) {
+            return Err(self.name_taken());
         }
         let path = || self.relative.to_string_lossy().into_owned();
         if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
-            if there.is_some_and(|kind| kind != FileType::Directory) {
-                return Err(self.exists());
+            if existing.is_some_and(|kind| kind != FileType::Directory) {
+                return Err(self.name_exists());
             }
             self.found.push(GuestEntry { path: path(), length: None });
-            let child =
-                open_folder(from, name, OFlags::NOFOLLOW).map_err(|e| self.left("open", e))?;
-            let target = self.target_folder(to, name, there.is_some())?;
-            return self.folder(&child, target.as_ref().map(AsFd::as_fd), depth + 1);
+            let child = open_folder(from, name, OFlags::NOFOLLOW)
+                .map_err(|e| self.staged_error("open", e))?;
+            let target = self.target_folder(to, name, existing.is_some())?;
+            return self.publish_folder(&child, target.as_ref().map(AsFd::as_fd), depth + 1);
         }
         check_kind(&self.relative, stat.st_mode, stat.st_nlink)?;
         self.found.push(GuestEntry { path: path(), length: u64::try_from(stat.st_size).ok() });
-        match (there, to) {
+        match (existing, to) {
             (Some(FileType::RegularFile), Some(to)) => self.on_existing(from, to, name),
-            (Some(_), _) => Err(self.exists()),
-            (None, Some(to)) if !self.dry => self.transfer_file(from, to, name, false),
+            (Some(_), _) => Err(self.name_exists()),
+            (None, Some(to)) if !self.is_dry_run => self.transfer_file(from, to, name, false),
             (None, _) => Ok(()),
         }
     }
@@ -251,18 +254,18 @@ impl<'a> Publisher<'a> {
         match self.rule.on_conflict {
             OnConflict::Error => {
                 if !self.rule.same_passes || !self.is_same(from, to, name)? {
-                    return Err(self.exists());
+                    return Err(self.name_exists());
                 }
-                if self.dry {
+                if self.is_dry_run {
                     return Ok(());
                 }
                 let removed = rustix::fs::unlinkat(from, name, AtFlags::empty());
-                removed.map_err(|e| self.io("remove what is published as", e))
+                removed.map_err(|e| self.io("remove the copy of the published file", e))
             }
             OnConflict::Append if self.place().is_none() && !self.rule.same_passes => {
-                Err(self.taken())
+                Err(self.name_taken())
             }
-            OnConflict::Append | OnConflict::Overwrite if self.dry => Ok(()),
+            OnConflict::Append | OnConflict::Overwrite if self.is_dry_run => Ok(()),
             OnConflict::Append => self.transfer_file(from, to, name, false),
             OnConflict::Overwrite => self.transfer_file(from, to, name, true),
         }
@@ -275,14 +278,15 @@ impl<'a> Publisher<'a> {
         name: &CStr,
     ) -> Result<bool, OutputError> {
         let same = same_content(from.as_fd(), to, name, None);
-        same.map_err(OutputError::io("read the output", self.target()))
+        same.map_err(OutputError::io("read the output", self.target_path()))
     }
 
     fn place(&self) -> Option<(u64, u64)> {
         (self.rule.place)(self.relative.to_str()?)
     }
 
-    fn existing(
+    /// The kind of the entry with this name in the target folder; `None` if there is no such entry.
+    fn existing_kind(
         &self,
         to: Option<BorrowedFd<'_>>,
         name: &CStr,
@@ -295,7 +299,8 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    /// The folder to continue in, made if it is missing; `None` if it is missing in a dry run.
+    /// The target folder to continue in, which is made if it is missing. `None` if it is missing in a dry
+    /// run.
     fn target_folder(
         &self,
         to: Option<BorrowedFd<'_>>,
@@ -304,7 +309,7 @@ impl<'a> Publisher<'a> {
     ) -> Result<Option<OwnedFd>, OutputError> {
         let Some(to) = to else { return Ok(None) };
         if !exists {
-            if self.dry {
+            if self.is_dry_run {
                 return Ok(None);
             }
             rustix::fs::mkdirat(to, name, Mode::from_raw_mode(0o777))
@@ -322,10 +327,10 @@ impl<'a> Publisher<'a> {
         replace: bool,
     ) -> Result<(), OutputError> {
         if self.rule.on_conflict == OnConflict::Append {
-            // A file without a place is not published: it was published before, or does not count.
+            // A file without a place was published before, or its mini-batch does not count.
             let Some(place) = self.place() else { return Ok(()) };
             append_at(from.as_fd(), to, name, place)
-                .map_err(OutputError::io("append to", self.target()))?;
+                .map_err(OutputError::io("append to", self.target_path()))?;
             fail_point::pass("file-appended");
             return Ok(());
         }
@@ -336,8 +341,8 @@ impl<'a> Publisher<'a> {
         };
         match moved {
             Err(Errno::XDEV) => copy_over(from.as_fd(), to, name, replace)
-                .map_err(OutputError::io("copy to", self.target()))?,
-            Err(Errno::EXIST) => return Err(self.exists()),
+                .map_err(OutputError::io("copy to", self.target_path()))?,
+            Err(Errno::EXIST) => return Err(self.name_exists()),
             other => {
                 other.map_err(|e| self.io("move to", e))?;
                 self.recheck(from, to, name)?;
@@ -347,24 +352,24 @@ impl<'a> Publisher<'a> {
         Ok(())
     }
 
-    /// Checks the file again after it was moved. Its writer may still run, and may have replaced it after the
-    /// first check. At its new place, the writer can no longer replace it.
+    /// Checks the file again after it was moved. The process that wrote the file may still run, and may have
+    /// replaced it after the first check. It cannot replace the file in the output folder.
     fn recheck(&self, from: &OwnedFd, to: BorrowedFd<'_>, name: &CStr) -> Result<(), OutputError> {
         let stat = rustix::fs::statat(to, name, AtFlags::SYMLINK_NOFOLLOW)
             .map_err(|e| self.io("inspect the published", e))?;
         check_kind(&self.relative, stat.st_mode, stat.st_nlink).inspect_err(|_| {
-            // Move it back, whatever it is. If that fails, remove it; a folder stays.
+            // Move the entry back. If this fails, remove it, unless it is a folder.
             if rustix::fs::renameat(to, name, from, name).is_err() {
                 let _ = rustix::fs::unlinkat(to, name, AtFlags::empty());
             }
         })
     }
 
-    fn target(&self) -> PathBuf {
+    fn target_path(&self) -> PathBuf {
         self.output.join(&self.relative)
     }
 
-    fn exists(&self) -> OutputError {
+    fn name_exists(&self) -> OutputError {
         let path = self.relative.clone();
         let output = self.output.to_owned();
         match self.rule.on_conflict {
@@ -373,23 +378,24 @@ impl<'a> Publisher<'a> {
         }
     }
 
-    fn taken(&self) -> OutputError {
+    fn name_taken(&self) -> OutputError {
         OutputError::Taken { path: self.relative.clone() }
     }
 
-    /// An error with what an attempt left. Unless the machine lacks a resource, the attempt is to blame: a
-    /// worker that was compromised by its guest may replace folders with links, or take permissions away.
-    fn left(&self, action: &'static str, errno: Errno) -> OutputError {
+    /// An error in reading what an attempt left. Unless the machine lacks a resource, the attempt is to
+    /// blame: a worker that was compromised by its guest may replace folders with links, or take permissions
+    /// away.
+    fn staged_error(&self, action: &'static str, errno: Errno) -> OutputError {
         match errno {
             Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::IO => {
-                OutputError::io(action, self.target())(errno.into())
+                OutputError::io(action, self.target_path())(errno.into())
             }
             errno => OutputError::Unreadable { path: self.relative.clone(), source: errno.into() },
         }
     }
 
     fn io(&self, action: &'static str, errno: Errno) -> OutputError {
-        OutputError::io(action, self.target())(errno.into())
+        OutputError::io(action, self.target_path())(errno.into())
     }
 }
 
@@ -400,15 +406,15 @@ fn folded(name: &str) -> String {
     text.trim_end_matches(['.', ' ']).to_owned()
 }
 
-/// Whether a path below the output folder may be the file `name` there, on some file system.
-fn may_be(path: &Path, name: &str) -> bool {
+/// Whether a path below the output folder may be the same as `name` on some file system.
+fn may_be_same(path: &Path, name: &str) -> bool {
     path.to_str().is_some_and(|path| folded(path) == folded(name))
 }
 
 /// Refuses a path below the output folder whose last name could cause trouble elsewhere.
 pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
     let why = match path.file_name().unwrap_or_default().to_str() {
-        _ if path.as_os_str().len() > MAX_PATH => "makes a path of more than 1024 bytes",
+        _ if path.as_os_str().len() > MAX_PATH_BYTES => "makes a path of more than 1024 bytes",
         None => "is not UTF-8",
         Some(text) if text.chars().any(char::is_control) => "holds a control character",
         Some(text) if text.chars().any(steers) => {
@@ -416,7 +422,7 @@ pub(super) fn check_name(path: &Path) -> Result<(), OutputError> {
         }
         Some(text) if text.starts_with('-') => "begins with -, as options of commands do",
         Some(text) if text.contains('`') || text.contains("$(") => "holds what a shell would run",
-        Some(text) if folded(text).starts_with(OWN) => "is reserved",
+        Some(text) if folded(text).starts_with(OWN_PREFIX) => "is reserved",
         Some(_) => return Ok(()),
     };
     Err(OutputError::BadName { path: path.to_owned(), why })
@@ -437,12 +443,12 @@ pub(super) fn check_kind(path: &Path, mode: u32, links: u64) -> Result<(), Outpu
 }
 
 fn open_folder(
-    at: impl AsFd,
+    parent: impl AsFd,
     path: impl rustix::path::Arg,
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
     let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::openat(at, path, flags, Mode::empty())
+    rustix::fs::openat(parent, path, flags, Mode::empty())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::path::Path;
 /// few descriptors and a constant stack, at any depth of folders.
 ///
 /// # Errors
-/// The operating system's, if something cannot be removed. What was removed before the error is not restored.
+/// Errors of the operating system, if something cannot be removed. What was removed before is not restored.
 pub fn remove_tree(path: &Path) -> io::Result<()> {
     let removed = match fs::symlink_metadata(path) {
         Ok(metadata) if metadata.is_dir() => empty_folder(path).and_then(|()| fs::remove_dir(path)),
@@ -30,21 +30,21 @@ pub fn remove_tree(path: &Path) -> io::Result<()> {
 /// # Errors
 /// As for [`remove_tree`], and if `folder` is not a folder.
 pub fn empty_folder(folder: &Path) -> io::Result<()> {
-    let mut lift = Lift { root: open(CWD, folder)?, count: 0 };
+    let mut remover = TreeRemover { root: open(CWD, folder)?, count: 0 };
     // A listing may miss entries that change while it is read, so repeat it until nothing is left.
-    while lift.pass()? {}
+    while remover.pass()? {}
     Ok(())
 }
 
 /// Removes a tree level by level: each non-empty folder inside a folder of the root is moved up into the
 /// root, where a later pass finds it.
-struct Lift {
+struct TreeRemover {
     root: OwnedFd,
-    /// The number of the next name.
+    /// The number in the next new name.
     count: u64,
 }
 
-impl Lift {
+impl TreeRemover {
     /// Goes through the root once. Returns whether it had any entries.
     fn pass(&mut self) -> Result<bool, Errno> {
         let mut found = false;
@@ -68,18 +68,19 @@ impl Lift {
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
             if !is_dots(entry.file_name()) && !remove_one(&folder, entry.file_name())? {
-                self.lift(&folder, entry.file_name())?;
+                self.move_to_root(&folder, entry.file_name())?;
             }
         }
-        // If it is not empty yet, the next pass continues.
+        // If the folder is not empty yet, the next pass continues.
         remove_one(&self.root, name).map(drop)
     }
 
-    fn lift(&mut self, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    /// Moves a non-empty folder into the root, under a new name.
+    fn move_to_root(&mut self, folder: &OwnedFd, name: &CStr) -> Result<(), Errno> {
         loop {
-            let new = format!(".sandmill-{}", self.count);
+            let new_name = format!(".sandmill-{}", self.count);
             self.count += 1;
-            match rustix::fs::renameat(folder, name, &self.root, new) {
+            match rustix::fs::renameat(folder, name, &self.root, new_name) {
                 // The guest has used this name.
                 Err(Errno::EXIST | Errno::NOTEMPTY | Errno::NOTDIR) => {}
                 other => return other,
@@ -106,9 +107,9 @@ fn is_dots(name: &CStr) -> bool {
     name == c"." || name == c".."
 }
 
-fn open(at: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
+fn open(parent: impl std::os::fd::AsFd, path: impl rustix::path::Arg) -> Result<OwnedFd, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    rustix::fs::openat(at, path, flags, Mode::empty())
+    rustix::fs::openat(parent, path, flags, Mode::empty())
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// An open folder. Inspecting its files by their full paths takes twice the time, and an input may have
-/// millions of them.
+/// An open folder, to inspect its files. Inspecting files by their full paths takes twice the time, and an
+/// input may have millions of files.
 #[derive(Debug)]
 pub struct OpenRoot {
     folder: Option<OwnedFd>,
@@ -17,20 +17,21 @@ pub struct OpenRoot {
 }
 
 impl OpenRoot {
-    /// Opens a folder at a path that was found to be without links. If it cannot be opened, it has no files.
+    /// Opens a folder at a path that was resolved before, and so had no links. A folder that cannot be opened
+    /// has no files.
     pub fn open(path: &Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY;
         Self { folder: at_its_path(path, flags, Mode::empty()).ok(), manifest: None }
     }
 
-    /// Opens the folder of a source. Its files need not be here if they are objects of a store.
+    /// Opens the folder of a source. Files that are objects of a store need not be fetched yet.
     pub fn of(source: &Source) -> Self {
         // If a manifest cannot be opened, the planner has already failed.
         let manifest = Manifest::of(source).ok().flatten().map(Mutex::new);
         Self { manifest, ..Self::open(&source.root) }
     }
 
-    /// The state of a file below the folder; `None` if it is gone or cannot be fetched.
+    /// The version of a file below the folder; `None` if the file is gone or cannot be fetched.
     pub fn look_at(&self, file: &str) -> Option<FileVersion> {
         match self.listed(file) {
             Some(listed) => listed.ok().map(|object| object.found),
@@ -43,13 +44,13 @@ impl OpenRoot {
         self.listed(file).is_some()
     }
 
-    /// Whether a file is here. A file that is not an object counts as here; an object is here if its file has
-    /// the state that the manifest says.
+    /// Whether a file is on this disk. An object of a store is, if its file has the length and time in the
+    /// manifest. Returns `true` for all other files.
     pub fn is_here(&self, file: &str) -> bool {
         match self.listed(file) {
             Some(Ok(object)) => {
-                let there = self.stat(file, AtFlags::SYMLINK_NOFOLLOW);
-                there == Some((object.found, FileType::RegularFile))
+                let found = self.stat(file, AtFlags::SYMLINK_NOFOLLOW);
+                found == Some((object.found, FileType::RegularFile))
             }
             Some(Err(_)) => false,
             None => true,

@@ -9,9 +9,9 @@ use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 use std::os::fd::BorrowedFd;
 
 /// The temporary name of a file that is copied from another file system.
-pub(super) const PARTIAL: &CStr = c".sandmill-partial";
+pub(super) const PARTIAL_NAME: &CStr = c".sandmill-partial";
 
-/// Renames without replacing.
+/// Renames a file. Fails if the new name exists.
 pub(super) fn rename_new(
     from: BorrowedFd<'_>,
     old: &CStr,
@@ -19,8 +19,8 @@ pub(super) fn rename_new(
     new: &CStr,
 ) -> Result<(), Errno> {
     match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-        // The file system cannot do that in one step. Two steps are safe, because only the leader writes to
-        // the output folder.
+        // The file system cannot rename in this way in one step. Two steps are safe, because only the leader
+        // writes to the output folder.
         Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
             match rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(_) => Err(Errno::EXIST),
@@ -41,22 +41,22 @@ pub(super) fn copy_over(
     replace: bool,
 ) -> io::Result<()> {
     let mut source = open_file(from, name)?;
-    // A killed leader may have left it.
-    match rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty()) {
+    // A leader that was killed may have left a partial copy.
+    match rustix::fs::unlinkat(to, PARTIAL_NAME, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno.into()),
     }
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
-    let mut copy = File::from(rustix::fs::openat(to, PARTIAL, flags, mode)?);
+    let mut copy = File::from(rustix::fs::openat(to, PARTIAL_NAME, flags, mode)?);
     let copied = io::copy(&mut source, &mut copy).and_then(|_| copy.sync_all()).and_then(|()| {
         if replace {
-            return Ok(rustix::fs::renameat(to, PARTIAL, to, name)?);
+            return Ok(rustix::fs::renameat(to, PARTIAL_NAME, to, name)?);
         }
-        Ok(rename_new(to, PARTIAL, to, name)?)
+        Ok(rename_new(to, PARTIAL_NAME, to, name)?)
     });
     if copied.is_err() {
-        let _ = rustix::fs::unlinkat(to, PARTIAL, AtFlags::empty());
+        let _ = rustix::fs::unlinkat(to, PARTIAL_NAME, AtFlags::empty());
     }
     copied?;
     // The new name must be on the disk before the old one is removed.
@@ -64,8 +64,8 @@ pub(super) fn copy_over(
     Ok(rustix::fs::unlinkat(from, name, AtFlags::empty())?)
 }
 
-/// Copies the first `length` bytes of a file to an offset in another file of that name, which is made if it
-/// is missing. The source stays.
+/// Copies the first `length` bytes of a file to an offset in the file of the same name in the folder `to`,
+/// which is made if it is missing. The source stays.
 pub(super) fn append_at(
     from: BorrowedFd<'_>,
     to: BorrowedFd<'_>,
@@ -82,7 +82,8 @@ pub(super) fn append_at(
     if copied == length { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
-/// Whether a file equals another one, or the given range of it.
+/// Whether the files of this name in two folders are equal. With a `place` (offset and length), whether the
+/// first file equals this range of the other file.
 pub(super) fn same_content(
     one: BorrowedFd<'_>,
     other: BorrowedFd<'_>,

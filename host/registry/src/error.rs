@@ -1,6 +1,6 @@
-//! Errors of a registry, for people.
+//! Errors of a registry, with messages for the user.
 
-use super::settings::{PATIENCE, VARIABLE};
+use super::settings::{LOCK_TIMEOUT, REGISTRY_VARIABLE};
 use rusqlite::ErrorCode;
 use sandmill_model::{Registered, RegisteredKind, RegisteredName, printable};
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::path::{Path, PathBuf};
 pub enum RegistryError {
     /// No environment variable says where the registry is.
     #[error(
-        "there is no place for the registry: none of {VARIABLE}, XDG_DATA_HOME and HOME is set. Set \
-         {VARIABLE} to a file in a folder of yours"
+        "it is unknown where the registry is: none of {REGISTRY_VARIABLE}, XDG_DATA_HOME and HOME is set. Set \
+         {REGISTRY_VARIABLE} to a file in one of your folders"
     )]
     NoPlace,
-    /// Other users could write to it.
+    /// Other users could write to the registry.
     #[error(
-        "the registry cannot be trusted: {} {why}, so others could decide what jobs read. Close it with \
-         `chmod go-w`, or name another file in {VARIABLE}",
+        "the registry cannot be trusted: {} {why}, so other users could decide what jobs read. Make it \
+         private with `chmod go-w`, or name another file in {REGISTRY_VARIABLE}",
         path.display()
     )]
     Open {
@@ -27,18 +27,18 @@ pub enum RegistryError {
         why: String,
     },
     /// The file or its folder cannot be used.
-    #[error("the registry {}: {source}; name another file in {VARIABLE}", path.display())]
+    #[error("the registry {}: {source}; name another file in {REGISTRY_VARIABLE}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
         /// The reason.
         source: std::io::Error,
     },
-    /// Another process has locked it for too long.
+    /// Another process has locked the registry for too long.
     #[error(
-        "the registry {} has been in use by another process for {} s; try again when that has ended",
+        "the registry {} has been in use by another process for {} s; try again when that process has ended",
         path.display(),
-        PATIENCE.as_secs()
+        LOCK_TIMEOUT.as_secs()
     )]
     Locked {
         /// The file.
@@ -53,17 +53,17 @@ pub enum RegistryError {
     /// The user has no permission to write to the file, or to make a file next to it.
     #[error(
         "the registry {} cannot be written: check the rights to it and to its folder, or name \
-         another file in {VARIABLE}",
+         another file in {REGISTRY_VARIABLE}",
         path.display()
     )]
     ReadOnly {
         /// The file.
         path: PathBuf,
     },
-    /// The file is not what this program wrote.
+    /// The file is damaged.
     #[error(
         "the registry {} is damaged ({what}): replace it with an intact copy, or move it away \
-         and register anew",
+         and register your datasets and models again",
         path.display()
     )]
     Damaged {
@@ -72,9 +72,9 @@ pub enum RegistryError {
         /// What is wrong with it.
         what: String,
     },
-    /// The file is a database of something else.
+    /// The file is a database of another program.
     #[error(
-        "{} is a database, but not a registry of sandmill; name another file in {VARIABLE}",
+        "{} is a database, but not a registry of sandmill; name another file in {REGISTRY_VARIABLE}",
         path.display()
     )]
     Foreign {
@@ -84,13 +84,13 @@ pub enum RegistryError {
     /// The file was written by a later version.
     #[error(
         "the registry {} has format {found}, and this version of sandmill knows {known}: use a newer \
-         one, or name another file in {VARIABLE}",
+         version, or name another file in {REGISTRY_VARIABLE}",
         path.display()
     )]
     Newer {
         /// The file.
         path: PathBuf,
-        /// Its format.
+        /// The format of the file.
         found: i64,
         /// The format of this build.
         known: i64,
@@ -108,48 +108,49 @@ pub enum RegistryError {
     NoName {
         /// A dataset or a model.
         kind: RegisteredKind,
-        /// What was asked for.
+        /// The requested name.
         wanted: RegisteredName,
         /// Similar names, nearest first.
         nearest: Vec<String>,
     },
     /// The name has no such version.
-    #[error("{} {} has no version {version}; {}", kind.word(), name, versions(there))]
+    #[error("{} {} has no version {version}; {}", kind.word(), name, versions(existing))]
     NoVersion {
         /// A dataset or a model.
         kind: RegisteredKind,
-        /// Its name.
+        /// The name of the dataset or model.
         name: String,
         /// The requested version.
         version: u64,
         /// The existing versions, at least one, in rising order.
-        there: Vec<u64>,
+        existing: Vec<u64>,
     },
     /// The name is already registered.
     #[error(
         "{} {} is registered already, by {} at {}: {}; add --new-version to register it as version \
-         {}, or take another name",
+         {}, or choose another name",
         kind.word(),
-        there.title(),
-        printable(&there.by),
-        there.registered.strftime("%Y-%m-%d %H:%M:%SZ"),
-        paths(there),
-        there.version + 1
+        existing.title(),
+        printable(&existing.by),
+        existing.registered.strftime("%Y-%m-%d %H:%M:%SZ"),
+        paths(existing),
+        existing.version + 1
     )]
     Taken {
         /// A dataset or a model.
         kind: RegisteredKind,
-        /// Its latest version.
-        there: Box<Registered>,
+        /// The latest version of that name.
+        existing: Box<Registered>,
     },
 }
 
+/// What to do if a name is not registered: the nearest names, or the commands.
 fn near(kind: RegisteredKind, wanted: &RegisteredName, nearest: &[String]) -> String {
     let word = kind.word();
     let name = &wanted.name;
     match nearest {
         [] => format!(
-            "; `sandmill {word} list` shows what there is, and `sandmill {word} register {name} \
+            "; `sandmill {word} list` lists the registered {word}s, and `sandmill {word} register {name} \
              PATH` registers it"
         ),
         [one] => format!("; did you mean {one}?"),
@@ -157,12 +158,13 @@ fn near(kind: RegisteredKind, wanted: &RegisteredName, nearest: &[String]) -> St
     }
 }
 
-fn versions(there: &[u64]) -> String {
-    if let [only] = there {
-        return format!("the only one is {only}");
+/// The existing versions, with ranges such as `1 to 3`.
+fn versions(existing: &[u64]) -> String {
+    if let [only] = existing {
+        return format!("the only version is {only}");
     }
     let mut runs: Vec<(u64, u64)> = Vec::new();
-    for &version in there {
+    for &version in existing {
         match runs.last_mut() {
             Some((_, last)) if *last + 1 == version => *last = version,
             _ => runs.push((version, version)),
@@ -177,10 +179,10 @@ fn versions(there: &[u64]) -> String {
 
 /// The first paths, and how many more there are.
 fn paths(registered: &Registered) -> String {
-    const SHOWN: usize = 3;
-    let mut text = registered.paths.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
-    if registered.paths.len() > SHOWN {
-        text += &format!(" and {} more", registered.paths.len() - SHOWN);
+    const MAX_SHOWN: usize = 3;
+    let mut text = registered.paths.iter().take(MAX_SHOWN).cloned().collect::<Vec<_>>().join(", ");
+    if registered.paths.len() > MAX_SHOWN {
+        text += &format!(" and {} more", registered.paths.len() - MAX_SHOWN);
     }
     if let Some(datastore) = &registered.datastore {
         text += &format!(" in datastore {datastore}");

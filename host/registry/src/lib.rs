@@ -1,10 +1,10 @@
-//! Registered datasets and models: names with versions for the inputs of jobs, in one SQLite file for each
-//! user.
+//! The registry: names with versions for datasets and models that jobs use. Each user has one SQLite file.
 //!
-//! This crate uses `model`. Only the command line uses it, and passes the meaning of a name to `spec`.
+//! This crate uses `model`. Only the command line uses this crate. It looks a name up and passes the result
+//! to `spec`.
 //!
-//! [`Registry`] is the entry point. `place` decides where the file is and who may write to it; `schema` has
-//! its table.
+//! [`Registry`] is the entry point. `place` decides where the file is and who may write to it. `schema` has
+//! the SQL table.
 
 mod error;
 mod place;

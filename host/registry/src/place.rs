@@ -1,28 +1,28 @@
 //! Where the registry's file is, and who may write to it.
 
 use super::RegistryError;
-use super::settings::VARIABLE;
+use super::settings::REGISTRY_VARIABLE;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The registry's file: `$SANDMILL_REGISTRY`, otherwise `sandmill/registry.db` in the user's data folder.
-/// `None` if no environment variable says where that is.
+/// `None` if no environment variable says where this folder is.
 pub fn default_file() -> Option<PathBuf> {
-    file(|name| std::env::var_os(name))
+    file_from(|name| std::env::var_os(name))
 }
 
-fn file(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
+fn file_from(variable: impl Fn(&str) -> Option<std::ffi::OsString>) -> Option<PathBuf> {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let data = || {
         let home = || set("HOME").map(|home| home.join(".local/share"));
         Some(set("XDG_DATA_HOME").or_else(home)?.join("sandmill/registry.db"))
     };
-    set(VARIABLE).or_else(data)
+    set(REGISTRY_VARIABLE).or_else(data)
 }
 
-/// Makes the folder of the registry, for its owner alone.
+/// Makes the folder of the registry. Only its owner may use it.
 pub(super) fn make_folder(file: &Path) -> io::Result<()> {
     let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
         return Ok(());
@@ -35,7 +35,7 @@ pub(super) fn make_folder(file: &Path) -> io::Result<()> {
 
 /// The path of the file with links resolved, and whether the file exists. A link whose target is missing is
 /// an error, so that another user cannot choose where the registry is made.
-pub(super) fn real(file: &Path) -> io::Result<(PathBuf, bool)> {
+pub(super) fn resolve(file: &Path) -> io::Result<(PathBuf, bool)> {
     match file.canonicalize() {
         Ok(real) => Ok((real, true)),
         Err(error) if error.kind() == ErrorKind::NotFound && file.symlink_metadata().is_err() => {
@@ -46,13 +46,13 @@ pub(super) fn real(file: &Path) -> io::Result<(PathBuf, bool)> {
         }
         // Another process may have made the file in the meantime.
         Err(error) => match file.symlink_metadata() {
-            Ok(there) if !there.is_symlink() => Ok((file.canonicalize()?, true)),
+            Ok(found) if !found.is_symlink() => Ok((file.canonicalize()?, true)),
             _ => Err(error),
         },
     }
 }
 
-/// Refuses a file or folder that others could write to: they could decide what jobs read.
+/// Refuses a file or folder that other users could write to, because they could decide what jobs read.
 pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
     let failed = |source| RegistryError::Io { path: path.to_owned(), source };
     let metadata = fs::metadata(path).map_err(failed)?;
@@ -63,7 +63,7 @@ pub(super) fn check_private(path: &Path) -> Result<(), RegistryError> {
     } else if metadata.uid() != user && metadata.uid() != 0 {
         format!("belongs to user {}, neither to you (user {user}) nor to root", metadata.uid())
     } else if metadata.mode() & 0o022 != 0 {
-        format!("can be written by others (mode {:03o})", metadata.mode() & 0o777)
+        format!("can be written by other users (mode {:03o})", metadata.mode() & 0o777)
     } else {
         return Ok(());
     };
@@ -93,15 +93,17 @@ mod tests {
     #[test]
     fn the_environment_decides_where_the_registry_is() {
         let from = |set: &[(&str, &str)]| {
-            file(|name| set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
+            file_from(|name| {
+                set.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+            })
         };
         assert_eq!(from(&[]), None);
         let home = ("HOME", "/h");
         assert_eq!(from(&[home]), Some("/h/.local/share/sandmill/registry.db".into()));
         let data = ("XDG_DATA_HOME", "/x");
         assert_eq!(from(&[home, data]), Some("/x/sandmill/registry.db".into()));
-        assert_eq!(from(&[home, data, (VARIABLE, "/r.db")]), Some("/r.db".into()));
-        assert_eq!(from(&[home, ("XDG_DATA_HOME", ""), (VARIABLE, "")]), from(&[home]));
+        assert_eq!(from(&[home, data, (REGISTRY_VARIABLE, "/r.db")]), Some("/r.db".into()));
+        assert_eq!(from(&[home, ("XDG_DATA_HOME", ""), (REGISTRY_VARIABLE, "")]), from(&[home]));
     }
 
     #[test]

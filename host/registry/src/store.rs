@@ -1,9 +1,9 @@
 //! The registry itself.
 //!
-//! It uses SQLite's rollback journal, not a write-ahead log like a job's journal: writes are few and tiny,
-//! and a registry can then be read even by a user who cannot write to it.
+//! It uses SQLite's rollback journal, not a write-ahead log as a job's journal does. Writes are few and tiny,
+//! and with a rollback journal, a user who cannot write to the registry can still read it.
 
-use super::settings::PATIENCE;
+use super::settings::LOCK_TIMEOUT;
 use super::{RegistryError, place, schema};
 use jiff::Timestamp;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior, params};
@@ -12,12 +12,12 @@ use sandmill_model::{Registered, RegisteredContent, RegisteredKind, RegisteredNa
 use std::path::{Path, PathBuf};
 
 /// How many similar names are suggested for an unknown name.
-const NEAREST: usize = 3;
+const MAX_SUGGESTIONS: usize = 3;
 
 /// A version to register.
 #[derive(Clone, Debug, Default)]
 pub struct NewVersion {
-    /// Its name, which [`is_registered_name`](sandmill_model::is_registered_name) must accept.
+    /// The name, which [`is_registered_name`](sandmill_model::is_registered_name) must accept.
     pub name: String,
     /// As in [`Registered`].
     pub paths: Vec<String>,
@@ -38,7 +38,7 @@ pub struct NewVersion {
 pub struct Registry {
     path: PathBuf,
     connection: Connection,
-    /// Whether its table exists yet.
+    /// Whether the database has its table yet.
     has_table: bool,
 }
 
@@ -46,26 +46,27 @@ impl Registry {
     /// Opens the registry in a file; `None` if there is no such file.
     ///
     /// # Errors
-    /// If the file is not a registry of this version, or others could write to it.
+    /// If the file is not a registry of this version, or other users could write to it.
     pub fn open(file: &Path) -> Result<Option<Self>, RegistryError> {
         let failed = |source| RegistryError::Io { path: file.to_owned(), source };
         if !file.try_exists().map_err(failed)? {
             return Ok(None);
         }
-        let (path, _) = place::real(file).map_err(failed)?;
+        let (path, _) = place::resolve(file).map_err(failed)?;
         check_private(&path, true)?;
         // If the file is not writable, SQLite opens it for reading.
         Self::connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE).map(Some)
     }
 
-    /// Opens the registry in a file. If the file or its folder is missing, makes it, for its owner alone.
+    /// Opens the registry in a file. Makes the file and its folder if they are missing. Only their owner may
+    /// use them.
     ///
     /// # Errors
     /// As for [`Registry::open`], or if the file or folder cannot be made.
     pub fn open_or_make(file: &Path) -> Result<Self, RegistryError> {
         let failed = |source| RegistryError::Io { path: file.to_owned(), source };
         place::make_folder(file).map_err(failed)?;
-        let (path, exists) = place::real(file).map_err(failed)?;
+        let (path, exists) = place::resolve(file).map_err(failed)?;
         check_private(&path, exists)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         Self::connect(path, flags)
@@ -75,7 +76,7 @@ impl Registry {
         let connect = || -> rusqlite::Result<(Connection, DatabaseFormat)> {
             let flags = flags | OpenFlags::SQLITE_OPEN_NO_MUTEX;
             let connection = Connection::open_with_flags(&path, flags)?;
-            connection.busy_timeout(PATIENCE)?;
+            connection.busy_timeout(LOCK_TIMEOUT)?;
             // SQLite must not run functions that the file's own schema names.
             connection.pragma_update(None, "trusted_schema", false)?;
             // Read everything in one transaction: another process may be making the registry.
@@ -87,10 +88,11 @@ impl Registry {
         Ok(Self { path, connection, has_table })
     }
 
-    /// Adds a version: the first of its name, or, if `may_exist`, the next one.
+    /// Adds a version: the first version of a name, or the next version if `may_exist` is true.
     ///
     /// # Errors
-    /// If the name exists and must not, or if the registry cannot be written. Then the registry is unchanged.
+    /// If the name exists and `may_exist` is false, or if the registry cannot be written. Then the registry
+    /// is unchanged.
     pub fn register(
         &mut self,
         kind: RegisteredKind,
@@ -103,17 +105,19 @@ impl Registry {
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         if !DatabaseFormat::of(&transaction).map_err(failed)?.check(path)? {
-            transaction.execute_batch(schema::CREATE).map_err(failed)?;
+            transaction.execute_batch(schema::CREATE_TABLE).map_err(failed)?;
             transaction
-                .pragma_update(None, "application_id", schema::APPLICATION)
-                .and_then(|()| transaction.pragma_update(None, "user_version", schema::VERSION))
+                .pragma_update(None, "application_id", schema::APPLICATION_ID)
+                .and_then(|()| {
+                    transaction.pragma_update(None, "user_version", schema::FORMAT_VERSION)
+                })
                 .map_err(failed)?;
         }
         let existing = latest(&transaction, kind, &new.name).map_err(failed)?;
         if let Some(existing) = existing.filter(|_| !may_exist) {
-            return Err(RegistryError::Taken { kind, there: Box::new(existing) });
+            return Err(RegistryError::Taken { kind, existing: Box::new(existing) });
         }
-        let version = last(&transaction, kind, &new.name).map_err(failed)? + 1;
+        let version = last_version(&transaction, kind, &new.name).map_err(failed)? + 1;
         let registered = Registered {
             name: new.name,
             version,
@@ -133,10 +137,10 @@ impl Registry {
         Ok(registered)
     }
 
-    /// Finds the version with this name and number, or the latest one.
+    /// Finds the version with this name and number, or the latest version of the name.
     ///
     /// # Errors
-    /// If there is none.
+    /// If there is no such version.
     pub fn find(
         &self,
         kind: RegisteredKind,
@@ -156,8 +160,8 @@ impl Registry {
         };
         let sql = format!(
             "{} WHERE kind = ?1 AND name = ?2 AND version = ?3 AND {}",
-            schema::SELECT,
-            schema::NOT_REMOVED
+            schema::SELECT_VERSIONS,
+            schema::IS_NOT_REMOVED
         );
         let key = params![kind.word(), wanted.name, version.cast_signed()];
         let found = self.connection.query_row(&sql, key, schema::read).optional();
@@ -165,32 +169,32 @@ impl Registry {
             return Ok(found);
         }
         let versions = versions(&self.connection, kind, Some(&wanted.name)).map_err(failed)?;
-        let there = versions.into_iter().map(|one| one.version).collect();
-        Err(RegistryError::NoVersion { kind, name: wanted.name.clone(), version, there })
+        let existing = versions.into_iter().map(|found| found.version).collect();
+        Err(RegistryError::NoVersion { kind, name: wanted.name.clone(), version, existing })
     }
 
-    /// Removes one version, or all versions if `wanted` has no number, and returns them. Their numbers are
-    /// not used again, and the registered files stay where they are.
+    /// Removes one version, or all versions if `wanted` has no number, and returns the removed versions.
+    /// Their numbers are not used again, and the registered files stay where they are.
     ///
     /// # Errors
-    /// If there is none, or the registry cannot be written. Then the registry is unchanged.
+    /// If there is no such version, or the registry cannot be written. Then the registry is unchanged.
     pub fn remove(
         &mut self,
         kind: RegisteredKind,
         wanted: &RegisteredName,
     ) -> Result<Vec<Registered>, RegistryError> {
-        // If there is none, this error lists what there is.
+        // If there is no such version, this error lists the existing versions.
         let found = self.find(kind, wanted)?;
         let Self { path, connection, .. } = self;
         let failed = |e| RegistryError::of(path, e);
         let transaction =
             connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
         let mut removed = versions(&transaction, kind, Some(&found.name)).map_err(failed)?;
-        removed.retain(|one| wanted.version.is_none_or(|version| version == one.version));
+        removed.retain(|found| wanted.version.is_none_or(|version| version == found.version));
         let now = Timestamp::now().to_string();
-        for one in &removed {
-            let key = params![kind.word(), one.name, one.version.cast_signed(), now, place::user()];
-            transaction.execute(schema::REMOVE, key).map_err(failed)?;
+        for old in &removed {
+            let key = params![kind.word(), old.name, old.version.cast_signed(), now, place::user()];
+            transaction.execute(schema::REMOVE_VERSION, key).map_err(failed)?;
         }
         transaction.commit().map_err(failed)?;
         Ok(removed)
@@ -219,8 +223,8 @@ impl Registry {
             let sql = format!(
                 "{} AS one WHERE kind = ?1 AND version = (SELECT max(version) FROM registered AS
                  other WHERE other.kind = one.kind AND other.name = one.name AND {}) ORDER BY name",
-                schema::SELECT,
-                schema::NOT_REMOVED
+                schema::SELECT_VERSIONS,
+                schema::IS_NOT_REMOVED
             );
             let mut statement = self.connection.prepare(&sql)?;
             statement.query_map([kind.word()], schema::read)?.collect()
@@ -230,16 +234,17 @@ impl Registry {
 
     /// Similar names, nearest first.
     fn nearest(&self, kind: RegisteredKind, wanted: &str) -> Result<Vec<String>, RegistryError> {
-        let all = self.all(kind)?;
-        let near = near(wanted, all.iter().map(|one| one.name.as_str()));
-        Ok(near.into_iter().take(NEAREST).map(str::to_owned).collect())
+        let known = self.all(kind)?;
+        let near = near(wanted, known.iter().map(|known| known.name.as_str()));
+        Ok(near.into_iter().take(MAX_SUGGESTIONS).map(str::to_owned).collect())
     }
 }
 
-/// What a database says about itself.
+/// The format that a database has.
 struct DatabaseFormat {
     application: i64,
     version: i64,
+    /// The number of tables.
     tables: i64,
 }
 
@@ -255,13 +260,14 @@ impl DatabaseFormat {
         })
     }
 
-    /// Whether it is a registry of this version; `false` if it is still empty.
+    /// Returns `true` for a registry of this version, and `false` for an empty database. Fails for other
+    /// databases.
     fn check(&self, path: &Path) -> Result<bool, RegistryError> {
         let path = || path.to_owned();
         match (self.application, self.version) {
-            (schema::APPLICATION, schema::VERSION) => Ok(true),
-            (schema::APPLICATION, found) => {
-                Err(RegistryError::Newer { path: path(), found, known: schema::VERSION })
+            (schema::APPLICATION_ID, schema::FORMAT_VERSION) => Ok(true),
+            (schema::APPLICATION_ID, found) => {
+                Err(RegistryError::Newer { path: path(), found, known: schema::FORMAT_VERSION })
             }
             (0, 0) if self.tables == 0 => Ok(false),
             _ => Err(RegistryError::Foreign { path: path() }),
@@ -269,6 +275,7 @@ impl DatabaseFormat {
     }
 }
 
+/// The latest version of a name.
 fn latest(
     connection: &Connection,
     kind: RegisteredKind,
@@ -276,14 +283,18 @@ fn latest(
 ) -> rusqlite::Result<Option<Registered>> {
     let sql = format!(
         "{} WHERE kind = ?1 AND name = ?2 AND {} ORDER BY version DESC LIMIT 1",
-        schema::SELECT,
-        schema::NOT_REMOVED
+        schema::SELECT_VERSIONS,
+        schema::IS_NOT_REMOVED
     );
     connection.query_row(&sql, [kind.word(), name], schema::read).optional()
 }
 
-/// The highest version number ever used for a name; 0 if there is none.
-fn last(connection: &Connection, kind: RegisteredKind, name: &str) -> rusqlite::Result<u64> {
+/// The highest version number ever used for a name; 0 if the name was never used.
+fn last_version(
+    connection: &Connection,
+    kind: RegisteredKind,
+    name: &str,
+) -> rusqlite::Result<u64> {
     let sql = "SELECT coalesce(max(version), 0) FROM registered WHERE kind = ?1 AND name = ?2";
     connection.query_row(sql, [kind.word(), name], |row| row.get(0)).map(i64::cast_unsigned)
 }
@@ -296,8 +307,8 @@ fn versions(
 ) -> rusqlite::Result<Vec<Registered>> {
     let sql = format!(
         "{} WHERE kind = ?1 AND (?2 IS NULL OR name = ?2) AND {} ORDER BY name, version",
-        schema::SELECT,
-        schema::NOT_REMOVED
+        schema::SELECT_VERSIONS,
+        schema::IS_NOT_REMOVED
     );
     let mut statement = connection.prepare(&sql)?;
     statement.query_map(params![kind.word(), name], schema::read)?.collect()
@@ -312,7 +323,7 @@ fn insert(
     let paths = serde_json::to_string(&new.paths).unwrap_or_default();
     let newest = new.held.and_then(|held| held.newest).map(|time| time.to_string());
     connection.execute(
-        schema::INSERT,
+        schema::INSERT_VERSION,
         params![
             kind.word(),
             new.name,
@@ -331,8 +342,8 @@ fn insert(
     )
 }
 
-/// A folder that others can write to is as dangerous as a writable file: SQLite would replay a rollback
-/// journal that was put next to the registry.
+/// Checks the file and its folder. A folder that other users can write to is as dangerous as a writable file:
+/// SQLite would replay a rollback journal that they put next to the registry.
 fn check_private(path: &Path, exists: bool) -> Result<(), RegistryError> {
     if let Some(folder) = path.parent() {
         place::check_private(folder)?;

@@ -86,19 +86,19 @@ fn registered_versions_are_found_again() {
 #[test]
 fn unknown_names_are_refused_with_suggestions() {
     let fixture = RegistryFolder::new();
-    assert_snapshot!(fixture.missing("digits"), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
+    assert_snapshot!(fixture.missing("digits"), @r#"there is no registered dataset "digits"; `sandmill dataset list` lists the registered datasets, and `sandmill dataset register digits PATH` registers it"#);
     for name in ["digits", "digit", "Other"] {
         fixture.register(name, "/data/1", false).unwrap();
     }
     assert_snapshot!(fixture.missing("digist@3"), @r#"there is no registered dataset "digist"; did you mean one of digit, digits?"#);
     assert_snapshot!(fixture.missing("OTHER"), @r#"there is no registered dataset "OTHER"; did you mean Other?"#);
-    assert_snapshot!(fixture.missing("digits@2"), @"dataset digits has no version 2; the only one is 1");
+    assert_snapshot!(fixture.missing("digits@2"), @"dataset digits has no version 2; the only version is 1");
     fixture.register("digits", "/data/2", true).unwrap();
     assert_snapshot!(fixture.missing("digits@3"), @"dataset digits has no version 3; there are 1 to 2");
     let taken = fixture.describe(&fixture.register("digits", "/data/3", false).unwrap_err());
     let (before, rest) = taken.split_once(" at ").unwrap();
     let (_, after) = rest.split_once("Z: ").unwrap();
-    assert_snapshot!(format!("{before} at [WHEN]: {after}"), @"dataset digits@2 is registered already, by ada at [WHEN]: /data/2; add --new-version to register it as version 3, or take another name");
+    assert_snapshot!(format!("{before} at [WHEN]: {after}"), @"dataset digits@2 is registered already, by ada at [WHEN]: /data/2; add --new-version to register it as version 3, or choose another name");
     assert_eq!(fixture.find("digits").unwrap().version, 2);
 }
 
@@ -114,7 +114,7 @@ fn the_number_of_a_removed_version_is_not_reused() {
         let all = fixture.open().unwrap().all_versions(kind).unwrap();
         all.iter().map(Registered::title).collect::<Vec<_>>().join(" ")
     };
-    assert_snapshot!(fixture.describe(&remove("digits").unwrap_err()), @r#"there is no registered dataset "digits"; `sandmill dataset list` shows what there is, and `sandmill dataset register digits PATH` registers it"#);
+    assert_snapshot!(fixture.describe(&remove("digits").unwrap_err()), @r#"there is no registered dataset "digits"; `sandmill dataset list` lists the registered datasets, and `sandmill dataset register digits PATH` registers it"#);
     for name in ["digits", "digits", "digits", "digits", "iris"] {
         fixture.register(name, "/data/1", true).unwrap();
     }
@@ -138,7 +138,7 @@ fn other_files_are_refused() {
     let fixture = RegistryFolder::new();
     fs::create_dir(fixture.0.path().join("data")).unwrap();
     fs::write(fixture.file(), "x".repeat(5000)).unwrap();
-    assert_snapshot!(fixture.describe(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register anew");
+    assert_snapshot!(fixture.describe(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register your datasets and models again");
     fs::write(fixture.file(), "").unwrap();
     assert!(fixture.missing("digits").starts_with("there is no"));
     let connection = Connection::open(fixture.file()).unwrap();
@@ -148,10 +148,10 @@ fn other_files_are_refused() {
     fixture.register("digits", "/data/1", false).unwrap();
     let connection = Connection::open(fixture.file()).unwrap();
     connection.pragma_update(None, "user_version", 9).unwrap();
-    assert_snapshot!(fixture.describe(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.describe(&fixture.open().unwrap_err()), @"the registry /d/data/registry.db has format 9, and this version of sandmill knows 1: use a newer version, or name another file in SANDMILL_REGISTRY");
     connection.pragma_update(None, "user_version", 1).unwrap();
     connection.execute("UPDATE registered SET paths = 'no list'", []).unwrap();
-    assert_snapshot!(fixture.missing("digits"), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): replace it with an intact copy, or move it away and register anew");
+    assert_snapshot!(fixture.missing("digits"), @"the registry /d/data/registry.db is damaged (Conversion error from type Text at index: 2, expected ident at line 1 column 2): replace it with an intact copy, or move it away and register your datasets and models again");
 }
 
 #[test]
@@ -162,10 +162,10 @@ fn files_writable_by_others_are_refused() {
         fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
     };
     open_up(fixture.file(), 0o666);
-    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by others (mode 666), so others could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data/registry.db can be written by other users (mode 666), so other users could decide what jobs read. Make it private with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.file(), 0o644);
     open_up(fixture.0.path().join("data"), 0o777);
-    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by others (mode 777), so others could decide what jobs read. Close it with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(fixture.missing("digits"), @"the registry cannot be trusted: /d/data can be written by other users (mode 777), so other users could decide what jobs read. Make it private with `chmod go-w`, or name another file in SANDMILL_REGISTRY");
     open_up(fixture.0.path().join("data"), 0o755);
     assert!(fixture.find("digits").is_ok());
 }

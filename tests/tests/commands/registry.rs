@@ -62,7 +62,7 @@ fn versions_are_listed_and_removed() {
     assert_snapshot!(ran.redacted(), @"removed from [DIR]/registry/registry.db; the files stay, and the version numbers are not reused");
     let ran = ran.into_job().command(&["dataset", "remove", "images@2"]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: dataset images has no version 2; the only one is 1");
+    assert_snapshot!(ran.redacted(), @"error: dataset images has no version 2; the only version is 1");
     let ran = ran.into_job().command(&["dataset", "list"]);
     assert_eq!(titles(&ran), "images@1");
     let ran = ran.into_job().command(&["model", "remove", "net"]);
@@ -82,7 +82,7 @@ fn names_are_registered_listed_and_shown() {
     assert_snapshot!(ran.redacted(), @"registered; for a job file: dataset: images@1, 1 file with 1 byte");
     let again = ran.into_job().command(&["dataset", "register", "images", "two"]);
     again.exits_with(2);
-    assert_snapshot!(without_user(&again.redacted()), @"error: dataset images@1 is registered already, by [WHO] at [WHEN]: [DIR]/one; add --new-version to register it as version 2, or take another name");
+    assert_snapshot!(without_user(&again.redacted()), @"error: dataset images@1 is registered already, by [WHO] at [WHEN]: [DIR]/one; add --new-version to register it as version 2, or choose another name");
     let job = registered();
     let ran = job.command(&["dataset", "list"]);
     assert_snapshot!(without_user(&ran.redacted_stdout()), @"images@2  [WHEN]  [DIR]/two/*.txt and 1 more path");
@@ -267,7 +267,7 @@ fn an_unusable_registry_is_reported() {
     assert!(length > 4096);
     let damaged = show(registered().file(FILE, "no database".repeat(1000)));
     damaged.exits_with(2);
-    assert_snapshot!(damaged.redacted(), @"error: the registry [DIR]/registry/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register anew");
+    assert_snapshot!(damaged.redacted(), @"error: the registry [DIR]/registry/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register your datasets and models again");
     // A job that uses no registered names is not affected.
     let job = damaged.into_job();
     job.run(&["--set", "inputs.all=one"]).exits_with(0);
@@ -277,7 +277,7 @@ fn an_unusable_registry_is_reported() {
     database.pragma_update(None, "user_version", 2).unwrap();
     let newer = show(newer);
     newer.exits_with(2);
-    assert_snapshot!(newer.redacted(), @"error: the registry [DIR]/registry/registry.db has format 2, and this version of sandmill knows 1: use a newer one, or name another file in SANDMILL_REGISTRY");
+    assert_snapshot!(newer.redacted(), @"error: the registry [DIR]/registry/registry.db has format 2, and this version of sandmill knows 1: use a newer version, or name another file in SANDMILL_REGISTRY");
 
     let nowhere = folder().env("SANDMILL_REGISTRY", "/proc/registry.db");
     let nowhere = nowhere.command(&["dataset", "register", "images", "one"]);
@@ -287,7 +287,7 @@ fn an_unusable_registry_is_reported() {
     let open = registered();
     fs::set_permissions(open.path(FILE), Permissions::from_mode(0o666)).unwrap();
     let open = open.yaml("inputs: {all: {dataset: images}}").run(&[]);
-    open.exits_with(2).says("can be written by others (mode 666)");
+    open.exits_with(2).says("can be written by other users (mode 666)");
 
     // Reading needs no write permission.
     let read_only = registered();

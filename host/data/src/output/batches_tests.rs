@@ -295,11 +295,11 @@ fn types_that_cannot_be_written_fail_the_attempt() {
         vec![Arc::new(Int8Array::from(vec![1]))],
     );
     let union = ipc(vec![("u", Arc::new(union.unwrap()))]);
-    insta::assert_snapshot!(refused(OutputKind::Arrow, &union), @r#"the column "u" of the returned table has the type Union(Sparse, 0: ("a": Int8)), which an output of this type cannot hold: return another one, or set output_format.type to jsonl"#);
+    insta::assert_snapshot!(refused(OutputKind::Arrow, &union), @r#"the column "u" of the returned table has the type Union(Sparse, 0: ("a": Int8)), which an output of this type cannot hold: return another type, or set output_format.type to jsonl"#);
     let interval =
         IntervalMonthDayNanoArray::from(vec![arrow::datatypes::IntervalMonthDayNano::new(1, 2, 3)]);
     let interval = ipc(vec![("i", Arc::new(interval))]);
-    insta::assert_snapshot!(refused(OutputKind::Parquet, &interval), @r#"the column "i" of the returned table has the type Interval(MonthDayNano), which has nanoseconds, and intervals of a parquet file have milliseconds: return another one, or set output_format.type to arrow or jsonl"#);
+    insta::assert_snapshot!(refused(OutputKind::Parquet, &interval), @r#"the column "i" of the returned table has the type Interval(MonthDayNano), which has nanoseconds, and intervals of a parquet file have milliseconds: return another type, or set output_format.type to arrow or jsonl"#);
     assert_eq!(finished(OutputKind::Arrow, &[interval]).num_rows(), 1);
     let twice = RecordBatch::try_new(
         Arc::new(Schema::new(vec![Field::new("a", DataType::Int8, true); 2])),
