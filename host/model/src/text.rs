@@ -142,7 +142,7 @@ pub fn os_error(error: &io::Error) -> String {
         }
         Some(libc::ENFILE) => {
             "all processes of this machine together may not open any further file; raise the limit \
-                                 (fs.file-max)"
+             (fs.file-max)"
         }
         _ => return error.to_string(),
     };

@@ -1,17 +1,17 @@
 //! The table of the keys below `limits` in a job file, in the order of the docs.
 
 /// Calls the macro `$generate` with the table. Its rows are like those of [`job_keys`](crate::job_keys). A
-/// limit of `worker` is a part of an instance's budget. A limit of `job` bounds how much the leader uses for
+/// `worker` limit bounds one instance of the entry script. A `job` limit bounds how much the leader uses for
 /// the job.
 #[macro_export]
 macro_rules! limit_keys {
     ($generate:ident) => {
         $generate! {
-            /// The leader's limits for one job: time, and space on the disk. They never shorten the journal
-            /// or the output.
+            /// Limits on what one job may cost the leader: time, and space on the disk. They never shorten
+            /// the journal or the output.
             #[derive(Clone, Debug, PartialEq, Eq)]
             job JobLimits;
-            /// The budget of one instance. If an entry script exceeds a limit, its failure names the limit.
+            /// The limits of one instance. If an entry script exceeds a limit, its failure names the limit.
             ///
             /// The defaults suit an interpreter such as Python with its libraries: tens of megabytes of code,
             /// and some hundred megabytes of memory.
@@ -24,7 +24,7 @@ macro_rules! limit_keys {
                 default: "1 GB",
                 expected: "a size of at least 64 KB (e.g. 512 MB)",
                 example: "512 MB",
-                description: "All memories and tables of one instance together.",
+                description: "The memory of one instance: all its WebAssembly memories and tables together.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/limits.rs", by "each_limit_has_its_failure",
@@ -34,7 +34,7 @@ macro_rules! limit_keys {
                 default: "1 MB",
                 expected: "a size from 64 KB to 64 MB (e.g. 1 MB)",
                 example: "1 MB",
-                description: "The stack of a call, in the entry script's own code.",
+                description: "The stack that the entry script's code may use in one call.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/program.rs", by "the_stack_has_the_size_that_the_job_sets",
@@ -44,8 +44,8 @@ macro_rules! limit_keys {
                 unless_given: "not measured",
                 expected: "a whole number of at least 1 (e.g. 10000000000)",
                 example: "10000000000",
-                description: "Fuel for each single call of init, run and shutdown, about one for each WebAssembly instruction. Not measured unless given, which makes the entry script faster.",
-                docs: "Fuel for each single call of `init`, `run` and `shutdown`, about one for each WebAssembly instruction. Measuring makes the entry script slower.",
+                description: "The fuel of each call of init, run and shutdown: about one for each WebAssembly instruction. Not measured unless given, because measuring makes the entry script slower.",
+                docs: "The fuel of each call of `init`, `run` and `shutdown`: about one for each WebAssembly instruction. Measuring makes the entry script slower.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/program.rs", by "each_limit_has_its_failure",
@@ -65,7 +65,7 @@ macro_rules! limit_keys {
                 default: "256 MB",
                 expected: "a size of at least 1 byte (e.g. 256 MB)",
                 example: "256 MB",
-                description: "Result bytes of one call of `run`.",
+                description: "The most bytes that one call of `run` may return.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
@@ -75,7 +75,7 @@ macro_rules! limit_keys {
                 default: "64 MB",
                 expected: "a size of at least 1 byte (e.g. 64 MB)",
                 example: "64 MB",
-                description: "Bytes of one row that `run` returns.",
+                description: "The most bytes of one row that `run` returns.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/guest/src/sandbox/instance.rs", by "each_limit_has_its_failure",
@@ -158,8 +158,8 @@ macro_rules! limit_keys {
                 default: "1000000000",
                 expected: "a whole number of at least 1 (e.g. 1000000)",
                 example: "1000000000",
-                description: "Mini-batches of the job. Then the job fails.",
-                docs: "Mini-batches of the job. One with more fails as soon as that is known (exit code 42; a `rank_mini_batch_count` above it is refused, exit code 2).",
+                description: "The most mini-batches of the job. A job with more fails.",
+                docs: "The most mini-batches of the job. A job with more fails as soon as that is known (exit code 42). A larger `rank_mini_batch_count` is refused (exit code 2).",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/leader/src/machine/job/limits.rs", by "a_job_with_too_many_mini_batches_fails",
@@ -169,8 +169,8 @@ macro_rules! limit_keys {
                 default: "10 GB",
                 expected: "a size of at least 1 MB (e.g. 10 GB)",
                 example: "10 GB",
-                description: "Bytes of all reports that have a line for each attempt or item. Lines beyond are left out, and counted.",
-                docs: "Bytes of all [reports](log-tree.md) that have a line for each attempt or item. Lines beyond are left out, and counted in the result. As much again is kept of the printed and logged output of workers that have ended; of further workers, the first 4 KB of each file.",
+                description: "Bytes of all reports that have a line for each attempt or item. Further lines are left out, and counted.",
+                docs: "Bytes of all [reports](log-tree.md) that have a line for each attempt or item. Further lines are left out, and counted in the result. The same number of bytes is kept of the printed and logged output of workers that have ended; of further workers, only the first 4 KB of each file.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/report/src/budget.rs", by "reports_of_failures_are_bounded",
@@ -180,7 +180,7 @@ macro_rules! limit_keys {
                 default: "10000",
                 expected: "a whole number of failures from 0 up (e.g. 10000)",
                 example: "10000",
-                description: "Failures that are reported in full. Later ones are reported in short.",
+                description: "How many failures are reported in full. The texts of later failures are shortened.",
                 rows: LIMIT_ROWS,
                 ceiling: most same,
                 enforced: "host/leader/src/machine/job/limits.rs", by "reports_of_failures_are_bounded",

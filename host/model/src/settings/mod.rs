@@ -1,21 +1,24 @@
-//! The settings of a job. Each is one row of a table. A table is a macro that calls another macro with its
-//! rows. Three macros use the tables:
+//! The settings of a job. Each setting is one row of a table. A table is a macro that passes its rows to
+//! another macro. Three macros use the tables:
 //!
-//! - `structs`, here: a struct with the values of `job` settings, one with those of `worker` settings, and
-//!   the defaults;
-//! - `keys`, in `sandmill-spec`: the list of keys, for errors, suggestions, the JSON schema, the operator's
+//! - `structs`, in this folder: makes a struct of the `job` settings, a struct of the `worker` settings, and
+//!   the
+//!   defaults;
+//! - `keys`, in `sandmill-spec`: makes the list of keys, for errors, suggestions, the JSON schema, the
+//!   operator's
 //!   policy and the docs;
-//! - `given`, in the same crate: a file's values, how they are read, which settings affect rows, and which a
-//!   policy may cap.
+//! - `given`, in `sandmill-spec`: makes the values of a job file and the code that reads them, and knows
+//!   which
+//!   settings affect rows, and which a policy may cap.
 //!
 //! A row looks like this:
 //!
 //! ```text
 //! job run_max_try: u32 => {
 //!     kind: KeyKind::Integer { min: 1, max: COUNT },    what its value is made of
-//!     values: "..",        the same in words, if the docs need other words than those of the kind
+//!     values: "..",        the allowed values, if the docs need other words than those of the kind
 //!     default: "3",        in YAML; left out if there is none
-//!     unless_given: "..",  the default in words, for the docs
+//!     unless_given: "..",  the text for the default in the docs
 //!     expected: "..",      for the end of an error that says "expected"
 //!     example: "3",        in YAML
 //!     description: "..",   one or two sentences, for the schema; quoted words are in backquotes

@@ -1,4 +1,4 @@
-//! The values of settings, as texts in a job file.
+//! Reads the values of settings from the texts in a job file.
 
 use crate::{
     AllowedPercent, ByteSize, ErrorThreshold, LoggingLevel, OnConflict, OsSandbox, OutputAction,
@@ -11,12 +11,13 @@ pub trait Setting: Sized {
     /// Reads a value from its text in a job file. `None` if the text is not valid.
     fn read(text: &str) -> Option<Self>;
 
-    /// The value if neither the file nor the table has one. `None` if the table must have a default.
+    /// The value if neither the job file nor the table of keys has a value. `None` if the table must have a
+    /// default.
     fn unset() -> Option<Self> {
         None
     }
 
-    /// A message for an invalid text, if it can say more than which values are expected.
+    /// A message for an invalid text. `None` if it could only say which values are expected.
     fn complaint(_text: &str) -> Option<String> {
         None
     }
@@ -69,7 +70,7 @@ impl Setting for Duration {
     }
 }
 
-/// 0 means `None`.
+/// A number of seconds. 0 means `None`.
 impl Setting for Option<Duration> {
     fn read(text: &str) -> Option<Self> {
         Duration::read(text).map(|time| Some(time).filter(|time| !time.is_zero()))
@@ -92,7 +93,7 @@ impl Setting for Option<u64> {
 
 impl Setting for Option<Profiler> {
     fn read(text: &str) -> Option<Self> {
-        choice(text, &Profiler::ALL.map(|word| (word.name(), word))).map(Some)
+        choice(text, &Profiler::ALL.map(|profiler| (profiler.name(), profiler))).map(Some)
     }
 
     fn unset() -> Option<Self> {
@@ -130,7 +131,7 @@ impl Setting for OutputAction {
 
 impl Setting for OnConflict {
     fn read(text: &str) -> Option<Self> {
-        choice(text, &Self::ALL.map(|way| (way.name(), way)))
+        choice(text, &Self::ALL.map(|action| (action.name(), action)))
     }
 }
 

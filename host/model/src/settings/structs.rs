@@ -1,4 +1,4 @@
-//! The structs of checked settings, with their defaults, generated from the tables.
+//! The structs of checked settings, with their defaults. They are generated from the tables of keys.
 
 use super::Setting;
 use crate::{
@@ -77,9 +77,9 @@ fn default<T: Setting>(defaults: &[(&str, &[&str])], key: &str) -> T {
 mod tests {
     use super::*;
 
-    /// Each default can be read, and has the expected value.
+    /// Every default can be read. Some have the expected values.
     #[test]
-    fn defaults_are_those_of_the_tables() {
+    fn defaults_come_from_the_tables() {
         let settings = JobSettings::default();
         let limits = JobLimits::default();
         assert_eq!((settings.run_max_try, settings.tenant.as_str()), (3, "default"));

@@ -100,7 +100,7 @@ fn values_at_the_ends_of_their_ranges() {
 #[test]
 fn percentages_have_two_messages() {
     let error = |value: &str| errors(&format!("{LEAST}allowed_failed_percent: {value}\n"));
-    insta::assert_snapshot!(error("some"), @r#"job.yaml:3: allowed_failed_percent: "some" is not a number: write one from 0 to 100"#);
+    insta::assert_snapshot!(error("some"), @r#"job.yaml:3: allowed_failed_percent: "some" is not a number: write a number from 0 to 100"#);
     insta::assert_snapshot!(error("101"), @"job.yaml:3: allowed_failed_percent: 101 is outside 0 to 100");
     insta::assert_snapshot!(error("[5]"), @"job.yaml:3: allowed_failed_percent: found a list; expected a number from 0 to 100");
 }
