@@ -2,13 +2,10 @@
 //! another macro. Three macros use the tables:
 //!
 //! - `structs`, in this folder: makes a struct of the `job` settings, a struct of the `worker` settings, and
-//!   the
-//!   defaults;
+//!   the defaults;
 //! - `keys`, in `sandmill-spec`: makes the list of keys, for errors, suggestions, the JSON schema, the
-//!   operator's
-//!   policy and the docs;
-//! - `given`, in `sandmill-spec`: makes the values of a job file and the code that reads them, and knows
-//!   which
+//!   operator's policy and the docs;
+//! - `given`, in `sandmill-spec`: makes the values of a job file and the code that reads them, and knows which
 //!   settings affect rows, and which a policy may cap.
 //!
 //! A row looks like this:
