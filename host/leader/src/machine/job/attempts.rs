@@ -189,7 +189,11 @@ impl JobMachine {
                 let reason = batch.why_unfetched(index).unwrap_or_default().to_owned();
                 FailedItem { item: format!("{folder}/{file}"), line, row, reason, kind }
             };
-        (0..).zip(batch.item_locations()).take(AttemptReport::MAX_FAILED_ITEMS).map(failed_item).collect()
+        (0..)
+            .zip(batch.item_locations())
+            .take(AttemptReport::MAX_FAILED_ITEMS)
+            .map(failed_item)
+            .collect()
     }
 
     /// Notifies the user once if a model that is meant for a GPU ran on the CPU, which the job allows.
