@@ -1,3 +1,5 @@
+//! What a guest may leave in its folder, and what reaches the staged folder.
+
 use super::*;
 use std::io::Write;
 use std::os::unix::fs::symlink;

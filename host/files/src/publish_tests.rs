@@ -1,3 +1,5 @@
+//! Which files are published, and which are refused.
+
 use super::*;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};

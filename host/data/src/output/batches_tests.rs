@@ -107,7 +107,7 @@ fn rows_of_text_become_a_column() {
     }
 }
 
-/// The appended bytes are a stream that others can read, after every attempt.
+/// After every attempt, the appended bytes are a stream that other programs can read.
 #[test]
 fn appended_bytes_form_a_valid_stream() {
     let table = |ids: Vec<i64>| ipc(vec![("id", Arc::new(Int64Array::from(ids)))]);
@@ -247,8 +247,12 @@ fn all_null_columns_take_the_type_of_other_tables() {
                     tables.push(table(numbers(), words::<Int32Type>(&[None, None]), known));
                 }
                 let batch = finished(kind, &tables);
-                let types: Vec<_> =
-                    batch.schema().fields().iter().map(|f| f.data_type().to_string()).collect();
+                let types: Vec<_> = batch
+                    .schema()
+                    .fields()
+                    .iter()
+                    .map(|field| field.data_type().to_string())
+                    .collect();
                 assert_eq!(
                     types,
                     [
@@ -308,7 +312,7 @@ fn types_that_cannot_be_written_fail_the_attempt() {
     insta::assert_snapshot!(refused(OutputKind::Parquet, &stream(&twice.unwrap())), @r#"two columns of the returned table are called "a": give them different names"#);
 }
 
-/// A few bytes that expand to very many.
+/// Small tables whose values would take very many bytes.
 #[test]
 fn small_tables_that_expand_hugely_are_refused() {
     let long = "v".repeat(1 << 16);
@@ -363,7 +367,7 @@ proptest::proptest! {
     /// A table with some changed bytes is refused, or accepted and made into a file.
     #[test]
     fn damaged_tables_are_an_error_or_rows(
-        places in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),
+        changes in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),
         arrow in proptest::prelude::any::<bool>(),
     ) {
         let kind = KINDS[usize::from(arrow)];
@@ -371,9 +375,9 @@ proptest::proptest! {
             ("n", Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]))),
             ("w", words::<Int32Type>(&[Some("red"), Some("blue"), None])),
         ]);
-        for (at, byte) in places {
-            let at = usize::from(at) % bytes.len();
-            bytes[at] = byte;
+        for (position, byte) in changes {
+            let index = usize::from(position) % bytes.len();
+            bytes[index] = byte;
         }
         let mut writer = writer(kind);
         if writer.table(&bytes).and_then(|()| writer.seal()).is_ok() {
@@ -386,7 +390,7 @@ proptest::proptest! {
     /// A damaged stream leads to an error or to a file, never to a crash.
     #[test]
     fn damaged_streams_are_an_error_or_a_file(
-        places in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),
+        changes in proptest::collection::vec((proptest::prelude::any::<u16>(), proptest::prelude::any::<u8>()), 1..4),
         arrow in proptest::prelude::any::<bool>(),
     ) {
         let kind = KINDS[usize::from(arrow)];
@@ -394,9 +398,9 @@ proptest::proptest! {
         let nulls = || -> ArrayRef { Arc::new(NullArray::new(2)) };
         let known: ArrayRef = Arc::new(Int64Array::from(vec![1, 2]));
         let (mut bytes, rows) = appended(kind, &[table(nulls()), table(known), table(nulls())]);
-        for (at, byte) in places {
-            let at = usize::from(at) % bytes.len();
-            bytes[at] = byte;
+        for (position, byte) in changes {
+            let index = usize::from(position) % bytes.len();
+            bytes[index] = byte;
         }
         if let Ok(made) = made(&bytes, rows, &OutputFormat::of(kind)) {
             proptest::prop_assert_eq!(read(made, kind).num_rows() as u64, rows);

@@ -33,7 +33,7 @@ fn lines(ipc: &[u8]) -> String {
     text
 }
 
-/// O1.
+/// Rule O1 in docs/parallel-run-step.md.
 #[test]
 fn text_rows_become_lines() {
     let mut writer = text_writer(100, true);
@@ -64,7 +64,7 @@ fn a_row_of_a_table_has_a_limit() {
     }
 }
 
-/// O2.
+/// Rule O2 in docs/parallel-run-step.md.
 #[test]
 fn table_rows_become_lines_with_spaces() {
     let mut categories = StringDictionaryBuilder::<Int32Type>::new();
@@ -139,8 +139,8 @@ fn csv(change: impl FnOnce(&mut OutputFormat)) -> OutputFormat {
     format
 }
 
-/// O2: as `DataFrame.to_csv(sep=" ", header=False, index=False)`. O3: as `to_csv(index=False)`, and
-/// A9, A11: with its other keywords.
+/// Rule O2: as `DataFrame.to_csv(sep=" ", header=False, index=False)`. Rule O3: as `to_csv(index=False)`.
+/// Rules A9 and A11: as `to_csv` with other keywords.
 #[test]
 fn tables_are_written_as_pandas_does() {
     let table = table();
@@ -236,7 +236,7 @@ fn lists() -> ArrayRef {
     ))
 }
 
-/// O6: values that do not fit into a cell are written as JSON, in quotes if needed.
+/// Rule O6: values that do not fit into a cell are written as JSON, in quotes if needed.
 #[test]
 fn nested_values_become_json_text() {
     insta::assert_snapshot!(lines(&ipc(vec![("l", lists())])), @"
@@ -245,7 +245,7 @@ fn nested_values_become_json_text() {
     ");
 }
 
-/// O6: in JSON lines they keep their structure.
+/// Rule O6: in JSON lines, nested values keep their structure.
 #[test]
 fn tables_as_json_lines() {
     let fields = vec![
@@ -318,7 +318,7 @@ fn maps() -> [ArrayRef; 2] {
     [Arc::new(named.finish()), Arc::new(numbered.finish())]
 }
 
-/// pyarrow's `to_pylist` gives pairs for any map; in JSON, texts are names.
+/// Maps become arrays of pairs, as in pyarrow's `to_pylist`. If all keys are texts, they become objects.
 #[test]
 fn maps_lists_and_structures_are_json_in_a_field_too() {
     let [named, numbered] = maps();
@@ -354,8 +354,8 @@ fn writing_a_huge_value_stops_at_the_limit() {
     let keys = Int32Array::from(vec![0; 100_000]);
     let coded: ArrayRef = Arc::new(DictionaryArray::<Int32Type>::new(keys, values));
     let item = Arc::new(Field::new("item", coded.data_type().clone(), true));
-    let ends = arrow::buffer::OffsetBuffer::from_lengths([coded.len()]);
-    let list: ArrayRef = Arc::new(ListArray::new(item, ends, coded, None));
+    let offsets = arrow::buffer::OffsetBuffer::from_lengths([coded.len()]);
+    let list: ArrayRef = Arc::new(ListArray::new(item, offsets, coded, None));
     let table = ipc(vec![("l", list)]);
     for kind in [OutputKind::Csv, OutputKind::Jsonl, OutputKind::Text] {
         let mut writer = RowWriter::new(4 << 20, true, &OutputFormat::of(kind));
@@ -464,7 +464,8 @@ proptest! {
         prop_assert_eq!(lines.lines().count(), rows.len());
     }
 
-    /// Lines of numbers alone are made by separate code, unless one could be longer than `limits.row`.
+    /// Lines that consist only of numbers are made by separate code, unless a line could be longer than
+    /// `limits.row`.
     #[test]
     fn both_ways_to_write_number_lines_agree(
         rows in prop::collection::vec(any::<u64>(), 0..200), width in 1_usize..50,
@@ -495,8 +496,8 @@ proptest! {
             ("s", Arc::new(StringArray::from(vec!["a", "bb", "ccc"]))),
             ("n", Arc::new(Int32Array::from(vec![1, 2, 3]))),
         ]);
-        let at = position.index(bytes.len());
-        bytes[at] = byte;
+        let index = position.index(bytes.len());
+        bytes[index] = byte;
         bytes.truncate(bytes.len() - cut);
         let _ = text_writer(1 << 20, true).table(&bytes);
     }

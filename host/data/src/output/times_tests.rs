@@ -30,13 +30,13 @@ fn times_have_a_text_over_the_whole_range() {
         "-0001-12-31T23:59:59",
     ]
     "#);
-    let ends = vec![i64::MIN, i64::MAX];
+    let extremes = vec![i64::MIN, i64::MAX];
     let all = [
-        texts(&TimestampSecondArray::from(ends.clone())),
-        texts(&TimestampMillisecondArray::from(ends.clone())),
-        texts(&TimestampMicrosecondArray::from(ends.clone())),
-        texts(&TimestampNanosecondArray::from(ends.clone())),
-        texts(&Date64Array::from(ends)),
+        texts(&TimestampSecondArray::from(extremes.clone())),
+        texts(&TimestampMillisecondArray::from(extremes.clone())),
+        texts(&TimestampMicrosecondArray::from(extremes.clone())),
+        texts(&TimestampNanosecondArray::from(extremes.clone())),
+        texts(&Date64Array::from(extremes)),
         texts(&Date32Array::from(vec![i32::MIN, i32::MAX])),
     ];
     insta::assert_snapshot!(all.concat().join("\n"), @"

@@ -14,7 +14,7 @@ use std::fmt::Write as _;
 use std::io::{Cursor, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-/// The type of half floats, which can only be named in this way without its own crate.
+/// The type of half floats. Without a dependency on the crate `half`, this is the only way to name it.
 mod half_of {
     use arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 
@@ -102,7 +102,7 @@ fn times() -> Vec<ArrayRef> {
 
 fn nested() -> Vec<ArrayRef> {
     let numbers = || arc(Int64Array::from(vec![Some(1), None]));
-    let ends = || OffsetBuffer::from_lengths([2]);
+    let offsets = || OffsetBuffer::from_lengths([2]);
     let structure = arc(StructArray::from(vec![
         (Arc::new(Field::new("n", DataType::Int64, true)), arc(Int64Array::from(vec![1]))),
         (Arc::new(Field::new("t", DataType::Utf8, true)), arc(StringArray::from(vec!["text"]))),
@@ -113,9 +113,9 @@ fn nested() -> Vec<ArrayRef> {
             Field::new("keys", keys.data_type().clone(), false),
             Field::new("values", DataType::Int64, true),
         ]);
-        let both = StructArray::new(fields, vec![keys, values], None);
-        let entries = Arc::new(Field::new("entries", both.data_type().clone(), false));
-        arc(MapArray::new(entries, ends(), both, None, false))
+        let pairs = StructArray::new(fields, vec![keys, values], None);
+        let entries = Arc::new(Field::new("entries", pairs.data_type().clone(), false));
+        arc(MapArray::new(entries, offsets(), pairs, None, false))
     };
     let runs = |rows| {
         let values = StringArray::from(vec!["text"]);
@@ -124,7 +124,7 @@ fn nested() -> Vec<ArrayRef> {
     let words: ArrayRef = arc(["text"].into_iter().collect::<DictionaryArray<Int8Type>>());
     let coded = |values: ArrayRef| arc(DictionaryArray::new(Int32Array::from(vec![0]), values));
     let runs_in_list = runs(2);
-    let list = |values: ArrayRef| arc(ListArray::new(item(&values), ends(), values, None));
+    let list = |values: ArrayRef| arc(ListArray::new(item(&values), offsets(), values, None));
     let views = ScalarBuffer::from(vec![0]);
     let sizes = ScalarBuffer::from(vec![2]);
     let long = |numbers: [i64; 1]| ScalarBuffer::from(numbers.to_vec());
@@ -253,9 +253,9 @@ fn of_file(batch: &RecordBatch, kind: OutputKind) -> String {
     if kind == OutputKind::Parquet {
         let reported = read(made, kind, true).schema_ref().field(0).data_type().clone();
         if matches!(found, DataType::Interval(_)) {
-            text.push_str("; others read Parquet's `INTERVAL`");
+            text.push_str("; other programs read Parquet's `INTERVAL`");
         } else if !alike(&reported, &found) {
-            let _ = write!(text, "; others read {}", cell(&reported.to_string()));
+            let _ = write!(text, "; other programs read {}", cell(&reported.to_string()));
         }
     }
     text

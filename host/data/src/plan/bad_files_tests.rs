@@ -53,22 +53,22 @@ fn files_that_killed_a_planner_are_not_opened() {
     }
 }
 
-/// The files below `data`, as objects of a store. Objects without a file arrive later.
+/// The files below `data`, as objects of a store. Objects without a file are not fetched yet.
 fn stored(tree: &TreeFixture, names: &[&str]) -> Source {
     let source = tree.source("one", "data");
     fs::create_dir_all(tree.root().join("list")).unwrap();
     let manifest = tree.root().join("list/manifest");
     let mut list = ManifestWriter::new(tree.root().join("part")).unwrap();
     for name in names {
-        let there = source.root.join(name).metadata();
-        let found = there.map_or(FileVersion::sample(), |there| FileVersion::from(&there));
+        let metadata = source.root.join(name).metadata();
+        let found = metadata.map_or(FileVersion::sample(), |found| FileVersion::from(&found));
         list.add(name, Ok(found.into())).unwrap();
     }
     list.finish(&manifest).unwrap();
     Source { manifest: Some(manifest), ..source }
 }
 
-/// If all objects are fetched anyway, the planner waits for those that are not here yet, and for no others.
+/// If all objects are fetched anyway, the planner waits only for objects that are not fetched yet.
 #[test]
 fn the_planner_waits_for_missing_objects() {
     let tree = TreeFixture::new(&[("data/1", "x\n1\n"), ("data/4", "x\n4\n"), ("in/5", "x\n5\n")]);
@@ -122,7 +122,7 @@ fn the_planner_waits_for_missing_objects() {
         })
         .unwrap();
         assert_eq!(cut, ["1", "2", "3 gone", "4", "5"]);
-        // The planner asks for them when it looks for the columns, and again when it cuts.
+        // The planner asks for these objects when it looks for the columns, and again when it cuts.
         let asked: BTreeSet<_> = asked.take().into_iter().map(|(_, file)| file).collect();
         assert!(asked.iter().eq(["2", "3"]), "{asked:?}");
         let reported: BTreeSet<_> = reported.into_iter().collect();
@@ -131,7 +131,7 @@ fn the_planner_waits_for_missing_objects() {
     }
 }
 
-/// Otherwise the database would be read without its latest changes.
+/// Without its WAL file, a database would be read without its latest changes.
 #[test]
 fn a_database_waits_for_its_wal_file() {
     let tree = TreeFixture::new(&[("data/shop.db", "")]);
@@ -295,8 +295,8 @@ fn an_input_without_readable_files_fails_file_by_file() {
     }
 }
 
-/// One file of another format is an unreadable file. If the first two files are, or the only one, the whole
-/// input is refused.
+/// A single file of another format is an unreadable file. If the first two files or the only file have
+/// another format, the whole input is refused.
 #[test]
 fn an_input_of_another_format_is_refused() {
     let good = "id\n1\n";

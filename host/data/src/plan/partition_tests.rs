@@ -102,7 +102,7 @@ const SONGS: [(&str, &str); 6] = [
     ("in/cy/winter/pop.wav", "6"),
 ];
 
-/// M4, C8: six files under five (user, genre) pairs.
+/// Rules M4 and C8: six files under five (user, genre) pairs.
 #[test]
 fn files_are_grouped_by_keys_of_their_paths() {
     let tree = TreeFixture::new(&SONGS);
@@ -126,7 +126,7 @@ fn files_are_grouped_by_keys_of_their_paths() {
     ");
 }
 
-/// C21: each input is grouped on its own, but all of its folders together.
+/// Rule C21: each input is grouped on its own, but all of its folders together.
 #[test]
 fn each_input_is_grouped_separately() {
     let tree = TreeFixture::new(&[("a/x/1", ""), ("a/y/2", ""), ("b/x/3", ""), ("b/x/4", "")]);
@@ -141,7 +141,7 @@ fn each_input_is_grouped_separately() {
     ");
 }
 
-/// C8.
+/// Rule C8 in docs/parallel-run-step.md.
 #[test]
 fn files_that_cannot_be_grouped_are_refused() {
     let tree = TreeFixture::new(&SONGS);
@@ -206,8 +206,9 @@ fn rows(tree: &TreeFixture, sources: &[Source], plan: &PlanFixture) -> Vec<(Stri
             .collect();
         let rejected = loaded.rejected.into_iter();
         texts.extend(
-            rejected
-                .map(|it| format!("{} {}: {}", it.item, it.line.unwrap_or_default(), it.reason)),
+            rejected.map(|row| {
+                format!("{} {}: {}", row.item, row.line.unwrap_or_default(), row.reason)
+            }),
         );
         all.push((batch.keys(), texts));
     }
@@ -219,7 +220,7 @@ fn shown(rows: &[(String, Vec<String>)]) -> String {
     lines.collect()
 }
 
-/// M5: key columns are made from the path, after the data columns.
+/// Rule M5: key columns are made from the path, after the data columns.
 #[test]
 fn tables_are_grouped_by_folder_level() {
     let tree = TreeFixture::new(&[
@@ -233,7 +234,7 @@ fn tables_are_grouped_by_folder_level() {
     let source = |folder| formatted(tree.source("sales", folder), "{region}/{store}");
     let sources = vec![source("in"), source("more")];
     let plan = tables(&tree, sources.clone(), &["region", "store"]).unwrap();
-    let names: Vec<_> = plan.tables[0].columns.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<_> = plan.tables[0].columns.iter().map(|column| column.name.as_str()).collect();
     assert_eq!(names, ["x", "y", "region", "store"]);
     assert_snapshot!(shown(&rows(&tree, &sources, &plan)), @"
     region=n, store=4: 1|a|n|4  2|b|n|4  3|c|n|4  6|f|n|4
@@ -326,7 +327,7 @@ fn path_keys_and_column_keys_can_be_combined() {
     "#);
 }
 
-/// C21.
+/// Rule C21 in docs/parallel-run-step.md.
 #[test]
 fn gathered_inputs_are_grouped_separately() {
     let tree = TreeFixture::new(&[("a/1.csv", "k,x\n1,1\n2,2\n"), ("b/1.csv", "y,k\n3,1\n")]);
@@ -346,7 +347,7 @@ fn stamps_of_gathered_rows_change_with_the_rows() {
     let tree = TreeFixture::new(&[("in/a.csv", "k,x\n1,1\n2,2\n"), ("in/b.csv", "k,x\n1,3\n")]);
     let stamps = || {
         let plan = tables(&tree, vec![tree.source("one", "in")], &["k"]).unwrap();
-        plan.mini_batches.iter().map(|it| it.stamp).collect::<Vec<_>>()
+        plan.mini_batches.iter().map(|batch| batch.stamp).collect::<Vec<_>>()
     };
     let before = stamps();
     assert_eq!(before, stamps());
@@ -379,7 +380,7 @@ fn dead_processes_are_replaced_and_their_tasks_repeated() {
     let error = tree.clean(&planned_with(tools).unwrap_err().to_string());
     assert!(error.starts_with("rows cannot be grouped by key: 3 processes ended"), "{error}");
     assert!(error.contains("/d/in/a.csv from line"), "{error}");
-    // This test needs a folder of its own: the threads of the dead processes may still be writing.
+    // Use another folder, because the threads of the dead processes may still be writing.
     let tree = TreeFixture::new(&[("in/a.csv", "k,x\n1,1\n")]);
     let sources = vec![tree.source("one", "in")];
     let request = self::request(&tree, sources.clone(), csv_cut(&sources, None), &["k"]);
@@ -389,7 +390,7 @@ fn dead_processes_are_replaced_and_their_tasks_repeated() {
     assert!(error.contains("(no more processes, no more processes, no more processes)"), "{error}");
 }
 
-/// A process whose answers end after so many bytes.
+/// A process whose answers end after this many bytes.
 fn cut_short(mut helper: Helper, bytes: u64) -> Helper {
     let output = std::mem::replace(&mut helper.output, Box::new(io::empty()));
     helper.output = Box::new(io::Read::take(output, bytes));
@@ -424,7 +425,7 @@ fn random_rows() -> impl Strategy<Value = Vec<(String, String, usize)>> {
     );
     let key = prop::sample::select(vec!["", "1", "2", "a,b", "a\nb", "\"", "x", "y", "z"]);
     prop::collection::vec(
-        (key.prop_map(str::to_owned), field.prop_map(|f| f.concat()), 0..3usize),
+        (key.prop_map(str::to_owned), field.prop_map(|parts| parts.concat()), 0..3usize),
         0..60,
     )
 }
@@ -462,7 +463,7 @@ proptest! {
         request.processes = processes;
         let bounds = ShuffleLimits { task, run, fan_in };
         let plan = planned_with(ShuffleContext { request: &request, start: &start, bounds }).unwrap();
-        let seen: Vec<_> = plan.mini_batches.iter().map(|it| it.partition[0].1.as_str()).collect();
+        let seen: Vec<_> = plan.mini_batches.iter().map(|batch| batch.partition[0].1.as_str()).collect();
         prop_assert_eq!(&seen, &expected.keys().copied().collect::<Vec<_>>());
         let mut reader = TableReader::new(&plan.tables[0]).unwrap();
         for (batch, expected) in plan.mini_batches.iter().zip(expected.values()) {
@@ -480,7 +481,7 @@ proptest! {
     }
 }
 
-/// M1, M2, M6: ids are integers from 0 and rise by one, over all inputs; no mini-batch spans files.
+/// Rules M1, M2 and M6: ids are integers from 0 and rise by one, over all inputs; no mini-batch spans files.
 #[test]
 fn mini_batches_by_size_never_span_files() {
     let tree = TreeFixture::new(&[
@@ -502,7 +503,9 @@ fn mini_batches_by_size_never_span_files() {
             work => panic!("{work:?}"),
         })
         .collect();
-    let shown: Vec<_> =
-        slices.iter().map(|(id, it)| format!("{id} {} {} rows", it.file, it.rows)).collect();
+    let shown: Vec<_> = slices
+        .iter()
+        .map(|(id, slice)| format!("{id} {} {} rows", slice.file, slice.rows))
+        .collect();
     assert_eq!(shown, ["0 a.csv 2 rows", "1 a.csv 2 rows", "2 b.csv 1 rows", "3 c.csv 1 rows"]);
 }

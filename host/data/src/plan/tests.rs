@@ -1,3 +1,5 @@
+//! Plans of files and tables by size, and the messages to the user.
+
 use super::serve::serve_request;
 use super::shuffle::ShuffleLimits;
 use super::*;
@@ -143,7 +145,7 @@ pub(super) fn joined(names: &Names) -> String {
     names.iter().collect::<Vec<_>>().join(" ")
 }
 
-/// M1, C7: groups of consecutive files of one source, inputs in their order.
+/// Rules M1 and C7: groups of consecutive files of one source, inputs in their order.
 #[test]
 fn files_are_grouped_within_their_source() {
     let tree = TreeFixture::new(&[("a/1", ""), ("a/2", ""), ("a/3/x", ""), ("b/1", "")]);
@@ -159,7 +161,7 @@ fn files_are_grouped_within_their_source() {
         .collect();
     assert_eq!(work, ["0: 1 2", "0: 3/x", "1: 1", "2: 1 2", "2: 3/x"]);
     assert!(plan.tables.is_empty() && plan.notices.is_empty());
-    assert_eq!(plan.groups[0], 1, "the first is sent at once");
+    assert_eq!(plan.groups[0], 1, "the first mini-batch is sent immediately");
 }
 
 #[test]
@@ -173,21 +175,25 @@ fn listed_files_are_grouped_like_all_others() {
     assert_eq!(sources.len(), 1);
     let plan = planned(sources, CutOptions::Files { count: 50 }).unwrap();
     assert_eq!(plan.mini_batches.len(), 14);
-    assert!(plan.mini_batches.iter().all(|it| it.planned_items() == 50));
+    assert!(plan.mini_batches.iter().all(|batch| batch.planned_items() == 50));
 }
 
-/// C26: the requested number of void mini-batches, regardless of the inputs.
+/// Rule C26: the requested number of void mini-batches, regardless of the inputs.
 #[test]
 fn void_mini_batches_are_counted_and_grouped() {
     let plan = planned(Vec::new(), CutOptions::Void { count: 1000 }).unwrap();
     assert_eq!(plan.mini_batches.len(), 1000);
-    assert!(plan.mini_batches.iter().all(|it| it.work == MiniBatchWork::Void && it.source == 0));
+    assert!(
+        plan.mini_batches
+            .iter()
+            .all(|batch| batch.work == MiniBatchWork::Void && batch.source == 0)
+    );
     assert_eq!(plan.groups[0], 1);
     assert!(plan.groups.iter().all(|&group| group <= 64));
     assert!(planned(Vec::new(), CutOptions::Void { count: 0 }).unwrap().mini_batches.is_empty());
 }
 
-/// M2: a mini-batch never spans files; a small file is a mini-batch by itself, and a large one is split.
+/// Rule M2: a mini-batch never spans files; a small file is a mini-batch by itself, and a large one is split.
 #[test]
 fn tables_are_cut_within_their_files() {
     let tree = TreeFixture::new(&[
@@ -411,7 +417,8 @@ fn texts(tree: &TreeFixture, plan: &PlanFixture) -> Vec<String> {
             .next()
             .unwrap()
             .unwrap();
-        let names: Vec<_> = batch.schema().fields().iter().map(|f| f.name().clone()).collect();
+        let names: Vec<_> =
+            batch.schema().fields().iter().map(|field| field.name().clone()).collect();
         let null = FormatOptions::default().with_null("-");
         let cell = |column: &ArrayRef, row| {
             ArrayFormatter::try_new(column, &null).unwrap().value(row).to_string()
