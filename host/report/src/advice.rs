@@ -6,13 +6,13 @@ use super::report_paths::ReportPaths;
 use crate::model::{EndedBy, Failure, FailureKind, JobResult};
 
 /// What to do about a result that is not good, in one line; `None` for a good result.
-pub(super) fn of_result(result: &JobResult, places: &ReportPaths) -> Option<String> {
+pub(super) fn result_advice(result: &JobResult, paths: &ReportPaths) -> Option<String> {
     let ended_by = result.ended_by?;
-    // The rows so far were made with the old script or settings, and do not fit new ones.
+    // These mini-batches keep their rows, which do not fit those of a changed script or mini-batch size.
     let is_kept = result.succeeded_mini_batches > 0;
     let advice = match ended_by {
-        EndedBy::NothingSucceeded => nothing_succeeded(result),
-        other => advice(other, is_kept, places),
+        EndedBy::NothingSucceeded => advice_if_nothing_succeeded(result),
+        other => end_advice(other, is_kept, paths),
     };
     match is_kept && changes_rows(ended_by, result) {
         true => Some(format!(
@@ -43,7 +43,7 @@ fn changes_rows(ended_by: EndedBy, result: &JobResult) -> bool {
 }
 
 /// If no item succeeded, the advice depends on where they failed, which may be before `run`.
-fn nothing_succeeded(result: &JobResult) -> String {
+fn advice_if_nothing_succeeded(result: &JobResult) -> String {
     let Some(first) = &result.first_failure else {
         return match result.items.total {
             0 => "run sandmill plan to see what it finds in the inputs".to_owned(),
@@ -64,7 +64,7 @@ fn nothing_succeeded(result: &JobResult) -> String {
             "fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it \
              on one file"
         }
-        FailureKind::OutOfMemory if has_no_more_memory(&first.failure) => {
+        FailureKind::OutOfMemory if is_fixed_memory_bound(&first.failure) => {
             "have the entry script hold less: make mini_batch_size smaller"
         }
         FailureKind::OutOfMemory => {
@@ -78,16 +78,17 @@ fn nothing_succeeded(result: &JobResult) -> String {
     text.to_owned()
 }
 
-/// One line. `is_kept`: whether a mini-batch has succeeded.
-fn advice(ended_by: EndedBy, is_kept: bool, places: &ReportPaths) -> String {
-    let resume = |set: &str| places.resume_command(set);
-    let more = |setting: &str| {
+/// What to do about a job that ended for this reason, in one line. `is_kept`: whether a mini-batch has
+/// succeeded.
+fn end_advice(ended_by: EndedBy, is_kept: bool, paths: &ReportPaths) -> String {
+    let resume = |set: &str| paths.resume_command(set);
+    let tolerate_more = |setting: &str| {
         let resume = resume(&format!("{setting}=N"));
         format!("to tolerate more and resume: {resume}; -1 tolerates all")
     };
     match ended_by {
-        EndedBy::ErrorThreshold => more("error_threshold"),
-        EndedBy::AllowedFailedCount => more("allowed_failed_count"),
+        EndedBy::ErrorThreshold => tolerate_more("error_threshold"),
+        EndedBy::AllowedFailedCount => tolerate_more("allowed_failed_count"),
         EndedBy::AllowedFailedPercent => {
             let resume = resume("allowed_failed_percent=N");
             format!("to tolerate more and resume: {resume}")
@@ -146,7 +147,7 @@ pub(super) fn leader_gave_up(ended_by: Option<EndedBy>) -> bool {
 }
 
 /// The name of what ended a job, as in reports: `error_threshold`.
-pub(super) fn name(ended_by: EndedBy) -> String {
+pub(super) fn ended_by_name(ended_by: EndedBy) -> String {
     match serde_json::to_value(ended_by) {
         Ok(serde_json::Value::String(name)) => name,
         // Cannot happen: it is an enum without data.
@@ -164,18 +165,18 @@ const MODEL_REFUSED: [&str; 2] = [
 ];
 
 /// Whether the entry script passed on an error about a model.
-fn is_of_model(failure: &Failure) -> bool {
+fn is_model_error(failure: &Failure) -> bool {
     failure.message.contains("model \"")
 }
 
 /// A call that computed for less than this share of its time was waiting for something.
-pub(super) const COMPUTING: f64 = 0.5;
+pub(super) const BUSY_SHARE: f64 = 0.5;
 
 /// What to change when attempts fail like this. `killed`: whether the worker got a SIGKILL that Sandmill did
 /// not send.
-pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Vec<String> {
+pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -> Vec<String> {
     let texts: Vec<&str> = match failure.kind {
-        FailureKind::ScriptError if is_of_model(failure) => MODEL_REFUSED.to_vec(),
+        FailureKind::ScriptError if is_model_error(failure) => MODEL_REFUSED.to_vec(),
         FailureKind::OutOfMemory if failure.message.starts_with("inference ended") => vec![
             "Have the entry script compute less at once, or raise limits.tensors or limits.models: a worker's memory for inference follows from them",
         ],
@@ -187,7 +188,7 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
             "If the machine ran out of memory, use fewer workers (process_count_per_node) or a lower limits.memory; logs/perf shows its memory over time",
             "If it did not, something else killed the process; the mini-batch was tried again",
         ],
-        FailureKind::OutOfMemory if has_no_more_memory(failure) => vec![
+        FailureKind::OutOfMemory if is_fixed_memory_bound(failure) => vec![
             "Have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch. No limit can give it more",
         ],
         FailureKind::OutOfMemory => vec![
@@ -197,7 +198,7 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
             "Give the GPU less at once: a smaller mini_batch_size, fewer images in one call, fewer workers on one GPU, or a lower inference.gpu_memory of the jobs beside this one",
         ],
         FailureKind::OutOfFuel => vec!["Raise limits.fuel, or look for a loop that does not end"],
-        FailureKind::Timeout => return time_out(first),
+        FailureKind::Timeout => return timeout_advice(first),
         FailureKind::LoadTimeout => vec![
             "Raise task_overhead_timeout, choose a smaller mini_batch_size, or check the disk or network that the input is on",
         ],
@@ -235,7 +236,7 @@ pub(super) fn of_failure(failure: &Failure, first: &Attempt, killed: bool) -> Ve
 }
 
 /// Whether the memory reached a fixed bound, 4 GB say, rather than `limits.memory`.
-fn has_no_more_memory(failure: &Failure) -> bool {
+fn is_fixed_memory_bound(failure: &Failure) -> bool {
     failure.message.contains("whatever limits.memory allows")
 }
 
@@ -245,9 +246,9 @@ pub(super) fn was_killed(failure: &Failure) -> bool {
 }
 
 /// What to change when workers fail to start.
-pub(super) fn of_init(failure: &Failure) -> Vec<String> {
+pub(super) fn init_advice(failure: &Failure) -> Vec<String> {
     let text = match failure.kind {
-        FailureKind::ScriptError if is_of_model(failure) => {
+        FailureKind::ScriptError if is_model_error(failure) => {
             return MODEL_REFUSED.map(str::to_owned).to_vec();
         }
         FailureKind::OutOfMemory => "Raise limits.memory, or have init load less",
@@ -266,10 +267,10 @@ pub(super) fn of_init(failure: &Failure) -> Vec<String> {
 }
 
 /// docs/parallel-run-step.md 1.11: a large gap between elapsed and CPU seconds means waiting.
-fn time_out(attempt: &Attempt) -> Vec<String> {
+fn timeout_advice(attempt: &Attempt) -> Vec<String> {
     let share = attempt.cpu / attempt.elapsed.max(f64::MIN_POSITIVE);
     let percent = (share * 100.0).round();
-    let why = if share > COMPUTING {
+    let why = if share > BUSY_SHARE {
         format!(
             "It computed for {percent} % of the time: the work is too much for one call; \
              profiling_module: guest shows where the time goes"
@@ -314,7 +315,7 @@ mod tests {
             FailureKind::OutOfMemory,
             "its memory ends at 4 GB, whatever limits.memory allows (8 GB)",
         );
-        let reported = of_failure(&failure, &attempt(1.0), false);
+        let reported = failure_advice(&failure, &attempt(1.0), false);
         assert!(reported[0].starts_with("Have the entry script hold less"), "{reported:?}");
     }
 
@@ -324,10 +325,10 @@ mod tests {
         let refused = |message: &str| Failure::new(FailureKind::ScriptError, message);
         let model =
             refused("model \"churn\": it needs FeatureVectorizer, which tract does not have");
-        let reported = of_init(&model);
+        let reported = init_advice(&model);
         assert!(reported[1].contains("pip install onnxruntime"), "{reported:?}");
-        assert_eq!(reported, of_failure(&model, &attempt(1.0), false));
-        assert!(of_init(&refused("no file"))[0].starts_with("init fails by itself"));
+        assert_eq!(reported, failure_advice(&model, &attempt(1.0), false));
+        assert!(init_advice(&refused("no file"))[0].starts_with("init fails by itself"));
     }
 
     /// T6: compares elapsed and CPU seconds of an attempt that was too slow.
@@ -335,7 +336,7 @@ mod tests {
     fn computing_and_waiting_are_distinguished() {
         let advice = |cpu| {
             let failure = Failure::new(FailureKind::Timeout, "");
-            of_failure(&failure, &attempt(cpu), false)[0].clone()
+            failure_advice(&failure, &attempt(cpu), false)[0].clone()
         };
         assert!(advice(9.0).starts_with("It computed for 90 % of the time: the work is too much"));
         assert!(advice(1.0).starts_with("It computed for only 10 % of the time and waited"));

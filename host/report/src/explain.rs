@@ -1,6 +1,8 @@
 //! What went wrong in a job, or made it slow, and what to do: the text of `sandmill explain`.
 
-use super::advice::{BAD_INPUT, COMPUTING, of_failure, of_init, of_result, was_killed};
+use super::advice::{
+    BAD_INPUT, BUSY_SHARE, failure_advice, init_advice, result_advice, was_killed,
+};
 use super::history::{Attempt, FailureGroup, History, WorkerActivity};
 use super::phrases::{count, counted, first_line, seconds, worker_id};
 use super::report_paths::ReportPaths;
@@ -14,9 +16,9 @@ const STACK: usize = 12;
 /// The explanation, in sections: how the job ended, the first cause, failures by kind, failed items, the
 /// slowest mini-batches, notices, what to read, what to change. Empty sections are left out. `running`:
 /// whether the job is running.
-pub fn explain_text(history: &History, places: &ReportPaths, running: bool) -> String {
+pub fn explain_text(history: &History, paths: &ReportPaths, running: bool) -> String {
     let mut text = SectionedText(String::new());
-    text.line(&title(history, places, running));
+    text.line(&title(history, paths, running));
     first_cause(&mut text, history);
     failures(&mut text, history);
     failed_items(&mut text, history);
@@ -28,17 +30,17 @@ pub fn explain_text(history: &History, places: &ReportPaths, running: bool) -> S
     let notices: Vec<String> =
         history.notices.iter().map(|notice| printable(notice).into_owned()).collect();
     text.section("Notices", &notices);
-    text.section("What to read", &to_read(history, places));
-    let mut change = to_change(history, places);
+    text.section("What to read", &to_read(history, paths));
+    let mut change = to_change(history, paths);
     if history.result.is_none() && !running {
-        change.push(format!("Resume it: {}", places.resume_command("")));
+        change.push(format!("Resume it: {}", paths.resume_command("")));
     }
     text.section("What to change", &change);
     text.0
 }
 
-fn title(history: &History, places: &ReportPaths, running: bool) -> String {
-    let job = &places.job;
+fn title(history: &History, paths: &ReportPaths, running: bool) -> String {
+    let job = &paths.job;
     match &history.result {
         Some(result) => {
             let how = match result.status {
@@ -211,8 +213,8 @@ fn attempt(attempt: &Attempt) -> String {
     format!("mini-batch {}, attempt {}, {}", attempt.id, attempt.attempt, attempt.worker)
 }
 
-pub(super) fn to_read(history: &History, places: &ReportPaths) -> Vec<String> {
-    let dir = &places.job_dir;
+pub(super) fn to_read(history: &History, paths: &ReportPaths) -> Vec<String> {
+    let dir = &paths.job_dir;
     let mut files: Vec<(PathBuf, &str)> = vec![
         (dir.result_file(), "the outcome"),
         (dir.leader_errors(), "what ended the job, if it was not the entry script"),
@@ -240,11 +242,11 @@ pub(super) fn to_read(history: &History, places: &ReportPaths) -> Vec<String> {
     files
         .into_iter()
         .filter(|(path, _)| path.metadata().is_ok_and(|found| found.len() > 0))
-        .map(|(path, what)| format!("{}: {what}", places.show(&path)))
+        .map(|(path, what)| format!("{}: {what}", paths.show(&path)))
         .collect()
 }
 
-pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> {
+pub(super) fn to_change(history: &History, paths: &ReportPaths) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !lines.contains(&line) {
@@ -252,11 +254,11 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
         }
     };
     if let Some((_, failure)) = &history.first_init_failure {
-        of_init(failure).into_iter().for_each(&mut add);
+        init_advice(failure).into_iter().for_each(&mut add);
     }
     for group in history.groups.iter().take(3) {
         let killed = history.exits.iter().any(|(worker, _)| *worker == group.first.worker);
-        of_failure(&group.failure, &group.first, killed).into_iter().for_each(&mut add);
+        failure_advice(&group.failure, &group.first, killed).into_iter().for_each(&mut add);
     }
     if let Some(result) = &history.result
         && let Some(end) = result.ended_by
@@ -278,7 +280,7 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
         }
         // If failed attempts are listed above, the advice is with them.
         let is_listed = end == EndedBy::NothingSucceeded && !history.groups.is_empty();
-        if let Some(advice) = of_result(result, places).filter(|_| !is_listed) {
+        if let Some(advice) = result_advice(result, paths).filter(|_| !is_listed) {
             add(capital(&advice));
         }
     }
@@ -287,7 +289,7 @@ pub(super) fn to_change(history: &History, places: &ReportPaths) -> Vec<String> 
         && slow.run > 1.0
         && slow.run > 10.0 * median
     {
-        let why = if slow.cpu < COMPUTING * slow.run {
+        let why = if slow.cpu < BUSY_SHARE * slow.run {
             "and computed for less than half of that: see what it waits for, above all the disk or \
              network that its files are on"
         } else {

@@ -6,7 +6,7 @@ use super::report_paths::ReportPaths;
 use serde_json::{Value, json};
 
 /// The explanation as JSON: the same facts as those of [`explain_text`](super::explain_text).
-pub fn explain_json(history: &History, places: &ReportPaths) -> Value {
+pub fn explain_json(history: &History, paths: &ReportPaths) -> Value {
     let start = history.first_init_failure.as_ref();
     let start = start.map(|(worker, failure)| json!({"worker": worker, "failure": failure}));
     let items = history.failed_items.iter();
@@ -24,8 +24,8 @@ pub fn explain_json(history: &History, places: &ReportPaths) -> Value {
         "slowest": history.slowest.iter().map(attempt).collect::<Vec<_>>(),
         "median_run_seconds": history.median_run(),
         "notices": history.notices,
-        "to_read": to_read(history, places),
-        "to_change": to_change(history, places),
+        "to_read": to_read(history, paths),
+        "to_change": to_change(history, paths),
     })
 }
 

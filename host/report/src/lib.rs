@@ -72,20 +72,20 @@ use crate::model::JobDir;
 use std::io::Write;
 
 /// The reporters that write the log tree of a job directory, and its copy in the parent's folder.
-pub fn log_tree(places: &ReportPaths) -> Vec<Box<dyn Reporter>> {
-    let dir: &JobDir = &places.job_dir;
-    let budget = &places.reports;
+pub fn log_tree(paths: &ReportPaths) -> Vec<Box<dyn Reporter>> {
+    let dir: &JobDir = &paths.job_dir;
+    let budget = &paths.reports;
     let pid = std::process::id();
     let mut all: Vec<Box<dyn Reporter>> = vec![
         // Those that are read first come first: at the end, the disk may have room for a few only.
         Box::new(disk_reserve::DiskReserveRelease::new(dir)),
         Box::new(errors::Errors::new(dir, budget)),
         Box::new(system_errors::SystemErrors::new(dir, budget)),
-        Box::new(result::ResultFile::new(places.clone())),
-        Box::new(overview::Overview::new(places.clone())),
+        Box::new(result::ResultFile::new(paths.clone())),
+        Box::new(overview::Overview::new(paths.clone())),
         Box::new(summary::Summaries::new(dir)),
         Box::new(progress_file::ProgressFile::new(dir)),
-        Box::new(metrics::Metrics::new(places.clone())),
+        Box::new(metrics::Metrics::new(paths.clone())),
         Box::new(failed_items::FailedItems::new(dir, budget)),
         Box::new(mini_batches::MiniBatches::new(dir, budget)),
         Box::new(master_role::MasterRole::new(dir, pid)),
@@ -95,7 +95,7 @@ pub fn log_tree(places: &ReportPaths) -> Vec<Box<dyn Reporter>> {
         Box::new(columns::ColumnsFile::new(dir)),
         Box::new(events::EventWriter::new(dir, budget)),
     ];
-    if let Some(ParentFolder { folder, copy_logs: true, .. }) = &places.parent {
+    if let Some(ParentFolder { folder, copy_logs: true, .. }) = &paths.parent {
         all.push(Box::new(parent::ParentCopy::new(dir, folder)));
     }
     all
@@ -114,14 +114,14 @@ pub enum StatusDisplay {
 
 /// The reporters for standard error. `out` returns writers to it, which must escape control sequences.
 pub fn terminal(
-    places: &ReportPaths,
+    paths: &ReportPaths,
     shown: StatusDisplay,
     out: impl Fn() -> Box<dyn Write + Send>,
 ) -> Vec<Box<dyn Reporter>> {
-    let result = result::ResultLines::new(places.clone(), shown != StatusDisplay::Failures, out());
+    let result = result::ResultLines::new(paths.clone(), shown != StatusDisplay::Failures, out());
     let mut all: Vec<Box<dyn Reporter>> = match shown {
-        StatusDisplay::Bar => vec![Box::new(progress::TerminalBar::new(places, out()))],
-        StatusDisplay::Lines => vec![Box::new(progress::ProgressLines::new(places, out()))],
+        StatusDisplay::Bar => vec![Box::new(progress::TerminalBar::new(paths, out()))],
+        StatusDisplay::Lines => vec![Box::new(progress::ProgressLines::new(paths, out()))],
         StatusDisplay::Failures => Vec::new(),
     };
     all.push(Box::new(result));

@@ -31,7 +31,7 @@ struct Metric<'a> {
 
 /// Writes the file, every minute and at the end, and the last values into the parent's file if asked to.
 pub(super) struct Metrics {
-    places: ReportPaths,
+    paths: ReportPaths,
     file: LogFile,
     counters: JobCounters,
     began: Timestamp,
@@ -40,10 +40,10 @@ pub(super) struct Metrics {
 }
 
 impl Metrics {
-    pub(super) fn new(places: ReportPaths) -> Self {
+    pub(super) fn new(paths: ReportPaths) -> Self {
         Self {
-            file: LogFile::json(places.job_dir.metrics()),
-            places,
+            file: LogFile::json(paths.job_dir.metrics()),
+            paths,
             counters: JobCounters::default(),
             began: Timestamp::UNIX_EPOCH,
             written: Instant::now(),
@@ -77,7 +77,7 @@ impl Metrics {
     ) -> io::Result<Vec<u8>> {
         let mut lines = Vec::new();
         for (name, value) in self.values(at, result) {
-            let name = format!("{}{name}", self.places.metrics_name_prefix);
+            let name = format!("{}{name}", self.paths.metrics_name_prefix);
             let time = at;
             serde_json::to_writer(&mut lines, &Metric { name, value, time, job })?;
             lines.push(b'\n');
@@ -94,10 +94,10 @@ impl Metrics {
 
     /// A8: appends the last values to the parent's file.
     fn push(&self, at: Timestamp, result: &JobResult) -> io::Result<()> {
-        let Some(ParentFolder { folder, push_metrics: true, .. }) = &self.places.parent else {
+        let Some(ParentFolder { folder, push_metrics: true, .. }) = &self.paths.parent else {
             return Ok(());
         };
-        let lines = self.lines(at, Some(result), Some(&self.places.job))?;
+        let lines = self.lines(at, Some(result), Some(&self.paths.job))?;
         let path = folder.join(PUSHED);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
         let opened = at_its_path(&path, flags, Mode::RUSR | Mode::WUSR);
@@ -137,23 +137,23 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    fn run(places: &ReportPaths) -> String {
-        let mut metrics = Metrics::new(places.clone());
+    fn run(paths: &ReportPaths) -> String {
+        let mut metrics = Metrics::new(paths.clone());
         for event in samples::job() {
             metrics.on_event(&event).unwrap();
         }
-        std::fs::read_to_string(places.job_dir.metrics()).unwrap()
+        std::fs::read_to_string(paths.job_dir.metrics()).unwrap()
     }
 
     /// A7, K3: mini-batches, not attempts; the prefix.
     #[test]
     fn counts_mini_batches_and_not_attempts() {
         let folder = tempfile::tempdir().unwrap();
-        let places = ReportPaths {
+        let paths = ReportPaths {
             metrics_name_prefix: "night_".to_owned(),
-            ..samples::places(folder.path())
+            ..samples::paths(folder.path())
         };
-        insta::assert_snapshot!(run(&places), @r#"
+        insta::assert_snapshot!(run(&paths), @r#"
         {"name":"night_total_mini_batches","value":180.0,"time":"2026-11-21T10:00:00Z"}
         {"name":"night_processed_mini_batches","value":3.0,"time":"2026-11-21T10:00:00Z"}
         {"name":"night_failed_mini_batches","value":1.0,"time":"2026-11-21T10:00:00Z"}
@@ -172,18 +172,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let parent = folder.path().canonicalize().unwrap().join("parent");
         std::fs::create_dir(&parent).unwrap();
-        let mut places = samples::places(&folder.path().join("job"));
-        places.parent =
+        let mut paths = samples::paths(&folder.path().join("job"));
+        paths.parent =
             Some(ParentFolder { folder: parent.clone(), copy_logs: false, push_metrics: true });
-        run(&places);
-        run(&places);
+        run(&paths);
+        run(&paths);
         let text = std::fs::read_to_string(parent.join("metrics.jsonl")).unwrap();
         assert_eq!(text.lines().count(), 2 * 9);
         let first = r#"{"name":"total_mini_batches","value":180.0,"time":"2026-11-21T10:00:00Z","job":"digits"}"#;
         assert_eq!(text.lines().next(), Some(first));
-        places.parent =
+        paths.parent =
             Some(ParentFolder { folder: parent.join("b"), copy_logs: true, push_metrics: false });
-        run(&places);
+        run(&paths);
         assert!(!parent.join("b").exists());
     }
 }

@@ -21,7 +21,7 @@ const README: &str = include_str!("readme.txt");
 
 /// Writes the files.
 pub(super) struct Overview {
-    places: ReportPaths,
+    paths: ReportPaths,
     counters: JobCounters,
     speed: Speed,
     started: Instant,
@@ -32,10 +32,10 @@ pub(super) struct Overview {
 }
 
 impl Overview {
-    pub(super) fn new(places: ReportPaths) -> Self {
+    pub(super) fn new(paths: ReportPaths) -> Self {
         let now = Instant::now();
         Self {
-            places,
+            paths,
             counters: JobCounters::default(),
             speed: Speed::default(),
             started: now,
@@ -46,7 +46,7 @@ impl Overview {
     }
 
     fn begin(&mut self, at: Timestamp) {
-        let path = self.places.job_dir.overview_since(&hour_stamp(at));
+        let path = self.paths.job_dir.overview_since(&hour_stamp(at));
         self.history = Some((Instant::now(), LogFile::new(path, "")));
     }
 
@@ -55,7 +55,7 @@ impl Overview {
         self.written = Instant::now();
         self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
         let text = self.text(at, end);
-        log_file::replace(&self.places.job_dir.overview(), &text)?;
+        log_file::replace(&self.paths.job_dir.overview(), &text)?;
         if !keep {
             return Ok(());
         }
@@ -70,7 +70,7 @@ impl Overview {
     }
 
     fn text(&self, at: Timestamp, end: &str) -> String {
-        let Self { places, counters, speed, .. } = self;
+        let Self { paths, counters, speed, .. } = self;
         let more = if counters.planning_finished { "" } else { ", planning continues" };
         let waiting = match counters.waiting() {
             0 => String::new(),
@@ -86,7 +86,7 @@ impl Overview {
             Some(left) if left > 0.0 => format!(", {} left", seconds(left)),
             _ => String::new(),
         };
-        let rows = match (places.drops_rows, places.made_at_end) {
+        let rows = match (paths.drops_rows, paths.made_at_end) {
             (true, _) => "counted and dropped",
             (false, true) => "kept; the output is made at the end",
             (false, false) => "in the output file",
@@ -101,7 +101,7 @@ impl Overview {
              rows          {} {rows}\n  \
              speed         {} items/s{left}\n  \
              workers       {} alive\n{end}",
-            places.job,
+            paths.job,
             counted(counters.planned, "mini-batch"),
             count(counters.done),
             count(counters.succeeded()),
@@ -121,11 +121,11 @@ impl Reporter for Overview {
         match &event.kind {
             EventKind::JobStarted { .. } => {
                 self.begin(event.at);
-                log_file::replace(&self.places.job_dir.log_readme(), README)?;
+                log_file::replace(&self.paths.job_dir.log_readme(), README)?;
                 self.write(event.at, "", true)
             }
             EventKind::JobFinished { result } => {
-                let end = result_text(result, &self.places);
+                let end = result_text(result, &self.paths);
                 self.write(event.at, &end, true)?;
                 self.history = None;
                 Ok(())
@@ -159,10 +159,10 @@ mod tests {
     #[test]
     fn shows_the_state_of_the_job() {
         let folder = tempfile::tempdir().unwrap();
-        let places = samples::places(folder.path());
-        let dir = places.job_dir.clone();
+        let paths = samples::paths(folder.path());
+        let dir = paths.job_dir.clone();
         let read = |path| redacted(&std::fs::read_to_string(path).unwrap());
-        let mut overview = Overview::new(places);
+        let mut overview = Overview::new(paths);
         for event in samples::job() {
             if matches!(event.kind, EventKind::WorkerExited { .. }) {
                 overview.write(event.at, "", false).unwrap();
@@ -237,8 +237,8 @@ mod tests {
     /// The text does not send the reader to an output that does not exist yet.
     #[test]
     fn rows_of_an_output_that_is_made_at_the_end_are_kept() {
-        let places = ReportPaths { made_at_end: true, ..samples::places("/job".as_ref()) };
-        let text = Overview::new(places).text(Timestamp::UNIX_EPOCH, "");
+        let paths = ReportPaths { made_at_end: true, ..samples::paths("/job".as_ref()) };
+        let text = Overview::new(paths).text(Timestamp::UNIX_EPOCH, "");
         assert!(text.contains("  rows          0 kept; the output is made at the end\n"), "{text}");
     }
 
@@ -246,9 +246,9 @@ mod tests {
     #[test]
     fn the_history_continues_in_new_files() {
         let folder = tempfile::tempdir().unwrap();
-        let places = samples::places(folder.path());
-        let dir = places.job_dir.clone();
-        let mut overview = Overview::new(places);
+        let paths = samples::paths(folder.path());
+        let dir = paths.job_dir.clone();
+        let mut overview = Overview::new(paths);
         for event in samples::job_again() {
             overview.on_event(&event).unwrap();
         }

@@ -163,12 +163,12 @@ mod tests {
     fn the_parent_has_a_copy() {
         let folder = tempfile::tempdir().unwrap();
         let parent = folder.path().canonicalize().unwrap().join("parent/logs/digits");
-        let mut places = samples::places(&folder.path().join("job"));
+        let mut paths = samples::paths(&folder.path().join("job"));
         let of_parent =
             ParentFolder { folder: parent.clone(), copy_logs: true, push_metrics: false };
-        places.parent = Some(of_parent);
-        let ReportPaths { job_dir: dir, .. } = &places;
-        let mut tree = log_tree(&places);
+        paths.parent = Some(of_parent);
+        let ReportPaths { job_dir: dir, .. } = &paths;
+        let mut tree = log_tree(&paths);
         let mut on_its_own = ParentCopy::new(dir, &parent);
         on_its_own.copied = Instant::now().checked_sub(COPY_EVERY).unwrap();
         let files = dir.script_log_dir();
@@ -198,10 +198,10 @@ mod tests {
     fn uncopyable_files_do_not_block_the_reports() {
         let folder = tempfile::tempdir().unwrap();
         let parent = folder.path().canonicalize().unwrap().join("parent");
-        let places = samples::places(&folder.path().join("job"));
-        let ReportPaths { job_dir: dir, .. } = &places;
+        let paths = samples::paths(&folder.path().join("job"));
+        let ReportPaths { job_dir: dir, .. } = &paths;
         for event in samples::job() {
-            log_tree(&places).iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
+            log_tree(&paths).iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());
         }
         let files = dir.script_log_dir();
         fs::create_dir_all(&files).unwrap();

@@ -31,12 +31,12 @@ struct ProgressState {
 }
 
 impl ProgressState {
-    fn new(places: &ReportPaths) -> Self {
+    fn new(paths: &ReportPaths) -> Self {
         Self {
-            unit: places.unit,
+            unit: paths.unit,
             counters: JobCounters::default(),
             speed: Speed::default(),
-            notes: NoteLines::new(places.earlier_columns.clone()),
+            notes: NoteLines::new(paths.earlier_columns.clone()),
             started: Instant::now(),
             winding_down: None,
             finished: false,
@@ -79,12 +79,12 @@ pub(super) struct TerminalBar {
 }
 
 impl TerminalBar {
-    pub(super) fn new(places: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
+    pub(super) fn new(paths: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
         let style = ProgressStyle::with_template("{msg}");
         let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
         bar.set_style(style);
-        Self { state: ProgressState::new(places), bar, out }
+        Self { state: ProgressState::new(paths), bar, out }
     }
 
     fn print(&mut self, line: &str) -> io::Result<()> {
@@ -134,8 +134,8 @@ pub(super) struct ProgressLines {
 }
 
 impl ProgressLines {
-    pub(super) fn new(places: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
-        Self { state: ProgressState::new(places), out, reported: Instant::now() }
+    pub(super) fn new(paths: &ReportPaths, out: Box<dyn Write + Send>) -> Self {
+        Self { state: ProgressState::new(paths), out, reported: Instant::now() }
     }
 }
 
@@ -184,15 +184,15 @@ mod tests {
         }
     }
 
-    fn places() -> ReportPaths {
-        let places = samples::places(std::path::Path::new("/nonexistent"));
-        ReportPaths { unit: Unit::Files, ..places }
+    fn paths() -> ReportPaths {
+        let paths = samples::paths(std::path::Path::new("/nonexistent"));
+        ReportPaths { unit: Unit::Files, ..paths }
     }
 
     #[test]
     fn plain_lines_are_few() {
         let shared = SharedProgress::default();
-        let mut lines = ProgressLines::new(&places(), Box::new(shared.clone()));
+        let mut lines = ProgressLines::new(&paths(), Box::new(shared.clone()));
         for _ in 0..1000 {
             lines.on_event(&samples::event(0, samples::succeeded(1, 1, Vec::new()))).unwrap();
             lines.on_tick().unwrap();
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn events_cost_the_bar_next_to_nothing() {
-        let mut bar = TerminalBar::new(&places(), Box::new(io::sink()));
+        let mut bar = TerminalBar::new(&paths(), Box::new(io::sink()));
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let began = Instant::now();
         for _ in 0..100_000 {

@@ -230,7 +230,7 @@ mod tests {
     fn all_reports_of_a_mini_batch_are_cheap() {
         const TIMES: u32 = 5000;
         let folder = tempfile::tempdir().unwrap();
-        let mut tree = crate::log_tree(&samples::places(folder.path()));
+        let mut tree = crate::log_tree(&samples::paths(folder.path()));
         let mut write_to = |kind| {
             let event = samples::event(1, kind);
             tree.iter_mut().for_each(|reporter| reporter.on_event(&event).unwrap());

@@ -1,6 +1,6 @@
 //! The result in words: the last lines at the terminal, and `logs/job_result.txt`.
 
-use super::advice::{leader_gave_up, name, of_result};
+use super::advice::{ended_by_name, leader_gave_up, result_advice};
 use super::log_file;
 use super::phrases::{count, counted, first_line, seconds, status_phrase, worker_id};
 use super::report_paths::ReportPaths;
@@ -14,16 +14,16 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// The result as text, one or a few lines, with a line end. The same for terminal and log tree.
-pub fn result_text(result: &JobResult, places: &ReportPaths) -> String {
+pub fn result_text(result: &JobResult, paths: &ReportPaths) -> String {
     let mut text = ResultText::default();
     let took = seconds(result.seconds);
-    let job = &places.job;
+    let job = &paths.job;
     match result.status {
         JobStatus::Completed => {
             text.title(&format!("Job {job} completed in {took}."));
-            counts(&mut text, result, places);
+            counts(&mut text, result, paths);
             inference(&mut text, result);
-            text.line("output", &places.show(&places.output));
+            text.line("output", &paths.show(&paths.output));
         }
         JobStatus::Failed if result.never_began() => {
             text.title(&format!("Job {job} did not begin: {}", result.reason));
@@ -35,29 +35,29 @@ pub fn result_text(result: &JobResult, places: &ReportPaths) -> String {
             }
             text.line("mini-batches", &mini_batches(result));
             late(&mut text, result);
-            text.line("items", &items(result, places));
+            text.line("items", &items(result, paths));
             inference(&mut text, result);
             if result.rows > 0 {
-                kept(&mut text, result, places);
+                kept(&mut text, result, paths);
             }
             // If nothing was planned, the reason says everything.
             let ended = result.succeeded_mini_batches + result.failed_mini_batches;
             if result.first_failure.is_some() || result.mini_batches.max(ended) > 0 {
-                text.line("read next", &places.show(&next_file(result, &places.job_dir)));
-                what_next(&mut text, result, places);
+                text.line("read next", &paths.show(&next_file(result, &paths.job_dir)));
+                what_next(&mut text, result, paths);
             }
         }
         JobStatus::Cancelled => {
             text.title(&format!("Job {job} was cancelled after {took}: {}", result.reason));
             text.line("mini-batches", &mini_batches(result));
             late(&mut text, result);
-            text.line("items", &items(result, places));
+            text.line("items", &items(result, paths));
             inference(&mut text, result);
-            kept(&mut text, result, places);
-            what_next(&mut text, result, places);
+            kept(&mut text, result, paths);
+            what_next(&mut text, result, paths);
         }
     }
-    if let Some(left_out) = places.reports.describe() {
+    if let Some(left_out) = paths.reports.describe() {
         text.line("reports", &left_out);
     }
     text.0
@@ -80,19 +80,19 @@ fn inference(text: &mut ResultText, result: &JobResult) {
 }
 
 /// What remains of a job that did not complete.
-fn kept(text: &mut ResultText, result: &JobResult, places: &ReportPaths) {
-    let what = if places.drops_rows {
+fn kept(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
+    let what = if paths.drops_rows {
         "what the entry script wrote".to_owned()
     } else {
         counted(result.rows, "row")
     };
-    text.line("kept", &format!("{what}, in {}", places.show(&places.kept())));
+    text.line("kept", &format!("{what}, in {}", paths.show(&paths.kept())));
 }
 
 /// What a person can do now.
-fn what_next(text: &mut ResultText, result: &JobResult, places: &ReportPaths) {
-    let job = shell_word(&places.show(places.job_dir.root()));
-    if let Some(advice) = of_result(result, places) {
+fn what_next(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
+    let job = shell_word(&paths.show(paths.job_dir.root()));
+    if let Some(advice) = result_advice(result, paths) {
         text.line("what to do", &advice);
     }
     if result.status == JobStatus::Failed {
@@ -105,7 +105,7 @@ fn what_next(text: &mut ResultText, result: &JobResult, places: &ReportPaths) {
 fn typed_causes(result: &JobResult) -> String {
     let mut text = ResultText::default();
     if let Some(ended_by) = result.ended_by {
-        text.line("ended by", &name(ended_by));
+        text.line("ended by", &ended_by_name(ended_by));
     }
     if let Some(first) = &result.first_failure {
         let kind = first.failure.kind;
@@ -122,9 +122,9 @@ fn typed_causes(result: &JobResult) -> String {
 }
 
 /// The job's description from the job file, which the file has as well.
-fn description(places: &ReportPaths) -> String {
+fn description(paths: &ReportPaths) -> String {
     let mut text = ResultText::default();
-    let line = first_line(&places.description);
+    let line = first_line(&paths.description);
     if !line.is_empty() {
         text.line("description", &line);
     }
@@ -133,25 +133,25 @@ fn description(places: &ReportPaths) -> String {
 
 /// The text for a job that is not run because its earlier result is still valid. `ended` is when that run
 /// ended. One or a few lines, with a line end.
-pub fn reused_text(result: &JobResult, ended: Timestamp, places: &ReportPaths) -> String {
+pub fn reused_text(result: &JobResult, ended: Timestamp, paths: &ReportPaths) -> String {
     let mut text = ResultText::default();
-    let job = &places.job;
+    let job = &paths.job;
     text.title(&format!(
         "Job {job} {}: result of {ended:.0} reused, as nothing has changed since (--overwrite runs it \
          again)",
         status_phrase(result.status)
     ));
-    counts(&mut text, result, places);
-    text.line("output", &places.show(&places.output));
+    counts(&mut text, result, paths);
+    text.line("output", &paths.show(&paths.output));
     text.0
 }
 
-fn counts(text: &mut ResultText, result: &JobResult, places: &ReportPaths) {
+fn counts(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
     text.line("mini-batches", &mini_batches(result));
     late(text, result);
-    text.line("items", &items(result, places));
+    text.line("items", &items(result, paths));
     if result.rows > 0 {
-        let dropped = if places.drops_rows { ", dropped (summary_only)" } else { "" };
+        let dropped = if paths.drops_rows { ", dropped (summary_only)" } else { "" };
         text.line("rows", &format!("{}{dropped}", count(result.rows)));
     }
 }
@@ -203,17 +203,17 @@ fn late(text: &mut ResultText, result: &JobResult) {
     }
 }
 
-fn items(result: &JobResult, places: &ReportPaths) -> String {
+fn items(result: &JobResult, paths: &ReportPaths) -> String {
     let items = &result.items;
     if items.failed == 0 {
         return count(items.total);
     }
-    let list = places.job_dir.failed_items();
+    let list = paths.job_dir.failed_items();
     format!(
         "{}, of which {} failed (see {})",
         count(items.total),
         count(items.failed),
-        places.show(&list)
+        paths.show(&list)
     )
 }
 
@@ -266,8 +266,8 @@ fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
 pub(super) struct ResultFile(ReportPaths);
 
 impl ResultFile {
-    pub(super) fn new(places: ReportPaths) -> Self {
-        Self(places)
+    pub(super) fn new(paths: ReportPaths) -> Self {
+        Self(paths)
     }
 }
 
@@ -297,15 +297,15 @@ impl Reporter for ResultFile {
 
 /// Prints the result.
 pub(super) struct ResultLines {
-    places: ReportPaths,
+    paths: ReportPaths,
     /// Whether the result of a completed job is written, too.
     is_always: bool,
     out: Box<dyn Write + Send>,
 }
 
 impl ResultLines {
-    pub(super) fn new(places: ReportPaths, is_always: bool, out: Box<dyn Write + Send>) -> Self {
-        Self { places, is_always, out }
+    pub(super) fn new(paths: ReportPaths, is_always: bool, out: Box<dyn Write + Send>) -> Self {
+        Self { paths, is_always, out }
     }
 }
 
@@ -315,7 +315,7 @@ impl Reporter for ResultLines {
         if !self.is_always && result.status == JobStatus::Completed {
             return Ok(());
         }
-        self.out.write_all(result_text(result, &self.places).as_bytes())
+        self.out.write_all(result_text(result, &self.paths).as_bytes())
     }
 }
 

@@ -4,15 +4,15 @@ use super::*;
 use crate::model::{Device, EndedBy, Failure, InferenceStats, ItemCounts};
 use crate::samples;
 
-fn places() -> ReportPaths {
+fn paths() -> ReportPaths {
     ReportPaths {
         shown_from: "/home/ada".into(),
-        ..samples::places("/home/ada/jobs/digits".as_ref())
+        ..samples::paths("/home/ada/jobs/digits".as_ref())
     }
 }
 
 fn text(result: &JobResult) -> String {
-    result_text(result, &places())
+    result_text(result, &paths())
 }
 
 /// W8: the text of a completed job.
@@ -134,8 +134,8 @@ fn failed_before_the_first_mini_batch() {
 #[test]
 fn dropped_rows_are_marked() {
     let result = samples::result(JobStatus::Completed);
-    let places = ReportPaths { output: "/home/ada/out".into(), drops_rows: true, ..places() };
-    insta::assert_snapshot!(result_text(&result, &places), @r"
+    let paths = ReportPaths { output: "/home/ada/out".into(), drops_rows: true, ..paths() };
+    insta::assert_snapshot!(result_text(&result, &paths), @r"
     Job digits completed in 3.2 s.
       mini-batches  180
       items         1,797
@@ -179,13 +179,13 @@ fn the_next_file_fits_the_cause() {
 #[test]
 fn the_file_has_the_same_text() {
     let folder = tempfile::tempdir().unwrap();
-    let places = ReportPaths { job_dir: JobDir::new(folder.path()), ..places() };
-    let mut file = ResultFile::new(places.clone());
+    let paths = ReportPaths { job_dir: JobDir::new(folder.path()), ..paths() };
+    let mut file = ResultFile::new(paths.clone());
     for event in samples::job() {
         file.on_event(&event).unwrap();
     }
-    let read = || std::fs::read_to_string(places.job_dir.result_file()).unwrap();
-    let reported = result_text(&samples::result(JobStatus::Failed), &places);
+    let read = || std::fs::read_to_string(paths.job_dir.result_file()).unwrap();
+    let reported = result_text(&samples::result(JobStatus::Failed), &paths);
     assert_eq!(read().strip_prefix(&reported), Some("  kind          trap, RUN_EXCEPTION\n"));
     // W15: while the job is resumed, the old result is marked as such.
     let mut again = samples::job_again().into_iter();
@@ -235,15 +235,12 @@ fn every_end_has_advice() {
         EndedBy::MiniBatchLimit,
         EndedBy::JobTime,
     ];
-    let places = ReportPaths {
-        job_dir: JobDir::new("/here/jobs/a"),
-        shown_from: "/here".into(),
-        ..places()
-    };
+    let paths =
+        ReportPaths { job_dir: JobDir::new("/here/jobs/a"), shown_from: "/here".into(), ..paths() };
     let all = all.map(|by| {
         let result = JobResult { ended_by: Some(by), ..*samples::result(JobStatus::Failed) };
         let result = JobResult { first_failure: None, ..result };
-        format!("{}: {}", name(by), of_result(&result, &places).unwrap())
+        format!("{}: {}", ended_by_name(by), result_advice(&result, &paths).unwrap())
     });
     insta::assert_snapshot!(all.join("\n"), @"
     error_threshold: to tolerate more and resume: sandmill resume jobs/a --set error_threshold=N; -1 tolerates all
@@ -272,7 +269,7 @@ fn advice_mentions_run_only_if_run_was_called() {
         if let Some(first) = &mut result.first_failure {
             first.failure = Failure::new(kind, "x");
         }
-        format!("{kind}: {}", of_result(&result, &places()).unwrap())
+        format!("{kind}: {}", result_advice(&result, &paths()).unwrap())
     };
     let kinds = [
         FailureKind::BadInput,
@@ -297,7 +294,7 @@ fn advice_mentions_run_only_if_run_was_called() {
     let mut none = samples::result(JobStatus::Failed);
     (none.ended_by, none.first_failure) = (Some(EndedBy::NothingSucceeded), None);
     none.items = ItemCounts::default();
-    let reported = of_result(&none, &places()).unwrap();
+    let reported = result_advice(&none, &paths()).unwrap();
     assert_eq!(reported, "run sandmill plan to see what it finds in the inputs");
 }
 
@@ -316,7 +313,7 @@ fn a_system_error_leads_to_its_file() {
 #[test]
 fn a_reused_result_is_marked() {
     let ended = "2026-11-20T09:30:00.7Z".parse().unwrap();
-    let text = reused_text(&samples::result(JobStatus::Completed), ended, &places());
+    let text = reused_text(&samples::result(JobStatus::Completed), ended, &paths());
     insta::assert_snapshot!(text, @"
     Job digits completed: result of 2026-11-20T09:30:00Z reused, as nothing has changed since (--overwrite runs it again)
       mini-batches  180
@@ -334,8 +331,8 @@ fn late_attempts_are_reported() {
         overview::Overview,
     };
     let folder = tempfile::tempdir().unwrap();
-    let places = samples::places(folder.path());
-    let dir = &places.job_dir;
+    let paths = samples::paths(folder.path());
+    let dir = &paths.job_dir;
     let mut events = samples::job();
     let kind = EventKind::AttemptDiscarded {
         worker: "process000".into(),
@@ -348,7 +345,7 @@ fn late_attempts_are_reported() {
         result.late_attempts = 1;
     }
     let mut reporters: [Box<dyn Reporter>; 3] = [
-        Box::new(Overview::new(places.clone())),
+        Box::new(Overview::new(paths.clone())),
         Box::new(MasterRole::new(dir, 7)),
         Box::new(EventWriter::new(dir, &Default::default())),
     ];
@@ -359,7 +356,7 @@ fn late_attempts_are_reported() {
     let reported = [
         read(dir.overview()),
         read(dir.master_role("20261121100000")),
-        explain_text(&History::read(dir).unwrap(), &places, false),
+        explain_text(&History::read(dir).unwrap(), &paths, false),
     ];
     let reported =
         reported.iter().flat_map(|text| text.lines()).filter(|line| line.contains("not count"));

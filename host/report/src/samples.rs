@@ -8,8 +8,8 @@ use crate::model::{
 };
 use std::path::Path;
 
-/// The places of a job in this folder.
-pub(super) fn places(root: &Path) -> ReportPaths {
+/// The paths of a job in this folder.
+pub(super) fn paths(root: &Path) -> ReportPaths {
     let job_dir = JobDir::new(root);
     let output = job_dir.default_output().join("parallel_run_step.txt");
     ReportPaths::new("digits".to_owned(), job_dir, output, root.to_owned())
