@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 pub enum RegistryError {
     /// No environment variable says where the registry is.
     #[error(
-        "it is unknown where the registry is: none of {REGISTRY_VARIABLE}, XDG_DATA_HOME and HOME is set. Set \
-         {REGISTRY_VARIABLE} to a file in one of your folders"
+        "it is unknown where the registry is: none of {REGISTRY_VARIABLE}, XDG_DATA_HOME and HOME is set. \
+         Set {REGISTRY_VARIABLE} to a file in one of your folders"
     )]
     NoPlace,
     /// Other users could write to the registry.

@@ -109,8 +109,8 @@ pub(super) fn each_file<'s>(
 
 /// Passes all slices of an input to `take`, in the order of the files. Each slice has the given size. A file
 /// that cannot be read, or has another header than the input, becomes a mini-batch that fails. If a file
-/// cannot be read to its end, its rest becomes such a mini-batch. Fails as [`each_file`] does, and if there
-/// is no room to unpack texts.
+/// cannot be read to its end, its rest becomes such a mini-batch. Fails as [`each_file`] does, and if the
+/// disk has no room to unpack texts.
 pub(super) fn each_slice<'s>(
     input: &PlanInput<'_>,
     format: &TableFormat,

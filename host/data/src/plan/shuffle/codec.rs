@@ -166,7 +166,9 @@ mod tests {
         ) {
             let rows: Vec<_> = rows
                 .iter()
-                .map(|(key, file, text)| ShuffleRow { key, file: *file, line: file / 2, text: text.as_bytes() })
+                .map(|(key, file, text)| {
+                    ShuffleRow { key, file: *file, line: file / 2, text: text.as_bytes() }
+                })
                 .collect();
             let mut bytes = Vec::new();
             rows.iter().for_each(|row| row.put(&mut bytes));
