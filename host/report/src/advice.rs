@@ -16,7 +16,7 @@ pub(super) fn result_advice(result: &JobResult, paths: &ReportPaths) -> Option<S
     };
     match is_kept && changes_rows(ended_by, result) {
         true => Some(format!(
-            "{advice}; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite"
+            "{advice}; if you change the entry script or mini_batch_size for that, run the job again with --overwrite"
         )),
         false => Some(advice),
     }
@@ -156,12 +156,12 @@ pub(super) fn ended_by_name(ended_by: EndedBy) -> String {
 }
 
 /// What to do about records and files that cannot be decoded.
-pub(super) const BAD_INPUT: &str = "The input is broken where failed_items.csv says: fix that file, exclude it with a glob, or tolerate its rows with error_threshold. It was not tried again, as the result would be the same";
+pub(super) const BAD_INPUT: &str = "failed_items.csv says where the input is broken: fix that file, exclude it with a glob, or tolerate its rows with error_threshold. Sandmill does not try broken input again, as the result would be the same";
 
 /// What to do when the entry script's model was refused.
 const MODEL_REFUSED: [&str; 2] = [
     "The entry script got this error from a model. Try it with that model alone: sandmill check COMPONENT --run FILE --model NAME=PATH",
-    "docs/inference.md says what each backend computes; sandmill doctor, which backends and GPUs this machine has. What tract cannot compute, ONNX Runtime may: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH",
+    "docs/inference.md says what each backend supports, and sandmill doctor shows the backends and GPUs of this machine. ONNX Runtime may run a model that tract does not support: run \"pip install onnxruntime\" in the active virtual environment, or name its library with --onnxruntime PATH",
 ];
 
 /// Whether the entry script passed on an error about a model.
@@ -178,11 +178,11 @@ pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -
     let texts: Vec<&str> = match failure.kind {
         FailureKind::ScriptError if is_model_error(failure) => MODEL_REFUSED.to_vec(),
         FailureKind::OutOfMemory if failure.message.starts_with("inference ended") => vec![
-            "Have the entry script compute less at once, or raise limits.tensors or limits.models: a worker's memory for inference follows from them",
+            "Pass less data to a model in one call, or raise limits.tensors or limits.models, which determine a worker's memory for inference",
         ],
         FailureKind::ScriptError | FailureKind::Trap | FailureKind::Exit => vec![
-            "The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them",
-            "If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty",
+            "The entry script failed by itself. Try it on only the files that fail: sandmill check COMPONENT --run FILE, with the job's --arg, --env and --side-input",
+            "If only some items fail, let run return an outcome for each item: then the other items of the mini-batch count, and failed_items.csv names those that failed",
         ],
         FailureKind::OutOfMemory if killed => vec![
             "If the machine ran out of memory, use fewer workers (process_count_per_node) or a lower limits.memory; logs/perf shows its memory over time",
@@ -195,7 +195,7 @@ pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -
             "Raise limits.memory, or have the entry script hold less: a smaller mini_batch_size helps if it holds the whole mini-batch",
         ],
         FailureKind::DeviceOutOfMemory => vec![
-            "Give the GPU less at once: a smaller mini_batch_size, fewer images in one call, fewer workers on one GPU, or a lower inference.gpu_memory of the jobs beside this one",
+            "Give the GPU less at once: a smaller mini_batch_size, fewer images in one call, fewer workers on one GPU, or a lower inference.gpu_memory in the other jobs on this GPU",
         ],
         FailureKind::OutOfFuel => vec!["Raise limits.fuel, or look for a loop that does not end"],
         FailureKind::Timeout => return timeout_advice(first),
@@ -213,7 +213,7 @@ pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -
         ],
         FailureKind::BadInput => vec![BAD_INPUT],
         FailureKind::BadOutput => vec![
-            "Give result files names of their own (with the mini-batch's id or the worker's name), or set output_files to append or overwrite",
+            "Give each result file a unique name (with the mini-batch's id or the worker's name), or set output_files to append or overwrite",
         ],
         FailureKind::OverLimit => {
             vec!["Have the entry script use less, or raise the limit that the message names"]
@@ -222,7 +222,7 @@ pub(super) fn failure_advice(failure: &Failure, first: &Attempt, killed: bool) -
             "The system-call filter ended the worker: guest code must have got out of its sandbox, or a library of the machine behaves unexpectedly. Please report it",
         ],
         FailureKind::WorkerDied if was_killed(failure) => vec![
-            "Find out what kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost",
+            "Find out what kills processes on this machine: a person, a monitor of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows it; nothing else is lost",
         ],
         FailureKind::WorkerDied => vec![
             "The worker process ended unexpectedly: its last output is in its file below logs/sys/node. If it happens again, please report it",
@@ -254,13 +254,13 @@ pub(super) fn init_advice(failure: &Failure) -> Vec<String> {
         FailureKind::OutOfMemory => "Raise limits.memory, or have init load less",
         FailureKind::OutOfFuel => "Raise limits.fuel, or have init do less",
         FailureKind::Timeout => {
-            "Raise run_invocation_timeout: init may take 3 times as long, and 30 s more"
+            "Raise run_invocation_timeout: init may take 3 times that, plus 30 s"
         }
         FailureKind::HostFault | FailureKind::WorkerDied => {
             "The worker process could not start: read its output below logs/sys/node, and check the disk, permissions and limits of the machine"
         }
         _ => {
-            "init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine"
+            "init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with the job's --arg, --env and --side-input, calls init on this machine"
         }
     };
     vec![text.to_owned()]
@@ -278,7 +278,7 @@ fn timeout_advice(attempt: &Attempt) -> Vec<String> {
     } else {
         format!(
             "It computed for only {percent} % of the time and waited for the rest: check the disk or \
-             network that its files are on, or, if more ran than the machine has processors, use \
+             network that its files are on, or, if there were more workers than processors, use \
              fewer workers (process_count_per_node)"
         )
     };
@@ -319,7 +319,7 @@ mod tests {
         assert!(reported[0].starts_with("Have the entry script hold less"), "{reported:?}");
     }
 
-    /// The advice differs from that for other failures of init.
+    /// An error from a model gets other advice than other errors in init.
     #[test]
     fn a_refused_model_has_its_own_advice() {
         let refused = |message: &str| Failure::new(FailureKind::ScriptError, message);

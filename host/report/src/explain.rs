@@ -119,7 +119,7 @@ fn failures(text: &mut SectionedText, history: &History) {
     if history.late > 0 {
         let late = counted(history.late, "attempt");
         text.line(&format!(
-            "  {late} ended after Sandmill had stopped waiting (a time-out, say): too late, the rows do not count"
+            "  {late} ended after Sandmill had stopped waiting (a time-out, say): their rows do not count"
         ));
     }
     for (worker, how) in &history.exits {

@@ -143,8 +143,8 @@ fn rest(
         }
         _ => {
             let reason = format!(
-                "run returned fewer rows than items, so that {items} of this mini-batch failed; which, \
-                 is not known"
+                "run returned fewer rows than items, so that {items} of this mini-batch failed; it is \
+                 not known which"
             );
             Some((reason, FailureKind::ShortResults))
         }
@@ -193,7 +193,7 @@ mod tests {
         insta::assert_snapshot!(text, @r#"
         mini_batch,item,file,line,row,attempt,worker,reason,kind
         1,/inputs/images/img_0007.png,/inputs/images/img_0007.png,,,1,process001,not a PNG file,script_error
-        7,/inputs/images/img_0070.png and 9 more,/inputs/images/img_0070.png,,,1,process001,"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known",short_results
+        7,/inputs/images/img_0070.png and 9 more,/inputs/images/img_0070.png,,,1,process001,"run returned fewer rows than items, so that 2 items of this mini-batch failed; it is not known which",short_results
         2,/inputs/images/img_0020.png and 9 more,/inputs/images/img_0020.png,,,2,process001,"the whole mini-batch (10 items): panicked at src/lib.rs:12:9: no digit, ""5"" expected",trap
         "#);
     }

@@ -246,15 +246,15 @@ fn every_end_has_advice() {
     error_threshold: to tolerate more and resume: sandmill resume jobs/a --set error_threshold=N; -1 tolerates all
     allowed_failed_percent: to tolerate more and resume: sandmill resume jobs/a --set allowed_failed_percent=N
     nothing_succeeded: logs/failed_items.csv says why each item failed, also in earlier runs of the job
-    init_failures: repair what init reads, and resume: sandmill resume jobs/a; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    init_failures: repair what init reads, and resume: sandmill resume jobs/a; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
     stuck_in_init: find out what init waits for; if it is only slow, raise run_invocation_timeout
     first_task_timeout: run sandmill plan to see how long it takes to cut the inputs; if it is only slow, raise first_task_creation_timeout
-    progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    progress_timeout: see in logs/sys/node/0 what each worker did last; if mini-batches are only slow, make them smaller or raise progress_update_timeout; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
     plan: run sandmill plan to check the inputs
     commit: check the disk, then resume: sandmill resume jobs/a
     spawn: the machine may be short of memory or of processes; to resume with fewer workers: sandmill resume jobs/a --set process_count_per_node=N
     cancelled: to resume: sandmill resume jobs/a
-    mini_batch_limit: make mini_batch_size larger, so that there are fewer mini-batches; sandmill plan counts them; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    mini_batch_limit: make mini_batch_size larger, so that there are fewer mini-batches; sandmill plan counts them; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
     job_time: to resume, for as long again: sandmill resume jobs/a
     ");
     assert_eq!(shell_word("jobs/it's mine"), r"'jobs/it'\''s mine'");
@@ -284,12 +284,12 @@ fn advice_mentions_run_only_if_run_was_called() {
     insta::assert_snapshot!(kinds.map(describe).join("\n"), @"
     bad_input: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
     load_failed: fix the inputs as the first cause says; logs/failed_items.csv names each item that could not be read
-    script_error: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
-    trap: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
-    out_of_memory: raise limits.memory, or have the entry script hold less: make mini_batch_size smaller; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    script_error: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
+    trap: fix the entry script as the first cause says; sandmill check COMPONENT --run FILE tries it on one file; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
+    out_of_memory: raise limits.memory, or have the entry script hold less: make mini_batch_size smaller; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
     out_of_fuel: raise limits.fuel, or look for a loop that does not end
-    timeout: raise run_invocation_timeout, or make mini_batch_size smaller; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
-    short_results: compare what run returns with what it is given; a script that writes its own files and returns nothing needs output_action: summary_only; where the entry script or mini_batch_size is changed for that, run the job again with --overwrite
+    timeout: raise run_invocation_timeout, or make mini_batch_size smaller; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
+    short_results: compare what run returns with what it is given; a script that writes its own files and returns nothing needs output_action: summary_only; if you change the entry script or mini_batch_size for that, run the job again with --overwrite
     ");
     let mut none = samples::result(JobStatus::Failed);
     (none.ended_by, none.first_failure) = (Some(EndedBy::NothingSucceeded), None);
@@ -364,6 +364,6 @@ fn late_attempts_are_reported() {
       too late      1 attempt (the rows do not count)
       too late      1 attempt ended after Sandmill had stopped waiting (a time-out, say); the rows do not count
     2026-11-21 10:00:00,000|WARNING|7|leader|mini-batch 2, attempt 1: process000 reported a success after Sandmill had stopped waiting for it; it does not count
-      1 attempt ended after Sandmill had stopped waiting (a time-out, say): too late, the rows do not count
+      1 attempt ended after Sandmill had stopped waiting (a time-out, say): their rows do not count
     ");
 }

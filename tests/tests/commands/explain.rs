@@ -72,8 +72,8 @@ fn a_trap() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - The entry script failed by itself. Try it on the guilty files alone: sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them
-      - If single items are to blame, have run return outcomes: then the others of the mini-batch count, and failed_items.csv names the guilty
+      - The entry script failed by itself. Try it on only the files that fail: sandmill check COMPONENT --run FILE, with the job's --arg, --env and --side-input
+      - If only some items fail, let run return an outcome for each item: then the other items of the mini-batch count, and failed_items.csv names those that failed
       - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
 }
@@ -109,7 +109,7 @@ fn a_time_out() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - It computed for only [N] % of the time and waited for the rest: check the disk or network that its files are on, or, if more ran than the machine has processors, use fewer workers (process_count_per_node)
+      - It computed for only [N] % of the time and waited for the rest: check the disk or network that its files are on, or, if there were more workers than processors, use fewer workers (process_count_per_node)
       - Raise run_invocation_timeout, or choose a smaller mini_batch_size, so that one call has less to do
       - To tolerate more and resume: sandmill resume job --set error_threshold=N; -1 tolerates all
     ");
@@ -170,7 +170,7 @@ fn an_init_that_always_fails() {
       - job/logs/user/error.txt: all failures, counted
 
     What to change
-      - init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with --arg, --env and --side-input as the job has them, calls init on this machine
+      - init fails by itself: look for a side input, an argument or a variable that is missing. sandmill check COMPONENT --run FILE, with the job's --arg, --env and --side-input, calls init on this machine
       - Repair init, or what it reads; then resume: sandmill resume job
     ");
 }
@@ -267,7 +267,7 @@ fn a_worker_killed_from_outside() {
       - job/logs/sys/job_report/processed_mini-batches.csv: one row for each attempt
 
     What to change
-      - Find out what kills processes here: a person, a watcher of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows that; nothing else is lost
+      - Find out what kills processes on this machine: a person, a monitor of memory or time, a container that ends. The worker's mini-batch is tried again as long as run_max_try allows it; nothing else is lost
     ");
 }
 

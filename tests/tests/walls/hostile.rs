@@ -141,7 +141,7 @@ fn fewer_or_more_rows_than_items() {
     ");
     assert_snapshot!(ran.failed_items(), @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
-    1,/inputs/texts/f2.txt and 1 more,/inputs/texts/f2.txt,,,1,[WORKER],"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
+    1,/inputs/texts/f2.txt and 1 more,/inputs/texts/f2.txt,,,1,[WORKER],"run returned fewer rows than items, so that 2 items of this mini-batch failed; it is not known which"
     "#);
 
     let ran = job("return-too-few").yaml("error_threshold: 1").run(&[]);
@@ -149,7 +149,7 @@ fn fewer_or_more_rows_than_items() {
     assert_eq!(ran.sorted_output().len(), 5);
     assert_snapshot!(ran.failed_items(), @r#"
     mini_batch,item,file,line,row,attempt,worker,reason
-    1,/inputs/texts/f2.txt and 1 more,/inputs/texts/f2.txt,,,1,[WORKER],"run returned fewer rows than items, so that 1 item of this mini-batch failed; which, is not known"
+    1,/inputs/texts/f2.txt and 1 more,/inputs/texts/f2.txt,,,1,[WORKER],"run returned fewer rows than items, so that 1 item of this mini-batch failed; it is not known which"
     "#);
 
     let ran = job("return-too-many").run(&[]);

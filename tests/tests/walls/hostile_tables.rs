@@ -56,7 +56,7 @@ fn the_other_tables_are_kept() {
     assert_snapshot!(messages, @r#"
     panic: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,2,,1,[WORKER],"the whole mini-batch (2 items): the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked"
     exit-3: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,2,,1,[WORKER],"the whole mini-batch (2 items): the entry script ended itself in run, with an exit code other than 0: return an error instead"
-    return-nothing: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,,,1,[WORKER],"run returned fewer rows than items, so that 2 items of this mini-batch failed; which, is not known"
+    return-nothing: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,,,1,[WORKER],"run returned fewer rows than items, so that 2 items of this mini-batch failed; it is not known which"
     outcomes-too-few: 1,"/inputs/rows/b.csv, 2 records from line 2",/inputs/rows/b.csv,2,,1,[WORKER],"the whole mini-batch (2 items): run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch"
     "#);
 }
