@@ -49,30 +49,31 @@ char *sandmill_copy(sandmill_arena *arena, const void *bytes, size_t length) {
 
 void sandmill_append(sandmill_buffer *buffer, const void *bytes, size_t length) {
     if (length == 0) return;
-    if (buffer->room - buffer->length < length) {
-        size_t room = buffer->room * 2 > buffer->length + length ? buffer->room * 2 : buffer->length + length;
-        buffer->bytes = sandmill_memory(buffer->bytes, room);
-        buffer->room = room;
+    if (buffer->capacity - buffer->length < length) {
+        size_t capacity = buffer->capacity * 2 > buffer->length + length ? buffer->capacity * 2 : buffer->length + length;
+        buffer->bytes = sandmill_memory(buffer->bytes, capacity);
+        buffer->capacity = capacity;
     }
     memcpy(buffer->bytes + buffer->length, bytes, length);
     buffer->length += length;
 }
 
-/* Memory that lives as long as the instance, and memory that lives as long as a call. */
+/* Memory that is freed when the instance ends, and memory that is freed when the running call ends. */
 static sandmill_arena of_instance, of_call;
 
 sandmill_arena *sandmill_call(void) { return &of_call; }
 
 /* ---- Texts ---- */
 
+/* Formats a text, which the caller frees. */
 static char *formatted(const char *format, va_list values, size_t *length) {
-    va_list again;
-    va_copy(again, values);
-    int wanted = vsnprintf(NULL, 0, format, again);
-    va_end(again);
-    *length = wanted < 0 ? 0 : (size_t)wanted;
+    va_list copy;
+    va_copy(copy, values);
+    int needed = vsnprintf(NULL, 0, format, copy);
+    va_end(copy);
+    *length = needed < 0 ? 0 : (size_t)needed;
     char *text = sandmill_memory(NULL, *length + 1);
-    if (wanted < 0) {
+    if (needed < 0) {
         text[0] = 0;
     } else {
         vsnprintf(text, *length + 1, format, values);
@@ -103,10 +104,10 @@ void sandmill_log(sandmill_level level, const char *format, ...) {
     free(text.ptr);
 }
 
-static void add(sandmill_results *results, bool has_failed, const char *format, va_list values) {
-    if (results->outcome_count == results->outcome_room) {
-        results->outcome_room = results->outcome_room * 2 + 16;
-        results->outcomes = sandmill_memory(results->outcomes, results->outcome_room * sizeof(*results->outcomes));
+static void add_outcome(sandmill_results *results, bool has_failed, const char *format, va_list values) {
+    if (results->outcome_count == results->outcome_capacity) {
+        results->outcome_capacity = results->outcome_capacity * 2 + 16;
+        results->outcomes = sandmill_memory(results->outcomes, results->outcome_capacity * sizeof(*results->outcomes));
     }
     struct sandmill_outcome *outcome = &results->outcomes[results->outcome_count++];
     outcome->has_failed = has_failed;
@@ -117,14 +118,14 @@ static void add(sandmill_results *results, bool has_failed, const char *format, 
 void sandmill_row(sandmill_results *results, const char *format, ...) {
     va_list values;
     va_start(values, format);
-    add(results, false, format, values);
+    add_outcome(results, false, format, values);
     va_end(values);
 }
 
 void sandmill_item_failed(sandmill_results *results, const char *format, ...) {
     va_list values;
     va_start(values, format);
-    add(results, true, format, values);
+    add_outcome(results, true, format, values);
     va_end(values);
 }
 
@@ -135,19 +136,20 @@ const char *sandmill_file_name(const char *path) {
 
 /* ---- The job ---- */
 
+/* Copies a text of the host to memory that lasts as long as the instance, and frees the text. */
 static const char *lasting(entry_script_string_t *text) {
     const char *copy = sandmill_copy(&of_instance, text->ptr, text->len);
     entry_script_string_free(text);
     return copy;
 }
 
-/* Defines a function that returns a text of the host. It asks the host once, and keeps the text. */
-#define HOST_TEXT(function, ask)                       \
+/* Defines a function that returns a text of the host. The function calls the host once, and keeps the text. */
+#define HOST_TEXT(function, host_call)                 \
     const char *function(void) {                       \
         static const char *kept;                       \
         if (kept == NULL) {                            \
             entry_script_string_t text;                \
-            ask(&text);                                \
+            host_call(&text);                          \
             kept = lasting(&text);                     \
         }                                              \
         return kept;                                   \
@@ -170,7 +172,7 @@ int sandmill_gpu_index(void) {
     return sandmill_entry_host_gpu_index(&index) ? (int)index : -1;
 }
 
-/* A reactor has no `main` that would receive the arguments. */
+/* A WASI reactor (a component that exports functions) has no `main` that would receive the arguments. */
 static char **arguments;
 static size_t argument_count;
 
@@ -179,11 +181,11 @@ static void read_arguments(void) {
     __wasi_size_t count, bytes;
     if (is_done || __wasi_args_sizes_get(&count, &bytes) != 0) return;
     is_done = true;
-    uint8_t **all = sandmill_take(&of_instance, (size_t)count + 1, sizeof(*all));
+    uint8_t **pointers = sandmill_take(&of_instance, (size_t)count + 1, sizeof(*pointers));
     uint8_t *texts = sandmill_take(&of_instance, bytes, 1);
-    if (__wasi_args_get(all, texts) != 0 || count == 0) return;
+    if (__wasi_args_get(pointers, texts) != 0 || count == 0) return;
     /* The first argument is the program's name. */
-    arguments = (char **)all + 1;
+    arguments = (char **)pointers + 1;
     argument_count = count - 1;
 }
 
@@ -238,7 +240,7 @@ static bool fail(const char *text, entry_script_string_t *error) {
     return false;
 }
 
-/* Writes the printed text to the worker's files now, because the worker may be killed at any time. */
+/* Flushes the output of `printf`, because the worker may be killed at any time. */
 static void flush(void) {
     fflush(stdout);
     fflush(stderr);
@@ -258,7 +260,7 @@ void exports_sandmill_entry_entry_shutdown(void) {
 
 static const char *text_of(entry_script_string_t text) { return sandmill_copy(&of_call, text.ptr, text.len); }
 
-static const char *take_batch(const exports_sandmill_entry_entry_mini_batch_t *from, sandmill_mini_batch *batch) {
+static const char *read_batch(const exports_sandmill_entry_entry_mini_batch_t *from, sandmill_mini_batch *batch) {
     if (from->tag == SANDMILL_ENTRY_TYPES_MINI_BATCH_FILES) {
         const char **files = sandmill_take(&of_call, from->val.files.len, sizeof(*files));
         for (size_t index = 0; index < from->val.files.len; index++) files[index] = text_of(from->val.files.ptr[index]);
@@ -278,7 +280,7 @@ static const char *take_batch(const exports_sandmill_entry_entry_mini_batch_t *f
     return NULL;
 }
 
-static void take_context(const exports_sandmill_entry_entry_mini_batch_context_t *from, sandmill_mini_batch *batch) {
+static void read_context(const exports_sandmill_entry_entry_mini_batch_context_t *from, sandmill_mini_batch *batch) {
     size_t count = from->partition_key_value.len;
     const char **keys = sandmill_take(&of_call, count, sizeof(*keys));
     const char **values = sandmill_take(&of_call, count, sizeof(*values));
@@ -294,15 +296,15 @@ static void take_context(const exports_sandmill_entry_entry_mini_batch_context_t
     batch->key_values = values;
 }
 
-/* Prepares a text or a list for the host. The bindings free only memory of a length above 0, so this function
- * frees the rest. */
-static void *handed(void *memory, size_t length) {
+/* Prepares a text or a list for the host. The bindings do not free memory of length 0, so this function
+ * frees it. */
+static void *for_host(void *memory, size_t length) {
     if (length > 0) return memory;
     free(memory);
     return NULL;
 }
 
-/* Moves the texts to the host's results. `forget` frees the rest. */
+/* Moves the texts to the host's results. `free_results` frees what remains. */
 static void hand_over(sandmill_results *results, exports_sandmill_entry_entry_results_t *to) {
     size_t count = results->outcome_count;
     if (results->column_count > 0) {
@@ -311,42 +313,43 @@ static void hand_over(sandmill_results *results, exports_sandmill_entry_entry_re
         to->val.table.ptr = stream.bytes;
         to->val.table.len = stream.length;
     } else if (results->has_failures) {
-        sandmill_entry_types_result_string_string_t *all = sandmill_memory(NULL, count * sizeof(*all));
+        sandmill_entry_types_result_string_string_t *outcomes = sandmill_memory(NULL, count * sizeof(*outcomes));
         for (size_t index = 0; index < count; index++) {
             struct sandmill_outcome outcome = results->outcomes[index];
-            entry_script_string_t text = {handed(outcome.text, outcome.length), outcome.length};
-            all[index].is_err = results->outcomes[index].has_failed;
-            if (all[index].is_err) {
-                all[index].val.err = text;
+            entry_script_string_t text = {for_host(outcome.text, outcome.length), outcome.length};
+            outcomes[index].is_err = results->outcomes[index].has_failed;
+            if (outcomes[index].is_err) {
+                outcomes[index].val.err = text;
             } else {
-                all[index].val.ok = text;
+                outcomes[index].val.ok = text;
             }
         }
         to->tag = SANDMILL_ENTRY_TYPES_RESULTS_OUTCOMES;
-        to->val.outcomes.ptr = handed(all, count);
+        to->val.outcomes.ptr = for_host(outcomes, count);
         to->val.outcomes.len = count;
         results->outcome_count = 0;
     } else {
-        entry_script_string_t *all = sandmill_memory(NULL, count * sizeof(*all));
+        entry_script_string_t *rows = sandmill_memory(NULL, count * sizeof(*rows));
         for (size_t index = 0; index < count; index++) {
             struct sandmill_outcome outcome = results->outcomes[index];
-            all[index].ptr = handed(outcome.text, outcome.length);
-            all[index].len = outcome.length;
+            rows[index].ptr = for_host(outcome.text, outcome.length);
+            rows[index].len = outcome.length;
         }
         to->tag = SANDMILL_ENTRY_TYPES_RESULTS_ROWS;
-        to->val.rows.ptr = handed(all, count);
+        to->val.rows.ptr = for_host(rows, count);
         to->val.rows.len = count;
         results->outcome_count = 0;
     }
 }
 
-static void forget(sandmill_results *results) {
+static void free_results(sandmill_results *results) {
     for (size_t index = 0; index < results->outcome_count; index++) free(results->outcomes[index].text);
     free(results->outcomes);
     sandmill_free_columns(results);
 }
 
-static const char *check(const sandmill_results *results) {
+/* Returns what is wrong with the results; NULL if they are valid. */
+static const char *fault_of(const sandmill_results *results) {
     if (results->fault != NULL) return results->fault;
     if (results->column_count > 0 && results->outcome_count > 0) {
         return "sandmill_run returned rows of text and columns of a table: return one of them";
@@ -359,19 +362,19 @@ bool exports_sandmill_entry_entry_run(exports_sandmill_entry_entry_mini_batch_t 
                                       exports_sandmill_entry_entry_results_t *to, entry_script_string_t *error) {
     sandmill_mini_batch batch = {0};
     sandmill_results results = {0};
-    take_context(context, &batch);
-    const char *reason = take_batch(from, &batch);
+    read_context(context, &batch);
+    const char *reason = read_batch(from, &batch);
     exports_sandmill_entry_entry_mini_batch_free(from);
     exports_sandmill_entry_entry_mini_batch_context_free(context);
     if (reason == NULL) reason = sandmill_run(&batch, &results);
-    if (reason == NULL) reason = check(&results);
+    if (reason == NULL) reason = fault_of(&results);
     flush();
     if (reason == NULL) {
         hand_over(&results, to);
     } else {
         fail(reason, error);
     }
-    forget(&results);
+    free_results(&results);
     sandmill_give_back(&of_call);
     return reason == NULL;
 }

@@ -23,17 +23,18 @@ typedef enum {
     SANDMILL_INT64,     /* `int64`: integers of all widths */
     SANDMILL_FLOAT64,   /* `float64`: floats of 32 and 64 bits */
     SANDMILL_BOOL,      /* `boolean`: 0 or 1 */
-    SANDMILL_TEXT,      /* `text`: ends with a zero byte; categories of texts are texts */
+    SANDMILL_TEXT,      /* `text`: ends with a zero byte; dictionaries (categories) of texts are read as texts */
     SANDMILL_DATE,      /* `int64`: days since 1970-01-01 */
     SANDMILL_TIMESTAMP, /* `int64`: microseconds since 1970-01-01; parts below a microsecond are dropped */
     SANDMILL_UNREAD     /* any other type, or integers of 2^63 or more: the column has no values */
 } sandmill_type;
 
-/* A column of a table. It has only the values of its type, one for each row. A null is 0 or an empty text. */
+/* A column of a table. Of the pointers to values, only the one for its type is set: it points to one value for
+ * each row. The value of a null is 0 or an empty text. */
 typedef struct {
     const char *name;
     sandmill_type type;
-    bool has_time_zone;     /* for timestamps: true if they have a time zone; they are in UTC */
+    bool has_time_zone;     /* for timestamps: whether they have a time zone; the values are in UTC */
     const uint8_t *is_null; /* for each row 1 if it is null, else 0; NULL if no row is null */
     const int64_t *int64;
     const double *float64;
@@ -76,7 +77,8 @@ const char *sandmill_run(const sandmill_mini_batch *batch, sandmill_results *res
 /* Called once after the last run. */
 void sandmill_shutdown(void);
 
-/* Use one of these once, outside of functions. A job with another kind of input then does not start. */
+/* Write one of these lines once, outside of functions, to state which kind of input the script takes. A job with
+ * another kind of input then does not start. */
 #define SANDMILL_TAKES_FILES SANDMILL_TAKES("files")
 #define SANDMILL_TAKES_TABLE SANDMILL_TAKES("table")
 #define SANDMILL_TAKES_VOID SANDMILL_TAKES("void")
@@ -85,7 +87,7 @@ void sandmill_shutdown(void);
 
 /* ---- Errors and logs ---- */
 
-#define SANDMILL_FORMAT(at) __attribute__((format(printf, at, at + 1)))
+#define SANDMILL_FORMAT(position) __attribute__((format(printf, position, position + 1)))
 
 /* Formats the text of an error, as `printf` does. The text is valid until the next call. */
 const char *sandmill_error(const char *format, ...) SANDMILL_FORMAT(1);
@@ -103,8 +105,8 @@ void sandmill_row(sandmill_results *results, const char *format, ...) SANDMILL_F
  * order of the mini-batch. */
 void sandmill_item_failed(sandmill_results *results, const char *format, ...) SANDMILL_FORMAT(2);
 
-/* Add a column to a table, with one value for each of `rows` rows. `is_null` is as in a column, or NULL. The
- * values are copied. */
+/* Each adds a column to the returned table, with one value for each of `rows` rows. `is_null` has 1 for each row
+ * that is null, else 0; it is NULL if no row is null. The values are copied. */
 void sandmill_return_int64(sandmill_results *results, const char *name, const int64_t *values, const uint8_t *is_null,
                            size_t rows);
 void sandmill_return_float64(sandmill_results *results, const char *name, const double *values, const uint8_t *is_null,
@@ -135,7 +137,7 @@ const char *sandmill_text(const sandmill_table *table, const char *name, const c
 const char *sandmill_argument(const char *name);
 /* Returns whether the job gives an argument that needs no value. */
 bool sandmill_flag(const char *name);
-/* The number of the job's arguments, and the argument with an index. */
+/* The number of the job's arguments, and the argument at an index from 0 on. NULL if there is no such argument. */
 size_t sandmill_argument_count(void);
 const char *sandmill_argument_at(size_t index);
 
@@ -146,7 +148,7 @@ const char *sandmill_read(const char *path, char **bytes, size_t *length);
 /* The worker's name. Put it into the names of files that `sandmill_init` or `sandmill_shutdown` writes. */
 const char *sandmill_agent_name(void);
 const char *sandmill_node_id(void);
-/* The folder for result files, and the one for log files. */
+/* The folder for result files, and the folder for log files. */
 const char *sandmill_output_dir(void);
 const char *sandmill_log_dir(void);
 /* The job's source folder. NULL if the job has none. */

@@ -4,14 +4,15 @@
 
 #include "sandmill.h"
 
-/* Memory that is freed all at once, when a call or the instance ends. */
+/* An arena: its blocks of memory are freed together, when a call or the instance ends. */
 typedef struct sandmill_block sandmill_block;
 typedef struct {
     sandmill_block *blocks;
 } sandmill_arena;
 
-/* Allocates zeroed memory. */
+/* Allocates zeroed memory for `count` elements of `size` bytes. */
 void *sandmill_take(sandmill_arena *arena, size_t count, size_t size);
+/* Frees all memory of an arena. */
 void sandmill_give_back(sandmill_arena *arena);
 /* Makes a copy that ends with a zero byte. */
 char *sandmill_copy(sandmill_arena *arena, const void *bytes, size_t length);
@@ -20,27 +21,28 @@ char *sandmill_copy(sandmill_arena *arena, const void *bytes, size_t length);
 typedef struct {
     uint8_t *bytes;
     size_t length;
-    size_t room;
+    size_t capacity;
 } sandmill_buffer;
 
 void sandmill_append(sandmill_buffer *buffer, const void *bytes, size_t length);
-/* As `realloc`, but ends the instance if there is no memory. */
+/* Like `realloc`, but ends the instance if there is not enough memory. */
 void *sandmill_memory(void *before, size_t bytes);
 
 struct sandmill_results {
-    /* Rows and failures: text and whether it failed. */
+    /* The rows of text and the failed items. The text of a failed item is the reason. */
     struct sandmill_outcome {
         char *text;
         size_t length;
         bool has_failed;
     } *outcomes;
-    size_t outcome_count, outcome_room;
+    size_t outcome_count, outcome_capacity;
     bool has_failures;
     /* Columns, already in Arrow's format. */
     struct sandmill_made_column *columns;
-    size_t column_count, column_room;
+    size_t column_count, column_capacity;
+    /* The number of rows of each column. */
     size_t rows;
-    /* The first error of a column. */
+    /* The first error in a column; NULL if there is none. */
     const char *fault;
 };
 
@@ -50,7 +52,7 @@ const char *sandmill_read_table(sandmill_arena *arena, const uint8_t *bytes, siz
 sandmill_buffer sandmill_write_table(const sandmill_results *results);
 void sandmill_free_columns(sandmill_results *results);
 
-/* The memory of the running call. */
+/* Returns the arena that is freed when the running call ends. */
 sandmill_arena *sandmill_call(void);
 
 #endif
