@@ -110,9 +110,9 @@ fn an_invalid_or_incomplete_stream_is_reported() {
         ran.messages()
     });
     assert_snapshot!(messages.join("\n"), @r#"
-    error: standard input is empty: an Arrow IPC stream has a schema at least
+    error: standard input is empty: an Arrow IPC stream has at least a schema
     error: standard input is not an Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
-    error: standard input is cut off after 3 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
+    error: standard input is cut off after 3 rows: it ends without an end-of-stream mark, which a program writes when it closes the stream
     "#);
 }
 

@@ -123,8 +123,8 @@ fn files_that_cannot_be_read_fail_alone() {
     6,/inputs/rows/d.parquet,/inputs/rows/d.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/d.parquet is empty, without even a schema; remove it, or write it anew"
     7,"/inputs/rows/e.parquet, 6 rows from row 1",/inputs/rows/e.parquet,,1,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 1 to 6 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
     8,"/inputs/rows/e.parquet, 6 rows from row 7",/inputs/rows/e.parquet,,7,1,[WORKER],the whole mini-batch (6 items): /inputs/rows/e.parquet cannot be decoded (rows 7 to 12 from the start of row group 0): Parquet argument error: Parquet error: Unexpected list/set element type 0
-    11,/inputs/rows/f.parquet,/inputs/rows/f.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/f.parquet column 'n' is Utf8, and Int64 in [DIR]/in/b.parquet; set schema_inference: full, which takes the wider type, or write the files with one type"
-    12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet does not have; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns"
+    11,/inputs/rows/f.parquet,/inputs/rows/f.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/f.parquet column 'n' is Utf8, but Int64 in [DIR]/in/b.parquet; set schema_inference: full, which takes the wider type, or write the files with one type"
+    12,/inputs/rows/g.parquet,/inputs/rows/g.parquet,,,1,[WORKER],"the whole mini-batch (1 item): [DIR]/in/g.parquet has a column 'more' (Int64), which [DIR]/in/b.parquet does not have; set schema_inference: full, which takes the columns of all files, or list the wanted columns with the key columns"
     "#);
 }
 
@@ -143,7 +143,7 @@ fn full_inference_unites_the_columns_of_all_files() {
     ran.exits_with(0);
     assert_eq!(rows(&ran), "1,- 1099511627776,x -,y");
     let failed = ran.failed_items();
-    let reason = "column 'n' is Utf8, and Int64 in ";
+    let reason = "column 'n' is Utf8, but Int64 in ";
     assert!(failed.contains(reason) && !failed.contains("schema_inference"), "{failed}");
 }
 

@@ -66,7 +66,7 @@ fn a_delta_table_is_refused_with_advice() {
     ran.exits_with(2);
     let messages =
         ran.stderr.replace(&ran.dir().canonicalize().unwrap().display().to_string(), "[DIR]");
-    assert_snapshot!(messages, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and name those; or, to read the files themselves, write files: true beside format: parquet");
+    assert_snapshot!(messages, @"error: input 'rows': [DIR]/lake/delta is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('[DIR]/lake/delta')) TO 'rows.parquet'), and use them as the input; or, to read the files themselves, write files: true beside format: parquet");
 }
 
 /// Inputs that name the table, folders inside or above it, globs, or several paths; also plain files, and

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Why stored values do not fit a type.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StoredError {
-    /// There is no conversion from one type to the other.
+    /// There is no conversion between the types.
     #[error("{found} cannot become {to}")]
     Type {
         /// The type of the stored values.
@@ -21,22 +21,22 @@ pub(super) enum StoredError {
     /// A 96-bit time that the type cannot hold.
     #[error(
         "{} (INT96) does not fit a 64-bit number of {}{}; set schema_inference: full, which takes \
-         microseconds where these hold all times, write the column as INT64 microseconds (in Spark with \
-         spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns",
-        time(*nanos),
+         microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark \
+         with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns",
+        time_text(*nanos),
         unit_name(*unit),
-        if *unit == TimeUnit::Nanosecond { ", which go from 1677-09-21 to 2262-04-11" } else { "" }
+        if *unit == TimeUnit::Nanosecond { " (1677-09-21 to 2262-04-11)" } else { "" }
     )]
     Time {
         /// Nanoseconds since 1970.
         nanos: i128,
-        /// The unit in which the type counts.
+        /// The unit of the type.
         unit: TimeUnit,
     },
     /// An interval that the type cannot hold.
     #[error(
         "the interval of {months} months, {days} days and {millis} milliseconds does not fit the Arrow type \
-         that the file names for it; leave the column out with columns, or write it anew"
+         that the file names for its column; leave the column out with the key columns, or write it anew"
     )]
     Interval {
         /// The number of months.
@@ -51,13 +51,14 @@ pub(super) enum StoredError {
     Arrow(#[from] ArrowError),
 }
 
-/// The time that is `nanos` nanoseconds after 1970, as text.
-fn time(nanos: i128) -> String {
+/// The time `nanos` nanoseconds after the start of 1970, as text.
+fn time_text(nanos: i128) -> String {
     let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).ok();
-    let rest = i32::try_from(nanos.rem_euclid(1_000_000_000)).ok();
-    let since = seconds.zip(rest).map(|(seconds, rest)| SignedDuration::new(seconds, rest));
-    let time =
-        since.and_then(|since| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(since).ok());
+    let fraction = i32::try_from(nanos.rem_euclid(1_000_000_000)).ok();
+    let duration =
+        seconds.zip(fraction).map(|(seconds, fraction)| SignedDuration::new(seconds, fraction));
+    let time = duration
+        .and_then(|duration| DateTime::constant(1970, 1, 1, 0, 0, 0, 0).checked_add(duration).ok());
     match time {
         Some(time) => time.to_string(),
         None => format!("the time {nanos} nanoseconds from 1970"),
@@ -73,10 +74,10 @@ fn unit_name(unit: TimeUnit) -> &'static str {
     }
 }
 
-/// Why a column of a file does not fit that of the table.
+/// Why a column of a file does not fit the table's column.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum MisfitError {
-    /// The stored values are not what the file says.
+    /// A stored value cannot be converted.
     #[error("column '{column}': {source}")]
     Stored {
         /// The name of the column.
@@ -87,7 +88,7 @@ pub(super) enum MisfitError {
     /// A value that the table's type cannot hold.
     #[error(
         "column '{column}': a value of {from} is not a valid {to}, the type of the table ({source}); write \
-         the files with one type, or leave the column out with columns"
+         the files with one type, or leave the column out with the key columns"
     )]
     Value {
         /// The name of the column.
@@ -101,7 +102,7 @@ pub(super) enum MisfitError {
     },
 }
 
-/// Why an entry of an input's folder cannot be passed on.
+/// Why an entry of an input's folder cannot be passed to the entry script.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EntryError {
     /// A folder that cannot be listed.
@@ -114,8 +115,8 @@ pub(super) enum EntryError {
     },
     /// An entry that is neither a file, a folder nor a link.
     #[error(
-        "{} is a device, fifo or socket; inputs are made of files, so move it away or name the files by \
-         a glob that leaves it out",
+        "{} is a device, fifo or socket, and an input has only files; move it away, or name the files by a \
+         glob that leaves it out",
         path.display()
     )]
     Special {
@@ -144,7 +145,7 @@ pub(super) enum EntryError {
     },
     /// A link to a folder outside the input.
     #[error(
-        "{} is a link to a folder outside of the input, {}; name that folder as a path of the input to \
+        "{} is a link to a folder outside of the input ({}); name that folder as a path of the input to \
          include it",
         link.display(),
         to.as_ref().map_or_else(|| "elsewhere".to_owned(), |to| to.display().to_string())
@@ -157,8 +158,8 @@ pub(super) enum EntryError {
     },
     /// A link to a file outside the input.
     #[error(
-        "the link {} leads out of the folder, to {}; copy that file in, or name its folder as a path of \
-         the input",
+        "the link {} leads out of the folder, to {}; copy that file into the folder, or name its folder as \
+         a path of the input",
         link.display(),
         to.display()
     )]
@@ -170,7 +171,7 @@ pub(super) enum EntryError {
     },
     /// A link that guests cannot follow, because they see only the root.
     #[error(
-        "{} links to {} by an absolute path, which means nothing to the entry script; make it a relative \
+        "{} links to {} by an absolute path, which the entry script cannot follow; make it a relative \
          link",
         link.display(),
         to.display()

@@ -1,33 +1,34 @@
-//! Parses the numbers of JSON with all their digits. Arrow-json would cut off the fraction of a number in a
-//! column of whole numbers, and all parsers of floats round.
+//! Parses the numbers of JSON without losing digits. Arrow's JSON reader would cut off the fraction of a
+//! number in a column of whole numbers, and parsers of floats round.
 
 /// The maximum number of digits of a whole number that we compute with: they fit in an `i128`.
 const MOST_DIGITS: usize = 38;
-/// Every normal float keeps this many digits.
+/// A decimal number of this many digits is the same after it was converted to a normal float and back.
 const KEPT_DIGITS: usize = 15;
-/// The maximum number of digits for the fast comparison: they fit in a `u64`.
+/// The maximum number of digits for [`is_near`], the fast comparison: they fit in a `u64`.
 const FAST_DIGITS: usize = 19;
-/// The powers of ten for the fast comparison. Their product with the digits of a float fits in a `u128`.
-const POWERS: [u128; 23] = {
+/// The powers of ten for the fast comparison. Their product with the mantissa of a float fits in a `u128`.
+const POWERS_OF_TEN: [u128; 23] = {
     let mut powers = [1; 23];
-    let mut at = 1;
-    while at < powers.len() {
-        powers[at] = powers[at - 1] * 10;
-        at += 1;
+    let mut index = 1;
+    while index < powers.len() {
+        powers[index] = powers[index - 1] * 10;
+        index += 1;
     }
     powers
 };
-/// No float has more digits than this.
-const FLOAT_DIGITS: usize = 800;
+/// The exact decimal value of any float has fewer digits.
+const MAX_FLOAT_DIGITS: usize = 800;
 
 /// The text of a number: `-? (0 | [1-9][0-9]*) (\. [0-9]+)? ([eE] [+-]? [0-9]+)?`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WrittenNumber<'a> {
     text: &'a str,
-    /// The digits before the point, and those after it.
+    /// The digits before the point.
     whole: &'a [u8],
+    /// The digits after the point.
     fraction: &'a [u8],
-    /// The exponent after the `e`.
+    /// The number after the `e`.
     power: i64,
     /// Whether it has neither a point nor an exponent.
     pub(super) is_plain: bool,
@@ -52,13 +53,14 @@ impl<'a> WrittenNumber<'a> {
         }
         let power = match rest {
             [] => 0,
-            [b'e' | b'E', power @ ..] => exponent(power)?,
+            [b'e' | b'E', power @ ..] => parse_exponent(power)?,
             _ => return None,
         };
         Some(Self { text, whole, fraction, power, is_plain })
     }
 
-    /// The digits without zeros at either end, in two pieces, and the power of ten of the last digit.
+    /// The digits before and after the point, together without zeros at either end, and the power of ten of
+    /// the last digit.
     fn digits(&self) -> (&'a [u8], &'a [u8], i64) {
         let fraction = trimmed(self.fraction);
         let whole = if self.whole == b"0" { &[] } else { self.whole };
@@ -69,15 +71,15 @@ impl<'a> WrittenNumber<'a> {
             return (shortened, fraction, power.saturating_add(cut));
         }
         let zeros = if whole.is_empty() {
-            fraction.iter().take_while(|it| **it == b'0').count()
+            fraction.iter().take_while(|digit| **digit == b'0').count()
         } else {
             0
         };
         (whole, &fraction[zeros..], power)
     }
 
-    /// The value, if it is a whole number: `1.0` and `1e3` are, too. `None` for a fraction, and for more than
-    /// [`MOST_DIGITS`].
+    /// The value, if it is a whole number. `1.0` and `1e3` are whole numbers. `None` for a fraction, and for
+    /// more than [`MOST_DIGITS`] digits.
     pub(super) fn integer(&self) -> Option<i128> {
         let (whole, fraction, power) = self.digits();
         let count = whole.len() + fraction.len();
@@ -99,9 +101,9 @@ impl<'a> WrittenNumber<'a> {
         fast_float2::parse::<f64, _>(self.text).ok().filter(|number| number.is_finite())
     }
 
-    /// The float that loses nothing of the number. If the number is plain, the float must be exactly equal.
-    /// If not, the float, written with as many digits, must have the same digits. `None` if there is no such
-    /// float.
+    /// The nearest float, if it loses nothing of the number. A plain number must be exactly equal to the
+    /// float. For another number, the float, written with as many digits, must have the same digits. `None`
+    /// if no float does.
     pub(super) fn float(&self) -> Option<f64> {
         self.nearest().filter(|float| self.is_kept(*float))
     }
@@ -115,34 +117,34 @@ impl<'a> WrittenNumber<'a> {
         match self.is_plain {
             true if self.whole.len() <= KEPT_DIGITS => true,
             true => self.integer() == Some(nearest as i128),
-            false => self.is_written(nearest),
+            false => self.has_digits_of(nearest),
         }
     }
 
     /// Whether the float, written with as many digits as the number, has the same digits.
-    fn is_written(&self, float: f64) -> bool {
+    fn has_digits_of(&self, float: f64) -> bool {
         let (whole, fraction, power) = self.digits();
         let count = whole.len() + fraction.len();
         if count <= KEPT_DIGITS && (count == 0 || float.is_normal()) {
             return true;
         }
-        if count > FLOAT_DIGITS {
+        if count > MAX_FLOAT_DIGITS {
             return false;
         }
         if count <= FAST_DIGITS
-            && let Some(is_near) = is_near(joined(joined(0, whole), fraction), power, float)
+            && let Some(is_near) = is_near(append(append(0, whole), fraction), power, float)
         {
             return is_near;
         }
         let written = format!("{:.*e}", count - 1, float.abs());
         let Some((digits, exponent)) = written.split_once('e') else { return false };
-        let same =
+        let are_same =
             digits.bytes().filter(|byte| *byte != b'.').eq(whole.iter().chain(fraction).copied());
-        same && exponent.parse() == Ok(power.saturating_add(signed(count) - 1))
+        are_same && exponent.parse() == Ok(power.saturating_add(signed(count) - 1))
     }
 }
 
-/// A length in memory as a signed number. It always fits in 63 bits.
+/// A length in memory as a signed number. A length always fits in 63 bits.
 fn signed(length: usize) -> i64 {
     (length as u64).cast_signed()
 }
@@ -159,38 +161,40 @@ fn trimmed(digits: &[u8]) -> &[u8] {
     &digits[..digits.iter().rposition(|digit| *digit != b'0').map_or(0, |last| last + 1)]
 }
 
-/// The number whose digits are those of `before`, followed by `digits`.
+/// The number with the digits of `number`, followed by `digits`.
 #[inline]
-fn joined(before: u64, digits: &[u8]) -> u64 {
+fn append(number: u64, digits: &[u8]) -> u64 {
     let (eights, rest) = digits.as_chunks::<8>();
-    // The result fits if there are at most [`FAST_DIGITS`].
-    let before = eights.iter().fold(before, |sum, eight| {
+    // The result fits if there are at most `FAST_DIGITS` digits.
+    let number = eights.iter().fold(number, |sum, eight| {
         let values = u64::from_le_bytes(*eight) ^ u64::from_ne_bytes([b'0'; 8]);
         sum.wrapping_mul(100_000_000).wrapping_add(eight_digits(values))
     });
     rest.iter()
-        .fold(before, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit ^ b'0')))
+        .fold(number, |sum, digit| sum.wrapping_mul(10).wrapping_add(u64::from(digit ^ b'0')))
 }
 
-/// Whether the float differs from `number * 10^power` by at most half of the last digit. `None` if the whole
-/// numbers that we compute with are too small for that.
+/// Whether the float differs from `number * 10^power` by at most half of the last digit. `None` if that
+/// cannot be computed in 128 bits.
 fn is_near(number: u64, power: i64, float: f64) -> Option<bool> {
-    let power = POWERS.get(usize::try_from(-power).ok()?)?;
+    let power_of_ten = POWERS_OF_TEN.get(usize::try_from(-power).ok()?)?;
     let bits = float.abs().to_bits();
-    let hidden = 1_u64 << 52;
-    // The float is `size / 2^shift`, and the written number is `number / 10^power`.
+    // The highest bit of the mantissa, which the format of floats leaves out.
+    let hidden_bit = 1_u64 << 52;
+    // The float is `mantissa / 2^shift`, and the written number is `number / power_of_ten`. We compare both
+    // after multiplication with `2^shift * power_of_ten`.
     let shift = 1075_u32.checked_sub((bits >> 52) as u32).filter(|shift| *shift > 0)?;
     if shift > 64 + number.leading_zeros() {
         return None;
     }
-    let size = u128::from(bits & (hidden - 1) | hidden) * power;
-    let distance = size.abs_diff(u128::from(number) << shift);
+    let mantissa = bits & (hidden_bit - 1) | hidden_bit;
+    let distance = (u128::from(mantissa) * power_of_ten).abs_diff(u128::from(number) << shift);
     // If the difference is exactly half, programs write either neighbour.
     Some(distance <= 1 << (shift - 1))
 }
 
-/// Parses what follows an `e`. A value that is too large becomes the maximum.
-fn exponent(text: &[u8]) -> Option<i64> {
+/// Parses the exponent after an `e`. An exponent that is too large becomes the maximum.
+fn parse_exponent(text: &[u8]) -> Option<i64> {
     let unsigned = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
     let (power, rest) = digits(unsigned);
     if power.is_empty() || !rest.is_empty() {
@@ -203,7 +207,7 @@ fn exponent(text: &[u8]) -> Option<i64> {
     Some(if text.starts_with(b"-") { -size } else { size })
 }
 
-/// Parses a whole number, such as `1.0` and `1e3`, too. `None` if it does not fit.
+/// Parses a whole number. `1.0` and `1e3` are whole numbers. `None` if the number does not fit.
 pub(super) fn integer(text: &str) -> Option<i64> {
     match is_plain(text.strip_prefix('-').unwrap_or(text)) {
         true => text.parse().ok(),
@@ -211,7 +215,7 @@ pub(super) fn integer(text: &str) -> Option<i64> {
     }
 }
 
-/// The same for a number that is not negative.
+/// Like [`integer`], for a number that is not negative.
 pub(super) fn unsigned(text: &str) -> Option<u64> {
     match is_plain(text) {
         true => text.parse().ok(),
@@ -219,7 +223,7 @@ pub(super) fn unsigned(text: &str) -> Option<u64> {
     }
 }
 
-/// Whether the text is a whole number in its plainest form.
+/// Whether the text is a whole number without a sign, point, exponent or leading zero.
 fn is_plain(digits: &str) -> bool {
     digits.bytes().all(|byte| byte.is_ascii_digit())
         && (digits.len() == 1 || !digits.starts_with('0'))
@@ -351,8 +355,8 @@ mod tests {
     }
 
     proptest! {
-        /// The text that a program writes for a float, with the fewest digits that identify it or with more,
-        /// parses to that float.
+        /// A program may write a float with the fewest digits that identify it, or with more digits. Each
+        /// text parses to that float.
         #[test]
         fn written_floats_come_back(bits in any::<u64>(), places in 16_usize..40) {
             let float = f64::from_bits(bits);

@@ -1,4 +1,4 @@
-//! Recognizes a file of another format than its input's, by its first bytes. Then one message reports the
+//! Recognizes by its first bytes that a file is not in the format of its input. Then one message reports the
 //! file, instead of an error for each of its lines.
 
 use crate::model::TableKind;
@@ -8,20 +8,20 @@ use std::io::Read;
 use std::path::Path;
 
 /// How many bytes of a file are inspected.
-const START: usize = 4 << 10;
+const INSPECTED_BYTES: usize = 4 << 10;
 
 /// What a file may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FileFormat {
     /// A format that we can read, if the job file names it.
     Table(TableKind),
-    /// A packed file.
+    /// A compressed file. For text, we can read it.
     Packed,
     /// A format that we cannot read, and what to do about it.
     Other(&'static str),
 }
 
-/// The first bytes of files, what the files are, and their kind.
+/// The first bytes of files, a description of the files, and their format.
 const MAGICS: &[(&[u8], &str, FileFormat)] = &[
     (b"PAR1", "a Parquet file", FileFormat::Table(TableKind::Parquet)),
     (b"PARE", "an encrypted Parquet file", FileFormat::Other("decrypt it")),
@@ -60,46 +60,47 @@ const MAGICS: &[(&[u8], &str, FileFormat)] = &[
     ),
 ];
 
-/// What a file with these first bytes is, and what to do, if it cannot be of the input's format: `a Parquet
-/// file: write format: parquet`. `None` if it may be of that format, or is unknown.
+/// What a file with these first bytes is, and what to do, if it cannot be in the input's `format`. For
+/// example: `a Parquet file: write format: parquet`. `None` if the file may be in that format, or if its
+/// format is unknown.
 pub fn foreign_start(start: &[u8], format: TableKind) -> Option<String> {
-    let start = &start[..start.len().min(START)];
+    let start = &start[..start.len().min(INSPECTED_BYTES)];
     let found = MAGICS.iter().find(|(magic, ..)| start.starts_with(magic));
-    let (what, kind) = match found {
+    let (description, file_format) = match found {
         Some((b"PK\x03\x04", ..)) if is_workbook(start) => {
             ("an Excel workbook", FileFormat::Other("save its sheets as CSV"))
         }
-        Some((_, what, kind)) => (*what, *kind),
+        Some((_, description, file_format)) => (*description, *file_format),
         None if start.starts_with(b"\xFF\xFF\xFF\xFF") && format != TableKind::Arrow => {
             ("an Arrow stream", FileFormat::Table(TableKind::Arrow))
         }
-        None => text(start, format)?,
+        None => recognize_text(start, format)?,
     };
-    match kind {
+    match file_format {
         FileFormat::Table(kind) if kind == format => None,
         FileFormat::Table(TableKind::Sqlite) => {
-            Some(format!("{what}: write format: sqlite, and table or query"))
+            Some(format!("{description}: write format: sqlite, and table or query"))
         }
-        FileFormat::Table(kind) => Some(format!("{what}: write format: {}", kind.name())),
+        FileFormat::Table(kind) => Some(format!("{description}: write format: {}", kind.name())),
         FileFormat::Packed if format.is_text() => None,
         FileFormat::Packed => Some(format!(
-            "{what}, which is allowed for text but not for {}: unpack it",
+            "{description}, which is allowed for text but not for {}: unpack it",
             format.name()
         )),
-        FileFormat::Other(remedy) => Some(format!("{what}: {remedy}")),
+        FileFormat::Other(remedy) => Some(format!("{description}: {remedy}")),
     }
 }
 
-/// The same for a file. Also `None` if the file is empty or cannot be read.
+/// Like [`foreign_start`], for a file. Also `None` if the file is empty or cannot be read.
 pub fn foreign_file(path: &Path, format: TableKind) -> Option<String> {
     let mut start = Vec::new();
     let file = super::csv::open_file(path).ok()?;
-    File::take(file, START as u64).read_to_end(&mut start).ok()?;
+    File::take(file, INSPECTED_BYTES as u64).read_to_end(&mut start).ok()?;
     foreign_start(&start, format)
 }
 
-/// Recognizes text, if the format is not text or if the text is JSON lines.
-fn text(start: &[u8], format: TableKind) -> Option<(&'static str, FileFormat)> {
+/// Recognizes text, unless it may be in the input's format.
+fn recognize_text(start: &[u8], format: TableKind) -> Option<(&'static str, FileFormat)> {
     let start = start.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(start);
     let text = match std::str::from_utf8(start) {
         Ok(text) => text,

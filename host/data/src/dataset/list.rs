@@ -14,35 +14,37 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Lists the files of a source in the byte order of their paths below its root. Holds the names in the
-/// current folder and in those above it. With a manifest it holds no names.
+/// Lists the files of a source in the byte order of their paths below its root. Keeps in memory the names in
+/// the current folder and in the folders above it. With a manifest it keeps no names.
 #[derive(Debug)]
 pub struct SourceListing {
     root: PathBuf,
-    /// For messages: the name of the input; and the source as the job file may have written it, for messages
-    /// that name no path.
+    /// The input, for messages.
     input: String,
-    shown: String,
+    /// The source, for messages that do not name a path: for example, the glob in the job file.
+    source: String,
     pattern: Pattern,
     /// The current folder, as a prefix of paths: empty, or with a `/` at its end.
     prefix: Vec<u8>,
     levels: Vec<FolderLevel>,
     manifest: Option<Manifest>,
-    /// The paths of named objects that cannot be fetched, and why.
+    /// The paths of objects that the source names but that cannot be fetched, and why.
     unfetched: HashMap<Vec<u8>, String>,
-    found: bool,
+    /// Whether a file was found. Also true if the notice that there is no file was added.
+    has_found: bool,
     /// The next steps, if they were determined in advance.
     ahead: VecDeque<ListStep>,
     /// Whether to leave out files that other programs keep beside rows.
     rows_only: bool,
-    left_out: bool,
-    /// Whether to refuse files of tables whose logs say which rows count.
+    /// Whether such a file was left out.
+    has_left_out: bool,
+    /// Whether to refuse files of a [table with a log](TableLog).
     refuses_tables: bool,
     notices: Vec<String>,
     bad: Vec<BadFile>,
 }
 
-/// What happens up to the next file.
+/// The next file, and what was reported before it.
 #[derive(Debug)]
 struct ListStep {
     file: Result<Option<String>, DatasetError>,
@@ -55,25 +57,24 @@ struct ListStep {
 struct FolderLevel {
     /// The remaining entries, the last one first.
     entries: Vec<FolderEntry>,
-    /// The length of its prefix.
+    /// The length of its prefix: the path below the root, with a `/`.
     prefix: usize,
-    /// Whether it is a table with a log.
-    table: Lookup,
+    table: TableCheck,
 }
 
-/// What is known of a folder.
+/// Whether a folder is a table with a log.
 #[derive(Clone, Copy, Debug)]
-enum Lookup {
-    /// It is not a table with a log.
+enum TableCheck {
+    /// The folder is not such a table.
     Plain,
-    /// It may be one: this has not been checked.
-    Open,
-    /// It is one.
+    /// The folder may be such a table. This has not been checked.
+    Unchecked,
+    /// The folder is such a table.
     Table(TableLog),
 }
 
-/// An entry of a folder. The name of a folder has a `/` at its end, so that it is sorted as the paths of its
-/// files are.
+/// An entry of a folder. The name of a folder has a `/` at its end, so that the folder has the position that
+/// its files have in the order of paths.
 #[derive(Debug)]
 struct FolderEntry {
     name: Vec<u8>,
@@ -108,7 +109,7 @@ impl SourceListing {
     /// Starts at the first file. Fails if the pattern is not a glob, or if the root cannot be read.
     pub fn new(source: &Source) -> Result<Self, DatasetError> {
         let pattern = Pattern::new(source.pattern.as_deref())?;
-        let shown = match (&pattern, &source.pattern) {
+        let description = match (&pattern, &source.pattern) {
             (Pattern::List(files), _) => match files.as_slice() {
                 [file] => source.root.join(file).display().to_string(),
                 files => format!("the list of {} names in {}", files.len(), source.root.display()),
@@ -119,16 +120,16 @@ impl SourceListing {
         let mut listing = Self {
             root: source.root.clone(),
             input: format!("input '{}'", source.dataset),
-            shown,
+            source: description,
             pattern,
             prefix: Vec::new(),
             levels: Vec::new(),
             manifest: None,
             unfetched: HashMap::new(),
-            found: false,
+            has_found: false,
             ahead: VecDeque::new(),
             rows_only: false,
-            left_out: false,
+            has_left_out: false,
             refuses_tables: false,
             notices: Vec::new(),
             bad: Vec::new(),
@@ -139,17 +140,17 @@ impl SourceListing {
         Ok(listing)
     }
 
-    /// Lists the files of an input of rows. As in Spark and Hive, files and folders in a folder whose names
-    /// begin with `_` or `.` have no rows (`_SUCCESS`, `_metadata`, `.part-0.crc`) and are left out, unless
-    /// the source names files or has a glob, or the name has the value of a key.
+    /// Lists the files of an input of rows. As in Spark and Hive, files and folders whose names begin with
+    /// `_` or `.` have no rows (`_SUCCESS`, `_metadata`, `.part-0.crc`). They are left out, unless the source
+    /// names files or has a glob, or the name is a key with its value (`_year=2026`).
     pub fn of_rows(source: &Source) -> Result<Self, DatasetError> {
         let mut listing = Self::new(source)?;
         listing.rows_only = source.pattern.is_none();
         Ok(listing)
     }
 
-    /// Refuses a root that has become a link: it was without links when the job's paths were checked. A
-    /// missing root is reported when it is read.
+    /// Refuses a root that has become a link, or is below one: when the job's paths were checked, they were
+    /// without links. A missing root is reported when it is read.
     fn check_root(&self) -> Result<(), DatasetError> {
         match at_its_path(&self.root, OFlags::PATH, Mode::empty()) {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(self.unreadable(&error)),
@@ -157,29 +158,30 @@ impl SourceListing {
         }
     }
 
-    /// From now on, refuses files that belong to a [table with a log](TableLog).
+    /// Makes the listing refuse files that belong to a [table with a log](TableLog).
     #[must_use]
     pub fn refusing_tables(mut self) -> Self {
         self.refuses_tables = true;
         self
     }
 
-    /// Fails if the file belongs to such a table. The file must be in the current folder.
-    fn refuse_table(&mut self, file: &str) -> Result<(), DatasetError> {
+    /// Fails if the file belongs to a table with a log and must be refused. The file must be in the current
+    /// folder.
+    fn check_table(&mut self, file: &str) -> Result<(), DatasetError> {
         if !self.refuses_tables {
             return Ok(());
         }
         for index in 0..self.levels.len() {
             let FolderLevel { prefix, table, .. } = self.levels[index];
-            if matches!(table, Lookup::Plain) {
+            if matches!(table, TableCheck::Plain) {
                 continue;
             }
             let folder = self.path(&self.prefix[..prefix]);
             let found = match table {
-                Lookup::Table(log) => Some(log),
+                TableCheck::Table(log) => Some(log),
                 _ => TableLog::at(&folder),
             };
-            self.levels[index].table = found.map_or(Lookup::Plain, Lookup::Table);
+            self.levels[index].table = found.map_or(TableCheck::Plain, TableCheck::Table);
             let below = file.get(prefix..).unwrap_or_default();
             let (first, is_file) = match below.split_once('/') {
                 Some((first, _)) => (first, false),
@@ -194,23 +196,23 @@ impl SourceListing {
 
     /// Whether the file is left out. Adds a notice for the first such file.
     fn leaves_out(&mut self, file: &str) -> bool {
-        let is_other = |part: &str| part.starts_with(['_', '.']) && !part.contains('=');
-        if !self.rows_only || !file.split('/').any(is_other) {
+        let has_no_rows = |part: &str| part.starts_with(['_', '.']) && !part.contains('=');
+        if !self.rows_only || !file.split('/').any(has_no_rows) {
             return false;
         }
-        if !std::mem::replace(&mut self.left_out, true) {
+        if !std::mem::replace(&mut self.has_left_out, true) {
             self.notices.push(format!(
-                "{}: files and folders whose names begin with _ or . hold no rows and are left out, as is \
-                 {file}; name such a file, or use a glob, to read it",
+                "{}: files and folders whose names begin with _ or . hold no rows and are left out, such as \
+                 {file}; to read such a file, name it or use a glob",
                 self.input
             ));
         }
         true
     }
 
-    /// The path of the next file below the root. `None` at the end. Entries of the input that cannot be
-    /// passed on are [bad](Self::take_bad): a folder that cannot be read, a name that is not UTF-8, a FIFO, a
-    /// link to nothing or out of the root. Fails if a manifest cannot be read, or at a file of a table that
+    /// The path of the next file, below the root. `None` at the end. Entries that cannot be passed on are
+    /// [bad](Self::take_bad): a folder that cannot be read, a name that is not UTF-8, a FIFO, a link to
+    /// nothing or out of the root. Fails if a manifest cannot be read, or if the file belongs to a table that
     /// is [refused](Self::refusing_tables).
     pub fn next_file(&mut self) -> Result<Option<String>, DatasetError> {
         let step = self.ahead.pop_front().unwrap_or_else(|| self.step());
@@ -242,6 +244,8 @@ impl SourceListing {
         self.ahead.iter().filter_map(|step| step.file.as_ref().ok()?.as_deref())
     }
 
+    /// Determines the next file. Returns the notices and bad entries that belong to it, and keeps earlier
+    /// ones.
     fn step(&mut self) -> ListStep {
         let notices = self.take_notices();
         let bad = self.take_bad();
@@ -266,16 +270,16 @@ impl SourceListing {
             };
             self.prefix.truncate(level.prefix);
             if let Some(file) = self.take(&entry, depth - 1) {
-                self.found = true;
+                self.has_found = true;
                 if !self.leaves_out(&file) {
-                    self.refuse_table(&file)?;
+                    self.check_table(&file)?;
                     return Ok(Some(file));
                 }
             }
         }
-        if !std::mem::replace(&mut self.found, true) {
-            let nothing = self.nothing_found();
-            self.notices.push(nothing);
+        if !std::mem::replace(&mut self.has_found, true) {
+            let notice = self.no_file_notice();
+            self.notices.push(notice);
         }
         Ok(None)
     }
@@ -292,7 +296,7 @@ impl SourceListing {
             if !self.pattern.takes(name.as_bytes()) {
                 continue;
             }
-            self.found = true;
+            self.has_found = true;
             match object {
                 Ok(_) => return Ok(Some(name)),
                 Err(reason) => self.bad.push(BadFile { file: name, reason }),
@@ -305,16 +309,16 @@ impl SourceListing {
         std::mem::take(&mut self.notices)
     }
 
-    /// Entries of the input that were found since the last call and cannot be passed on, including objects
+    /// The entries of the input that cannot be passed on and were found since the last call. Includes objects
     /// that could not be fetched from their store.
     pub fn take_bad(&mut self) -> Vec<BadFile> {
         std::mem::take(&mut self.bad)
     }
 
-    /// Records an entry of the input that cannot be passed on. `error` names it.
+    /// Records an entry of the input that cannot be passed on. `error` names the entry.
     fn record_bad(&mut self, path: &[u8], error: &EntryError) {
         let reason = error.to_string();
-        self.found = true;
+        self.has_found = true;
         self.notices.push(format!("a file cannot be read, and fails: {reason}"));
         self.bad.push(BadFile { file: String::from_utf8_lossy(path).into_owned(), reason });
     }
@@ -345,11 +349,11 @@ impl SourceListing {
             };
             entries.push(FolderEntry { name, kind });
         }
-        self.levels.push(FolderLevel { entries, prefix: 0, table: Lookup::Plain });
+        self.levels.push(FolderLevel { entries, prefix: 0, table: TableCheck::Plain });
         Ok(())
     }
 
-    /// The kind of a named file.
+    /// The kind of a file that the source names. Fails if the file is missing.
     fn kind_of(&self, file: &str) -> Result<EntryKind, DatasetError> {
         let path = self.root.join(file);
         match fs::symlink_metadata(&path) {
@@ -360,8 +364,8 @@ impl SourceListing {
         }
     }
 
-    /// Reads the folder that the prefix names. Fails only for the root: another folder that cannot be read is
-    /// recorded as bad.
+    /// Reads the folder that the prefix names. Fails only if that is the root. Another folder that cannot be
+    /// read is recorded as bad.
     fn enter(&mut self) -> Result<(), DatasetError> {
         let path = self.path(&self.prefix);
         match entries(&path) {
@@ -370,7 +374,10 @@ impl SourceListing {
                     let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
                     TableLog::ALL.iter().any(|log| log.folder().as_bytes() == name)
                 };
-                let table = if entries.iter().any(is_log) { Lookup::Open } else { Lookup::Plain };
+                let table = match entries.iter().any(is_log) {
+                    true => TableCheck::Unchecked,
+                    false => TableCheck::Plain,
+                };
                 self.levels.push(FolderLevel { entries, prefix: self.prefix.len(), table });
             }
             Err(error) if self.prefix.is_empty() => {
@@ -384,12 +391,14 @@ impl SourceListing {
         Ok(())
     }
 
+    /// The path of the file that the entry is. Enters a folder, and records a bad entry. `None` for these,
+    /// and for an entry that does not belong to the input.
     fn take(&mut self, entry: &FolderEntry, depth: usize) -> Option<String> {
         if entry.kind == EntryKind::Folder {
             let name = entry.name.strip_suffix(b"/").unwrap_or(&entry.name);
             if self.pattern.enters(name, depth) {
                 self.prefix.extend_from_slice(&entry.name);
-                // Cannot fail: only the root fails, and it has already been read.
+                // Cannot fail: only reading the root fails, and this is not the root.
                 let _ = self.enter();
             }
             return None;
@@ -400,10 +409,10 @@ impl SourceListing {
         if !may_be_folder && !self.pattern.takes(&path) {
             return None;
         }
-        let checked = match entry.kind {
+        let is_file = match entry.kind {
             EntryKind::Link => self.follow(&path),
             EntryKind::Unfetched => {
-                self.found = true;
+                self.has_found = true;
                 let file = String::from_utf8_lossy(&path).into_owned();
                 let reason = self.unfetched.remove(&path).unwrap_or_default();
                 self.bad.push(BadFile { file, reason });
@@ -412,7 +421,7 @@ impl SourceListing {
             EntryKind::Other => Err(EntryError::Special { path: self.path(&path) }),
             EntryKind::File | EntryKind::Folder => Ok(true),
         };
-        match checked {
+        match is_file {
             Ok(true) => {}
             Ok(false) => return None,
             Err(error) => {
@@ -430,7 +439,7 @@ impl SourceListing {
         }
     }
 
-    /// Whether the link is a file of the input. Fails if the file cannot be passed on.
+    /// Whether the link leads to a file that belongs to the input. Fails if that file cannot be passed on.
     fn follow(&mut self, path: &[u8]) -> Result<bool, EntryError> {
         let link = self.path(path);
         let takes = self.pattern.takes(path);
@@ -451,8 +460,9 @@ impl SourceListing {
         Ok(takes)
     }
 
-    /// Handles a link to a folder. A folder inside the input is listed at its own place, so the link is
-    /// skipped. A folder outside would be missing, so that is an error if the pattern takes the link.
+    /// Handles a link to a folder. If the folder is inside the input, it is listed at its own path, so the
+    /// link is skipped. If the folder is outside, its files would be missing, so that is an error if the
+    /// pattern `takes` the link. Always returns `false`.
     fn follow_to_folder(&mut self, link: &Path, takes: bool) -> Result<bool, EntryError> {
         let to = fs::canonicalize(link).ok();
         let leads_out = to.as_ref().is_none_or(|to| !to.starts_with(&self.root));
@@ -485,10 +495,12 @@ impl SourceListing {
         Ok(())
     }
 
+    /// The error for a source that cannot be read.
     fn unreadable(&self, error: &io::Error) -> DatasetError {
         DatasetError(format!("{}: {error}", self.input))
     }
 
+    /// The whole path of a file or folder `below` the root.
     fn path(&self, below: &[u8]) -> PathBuf {
         let below = below.strip_suffix(b"/").unwrap_or(below);
         match below {
@@ -497,10 +509,10 @@ impl SourceListing {
         }
     }
 
-    fn nothing_found(&self) -> String {
+    fn no_file_notice(&self) -> String {
         match self.pattern {
-            Pattern::Everything => format!("{}: {} holds no file", self.input, self.shown),
-            _ => format!("{}: {} matches no file; check the path", self.input, self.shown),
+            Pattern::Everything => format!("{}: {} holds no file", self.input, self.source),
+            _ => format!("{}: {} matches no file; check the path", self.input, self.source),
         }
     }
 }
@@ -512,7 +524,7 @@ fn entries(folder: &Path) -> io::Result<Vec<FolderEntry>> {
         let entry = entry?;
         let kind = EntryKind::from(entry.file_type()?);
         let mut name = entry.file_name().into_vec();
-        // A job that writes to this folder holds this file while it runs.
+        // The lock file of a job that writes to this folder is not part of the input.
         if name == LOCK_FILE.as_bytes() {
             continue;
         }

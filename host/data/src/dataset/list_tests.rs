@@ -1,4 +1,4 @@
-//! Which files belong to a source.
+//! Tests which files belong to a source.
 
 use super::*;
 use crate::dataset::{FileVersion, ManifestWriter};
@@ -26,6 +26,7 @@ impl ListFixture {
         self.0.path().join("in").join(path)
     }
 
+    /// The files and the notices of a source.
     fn try_list(&self, pattern: Option<&str>) -> Result<(Vec<String>, Vec<String>), DatasetError> {
         self.list_by(SourceListing::new, pattern)
     }
@@ -63,18 +64,19 @@ impl ListFixture {
         self.try_list(pattern).unwrap_err().to_string()
     }
 
-    /// The entries of the source that cannot be passed on, one per line; and its files.
-    fn bad(&self, pattern: Option<&str>) -> (String, Vec<String>) {
+    /// The entries of the source that cannot be passed on, one per line, and its files.
+    fn bad_entries(&self, pattern: Option<&str>) -> (String, Vec<String>) {
         let mut listing = SourceListing::new(&self.source(pattern)).unwrap();
         let files: Vec<_> = std::iter::from_fn(|| listing.next_file().unwrap()).collect();
         let base = self.root();
         let base = base.parent().unwrap().to_str().unwrap();
         let bad = listing.take_bad();
         let notices = listing.take_notices();
-        for bad in &bad {
-            assert!(notices.iter().any(|notice| notice.ends_with(&bad.reason)), "{notices:?}");
+        for entry in &bad {
+            assert!(notices.iter().any(|notice| notice.ends_with(&entry.reason)), "{notices:?}");
         }
-        let lines: Vec<_> = bad.iter().map(|bad| format!("{}: {}", bad.file, bad.reason)).collect();
+        let lines: Vec<_> =
+            bad.iter().map(|entry| format!("{}: {}", entry.file, entry.reason)).collect();
         (lines.join("\n").replace(base, "/d"), files)
     }
 }
@@ -95,7 +97,7 @@ fn files_of_other_programs_beside_rows_are_skipped() {
     let tree = ListFixture::new(&names);
     let (files, notices) = tree.list_by(SourceListing::of_rows, None).unwrap();
     assert_eq!(files, ["_k=1/a.csv", "k=1/a.csv"]);
-    assert_snapshot!(notices.join("\n"), @"input 'data': files and folders whose names begin with _ or . hold no rows and are left out, as is _SUCCESS; name such a file, or use a glob, to read it");
+    assert_snapshot!(notices.join("\n"), @"input 'data': files and folders whose names begin with _ or . hold no rows and are left out, such as _SUCCESS; to read such a file, name it or use a glob");
     let (files, notices) = tree.list_by(SourceListing::of_rows, Some("_*")).unwrap();
     assert_eq!((files, notices.len()), (vec!["_SUCCESS".to_owned()], 0));
 }
@@ -114,8 +116,8 @@ fn a_peeked_file_is_still_the_next() {
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 
-/// Notices about files that were found in advance come when it is the files' turn. So a plan does not depend
-/// on how far the listing looks ahead.
+/// If a file is found in advance, the notices about it are still returned only when the file is. So a plan
+/// does not depend on how far the listing looks ahead.
 #[test]
 fn looking_ahead_changes_nothing() {
     let tree = ListFixture::new(&["a", "c", "e"]);
@@ -133,18 +135,18 @@ fn looking_ahead_changes_nothing() {
     assert_eq!(listing.peek_file().unwrap(), None);
 }
 
-/// The same for a named object that cannot be fetched.
+/// With a manifest, the files in the folder do not matter. An object that cannot be fetched is bad.
 #[test]
-fn objects_are_listed_by_their_manifest_alone() {
+fn objects_are_listed_only_by_their_manifest() {
     let tree = ListFixture::new(&["data/c", "data/other"]);
     fs::create_dir(tree.path("list")).unwrap();
-    let mut list = ManifestWriter::new(tree.path("part")).unwrap();
+    let mut manifest = ManifestWriter::new(tree.path("part")).unwrap();
     let object = FileVersion::sample();
     for name in ["a", "c", "sub/e"] {
-        list.add(name, Ok(object.into())).unwrap();
+        manifest.add(name, Ok(object.into())).unwrap();
     }
-    list.add("b", Err("it broke".to_owned())).unwrap();
-    list.finish(&tree.path("list/manifest")).unwrap();
+    manifest.add("b", Err("it broke".to_owned())).unwrap();
+    manifest.finish(&tree.path("list/manifest")).unwrap();
     for (pattern, files) in
         [(None, vec!["a", "c", "sub/e"]), (Some("{a,b,c}"), vec!["a", "c"]), (Some("b"), vec![])]
     {
@@ -212,7 +214,7 @@ fn links_inside_are_followed_to_files() {
     assert_eq!((files.len(), notices.len()), (1, 1));
 }
 
-/// A bad link fails alone. The rest of the input is read.
+/// Only the bad links fail. The rest of the input is read.
 #[test]
 fn links_that_cannot_be_followed_fail_alone() {
     let tree = ListFixture::new(&["a.txt", "../out.csv", "../away/x.csv"]);
@@ -222,16 +224,16 @@ fn links_that_cannot_be_followed_fail_alone() {
     symlink(tree.root().join("a.txt"), tree.path("l3.csv")).unwrap();
     symlink("l4.csv", tree.path("l4.csv")).unwrap();
     symlink("../away", tree.path("l5.csv")).unwrap();
-    let (bad, files) = tree.bad(None);
+    let (bad, files) = tree.bad_entries(None);
     assert_eq!(files, ["a.txt"]);
     assert_snapshot!(bad, @"
-    l1.csv: the link /d/in/l1.csv leads out of the folder, to /d/out.csv; copy that file in, or name its folder as a path of the input
+    l1.csv: the link /d/in/l1.csv leads out of the folder, to /d/out.csv; copy that file into the folder, or name its folder as a path of the input
     l2.csv: /d/in/l2.csv is a broken link; remove or repair it
-    l3.csv: /d/in/l3.csv links to /d/in/a.txt by an absolute path, which means nothing to the entry script; make it a relative link
+    l3.csv: /d/in/l3.csv links to /d/in/a.txt by an absolute path, which the entry script cannot follow; make it a relative link
     l4.csv: cannot follow /d/in/l4.csv: Too many levels of symbolic links (os error 40)
-    l5.csv: /d/in/l5.csv is a link to a folder outside of the input, /d/away; name that folder as a path of the input to include it
+    l5.csv: /d/in/l5.csv is a link to a folder outside of the input (/d/away); name that folder as a path of the input to include it
     ");
-    assert_eq!(tree.bad(Some("l[23].csv")).0.lines().count(), 2);
+    assert_eq!(tree.bad_entries(Some("l[23].csv")).0.lines().count(), 2);
 }
 
 #[test]
@@ -239,9 +241,9 @@ fn a_special_file_fails_alone() {
     let tree = ListFixture::new(&["a.txt"]);
     let _socket = std::os::unix::net::UnixListener::bind(tree.path("s")).unwrap();
     assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
-    let (bad, files) = tree.bad(None);
+    let (bad, files) = tree.bad_entries(None);
     assert_eq!(files, ["a.txt"]);
-    assert_snapshot!(bad, @"s: /d/in/s is a device, fifo or socket; inputs are made of files, so move it away or name the files by a glob that leaves it out");
+    assert_snapshot!(bad, @"s: /d/in/s is a device, fifo or socket, and an input has only files; move it away, or name the files by a glob that leaves it out");
 }
 
 #[test]
@@ -250,7 +252,7 @@ fn names_that_are_not_utf8_fail_alone() {
     let name = std::ffi::OsStr::from_bytes(b"b\xFF.csv");
     fs::write(tree.path("").join(name), "x").unwrap();
     assert_eq!(tree.list(Some("*.txt")), ["a.txt"]);
-    let (bad, files) = tree.bad(None);
+    let (bad, files) = tree.bad_entries(None);
     assert_eq!(files, ["a.txt"]);
     assert_snapshot!(bad, @r#"b�.csv: the name "/d/in/b\xFF.csv" is not UTF-8; rename the file"#);
 }
@@ -263,13 +265,13 @@ fn folders_that_cannot_be_listed_fail_alone() {
     if fs::read_dir(tree.path("b")).is_ok() {
         return eprintln!("skipped: this user may list every folder");
     }
-    let (bad, files) = tree.bad(None);
+    let (bad, files) = tree.bad_entries(None);
     assert_eq!(files, ["a.txt", "d/e.txt"]);
     assert_snapshot!(bad, @"b/: /d/in/b cannot be listed: Permission denied (os error 13)");
 }
 
-/// Files in a table's folder and below it are refused, also if a glob selects them. The log's own files are
-/// not refused, and neither are tables from which no file is read.
+/// Files in a table's folder and below it are refused, even if a glob selects them. The files of the log are
+/// not refused. A table from which no file is read is not refused.
 #[test]
 fn files_of_tables_with_a_log_are_refused() {
     let tree = ListFixture::new(&[

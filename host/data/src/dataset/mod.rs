@@ -1,19 +1,19 @@
 //! Reads inputs:
 //!
-//! - [`resolve()`] and [`SourceListing`] determine what belongs to an input.
-//! - [`csv`], [`json`] for JSON lines and [`columnar`] (with [`sqlite`]) cut tables; [`Unpacker`] unpacks
-//!   packed files. The planner process uses all of them.
-//! - [`TableReader`] and [`RowReader`] read a worker's part.
+//! - [`resolve()`] and [`SourceListing`] determine which files belong to an input.
+//! - The planner process cuts tables with [`csv`], [`json`] (JSON lines) and [`columnar`] (with [`sqlite`]).
+//!   [`Unpacker`] unpacks compressed files for it.
+//! - A worker reads its part of a table with [`TableReader`] or [`RowReader`].
 //! - [`FileVersion`] shows whether a file has changed.
 //!
-//! Of this crate, this module imports only `model` and `opening`. What belongs to an input is decided once,
-//! while listing:
+//! Of this crate, this module imports only `model` and `opening`. The listing decides which files belong to
+//! an input, by these rules:
 //!
 //! - Names are UTF-8.
-//! - Hidden files count, except in inputs of rows.
+//! - Hidden files belong to an input, unless it is an input of rows.
 //! - Links to files inside the input's folder are followed. Links that lead out of it are refused.
 //! - Links to folders are skipped with a notice.
-//! - Any other entry is an error.
+//! - Any other entry (a FIFO, a socket, a device) is an error.
 
 pub mod columnar;
 pub mod csv;
@@ -47,11 +47,11 @@ pub use table_log::TableLog;
 pub use text::{LoadedTable, RowLines, TablePart, TableReader};
 pub use text_columns::text_columns;
 
-/// Decides whether a file may be read, and waits until it has been fetched. Receives the index of its source,
-/// its path below that, and the listing of the files that follow.
+/// Decides whether a file may be read, and waits until the file has been fetched. Receives the index of the
+/// source, the file's path below the source's root, and the listing of the files that follow.
 pub type MayLook<'a, E> = dyn FnMut(u32, &str, &mut SourceListing) -> Result<bool, E> + 'a;
 
-/// An input that cannot be used, in words for the user.
+/// Why an input cannot be used, as a message for the user.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct DatasetError(pub String);

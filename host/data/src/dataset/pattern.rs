@@ -1,6 +1,6 @@
-//! Globs over paths below a source's root: `*` and `?` within a folder, `**` across folders, `[..]` for one
-//! of several characters, `{a,b}` for one of several texts. A glob that is a path without wildcards, or
-//! `{..}` around such paths, is a list: each of the paths must exist.
+//! Matches paths below a source's root with globs: `*` and `?` within a folder, `**` across folders, `[..]`
+//! for one of several characters, `{a,b}` for one of several texts. A glob that is a path without wildcards,
+//! or `{..}` around such paths, is a list: each of these paths must exist.
 
 use super::{DatasetError, fail};
 use globset::{GlobBuilder, GlobMatcher};
@@ -20,9 +20,9 @@ pub enum Pattern {
     Glob {
         /// Matches whole paths.
         files: GlobMatcher,
-        /// Match the names of folders that may contain matches, by depth.
+        /// For each depth, matches the names of folders that may contain matching files.
         folders: Vec<GlobMatcher>,
-        /// Whether folders below those may contain matches.
+        /// Whether folders at greater depths may contain matching files.
         deeper: bool,
     },
 }
@@ -36,12 +36,12 @@ impl Pattern {
         }
         let parts: Vec<_> = text.split('/').collect();
         // After the first part that may match several levels of folders, any folder may contain matches.
-        let plain = parts.iter().take_while(|part| stays_in_folder(part)).count();
-        let folders = &parts[..plain.min(parts.len() - 1)];
+        let one_level = parts.iter().take_while(|part| stays_in_folder(part)).count();
+        let folders = &parts[..one_level.min(parts.len() - 1)];
         Ok(Self::Glob {
             files: compile(text)?,
             folders: folders.iter().map(|part| compile(part)).collect::<Result<_, _>>()?,
-            deeper: plain < parts.len(),
+            deeper: one_level < parts.len(),
         })
     }
 
@@ -56,8 +56,8 @@ impl Pattern {
         }
     }
 
-    /// Whether the folder `name` may contain files of the input. `depth` is its depth below the root: 0 for
-    /// the root's own folders. The caller has already asked this for the folders above it.
+    /// Whether the folder `name` may contain files of the input. `depth` is the number of folders between it
+    /// and the root. The result is only right if the folders above it may contain files of the input.
     pub fn enters(&self, name: &[u8], depth: usize) -> bool {
         match self {
             Self::Everything => true,
@@ -70,7 +70,7 @@ impl Pattern {
     }
 }
 
-/// Whether the text has a special meaning as a glob.
+/// Whether the text has characters with a special meaning in globs.
 pub(super) fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '[', '{'])
 }
@@ -85,7 +85,7 @@ pub(super) fn of_names(names: &BTreeSet<String>) -> String {
     }
 }
 
-/// The paths that the glob lists. `None` if it may match other paths.
+/// The paths that the glob lists. `None` if the glob may match other paths.
 fn list(glob: &str) -> Option<BTreeSet<String>> {
     let Some(inside) = glob.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) else {
         return literal(glob).map(|path| BTreeSet::from([path]));
@@ -93,8 +93,8 @@ fn list(glob: &str) -> Option<BTreeSet<String>> {
     let mut paths = BTreeSet::new();
     let mut start = 0;
     for (end, _) in inside.match_indices(',').chain([(inside.len(), "")]) {
-        let escaped = inside[..end].ends_with('[') && inside[end..].starts_with(",]");
-        if !escaped {
+        let is_escaped = inside[..end].ends_with('[') && inside[end..].starts_with(",]");
+        if !is_escaped {
             let path = literal(&inside[start..end]).filter(|path| !path.is_empty())?;
             paths.insert(path);
             start = end + 1;
@@ -103,7 +103,7 @@ fn list(glob: &str) -> Option<BTreeSet<String>> {
     Some(paths)
 }
 
-/// The only text that matches the glob. `None` if it may match several.
+/// The only text that matches the glob. `None` if the glob may match several texts.
 fn literal(glob: &str) -> Option<String> {
     let mut text = String::with_capacity(glob.len());
     let mut rest = glob;
@@ -130,6 +130,8 @@ fn literal(glob: &str) -> Option<String> {
     Some(text)
 }
 
+/// Whether a part of a glob between two `/` matches only one level of folders. A part with half of a `{..}`
+/// or `[..]` does not.
 fn stays_in_folder(part: &str) -> bool {
     part != "**" && !part.contains('{') && part.matches('[').count() <= part.matches(']').count()
 }

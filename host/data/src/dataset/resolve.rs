@@ -10,17 +10,18 @@ use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of sources in a job. Each needs two open folders in each instance, and the columns of
-/// its table are in one message.
+/// The maximum number of sources in a job. Each source needs two open folders in each instance, and the
+/// columns of all tables are in one message.
 const MAX_SOURCES: usize = 256;
 /// The maximum bytes of paths and names in all sources, because they are in one message.
-const MAX_NAMES: usize = 8 << 20;
+const MAX_NAME_BYTES: usize = 8 << 20;
 
-/// Finds the folders of each input. Cheap: it checks only the named paths, and lists nothing. Fails if a path
-/// is missing, cannot be read, or is neither a file, a folder nor a glob; or if there are too many.
+/// Finds the sources of each input. Checks only the paths in the job file, and lists no folder. Fails if a
+/// path is missing, cannot be read, or is neither a file, a folder nor a glob, or if there are too many
+/// sources.
 ///
-/// Files of one folder that an input names individually become one source, so that mini-batches can hold
-/// several of them. Each counts once.
+/// If an input names several files of one folder, they become one source, so that a mini-batch can hold
+/// several files. A file that is named twice counts once.
 ///
 /// A path that is a link is followed, wherever it leads, because the job file names it. So the guest sees a
 /// linked file under the name of the link's target.
@@ -28,26 +29,26 @@ pub fn resolve(inputs: &[Input]) -> Result<Vec<Source>, DatasetError> {
     resolve_with(inputs, &mut |_| false)
 }
 
-/// Like [`resolve`], but some paths are of files that need not exist yet. `is_file` says which.
+/// Like [`resolve`], but the files for which `is_file` is true need not exist yet.
 pub fn resolve_with(
     inputs: &[Input],
     is_file: &mut dyn FnMut(&Path) -> bool,
 ) -> Result<Vec<Source>, DatasetError> {
     let mut sources = Vec::new();
     for input in inputs {
-        let places = places(input, is_file)
+        let kinds = path_kinds(input, is_file)
             .map_err(|error| DatasetError(format!("input '{}': {}", input.name, error.0)))?;
-        let only = places.len() == 1;
-        for (index, place) in places.into_iter().enumerate() {
-            let guest = match only {
+        let is_only = kinds.len() == 1;
+        for (index, kind) in kinds.into_iter().enumerate() {
+            let guest = match is_only {
                 true => format!("{GUEST_INPUTS}/{}", input.name),
                 false => format!("{GUEST_INPUTS}/{}/{index}", input.name),
             };
             let mut partition_format = input.partition_format.clone();
-            let (root, pattern) = match place {
+            let (root, pattern) = match kind {
                 PathKind::Folder(root) => (root, None),
                 PathKind::Glob(root, glob) => {
-                    partition_format = partition_format.map(|format| below(&root, &format));
+                    partition_format = partition_format.map(|format| below_root(&root, &format));
                     (root, Some(glob))
                 }
                 PathKind::Files(root, names) => (root, Some(of_names(&names))),
@@ -67,22 +68,22 @@ pub fn resolve_with(
     Ok(sources)
 }
 
-/// Removes from a template the folders before the first wildcard of a glob, if it begins with some of them.
-/// For `data/*/*.csv`, the template may be `data/{user}/{day}.csv`.
-fn below(root: &Path, format: &str) -> String {
+/// The part of a template below the root of a glob. For `data/*/*.csv`, the template may be
+/// `data/{user}/{day}.csv`: the result is `{user}/{day}.csv`.
+fn below_root(root: &Path, format: &str) -> String {
     let levels: Vec<&str> = format.split('/').collect();
     let fixed = levels.iter().take_while(|level| !level.contains('{')).count();
     let folders: Vec<&str> = root.iter().filter_map(|folder| folder.to_str()).collect();
-    let is_above = |count: &usize| folders.ends_with(&levels[..*count]);
-    let above = (0..=fixed).rev().find(is_above).unwrap_or_default();
-    levels[above..].join("/")
+    let are_in_root = |count: &usize| folders.ends_with(&levels[..*count]);
+    let in_root = (0..=fixed).rev().find(are_in_root).unwrap_or_default();
+    levels[in_root..].join("/")
 }
 
 fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
     if sources.len() > MAX_SOURCES {
         return fail!(
             "the inputs name {} different folders and globs, and at most {MAX_SOURCES} can be \
-             read: name a folder above them or a glob over them, as in data/**/*.csv",
+             read: name a folder above them or a glob over them, such as data/**/*.csv",
             sources.len(),
         );
     }
@@ -90,10 +91,10 @@ fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
         source.root.as_os_str().len() + source.pattern.as_ref().map_or(0, String::len)
     });
     let bytes: usize = names.sum();
-    if bytes > MAX_NAMES {
+    if bytes > MAX_NAME_BYTES {
         return fail!(
             "the names of the files that the inputs list take {bytes} bytes, and at most \
-             {MAX_NAMES} can be sent to a worker: name their folder or a glob instead, as in \
+             {MAX_NAME_BYTES} can be sent to a worker: name their folder or a glob instead, such as \
              data/*.csv"
         );
     }
@@ -104,17 +105,20 @@ fn check_size(sources: &[Source]) -> Result<(), DatasetError> {
 #[derive(Debug)]
 enum PathKind {
     Folder(PathBuf),
+    /// The folder before the first wildcard, and the glob below the folder.
     Glob(PathBuf, String),
-    /// Names of files in a folder.
+    /// A folder, and the names of files in the folder.
     Files(PathBuf, BTreeSet<String>),
 }
 
-/// What the input's paths refer to, in order. All files of one folder come where the first of them is.
-fn places(
+/// What the input's paths refer to, in order. All files of one folder are one element, at the position of the
+/// first file.
+fn path_kinds(
     input: &Input,
     is_file: &mut dyn FnMut(&Path) -> bool,
 ) -> Result<Vec<PathKind>, DatasetError> {
-    let mut places: Vec<PathKind> = Vec::new();
+    let mut kinds: Vec<PathKind> = Vec::new();
+    // The index of each folder in `kinds`.
     let mut folders: HashMap<PathBuf, usize> = HashMap::new();
     for path in &input.paths {
         let found = match is_file(Path::new(path)) {
@@ -123,26 +127,27 @@ fn places(
         };
         match found {
             PathKind::Files(root, names) => {
-                let at = *folders.entry(root.clone()).or_insert(places.len());
-                match places.get_mut(at) {
+                let index = *folders.entry(root.clone()).or_insert(kinds.len());
+                match kinds.get_mut(index) {
                     Some(PathKind::Files(_, known)) => known.extend(names),
-                    _ => places.push(PathKind::Files(root, names)),
+                    _ => kinds.push(PathKind::Files(root, names)),
                 }
             }
-            place => places.push(place),
+            kind => kinds.push(kind),
         }
     }
-    Ok(places)
+    Ok(kinds)
 }
 
-/// Whether files in `folder` or below it may belong to the source, now or when they exist. The folder's path
-/// must be absolute and without links. Fails if the source's pattern is not a glob.
+/// Whether files in `folder` or below it may belong to the source, even if they do not exist yet. The
+/// folder's path must be absolute and without links. Fails if the source's pattern is not a glob.
 pub fn reaches(source: &Source, folder: &Path) -> Result<bool, DatasetError> {
     let Ok(below) = folder.strip_prefix(&source.root) else { return Ok(false) };
     let pattern = Pattern::new(source.pattern.as_deref())?;
     Ok(below.iter().enumerate().all(|(depth, name)| pattern.enters(name.as_bytes(), depth)))
 }
 
+/// What a path in the job file refers to.
 fn find(path: &str) -> Result<PathKind, DatasetError> {
     let metadata = match fs::metadata(path) {
         Ok(metadata) => metadata,
@@ -178,7 +183,7 @@ fn file(path: &Path) -> Result<PathKind, DatasetError> {
     }
 }
 
-/// Splits the path before the first part with a wildcard: what comes before it is the root.
+/// Splits a glob before the first part with a wildcard. The folders before that part are the root.
 fn find_glob(path: &str) -> Result<PathKind, DatasetError> {
     let mut start = 0;
     for part in path.split_inclusive('/') {
@@ -261,6 +266,7 @@ mod tests {
             format!("{}/{path}", self.0.path().display())
         }
 
+        /// The root and the pattern of an input with this path.
         fn one(&self, path: &str) -> (String, Option<String>) {
             let sources = resolve(&input(&[self.path(path)])).unwrap();
             let root = sources[0].root.to_str().unwrap();
@@ -289,7 +295,7 @@ mod tests {
         assert_eq!(tree.one("in/a?/b/*.csv"), ("/in".to_owned(), some("a?/b/*.csv")));
     }
 
-    /// Row M4 of docs/parallel-run-step.md: a template may include what comes before the first wildcard of a
+    /// Row M4 of docs/parallel-run-step.md: a template may include the folders before the first wildcard of a
     /// glob.
     #[test]
     fn templates_of_globs_may_begin_above_them() {
@@ -304,7 +310,7 @@ mod tests {
             ("in/a/*.csv", "a/{day}.csv", "{day}.csv"),
             ("in/*/x.csv", "a/{user}/x.csv", "a/{user}/x.csv"),
             ("in/*/x.csv", "in/a/{user}.csv", "a/{user}.csv"),
-            // A folder is not a glob: its template begins below it.
+            // A folder is not a glob: its template begins below the folder.
             ("in", "in/{user}/x.csv", "in/{user}/x.csv"),
         ] {
             let mut inputs = input(&[tree.path(path)]);
@@ -323,7 +329,7 @@ mod tests {
         assert_eq!(tree.one("dir"), ("/in/a".to_owned(), None));
     }
 
-    /// Like objects of a store that have not been fetched: what exists at their paths does not matter.
+    /// This is so for objects of a store that have not been fetched: files at their paths do not matter.
     #[test]
     fn files_that_the_caller_knows_need_not_exist() {
         let tree = ResolveFixture::new();
@@ -374,13 +380,13 @@ mod tests {
     fn too_many_sources_are_refused() {
         let tree = ResolveFixture::new();
         let many = input(&vec![tree.path("in"); 257]);
-        assert_snapshot!(resolve(&many).unwrap_err(), @"the inputs name 257 different folders and globs, and at most 256 can be read: name a folder above them or a glob over them, as in data/**/*.csv");
+        assert_snapshot!(resolve(&many).unwrap_err(), @"the inputs name 257 different folders and globs, and at most 256 can be read: name a folder above them or a glob over them, such as data/**/*.csv");
         assert_eq!(resolve(&input(&vec![tree.path("in"); 256])).unwrap().len(), 256);
         let mut sources = resolve(&input(&[tree.path("in")])).unwrap();
         sources[0].pattern = Some("x".repeat(9 << 20));
         let root = sources[0].root.as_os_str().len();
         let error = check_size(&sources).unwrap_err().to_string();
-        assert_snapshot!(error.replace(&((9 << 20) + root).to_string(), "N"), @"the names of the files that the inputs list take N bytes, and at most 8388608 can be sent to a worker: name their folder or a glob instead, as in data/*.csv");
+        assert_snapshot!(error.replace(&((9 << 20) + root).to_string(), "N"), @"the names of the files that the inputs list take N bytes, and at most 8388608 can be sent to a worker: name their folder or a glob instead, such as data/*.csv");
     }
 
     #[test]
@@ -396,7 +402,7 @@ mod tests {
         drop(socket);
     }
 
-    /// Row T2 of docs/parallel-run-step.md. Also works if the user who runs the tests may read everything.
+    /// Row T2 of docs/parallel-run-step.md. The test also works for a user who may read everything.
     #[test]
     fn unreadable_paths_are_named() {
         let error = io::Error::from(ErrorKind::PermissionDenied);

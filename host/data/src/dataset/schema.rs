@@ -1,4 +1,4 @@
-//! Converts schemas for their way from the planner to the workers.
+//! Converts schemas to and from the bytes in which the planner sends them to the workers.
 
 use super::{DatasetError, fail};
 use arrow::datatypes::{Schema, SchemaRef};

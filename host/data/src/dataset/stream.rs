@@ -1,4 +1,4 @@
-//! Arrow IPC for the guest.
+//! Writes Arrow IPC streams for the guest.
 
 use arrow::array::RecordBatch;
 use arrow::buffer::Buffer;
@@ -6,13 +6,13 @@ use arrow::datatypes::Schema;
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamEncoder;
 
-/// An Arrow IPC stream in pieces. The data of a table stays where it was decoded, and is copied only once,
+/// An Arrow IPC stream in pieces. The data of a table stays where it was decoded. It is copied only once:
 /// into the guest's memory.
 #[derive(Clone, Debug, Default)]
 pub struct ArrowStream(Vec<Buffer>);
 
 impl ArrowStream {
-    /// A stream of a schema, dictionaries, one record batch and an end mark.
+    /// A stream of a schema, dictionaries, one record batch and the end-of-stream mark.
     pub(in crate::dataset) fn of(batch: &RecordBatch, schema: &Schema) -> Result<Self, ArrowError> {
         let mut encoder = StreamEncoder::try_new(schema)?;
         let mut pieces = encoder.encode(batch)?;

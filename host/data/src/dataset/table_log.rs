@@ -1,12 +1,12 @@
-//! Formats of tables that are more than their data files: metadata beside the files says which of them, and
-//! which of their rows, count. If we read such a table as plain files, it would also give rows that were
-//! removed or replaced.
+//! Recognizes tables with a log: formats such as Delta Lake, in which metadata beside the data files says
+//! which files and rows count. If we read the data files of such a table as plain files, we would also read
+//! rows that were removed or replaced.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The maximum number of files in a folder of metadata that are checked.
-const MAX_INSPECTED: usize = 100_000;
+/// The maximum number of files in a folder of metadata whose names are checked.
+const MAX_INSPECTED_FILES: usize = 100_000;
 
 /// The format of a table whose metadata says which files and rows count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,23 +60,28 @@ impl TableLog {
     }
 
     fn is_at(self, folder: &Path) -> bool {
-        let beside = folder.join(self.folder());
+        let metadata = folder.join(self.folder());
         match self {
-            Self::Delta | Self::Hudi => beside.is_dir(),
-            Self::Paimon => beside.join("schema-0").is_file() && folder.join("snapshot").is_dir(),
+            Self::Delta | Self::Hudi => metadata.is_dir(),
+            Self::Paimon => metadata.join("schema-0").is_file() && folder.join("snapshot").is_dir(),
             Self::Iceberg => {
-                let names =
-                    || fs::read_dir(&beside).into_iter().flatten().take(MAX_INSPECTED).flatten();
+                let names = || {
+                    fs::read_dir(&metadata)
+                        .into_iter()
+                        .flatten()
+                        .take(MAX_INSPECTED_FILES)
+                        .flatten()
+                };
                 let is_shown = |name: &str| self.is_shown_by(name);
-                // The hint may be visible even if the folder may not be listed.
-                beside.join("version-hint.text").is_file()
+                // The hint can be found even if this user may not list the folder.
+                metadata.join("version-hint.text").is_file()
                     || names().any(|entry| entry.file_name().to_str().is_some_and(is_shown))
             }
         }
     }
 
     /// Whether files in the table's folder may belong to the table. `first` is the first part of their path
-    /// below that folder: the name of a file if it `is_file`, or else of a folder.
+    /// below the table's folder: the name of a file if `is_file`, and otherwise of a folder.
     pub fn owns(self, first: &str, is_file: bool) -> bool {
         match self {
             Self::Delta | Self::Hudi => first != self.folder(),
@@ -86,7 +91,8 @@ impl TableLog {
         }
     }
 
-    /// The table that a folder is or belongs to, and where that table is. The folder's path must be absolute.
+    /// The format and the folder of the table that a folder is or belongs to. The folder's path must be
+    /// absolute.
     pub fn above(folder: &Path) -> Option<(Self, PathBuf)> {
         if let Some(log) = Self::at(folder) {
             return Some((log, folder.to_owned()));
@@ -94,8 +100,8 @@ impl TableLog {
         let mut child = folder;
         while let Some(parent) = child.parent() {
             let first = child.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let of_child = |log: &Self| log.owns(first, false) && log.is_at(parent);
-            if let Some(log) = Self::ALL.into_iter().find(of_child) {
+            let owns_child = |log: &Self| log.owns(first, false) && log.is_at(parent);
+            if let Some(log) = Self::ALL.into_iter().find(owns_child) {
                 return Some((log, parent.to_owned()));
             }
             child = parent;
@@ -111,9 +117,9 @@ impl TableLog {
             let name = part.trim_end_matches('/');
             let rest = &key[start + part.len()..];
             let mut logs = Self::ALL.into_iter();
-            let is_its =
+            let is_shown =
                 |log: &Self| log.folder() == name && !rest.is_empty() && log.is_shown_by(rest);
-            if let Some(log) = logs.find(is_its) {
+            if let Some(log) = logs.find(is_shown) {
                 return Some((log, key[..start].trim_end_matches('/')));
             }
             start += part.len();
@@ -121,29 +127,29 @@ impl TableLog {
         None
     }
 
-    /// Explains to the user why the table at `place` is not read as plain files, and what to do.
-    pub fn refusal(self, place: &str) -> String {
+    /// Explains to the user why the table at `address` is not read as plain files, and what to do.
+    pub fn refusal(self, address: &str) -> String {
         let name = self.name();
         let folder = self.folder();
-        let how = match self {
+        let command = match self {
             Self::Delta => {
-                format!("in DuckDB: COPY (FROM delta_scan('{place}')) TO 'rows.parquet'")
+                format!("in DuckDB: COPY (FROM delta_scan('{address}')) TO 'rows.parquet'")
             }
             Self::Iceberg => {
-                format!("in DuckDB: COPY (FROM iceberg_scan('{place}')) TO 'rows.parquet'")
+                format!("in DuckDB: COPY (FROM iceberg_scan('{address}')) TO 'rows.parquet'")
             }
             Self::Hudi | Self::Paimon => {
                 let format = name.to_lowercase();
                 format!(
-                    "in Spark: spark.read.format(\"{format}\").load(\"{place}\").write.parquet(\"rows\")"
+                    "in Spark: spark.read.format(\"{format}\").load(\"{address}\").write.parquet(\"rows\")"
                 )
             }
         };
         format!(
-            "{place} is {article} {name} table: its folder {folder} says which rows it has, and its Parquet \
-             files also hold rows that were removed or replaced. Sandmill does not read {name} tables: write \
-             the table's rows to plain Parquet files ({how}), and name those; or, to read the files \
-             themselves, write files: true beside format: parquet",
+            "{address} is {article} {name} table: its folder {folder} says which rows it has, and its \
+             Parquet files also hold rows that were removed or replaced. Sandmill does not read {name} \
+             tables: write the table's rows to plain Parquet files ({command}), and use them as the input; \
+             or, to read the files themselves, write files: true beside format: parquet",
             article = if self == Self::Iceberg { "an" } else { "a" },
         )
     }
@@ -194,7 +200,9 @@ mod tests {
         ]);
         let above = |folder: &str| {
             let found = TableLog::above(&tree.path().join(folder));
-            found.map(|(_, at)| at.strip_prefix(tree.path()).unwrap().to_str().unwrap().to_owned())
+            found.map(|(_, table)| {
+                table.strip_prefix(tree.path()).unwrap().to_str().unwrap().to_owned()
+            })
         };
         for (folder, table) in [
             ("delta", Some("delta")),
@@ -229,7 +237,7 @@ mod tests {
 
     #[test]
     fn refusals_say_what_to_do() {
-        insta::assert_snapshot!(TableLog::Delta.refusal("/d/t"), @"/d/t is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('/d/t')) TO 'rows.parquet'), and name those; or, to read the files themselves, write files: true beside format: parquet");
-        insta::assert_snapshot!(TableLog::Hudi.refusal("/d/t"), @r#"/d/t is a Hudi table: its folder .hoodie says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Hudi tables: write the table's rows to plain Parquet files (in Spark: spark.read.format("hudi").load("/d/t").write.parquet("rows")), and name those; or, to read the files themselves, write files: true beside format: parquet"#);
+        insta::assert_snapshot!(TableLog::Delta.refusal("/d/t"), @"/d/t is a Delta table: its folder _delta_log says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Delta tables: write the table's rows to plain Parquet files (in DuckDB: COPY (FROM delta_scan('/d/t')) TO 'rows.parquet'), and use them as the input; or, to read the files themselves, write files: true beside format: parquet");
+        insta::assert_snapshot!(TableLog::Hudi.refusal("/d/t"), @r#"/d/t is a Hudi table: its folder .hoodie says which rows it has, and its Parquet files also hold rows that were removed or replaced. Sandmill does not read Hudi tables: write the table's rows to plain Parquet files (in Spark: spark.read.format("hudi").load("/d/t").write.parquet("rows")), and use them as the input; or, to read the files themselves, write files: true beside format: parquet"#);
     }
 }

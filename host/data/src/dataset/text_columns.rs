@@ -1,16 +1,16 @@
-//! The columns of text tables in terms of a job file.
+//! Describes the columns of text tables with the types of job files.
 
 use super::json::{field_of, is_json};
 use super::{DatasetError, schema_of};
 use crate::model::{Column, ColumnType, TableFormat, TableKind};
 use arrow::datatypes::Field;
 
-/// The columns in an input's files. The type is `None` if a job file cannot express it. Fails if the schema
-/// cannot be read.
+/// The names and types of the columns in an input's files, without columns from paths. The type is `None` if
+/// a job file cannot express it. Fails if the schema cannot be read.
 pub fn text_columns(
     table: &TableFormat,
 ) -> Result<Vec<(String, Option<ColumnType>)>, DatasetError> {
-    let of_path = table.path.as_ref().map_or(0, |path| path.keys().count());
+    let path_columns = table.path.as_ref().map_or(0, |path| path.keys().count());
     let mut columns: Vec<_> = match table.kind {
         TableKind::Csv => {
             let columns = table.columns.iter();
@@ -22,13 +22,13 @@ pub fn text_columns(
             fields.map(|field| (field.name().clone(), column_type(field))).collect()
         }
     };
-    columns.truncate(columns.len().saturating_sub(of_path));
+    columns.truncate(columns.len().saturating_sub(path_columns));
     Ok(columns)
 }
 
 fn column_type(field: &Field) -> Option<ColumnType> {
     ColumnType::ALL.into_iter().find(|kind| {
-        let same = field_of(&Column { name: field.name().clone(), kind: *kind });
-        same.data_type() == field.data_type() && is_json(&same) == is_json(field)
+        let candidate = field_of(&Column { name: field.name().clone(), kind: *kind });
+        candidate.data_type() == field.data_type() && is_json(&candidate) == is_json(field)
     })
 }

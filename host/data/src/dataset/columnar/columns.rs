@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// The columns of an input, learned from its files.
 #[derive(Clone, Debug, Default)]
 pub struct InputColumns {
-    /// The wanted columns, in that order. `None` for all.
+    /// The columns that the guest receives, in that order. `None` for all.
     wanted: Option<Vec<String>>,
     fields: Vec<Field>,
     /// The names of all columns, including those that are not wanted.
@@ -20,12 +20,12 @@ pub struct InputColumns {
 }
 
 impl InputColumns {
-    /// Starts without any columns. `wanted`: the columns that the guest receives; `None` for all.
+    /// Starts without any columns. `wanted` are the columns that the guest receives (`None`: all).
     pub fn new(wanted: Option<&[String]>) -> Self {
         Self { wanted: wanted.map(<[String]>::to_vec), ..Self::default() }
     }
 
-    /// Columns that were learned before: those of a table that `origin` has.
+    /// Starts with the columns of `schema`, which were learned from `origin` before.
     pub fn of(schema: &Schema, wanted: Option<&[String]>, origin: &str) -> Self {
         let fields = schema.fields().iter().map(|field| field.as_ref().clone()).collect();
         let names = names(schema).into_iter().map(str::to_owned).collect();
@@ -37,20 +37,20 @@ impl InputColumns {
         self.origin.is_some()
     }
 
-    /// Adds the columns of a file, after those that are known. A wider type replaces a narrower one. Fails,
-    /// and adds nothing, if neither type holds all values of the other, if the file has no columns or two
-    /// with the same name, or if the columns are too many for the guest.
+    /// Adds the columns of a file after the known columns. A wider type replaces a narrower one. Fails, and
+    /// adds nothing, if neither type holds all values of the other, if the file has no columns or two with
+    /// the same name, or if there are too many columns for the guest.
     pub fn learn(&mut self, schema: &Schema, origin: &str) -> Result<(), DatasetError> {
-        single(schema)?;
+        check_names(schema)?;
         if self.wanted.is_none() && schema.fields().is_empty() {
             return fail!("has no columns");
         }
         let mut fields = self.fields.clone();
         let mut known: HashMap<String, usize> =
-            fields.iter().enumerate().map(|(at, field)| (field.name().clone(), at)).collect();
-        let here = names(schema);
+            fields.iter().enumerate().map(|(index, field)| (field.name().clone(), index)).collect();
+        let file_names = names(schema);
         for field in &mut fields {
-            let nullable = field.is_nullable() || !here.contains(field.name().as_str());
+            let nullable = field.is_nullable() || !file_names.contains(field.name().as_str());
             *field = field.clone().with_nullable(nullable);
         }
         let wanted: Option<HashSet<&String>> = self.wanted.as_ref().map(|w| w.iter().collect());
@@ -59,7 +59,7 @@ impl InputColumns {
                 continue;
             }
             match known.get(field.name()) {
-                Some(&at) => fields[at] = self.joined(&fields[at], field)?,
+                Some(&index) => fields[index] = self.wider(&fields[index], field)?,
                 None => {
                     known.insert(field.name().clone(), fields.len());
                     let nullable = field.is_nullable() || self.are_known();
@@ -70,25 +70,26 @@ impl InputColumns {
         to_message(&Schema::new(fields.clone()))?;
         self.fields = fields;
         let known: HashSet<&String> = self.names.iter().collect();
-        let more = schema.fields().iter().map(|field| field.name());
-        let more: Vec<_> = more.filter(|name| !known.contains(name)).cloned().collect();
-        self.names.extend(more);
+        let added = schema.fields().iter().map(|field| field.name());
+        let added: Vec<_> = added.filter(|name| !known.contains(name)).cloned().collect();
+        self.names.extend(added);
         self.origin.get_or_insert_with(|| origin.to_owned());
         Ok(())
     }
 
-    fn joined(&self, known: &Field, field: &Field) -> Result<Field, DatasetError> {
-        let one = known.data_type();
-        let other = field.data_type();
-        let joined = known.clone().with_nullable(known.is_nullable() || field.is_nullable());
-        if widens(other, one) {
-            Ok(joined)
-        } else if widens(one, other) {
-            Ok(joined.with_data_type(other.clone()))
+    /// The field that holds all values of both fields. Fails if neither type holds all values of the other.
+    fn wider(&self, known: &Field, field: &Field) -> Result<Field, DatasetError> {
+        let known_type = known.data_type();
+        let new_type = field.data_type();
+        let wider = known.clone().with_nullable(known.is_nullable() || field.is_nullable());
+        if widens(new_type, known_type) {
+            Ok(wider)
+        } else if widens(known_type, new_type) {
+            Ok(wider.with_data_type(new_type.clone()))
         } else {
             fail!(
-                "column '{}' is {other}, and {one} in {}, and neither type holds all values of the \
-                 other; write the files with one type, or leave the column out with columns",
+                "column '{}' is {new_type}, but {known_type} in {}, and neither type holds all values of \
+                 the other; write the files with one type, or leave the column out with the key columns",
                 field.name(),
                 self.origin(),
             )
@@ -104,7 +105,7 @@ impl InputColumns {
         self.names.iter().map(String::as_str)
     }
 
-    /// The columns that the guest receives: the wanted ones that are known.
+    /// The columns that the guest receives, as far as they are known.
     pub fn schema(&self) -> Schema {
         let Some(wanted) = &self.wanted else { return Schema::new(self.fields.clone()) };
         let field = |name: &String| self.fields.iter().find(|field| field.name() == name).cloned();
@@ -112,23 +113,28 @@ impl InputColumns {
     }
 }
 
-/// Fails, with an explanation, if a file with these columns cannot become a table with `columns`, which
-/// `origin` has. `all`: whether the file must not have other columns.
-pub fn check(file: &Schema, columns: &Schema, all: bool, origin: &str) -> Result<(), DatasetError> {
-    single(file)?;
+/// Fails if a file with the columns `file` cannot become a table with `columns`, the columns of `origin`.
+/// With `refuse_more`, also fails if the file has other columns.
+pub fn check(
+    file: &Schema,
+    columns: &Schema,
+    refuse_more: bool,
+    origin: &str,
+) -> Result<(), DatasetError> {
+    check_names(file)?;
     if file.fields().is_empty() {
         return fail!("has no columns");
     }
     ColumnFit::new(file, columns, origin)?;
     let known = names(columns);
     let mut fields = file.fields().iter();
-    match fields.find(|field| all && !known.contains(field.name().as_str())) {
+    match fields.find(|field| refuse_more && !known.contains(field.name().as_str())) {
         None => Ok(()),
-        Some(more) => fail!(
+        Some(added) => fail!(
             "has a column '{}' ({}), which {origin} does not have; set schema_inference: full, which takes \
-             the columns of all files, or name those that are wanted with columns",
-            more.name(),
-            more.data_type(),
+             the columns of all files, or list the wanted columns with the key columns",
+            added.name(),
+            added.data_type(),
         ),
     }
 }
@@ -138,7 +144,7 @@ fn names(schema: &Schema) -> HashSet<&str> {
 }
 
 /// Fails if two columns have the same name.
-fn single(schema: &Schema) -> Result<(), DatasetError> {
+fn check_names(schema: &Schema) -> Result<(), DatasetError> {
     let mut seen = HashSet::with_capacity(schema.fields().len());
     match schema.fields().iter().find(|field| !seen.insert(field.name())) {
         Some(twice) => fail!("has two columns '{}'; give them different names", twice.name()),
@@ -149,38 +155,39 @@ fn single(schema: &Schema) -> Result<(), DatasetError> {
 /// How the columns of one file become those of the table.
 #[derive(Clone, Debug)]
 pub(super) struct ColumnFit {
-    /// The index of the file's column for each column of the table. `None` if the file lacks it.
-    pub(super) places: Vec<Option<usize>>,
-    /// The indexes of the file's columns that are needed, ascending.
+    /// For each column of the table, the index of the file's column. `None` if the file lacks the column.
+    pub(super) indexes: Vec<Option<usize>>,
+    /// The indexes of the file's columns that the table needs, ascending.
     pub(super) needed: Vec<usize>,
 }
 
 impl ColumnFit {
-    /// Fails if the table's type cannot hold the values of a column, or if a required column is missing.
+    /// Matches the columns by name. Fails if the table's type cannot hold the values of a column, or if a
+    /// required column is missing. `origin` is the table's name in messages.
     pub(super) fn new(file: &Schema, table: &Schema, origin: &str) -> Result<Self, DatasetError> {
-        let at: HashMap<&str, usize> = file
+        let known: HashMap<&str, usize> = file
             .fields()
             .iter()
             .enumerate()
-            .map(|(at, field)| (field.name().as_str(), at))
+            .map(|(index, field)| (field.name().as_str(), index))
             .collect();
-        let mut places = Vec::with_capacity(table.fields().len());
+        let mut indexes = Vec::with_capacity(table.fields().len());
         for field in table.fields() {
-            let place = at.get(field.name().as_str()).copied();
-            match place {
+            let index = known.get(field.name().as_str()).copied();
+            match index {
                 None if field.is_nullable() => {}
                 None => {
                     return fail!(
                         "has no column '{}', which {origin} has without nulls; set \
-                         schema_inference: full to have nulls there",
+                         schema_inference: full to allow nulls",
                         field.name(),
                     );
                 }
-                Some(at) => {
-                    let found = file.field(at).data_type();
+                Some(index) => {
+                    let found = file.field(index).data_type();
                     if !widens(found, field.data_type()) {
                         return fail!(
-                            "column '{}' is {found}, and {} in {origin}; set schema_inference: full, \
+                            "column '{}' is {found}, but {} in {origin}; set schema_inference: full, \
                              which takes the wider type, or write the files with one type",
                             field.name(),
                             field.data_type(),
@@ -188,20 +195,21 @@ impl ColumnFit {
                     }
                 }
             }
-            places.push(place);
+            indexes.push(index);
         }
-        let mut needed: Vec<usize> = places.iter().flatten().copied().collect();
+        let mut needed: Vec<usize> = indexes.iter().flatten().copied().collect();
         needed.sort_unstable();
-        Ok(Self { places, needed })
+        Ok(Self { indexes, needed })
     }
 }
 
-/// Whether each value of `from` is also one of `to`, and Arrow can cast it.
+/// Whether the type `to` holds each value of the type `from`, and Arrow can cast between them.
 fn widens(from: &DataType, to: &DataType) -> bool {
-    from == to || (is_wider(from, to) && can_cast_types(from, to))
+    from == to || (holds_all(from, to) && can_cast_types(from, to))
 }
 
-fn is_wider(from: &DataType, to: &DataType) -> bool {
+/// Whether the type `to` holds each value of the type `from`.
+fn holds_all(from: &DataType, to: &DataType) -> bool {
     use DataType::*;
     if let (Some((from_signed, from_bits)), Some((to_signed, to_bits))) =
         (integer(from), integer(to))
@@ -219,34 +227,36 @@ fn is_wider(from: &DataType, to: &DataType) -> bool {
         (_, Float64) => integer(from).is_some_and(|(_, bits)| bits <= 32),
         (Utf8 | LargeUtf8 | Utf8View, Utf8 | LargeUtf8 | Utf8View)
         | (Binary | LargeBinary | BinaryView, Binary | LargeBinary | BinaryView) => true,
-        (Dictionary(_, one), Dictionary(_, other)) => is_wider(one, other) || one == other,
+        (Dictionary(_, one), Dictionary(_, other)) => holds_all(one, other) || one == other,
         (Dictionary(_, value), other) | (other, Dictionary(_, value)) => {
-            value.as_ref() == other || is_wider(value, other) && is_wider(other, value)
+            value.as_ref() == other || holds_all(value, other) && holds_all(other, value)
         }
         (Timestamp(one, from_zone), Timestamp(other, to_zone)) => {
-            let same = from_zone == to_zone || is_utc(from_zone) && is_utc(to_zone);
-            same && fineness(*one) <= fineness(*other)
+            let is_same_zone = from_zone == to_zone || is_utc(from_zone) && is_utc(to_zone);
+            is_same_zone && fineness(*one) <= fineness(*other)
         }
-        (List(one) | LargeList(one), List(other) | LargeList(other)) => holds(one, other),
+        (List(one) | LargeList(one), List(other) | LargeList(other)) => field_widens(one, other),
         (FixedSizeList(one, from_length), FixedSizeList(other, to_length)) => {
-            from_length == to_length && holds(one, other)
+            from_length == to_length && field_widens(one, other)
         }
         (Struct(one), Struct(other)) => {
-            let same = |(one, other): (&Arc<Field>, &Arc<Field>)| {
-                one.name() == other.name() && holds(one, other)
+            let widens = |(one, other): (&Arc<Field>, &Arc<Field>)| {
+                one.name() == other.name() && field_widens(one, other)
             };
-            one.len() == other.len() && one.iter().zip(other).all(same)
+            one.len() == other.len() && one.iter().zip(other).all(widens)
         }
         (Map(..), Map(..)) => from.equals_datatype(to),
-        _ => decimal(from).zip(decimal(to)).is_some_and(|((precision, scale), wide)| {
-            let whole = i16::from(precision) - i16::from(scale);
-            scale <= wide.1 && whole <= i16::from(wide.0) - i16::from(wide.1)
+        _ => decimal(from).zip(decimal(to)).is_some_and(|(from, to)| {
+            let whole_digits =
+                |(precision, scale): (u8, i8)| i16::from(precision) - i16::from(scale);
+            from.1 <= to.1 && whole_digits(from) <= whole_digits(to)
         }),
     }
 }
 
-fn holds(one: &Field, other: &Field) -> bool {
-    (other.is_nullable() || !one.is_nullable()) && widens(one.data_type(), other.data_type())
+/// Like [`widens`], for nested fields.
+fn field_widens(from: &Field, to: &Field) -> bool {
+    (to.is_nullable() || !from.is_nullable()) && widens(from.data_type(), to.data_type())
 }
 
 /// Whether an integer type is signed, and its width in bits. `None` for other types.
@@ -255,13 +265,14 @@ fn integer(data_type: &DataType) -> Option<(bool, usize)> {
     data_type.is_integer().then(|| (data_type.is_signed_integer(), bits))
 }
 
-/// Whether the zone is UTC, which has several names.
+/// Whether the time zone is UTC, which has several names.
 fn is_utc(zone: &Option<Arc<str>>) -> bool {
-    const NAMES: [&str; 6] = ["utc", "z", "etc/utc", "+00:00", "-00:00", "+0000"];
+    const UTC_NAMES: [&str; 6] = ["utc", "z", "etc/utc", "+00:00", "-00:00", "+0000"];
     let name = zone.as_deref().map(str::to_ascii_lowercase);
-    name.is_some_and(|name| NAMES.contains(&name.as_str()))
+    name.is_some_and(|name| UTC_NAMES.contains(&name.as_str()))
 }
 
+/// The rank of a unit: a higher one is finer.
 fn fineness(unit: TimeUnit) -> u8 {
     match unit {
         TimeUnit::Second => 0,
@@ -271,6 +282,7 @@ fn fineness(unit: TimeUnit) -> u8 {
     }
 }
 
+/// The precision and the scale of a decimal type. `None` for other types.
 fn decimal(data_type: &DataType) -> Option<(u8, i8)> {
     use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
     match data_type {
@@ -292,7 +304,7 @@ mod tests {
         Schema::new(columns.iter().map(field).collect::<Vec<_>>())
     }
 
-    fn shown(schema: &Schema) -> String {
+    fn describe(schema: &Schema) -> String {
         let field = |field: &Arc<Field>| format!("{} {}", field.name(), field.data_type());
         schema.fields().iter().map(field).collect::<Vec<_>>().join(", ")
     }
@@ -347,10 +359,10 @@ mod tests {
         let mut columns = InputColumns::new(None);
         columns.learn(&schema(&[("a", Int32), ("b", Utf8)]), "one.parquet").unwrap();
         columns.learn(&schema(&[("c", Boolean), ("a", Int64)]), "two.parquet").unwrap();
-        assert_eq!(shown(&columns.schema()), "a Int64, b Utf8, c Boolean");
+        assert_eq!(describe(&columns.schema()), "a Int64, b Utf8, c Boolean");
         let error = columns.learn(&schema(&[("d", Int32), ("b", Int32)]), "three").unwrap_err();
-        insta::assert_snapshot!(error, @"column 'b' is Int32, and Utf8 in one.parquet, and neither type holds all values of the other; write the files with one type, or leave the column out with columns");
-        assert_eq!(columns.schema().fields().len(), 3, "nothing of it was learned");
+        insta::assert_snapshot!(error, @"column 'b' is Int32, but Utf8 in one.parquet, and neither type holds all values of the other; write the files with one type, or leave the column out with the key columns");
+        assert_eq!(columns.schema().fields().len(), 3, "no column of the file was added");
         let twice = Schema::new(vec![Field::new("a", Int32, true), Field::new("a", Int32, true)]);
         let error = columns.learn(&twice, "four").unwrap_err();
         insta::assert_snapshot!(error, @"has two columns 'a'; give them different names");
@@ -358,20 +370,20 @@ mod tests {
 
     #[test]
     fn a_missing_column_is_null() {
-        let must = Schema::new(vec![Field::new("a", DataType::Int32, false)]);
+        let required = Schema::new(vec![Field::new("a", DataType::Int32, false)]);
         let mut columns = InputColumns::new(None);
-        columns.learn(&must, "one").unwrap();
+        columns.learn(&required, "one").unwrap();
         let first = columns.schema();
         assert!(!first.field(0).is_nullable());
         let other = schema(&[("b", DataType::Int32)]);
         let error = check(&other, &first, true, "one").unwrap_err();
-        insta::assert_snapshot!(error, @"has no column 'a', which one has without nulls; set schema_inference: full to have nulls there");
+        insta::assert_snapshot!(error, @"has no column 'a', which one has without nulls; set schema_inference: full to allow nulls");
         columns.learn(&other, "two").unwrap();
         let both = columns.schema();
         assert!(both.fields().iter().all(|field| field.is_nullable()));
-        check(&must, &both, true, "one").unwrap();
+        check(&required, &both, true, "one").unwrap();
         check(&other, &both, true, "one").unwrap();
-        assert_eq!(ColumnFit::new(&other, &both, "one").unwrap().places, [None, Some(0)]);
+        assert_eq!(ColumnFit::new(&other, &both, "one").unwrap().indexes, [None, Some(0)]);
     }
 
     #[test]
@@ -383,8 +395,8 @@ mod tests {
         let refusal = |file: &[(&str, DataType)]| {
             check(&schema(file), &first, true, "one.parquet").unwrap_err()
         };
-        insta::assert_snapshot!(refusal(&[("a", Int64)]), @"column 'a' is Int64, and Int32 in one.parquet; set schema_inference: full, which takes the wider type, or write the files with one type");
-        insta::assert_snapshot!(refusal(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet does not have; set schema_inference: full, which takes the columns of all files, or name those that are wanted with columns");
+        insta::assert_snapshot!(refusal(&[("a", Int64)]), @"column 'a' is Int64, but Int32 in one.parquet; set schema_inference: full, which takes the wider type, or write the files with one type");
+        insta::assert_snapshot!(refusal(&[("a", Int8), ("x", Utf8)]), @"has a column 'x' (Utf8), which one.parquet does not have; set schema_inference: full, which takes the columns of all files, or list the wanted columns with the key columns");
         insta::assert_snapshot!(refusal(&[]), @"has no columns");
         check(&schema(&[("a", Int16)]), &first, true, "one").unwrap();
     }
@@ -397,7 +409,7 @@ mod tests {
         assert_eq!(columns.schema().fields().len(), 0, "no file could be read");
         columns.learn(&schema(&[("a", Int32), ("b", Utf8), ("x", Int8)]), "one").unwrap();
         columns.learn(&schema(&[("a", Int32), ("x", Utf8)]), "two").unwrap();
-        assert_eq!(shown(&columns.schema()), "b Utf8, a Int32");
+        assert_eq!(describe(&columns.schema()), "b Utf8, a Int32");
         assert_eq!(columns.names().collect::<Vec<_>>(), ["a", "b", "x"]);
     }
 

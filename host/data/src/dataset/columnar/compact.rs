@@ -1,5 +1,5 @@
-//! Drops data that only other rows need. A slice of views or of dictionary keys keeps the texts of all rows
-//! that it was cut from, also inside lists and structs.
+//! Drops data that only other rows need. A slice of a view or dictionary array still refers to the texts of
+//! all rows of the array that it was cut from. This is also true inside lists and structs.
 
 use arrow::array::{
     Array, ArrayRef, AsArray, FixedSizeListArray, GenericListArray, MapArray, OffsetSizeTrait,
@@ -16,16 +16,16 @@ pub(super) fn compact(batch: &RecordBatch) -> RecordBatch {
     RecordBatch::try_new(batch.schema(), columns.collect()).unwrap_or_else(|_| batch.clone())
 }
 
-/// `None` if the array can stay unchanged.
+/// The same values, with only the data that they refer to. `None` if the array can stay unchanged.
 fn compacted(array: &ArrayRef) -> Option<ArrayRef> {
     match array.data_type() {
         DataType::Utf8View => Some(Arc::new(array.as_string_view().gc())),
         DataType::BinaryView => Some(Arc::new(array.as_binary_view().gc())),
         DataType::Dictionary(_, values) => {
-            let known = array.as_any_dictionary_opt()?.values().len();
-            let both = can_cast_types(array.data_type(), values)
+            let value_count = array.as_any_dictionary_opt()?.values().len();
+            let can_be_cast = can_cast_types(array.data_type(), values)
                 && can_cast_types(values, array.data_type());
-            if known <= array.len().saturating_mul(2) || !both {
+            if value_count <= array.len().saturating_mul(2) || !can_be_cast {
                 return None;
             }
             cast(array, values).and_then(|plain| cast(&plain, array.data_type())).ok()
@@ -38,8 +38,8 @@ fn compacted(array: &ArrayRef) -> Option<ArrayRef> {
             let items = compacted(lists.values())?;
             let item = Arc::clone(item);
             let nulls = lists.nulls().cloned();
-            let made = FixedSizeListArray::try_new(item, *length, items, nulls).ok()?;
-            (made.len() == array.len()).then(|| Arc::new(made) as ArrayRef)
+            let lists = FixedSizeListArray::try_new(item, *length, items, nulls).ok()?;
+            (lists.len() == array.len()).then(|| Arc::new(lists) as ArrayRef)
         }
         DataType::Map(entries, sorted) => {
             let maps = array.as_map();
@@ -85,15 +85,16 @@ mod tests {
     use arrow::array::{DictionaryArray, Int32Array, ListBuilder, StringViewBuilder};
     use arrow::datatypes::Field;
 
-    /// Many long texts, as dictionary keys and as views.
+    /// Many long texts, as a dictionary array and as a view array.
     fn texts(count: usize) -> (ArrayRef, ArrayRef) {
-        let all: Vec<_> = (0..count).map(|n| format!("a text of some length, {n:05}")).collect();
-        let keys: DictionaryArray<Int32Type> = all.iter().map(String::as_str).collect();
+        let texts: Vec<_> = (0..count).map(|n| format!("a text of some length, {n:05}")).collect();
+        let dictionary: DictionaryArray<Int32Type> = texts.iter().map(String::as_str).collect();
         let views: arrow::array::StringViewArray =
-            all.iter().map(|text| Some(text.as_str())).collect();
-        (Arc::new(keys), Arc::new(views))
+            texts.iter().map(|text| Some(text.as_str())).collect();
+        (Arc::new(dictionary), Arc::new(views))
     }
 
+    /// The array inside lists, lists of a fixed size, structs and maps.
     fn nested(array: &ArrayRef) -> Vec<ArrayRef> {
         let item: FieldRef = Field::new("item", array.data_type().clone(), true).into();
         let offsets = OffsetBuffer::from_lengths(vec![2; array.len() / 2]);
@@ -115,8 +116,8 @@ mod tests {
 
     #[test]
     fn slices_hold_only_the_data_they_refer_to() {
-        let (keys, views) = texts(2000);
-        for array in [&keys, &views] {
+        let (dictionary, views) = texts(2000);
+        for array in [&dictionary, &views] {
             let mut arrays = nested(array);
             arrays.push(Arc::clone(array));
             for whole in arrays {

@@ -1,5 +1,5 @@
-//! Checks that the pages of a column hold as many values as the footer says. The reader of rows stops at the
-//! last row that it wants, so it would not notice more values.
+//! Checks that the pages of a column hold as many values as the footer says. The decoder stops at the last
+//! row that it needs, so it would not notice more values.
 
 use super::file_reader::FileReader;
 use crate::dataset::{DatasetError, fail};
@@ -9,16 +9,16 @@ use parquet::file::reader::SerializedPageReader;
 use std::sync::Arc;
 
 /// Fails if the pages of a leaf column of a row group hold more or fewer values than the footer says. Reads
-/// only the headers of pages. Pages that cannot be read are left to the decoder, which reports them.
+/// only the headers of pages. Ignores pages that cannot be read: the decoder reports them.
 pub(super) fn check_pages(
-    at: &FileReader,
+    file: &FileReader,
     metadata: &ParquetMetaData,
     group: usize,
     leaf: usize,
 ) -> Result<(), DatasetError> {
     let row_group = metadata.row_group(group);
     let column = row_group.column(leaf);
-    let values = counted(&Arc::new(at.clone()), column, row_group.num_rows());
+    let values = count_values(&Arc::new(file.clone()), column, row_group.num_rows());
     if let Some(values) = values
         && values != column.num_values()
     {
@@ -32,37 +32,38 @@ pub(super) fn check_pages(
     Ok(())
 }
 
-/// How many values the pages of a column say they hold. `None` if the pages cannot be read. Prefers the count
-/// of values to the count of rows that a page may state, because some writers count values there. In a column
-/// without lists both are the same. In one with lists, the rows are used only if [`has_all_rows`].
-fn counted(at: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
+/// How many values the pages of a column state. `None` if the pages cannot be read. A page may state a count
+/// of values and a count of rows. We prefer the values, because some writers put values in the count of rows.
+/// Without lists, both counts are the same. With lists, the reader uses the rows only if [`has_all_rows`].
+fn count_values(file: &Arc<FileReader>, column: &ColumnChunkMetaData, rows: i64) -> Option<i64> {
     let rows = usize::try_from(rows).ok()?;
-    let mut pages = SerializedPageReader::new(Arc::clone(at), column, rows, None).ok()?;
+    let mut pages = SerializedPageReader::new(Arc::clone(file), column, rows, None).ok()?;
     let mut values = 0_i64;
     while let Some(page) = pages.peek_next_page().ok()? {
         if !page.is_dict {
-            let here = page.num_levels.or(page.num_rows)?;
-            values = values.checked_add(i64::try_from(here).ok()?)?;
+            let page_values = page.num_levels.or(page.num_rows)?;
+            values = values.checked_add(i64::try_from(page_values).ok()?)?;
         }
         pages.skip_next_page().ok()?;
     }
     Some(values)
 }
 
-/// Whether all pages of a column state their rows, and these add up to those of the row group.
+/// Whether all pages of a column state their rows, and the sum is `rows`, the number of rows in the row
+/// group.
 pub(super) fn has_all_rows(
-    at: &Arc<FileReader>,
+    file: &Arc<FileReader>,
     column: &ColumnChunkMetaData,
     rows: usize,
 ) -> bool {
-    let Ok(mut pages) = SerializedPageReader::new(Arc::clone(at), column, rows, None) else {
+    let Ok(mut pages) = SerializedPageReader::new(Arc::clone(file), column, rows, None) else {
         return false;
     };
     let mut stated = 0_usize;
     while let Ok(Some(page)) = pages.peek_next_page() {
         if !page.is_dict {
-            let Some(here) = page.num_rows else { return false };
-            stated = stated.saturating_add(here);
+            let Some(page_rows) = page.num_rows else { return false };
+            stated = stated.saturating_add(page_rows);
         }
         if pages.skip_next_page().is_err() {
             return false;

@@ -1,5 +1,6 @@
-//! A decoder of columns of one row group that continues from slice to slice. A new decoder has to skip all
-//! values of a page before the wanted row, and a page may hold millions of values and hundreds of slices.
+//! A decoder for columns of one row group that continues from slice to slice. A new decoder must skip all
+//! values of a page before the first row of its slice, and a page may hold millions of values and hundreds of
+//! slices.
 
 use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
@@ -9,8 +10,8 @@ use parquet::arrow::arrow_reader::{
 use parquet::arrow::{ProjectionMask, parquet_to_arrow_field_levels};
 use std::fmt;
 
-/// Decoding an unwanted value takes about this many times as long as skipping it.
-const DECODED: usize = 4;
+/// Decoding an unneeded value takes about this many times as long as skipping it.
+const DECODING_COST: usize = 4;
 
 /// Columns that have been decoded up to some row.
 pub(super) struct Decoder {
@@ -19,7 +20,7 @@ pub(super) struct Decoder {
     /// The next row.
     next: usize,
     /// Rows from `next` on that are already decoded.
-    rest: Option<RecordBatch>,
+    decoded: Option<RecordBatch>,
 }
 
 impl fmt::Debug for Decoder {
@@ -30,8 +31,8 @@ impl fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// A decoder of these columns from row `first` on, for slices of about `rows` rows. `None` if the library
-    /// refuses.
+    /// A decoder for these columns from row `first` on, for slices of about `rows` rows. `None` if the
+    /// library cannot decode them.
     pub(super) fn new(
         footer: &ArrowReaderMetadata,
         row_group: &dyn RowGroups,
@@ -42,16 +43,16 @@ impl Decoder {
         let mask = ProjectionMask::roots(schema, columns.iter().copied());
         let levels =
             parquet_to_arrow_field_levels(schema, mask, Some(footer.schema().fields())).ok()?;
-        let rest = row_group.num_rows().checked_sub(first)?;
+        let count = row_group.num_rows().checked_sub(first)?;
         let selection: RowSelection =
-            vec![RowSelector::skip(first), RowSelector::select(rest)].into();
+            vec![RowSelector::skip(first), RowSelector::select(count)].into();
         let reader = ParquetRecordBatchReader::try_new_with_row_groups(
             &levels,
             row_group,
             rows,
             Some(selection),
         );
-        Some(Self { columns: columns.to_vec(), reader: reader.ok()?, next: first, rest: None })
+        Some(Self { columns: columns.to_vec(), reader: reader.ok()?, next: first, decoded: None })
     }
 
     /// The columns that it decodes.
@@ -59,10 +60,11 @@ impl Decoder {
         &self.columns
     }
 
-    /// Whether it should continue for these columns and this row. A new decoder would skip `passed` values.
-    pub(super) fn should_continue(&self, columns: &[usize], first: usize, passed: usize) -> bool {
+    /// Whether this decoder should read these columns from row `first` on. If not, a new decoder is faster:
+    /// it would skip `skipped` values.
+    pub(super) fn should_continue(&self, columns: &[usize], first: usize, skipped: usize) -> bool {
         let Some(gap) = first.checked_sub(self.next) else { return false };
-        self.columns == columns && gap.saturating_mul(DECODED) <= passed
+        self.columns == columns && gap.saturating_mul(DECODING_COST) <= skipped
     }
 
     /// Decodes `rows` rows from row `first` on. `None` if there are fewer, or if they cannot be decoded.
@@ -72,7 +74,7 @@ impl Decoder {
         let mut found = Vec::new();
         let mut left = rows;
         while left > 0 {
-            let batch = match self.rest.take() {
+            let batch = match self.decoded.take() {
                 Some(batch) => batch,
                 None => self.reader.next()?.ok()?,
             };
@@ -82,7 +84,7 @@ impl Decoder {
                 found.push(batch.slice(passed, taken));
             }
             let used = passed + taken;
-            self.rest =
+            self.decoded =
                 (used < batch.num_rows()).then(|| batch.slice(used, batch.num_rows() - used));
             gap -= passed;
             left -= taken;

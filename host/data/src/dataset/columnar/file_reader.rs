@@ -17,35 +17,36 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The buffer size for small reads, in bytes: most page headers are shorter.
-const PEEK: usize = 1 << 10;
+const SMALL_READ_BYTES: usize = 1 << 10;
 /// Ranges with at most this many bytes between them are read as one.
-const GAP: u64 = 64 << 10;
+const MAX_GAP_BYTES: u64 = 64 << 10;
 
 /// A byte of a file that is read as another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BytePatch {
     /// The offset in the file.
-    pub(super) at: u64,
+    pub(super) offset: u64,
+    /// The value that replaces the byte.
     pub(super) byte: u8,
 }
 
-/// An open file without a cursor, so its readers do not disturb each other.
+/// An open file. It has no cursor, so its readers do not disturb each other.
 #[derive(Clone, Debug)]
 pub(super) struct FileReader {
     file: Arc<File>,
     length: u64,
     /// Bytes that are read as if they followed the end of the file.
     tail: Bytes,
-    /// Parts that are in memory, each with its offset, in ascending order.
+    /// Parts of the file that are in memory, each with its offset, in ascending order.
     held: Arc<Vec<(u64, Bytes)>>,
     /// Bytes that are read as other values, in the order of their offsets.
-    changes: Arc<Vec<BytePatch>>,
+    patches: Arc<Vec<BytePatch>>,
     /// Whether the system has failed to read the file.
-    failed: Arc<AtomicBool>,
+    has_failed: Arc<AtomicBool>,
 }
 
 impl FileReader {
-    /// Opens a file, and returns its state as well. Fails if it cannot be opened.
+    /// Opens a file, and returns its version as well. Fails if it cannot be opened.
     pub(super) fn open(path: &Path) -> Result<(Self, FileVersion), DatasetError> {
         let file = open_file(path)?;
         let metadata = match file.metadata() {
@@ -53,28 +54,28 @@ impl FileReader {
             Ok(_) => return fail!("{} is not a file", path.display()),
             Err(error) => return fail!("cannot read {}: {error}", path.display()),
         };
-        let at = Self {
+        let reader = Self {
             file: Arc::new(file),
             length: metadata.len(),
             tail: Bytes::new(),
             held: Arc::default(),
-            changes: Arc::default(),
-            failed: Arc::default(),
+            patches: Arc::default(),
+            has_failed: Arc::default(),
         };
-        Ok((at, FileVersion::from(&metadata)))
+        Ok((reader, FileVersion::from(&metadata)))
     }
 
-    /// The current state of the file. `None` if the system does not report it.
-    pub(super) fn found(&self) -> Option<FileVersion> {
+    /// The current version of the file. `None` if the system does not report it.
+    pub(super) fn current_version(&self) -> Option<FileVersion> {
         self.file.metadata().ok().map(|metadata| FileVersion::from(&metadata))
     }
 
     /// Whether the system has failed to read any part of the file. Then a retry may succeed.
     pub(super) fn has_failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
+        self.has_failed.load(Ordering::Relaxed)
     }
 
-    /// The length of the file when it was opened plus that of the tail, in bytes.
+    /// The length of the file when it was opened plus the length of the tail, in bytes.
     pub(super) fn length(&self) -> u64 {
         self.length + self.tail.len() as u64
     }
@@ -84,12 +85,12 @@ impl FileReader {
         Self { tail: tail.into(), held: Arc::default(), ..self.clone() }
     }
 
-    /// The same file with these changes, too.
-    pub(super) fn changed(&self, changes: impl Iterator<Item = BytePatch>) -> Self {
-        let mut all: Vec<BytePatch> = self.changes.iter().copied().chain(changes).collect();
-        all.sort_unstable_by_key(|change| change.at);
-        all.dedup();
-        Self { changes: Arc::new(all), held: Arc::default(), ..self.clone() }
+    /// The same file with more patches.
+    pub(super) fn with_patches(&self, added: impl Iterator<Item = BytePatch>) -> Self {
+        let mut patches: Vec<BytePatch> = self.patches.iter().copied().chain(added).collect();
+        patches.sort_unstable_by_key(|patch| patch.offset);
+        patches.dedup();
+        Self { patches: Arc::new(patches), held: Arc::default(), ..self.clone() }
     }
 
     /// The same file with these ranges in memory. Fails if a range cannot be read.
@@ -98,7 +99,7 @@ impl FileReader {
         let mut joined: Vec<Range<u64>> = Vec::with_capacity(ranges.len());
         for range in ranges {
             match joined.last_mut() {
-                Some(last) if range.start <= last.end.saturating_add(GAP) => {
+                Some(last) if range.start <= last.end.saturating_add(MAX_GAP_BYTES) => {
                     last.end = last.end.max(range.end);
                 }
                 _ => joined.push(range),
@@ -117,7 +118,7 @@ impl FileReader {
         let end = start.checked_add(length);
         let Some(end) = end.filter(|end| *end <= self.length()) else {
             return fail!(
-                "is cut off or broken: {length} bytes should be at {start}, and it ends at {}",
+                "is cut off or broken: {length} bytes should be at offset {start}, and it ends at {}",
                 self.length,
             );
         };
@@ -127,8 +128,8 @@ impl FileReader {
         // The allocation is bounded: the bytes are within the length that the file system states.
         let mut bytes = Vec::with_capacity(to_usize(length));
         while (bytes.len() as u64) < length {
-            let at = start + bytes.len() as u64;
-            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), at) {
+            let offset = start + bytes.len() as u64;
+            match rustix::io::pread(&self.file, spare_capacity(&mut bytes), offset) {
                 Ok(0) => {
                     return fail!(
                         "became shorter while it was read; run the job on files that no program writes to"
@@ -136,18 +137,18 @@ impl FileReader {
                 }
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(errno) => {
-                    self.failed.store(true, Ordering::Relaxed);
+                    self.has_failed.store(true, Ordering::Relaxed);
                     return fail!("cannot be read: {}", std::io::Error::from(errno));
                 }
             }
         }
         // The allocation may have more capacity than we asked for, and `pread` fills all of it.
         bytes.truncate(to_usize(length));
-        change(&mut bytes, start, &self.changes);
+        apply(&self.patches, &mut bytes, start);
         Ok(bytes)
     }
 
-    /// Reads bytes of which the last are in the tail.
+    /// Reads bytes that end in the tail.
     fn bytes_with_tail(&self, start: u64, end: u64) -> Result<Vec<u8>, DatasetError> {
         let mut bytes = match self.length.checked_sub(start) {
             Some(before) => self.bytes(start, before)?,
@@ -159,11 +160,12 @@ impl FileReader {
         Ok(bytes)
     }
 
-    /// Reads up to `length` bytes from offset `start`; fewer if the file ends.
+    /// Reads up to `length` bytes from offset `start`. Reads fewer if the file ends before.
     pub(super) fn peek(&self, start: u64, length: u64) -> Result<Vec<u8>, DatasetError> {
         self.bytes(start, length.min(self.length().saturating_sub(start)))
     }
 
+    /// Bytes from offset `start` on that are in memory. `None` if the byte at `start` is not in memory.
     fn held(&self, start: u64) -> Option<Bytes> {
         if let Some(from) = start.checked_sub(self.length) {
             let from = usize::try_from(from).ok().filter(|from| *from < self.tail.len())?;
@@ -190,16 +192,12 @@ impl ChunkReader for FileReader {
             Some(bytes) => SequentialReader::Memory(bytes),
             None => {
                 let file = Arc::clone(&self.file);
-                let failed = Arc::clone(&self.failed);
-                SequentialReader::File {
-                    file,
-                    at: start,
-                    changes: Arc::clone(&self.changes),
-                    failed,
-                }
+                let has_failed = Arc::clone(&self.has_failed);
+                let patches = Arc::clone(&self.patches);
+                SequentialReader::File { file, offset: start, patches, has_failed }
             }
         };
-        Ok(BufReader::with_capacity(PEEK, reader))
+        Ok(BufReader::with_capacity(SMALL_READ_BYTES, reader))
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> ParquetResult<Bytes> {
@@ -219,7 +217,13 @@ impl ChunkReader for FileReader {
 #[derive(Debug)]
 pub(super) enum SequentialReader {
     Memory(Bytes),
-    File { file: Arc<File>, at: u64, changes: Arc<Vec<BytePatch>>, failed: Arc<AtomicBool> },
+    File {
+        file: Arc<File>,
+        /// Where the next read begins.
+        offset: u64,
+        patches: Arc<Vec<BytePatch>>,
+        has_failed: Arc<AtomicBool>,
+    },
 }
 
 impl Read for SequentialReader {
@@ -231,15 +235,15 @@ impl Read for SequentialReader {
                 buffer[..count].copy_from_slice(&taken);
                 Ok(count)
             }
-            Self::File { file, at, changes, failed } => {
-                let read = file.read_at(buffer, *at);
+            Self::File { file, offset, patches, has_failed } => {
+                let read = file.read_at(buffer, *offset);
                 match &read {
                     Ok(count) => {
-                        change(&mut buffer[..*count], *at, changes);
-                        *at += *count as u64;
+                        apply(patches, &mut buffer[..*count], *offset);
+                        *offset += *count as u64;
                     }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(_) => failed.store(true, Ordering::Relaxed),
+                    Err(_) => has_failed.store(true, Ordering::Relaxed),
                 }
                 read
             }
@@ -247,12 +251,12 @@ impl Read for SequentialReader {
     }
 }
 
-/// Applies changes to bytes of a file that begin at offset `start`. The changes are in the order of their
+/// Applies patches to bytes of a file that begin at offset `start`. The patches are in the order of their
 /// offsets.
-fn change(bytes: &mut [u8], start: u64, changes: &[BytePatch]) {
+fn apply(patches: &[BytePatch], bytes: &mut [u8], start: u64) {
     let end = start + bytes.len() as u64;
-    let from = changes.partition_point(|change| change.at < start);
-    for change in changes[from..].iter().take_while(|change| change.at < end) {
-        bytes[to_usize(change.at - start)] = change.byte;
+    let first = patches.partition_point(|patch| patch.offset < start);
+    for patch in patches[first..].iter().take_while(|patch| patch.offset < end) {
+        bytes[to_usize(patch.offset - start)] = patch.byte;
     }
 }

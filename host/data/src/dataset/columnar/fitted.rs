@@ -14,11 +14,12 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The rows that are left out. Each has its reason, up to the number that reports name.
+/// The rows that are left out, and why. A report has a maximum number of reasons: the rest is `None`.
 pub(super) type Misfits = BTreeMap<usize, Option<String>>;
 
-/// Turns a batch of the needed columns into one of the table. `file` has the types in which the file's
-/// columns are passed on; the batch may still have stored values.
+/// Turns a batch of the needed columns into a batch of the table. `file` has the types in which the file's
+/// columns are passed on. The batch may still have stored values. Returns the rows that fit, and the rows
+/// that are left out.
 pub(super) fn fitted(
     batch: &RecordBatch,
     file: &Schema,
@@ -30,16 +31,16 @@ pub(super) fn fitted(
     if misfits.is_empty() {
         return Ok((table(arrays, batch.num_rows(), columns)?, misfits));
     }
-    let stay: BooleanArray =
+    let fits: BooleanArray =
         (0..batch.num_rows()).map(|row| Some(!misfits.contains_key(&row))).collect();
-    let left = match filter_record_batch(batch, &stay) {
+    let left = match filter_record_batch(batch, &fits) {
         Ok(left) => left,
         Err(error) => return fail!("cannot become a table: {error}"),
     };
-    let mut more = Misfits::new();
-    let arrays = self::arrays(&left, file, fit, columns, &mut more)?;
-    if !more.is_empty() {
-        return fail!("cannot become a table: rows fit alone, but not together");
+    let mut more_misfits = Misfits::new();
+    let arrays = self::arrays(&left, file, fit, columns, &mut more_misfits)?;
+    if !more_misfits.is_empty() {
+        return fail!("cannot become a table: its rows fit one by one, but not together");
     }
     Ok((table(arrays, left.num_rows(), columns)?, misfits))
 }
@@ -56,8 +57,8 @@ fn table(
     }
 }
 
-/// The table's columns. Adds the rows that do not fit to `misfits`. If there are any, the columns must not be
-/// used.
+/// The table's columns. Adds the rows that do not fit to `misfits`. If there are such rows, the columns must
+/// not be used.
 fn arrays(
     batch: &RecordBatch,
     file: &Schema,
@@ -66,28 +67,28 @@ fn arrays(
     misfits: &mut Misfits,
 ) -> Result<Vec<ArrayRef>, DatasetError> {
     let mut arrays: Vec<ArrayRef> = Vec::with_capacity(columns.fields().len());
-    for (place, field) in fit.places.iter().zip(columns.fields()) {
-        let found = place.and_then(|place| fit.needed.binary_search(&place).ok());
-        let (Some(place), Some(array)) = (place, found.and_then(|at| batch.columns().get(at)))
-        else {
+    for (index, field) in fit.indexes.iter().zip(columns.fields()) {
+        let in_batch = index.and_then(|index| fit.needed.binary_search(&index).ok());
+        let array = in_batch.and_then(|in_batch| batch.columns().get(in_batch));
+        let (Some(index), Some(array)) = (index, array) else {
             arrays.push(new_null_array(field.data_type(), batch.num_rows()));
             continue;
         };
-        let from = file.field(*place);
+        let from = file.field(*index);
         check_nulls(array, from, field)?;
         let from = from.data_type();
         let to = field.data_type();
-        let change = ColumnChange { name: field.name(), from, to };
-        match change.convert(array) {
+        let conversion = ColumnConversion { name: field.name(), from, to };
+        match conversion.convert(array) {
             Ok(array) => arrays.push(array),
-            Err(error) if !change.find(array, 0, misfits) => return fail!("{error}"),
+            Err(error) if !conversion.find_misfits(array, 0, misfits) => return fail!("{error}"),
             Err(_) => arrays.push(new_null_array(field.data_type(), batch.num_rows())),
         }
     }
     Ok(arrays)
 }
 
-/// Fails if there are nulls where the table allows none.
+/// Fails if the array has nulls and the table's column does not allow nulls.
 fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), DatasetError> {
     if to.is_nullable() || array.null_count() == 0 {
         return Ok(());
@@ -99,22 +100,22 @@ fn check_nulls(array: &ArrayRef, from: &Field, to: &Field) -> Result<(), Dataset
         );
     }
     fail!(
-        "has nulls in column '{}', where the first file has none and allows none; set \
+        "has nulls in column '{}', where the first file has no nulls and allows none; set \
          schema_inference: full",
         to.name(),
     )
 }
 
 /// Converts a column of the file to one of the table.
-struct ColumnChange<'a> {
+struct ColumnConversion<'a> {
     name: &'a str,
-    /// The type in which the file passes it on.
+    /// The type in which the file passes the column on.
     from: &'a DataType,
     to: &'a DataType,
 }
 
-impl ColumnChange<'_> {
-    /// Fails if a value does not fit.
+impl ColumnConversion<'_> {
+    /// Converts an array of the column. Fails if a value does not fit.
     fn convert(&self, array: &ArrayRef) -> Result<ArrayRef, MisfitError> {
         let &Self { name, from, to } = self;
         let array = converted(array, from)
@@ -131,17 +132,18 @@ impl ColumnChange<'_> {
         })
     }
 
-    /// Finds the rows with values that do not fit, counted from `first`. Returns whether there are any.
-    fn find(&self, array: &ArrayRef, first: usize, misfits: &mut Misfits) -> bool {
+    /// Adds the rows with values that do not fit to `misfits`. The array begins at row `first`. Returns
+    /// whether there are such rows.
+    fn find_misfits(&self, array: &ArrayRef, first: usize, misfits: &mut Misfits) -> bool {
         let Err(error) = self.convert(array) else { return false };
         if array.len() <= 1 {
-            let named = misfits.len() < AttemptReport::MAX_FAILED_ITEMS;
-            misfits.entry(first).or_insert_with(|| named.then(|| error.to_string()));
+            let is_reported = misfits.len() < AttemptReport::MAX_FAILED_ITEMS;
+            misfits.entry(first).or_insert_with(|| is_reported.then(|| error.to_string()));
             return true;
         }
         let half = array.len() / 2;
-        let before = self.find(&array.slice(0, half), first, misfits);
-        let rest = array.slice(half, array.len() - half);
-        self.find(&rest, first + half, misfits) || before
+        let in_first_half = self.find_misfits(&array.slice(0, half), first, misfits);
+        let second_half = array.slice(half, array.len() - half);
+        self.find_misfits(&second_half, first + half, misfits) || in_first_half
     }
 }

@@ -1,13 +1,23 @@
 //! Reads the parts of a Parquet footer that are needed to read rows, and writes them again. Skips unknown
-//! fields and fields of an unexpected type, as Thrift's own readers do.
+//! fields and fields of an unexpected type, as Thrift's own readers do. The field numbers are those of
+//! parquet.thrift: a footer is a `FileMetaData`.
 
 use super::thrift::{BINARY, I32, I64, LIST, STRUCT, StructWriter, ThriftScan};
 
-/// A footer. It borrows texts and statistics from the bytes.
+/// The field `row_groups` of `FileMetaData`: its number and type.
+const ROW_GROUPS: (i64, u8) = (4, LIST);
+/// The field `columns` of `RowGroup`.
+const COLUMNS: (i64, u8) = (1, LIST);
+/// The field `crypto_metadata` of `ColumnChunk`.
+const CRYPTO_METADATA: (i64, u8) = (8, STRUCT);
+/// The field `encrypted_column_metadata` of `ColumnChunk`.
+const ENCRYPTED_METADATA: (i64, u8) = (9, BINARY);
+
+/// A footer (`FileMetaData`). It borrows texts and statistics from the bytes that it was read from.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Footer<'a> {
     version: Option<i64>,
-    /// The tree of columns: each node comes before those below it.
+    /// The tree of columns: each node comes before the nodes below it.
     pub(super) elements: Vec<SchemaNode<'a>>,
     /// The number of rows in the file.
     pub(super) rows: Option<i64>,
@@ -18,7 +28,7 @@ pub(super) struct Footer<'a> {
     pub(super) created_by: Option<&'a [u8]>,
 }
 
-/// A node of the tree of columns.
+/// A node of the tree of columns (`SchemaElement`).
 #[derive(Clone, Debug, Default)]
 pub(super) struct SchemaNode<'a> {
     /// The physical type: how values are stored. `None` for a group.
@@ -30,7 +40,7 @@ pub(super) struct SchemaNode<'a> {
     name: Option<&'a [u8]>,
     /// The number of nodes directly below it.
     pub(super) children: Option<i64>,
-    /// The converted type: the meaning of values, in the form of old writers.
+    /// The converted type: the meaning of values, in the form that old writers use.
     pub(super) converted: Option<i64>,
     scale: Option<i64>,
     precision: Option<i64>,
@@ -49,35 +59,35 @@ pub(super) struct RowGroup<'a> {
     pub(super) rows: Option<i64>,
 }
 
-/// A column of a row group.
+/// A column of a row group (`ColumnChunk`), with its `ColumnMetaData`.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChunkMetadata<'a> {
     file: Option<&'a [u8]>,
     offset: Option<i64>,
-    /// Where the page indexes are: the fields 4 to 7.
+    /// Where the page indexes are: the fields 4 to 7 of `ColumnChunk`, offsets and lengths.
     indexes: [Option<i64>; 4],
     /// Whether it is encrypted.
     pub(super) is_encrypted: bool,
-    /// Whether it has metadata of its column.
-    has_data: bool,
+    /// Whether it has a `ColumnMetaData`.
+    has_metadata: bool,
     physical: Option<i64>,
     encodings: Vec<i64>,
     /// How its pages are compressed.
     pub(super) codec: Option<i64>,
     /// The number of values in its pages.
     pub(super) values: Option<i64>,
-    unpacked: Option<i64>,
-    /// The bytes of its pages.
-    pub(super) packed: Option<i64>,
+    uncompressed_bytes: Option<i64>,
+    /// The bytes of its pages in the file.
+    pub(super) compressed_bytes: Option<i64>,
     /// The offset of the first page with values.
     pub(super) data_page: Option<i64>,
     /// The offset of the dictionary.
     pub(super) dictionary: Option<i64>,
     statistics: Option<&'a [u8]>,
-    sizes: Option<&'a [u8]>,
+    size_statistics: Option<&'a [u8]>,
 }
 
-/// A key and a value that a writer adds: for example, the columns in the form of Arrow.
+/// A key and a value that a writer adds: for example, the Arrow schema.
 #[derive(Clone, Debug, Default)]
 struct Pair<'a> {
     key: Option<&'a [u8]>,
@@ -91,10 +101,10 @@ impl<'a> Footer<'a> {
         ThriftScan(bytes).fields(|scan, id, kind| {
             match (id, kind) {
                 (1, I32) => footer.version = Some(scan.int()?),
-                (2, LIST) => footer.elements = structures(scan, SchemaNode::read)?,
+                (2, LIST) => footer.elements = read_structs(scan, SchemaNode::read)?,
                 (3, I64) => footer.rows = Some(scan.int()?),
-                (4, LIST) => footer.groups = structures(scan, RowGroup::read)?,
-                (5, LIST) => footer.pairs = structures(scan, Pair::read)?,
+                ROW_GROUPS => footer.groups = read_structs(scan, RowGroup::read)?,
+                (5, LIST) => footer.pairs = read_structs(scan, Pair::read)?,
                 (6, BINARY) => footer.created_by = Some(scan.binary()?),
                 _ => return Some(false),
             }
@@ -123,8 +133,8 @@ impl<'a> Footer<'a> {
     }
 }
 
-/// The structs of a list. Empty if the list holds other values.
-fn structures<'a, T>(
+/// Reads a list of structs with `read`. Empty if the list holds other values.
+fn read_structs<'a, T>(
     scan: &mut ThriftScan<'a>,
     mut read: impl FnMut(&mut ThriftScan<'a>) -> Option<T>,
 ) -> Option<Vec<T>> {
@@ -135,11 +145,11 @@ fn structures<'a, T>(
         scan.raw(LIST)?;
         return Some(Vec::new());
     }
-    let mut all = Vec::new();
+    let mut structs = Vec::new();
     for _ in 0..count {
-        all.push(read(scan)?);
+        structs.push(read(scan)?);
     }
-    Some(all)
+    Some(structs)
 }
 
 impl<'a> SchemaNode<'a> {
@@ -185,7 +195,7 @@ impl<'a> RowGroup<'a> {
         let mut group = Self::default();
         scan.fields(|scan, id, kind| {
             match (id, kind) {
-                (1, LIST) => group.chunks = structures(scan, ChunkMetadata::read)?,
+                COLUMNS => group.chunks = read_structs(scan, ChunkMetadata::read)?,
                 (2, I64) => group.bytes = Some(scan.int()?),
                 (3, I64) => group.rows = Some(scan.int()?),
                 _ => return Some(false),
@@ -212,12 +222,12 @@ impl<'a> ChunkMetadata<'a> {
             match (id, kind) {
                 (1, BINARY) => chunk.file = Some(scan.binary()?),
                 (2, I64) => chunk.offset = Some(scan.int()?),
-                (3, STRUCT) => chunk.read_data(scan)?,
+                (3, STRUCT) => chunk.read_metadata(scan)?,
                 (4, I64) => chunk.indexes[0] = Some(scan.int()?),
                 (5, I32) => chunk.indexes[1] = Some(scan.int()?),
                 (6, I64) => chunk.indexes[2] = Some(scan.int()?),
                 (7, I32) => chunk.indexes[3] = Some(scan.int()?),
-                (8, STRUCT) | (9, BINARY) => {
+                CRYPTO_METADATA | ENCRYPTED_METADATA => {
                     chunk.is_encrypted = true;
                     return Some(false);
                 }
@@ -225,25 +235,25 @@ impl<'a> ChunkMetadata<'a> {
             }
             Some(true)
         })?;
-        // Refuses empty chunks: they are invalid, and each would take more memory than it takes in the file.
-        let is_known = chunk.packed.is_some() && chunk.start().is_some();
-        (is_known || chunk.is_encrypted).then_some(chunk)
+        // Refuses empty chunks: they are invalid, and each takes more memory than bytes in the file.
+        let has_pages = chunk.compressed_bytes.is_some() && chunk.start().is_some();
+        (has_pages || chunk.is_encrypted).then_some(chunk)
     }
 
-    fn read_data(&mut self, scan: &mut ThriftScan<'a>) -> Option<()> {
-        self.has_data = true;
+    fn read_metadata(&mut self, scan: &mut ThriftScan<'a>) -> Option<()> {
+        self.has_metadata = true;
         scan.fields(|scan, id, kind| {
             match (id, kind) {
                 (1, I32) => self.physical = Some(scan.int()?),
-                (2, LIST) => self.encodings = encodings(scan)?,
+                (2, LIST) => self.encodings = read_encodings(scan)?,
                 (4, I32) => self.codec = Some(scan.int()?),
                 (5, I64) => self.values = Some(scan.int()?),
-                (6, I64) => self.unpacked = Some(scan.int()?),
-                (7, I64) => self.packed = Some(scan.int()?),
+                (6, I64) => self.uncompressed_bytes = Some(scan.int()?),
+                (7, I64) => self.compressed_bytes = Some(scan.int()?),
                 (9, I64) => self.data_page = Some(scan.int()?),
                 (11, I64) => self.dictionary = Some(scan.int()?),
                 (12, STRUCT) => self.statistics = Some(scan.raw(STRUCT)?),
-                (16, STRUCT) => self.sizes = Some(scan.raw(STRUCT)?),
+                (16, STRUCT) => self.size_statistics = Some(scan.raw(STRUCT)?),
                 _ => return Some(false),
             }
             Some(true)
@@ -259,8 +269,8 @@ impl<'a> ChunkMetadata<'a> {
         let mut put = StructWriter::new(out);
         put.binary(1, self.file);
         put.int(2, I64, Some(self.offset.unwrap_or(0)));
-        if self.has_data {
-            self.write_data(put.field(3, STRUCT));
+        if self.has_metadata {
+            self.write_metadata(put.field(3, STRUCT));
         }
         for ((id, kind), number) in
             [(4, I64), (5, I32), (6, I64), (7, I32)].into_iter().zip(self.indexes)
@@ -270,24 +280,25 @@ impl<'a> ChunkMetadata<'a> {
         put.end();
     }
 
-    fn write_data(&self, out: &mut Vec<u8>) {
+    fn write_metadata(&self, out: &mut Vec<u8>) {
         let mut put = StructWriter::new(out);
         put.int(1, I32, self.physical);
         let list = put.list(2, I32, self.encodings.len());
         self.encodings.iter().for_each(|encoding| super::thrift::int(list, *encoding));
         put.int(4, I32, self.codec);
         put.int(5, I64, self.values);
-        put.int(6, I64, self.unpacked);
-        put.int(7, I64, self.packed);
+        put.int(6, I64, self.uncompressed_bytes);
+        put.int(7, I64, self.compressed_bytes);
         put.int(9, I64, self.data_page);
         put.int(11, I64, self.dictionary);
         put.raw(12, STRUCT, self.statistics);
-        put.raw(16, STRUCT, self.sizes);
+        put.raw(16, STRUCT, self.size_statistics);
         put.end();
     }
 }
 
-fn encodings(scan: &mut ThriftScan<'_>) -> Option<Vec<i64>> {
+/// Reads a list of encodings. Empty if the list holds other values.
+fn read_encodings(scan: &mut ThriftScan<'_>) -> Option<Vec<i64>> {
     let before = *scan;
     let (count, I32) = scan.list()? else {
         *scan = before;
@@ -319,22 +330,22 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// The numbers of the leaf columns that are encrypted in any row group. `None` if the bytes are not a footer.
-pub(super) fn encrypted(bytes: &[u8]) -> Option<Vec<usize>> {
+/// The indexes of the leaf columns that are encrypted in any row group. `None` if the bytes are not a footer.
+pub(super) fn encrypted_leaves(bytes: &[u8]) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     ThriftScan(bytes).fields(|scan, id, kind| {
-        if (id, kind) != (4, LIST) {
+        if (id, kind) != ROW_GROUPS {
             return Some(false);
         }
-        structures(scan, |scan| {
+        read_structs(scan, |scan| {
             scan.fields(|scan, id, kind| {
-                if (id, kind) != (1, LIST) {
+                if (id, kind) != COLUMNS {
                     return Some(false);
                 }
                 let mut leaf = 0;
-                structures(scan, |scan| {
+                read_structs(scan, |scan| {
                     scan.fields(|_, id, kind| {
-                        if matches!((id, kind), (8, STRUCT) | (9, BINARY)) {
+                        if matches!((id, kind), CRYPTO_METADATA | ENCRYPTED_METADATA) {
                             found.push(leaf);
                         }
                         Some(false)

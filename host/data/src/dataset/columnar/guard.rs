@@ -1,10 +1,10 @@
-//! Catches panics of readers that are given hostile files.
+//! Catches panics of readers: a hostile file may cause one.
 
 use crate::dataset::{DatasetError, fail};
 use std::panic::{self, AssertUnwindSafe};
 
-/// Calls a reader. Fails if the call fails, or with the message of its panic. Nothing that the call has
-/// changed may be used after a panic.
+/// Calls a reader. Turns a panic into an error with the panic's message. After a panic, the caller must not
+/// use what the call may have changed.
 pub(super) fn caught<T>(call: impl FnOnce() -> Result<T, DatasetError>) -> Result<T, DatasetError> {
     match panic::catch_unwind(AssertUnwindSafe(call)) {
         Ok(result) => result,

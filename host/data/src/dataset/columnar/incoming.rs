@@ -3,8 +3,8 @@
 
 use super::compact::compact;
 use super::guard::caught;
-use super::ipc::check_bodies;
-use super::messages::{MAX_METADATA, columns, message, rows};
+use super::ipc::check_buffers;
+use super::messages::{MAX_METADATA, parse_message, parse_schema, row_count};
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{ArrowStream, DatasetError, fail};
 use crate::model::to_usize;
@@ -16,23 +16,26 @@ use arrow::ipc::reader::StreamDecoder;
 use std::io::Read;
 use std::num::NonZeroU64;
 
-/// The first bytes of a message. The length of its head follows, in four bytes.
+/// The continuation marker: the first bytes of a message. The length of the metadata follows, in four bytes.
 const CONTINUATION: [u8; 4] = [0xff; 4];
-/// How many bytes are reserved at once; more follow as data arrives. A stated length alone must not make us
-/// allocate.
-const AT_ONCE: u64 = 16 << 20;
-/// The maximum number of bytes that are shown of a beginning that is not Arrow.
-const SHOWN: usize = 24;
+/// The maximum number of bytes that we allocate before data arrives: a stream must not make us allocate
+/// memory only by stating a large length.
+const MAX_RESERVED_BYTES: u64 = 16 << 20;
+/// How many bytes an error message shows of data that is not Arrow.
+const SHOWN_BYTES: usize = 24;
 
 /// The mini-batches of a stream.
 pub struct StreamBatches<R> {
-    from: R,
+    source: R,
     decoder: StreamDecoder,
-    most: Option<NonZeroU64>,
-    /// The record batch that is being cut, and how many of its rows were taken.
-    cut: Option<(RecordBatch, usize)>,
+    /// The maximum number of rows in a mini-batch. `None`: each record batch is one mini-batch.
+    max_rows: Option<NonZeroU64>,
+    /// The current record batch, and how many of its rows are in earlier mini-batches.
+    current: Option<(RecordBatch, usize)>,
+    /// The number of rows in all earlier mini-batches.
     rows: u64,
-    is_begun: bool,
+    /// Whether the schema has been read.
+    has_schema: bool,
 }
 
 /// The rows of a mini-batch.
@@ -47,10 +50,11 @@ pub struct IncomingRows {
 }
 
 impl<R: Read> StreamBatches<R> {
-    /// `most`: the maximum number of rows in a mini-batch. `None`: each record batch is one mini-batch.
-    pub fn new(from: R, most: Option<NonZeroU64>) -> Self {
+    /// Reads a stream from `source`. `max_rows` is the maximum number of rows in a mini-batch. If it is
+    /// `None`, each record batch is one mini-batch.
+    pub fn new(source: R, max_rows: Option<NonZeroU64>) -> Self {
         let decoder = StreamDecoder::new();
-        Self { from, decoder, most, cut: None, rows: 0, is_begun: false }
+        Self { source, decoder, max_rows, current: None, rows: 0, has_schema: false }
     }
 
     /// The next mini-batch. `None` at the end of the stream. Skips record batches without rows.
@@ -59,7 +63,7 @@ impl<R: Read> StreamBatches<R> {
     /// If the data is not an Arrow IPC stream, is broken, or ends before the end of the stream.
     pub fn next_rows(&mut self) -> Result<Option<IncomingRows>, DatasetError> {
         loop {
-            if let Some(rows) = self.next_cut()? {
+            if let Some(rows) = self.next_of_current()? {
                 return Ok(Some(rows));
             }
             let Some(bytes) = self.next_message()? else { return Ok(None) };
@@ -69,18 +73,19 @@ impl<R: Read> StreamBatches<R> {
                 let decoded = decoder.decode(&mut bytes);
                 decoded.map_err(|error| broken("a message that cannot be decoded", &error))
             })?;
-            self.cut = batch.map(|batch| (batch, 0));
+            self.current = batch.map(|batch| (batch, 0));
         }
     }
 
-    fn next_cut(&mut self) -> Result<Option<IncomingRows>, DatasetError> {
-        let Some((batch, taken)) = self.cut.take() else { return Ok(None) };
+    /// The next mini-batch of the current record batch. `None` if it has no more rows.
+    fn next_of_current(&mut self) -> Result<Option<IncomingRows>, DatasetError> {
+        let Some((batch, taken)) = self.current.take() else { return Ok(None) };
         let left = batch.num_rows() - taken;
         if left == 0 {
             return Ok(None);
         }
-        let most = self.most.map_or(usize::MAX, |most| to_usize(most.get()));
-        let count = left.min(most);
+        let max_rows = self.max_rows.map_or(usize::MAX, |rows| to_usize(rows.get()));
+        let count = left.min(max_rows);
         let table = caught(|| {
             let part = if count == batch.num_rows() {
                 batch.clone()
@@ -90,7 +95,7 @@ impl<R: Read> StreamBatches<R> {
             let table = ArrowStream::of(&part, part.schema_ref());
             table.map_err(|error| broken("rows that cannot be written as Arrow data", &error))
         })?;
-        self.cut = (count < left).then_some((batch, taken + count));
+        self.current = (count < left).then_some((batch, taken + count));
         let first = self.rows;
         self.rows += count as u64;
         Ok(Some(IncomingRows { table, first, count: count as u64 }))
@@ -100,38 +105,38 @@ impl<R: Read> StreamBatches<R> {
     fn next_message(&mut self) -> Result<Option<Vec<u8>>, DatasetError> {
         let mut bytes = Vec::new();
         self.read(&mut bytes, 4)?;
-        if !self.is_begun {
+        if !self.has_schema {
             check_start(&bytes)?;
         }
-        let is_old = bytes != CONTINUATION;
-        if !is_old {
+        // Old writers leave out the continuation marker.
+        if bytes == CONTINUATION {
             self.read(&mut bytes, 4)?;
         }
         let length = bytes.last_chunk().map_or(0, |length| u32::from_le_bytes(*length));
         if length == 0 {
-            return match self.is_begun {
+            return match self.has_schema {
                 true => Ok(None),
                 false => fail!("is not an Arrow IPC stream: it has no schema"),
             };
         }
         let length = u64::from(length);
         if length > MAX_METADATA {
-            return fail!("is broken: the head of a message claims {length} bytes");
+            return fail!("is broken: the metadata of a message claims {length} bytes");
         }
-        let head = bytes.len();
+        let metadata_start = bytes.len();
         self.read(&mut bytes, length)?;
-        let body = self.body(&bytes[head..])?;
-        let start = bytes.len();
-        self.read(&mut bytes, body)?;
-        check_message(&bytes[head..start], &bytes[start..])?;
-        self.is_begun = true;
+        let body_bytes = self.body_length(&bytes[metadata_start..])?;
+        let body_start = bytes.len();
+        self.read(&mut bytes, body_bytes)?;
+        check_message(&bytes[metadata_start..body_start], &bytes[body_start..])?;
+        self.has_schema = true;
         Ok(Some(bytes))
     }
 
-    /// The length of the body that belongs to this head.
-    fn body(&self, head: &[u8]) -> Result<u64, DatasetError> {
-        let message = message(head)?;
-        match (message.header_type(), self.is_begun) {
+    /// The length of the body of the message with this metadata. Fails if such a message is not allowed here.
+    fn body_length(&self, metadata: &[u8]) -> Result<u64, DatasetError> {
+        let message = parse_message(metadata)?;
+        match (message.header_type(), self.has_schema) {
             (MessageHeader::Schema, false)
             | (MessageHeader::DictionaryBatch | MessageHeader::RecordBatch, true) => {}
             (MessageHeader::Schema, true) => return fail!("is broken: it has two schemas"),
@@ -152,15 +157,15 @@ impl<R: Read> StreamBatches<R> {
 
     /// Reads `count` bytes and appends them.
     fn read(&mut self, bytes: &mut Vec<u8>, count: u64) -> Result<(), DatasetError> {
-        bytes.reserve(to_usize(count.min(AT_ONCE)));
-        match (&mut self.from).take(count).read_to_end(bytes) {
+        bytes.reserve(to_usize(count.min(MAX_RESERVED_BYTES)));
+        match (&mut self.source).take(count).read_to_end(bytes) {
             Ok(read) if read as u64 == count => Ok(()),
-            Ok(0) if bytes.is_empty() && !self.is_begun => {
-                fail!("is empty: an Arrow IPC stream has a schema at least")
+            Ok(0) if bytes.is_empty() && !self.has_schema => {
+                fail!("is empty: an Arrow IPC stream has at least a schema")
             }
             Ok(_) => fail!(
-                "is cut off after {} rows: it ends without an end-of-stream mark, which the program \
-                 that writes it puts there when it closes the stream",
+                "is cut off after {} rows: it ends without an end-of-stream mark, which a program writes \
+                 when it closes the stream",
                 self.rows
             ),
             Err(error) => fail!("cannot be read: {error}"),
@@ -168,19 +173,24 @@ impl<R: Read> StreamBatches<R> {
     }
 }
 
-fn broken(what: &str, error: &ArrowError) -> DatasetError {
-    DatasetError(format!("has {what}: {error}"))
+/// The error for a stream that has this `problem`, such as "a message that cannot be decoded".
+fn broken(problem: &str, error: &ArrowError) -> DatasetError {
+    DatasetError(format!("has {problem}: {error}"))
 }
 
-/// Fails if the first four bytes do not begin an Arrow IPC stream. The message names what they begin.
+/// Fails if an Arrow IPC stream cannot begin with these four bytes. The error says what begins like this.
 fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
     let length = bytes.first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
     if bytes == CONTINUATION || u64::from(length) <= MAX_METADATA {
         return Ok(());
     }
-    let shown: String =
-        bytes.iter().take(SHOWN).flat_map(|byte| byte.escape_ascii()).map(char::from).collect();
-    let what = match bytes {
+    let shown: String = bytes
+        .iter()
+        .take(SHOWN_BYTES)
+        .flat_map(|byte| byte.escape_ascii())
+        .map(char::from)
+        .collect();
+    let advice = match bytes {
         b"ARRO" => {
             "it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream".to_owned()
         }
@@ -188,24 +198,24 @@ fn check_start(bytes: &[u8]) -> Result<(), DatasetError> {
             .to_owned(),
         _ => format!("it begins with \"{shown}\"; write it with pyarrow.ipc.new_stream"),
     };
-    fail!("is not an Arrow IPC stream: {what}")
+    fail!("is not an Arrow IPC stream: {advice}")
 }
 
-/// Checks what a message says about itself before the decoder relies on it.
-fn check_message(head: &[u8], body: &[u8]) -> Result<(), DatasetError> {
-    let message = message(head)?;
+/// Checks the counts and lengths in a message's metadata before the decoder relies on them.
+fn check_message(metadata: &[u8], body: &[u8]) -> Result<(), DatasetError> {
+    let message = parse_message(metadata)?;
     match message.header_type() {
         MessageHeader::RecordBatch => {
             let batch = message.header_as_record_batch();
-            rows(batch.map_or(0, |batch| batch.length()))?;
-            check_bodies(batch, body)
+            row_count(batch.map_or(0, |batch| batch.length()))?;
+            check_buffers(batch, body)
         }
         MessageHeader::DictionaryBatch => {
             let values = message.header_as_dictionary_batch().and_then(|batch| batch.data());
-            rows(values.map_or(0, |batch| batch.length()))?;
-            check_bodies(values, body)
+            row_count(values.map_or(0, |batch| batch.length()))?;
+            check_buffers(values, body)
         }
-        _ => columns(message.header_as_schema()).map(drop),
+        _ => parse_schema(message.header_as_schema()).map(drop),
     }
 }
 

@@ -28,9 +28,9 @@ fn stream(batches: &[RecordBatch]) -> Vec<u8> {
     bytes
 }
 
-/// The rows of each mini-batch.
-fn taken(bytes: &[u8], most: u64) -> Result<Vec<RecordBatch>, String> {
-    let mut incoming = StreamBatches::new(bytes, NonZeroU64::new(most));
+/// The rows of each mini-batch. Each has at most `max_rows` rows. With 0, each is a whole record batch.
+fn mini_batches(bytes: &[u8], max_rows: u64) -> Result<Vec<RecordBatch>, String> {
+    let mut incoming = StreamBatches::new(bytes, NonZeroU64::new(max_rows));
     let mut found = Vec::new();
     let mut first = 0;
     loop {
@@ -52,14 +52,14 @@ fn taken(bytes: &[u8], most: u64) -> Result<Vec<RecordBatch>, String> {
 #[test]
 fn each_record_batch_is_a_mini_batch() {
     let batches = [batch(0, 5), batch(5, 0), batch(5, 2)];
-    let found = taken(&stream(&batches), 0).unwrap();
+    let found = mini_batches(&stream(&batches), 0).unwrap();
     assert_eq!(found, [batch(0, 5), batch(5, 2)]);
-    assert_eq!(taken(&stream(&[]), 0).unwrap(), [] as [RecordBatch; 0]);
+    assert_eq!(mini_batches(&stream(&[]), 0).unwrap(), [] as [RecordBatch; 0]);
 }
 
 #[test]
 fn record_batches_are_cut() {
-    let found = taken(&stream(&[batch(0, 5), batch(5, 2)]), 2).unwrap();
+    let found = mini_batches(&stream(&[batch(0, 5), batch(5, 2)]), 2).unwrap();
     let rows: Vec<_> = found.iter().map(RecordBatch::num_rows).collect();
     assert_eq!(rows, [2, 2, 1, 2]);
     let numbers = found.iter().flat_map(|batch| {
@@ -72,7 +72,7 @@ fn record_batches_are_cut() {
 #[test]
 fn data_that_is_not_a_stream_is_refused() {
     let whole = stream(&[batch(0, 5)]);
-    let describe = |bytes: &[u8]| taken(bytes, 0).unwrap_err();
+    let describe = |bytes: &[u8]| mini_batches(bytes, 0).unwrap_err();
     let mut twice = whole[..whole.len() - 8].to_vec();
     twice.extend(&whole);
     let texts = [
@@ -88,20 +88,20 @@ fn data_that_is_not_a_stream_is_refused() {
         describe(&twice),
     ];
     insta::assert_snapshot!(texts.join("\n"), @r#"
-    is empty: an Arrow IPC stream has a schema at least
+    is empty: an Arrow IPC stream has at least a schema
     is not an Arrow IPC stream: it begins with "id,n"; write it with pyarrow.ipc.new_stream
     is not an Arrow IPC stream: it is an Arrow file, and not a stream: write it with pyarrow.ipc.new_stream
     is not an Arrow IPC stream: it is a Parquet file: read it, and write its rows with pyarrow.ipc.new_stream
-    is cut off after 0 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
+    is cut off after 0 rows: it ends without an end-of-stream mark, which a program writes when it closes the stream
     is not an Arrow IPC stream: it has no schema
-    is broken: the head of a message claims 2130706432 bytes
-    is cut off after 5 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
-    is cut off after 0 rows: it ends without an end-of-stream mark, which the program that writes it puts there when it closes the stream
+    is broken: the metadata of a message claims 2130706432 bytes
+    is cut off after 5 rows: it ends without an end-of-stream mark, which a program writes when it closes the stream
+    is cut off after 0 rows: it ends without an end-of-stream mark, which a program writes when it closes the stream
     is broken: it has two schemas
     "#);
 }
 
-/// A broken byte of a stream causes an error at worst.
+/// A broken byte causes an error at worst, and no panic.
 #[test]
 fn broken_bytes_are_errors() {
     let whole = stream(&[batch(0, 5), batch(5, 2)]);
@@ -114,6 +114,6 @@ fn broken_bytes_are_errors() {
                 assert!(rows.count > 0);
             }
         }
-        assert!(taken(&whole[..at], 0).is_err(), "cut after {at} bytes");
+        assert!(mini_batches(&whole[..at], 0).is_err(), "cut after {at} bytes");
     }
 }

@@ -3,9 +3,10 @@
 use super::cut::{DictionaryValues, SourcePart};
 use super::file_reader::FileReader;
 use super::messages::{
-    DataMessage, DataMessageHead, contents, head, message, prefix, record_batch, rows,
+    DataMessage, DataMessageHead, contents, parse_message, prefix_length, read_head, record_batch,
+    row_count,
 };
-use super::width::least;
+use super::width::least_bytes;
 use crate::dataset::csv::MAX_SLICE;
 use crate::dataset::{DatasetError, fail};
 use crate::model::to_usize;
@@ -19,28 +20,35 @@ use std::sync::Arc;
 /// An open file, and where its messages are.
 #[derive(Debug)]
 pub(super) struct ArrowFile {
-    at: FileReader,
+    file: FileReader,
     schema: SchemaRef,
     messages: Vec<DataMessage>,
     /// The indexes of the messages that are record batches.
     batches: Vec<usize>,
-    /// The dictionaries before message `next`.
+    /// The dictionaries by their identifiers, as the messages before `next_message` define them.
     dictionaries: HashMap<i64, ArrayRef>,
-    next: usize,
-    /// The last record batch that was read, with its index and columns: several slices may need it.
-    last: Option<(usize, Vec<usize>, RecordBatch)>,
+    next_message: usize,
+    /// The last record batch that was read, with the index of its message and its columns: several slices may
+    /// need it.
+    last_read: Option<(usize, Vec<usize>, RecordBatch)>,
 }
 
 impl ArrowFile {
     /// Reads the footer of a file, or walks over the messages of a stream without reading their bodies. Fails
     /// if the file is neither, or if it is broken.
-    pub(super) fn open(at: FileReader) -> Result<Self, DatasetError> {
-        let (schema, messages) = contents(&at)?;
-        let with_rows = messages.iter().enumerate().filter(|(_, place)| place.has_rows);
+    pub(super) fn open(file: FileReader) -> Result<Self, DatasetError> {
+        let (schema, messages) = contents(&file)?;
+        let with_rows = messages.iter().enumerate().filter(|(_, message)| message.has_rows);
         let batches = with_rows.map(|(index, _)| index).collect();
-        let schema = Arc::new(schema);
-        let dictionaries = HashMap::new();
-        Ok(Self { at, schema, messages, batches, dictionaries, next: 0, last: None })
+        Ok(Self {
+            file,
+            schema: Arc::new(schema),
+            messages,
+            batches,
+            dictionaries: HashMap::new(),
+            next_message: 0,
+            last_read: None,
+        })
     }
 
     /// All columns.
@@ -48,44 +56,59 @@ impl ArrowFile {
         &self.schema
     }
 
-    /// The record batches, with about the size of some of their columns. Fails if a message is broken.
+    /// The record batches, each with the approximate size of the given columns. Fails if a message is broken.
     pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         let fields = self.schema.fields();
-        let all = fields.len().max(1) as u128;
-        let wanted = columns.iter().map(|&at| keys(self.schema.field(at))).sum::<u64>();
-        let keys = fields.iter().map(|field| keys(field)).sum::<u64>().max(1);
-        let part_of =
-            |bytes: u64| saturated(u128::from(bytes) * u128::from(wanted) / u128::from(keys));
-        // The sizes of each dictionary, and of all together.
-        let mut known = HashMap::new();
+        let column_count = fields.len().max(1) as u128;
+        // We assume that the dictionaries of all columns have the same size.
+        let wanted: u64 =
+            columns.iter().map(|&column| dictionary_count(self.schema.field(column))).sum();
+        let all = fields.iter().map(|field| dictionary_count(field)).sum::<u64>().max(1);
+        let wanted_share =
+            |bytes: u64| saturated(u128::from(bytes) * u128::from(wanted) / u128::from(all));
+        let mut dictionaries: HashMap<i64, DictionaryValues> = HashMap::new();
+        // The sizes of all dictionaries together.
         let mut sum = DictionaryValues::default();
         let mut parts = Vec::with_capacity(self.batches.len());
-        for place in &self.messages {
-            match head(&self.at, place)? {
-                DataMessageHead::Dictionary { id, values: count, is_more } => {
-                    let known: &mut DictionaryValues = known.entry(id).or_default();
-                    let body = place.body;
+        for message in &self.messages {
+            let body_bytes = message.body_bytes;
+            match read_head(&self.file, message)? {
+                DataMessageHead::Dictionary { id, values, is_delta } => {
+                    let known = dictionaries.entry(id).or_default();
                     let old = *known;
-                    let all = if is_more { old.all.saturating_add(body) } else { body };
-                    *known = DictionaryValues { all, each: body.div_ceil(count.max(1)) };
-                    sum.all = sum.all.saturating_sub(old.all).saturating_add(all);
-                    sum.each = sum.each.saturating_sub(old.each).saturating_add(known.each);
+                    let before = if is_delta { old.total_bytes } else { 0 };
+                    *known = DictionaryValues {
+                        total_bytes: before.saturating_add(body_bytes),
+                        bytes_per_row: body_bytes.div_ceil(values.max(1)),
+                    };
+                    sum.total_bytes = sum
+                        .total_bytes
+                        .saturating_sub(old.total_bytes)
+                        .saturating_add(known.total_bytes);
+                    sum.bytes_per_row = sum
+                        .bytes_per_row
+                        .saturating_sub(old.bytes_per_row)
+                        .saturating_add(known.bytes_per_row);
                 }
                 DataMessageHead::Batch { rows } => {
-                    let share = u128::from(place.body) * columns.len() as u128 / all;
-                    let fields = columns.iter().map(|&at| least(self.schema.field(at), rows));
-                    let bytes = fields.fold(0, u64::saturating_add).max(saturated(share));
-                    let values =
-                        DictionaryValues { all: part_of(sum.all), each: part_of(sum.each) };
-                    parts.push(SourcePart { rows, bytes, values });
+                    let share = u128::from(body_bytes) * columns.len() as u128 / column_count;
+                    let least = columns
+                        .iter()
+                        .map(|&column| least_bytes(self.schema.field(column), rows))
+                        .fold(0, u64::saturating_add);
+                    let values = DictionaryValues {
+                        total_bytes: wanted_share(sum.total_bytes),
+                        bytes_per_row: wanted_share(sum.bytes_per_row),
+                    };
+                    parts.push(SourcePart { rows, bytes: least.max(saturated(share)), values });
                 }
             }
         }
         Ok(parts)
     }
 
-    /// Reads rows with some of the columns, from the record batch `part` on, after `skip` of its rows. Fails
-    /// if they cannot be decoded, or if the file has fewer.
+    /// Reads `rows` rows of these columns. Begins in record batch `part`, after its first `skip` rows. Fails
+    /// if the rows cannot be decoded, or if the file has fewer.
     pub(super) fn read(
         &mut self,
         part: usize,
@@ -113,87 +136,93 @@ impl ArrowFile {
         Ok(found)
     }
 
+    /// The record batch in the message with this index.
     fn batch(&mut self, index: usize, columns: &[usize]) -> Result<RecordBatch, DatasetError> {
-        if let Some((last, with, batch)) = &self.last
-            && *last == index
-            && with == columns
+        if let Some((last_index, last_columns, batch)) = &self.last_read
+            && *last_index == index
+            && last_columns == columns
         {
             return Ok(batch.clone());
         }
-        self.last = None;
-        if index < self.next {
+        self.last_read = None;
+        if index < self.next_message {
             // Later messages may have replaced dictionaries, so we start again.
             self.dictionaries.clear();
-            self.next = 0;
+            self.next_message = 0;
         }
-        while self.next < index {
-            if !self.messages[self.next].has_rows {
-                self.dictionary(self.messages[self.next])?;
+        while self.next_message < index {
+            let message = self.messages[self.next_message];
+            if !message.has_rows {
+                self.load_dictionary(message)?;
             }
-            self.next += 1;
+            self.next_message += 1;
         }
-        let batch = self.read_batch(self.messages[index], columns)?;
-        self.last = Some((index, columns.to_vec(), batch.clone()));
+        let batch = self.decode_batch(self.messages[index], columns)?;
+        self.last_read = Some((index, columns.to_vec(), batch.clone()));
         Ok(batch)
     }
 
-    fn dictionary(&mut self, place: DataMessage) -> Result<(), DatasetError> {
-        let (metadata, body) = self.load(place)?;
-        let message = message(&metadata)?;
-        let Some(batch) = message.header_as_dictionary_batch() else {
-            return fail!("is broken: the message at {} is not a dictionary", place.offset);
+    fn load_dictionary(&mut self, message: DataMessage) -> Result<(), DatasetError> {
+        let (metadata, body) = self.load(message)?;
+        let parsed = parse_message(&metadata)?;
+        let offset = message.offset;
+        let Some(batch) = parsed.header_as_dictionary_batch() else {
+            return fail!("is broken: the message at offset {offset} is not a dictionary");
         };
-        let data = batch.data();
-        check_bodies(data, &body)?;
-        let version = message.version();
+        check_buffers(batch.data(), &body)?;
+        let version = parsed.version();
         let known = &mut self.dictionaries;
         match read_dictionary(&body, batch, &self.schema, known, &version) {
             Ok(()) => Ok(()),
             Err(error) => {
-                fail!("has a dictionary at {} that cannot be decoded: {error}", place.offset)
+                fail!("has a dictionary at offset {offset} that cannot be decoded: {error}")
             }
         }
     }
 
-    fn read_batch(
+    fn decode_batch(
         &self,
-        place: DataMessage,
+        message: DataMessage,
         columns: &[usize],
     ) -> Result<RecordBatch, DatasetError> {
-        let (metadata, body) = self.load(place)?;
-        let message = message(&metadata)?;
-        let batch = record_batch(&message, &place)?;
-        rows(batch.length())?;
-        check_bodies(Some(batch), &body)?;
+        let (metadata, body) = self.load(message)?;
+        let parsed = parse_message(&metadata)?;
+        let batch = record_batch(&parsed, &message)?;
+        row_count(batch.length())?;
+        check_buffers(Some(batch), &body)?;
         let schema = Arc::clone(&self.schema);
-        let version = message.version();
+        let version = parsed.version();
         let decoder =
             RecordBatchDecoder::try_new(&body, batch, schema, &self.dictionaries, &version);
         let batch =
             decoder.and_then(|decoder| decoder.with_projection(Some(columns)).read_record_batch());
         match batch {
             Ok(batch) => Ok(batch),
-            Err(error) => fail!("cannot be decoded (a record batch at {}): {error}", place.offset),
+            Err(error) => {
+                fail!("cannot be decoded (a record batch at offset {}): {error}", message.offset)
+            }
         }
     }
 
-    /// A message's metadata and body.
-    fn load(&self, place: DataMessage) -> Result<(Vec<u8>, Buffer), DatasetError> {
-        let DataMessage { offset, metadata, body, .. } = place;
-        let both = self.at.bytes(offset, metadata.saturating_add(body))?;
-        let both = Buffer::from_vec(both);
-        let start = prefix(&both);
-        let head = both.get(start..to_usize(metadata)).unwrap_or_default().to_vec();
-        Ok((head, both.slice_with_length(to_usize(metadata), to_usize(body))))
+    /// Reads a message. Returns its metadata and its body.
+    fn load(&self, message: DataMessage) -> Result<(Vec<u8>, Buffer), DatasetError> {
+        let DataMessage { offset, metadata_bytes, body_bytes, .. } = message;
+        let whole = self.file.bytes(offset, metadata_bytes.saturating_add(body_bytes))?;
+        let whole = Buffer::from_vec(whole);
+        let start = prefix_length(&whole);
+        let metadata = whole.get(start..to_usize(metadata_bytes)).unwrap_or_default().to_vec();
+        Ok((metadata, whole.slice_with_length(to_usize(metadata_bytes), to_usize(body_bytes))))
     }
 }
 
+/// The number of bytes, or the maximum if it does not fit.
 fn saturated(bytes: u128) -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
-/// Fails if a buffer is not within the body, or if the buffers unpack to more than a worker can hold.
-pub(super) fn check_bodies(
+/// Fails if a buffer of a record batch is not within the body of its message, or if the buffers unpack to
+/// more than a worker can hold.
+pub(super) fn check_buffers(
     batch: Option<arrow::ipc::RecordBatch<'_>>,
     body: &[u8],
 ) -> Result<(), DatasetError> {
@@ -201,19 +230,21 @@ pub(super) fn check_bodies(
     let is_packed = batch.compression().is_some();
     let mut unpacked = 0_u64;
     for buffer in batch.buffers().into_iter().flatten() {
-        let place =
+        let range =
             usize::try_from(buffer.offset()).ok().zip(usize::try_from(buffer.length()).ok());
-        let bytes = place.and_then(|(start, length)| body.get(start..start.checked_add(length)?));
+        let bytes = range.and_then(|(start, length)| body.get(start..start.checked_add(length)?));
         let Some(bytes) = bytes else {
             return fail!(
-                "is broken: {} bytes should be at {} of a record batch of {}",
+                "is broken: a buffer of {} bytes at offset {} does not fit into the record batch of \
+                 {} bytes",
                 buffer.length(),
                 buffer.offset(),
                 body.len(),
             );
         };
         if let Some(length) = bytes.first_chunk::<8>().filter(|_| is_packed) {
-            // A negative length marks a buffer that is not packed.
+            // A packed buffer begins with its unpacked length. A negative length marks a buffer that is not
+            // packed.
             unpacked =
                 unpacked.saturating_add(u64::try_from(i64::from_le_bytes(*length)).unwrap_or(0));
         }
@@ -227,8 +258,8 @@ pub(super) fn check_bodies(
     Ok(())
 }
 
-/// How many fields of dictionary keys a column has, including nested ones.
-fn keys(field: &Field) -> u64 {
+/// How many dictionary-encoded fields a column has: itself and nested ones.
+fn dictionary_count(field: &Field) -> u64 {
     let schema = Schema::new(vec![field.clone()]);
     let fields = schema.flattened_fields().into_iter();
     fields.filter(|field| matches!(field.data_type(), DataType::Dictionary(..))).count() as u64

@@ -1,29 +1,30 @@
-//! Reads the dictionary keys in Parquet pages. They are in runs: one key that repeats, or several keys that
-//! are packed bit by bit.
+//! Reads the dictionary keys in Parquet pages. They are in runs: a run has one key that repeats, or several
+//! bit-packed keys (Parquet's RLE/bit-packing hybrid encoding).
 
-/// Fills `new` with the dictionary values that the keys name, after `skipped` keys. The first byte of
-/// `stored` is the number of bits of each key. `None` if the keys are broken.
+/// Skips `skip` keys, and fills `out` with the values in `dictionary` to which the next keys refer. The first
+/// byte of `stored` is the number of bits of each key. `None` if the keys are broken.
 pub(super) fn look_up<const WIDTH: usize>(
     stored: &[u8],
-    known: &[[u8; WIDTH]],
-    mut skipped: usize,
-    mut new: &mut [[u8; WIDTH]],
+    dictionary: &[[u8; WIDTH]],
+    mut skip: usize,
+    mut out: &mut [[u8; WIDTH]],
 ) -> Option<()> {
     let (&bits, mut keys) = stored.split_first()?;
     let bits = usize::from(bits);
     if bits > 32 {
         return None;
     }
-    while !new.is_empty() {
-        let header = number(&mut keys)?;
+    while !out.is_empty() {
+        let header = varint(&mut keys)?;
         let length = (header >> 1) as usize;
         let is_packed = header & 1 == 1;
+        // The length of a packed run is in groups of eight keys.
         let values = if is_packed { length.checked_mul(8)? } else { length };
         let bytes = if is_packed { length.checked_mul(bits)? } else { bits.div_ceil(8) };
-        // The last group of a page may be cut short.
+        // The last group of a page may be incomplete.
         let (run, rest) = keys.split_at(bytes.min(keys.len()));
-        let from = skipped.min(values);
-        let (slots, later) = new.split_at_mut((values - from).min(new.len()));
+        let from = skip.min(values);
+        let (slots, later) = out.split_at_mut((values - from).min(out.len()));
         let is_whole = match is_packed {
             true => (from + slots.len()).checked_mul(bits)?.div_ceil(8) <= run.len(),
             false => run.len() == bytes,
@@ -32,66 +33,68 @@ pub(super) fn look_up<const WIDTH: usize>(
             return None;
         }
         if is_packed {
-            look_up_packed(run, bits, from, known, slots)?;
+            look_up_packed(run, bits, from, dictionary, slots)?;
         } else if !slots.is_empty() {
             let key = run.iter().rev().fold(0, |key, byte| key << 8 | usize::from(*byte));
-            slots.fill(*known.get(key).filter(|_| key >> bits == 0)?);
+            slots.fill(*dictionary.get(key).filter(|_| key >> bits == 0)?);
         }
-        (keys, new, skipped) = (rest, later, skipped - from);
+        (keys, out, skip) = (rest, later, skip - from);
     }
     Some(())
 }
 
+/// Fills `out` with the values in `dictionary` to which the keys of a packed run refer, from key `from` on.
 fn look_up_packed<const WIDTH: usize>(
     run: &[u8],
     bits: usize,
     from: usize,
-    known: &[[u8; WIDTH]],
-    mut new: &mut [[u8; WIDTH]],
+    dictionary: &[[u8; WIDTH]],
+    mut out: &mut [[u8; WIDTH]],
 ) -> Option<()> {
     let unpack = UNPACK.get(bits)?;
-    let last = u32::try_from(known.len().checked_sub(1)?).ok().filter(|last| last >> 31 == 0)?;
+    let last = u32::try_from(dictionary.len().checked_sub(1)?).ok();
+    let last = last.filter(|last| last >> 31 == 0)?;
     // Eight keys fill whole bytes.
-    let mut place = from / 8 * bits;
+    let mut offset = from / 8 * bits;
     let mut first = from % 8;
-    while !new.is_empty() {
-        let packed = run.get(place..)?;
+    while !out.is_empty() {
+        let packed = run.get(offset..)?;
         let keys = match packed.first_chunk() {
             Some(packed) => unpack(packed),
             None => {
-                let mut padded = [0; WINDOW];
+                let mut padded = [0; WINDOW_BYTES];
                 padded.iter_mut().zip(packed).for_each(|(to, from)| *to = *from);
                 unpack(&padded)
             }
         };
         let keys = keys.get(first..)?;
-        let (slots, later) = new.split_at_mut(keys.len().min(new.len()));
+        let (slots, later) = out.split_at_mut(keys.len().min(out.len()));
         let keys = keys.get(..slots.len())?;
-        // Checks all keys at once, because a branch for each would take longer than the rest. The highest bit
-        // is set if a key is beyond the last one, or has that bit itself.
+        // Checks all keys together, because a branch for each key would take longer than the rest. The
+        // highest bit of the result is set if a key is greater than `last`, or has the highest bit itself.
         if keys.iter().fold(0, |bad, key| bad | last.wrapping_sub(*key) | key) >> 31 != 0 {
             return None;
         }
         for (slot, key) in slots.iter_mut().zip(keys) {
-            // SAFETY: no key is beyond `last`, the last index of `known`: this was checked above.
-            *slot = unsafe { *known.get_unchecked(*key as usize) };
+            // SAFETY: no key is greater than `last`, the last index of `dictionary`: this was checked above.
+            *slot = unsafe { *dictionary.get_unchecked(*key as usize) };
         }
-        (place, first, new) = (place + AT_ONCE / 8 * bits, 0, later);
+        (offset, first, out) = (offset + BATCH_KEYS / 8 * bits, 0, later);
     }
     Some(())
 }
 
-/// How many keys are unpacked at once.
-const AT_ONCE: usize = 32;
+/// How many keys are unpacked together.
+const BATCH_KEYS: usize = 32;
 
-/// The bytes of that many keys of 32 bits, and 8 more, because `key` reads beyond the last one.
-const WINDOW: usize = AT_ONCE * 4 + 8;
+/// The bytes of so many keys of 32 bits, and 8 more, because [`key`] reads beyond the last key.
+const WINDOW_BYTES: usize = BATCH_KEYS * 4 + 8;
 
-type Unpack = fn(&[u8; WINDOW]) -> [u32; AT_ONCE];
+type UnpackFunction = fn(&[u8; WINDOW_BYTES]) -> [u32; BATCH_KEYS];
 
-/// The functions that unpack keys, by the number of bits. As that is a constant in each, so are all offsets
-/// and shifts.
-const UNPACK: [Unpack; 33] = [
+/// The functions that unpack keys, by the number of bits of a key. In each function the number is a constant,
+/// so all offsets and shifts are constants, too.
+const UNPACK: [UnpackFunction; 33] = [
     unpack::<0>,
     unpack::<1>,
     unpack::<2>,
@@ -127,27 +130,28 @@ const UNPACK: [Unpack; 33] = [
     unpack::<32>,
 ];
 
-fn unpack<const BITS: usize>(packed: &[u8; WINDOW]) -> [u32; AT_ONCE] {
+fn unpack<const BITS: usize>(packed: &[u8; WINDOW_BYTES]) -> [u32; BATCH_KEYS] {
     macro_rules! keys {
-        ($($number:literal)*) => {
-            [$(key::<BITS>(packed, $number)),*]
+        ($($index:literal)*) => {
+            [$(key::<BITS>(packed, $index)),*]
         };
     }
     // A loop would compute offsets and shifts at run time.
     keys!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
 }
 
+/// The packed key with this index.
 #[expect(clippy::cast_possible_truncation, reason = "the mask leaves at most 32 bits")]
 #[inline(always)]
-fn key<const BITS: usize>(packed: &[u8; WINDOW], number: usize) -> u32 {
-    let bit = number * BITS;
+fn key<const BITS: usize>(packed: &[u8; WINDOW_BYTES], index: usize) -> u32 {
+    let bit = index * BITS;
     let word = packed.get(bit / 8..).and_then(<[u8]>::first_chunk).copied();
     let word = u64::from_le_bytes(word.unwrap_or_default()) >> (bit % 8);
     (word & ((1 << BITS) - 1)) as u32
 }
 
-/// Reads a number that has seven bits in each byte, the lowest first.
-pub(super) fn number(bytes: &mut &[u8]) -> Option<u32> {
+/// Reads a varint: a number that has seven bits in each byte, the lowest first.
+pub(super) fn varint(bytes: &mut &[u8]) -> Option<u32> {
     let mut number = 0;
     for shift in (0..32).step_by(7) {
         let (byte, rest) = bytes.split_first()?;
@@ -164,11 +168,11 @@ pub(super) fn number(bytes: &mut &[u8]) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Keys as the library writes them, whole and cut short.
+    /// Keys in the form that the library writes, complete and cut short.
     #[test]
     fn keys_of_any_width_are_looked_up() {
         for bits in 0..=20_u32 {
-            let known: Vec<[u8; 4]> =
+            let dictionary: Vec<[u8; 4]> =
                 (0..1_u32 << bits).map(|n| (n ^ 0x55).to_le_bytes()).collect();
             let random = |n: u32| n.wrapping_mul(0x9E37_79B9) >> 7 & ((1 << bits) - 1);
             let keys: Vec<u32> = (0..900)
@@ -177,10 +181,10 @@ mod tests {
             let mut stored = vec![bits as u8];
             let packed = |keys: &[u32]| {
                 let mut bytes = vec![0; (keys.len() * bits as usize).div_ceil(8)];
-                for (at, key) in keys.iter().enumerate() {
+                for (index, key) in keys.iter().enumerate() {
                     for bit in (0..bits as usize).filter(|bit| key >> bit & 1 == 1) {
-                        let place = at * bits as usize + bit;
-                        bytes[place / 8] |= 1 << (place % 8);
+                        let position = index * bits as usize + bit;
+                        bytes[position / 8] |= 1 << (position % 8);
                     }
                 }
                 bytes
@@ -196,7 +200,7 @@ mod tests {
             stored.extend(packed(&keys[500..]));
             let look_up = |stored: &[u8], from: usize, count: usize| {
                 let mut found = vec![[0; 4]; count];
-                look_up(stored, &known, from, &mut found).map(|()| found)
+                look_up(stored, &dictionary, from, &mut found).map(|()| found)
             };
             for (from, count) in [
                 (0, 900),
@@ -209,18 +213,26 @@ mod tests {
                 (899, 1),
                 (640, 33),
             ] {
-                let wanted = keys[from..from + count].iter().map(|key| known[*key as usize]);
-                assert_eq!(look_up(&stored, from, count), Some(wanted.collect()), "{bits}: {from}");
+                let expected = keys[from..from + count].iter().map(|key| dictionary[*key as usize]);
+                assert_eq!(
+                    look_up(&stored, from, count),
+                    Some(expected.collect()),
+                    "{bits}: {from}"
+                );
             }
-            assert_eq!(look_up(&stored, 0, 901), None, "there are no more");
+            assert_eq!(look_up(&stored, 0, 901), None, "there are only 900 keys");
             if bits > 0 {
-                assert_eq!(look_up(&stored[..stored.len() - 1], 0, 900), None, "one is cut off");
+                assert_eq!(
+                    look_up(&stored[..stored.len() - 1], 0, 900),
+                    None,
+                    "the last key is cut off"
+                );
                 assert!(look_up(&stored[..stored.len() - bits as usize], 0, 892).is_some());
-                let few = known.len() - 1;
+                let fewer = dictionary.len() - 1;
                 let mut found = vec![[0; 4]; 900];
-                let unknown = keys.contains(&(few as u32));
-                let looked = super::look_up(&stored, &known[..few], 0, &mut found);
-                assert_eq!(looked.is_none(), unknown, "{bits}");
+                let has_unknown_key = keys.contains(&(fewer as u32));
+                let result = super::look_up(&stored, &dictionary[..fewer], 0, &mut found);
+                assert_eq!(result.is_none(), has_unknown_key, "{bits}");
             }
         }
         let mut one = [[0; 4]];

@@ -1,30 +1,35 @@
-//! Reads Parquet and Arrow files, and databases with the help of [`sqlite`](super::sqlite).
+//! Reads files whose columns have types: Parquet, Arrow, and SQLite databases (with
+//! [`sqlite`](super::sqlite)). "The library" is the crate `parquet`.
 //!
-//! - `file` is a file of any of these kinds, and `typed` is what each kind must implement. Parquet and Arrow
-//!   files are read through `file_reader`.
-//! - `columns` determines the columns of an input, and how the columns of one file become them. `schema`
-//!   writes them as a message. `width` estimates their memory. `fitted` leaves out the rows that do not fit
-//!   the table.
+//! - `file` is a file in any of these formats. `typed` has the trait that each format implements.
+//!   `file_reader` reads the bytes of Parquet and Arrow files.
+//! - `columns` determines the columns of an input, and how the columns of one file become the input's
+//!   columns. `schema` writes columns as a message. `width` estimates the memory of columns. `fitted` leaves
+//!   out rows that do not fit the table.
 //! - `cut` cuts the rows of a file into slices.
-//! - `reader` is the worker's side: it turns a slice into Arrow IPC. Before that, `compact` drops the data
-//!   that only other rows refer to.
+//! - `reader` turns a slice into Arrow IPC, in the worker. Before that, `compact` drops the data that only
+//!   other rows refer to.
 //! - `guard` catches panics of the readers, because files may be hostile.
 //!
 //! Parquet:
 //!
-//! - `opened` opens a file and checks its footer. If the library would misread the footer, `footer` parses
-//!   it, `repair` corrects it, and `thrift` writes it in its format. `nesting` first limits the depth of
-//!   columns.
-//! - `parquet` reads row groups. `pages` keeps the pages of a row group that is cut, `numbers` reads columns
-//!   of numbers directly from them (with `keys` for dictionaries), and `decoder` continues in them.
-//! - `counts` compares pages with the footer. `page_flags` corrects the headers of pages of one old writer.
-//! - `stored` converts values that the library would wrap, and `resolution` chooses their unit.
+//! - `opened` opens a file and checks its footer. `nesting` limits the depth of the footer's columns. If the
+//!   library would misread the footer, `footer` parses and writes it, and `repair` corrects it. `thrift` has
+//!   the encoding of footers.
+//! - `parquet` reads row groups. If a row group is cut into slices, `pages` keeps the current pages, and
+//!   `decoder` continues in them. `numbers` reads columns of numbers directly from pages. For that, `keys`
+//!   reads dictionary keys.
+//! - `counts` compares the counts of values in pages with the footer. `page_flags` corrects the page headers
+//!   of one old writer.
+//! - `stored` converts 96-bit times and intervals, because the library would convert them wrongly.
+//!   `resolution` chooses the unit of 96-bit times.
 //!
-//! Arrow: `ipc` reads files and streams, and `messages` finds what is in them. `incoming` reads a stream
-//! while another program writes it.
+//! Arrow: `ipc` reads files and streams, and `messages` finds their messages. `incoming` reads a stream while
+//! another program writes it.
 //!
-//! The files of a table need not have the same columns: a column that a file lacks is null, and one with a
-//! narrower type is widened. A file that cannot become the table is reported and left out.
+//! The files of a table need not have the same columns. If a file lacks a column, the column is null in its
+//! rows. If a file's column has a narrower type, it is widened. A file that cannot become the table is
+//! reported and left out.
 
 mod columns;
 mod compact;

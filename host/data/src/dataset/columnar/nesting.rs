@@ -1,16 +1,20 @@
-//! Limits how deeply a Parquet footer nests its columns. The library reads footers recursively, and a few
-//! megabytes can name a million levels: more than a stack holds.
+//! Limits how deeply a Parquet footer nests its columns. The library reads footers recursively, and a footer
+//! of a few megabytes can have a million levels: more than a stack holds.
 
 use super::thrift::{I32, LIST, MAX_DEPTH, STRUCT, ThriftScan};
 use crate::dataset::{DatasetError, fail};
 
 /// The maximum number of levels of columns.
 const MAX_LEVELS: usize = 64;
+/// The field `schema` of parquet.thrift's `FileMetaData`: its number and type.
+const SCHEMA: (i64, u8) = (2, LIST);
+/// The field `num_children` of `SchemaElement`.
+const NUM_CHILDREN: (i64, u8) = (5, I32);
 
 /// Fails if a footer nests its columns too deeply, or is malformed.
 pub(super) fn check_nesting(footer: &[u8]) -> Result<(), DatasetError> {
     let mut deepest = 0;
-    match levels(footer, &mut deepest) {
+    match count_levels(footer, &mut deepest) {
         _ if deepest > MAX_LEVELS => {
             fail!("nests its columns in more than {MAX_LEVELS} levels, which cannot be read")
         }
@@ -19,21 +23,21 @@ pub(super) fn check_nesting(footer: &[u8]) -> Result<(), DatasetError> {
     }
 }
 
-/// Counts the levels of the footer's columns. `None` if the footer is malformed, or has more levels than
-/// allowed.
-fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
+/// Counts the levels of the footer's columns into `deepest`. `None` if the footer is malformed, or has more
+/// levels than allowed.
+fn count_levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
     let mut scan = ThriftScan(footer);
     let mut id = 0;
     while let Some(kind) = scan.field(&mut id)? {
-        if (id, kind) != (2, LIST) {
+        if (id, kind) != SCHEMA {
             scan.skip(kind, MAX_DEPTH)?;
             continue;
         }
         let (count, STRUCT) = scan.list()? else { return None };
-        // How many columns are still to come on each level.
+        // For each level, how many columns are still to come.
         let mut open: Vec<u64> = vec![1];
         for _ in 0..count {
-            let children = column(&mut scan)?;
+            let children = read_children(&mut scan)?;
             while open.last() == Some(&0) {
                 open.pop();
             }
@@ -50,15 +54,15 @@ fn levels(footer: &[u8], deepest: &mut usize) -> Option<()> {
     Some(())
 }
 
-/// Passes the next column, and returns the number of columns directly below it.
-fn column(scan: &mut ThriftScan<'_>) -> Option<u64> {
+/// Reads the next column, and returns the number of columns directly below it.
+fn read_children(scan: &mut ThriftScan<'_>) -> Option<u64> {
     let mut id = 0;
     let mut children = 0;
     while let Some(kind) = scan.field(&mut id)? {
         match (id, kind) {
-            // Zigzag: an odd number is negative, and counts as zero.
-            (5, I32) => {
-                children = Some(scan.varint()?).filter(|it| it % 2 == 0).unwrap_or(0) / 2;
+            // The number is in zigzag encoding: an odd varint is negative, and counts as zero.
+            NUM_CHILDREN => {
+                children = Some(scan.varint()?).filter(|number| number % 2 == 0).unwrap_or(0) / 2;
             }
             _ => scan.skip(kind, MAX_DEPTH)?,
         }
@@ -71,8 +75,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A footer with this many columns, each below the one before it.
+    /// A footer with this many columns, each below the column before it.
     fn nested(levels: u32) -> Vec<u8> {
+        // The version 1, and the head of a list of structs.
         let mut footer = vec![0x15, 0x02, 0x19, 0xfc];
         let mut count = levels;
         while count >= 0x80 {
@@ -81,6 +86,7 @@ mod tests {
         }
         footer.push(count as u8);
         for level in 0..levels {
+            // The name "a", and one child.
             footer.extend([0x48, 1, b'a']);
             if level + 1 < levels {
                 footer.extend([0x15, 0x02]);
@@ -102,7 +108,7 @@ mod tests {
             }
         }
         insta::assert_snapshot!(check_nesting(b"").unwrap_err(), @"has a footer that cannot be read");
-        // Lists within lists, and an impossible length.
+        // Lists within lists, and a text with an impossible length.
         let mut lists = vec![0x39];
         lists.resize(1000, 0x19);
         assert!(check_nesting(&lists).is_err());

@@ -1,8 +1,9 @@
 //! Reads columns of numbers without nulls from their pages directly into the memory that is passed on.
-//! Parquet stores them as Arrow does, one after the other, or as keys of a dictionary. The library's reader,
-//! which reads everything else, copies dictionaries, and clears memory before it writes to it.
+//! Parquet stores numbers one after the other, as Arrow does, or as keys of a dictionary. The library reads
+//! all other columns. For numbers the library is slower: it copies dictionaries, and clears memory before it
+//! writes.
 
-use super::keys::{look_up, number};
+use super::keys::{look_up, varint};
 use arrow::buffer::{Buffer, MutableBuffer};
 use arrow::datatypes::DataType;
 use bytes::Bytes;
@@ -16,13 +17,13 @@ use std::ops::Range;
 pub(super) struct NumberStorage {
     /// Whether each number has 8 bytes; if not, it has 4.
     is_long: bool,
-    /// Whether pages state which of the numbers are null.
+    /// Whether pages have definition levels, which say which of the numbers are null.
     has_levels: bool,
 }
 
 impl NumberStorage {
-    /// `None` if the column may hold anything but numbers in the form that an array of this type has, or if
-    /// some are known to be null.
+    /// How the numbers of a column are stored, if it becomes an array of this type. `None` if the column may
+    /// hold values that are not stored as in such an array, or if some values are known to be null.
     pub(super) fn of(column: &ColumnChunkMetaData, data_type: &DataType) -> Option<Self> {
         let descriptor = column.column_descr();
         let is_long = match (column.column_type(), data_type) {
@@ -34,30 +35,31 @@ impl NumberStorage {
         };
         #[expect(
             deprecated,
-            reason = "files may still list it, for levels that flat columns do not have"
+            reason = "files may still list `BIT_PACKED`, for levels that flat columns do not have"
         )]
         let is_known = |encoding| {
             use Encoding::{BIT_PACKED, PLAIN, PLAIN_DICTIONARY, RLE, RLE_DICTIONARY};
             matches!(encoding, PLAIN | RLE | BIT_PACKED | PLAIN_DICTIONARY | RLE_DICTIONARY)
         };
-        let missing = column.statistics().and_then(|statistics| statistics.null_count_opt());
-        let is_plain = descriptor.max_rep_level() == 0
+        let nulls = column.statistics().and_then(|statistics| statistics.null_count_opt());
+        let is_supported = descriptor.max_rep_level() == 0
             && descriptor.path().parts().len() == 1
             && column.encodings().all(is_known)
-            && missing.unwrap_or(0) == 0;
-        is_plain.then_some(Self { is_long, has_levels: descriptor.max_def_level() > 0 })
+            && nulls.unwrap_or(0) == 0;
+        is_supported.then_some(Self { is_long, has_levels: descriptor.max_def_level() > 0 })
     }
 
-    /// The bytes of a page after its levels. `None` if some numbers are null, or if they are stored in
-    /// another way.
+    /// The bytes of a page after its levels: the numbers. `None` if some numbers are null, or if the page has
+    /// another form.
     fn numbers_of(self, page: &Page) -> Option<Bytes> {
         match page {
             Page::DataPage { buf, .. } if !self.has_levels => Some(buf.clone()),
             Page::DataPage { buf, num_values, def_level_encoding, .. } => {
                 let (length, rest) = buf.split_first_chunk::<4>()?;
                 let levels = rest.get(..u32::from_le_bytes(*length) as usize)?;
-                let all = *def_level_encoding == Encoding::RLE && are_ones(levels, *num_values);
-                all.then(|| buf.slice(4 + levels.len()..))
+                let has_no_null =
+                    *def_level_encoding == Encoding::RLE && are_ones(levels, *num_values);
+                has_no_null.then(|| buf.slice(4 + levels.len()..))
             }
             Page::DataPageV2 {
                 buf,
@@ -68,20 +70,21 @@ impl NumberStorage {
                 ..
             } => {
                 let length = *def_levels_byte_len as usize;
-                let all = !self.has_levels || are_ones(buf.get(..length)?, *num_values);
-                (all && length <= buf.len()).then(|| buf.slice(length..))
+                let has_no_null = !self.has_levels || are_ones(buf.get(..length)?, *num_values);
+                (has_no_null && length <= buf.len()).then(|| buf.slice(length..))
             }
             Page::DataPageV2 { .. } | Page::DictionaryPage { .. } => None,
         }
     }
 }
 
-/// Memory of numbers that were passed on. The next slice reuses it if nothing else refers to it by then.
+/// The memory of numbers that were passed on. The next slice reuses the memory if nothing else refers to it
+/// by then.
 #[derive(Debug, Default)]
 pub(super) struct NumberPool(Vec<Buffer>);
 
 impl NumberPool {
-    /// Free memory. It may have old contents.
+    /// Takes free memory from the pool, or new memory. It may have old contents.
     pub(super) fn take(&mut self) -> MutableBuffer {
         while let Some(buffer) = self.0.pop() {
             if let Ok(free) = buffer.into_mutable() {
@@ -91,7 +94,7 @@ impl NumberPool {
         MutableBuffer::new(0)
     }
 
-    /// Remembers memory that is passed on.
+    /// Replaces the pool with memory that is passed on now, and that may be free later.
     pub(super) fn lend(&mut self, numbers: impl IntoIterator<Item = Buffer>) {
         self.0 = numbers.into_iter().collect();
     }
@@ -100,28 +103,33 @@ impl NumberPool {
 /// Numbers that are gathered from pages.
 #[derive(Debug)]
 pub(super) struct PageNumbers {
-    kind: NumberStorage,
-    all: MutableBuffer,
+    storage: NumberStorage,
+    memory: MutableBuffer,
     /// The number of bytes that are filled.
-    done: usize,
+    filled: usize,
 }
 
 impl PageNumbers {
-    /// Has room for `rows` numbers, in memory that may have old contents.
-    pub(super) fn new(kind: NumberStorage, rows: usize, mut memory: MutableBuffer) -> Option<Self> {
-        // Old contents are overwritten, so they need not be cleared.
-        memory.resize(rows.checked_mul(if kind.is_long { 8 } else { 4 })?, 0);
-        Some(Self { kind, all: memory, done: 0 })
+    /// Prepares room for `rows` numbers in this memory. `None` if there are too many.
+    pub(super) fn new(
+        storage: NumberStorage,
+        rows: usize,
+        mut memory: MutableBuffer,
+    ) -> Option<Self> {
+        // Old contents are overwritten, so we need not clear them.
+        memory.resize(rows.checked_mul(if storage.is_long { 8 } else { 4 })?, 0);
+        Some(Self { storage, memory, filled: 0 })
     }
 
-    /// Adds some numbers of a page. If that fails (`None`), all numbers must be discarded.
+    /// Adds the numbers of these rows of a page. `None` if that fails. Then the caller must discard all
+    /// numbers.
     pub(super) fn add(
         &mut self,
         page: &Page,
         dictionary: Option<&Page>,
         rows: Range<usize>,
     ) -> Option<()> {
-        match self.kind.is_long {
+        match self.storage.is_long {
             true => self.add_of::<8>(page, dictionary, rows),
             false => self.add_of::<4>(page, dictionary, rows),
         }
@@ -133,46 +141,47 @@ impl PageNumbers {
         dictionary: Option<&Page>,
         rows: Range<usize>,
     ) -> Option<()> {
-        let stored = self.kind.numbers_of(page)?;
-        let end = self.done.checked_add(rows.len().checked_mul(WIDTH)?)?;
-        let (new, _) = self.all.get_mut(self.done..end)?.as_chunks_mut::<WIDTH>();
+        let stored = self.storage.numbers_of(page)?;
+        let end = self.filled.checked_add(rows.len().checked_mul(WIDTH)?)?;
+        let (out, _) = self.memory.get_mut(self.filled..end)?.as_chunks_mut::<WIDTH>();
         match page.encoding() {
-            Encoding::PLAIN => new.copy_from_slice(stored.as_chunks().0.get(rows)?),
+            Encoding::PLAIN => out.copy_from_slice(stored.as_chunks().0.get(rows)?),
             Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY => {
-                let known = dictionary.filter(|page| {
+                let page = dictionary.filter(|page| {
                     matches!(page.encoding(), Encoding::PLAIN | Encoding::PLAIN_DICTIONARY)
                 })?;
-                let known = known.buffer().as_chunks().0.get(..known.num_values() as usize)?;
-                look_up(&stored, known, rows.start, new)?;
+                let values = page.buffer().as_chunks().0.get(..page.num_values() as usize)?;
+                look_up(&stored, values, rows.start, out)?;
             }
             _ => return None,
         }
-        self.done = end;
+        self.filled = end;
         Some(())
     }
 
-    /// All numbers. `None` if there are fewer than there is room for.
+    /// All numbers. `None` if fewer than the prepared rows were added.
     pub(super) fn finish(self) -> Option<Buffer> {
-        (self.done == self.all.len()).then(|| self.all.into())
+        (self.filled == self.memory.len()).then(|| self.memory.into())
     }
 }
 
-/// Whether these levels, of one bit each, say that all `count` values are present.
+/// Whether these definition levels, of one bit each, say that all `count` values are present. They are in
+/// runs, as in [`keys`](super::keys).
 fn are_ones(mut levels: &[u8], count: u32) -> bool {
     let mut left = count as usize;
     while left > 0 {
-        let Some(header) = number(&mut levels) else { return false };
+        let Some(header) = varint(&mut levels) else { return false };
         let length = (header >> 1) as usize;
         let is_packed = header & 1 == 1;
         let covered = if is_packed { length.saturating_mul(8) } else { length }.min(left);
         let bytes = if is_packed { covered.div_ceil(8) } else { 1 };
         let Some((run, rest)) = levels.split_at_checked(bytes) else { return false };
-        let is_one = |at: usize| run.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
-        let all = if is_packed { (0..covered).all(is_one) } else { *run == [1] };
-        if !all || covered == 0 {
+        let is_one = |bit: usize| run.get(bit / 8).is_some_and(|byte| byte >> (bit % 8) & 1 == 1);
+        let all_ones = if is_packed { (0..covered).all(is_one) } else { *run == [1] };
+        if !all_ones || covered == 0 {
             return false;
         }
-        // Groups are whole, except for the last one of a page.
+        // All groups are complete, except for the last group of a page.
         levels = if is_packed { levels.get(length..).unwrap_or_default() } else { rest };
         left -= covered;
     }
@@ -193,13 +202,14 @@ mod tests {
     use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
     use std::sync::Arc;
 
-    /// How often each file is damaged.
-    const DAMAGES: usize = 150;
+    /// How many damaged versions of each file are read.
+    const VERSIONS: usize = 150;
 
-    /// All types, each with nulls allowed and forbidden, of 5 different numbers, or of 400.
-    fn table(different: i32) -> RecordBatch {
+    /// 400 rows of all types, each with nulls allowed and forbidden. A column has at most `distinct`
+    /// different numbers.
+    fn table(distinct: i32) -> RecordBatch {
         let numbers: ArrayRef =
-            Arc::new((0..400).map(|n| n * 77 % different).collect::<Int32Array>());
+            Arc::new((0..400).map(|n| n * 77 % distinct).collect::<Int32Array>());
         let types = [
             DataType::Int32,
             DataType::UInt32,
@@ -213,15 +223,15 @@ mod tests {
         ];
         let options = CastOptions { safe: false, ..CastOptions::default() };
         let columns = types.iter().flat_map(|data_type| {
-            let long = cast_with_options(&numbers, &DataType::Int64, &options).unwrap();
-            let array = cast_with_options(&long, data_type, &options).unwrap();
+            let int64 = cast_with_options(&numbers, &DataType::Int64, &options).unwrap();
+            let array = cast_with_options(&int64, data_type, &options).unwrap();
             [false, true]
                 .map(|nullable| (format!("{data_type} {nullable}"), Arc::clone(&array), nullable))
         });
         RecordBatch::try_from_iter_with_nullable(columns).unwrap()
     }
 
-    /// The result equals the library's, for all ways to write numbers and for any range of rows.
+    /// The result is the same as the library's, for all ways to write numbers and for any range of rows.
     #[test]
     fn numbers_are_read_as_the_library_reads_them() {
         let folder = tempfile::tempdir().unwrap();
@@ -249,8 +259,8 @@ mod tests {
             ("unknown nulls", pages().set_statistics_enabled(EnabledStatistics::None)),
             ("dictionary that becomes too large", pages().set_dictionary_page_size_limit(900)),
         ] {
-            for different in [1, 5, 400] {
-                let table = table(different);
+            for distinct in [1, 5, 400] {
+                let table = table(distinct);
                 let out = std::fs::File::create(&path).unwrap();
                 let mut writer =
                     ArrowWriter::try_new(out, table.schema(), Some(properties.clone().build()))
@@ -258,11 +268,11 @@ mod tests {
                 writer.write(&table).unwrap();
                 writer.close().unwrap();
                 let mut file = ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
-                let all: Vec<usize> = (0..table.num_columns()).collect();
+                let columns: Vec<usize> = (0..table.num_columns()).collect();
                 for (skip, rows) in
                     [(0, 400), (0, 1), (29, 2), (100, 50), (150, 1), (399, 1), (60, 31), (7, 390)]
                 {
-                    let batches = file.read(0, skip, rows, &all).unwrap();
+                    let batches = file.read(0, skip, rows, &columns).unwrap();
                     assert_eq!(batches.len(), 1);
                     assert_eq!(
                         batches[0].columns(),
@@ -271,14 +281,14 @@ mod tests {
                     );
                     assert_eq!(batches[0].schema().fields(), table.schema().fields(), "{name}");
                 }
-                // Deltas are left to the library.
-                let wanted = if name == "deltas" { 2 * 2 } else { table.num_columns() };
-                assert_eq!(file.number_count(), wanted, "{name} {different}");
+                // The library reads deltas. The writer uses them for all types except floats.
+                let expected = if name == "deltas" { 2 * 2 } else { table.num_columns() };
+                assert_eq!(file.number_count(), expected, "{name} {distinct}");
             }
         }
     }
 
-    /// Whatever is wrong with a file, the numbers are those that the library reads.
+    /// Whatever is wrong with a file, the numbers are the same as those that the library reads.
     #[test]
     fn damaged_numbers_are_read_as_the_library_reads_them() {
         let folder = tempfile::tempdir().unwrap();
@@ -304,22 +314,22 @@ mod tests {
                         .unwrap();
                 writer.write(&table).unwrap();
                 writer.close().unwrap();
-                let footer = whole.len() - 8;
-                let footer = u32::from_le_bytes(whole[footer..footer + 4].try_into().unwrap());
-                let pages = whole.len() - 8 - footer as usize;
-                let all: Vec<usize> = (0..table.num_columns()).collect();
-                for _ in 0..DAMAGES {
+                let trailer = whole.len() - 8;
+                let footer = u32::from_le_bytes(whole[trailer..trailer + 4].try_into().unwrap());
+                let pages_end = trailer - footer as usize;
+                let columns: Vec<usize> = (0..table.num_columns()).collect();
+                for _ in 0..VERSIONS {
                     let mut bytes = whole.clone();
                     for _ in 0..=random(2) {
-                        bytes[4 + random(pages - 4)] ^= 1 << random(8);
+                        bytes[4 + random(pages_end - 4)] ^= 1 << random(8);
                     }
                     std::fs::write(&path, &bytes).unwrap();
                     let open = || ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
                     let mut direct = open();
                     let mut library = open().without_numbers();
                     for (skip, rows) in [(0, 400), (95, 60), (180, 20)] {
-                        let direct = caught(|| direct.read(0, skip, rows, &all));
-                        let library = caught(|| library.read(0, skip, rows, &all));
+                        let direct = caught(|| direct.read(0, skip, rows, &columns));
+                        let library = caught(|| library.read(0, skip, rows, &columns));
                         match (direct, library) {
                             (Ok(direct), Ok(library)) => {
                                 let both = [direct, library];
@@ -336,7 +346,7 @@ mod tests {
                 }
             }
         }
-        assert!(read > DAMAGES && refused > DAMAGES / 3, "{read} {refused}");
+        assert!(read > VERSIONS && refused > VERSIONS / 3, "{read} {refused}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Opens a Parquet file: reads its footer and checks it.
 
 use super::file_reader::FileReader;
-use super::footer::{Footer, encrypted};
+use super::footer::{Footer, encrypted_leaves};
 use super::nesting::check_nesting;
 use super::repair::{is_impossible_dictionary, leaves_out_headers, repair};
 use super::stored;
@@ -19,20 +19,20 @@ use std::sync::Arc;
 
 /// The first and the last bytes of a file.
 const MAGIC: &[u8] = b"PAR1";
-/// The same if the footer is encrypted.
-const ENCRYPTED: &[u8] = b"PARE";
-/// The maximum length of a footer, in bytes: in memory it takes several times as much.
-const MAX_FOOTER: u64 = 64 << 20;
+/// The first and the last bytes of a file whose footer is encrypted.
+const ENCRYPTED_MAGIC: &[u8] = b"PARE";
+/// The maximum length of a footer. In memory, a footer takes several times as much.
+const MAX_FOOTER_BYTES: u64 = 64 << 20;
 /// The maximum number of rows in a row group, because Arrow counts with 32 bits.
 const MAX_ROWS: i64 = i32::MAX as i64;
 /// The bytes after the footer: its length, and the magic.
-const TRAILER: u64 = 8;
+const TRAILER_BYTES: u64 = 8;
 
 /// A file and its footer.
 #[derive(Debug)]
 pub(super) struct OpenedFile {
-    /// The file. If the footer had to be repaired, the new one follows the end of the file.
-    pub(super) at: FileReader,
+    /// The file. If the footer had to be repaired, the repaired one follows the end of the file.
+    pub(super) file: FileReader,
     /// The footer, with columns in the form in which the library reads them.
     pub(super) footer: ArrowReaderMetadata,
     /// The columns in the form in which they are passed on.
@@ -42,15 +42,15 @@ pub(super) struct OpenedFile {
 }
 
 /// Reads the footer. Fails if it is missing, wrong or encrypted.
-pub(super) fn open(at: FileReader) -> Result<OpenedFile, DatasetError> {
-    let bytes = footer_bytes(&at)?;
+pub(super) fn open(file: FileReader) -> Result<OpenedFile, DatasetError> {
+    let bytes = footer_bytes(&file)?;
     check_nesting(&bytes)?;
-    let length = at.length();
-    let encrypted = encrypted(&bytes).unwrap_or_default();
-    let opened = match load(&at) {
-        Ok(footer) if !is_odd(&footer) => {
+    let length = file.length();
+    let encrypted = encrypted_leaves(&bytes).unwrap_or_default();
+    let opened = match load(&file) {
+        Ok(footer) if !needs_repair(&footer) => {
             let schema = Arc::clone(footer.schema());
-            OpenedFile { at, footer, schema, encrypted }
+            OpenedFile { file, footer, schema, encrypted }
         }
         Err(_) if !encrypted.is_empty() => {
             return fail!(
@@ -58,120 +58,128 @@ pub(super) fn open(at: FileReader) -> Result<OpenedFile, DatasetError> {
             );
         }
         loaded => {
-            let (at, footer, schema) = repaired(&at, &bytes, loaded.err())?;
-            OpenedFile { at, footer, schema, encrypted }
+            let (file, footer, schema) = repaired(&file, &bytes, loaded.err())?;
+            OpenedFile { file, footer, schema, encrypted }
         }
     };
     check_counts(opened.footer.metadata(), length)?;
     Ok(opened)
 }
 
-fn load(at: &FileReader) -> Result<ArrowReaderMetadata, ParquetError> {
+/// Reads the footer with the library.
+fn load(file: &FileReader) -> Result<ArrowReaderMetadata, ParquetError> {
     let options = ArrowReaderOptions::new()
         .with_page_index_policy(PageIndexPolicy::Skip)
         .with_encoding_stats_policy(ParquetStatisticsPolicy::SkipAll);
-    ArrowReaderMetadata::load(at, options)
+    ArrowReaderMetadata::load(file, options)
 }
 
 /// Whether a footer holds something that the library would misread.
-fn is_odd(footer: &ArrowReaderMetadata) -> bool {
+fn needs_repair(footer: &ArrowReaderMetadata) -> bool {
     let metadata = footer.metadata();
     let schema = footer.parquet_schema();
-    let file = metadata.file_metadata();
+    let file_metadata = metadata.file_metadata();
     let groups = metadata.row_groups();
-    let is_stored_otherwise = schema.columns().iter().any(|column| {
+    let has_wrapped_types = schema.columns().iter().any(|column| {
         column.physical_type() == Type::INT96 || column.converted_type() == ConvertedType::INTERVAL
     });
     let chunks = || groups.iter().flat_map(RowGroupMetaData::columns);
-    is_stored_otherwise
+    has_wrapped_types
         || footer.schema().fields().len() != schema.root_schema().get_fields().len()
-        || file.num_rows() == 0 && groups.iter().any(|group| group.num_rows() > 0)
-        || file.created_by().is_some_and(|by| leaves_out_headers(by.as_bytes()))
+        || file_metadata.num_rows() == 0 && groups.iter().any(|group| group.num_rows() > 0)
+        || file_metadata.created_by().is_some_and(|by| leaves_out_headers(by.as_bytes()))
         || chunks().any(|chunk| {
             let dictionary = chunk.dictionary_page_offset();
-            dictionary.is_some_and(|at| is_impossible_dictionary(at, chunk.data_page_offset()))
+            dictionary
+                .is_some_and(|offset| is_impossible_dictionary(offset, chunk.data_page_offset()))
         })
 }
 
-/// Repairs the footer. Returns the file with a footer that the library reads as it was meant, and the columns
-/// in the form in which they are passed on. If the footer cannot be repaired, it fails with the library's
-/// first error.
+/// Repairs the footer. Returns the file with a footer that the library reads correctly, that footer, and the
+/// columns in the form in which they are passed on. If the footer cannot be repaired, fails with
+/// `first_error`, the library's error for the original footer.
 fn repaired(
-    at: &FileReader,
+    file: &FileReader,
     bytes: &[u8],
     first_error: Option<ParquetError>,
 ) -> Result<(FileReader, ArrowReaderMetadata, SchemaRef), DatasetError> {
-    let end = at.length().saturating_sub(TRAILER + bytes.len() as u64);
-    let Some(read) = Footer::read(bytes) else {
+    let footer_start = file.length().saturating_sub(TRAILER_BYTES + bytes.len() as u64);
+    let Some(original) = Footer::read(bytes) else {
         let reason =
             first_error.map_or_else(|| "it ends too early".to_owned(), |error| error_text(&error));
         return fail!("has a footer that cannot be read: {reason}");
     };
-    let with = |as_stored| {
-        let mut footer = read.clone();
-        repair(&mut footer, end, as_stored);
+    let repaired = |as_stored| {
+        let mut footer = original.clone();
+        repair(&mut footer, footer_start, as_stored);
         let mut tail = footer.write();
-        // Fits in 32 bits: it is about as long as the old footer, which is short.
+        // Fits in 32 bits: the new footer is about as long as the old one, which is short.
         tail.extend(count_u32(tail.len()).to_le_bytes());
         tail.extend(MAGIC);
-        let at = at.with_tail(tail);
-        load(&at).map(|footer| (at, footer))
+        let file = file.with_tail(tail);
+        load(&file).map(|footer| (file, footer))
     };
-    let both = with(true).and_then(|stored| Ok((stored, with(false)?.1)));
-    let ((at, footer), meant) = match both {
+    let both = repaired(true).and_then(|stored| Ok((stored, repaired(false)?.1)));
+    let ((file, footer), library_footer) = match both {
         Ok(both) => both,
         Err(error) => {
             let error = first_error.unwrap_or(error);
             return fail!("has a footer that cannot be read: {}", error_text(&error));
         }
     };
-    let pairs = meant.metadata().file_metadata().key_value_metadata();
-    let has_arrow = pairs.is_some_and(|all| all.iter().any(|it| it.key == ARROW_SCHEMA_META_KEY));
-    let fields = stored::meant(footer.schema().fields(), meant.schema().fields(), has_arrow);
-    let schema = Schema::new_with_metadata(fields, meant.schema().metadata().clone());
-    Ok((at, footer, Arc::new(schema)))
+    let pairs = library_footer.metadata().file_metadata().key_value_metadata();
+    let has_arrow_schema =
+        pairs.is_some_and(|pairs| pairs.iter().any(|pair| pair.key == ARROW_SCHEMA_META_KEY));
+    let fields = stored::output_fields(
+        footer.schema().fields(),
+        library_footer.schema().fields(),
+        has_arrow_schema,
+    );
+    let schema = Schema::new_with_metadata(fields, library_footer.schema().metadata().clone());
+    Ok((file, footer, Arc::new(schema)))
 }
 
 /// The bytes of the footer. Fails if the file does not begin and end as Parquet.
-fn footer_bytes(at: &FileReader) -> Result<Vec<u8>, DatasetError> {
-    let begin = at.peek(0, 4)?;
-    let end = at.peek(at.length().saturating_sub(TRAILER), TRAILER)?;
-    let (tail, magic) = end.split_at(end.len().saturating_sub(4));
-    if begin == ENCRYPTED || magic == ENCRYPTED {
+fn footer_bytes(file: &FileReader) -> Result<Vec<u8>, DatasetError> {
+    let length = file.length();
+    let first_magic = file.peek(0, 4)?;
+    let trailer = file.peek(length.saturating_sub(TRAILER_BYTES), TRAILER_BYTES)?;
+    let (length_bytes, last_magic) = trailer.split_at(trailer.len().saturating_sub(4));
+    if first_magic == ENCRYPTED_MAGIC || last_magic == ENCRYPTED_MAGIC {
         return fail!("has an encrypted footer, which cannot be read; write it without encryption");
     }
-    if begin != MAGIC {
+    if first_magic != MAGIC {
         return fail!(
-            "is not a Parquet file: it does not begin with PAR1; correct format, or leave the file out \
-             by a glob"
+            "is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file \
+             out by a glob"
         );
     }
-    if magic != MAGIC || tail.len() < 4 || at.length() < 12 {
+    if last_magic != MAGIC || length_bytes.len() < 4 || length < 12 {
         return fail!("is cut off or broken: a Parquet file ends with PAR1, and it does not");
     }
-    let footer = tail.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
-    if footer.saturating_add(12) > at.length() {
+    let footer_length =
+        length_bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte));
+    if footer_length.saturating_add(12) > length {
         return fail!(
-            "is cut off or broken: its footer claims {footer} bytes, and the file has {}",
-            at.length(),
+            "is cut off or broken: its footer claims {footer_length} bytes, and the file has {length}"
         );
     }
-    if footer > MAX_FOOTER {
+    if footer_length > MAX_FOOTER_BYTES {
         return fail!(
-            "has a footer of {footer} bytes, and at most {MAX_FOOTER} are read; write it with larger \
-             row groups, or in several files"
+            "has a footer of {footer_length} bytes, and at most {MAX_FOOTER_BYTES} can be read; write it \
+             with larger row groups, or in several files"
         );
     }
-    at.bytes(at.length() - TRAILER - footer, footer)
+    file.bytes(length - TRAILER_BYTES - footer_length, footer_length)
 }
 
-/// Fails if the footer's counts and offsets are impossible or contradictory. `length` is that of the file, in
-/// bytes.
+/// Fails if the footer's counts and offsets are impossible or contradictory. `length` is the length of the
+/// file, in bytes.
 fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetError> {
     let mut rows = 0_i64;
     for (number, group) in metadata.row_groups().iter().enumerate() {
-        check_group(group, length).map_err(|DatasetError(what)| {
-            DatasetError(format!("is cut off or broken: row group {number} {what}"))
+        check_group(group, length).map_err(|DatasetError(problem)| {
+            DatasetError(format!("is cut off or broken: row group {number} {problem}"))
         })?;
         rows = rows.saturating_add(group.num_rows());
     }
@@ -184,7 +192,8 @@ fn check_counts(metadata: &ParquetMetaData, length: u64) -> Result<(), DatasetEr
     Ok(())
 }
 
-/// Fails, with what is wrong, if the rows or offsets of a row group are impossible.
+/// Fails if the rows or offsets of a row group are impossible. The error continues a sentence that begins
+/// with the row group.
 fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError> {
     let rows = group.num_rows();
     if !(0..=MAX_ROWS).contains(&rows) {
@@ -194,7 +203,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
         let name = || column.column_path().string();
         if let Some(file) = column.file_path() {
             return fail!(
-                "keeps column '{}' in another file ({file:?}); name the files with the rows",
+                "keeps column '{}' in another file ({file:?}); name the files that hold the rows",
                 name(),
             );
         }
@@ -203,7 +212,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
         let end = end.and_then(|end| u64::try_from(end).ok());
         if start < 0 || column.compressed_size() < 0 || end.is_none_or(|end| end > length) {
             return fail!(
-                "claims column '{}' at {start}, of {} bytes, and the file has {length}",
+                "claims column '{}' at offset {start} with {} bytes, and the file has {length}",
                 name(),
                 column.compressed_size(),
             );
@@ -218,7 +227,7 @@ fn check_group(group: &RowGroupMetaData, length: u64) -> Result<(), DatasetError
     Ok(())
 }
 
-/// The message of an error, without the kind that it begins with.
+/// The message of an error, without the kind of error at its beginning.
 pub(super) fn error_text(error: &ParquetError) -> String {
     match error {
         ParquetError::General(text)

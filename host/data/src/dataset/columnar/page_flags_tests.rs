@@ -1,4 +1,4 @@
-//! Pages that claim to be uncompressed and are not: they are read if their writer is known for it.
+//! Pages that claim to be uncompressed and are not. They are read if their writer is known for such pages.
 
 use super::file_reader::FileReader;
 use super::parquet::ParquetFile;
@@ -7,55 +7,67 @@ use super::thrift::{I32, STRUCT, StructWriter};
 use crate::dataset::DatasetError;
 use arrow::array::{AsArray, Int32Array};
 
+/// Compression codecs, as numbers of parquet.thrift.
+const UNCOMPRESSED: i64 = 0;
 const SNAPPY: i64 = 1;
-const OLD: &[u8] = b"parquet-cpp version 1.5.1-SNAPSHOT";
+/// The field types of a boolean in Thrift's compact protocol.
+const TRUE: u8 = 1;
+const FALSE: u8 = 2;
+/// The `created_by` of a file with wrong flags.
+const OLD_WRITER: &[u8] = b"parquet-cpp version 1.5.1-SNAPSHOT";
 
 /// What a page says about its compression.
 #[derive(Clone, Copy, Debug)]
 enum Flag {
-    No,
-    /// The same, with the number of the field written out.
-    LongNo,
-    Yes,
+    Uncompressed,
+    /// The same, but the head of the field has its whole number instead of the difference to the number
+    /// before.
+    UncompressedLongForm,
+    Compressed,
     Missing,
 }
 
-/// A data page of version 2, whose body holds three numbers. Its statistics have this many bytes.
-fn page(body: &[u8], flag: Flag, statistics: usize) -> Vec<u8> {
+/// A data page of version 2, whose body holds three numbers. Its statistics have this many bytes. The field
+/// numbers are those of `PageHeader` and `DataPageHeaderV2` in parquet.thrift.
+fn page(body: &[u8], flag: Flag, statistics_bytes: usize) -> Vec<u8> {
     let mut page = Vec::new();
     let mut put = StructWriter::new(&mut page);
+    // The page type is DATA_PAGE_V2. The numbers have 12 bytes.
     put.int(1, I32, Some(3));
     put.int(2, I32, Some(12));
     put.int(3, I32, Some(body.len() as i64));
     let mut head = StructWriter::new(put.field(8, STRUCT));
+    // Three values, no nulls, three rows, the encoding PLAIN, and no levels.
     [(1, 3), (2, 0), (3, 3), (4, 0), (5, 0), (6, 0)]
         .iter()
         .for_each(|&(id, number)| head.int(id, I32, Some(number)));
     match flag {
         Flag::Missing => {}
-        Flag::Yes => _ = head.field(7, 1),
-        Flag::No => _ = head.field(7, 2),
-        Flag::LongNo => {
-            let out = head.field(7, 2);
+        Flag::Compressed => _ = head.field(7, TRUE),
+        Flag::Uncompressed => _ = head.field(7, FALSE),
+        Flag::UncompressedLongForm => {
+            let out = head.field(7, FALSE);
             out.pop();
-            out.extend([2, 14]);
+            // The number 7 in zigzag encoding.
+            out.extend([FALSE, 14]);
         }
     }
-    let mut least = StructWriter::new(head.field(8, STRUCT));
-    least.binary(2, Some(&vec![b'x'; statistics]));
-    least.end();
+    let mut statistics = StructWriter::new(head.field(8, STRUCT));
+    statistics.binary(2, Some(&vec![b'x'; statistics_bytes]));
+    statistics.end();
     head.end();
     put.end();
     page.extend(body);
     page
 }
 
+/// Three numbers, uncompressed.
 fn raw(numbers: &[i32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// Three numbers in Snappy's format: the length, and all bytes uncompressed.
-fn packed(numbers: &[i32]) -> Vec<u8> {
+/// Three numbers in Snappy's format: the length, and one literal with all bytes.
+fn snappy(numbers: &[i32]) -> Vec<u8> {
     [vec![12, 11 << 2], raw(numbers)].concat()
 }
 
@@ -69,13 +81,13 @@ fn file(created_by: &'static [u8], codec: i64, body: fn(&[i32]) -> Vec<u8>, flag
     })
 }
 
-/// All rows, in slices of this many.
-fn read(bytes: &[u8], rows: usize, is_number: bool) -> Result<Vec<i32>, DatasetError> {
+/// All rows, read in slices of this many rows. If `as_numbers` is false, the library reads the column.
+fn read(bytes: &[u8], rows: usize, as_numbers: bool) -> Result<Vec<i32>, DatasetError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t");
     std::fs::write(&path, bytes).unwrap();
     let file = ParquetFile::open(FileReader::open(&path).unwrap().0).unwrap();
-    let mut file = if is_number { file } else { file.without_numbers() };
+    let mut file = if as_numbers { file } else { file.without_numbers() };
     let mut numbers = Vec::new();
     for skip in (0..6).step_by(rows) {
         let batches = file.read(0, skip, rows, &[0])?;
@@ -89,12 +101,12 @@ fn read(bytes: &[u8], rows: usize, is_number: bool) -> Result<Vec<i32>, DatasetE
 
 #[test]
 fn compressed_pages_that_claim_otherwise_are_read() {
-    for flag in [Flag::No, Flag::LongNo, Flag::Yes, Flag::Missing] {
-        let bytes = file(OLD, SNAPPY, packed, flag);
+    for flag in [Flag::Uncompressed, Flag::UncompressedLongForm, Flag::Compressed, Flag::Missing] {
+        let bytes = file(OLD_WRITER, SNAPPY, snappy, flag);
         for rows in [1, 2, 3, 6] {
-            for is_number in [true, false] {
-                let numbers = read(&bytes, rows, is_number);
-                assert_eq!(numbers.unwrap(), [1, 2, 3, 4, 5, 6], "{flag:?} {rows} {is_number}");
+            for as_numbers in [true, false] {
+                let numbers = read(&bytes, rows, as_numbers);
+                assert_eq!(numbers.unwrap(), [1, 2, 3, 4, 5, 6], "{flag:?} {rows} {as_numbers}");
             }
         }
     }
@@ -108,19 +120,21 @@ fn flags_of_other_programs_are_trusted() {
         b"parquet-mr version 1.13.1 (build x)",
     ];
     for program in programs {
-        for (body, flag) in [(raw as fn(&[i32]) -> Vec<u8>, Flag::No), (packed, Flag::Yes)] {
+        for (body, flag) in
+            [(raw as fn(&[i32]) -> Vec<u8>, Flag::Uncompressed), (snappy, Flag::Compressed)]
+        {
             let numbers = read(&file(program, SNAPPY, body, flag), 2, true);
             assert_eq!(numbers.unwrap(), [1, 2, 3, 4, 5, 6], "{program:?} {flag:?}");
         }
     }
-    let plain = file(OLD, 0, raw, Flag::No);
-    let numbers = read(&plain, 2, true);
+    let uncompressed = file(OLD_WRITER, UNCOMPRESSED, raw, Flag::Uncompressed);
+    let numbers = read(&uncompressed, 2, true);
     assert_eq!(numbers.unwrap(), [1, 2, 3, 4, 5, 6], "a column without compression");
 }
 
 #[test]
 fn broken_page_headers_are_errors() {
-    let mut bytes = file(OLD, SNAPPY, packed, Flag::No);
+    let mut bytes = file(OLD_WRITER, SNAPPY, snappy, Flag::Uncompressed);
     bytes[6..60].fill(0xff);
     for rows in [1, 6] {
         assert!(read(&bytes, rows, true).is_err());

@@ -1,6 +1,6 @@
-//! The pages of a row group that is cut into several slices. Slices come in order, so we keep the page in
-//! which a slice ends: it is unpacked only once, and the pages before it are not read again. The decoder that
-//! has stopped in that page is kept with it.
+//! Reads the pages of a row group that is cut into several slices. Slices come in order, so we keep the page
+//! in which a slice ends: we unpack it only once, and do not read the pages before it again. We also keep the
+//! decoder that has stopped in that page.
 
 use super::counts::has_all_rows;
 use super::decoder::Decoder;
@@ -18,20 +18,21 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The maximum bytes of pages and dictionaries that are kept. This is less than reading a slice takes, and
-/// several of the largest common pages fit (those of DuckDB have 100 MB). Larger pages are unpacked again for
-/// each slice.
-const MAX_KEPT: usize = 512 << 20;
+/// The maximum bytes of pages and dictionaries that are kept. This is less than a worker needs to read a
+/// slice, and it is enough for several of the largest common pages (DuckDB's have 100 MB). Larger pages are
+/// unpacked again for each slice.
+const MAX_KEPT_BYTES: usize = 512 << 20;
 
 /// The column chunks of one row group.
 pub(super) struct Chunks {
     group: usize,
+    /// The chunks by leaf column.
     chunks: HashMap<usize, Arc<Mutex<ChunkReader>>>,
     /// The decoder of the columns that the library decodes.
     decoder: Option<Decoder>,
-    /// How many decoders there have been.
+    /// How many decoders were made.
     #[cfg(test)]
-    decoders: usize,
+    decoder_count: usize,
 }
 
 impl fmt::Debug for Chunks {
@@ -46,42 +47,47 @@ struct ChunkReader {
     dictionary: Option<Page>,
     /// The last page that was read.
     page: Option<Page>,
-    /// The rows before that page. For lists it counts values: only a decoder finds out how many rows they
-    /// are.
+    /// The number of rows before that page. In a column with lists, the number of values: only a decoder
+    /// finds out how many rows they are.
     before: usize,
     has_lists: bool,
-    /// Whether pages of lists state their rows, and these seem right.
+    /// Whether the column has lists, and its pages state their rows plausibly.
     states_rows: bool,
-    /// The first rows of its pages, if the file's index states them.
-    starts: Option<Vec<usize>>,
+    /// The first row of each page, if the file's page index states them.
+    first_rows: Option<Vec<usize>>,
 }
 
 impl Chunks {
-    /// Starts at the beginning of some leaf columns of a row group. Fails if the codec of a column is
+    /// Starts at the beginning of these leaf columns of a row group. Fails if the codec of a column is
     /// unknown.
     pub(super) fn new(
-        at: &FileReader,
+        file: &FileReader,
         metadata: &ParquetMetaData,
         group: usize,
         leaves: &[usize],
     ) -> Result<Self> {
         let row_group = metadata.row_group(group);
         let rows = usize::try_from(row_group.num_rows()).unwrap_or(0);
-        let at = Arc::new(at.clone());
+        let file = Arc::new(file.clone());
         let index = metadata.page_index_for_row_group(group);
         let chunk = |&leaf: &usize| {
             let column = row_group.column(leaf);
             let pages = index.page_locations(leaf).cloned();
-            let start = |page: &PageLocation| usize::try_from(page.first_row_index).unwrap_or(0);
-            let starts = pages.as_ref().map(|pages| pages.iter().map(start).collect());
+            let first_row =
+                |page: &PageLocation| usize::try_from(page.first_row_index).unwrap_or(0);
+            let first_rows = pages.as_ref().map(|pages| pages.iter().map(first_row).collect());
             let has_lists = column.column_descr().max_rep_level() > 0;
-            let states_rows = has_lists && (pages.is_some() || has_all_rows(&at, column, rows));
-            let reader = SerializedPageReader::new(Arc::clone(&at), column, rows, pages)?;
-            let dictionary = None;
-            let page = None;
-            let before = 0;
-            let chunk =
-                ChunkReader { reader, dictionary, page, before, has_lists, states_rows, starts };
+            let states_rows = has_lists && (pages.is_some() || has_all_rows(&file, column, rows));
+            let reader = SerializedPageReader::new(Arc::clone(&file), column, rows, pages)?;
+            let chunk = ChunkReader {
+                reader,
+                dictionary: None,
+                page: None,
+                before: 0,
+                has_lists,
+                states_rows,
+                first_rows,
+            };
             Ok((leaf, Arc::new(Mutex::new(chunk))))
         };
         let chunks = leaves.iter().map(chunk).collect::<Result<_>>()?;
@@ -90,21 +96,22 @@ impl Chunks {
             chunks,
             decoder: None,
             #[cfg(test)]
-            decoders: 0,
+            decoder_count: 0,
         })
     }
 
     /// Whether reading can and should continue from row `first` of this row group, for these leaf columns.
     pub(super) fn can_continue(&self, group: usize, first: usize, leaves: &[usize]) -> bool {
-        let can_begin = |chunk: &Arc<Mutex<ChunkReader>>| {
+        let can_read_on = |chunk: &Arc<Mutex<ChunkReader>>| {
             let chunk = locked(chunk);
-            chunk.can_begin() && chunk.before <= first
+            chunk.can_start_decoder() && chunk.before <= first
         };
         self.group == group
             && self.chunks.len() == leaves.len()
             && leaves.iter().all(|leaf| self.chunks.contains_key(leaf))
-            && (self.chunks.values().all(can_begin) || self.should_continue(first))
+            && (self.chunks.values().all(can_read_on) || self.should_decoder_continue(first))
     }
+
     /// Whether the kept pages are small enough to stay.
     pub(super) fn may_stay(&self) -> bool {
         let bytes = |chunk: &Arc<Mutex<ChunkReader>>| {
@@ -113,35 +120,36 @@ impl Chunks {
             let pages = [&chunk.page, &chunk.dictionary, &chunk.dictionary];
             pages.into_iter().flatten().map(|page| page.buffer().len()).sum::<usize>()
         };
-        self.chunks.values().map(bytes).sum::<usize>() <= MAX_KEPT
+        self.chunks.values().map(bytes).sum::<usize>() <= MAX_KEPT_BYTES
     }
 
-    /// The numbers of a leaf column: `rows` of them from row `first` on, which is not before the last page
-    /// that was read. `None` if they are not stored as `kind`. After `None` the chunk must not be used again.
+    /// The numbers of a leaf column: `rows` numbers from row `first` on. `first` must not be before the last
+    /// page that was read. `None` if the numbers are not stored as `storage`. After `None` the chunk must not
+    /// be used again.
     pub(super) fn numbers(
         &self,
         leaf: usize,
-        kind: NumberStorage,
+        storage: NumberStorage,
         (first, rows): (usize, usize),
-        memory: &mut NumberPool,
+        pool: &mut NumberPool,
     ) -> Option<Buffer> {
         let mut chunk = locked(self.chunks.get(&leaf)?);
-        let mut numbers = PageNumbers::new(kind, rows, memory.take())?;
+        let mut numbers = PageNumbers::new(storage, rows, pool.take())?;
         let mut next = first;
         let end = first.checked_add(rows)?;
         while next < end {
             chunk.go_to(next)?;
             let page = chunk.page.as_ref()?;
-            let last = end.min(chunk.end());
+            let page_end = end.min(chunk.end());
             let from = next.checked_sub(chunk.before)?;
-            numbers.add(page, chunk.dictionary.as_ref(), from..last - chunk.before)?;
-            next = last;
+            numbers.add(page, chunk.dictionary.as_ref(), from..page_end - chunk.before)?;
+            next = page_end;
         }
         numbers.finish()
     }
 
-    /// Decodes `rows` rows of columns from row `first` on. `None` if the library refuses. After `None` these
-    /// chunks must not be used again.
+    /// Decodes `rows` rows of columns from row `first` on. `None` if the library cannot decode them. After
+    /// `None` these chunks must not be used again.
     pub(super) fn decode(
         &mut self,
         footer: &ArrowReaderMetadata,
@@ -150,17 +158,19 @@ impl Chunks {
     ) -> Option<Vec<ArrayRef>> {
         let schema = footer.parquet_schema();
         let is_wanted = |leaf: usize| columns.contains(&schema.get_column_root_idx(leaf));
-        let passed = self.passed(first, is_wanted);
-        let kept = self.decoder.take().filter(|kept| kept.should_continue(columns, first, passed));
+        let skipped = self.values_to_skip(first, is_wanted);
+        let kept = self.decoder.take().filter(|kept| kept.should_continue(columns, first, skipped));
         let mut decoder = match kept {
             Some(kept) => kept,
-            None if !self.chunks.values().all(|chunk| locked(chunk).can_begin()) => return None,
+            None if !self.chunks.values().all(|chunk| locked(chunk).can_start_decoder()) => {
+                return None;
+            }
             None => {
                 let row_group = GroupReader { metadata: footer.metadata(), chunks: self };
                 let new = Decoder::new(footer, &row_group, (first, rows), columns)?;
                 #[cfg(test)]
                 {
-                    self.decoders += 1;
+                    self.decoder_count += 1;
                 }
                 new
             }
@@ -171,51 +181,51 @@ impl Chunks {
     }
 
     #[cfg(test)]
-    pub(super) fn decoders(&self) -> usize {
-        self.decoders
+    pub(super) fn decoder_count(&self) -> usize {
+        self.decoder_count
     }
 
-    /// Whether the kept decoder should read on to row `first`. Considers only columns of lists.
-    fn should_continue(&self, first: usize) -> bool {
+    /// Whether the kept decoder should read on to row `first`. Considers only columns with lists.
+    fn should_decoder_continue(&self, first: usize) -> bool {
         let is_list =
             |leaf: usize| self.chunks.get(&leaf).is_some_and(|chunk| locked(chunk).has_lists);
-        let passed = self.passed(first, is_list);
+        let skipped = self.values_to_skip(first, is_list);
         self.decoder
             .as_ref()
-            .is_some_and(|kept| kept.should_continue(kept.columns(), first, passed))
+            .is_some_and(|kept| kept.should_continue(kept.columns(), first, skipped))
     }
 
-    /// About how many values a new decoder of some leaf columns would skip before row `first`: the maximum of
-    /// the columns.
-    fn passed(&self, first: usize, is_wanted: impl Fn(usize) -> bool) -> usize {
+    /// About how many values a new decoder would skip before row `first`: the maximum of the leaf columns for
+    /// which `is_wanted` is true.
+    fn values_to_skip(&self, first: usize, is_wanted: impl Fn(usize) -> bool) -> usize {
         let wanted = self.chunks.iter().filter(|(leaf, _)| is_wanted(**leaf));
-        wanted.map(|(_, chunk)| locked(chunk).passed(first)).max().unwrap_or(0)
+        wanted.map(|(_, chunk)| locked(chunk).values_to_skip(first)).max().unwrap_or(0)
     }
 }
 
-/// Whether the locations of pages that the file states for some leaf columns are possible.
-pub(super) fn is_index_right(metadata: &ParquetMetaData, leaves: &[usize]) -> bool {
+/// Whether the page index is possible for these leaf columns.
+pub(super) fn is_index_possible(metadata: &ParquetMetaData, leaves: &[usize]) -> bool {
     metadata.row_groups().iter().enumerate().all(|(number, group)| {
         let index = metadata.page_index_for_row_group(number);
         leaves.iter().all(|&leaf| {
             let (start, length) = group.column(leaf).byte_range();
             let chunk = (start, start.saturating_add(length));
             let pages = index.page_locations(leaf);
-            pages.is_none_or(|pages| can_be(pages, group.num_rows(), chunk))
+            pages.is_none_or(|pages| are_possible(pages, group.num_rows(), chunk))
         })
     })
 }
 
-/// Whether pages begin at the first row, each after the one before, and are within the bytes of their
-/// `chunk`.
-fn can_be(pages: &[PageLocation], rows: i64, (start, end): (u64, u64)) -> bool {
+/// Whether the first page begins at the first row, each other page begins after the page before, and all
+/// pages are within the chunk, which has the bytes `start` to `end` of the file.
+fn are_possible(pages: &[PageLocation], rows: i64, (start, end): (u64, u64)) -> bool {
     let is_within = |page: &PageLocation| {
-        let first = u64::try_from(page.offset).ok();
+        let page_start = u64::try_from(page.offset).ok();
         let length = u64::try_from(page.compressed_page_size).ok();
-        let last = first.zip(length).and_then(|(first, length)| first.checked_add(length));
+        let page_end = page_start.zip(length).and_then(|(first, length)| first.checked_add(length));
         page.first_row_index < rows
-            && first.is_some_and(|first| first >= start)
-            && last.is_some_and(|last| last <= end)
+            && page_start.is_some_and(|page_start| page_start >= start)
+            && page_end.is_some_and(|page_end| page_end <= end)
     };
     pages.first().is_none_or(|page| page.first_row_index == 0)
         && pages.is_sorted_by(|one, next| one.first_row_index < next.first_row_index)
@@ -241,8 +251,8 @@ impl RowGroups for GroupReader<'_> {
     fn column_chunks(&self, leaf: usize) -> Result<Box<dyn PageIterator>> {
         match self.chunks.chunks.get(&leaf) {
             Some(chunk) => {
-                let pages = Pages { chunk: Arc::clone(chunk), stage: PageStage::Dictionary };
-                Ok(Box::new(Once(Some(pages))))
+                let pages = DecoderPages { chunk: Arc::clone(chunk), stage: PageStage::Dictionary };
+                Ok(Box::new(SingleChunk(Some(pages))))
             }
             None => Err(ParquetError::General(format!("column {leaf} was not requested"))),
         }
@@ -257,10 +267,10 @@ impl RowGroups for GroupReader<'_> {
     }
 }
 
-/// Iterates over the chunks of one column in one row group: there is exactly one.
-struct Once(Option<Pages>);
+/// Iterates over the chunks of one column. There is exactly one, because we read one row group.
+struct SingleChunk(Option<DecoderPages>);
 
-impl Iterator for Once {
+impl Iterator for SingleChunk {
     type Item = Result<Box<dyn PageReader>>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -269,24 +279,24 @@ impl Iterator for Once {
     }
 }
 
-impl PageIterator for Once {}
+impl PageIterator for SingleChunk {}
 
 impl ChunkReader {
-    /// Whether a new decoder can begin here.
-    fn can_begin(&self) -> bool {
+    /// Whether a new decoder can begin at this position. In a column with lists only at the start.
+    fn can_start_decoder(&self) -> bool {
         !self.has_lists || (self.page.is_none() && self.before == 0)
     }
 
     /// How many values a new decoder would skip before row `first`.
-    fn passed(&self, first: usize) -> usize {
+    fn values_to_skip(&self, first: usize) -> usize {
         let values =
             |page: &Option<Page>| page.as_ref().map_or(0, |page| page.num_values() as usize);
-        let start = match &self.starts {
-            Some(starts) => starts[..starts.partition_point(|&start| start <= first)].last(),
+        let page_start = match &self.first_rows {
+            Some(rows) => rows[..rows.partition_point(|&row| row <= first)].last(),
             None => None,
         };
-        let before = match start {
-            Some(start) => first.saturating_sub(*start),
+        let before = match page_start {
+            Some(page_start) => first.saturating_sub(*page_start),
             None if self.has_lists => first,
             None => first.saturating_sub(self.before).min(values(&self.page)),
         };
@@ -333,9 +343,9 @@ impl ChunkReader {
         Some(())
     }
 
-    /// The metadata of a page with its rows. Without them, if only its values are known: some writers count
-    /// values as rows.
-    fn with_rows(&self, mut page: PageMetadata) -> PageMetadata {
+    /// The metadata of a page with the right number of rows. `num_rows` becomes `None` if only the number of
+    /// values is known: some writers put values in the count of rows.
+    fn with_right_rows(&self, mut page: PageMetadata) -> PageMetadata {
         page.num_rows = match self.has_lists {
             false => page.num_levels.or(page.num_rows),
             true => page.num_rows.filter(|_| self.states_rows),
@@ -358,8 +368,8 @@ impl ChunkReader {
     }
 }
 
-/// The pages of a chunk that a decoder sees: they seem to begin at the first row.
-struct Pages {
+/// The pages of a chunk, as a decoder sees them: they seem to begin at the first row.
+struct DecoderPages {
     chunk: Arc<Mutex<ChunkReader>>,
     stage: PageStage,
 }
@@ -376,7 +386,7 @@ enum PageStage {
     Rest,
 }
 
-impl Pages {
+impl DecoderPages {
     /// The next stage that has a page, and the metadata of that page. `Rest` may have no page.
     fn next_stage(&mut self, chunk: &ChunkReader) -> (PageStage, Option<PageMetadata>) {
         let rows = |rows: usize| PageMetadata {
@@ -408,7 +418,7 @@ impl Pages {
     }
 }
 
-impl PageReader for Pages {
+impl PageReader for DecoderPages {
     fn get_next_page(&mut self) -> Result<Option<Page>> {
         let chunk = Arc::clone(&self.chunk);
         let mut chunk = locked(&chunk);
@@ -434,7 +444,7 @@ impl PageReader for Pages {
         match self.next_stage(&chunk) {
             (PageStage::Rest, _) => {
                 let next = chunk.reader.peek_next_page()?;
-                Ok(next.map(|next| chunk.with_rows(next)))
+                Ok(next.map(|next| chunk.with_right_rows(next)))
             }
             (_, page) => Ok(page),
         }
@@ -459,7 +469,7 @@ impl PageReader for Pages {
     }
 }
 
-impl Iterator for Pages {
+impl Iterator for DecoderPages {
     type Item = Result<Page>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -478,14 +488,17 @@ mod tests {
             compressed_page_size,
             first_row_index,
         };
-        let is_used = |pages: &[PageLocation]| can_be(pages, 20, (4, 100));
+        let is_used = |pages: &[PageLocation]| are_possible(pages, 20, (4, 100));
         assert!(is_used(&[page(4, 50, 0), page(54, 46, 10)]));
         assert!(!is_used(&[]));
-        assert!(!is_used(&[page(4, 50, 1), page(54, 46, 10)]), "rows before");
-        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 0)]), "not rising");
-        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 20)]), "after the rows");
-        assert!(!is_used(&[page(4, 50, 0), page(54, 47, 10)]), "after the chunk");
-        assert!(!is_used(&[page(3, 50, 0), page(54, 46, 10)]), "before the chunk");
-        assert!(!is_used(&[page(-4, 50, 0), page(54, -1, 10)]), "negative");
+        assert!(
+            !is_used(&[page(4, 50, 1), page(54, 46, 10)]),
+            "the first page does not begin at row 0"
+        );
+        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 0)]), "two pages begin at one row");
+        assert!(!is_used(&[page(4, 50, 0), page(54, 46, 20)]), "a page begins after the last row");
+        assert!(!is_used(&[page(4, 50, 0), page(54, 47, 10)]), "a page ends after the chunk");
+        assert!(!is_used(&[page(3, 50, 0), page(54, 46, 10)]), "a page begins before the chunk");
+        assert!(!is_used(&[page(-4, 50, 0), page(54, -1, 10)]), "negative offset and size");
     }
 }

@@ -1,4 +1,4 @@
-//! Parquet: reads the rows of row groups.
+//! Reads rows of the row groups of Parquet files.
 
 use super::counts::check_pages;
 use super::cut::SourcePart;
@@ -6,9 +6,9 @@ use super::file_reader::FileReader;
 use super::numbers::{NumberPool, NumberStorage};
 use super::opened::{OpenedFile, error_text, open};
 use super::page_flags;
-use super::pages::{Chunks, is_index_right};
-use super::stored::as_in;
-use super::width::least;
+use super::pages::{Chunks, is_index_possible};
+use super::stored::schema_in_table;
+use super::width::least_bytes;
 use crate::dataset::{DatasetError, fail};
 use arrow::array::{ArrayData, ArrayRef, RecordBatch, RecordBatchOptions, make_array};
 use arrow::datatypes::{DataType, Schema, SchemaRef};
@@ -27,52 +27,51 @@ use std::sync::Arc;
 
 /// The library's message about a page that does not match its checksum.
 const WRONG_CHECKSUM: &str = "CRC checksum mismatch";
-/// Columns of up to this many bytes are read at once. Longer ones are read page by page.
-const MAX_HELD: u64 = 16 << 20;
+/// If the columns of a read have at most this many bytes, they are read into memory first. Longer columns are
+/// read page by page.
+const MAX_HELD_BYTES: u64 = 16 << 20;
 
 /// An open file whose footer has been read.
 #[derive(Debug)]
 pub(super) struct ParquetFile {
-    at: FileReader,
-    /// The footer. Its columns may have another form than the one in which they are passed on.
+    file: FileReader,
+    /// The footer. Its columns have the form in which the library reads them.
     footer: ArrowReaderMetadata,
     /// The columns in the form in which they are passed on.
     schema: SchemaRef,
     /// The leaf columns that are encrypted.
     encrypted: Vec<usize>,
-    /// Whether we have tried to read the index of the pages.
-    has_index: bool,
+    /// Whether we have tried to read the page index.
+    was_index_read: bool,
     /// Pages of the last row group that was read, if the next slice may continue there.
     chunks: Option<Chunks>,
-    /// Leaf columns that turned out not to be what [`NumberStorage`] expects.
+    /// Leaf columns that turned out not to be stored as [`NumberStorage`] expects.
     not_numbers: HashSet<usize>,
     /// Whether pages may claim to be uncompressed although they are compressed.
     has_wrong_flags: bool,
-    /// The row groups and leaf columns whose pages were counted.
+    /// The row groups and leaf columns whose values were counted.
     counted: HashSet<(usize, usize)>,
     /// The memory of the last slice's numbers.
-    memory: NumberPool,
+    pool: NumberPool,
 }
 
 impl ParquetFile {
     /// Reads the footer. Fails if it is missing, wrong or encrypted.
-    pub(super) fn open(at: FileReader) -> Result<Self, DatasetError> {
-        let OpenedFile { at, footer, schema, encrypted } = open(at)?;
-        let not_numbers = HashSet::new();
-        let memory = NumberPool::default();
+    pub(super) fn open(file: FileReader) -> Result<Self, DatasetError> {
+        let OpenedFile { file, footer, schema, encrypted } = open(file)?;
         let created_by = footer.metadata().file_metadata().created_by();
         let has_wrong_flags = created_by.is_some_and(page_flags::writes_wrong_flags);
         Ok(Self {
-            at,
+            file,
             footer,
             schema,
             encrypted,
-            has_index: false,
+            was_index_read: false,
             chunks: None,
-            not_numbers,
+            not_numbers: HashSet::new(),
             has_wrong_flags,
             counted: HashSet::new(),
-            memory,
+            pool: NumberPool::default(),
         })
     }
 
@@ -81,12 +80,12 @@ impl ParquetFile {
         &self.schema
     }
 
-    /// All columns, in the form in which they are passed on to a `table`. Its 96-bit times may be in
+    /// All columns, in the form in which they are passed on to this table. Its 96-bit times may be in
     /// microseconds.
     pub(super) fn schema_in(&self, table: &Schema) -> SchemaRef {
         match self.schema.fields() == self.stored_schema().fields() {
             true => Arc::clone(&self.schema),
-            false => as_in(self.stored_schema(), &self.schema, table),
+            false => schema_in_table(self.stored_schema(), &self.schema, table),
         }
     }
 
@@ -101,8 +100,8 @@ impl ParquetFile {
         self.footer.schema()
     }
 
-    /// The row groups, with the size of some of their columns. Fails if one of these is in a form that cannot
-    /// be read.
+    /// The row groups, each with the approximate size of the given columns. Fails if one of the columns is
+    /// encrypted, or compressed with LZO.
     pub(super) fn parts(&self, columns: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
         let leaves = self.leaves(columns);
         let metadata = self.footer.metadata();
@@ -115,31 +114,34 @@ impl ParquetFile {
                 if self.encrypted.contains(&leaf) {
                     return fail!(
                         "column '{}' is encrypted, which cannot be read; write it without encryption, or \
-                         leave the column out with columns",
+                         leave the column out with the key columns",
                         column.column_path().string(),
                     );
                 }
                 if column.compression() == Compression::LZO {
                     return fail!(
                         "column '{}' is compressed with LZO, which cannot be read; use snappy, gzip, \
-                         brotli, zstd, lz4 or no compression, or leave the column out with columns",
+                         brotli, zstd, lz4 or no compression, or leave the column out with the key columns",
                         column.column_path().string(),
                     );
                 }
-                let is_key = matches!(
+                let is_dictionary = matches!(
                     self.stored_schema().field(root).data_type(),
                     DataType::Dictionary(..)
                 );
-                bytes = bytes.saturating_add(size(column, is_key));
+                bytes = bytes.saturating_add(memory_size(column, is_dictionary));
             }
-            let fields = columns.iter().map(|&at| least(self.stored_schema().field(at), rows));
-            bytes = bytes.max(fields.fold(0, u64::saturating_add));
+            let least = columns
+                .iter()
+                .map(|&column| least_bytes(self.stored_schema().field(column), rows))
+                .fold(0, u64::saturating_add);
+            bytes = bytes.max(least);
             parts.push(SourcePart { rows, bytes, ..SourcePart::default() });
         }
         Ok(parts)
     }
 
-    /// The leaf columns below some columns, each with its root column.
+    /// The leaf columns of the given columns, each with its root column.
     fn leaves(&self, columns: &[usize]) -> Vec<(usize, usize)> {
         let wanted: BTreeSet<usize> = columns.iter().copied().collect();
         let schema = self.footer.parquet_schema();
@@ -148,8 +150,8 @@ impl ParquetFile {
         leaves.filter(|(_, root)| wanted.contains(root)).collect()
     }
 
-    /// Reads rows with some of the columns, from the row group `part` on, after `skip` of its rows. Fails if
-    /// they cannot be decoded, or if the file has fewer.
+    /// Reads `rows` rows of these columns. Begins in row group `part`, after its first `skip` rows. Fails if
+    /// the rows cannot be decoded, or if the file has fewer.
     pub(super) fn read(
         &mut self,
         part: usize,
@@ -170,30 +172,30 @@ impl ParquetFile {
             return fail!("has fewer rows than when it was planned");
         }
         let is_small = rows < available / 2;
-        let new = self.not_counted(part..end, columns);
-        if self.has_wrong_flags && !new.is_empty() {
+        let uncounted = self.uncounted(part..end, columns);
+        if self.has_wrong_flags && !uncounted.is_empty() {
             let groups = self.footer.metadata().row_groups();
-            let changes = new.iter().flat_map(|&(group, leaf)| {
-                page_flags::changes(&self.at, groups[group].column(leaf))
+            let patches = uncounted.iter().flat_map(|&(group, leaf)| {
+                page_flags::patches(&self.file, groups[group].column(leaf))
             });
-            self.at = self.at.changed(changes);
+            self.file = self.file.with_patches(patches);
         }
-        let at = match is_small {
-            true => self.at.clone(),
-            false => self.at.holding(self.ranges(part..end, columns))?,
+        let file = match is_small {
+            true => self.file.clone(),
+            false => self.file.holding(self.ranges(part..end, columns))?,
         };
-        let last = skip.saturating_add(rows);
-        self.count_pages(&at, new)?;
+        let last_row = skip.saturating_add(rows);
+        self.check_counts(&file, uncounted)?;
         if end == part + 1 {
-            if let Some(batch) = self.read_one(&at, (part, skip, rows), is_small, columns) {
+            if let Some(batch) = self.read_by_pages(&file, (part, skip, rows), is_small, columns) {
                 return Ok(vec![batch]);
             }
             if is_small {
-                self.index(columns);
+                self.load_index(columns);
             }
         }
         let mask = ProjectionMask::roots(self.footer.parquet_schema(), columns.iter().copied());
-        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(at, self.footer.clone())
+        let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(file, self.footer.clone())
             .with_row_groups((part..end).collect())
             .with_projection(mask)
             .with_batch_size(rows)
@@ -208,44 +210,44 @@ impl ParquetFile {
         };
         if error.contains(WRONG_CHECKSUM) {
             return fail!(
-                "is damaged: a page of rows {} to {last} from the start of row group {part} does not match \
-                 its checksum; fetch the file again, or write it anew",
+                "is damaged: a page of rows {} to {last_row} from the start of row group {part} does not \
+                 match its checksum; fetch the file again, or write it anew",
                 skip + 1,
             );
         }
         fail!(
-            "cannot be decoded (rows {} to {last} from the start of row group {part}): {error}",
+            "cannot be decoded (rows {} to {last_row} from the start of row group {part}): {error}",
             skip + 1
         )
     }
 
-    /// The row groups and leaf columns below some columns whose pages have not been counted yet.
-    fn not_counted(&self, groups: Range<usize>, columns: &[usize]) -> Vec<(usize, usize)> {
+    /// The row groups, and leaf columns of the given columns, whose values have not been counted.
+    fn uncounted(&self, groups: Range<usize>, columns: &[usize]) -> Vec<(usize, usize)> {
         let leaves = self.leaves(columns);
-        let all = groups.flat_map(|group| leaves.iter().map(move |&(leaf, _)| (group, leaf)));
-        all.filter(|place| !self.counted.contains(place)).collect()
+        let chunks = groups.flat_map(|group| leaves.iter().map(move |&(leaf, _)| (group, leaf)));
+        chunks.filter(|chunk| !self.counted.contains(chunk)).collect()
     }
 
-    /// Counts the values of leaf columns of row groups, before the first of their rows are passed on. Fails
-    /// if a column has more or fewer than the footer says.
-    fn count_pages(
+    /// Counts the values of leaf columns of row groups, before any of their rows is passed on. Fails if a
+    /// column has more or fewer values than the footer says.
+    fn check_counts(
         &mut self,
-        at: &FileReader,
-        new: Vec<(usize, usize)>,
+        file: &FileReader,
+        uncounted: Vec<(usize, usize)>,
     ) -> Result<(), DatasetError> {
-        for (group, leaf) in new {
-            check_pages(at, self.footer.metadata(), group, leaf)?;
+        for (group, leaf) in uncounted {
+            check_pages(file, self.footer.metadata(), group, leaf)?;
             self.counted.insert((group, leaf));
         }
         Ok(())
     }
 
-    /// Reads rows of one row group by its pages, which are kept for the next slice if this one `is_small`.
-    /// `None` if that is not possible or fails. Then the caller reads from the beginning of the row group,
-    /// which reports the cause.
-    fn read_one(
+    /// Reads rows of one row group from its pages. If the slice `is_small`, the pages are kept for the next
+    /// slice. `None` if that is not possible or fails. Then the caller reads from the beginning of the row
+    /// group, and reports the cause if that fails, too.
+    fn read_by_pages(
         &mut self,
-        at: &FileReader,
+        file: &FileReader,
         (group, skip, rows): (usize, usize, usize),
         is_small: bool,
         columns: &[usize],
@@ -258,24 +260,24 @@ impl ParquetFile {
             if !is_small && skip == 0 {
                 return None;
             }
-            // The header of a page of lists need not state its rows.
-            self.index(columns);
+            // A page of lists need not state its rows.
+            self.load_index(columns);
         }
         loop {
             let numbers = self.numbers(group, &wanted);
-            // With `skip > 0` the library must not read alone: it would skip rows by the counts that pages
-            // state, which may be wrong.
+            // With `skip > 0` the library must not read directly from the file: it would trust the row counts
+            // that pages state, and they may be wrong.
             if numbers.is_empty() && !is_small && skip == 0 {
                 return None;
             }
             let mut chunks =
                 match kept.take().filter(|kept| kept.can_continue(group, skip, &leaves)) {
                     Some(chunks) => chunks,
-                    None => Chunks::new(at, self.footer.metadata(), group, &leaves).ok()?,
+                    None => Chunks::new(file, self.footer.metadata(), group, &leaves).ok()?,
                 };
-            match self.gather(&chunks, (skip, rows), &numbers) {
+            match self.read_numbers(&chunks, (skip, rows), &numbers) {
                 Ok(arrays) => {
-                    let batch = self.complete(&mut chunks, (skip, rows), columns, arrays)?;
+                    let batch = self.decode_others(&mut chunks, (skip, rows), columns, arrays)?;
                     self.chunks = (is_small && chunks.may_stay()).then_some(chunks);
                     return Some(batch);
                 }
@@ -286,7 +288,8 @@ impl ParquetFile {
         }
     }
 
-    /// The columns of numbers among the given leaf columns: for each column, the leaf column and its kind.
+    /// The columns of numbers among the given leaf columns: for each column, its leaf column and how its
+    /// numbers are stored.
     fn numbers(
         &self,
         group: usize,
@@ -296,43 +299,46 @@ impl ParquetFile {
         let leaves = leaves.iter();
         let numbers = leaves.filter(|(leaf, _)| !self.not_numbers.contains(leaf)).filter_map(
             |&(leaf, root)| {
-                let kind = NumberStorage::of(
+                let storage = NumberStorage::of(
                     group.column(leaf),
                     self.stored_schema().field(root).data_type(),
                 )?;
-                Some((root, (leaf, kind)))
+                Some((root, (leaf, storage)))
             },
         );
         numbers.collect()
     }
 
-    /// Reads the columns of numbers. Fails with the leaf columns that turn out not to be numbers.
-    fn gather(
+    /// Reads `rows` rows of columns of numbers, after the first `skip` rows. Fails with the leaf columns that
+    /// turn out not to be numbers.
+    fn read_numbers(
         &mut self,
         chunks: &Chunks,
-        place: (usize, usize),
+        (skip, rows): (usize, usize),
         numbers: &HashMap<usize, (usize, NumberStorage)>,
     ) -> Result<HashMap<usize, ArrayRef>, Vec<usize>> {
         let mut lent = Vec::new();
         let mut not_numbers = Vec::new();
         let mut arrays = HashMap::with_capacity(numbers.len());
-        for (&column, &(leaf, kind)) in numbers {
+        for (&column, &(leaf, storage)) in numbers {
             let data_type = self.stored_schema().field(column).data_type().clone();
-            let found = chunks.numbers(leaf, kind, place, &mut self.memory).and_then(|numbers| {
-                lent.push(numbers.clone());
-                ArrayData::builder(data_type).len(place.1).add_buffer(numbers).build().ok()
+            let buffer = chunks.numbers(leaf, storage, (skip, rows), &mut self.pool);
+            let found = buffer.and_then(|buffer| {
+                lent.push(buffer.clone());
+                ArrayData::builder(data_type).len(rows).add_buffer(buffer).build().ok()
             });
             match found {
                 Some(array) => drop(arrays.insert(column, make_array(array))),
                 None => not_numbers.push(leaf),
             }
         }
-        self.memory.lend(lent);
+        self.pool.lend(lent);
         if not_numbers.is_empty() { Ok(arrays) } else { Err(not_numbers) }
     }
 
-    /// Rows of one row group: adds the columns that the library decodes to those that are already there.
-    fn complete(
+    /// Rows of one row group: decodes the columns that `arrays` lacks with the library, and puts all columns
+    /// together.
+    fn decode_others(
         &self,
         chunks: &mut Chunks,
         (skip, rows): (usize, usize),
@@ -351,10 +357,10 @@ impl ParquetFile {
         RecordBatch::try_new_with_options(fields.into(), arrays, &options).ok()
     }
 
-    /// Reads the index of pages of lists, if the file has a valid one. Other pages state their rows
-    /// themselves.
-    fn index(&mut self, columns: &[usize]) {
-        if std::mem::replace(&mut self.has_index, true) {
+    /// Reads the page index for columns of lists, if the file has a valid index. The pages of other columns
+    /// state their rows themselves.
+    fn load_index(&mut self, columns: &[usize]) {
+        if std::mem::replace(&mut self.was_index_read, true) {
             return;
         }
         let schema = self.footer.parquet_schema();
@@ -370,14 +376,14 @@ impl ParquetFile {
             .with_offset_index_policy(PageIndexPolicy::Optional)
             .with_offset_index_mask(ColumnChunkMask::columns(lists.iter().copied()));
         // Without an index, or with a broken one, we rely on the pages themselves.
-        if let Ok(footer) = ArrowReaderMetadata::load(&self.at, options)
-            && is_index_right(footer.metadata(), &lists)
+        if let Ok(footer) = ArrowReaderMetadata::load(&self.file, options)
+            && is_index_possible(footer.metadata(), &lists)
         {
             self.footer = footer;
         }
     }
 
-    /// The byte ranges of columns in row groups. Empty if they are too long to be held at once.
+    /// The byte ranges of columns in row groups. Empty if they are too long to be held in memory together.
     fn ranges(&self, groups: Range<usize>, columns: &[usize]) -> Vec<Range<u64>> {
         let leaves = self.leaves(columns);
         let groups = self.footer.metadata().row_groups().get(groups).unwrap_or_default();
@@ -390,35 +396,37 @@ impl ParquetFile {
         let ranges: Vec<_> = ranges.collect();
         let bytes =
             ranges.iter().fold(0_u64, |sum, range| sum.saturating_add(range.end - range.start));
-        if bytes <= MAX_HELD { ranges } else { Vec::new() }
+        if bytes <= MAX_HELD_BYTES { ranges } else { Vec::new() }
     }
 }
 
 /// About how many bytes the values of a column chunk take in memory. That can be much more than in the file,
-/// if text repeats.
-fn size(column: &ColumnChunkMetaData, is_key: bool) -> u64 {
-    let known = |number: i64| u64::try_from(number).unwrap_or(0);
-    let values = known(column.num_values());
-    let stored = known(column.uncompressed_size());
-    let one = match column.column_type() {
+/// if text repeats. A column that `is_dictionary` becomes 4-byte keys and a dictionary.
+fn memory_size(column: &ColumnChunkMetaData, is_dictionary: bool) -> u64 {
+    let unsigned = |number: i64| u64::try_from(number).unwrap_or(0);
+    let values = unsigned(column.num_values());
+    let stored = unsigned(column.uncompressed_size());
+    let bytes_per_value = match column.column_type() {
         Type::BOOLEAN => return values / 8,
         Type::INT32 | Type::FLOAT => 4,
         Type::INT64 | Type::DOUBLE | Type::INT96 => 8,
-        Type::FIXED_LEN_BYTE_ARRAY => known(i64::from(column.column_descr().type_length())),
-        Type::BYTE_ARRAY if is_key => return stored.saturating_add(values.saturating_mul(4)),
+        Type::FIXED_LEN_BYTE_ARRAY => unsigned(i64::from(column.column_descr().type_length())),
+        Type::BYTE_ARRAY if is_dictionary => {
+            return stored.saturating_add(values.saturating_mul(4));
+        }
         Type::BYTE_ARRAY => {
             if let Some(bytes) = column.unencoded_byte_array_data_bytes() {
-                return known(bytes).saturating_add(values.saturating_mul(4));
+                return unsigned(bytes).saturating_add(values.saturating_mul(4));
             }
-            let length = column.statistics().map_or(0, length_of_texts);
+            let length = column.statistics().map_or(0, typical_length);
             return stored.max(values.saturating_mul(length.saturating_add(4)));
         }
     };
-    values.saturating_mul(one)
+    values.saturating_mul(bytes_per_value)
 }
 
-/// The estimated length of the texts of a column, from its smallest and its largest value.
-fn length_of_texts(statistics: &Statistics) -> u64 {
+/// The estimated length of the values of a column: the mean of the smallest and the largest value's lengths.
+fn typical_length(statistics: &Statistics) -> u64 {
     let length = |bytes: Option<&[u8]>| bytes.map_or(0, |bytes| bytes.len() as u64);
     (length(statistics.min_bytes_opt()) + length(statistics.max_bytes_opt())) / 2
 }
@@ -427,8 +435,8 @@ fn length_of_texts(statistics: &Statistics) -> u64 {
 impl ParquetFile {
     /// How many columns of the first row group are read as numbers.
     pub(super) fn number_count(&self) -> usize {
-        let all: Vec<usize> = (0..self.schema().fields().len()).collect();
-        self.numbers(0, &self.leaves(&all)).len()
+        let columns: Vec<usize> = (0..self.schema().fields().len()).collect();
+        self.numbers(0, &self.leaves(&columns)).len()
     }
 
     /// The footer.
@@ -436,7 +444,7 @@ impl ParquetFile {
         Arc::clone(self.footer.metadata())
     }
 
-    /// Makes the library read all columns.
+    /// Makes the library read all columns, including those of numbers.
     pub(super) fn without_numbers(mut self) -> Self {
         self.not_numbers.extend(0..self.schema().fields().len());
         self
@@ -456,7 +464,7 @@ mod tests {
     use parquet::arrow::ArrowWriter;
     use parquet::file::properties::WriterProperties;
 
-    /// 400 rows in one row group, with pages of 30 rows, and of 70 in another column.
+    /// 400 rows in one row group, with pages of at most 30 rows.
     fn file(folder: &tempfile::TempDir) -> ParquetFile {
         let numbers: ArrayRef =
             Arc::new((0..400).map(|n| (n % 5 > 0).then_some(n)).collect::<Int64Array>());
@@ -495,13 +503,13 @@ mod tests {
             }
             file.chunks.is_some()
         };
-        // One after the other, then with gaps (as if other workers had the slices between), then back.
+        // Slices one after the other, then with gaps (as if other workers read the rest), then back.
         for start in (0..98).step_by(7).chain([100, 131, 171, 199, 398, 0, 30, 29, 60]) {
             assert!(read(start, if start == 398 { 2 } else { 7 }, &[0, 1]), "{start}");
         }
         assert!(read(70, 5, &[0]), "other columns");
         assert!(read(90, 120, &[0, 1]));
-        // Most of the row group is read at once.
+        // One slice has most of the row group.
         read(3, 390, &[0, 1]);
     }
 }

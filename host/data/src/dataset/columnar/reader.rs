@@ -1,4 +1,4 @@
-//! The worker's side: reads rows of a file or a database into Arrow IPC.
+//! Reads rows of a file or a database into Arrow IPC, in the worker.
 
 use super::compact::compact;
 use super::file::TypedTableFile;
@@ -15,18 +15,19 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Reads rows of files whose columns have types into Arrow IPC. Keeps the last file open, with its metadata.
+/// Reads rows of files with typed columns into Arrow IPC. Keeps the last file open, with its metadata.
 #[derive(Debug)]
 pub struct RowReader {
     kind: TableKind,
     /// The query for databases.
     query: Option<String>,
-    /// The columns that come from the files.
-    data: SchemaRef,
+    /// The columns that come from the files' contents.
+    file_schema: SchemaRef,
     /// The format of the files' paths, from which the last columns come.
     path: Option<PartitionFormat>,
-    /// All columns.
+    /// All columns: first those from the contents, then those from the path.
     schema: SchemaRef,
+    /// The last file, with its path.
     opened: Option<(PathBuf, TypedTableFile)>,
     ipc: ArrowStream,
 }
@@ -38,20 +39,20 @@ pub struct LoadedRows<'a> {
     pub ipc: &'a ArrowStream,
     /// The number of rows.
     pub rows: u64,
-    /// Where the rows are in their files, run after run.
+    /// Where the rows are in their files, in order.
     pub runs: Vec<RowRun>,
     /// How many rows were left out, because the table cannot hold one of their values.
     pub rejected_count: u64,
-    /// The first of them.
+    /// The first of the rows that were left out.
     pub rejected: Vec<FailedItem>,
 }
 
 /// Rows that follow one another in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowRun {
-    /// The index of the part that they come from.
+    /// The index of the [`RowPart`] that the rows come from.
     pub part: usize,
-    /// The index of the first of them in the file.
+    /// The index in the file of the first row.
     pub first: u64,
     /// The number of rows.
     pub count: u64,
@@ -69,12 +70,12 @@ pub enum RowError {
 }
 
 impl RowError {
-    /// The same error, with the name of the file before it.
-    fn named(self, item: &str) -> Self {
-        let named = |DatasetError(what)| DatasetError(format!("{item} {what}"));
+    /// The same error, with the name of the file before its text.
+    fn with_name(self, item: &str) -> Self {
+        let with_name = |DatasetError(text)| DatasetError(format!("{item} {text}"));
         match self {
-            Self::Unread(error) => Self::Unread(named(error)),
-            Self::Broken(error) => Self::Broken(named(error)),
+            Self::Unread(error) => Self::Unread(with_name(error)),
+            Self::Broken(error) => Self::Broken(with_name(error)),
         }
     }
 }
@@ -91,21 +92,26 @@ pub struct RowPart<'a> {
 }
 
 impl RowReader {
-    /// A reader for tables of one format. Fails if its columns cannot be read.
+    /// A reader for tables of one format. Fails if the columns in the format cannot be read.
     pub fn new(format: &TableFormat) -> Result<Self, DatasetError> {
         let schema = Arc::new(from_message(&format.schema)?);
         let path = format.path.clone();
         let keys = path.as_ref().map_or(0, |path| path.keys().count());
-        let Some(in_files) = schema.fields().len().checked_sub(keys) else {
+        let Some(file_columns) = schema.fields().len().checked_sub(keys) else {
             return fail!(
                 "the table has {} columns and {keys} keys in its path",
                 schema.fields().len()
             );
         };
-        let data = Arc::new(Schema::new(schema.fields()[..in_files].to_vec()));
-        let kind = format.kind;
-        let query = format.query.clone();
-        Ok(Self { kind, query, data, path, schema, opened: None, ipc: ArrowStream::default() })
+        Ok(Self {
+            kind: format.kind,
+            query: format.query.clone(),
+            file_schema: Arc::new(Schema::new(schema.fields()[..file_columns].to_vec())),
+            path,
+            schema,
+            opened: None,
+            ipc: ArrowStream::default(),
+        })
     }
 
     /// Reads rows of one or more files, in that order, into one table.
@@ -121,25 +127,25 @@ impl RowReader {
         let mut runs = Vec::new();
         let mut rejected_count = 0;
         let mut rejected = Vec::new();
-        let mut label = "";
+        let mut last_item = "";
         for (index, part) in parts.enumerate() {
-            let loaded = self.load(part.root, part.slice).map_err(|error| error.named(part.item));
-            let (batch, misfits) = loaded?;
+            let loaded = self.load(part.root, part.slice);
+            let (batch, misfits) = loaded.map_err(|error| error.with_name(part.item))?;
             runs.extend(runs_between(index, part.slice, &misfits));
             rejected_count += misfits.len() as u64;
             let room = AttemptReport::MAX_FAILED_ITEMS - rejected.len();
-            rejected.extend(named(misfits, &part).take(room));
+            rejected.extend(failed_items(misfits, &part).take(room));
             let batch = self.with_path(batch, part.slice).map_err(RowError::Broken);
-            batches.push(batch.map_err(|error| error.named(part.item))?);
-            label = part.item;
+            batches.push(batch.map_err(|error| error.with_name(part.item))?);
+            last_item = part.item;
         }
-        let broken = |what: String| RowError::Broken(DatasetError(format!("{label} {what}")));
+        let broken = |text: String| RowError::Broken(DatasetError(format!("{last_item} {text}")));
         let batch = match batches.as_slice() {
             [only] => compact(only),
             several => match concat_batches(&self.schema, several) {
                 Ok(batch) => compact(&batch),
                 Err(error) => {
-                    return Err(broken(format!("and others cannot be put together: {error}")));
+                    return Err(broken(format!("and other files cannot be joined: {error}")));
                 }
             },
         };
@@ -162,28 +168,29 @@ impl RowReader {
         let path = root.join(&slice.file);
         let kept = self.opened.take();
         let kept = kept.filter(|(kept, file)| *kept == path && file.is_unchanged());
-        let (at, file) = match kept {
-            Some((_, file)) => (file.at().clone(), Ok(file)),
+        let (reader, file) = match kept {
+            Some((_, file)) => (file.reader().clone(), Ok(file)),
             None => {
                 let opened = FileReader::open(&path).map_err(RowError::Unread)?;
-                let at = opened.0.clone();
-                (at, TypedTableFile::of(self.kind, self.query.as_deref(), &path, opened))
+                let reader = opened.0.clone();
+                (reader, TypedTableFile::of(self.kind, self.query.as_deref(), &path, opened))
             }
         };
-        let place = (slice.part, slice.skip);
-        let read = file.and_then(|mut file| Ok((file.read(place, slice.rows, &self.data)?, file)));
-        // A file that could not be read is opened again the next time.
+        let start = (slice.part, slice.skip);
+        let read =
+            file.and_then(|mut file| Ok((file.read(start, slice.rows, &self.file_schema)?, file)));
+        // After an error the file is not kept: the next attempt opens it again.
         match read {
             Ok((loaded, file)) => {
                 self.opened = Some((path, file));
                 Ok(loaded)
             }
-            Err(error) if at.has_failed() => Err(RowError::Unread(error)),
+            Err(error) if reader.has_failed() => Err(RowError::Unread(error)),
             Err(error) => Err(RowError::Broken(error)),
         }
     }
 
-    /// Adds the columns of the file's path to the batch.
+    /// Adds the columns that come from the file's path to the batch.
     fn with_path(
         &self,
         batch: RecordBatch,
@@ -201,16 +208,16 @@ impl RowReader {
         let columns = batch.columns().iter().cloned().chain(from_path).collect();
         match RecordBatch::try_new(Arc::clone(&self.schema), columns) {
             Ok(batch) => Ok(batch),
-            Err(error) => fail!("cannot get the columns of its path: {error}"),
+            Err(error) => fail!("cannot get the columns from its path: {error}"),
         }
     }
 }
 
-/// The rows of a part without those that are left out.
+/// The rows of a part between the rows that are left out.
 fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRun> {
-    let ends = misfits.keys().map(|&row| row as u64).chain([slice.rows]);
+    let run_ends = misfits.keys().map(|&row| row as u64).chain([slice.rows]);
     let mut next = 0;
-    let runs = ends.map(|end| {
+    let runs = run_ends.map(|end| {
         let run = RowRun { part, first: slice.first_row + next, count: end - next };
         next = end + 1;
         run
@@ -218,8 +225,8 @@ fn runs_between(part: usize, slice: &TableSlice, misfits: &Misfits) -> Vec<RowRu
     runs.filter(|run| run.count > 0).collect()
 }
 
-/// The rows that are left out, in the form that reports need.
-fn named(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
+/// The rows that are left out, in the form that reports need. Only rows with a reason.
+fn failed_items(misfits: Misfits, part: &RowPart<'_>) -> impl Iterator<Item = FailedItem> {
     let item = part.item.to_owned();
     let first = part.slice.first_row;
     misfits.into_iter().filter_map(move |(row, reason)| {

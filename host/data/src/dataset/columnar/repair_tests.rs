@@ -1,4 +1,4 @@
-//! Footers of old and odd writers, and files whose parts contradict one another.
+//! Footers of old and odd writers, and files whose pages and footers contradict one another.
 
 use super::columns::InputColumns;
 use super::file::TypedTableFile;
@@ -21,8 +21,12 @@ use std::io::Cursor;
 use std::path::Path;
 use std::sync::Arc;
 
-/// All rows of a file, in slices of this many; or the error.
-fn read_by(bytes: &[u8], columns: Option<&[String]>, rows: u64) -> Result<RecordBatch, RowError> {
+/// All rows of a file, read in slices of this many rows.
+fn read_slices(
+    bytes: &[u8],
+    columns: Option<&[String]>,
+    rows: u64,
+) -> Result<RecordBatch, RowError> {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("t"), bytes).unwrap();
     read_file(folder.path(), columns, rows)
@@ -49,10 +53,10 @@ fn read_file(folder: &Path, wanted: Option<&[String]>, rows: u64) -> Result<Reco
 }
 
 fn read(bytes: &[u8]) -> Result<RecordBatch, RowError> {
-    read_by(bytes, None, 1000)
+    read_slices(bytes, None, 1000)
 }
 
-/// 20 numbers in two pages, as `a` and in lists.
+/// 20 numbers: in the column `a`, and in lists in the column `l`.
 fn table() -> RecordBatch {
     let numbers: ArrayRef = Arc::new(Int32Array::from_iter_values(0..20));
     let mut lists = ListBuilder::new(Int32Builder::new());
@@ -61,6 +65,7 @@ fn table() -> RecordBatch {
         .unwrap()
 }
 
+/// A file of that table, with pages of 10 rows.
 pub(super) fn written(version: WriterVersion) -> Vec<u8> {
     let properties = WriterProperties::builder()
         .set_write_batch_size(10)
@@ -76,18 +81,19 @@ pub(super) fn written(version: WriterVersion) -> Vec<u8> {
 }
 
 fn footer_of(bytes: &[u8]) -> &[u8] {
-    let end = bytes.len() - 8;
-    let length = u32::from_le_bytes(bytes[end..end + 4].try_into().unwrap());
-    &bytes[end - length as usize..end]
+    let trailer = bytes.len() - 8;
+    let length = u32::from_le_bytes(bytes[trailer..trailer + 4].try_into().unwrap());
+    &bytes[trailer - length as usize..trailer]
 }
 
 /// The file with another footer.
 fn with_footer(bytes: &[u8], footer: &[u8]) -> Vec<u8> {
-    let pages = bytes.len() - 8 - footer_of(bytes).len();
+    let pages_end = bytes.len() - 8 - footer_of(bytes).len();
     let length = (footer.len() as u32).to_le_bytes();
-    [&bytes[..pages], footer, &length, b"PAR1"].concat()
+    [&bytes[..pages_end], footer, &length, b"PAR1"].concat()
 }
 
+/// The file with a changed footer.
 pub(super) fn changed(bytes: &[u8], change: impl FnOnce(&mut Footer<'_>)) -> Vec<u8> {
     let mut footer = Footer::read(footer_of(bytes)).unwrap();
     change(&mut footer);
@@ -106,7 +112,7 @@ fn a_footer_is_written_as_it_was_read() {
 #[test]
 fn footers_of_old_and_odd_writers_are_read() {
     let good = written(WriterVersion::PARQUET_1_0);
-    let same = |what: &str, bytes: &[u8]| assert_eq!(read(bytes).unwrap(), table(), "{what}");
+    let same = |name: &str, bytes: &[u8]| assert_eq!(read(bytes).unwrap(), table(), "{name}");
     same("no repetition", &changed(&good, |footer| footer.elements[1].repetition = None));
     same("unknown meaning", &changed(&good, |footer| footer.elements[1].converted = Some(77)));
     same("no rows", &changed(&good, |footer| footer.rows = Some(0)));
@@ -119,9 +125,9 @@ fn footers_of_old_and_odd_writers_are_read() {
     same("dictionary at zero", &zero);
     let without_headers = changed(&good, |footer| {
         footer.created_by = Some(b"parquet-mr version 1.2.5 (build x)");
-        // The page indexes come after the last one. Old writers did not write any.
+        // Only the first column: page indexes follow the last column, but old writers wrote no page indexes.
         let chunk = &mut footer.groups[0].chunks[0];
-        chunk.packed = chunk.packed.map(|packed| packed - 14);
+        chunk.compressed_bytes = chunk.compressed_bytes.map(|bytes| bytes - 14);
     });
     same("sizes without headers", &without_headers);
     let strange = changed(&good, |footer| footer.created_by = None);
@@ -135,7 +141,7 @@ fn a_pair_whose_value_is_a_number_is_skipped() {
     let numbers: ArrayRef = Arc::new(Int32Array::from(vec![1, 2]));
     let page = page(&[1, 2], None);
     let mut footer = plain_footer(2, page.len() as i64);
-    // The empty list of pairs, and the end.
+    // Replaces the empty list of pairs, and the end of the footer.
     assert_eq!(footer.split_off(footer.len() - 3), [0x19, 0x0c, 0]);
     footer.extend([0x19, 0x1c, 0x18, 1, b'k', 0x16, 2, 0, 0]);
     let bytes = whole(&page, &footer);
@@ -192,7 +198,7 @@ fn groups_without_columns_do_not_shift_others() {
     rows.close().unwrap();
     writer.close().unwrap();
     for wanted in [None, Some(["b", "outer", "a"].map(str::to_owned))] {
-        let read = read_by(&bytes, wanted.as_ref().map(|it| it.as_slice()), 1).unwrap();
+        let read = read_slices(&bytes, wanted.as_ref().map(|names| names.as_slice()), 1).unwrap();
         assert_eq!(read.num_columns(), 3);
         let numbers =
             |name: &str| read.column_by_name(name).unwrap().as_primitive::<Numbers>().clone();
@@ -225,8 +231,8 @@ fn counts_that_disagree_are_refused() {
             changed(&good, |footer| footer.groups[0].chunks[1].values = Some(39)),
             changed(&good, |footer| footer.groups[0].chunks[1].values = Some(7)),
         ] {
-            let error = read_by(&bytes, None, 1000).unwrap_err().to_string();
-            assert_eq!(read_by(&bytes, None, 3).unwrap_err().to_string(), error);
+            let error = read_slices(&bytes, None, 1000).unwrap_err().to_string();
+            assert_eq!(read_slices(&bytes, None, 3).unwrap_err().to_string(), error);
             reported.push_str(&error);
             reported.push('\n');
         }
@@ -249,19 +255,21 @@ fn counts_that_disagree_are_refused() {
     ");
 }
 
-/// A page of numbers, with a checksum.
+/// A data page of version 1 with this checksum, or with the right checksum. The field numbers are those of
+/// `PageHeader` and `DataPageHeader` in parquet.thrift.
 fn page(numbers: &[i32], checksum: Option<i32>) -> Vec<u8> {
     let body: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
     let right = crc32fast::hash(&body).cast_signed();
     let mut page = Vec::new();
     let mut put = StructWriter::new(&mut page);
+    // The page type is DATA_PAGE.
     put.int(1, I32, Some(0));
     put.int(2, I32, Some(body.len() as i64));
     put.int(3, I32, Some(body.len() as i64));
     put.int(4, I32, Some(checksum.unwrap_or(right).into()));
     let mut head = StructWriter::new(put.field(5, STRUCT));
     head.int(1, I32, Some(numbers.len() as i64));
-    // Plain, and levels in runs.
+    // The encoding of values is PLAIN, and the encoding of levels is RLE.
     [(2, 0), (3, 3), (4, 3)].iter().for_each(|&(id, number)| head.int(id, I32, Some(number)));
     head.end();
     put.end();
@@ -269,7 +277,8 @@ fn page(numbers: &[i32], checksum: Option<i32>) -> Vec<u8> {
     page
 }
 
-/// The footer of a file with one column of this many numbers, in this many bytes.
+/// The footer of a file with one column of this many numbers, in this many bytes. The field numbers are those
+/// of `FileMetaData` and its parts in parquet.thrift.
 pub(super) fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     let mut footer = Vec::new();
     let mut put = StructWriter::new(&mut footer);
@@ -279,6 +288,7 @@ pub(super) fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     root.binary(4, Some(b"m"));
     root.int(5, I32, Some(1));
     root.end();
+    // The physical type is INT32, and the column is required.
     let mut leaf = StructWriter::new(elements);
     leaf.int(1, I32, Some(1));
     leaf.int(3, I32, Some(0));
@@ -289,11 +299,13 @@ pub(super) fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     let mut chunk = StructWriter::new(group.list(1, STRUCT, 1));
     chunk.int(2, I64, Some(4));
     let mut data = StructWriter::new(chunk.field(3, STRUCT));
+    // The physical type is INT32, the encoding is PLAIN, and the pages are uncompressed.
     data.int(1, I32, Some(1));
     super::thrift::int(data.list(2, I32, 1), 0);
     data.int(4, I32, Some(0));
     data.int(5, I64, Some(rows));
     [6, 7].iter().for_each(|&id| data.int(id, I64, Some(bytes)));
+    // The first page follows the magic.
     data.int(9, I64, Some(4));
     data.end();
     chunk.end();
@@ -305,6 +317,7 @@ pub(super) fn plain_footer(rows: i64, bytes: i64) -> Vec<u8> {
     footer
 }
 
+/// A file of these pages and this footer.
 pub(super) fn whole(pages: &[u8], footer: &[u8]) -> Vec<u8> {
     [b"PAR1", pages, footer, &(footer.len() as u32).to_le_bytes(), b"PAR1"].concat()
 }
@@ -317,20 +330,21 @@ fn pages_must_match_their_checksums() {
     assert_eq!(read(&file(&good)).unwrap().column(0), &numbers);
     let bad = [page(&[1, 2, 3], None), page(&[4, 5, 6], Some(7))].concat();
     insta::assert_snapshot!(read(&file(&bad)).unwrap_err(), @"t is damaged: a page of rows 1 to 6 from the start of row group 0 does not match its checksum; fetch the file again, or write it anew");
-    insta::assert_snapshot!(read_by(&file(&bad), None, 2).unwrap_err(), @"t is damaged: a page of rows 3 to 4 from the start of row group 0 does not match its checksum; fetch the file again, or write it anew");
+    insta::assert_snapshot!(read_slices(&file(&bad), None, 2).unwrap_err(), @"t is damaged: a page of rows 3 to 4 from the start of row group 0 does not match its checksum; fetch the file again, or write it anew");
 }
 
 #[test]
 fn encrypted_columns_are_named() {
     let page = page(&[1, 2], None);
     let footer = plain_footer(2, page.len() as i64);
-    // The end of the column, the size and the rows of its row group, the pairs and the end.
-    let end = footer.len() - footer.iter().rev().position(|&byte| byte == 0x16).unwrap() - 1;
-    let size = footer[..end].iter().rposition(|&byte| byte == 0x16).unwrap();
+    // The footer ends with: the end of the column, the size and the rows of its row group, the pairs, its
+    // end. The byte 0x16 is the head of an i64 field.
+    let rows = footer.len() - footer.iter().rev().position(|&byte| byte == 0x16).unwrap() - 1;
+    let size = footer[..rows].iter().rposition(|&byte| byte == 0x16).unwrap();
     assert_eq!(footer[size - 1], 0, "the end of the column");
-    // Encrypted with the footer's key: the first of the two ways, as its struct.
+    // Adds `crypto_metadata`: the column is encrypted with the footer's key.
     let locked = [&footer[..size - 1], &[0x5c, 0x1c, 0, 0, 0], &footer[size..]].concat();
-    insta::assert_snapshot!(read(&whole(&page, &locked)).unwrap_err(), @"column 'n' is encrypted, which cannot be read; write it without encryption, or leave the column out with columns");
+    insta::assert_snapshot!(read(&whole(&page, &locked)).unwrap_err(), @"column 'n' is encrypted, which cannot be read; write it without encryption, or leave the column out with the key columns");
     let mut magic = whole(&page, &footer);
     let end = magic.len() - 1;
     magic[end] = b'E';

@@ -1,33 +1,34 @@
-//! Decides which columns with 96-bit times are passed on in microseconds: those with times that nanoseconds
-//! cannot hold, and without times that microseconds cannot hold. Only the values show this.
+//! Decides which columns with 96-bit times are passed on in microseconds instead of nanoseconds: columns in
+//! which microseconds hold all times that were seen, and nanoseconds do not. Only the values show this.
 
 use super::parquet::ParquetFile;
-use super::stored::{coarse, converted};
+use super::stored::{converted, in_microseconds};
 use crate::dataset::DatasetError;
 use arrow::datatypes::{DataType, Field, Schema};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// How many rows are read together; and how many of each file, if only the first ones are read.
-const ROWS: usize = 1 << 16;
+/// How many rows are read at a time. If only the first rows of each file are read, they are as many.
+const BATCH_ROWS: usize = 1 << 16;
 
-/// What is known of the columns, by name.
+/// Which units the times that were seen need, by the name of the column.
 #[derive(Debug, Default)]
 pub struct Resolution(HashMap<String, SeenUnits>);
 
+/// Which units the times of a column need.
 #[derive(Debug)]
 struct SeenUnits {
-    /// The type in nanoseconds, and the one in microseconds.
+    /// The column's type with nanoseconds, and its type with microseconds.
     types: [DataType; 2],
-    /// Whether there is a time that nanoseconds cannot hold.
-    has_far: bool,
-    /// Whether there is a time that microseconds cannot hold.
-    has_fine: bool,
+    /// Whether there is a time that 64-bit nanoseconds cannot hold.
+    has_far_time: bool,
+    /// Whether there is a time that 64-bit microseconds cannot hold, such as one with single nanoseconds.
+    has_fine_time: bool,
 }
 
 impl Resolution {
-    /// Reads the values of a file's `wanted` columns (`None`: all): `all` values, or the first ones. Fails if
-    /// they cannot be read.
+    /// Reads the 96-bit times in the `wanted` columns of a file (`None`: all columns). Reads `all` rows, or
+    /// only the first ones. Fails if they cannot be read.
     pub(super) fn learn(
         &mut self,
         file: &mut ParquetFile,
@@ -37,15 +38,15 @@ impl Resolution {
         let both = file.stored_schema().fields().iter().zip(file.schema().fields());
         let times: Vec<_> = both
             .enumerate()
-            .filter(|(_, (_, meant))| wanted.is_none_or(|all| all.contains(meant.name())))
-            .filter_map(|(column, (stored, meant))| {
-                let fine = meant.data_type().clone();
-                let coarse = coarse(stored.data_type(), &fine);
-                (coarse != fine).then(|| (column, meant.name().clone(), [fine, coarse]))
+            .filter(|(_, (_, output))| wanted.is_none_or(|names| names.contains(output.name())))
+            .filter_map(|(column, (stored, output))| {
+                let nanos = output.data_type().clone();
+                let micros = in_microseconds(stored.data_type(), &nanos);
+                (micros != nanos).then(|| (column, output.name().clone(), [nanos, micros]))
             })
             .collect();
         for (column, name, types) in times {
-            let new = || SeenUnits { types, has_far: false, has_fine: false };
+            let new = || SeenUnits { types, has_far_time: false, has_fine_time: false };
             learn_column(file, column, all, self.0.entry(name).or_insert_with(new))?;
         }
         Ok(())
@@ -54,10 +55,12 @@ impl Resolution {
     /// The columns of a table, in microseconds where necessary.
     pub fn of(&self, schema: &Schema) -> Schema {
         let field = |field: &Arc<Field>| match self.0.get(field.name()) {
-            Some(SeenUnits { types: [fine, coarse], has_far: true, has_fine: false })
-                if fine == field.data_type() =>
-            {
-                Arc::new(field.as_ref().clone().with_data_type(coarse.clone()))
+            Some(SeenUnits {
+                types: [nanos, micros],
+                has_far_time: true,
+                has_fine_time: false,
+            }) if nanos == field.data_type() => {
+                Arc::new(field.as_ref().clone().with_data_type(micros.clone()))
             }
             _ => Arc::clone(field),
         };
@@ -72,16 +75,17 @@ fn learn_column(
     all: bool,
     seen: &mut SeenUnits,
 ) -> Result<(), DatasetError> {
-    let mut left = if all { usize::MAX } else { ROWS };
+    let mut left = if all { usize::MAX } else { BATCH_ROWS };
     for (group, rows) in file.group_rows().into_iter().enumerate() {
         let end = rows.min(left);
         left -= end;
-        for skip in (0..end).step_by(ROWS) {
-            for batch in file.read(group, skip, ROWS.min(end - skip), &[column])? {
-                let [holds_fine, holds_coarse] =
-                    seen.types.each_ref().map(|it| converted(batch.column(0), it).is_ok());
-                seen.has_far |= !holds_fine;
-                seen.has_fine |= !holds_coarse;
+        for skip in (0..end).step_by(BATCH_ROWS) {
+            for batch in file.read(group, skip, BATCH_ROWS.min(end - skip), &[column])? {
+                let times = batch.column(0);
+                let [nanos_hold, micros_hold] =
+                    seen.types.each_ref().map(|data_type| converted(times, data_type).is_ok());
+                seen.has_far_time |= !nanos_hold;
+                seen.has_fine_time |= !micros_hold;
             }
         }
     }

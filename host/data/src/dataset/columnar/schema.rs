@@ -1,13 +1,13 @@
-//! Columns as a message, in which the planner sends them to the workers.
+//! Converts columns to and from the message in which the planner sends them to the workers.
 
 use crate::dataset::{DatasetError, fail};
 use arrow::datatypes::Schema;
 use arrow::ipc::convert::try_schema_from_flatbuffer_bytes;
 use arrow::ipc::writer::{DictionaryTracker, IpcDataGenerator, IpcWriteOptions};
 
-/// The maximum length of a message, in bytes: each worker receives it, and so does the guest with each
+/// The maximum length of a message: each worker receives the columns, and the guest receives them with each
 /// mini-batch.
-const MAX_MESSAGE: usize = 1 << 20;
+const MAX_MESSAGE_BYTES: usize = 1 << 20;
 
 /// The schema message of an Arrow IPC stream with these columns. Fails if it would be too long.
 pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
@@ -16,10 +16,10 @@ pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
     let message = IpcDataGenerator::default()
         .schema_to_bytes_with_dictionary_tracker(schema, &mut dictionaries, &options)
         .ipc_message;
-    if message.len() > MAX_MESSAGE {
+    if message.len() > MAX_MESSAGE_BYTES {
         return fail!(
-            "has {} columns, whose names and types take {} bytes, and at most {MAX_MESSAGE} can be \
-             given to an entry script; name those that it needs with columns",
+            "has {} columns, whose names and types take {} bytes, and an entry script can receive at most \
+             {MAX_MESSAGE_BYTES}; list the columns that it needs with the key columns",
             schema.fields().len(),
             message.len(),
         );
@@ -27,7 +27,7 @@ pub fn to_message(schema: &Schema) -> Result<Vec<u8>, DatasetError> {
     Ok(message)
 }
 
-/// The columns of such a message. Fails if it is malformed.
+/// The columns in a message of [`to_message`]. Fails if the message is malformed.
 pub fn from_message(message: &[u8]) -> Result<Schema, DatasetError> {
     match try_schema_from_flatbuffer_bytes(message) {
         Ok(schema) => Ok(schema),

@@ -1,4 +1,4 @@
-//! Slices of a row group: each page is unpacked once, whatever its size and the types of its columns.
+//! Slices of a row group. Each page is unpacked only once, whatever its size and type.
 
 use super::*;
 use arrow::array::{Array, AsArray, Int32Array, ListArray, StringArray};
@@ -10,11 +10,11 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPrope
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// One row group with all rows of a column.
-fn file(folder: &TempDir, column: ArrayRef, how: WriterPropertiesBuilder) -> ParquetFile {
+/// A file with one row group of one column.
+fn file(folder: &TempDir, column: ArrayRef, properties: WriterPropertiesBuilder) -> ParquetFile {
     let table = RecordBatch::try_from_iter_with_nullable([("c", column, true)]).unwrap();
     let path = folder.path().join("t");
-    let properties = how
+    let properties = properties
         .set_compression(Compression::ZSTD(ZstdLevel::default()))
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .build();
@@ -44,16 +44,16 @@ fn read(file: &mut ParquetFile, skip: usize, rows: usize) -> ArrayRef {
     Arc::clone(batch.column(0))
 }
 
-/// How many decoders the kept pages have had.
-fn decoders(file: &ParquetFile) -> Option<usize> {
-    file.chunks.as_ref().map(Chunks::decoders)
+/// How many decoders were made for the row group whose pages are kept. `None` if no pages are kept.
+fn decoder_count(file: &ParquetFile) -> Option<usize> {
+    file.chunks.as_ref().map(Chunks::decoder_count)
 }
 
 fn text(row: usize) -> String {
     format!("{}{row}", ["ab", "xyz"][row % 2].repeat(500))
 }
 
-/// More than the 32 MB that were kept in the past, and less than a page of DuckDB.
+/// The page has more than the 32 MB that were kept in the past, and less than a page of DuckDB.
 #[test]
 fn a_large_page_is_unpacked_once() {
     let folder = tempfile::tempdir().unwrap();
@@ -64,7 +64,7 @@ fn a_large_page_is_unpacked_once() {
         let found = read(&mut file, skip, 1500);
         let found = found.as_string::<i32>();
         assert_eq!([found.value(0), found.value(1499)], [text(skip), text(skip + 1499)]);
-        assert_eq!(decoders(&file), Some(1), "{skip}");
+        assert_eq!(decoder_count(&file), Some(1), "{skip}");
     }
 }
 
@@ -74,8 +74,9 @@ fn gaps_between_slices_are_passed_over() {
     let folder = tempfile::tempdir().unwrap();
     let texts: ArrayRef = Arc::new(StringArray::from_iter_values((0..4000).map(text)));
     let mut file = file(&folder, texts, one_page());
-    // Slices as of two workers, then as of many; then of other lengths; then back, as in a retry.
-    let places = (0..20).map(|slice| (slice * 100, 50)).chain([
+    // Slices as one of two workers gets them, then as one of many, then of other lengths, then back, as in a
+    // retry.
+    let slices = (0..20).map(|slice| (slice * 100, 50)).chain([
         (2400, 70),
         (2470, 1),
         (2480, 199),
@@ -84,7 +85,7 @@ fn gaps_between_slices_are_passed_over() {
         (45, 2),
         (47, 3),
     ]);
-    for (skip, rows) in places {
+    for (skip, rows) in slices {
         let found = read(&mut file, skip, rows);
         let expected = StringArray::from_iter_values((skip..skip + rows).map(text));
         assert_eq!(found.as_string::<i32>(), &expected, "{skip}");
@@ -94,7 +95,8 @@ fn gaps_between_slices_are_passed_over() {
     for slice in 0..20 {
         read(&mut again, slice * 100, 50);
     }
-    assert!(decoders(&again).is_some_and(|made| made < 8), "{:?}", decoders(&again));
+    let count = decoder_count(&again);
+    assert!(count.is_some_and(|count| count < 8), "{count:?}");
 }
 
 /// Lists of 0 to 4 numbers; every fifth is null.
@@ -106,25 +108,25 @@ fn lists(rows: usize) -> ListArray {
     ListArray::from_iter_primitive::<Int32Type, _, _>((0..rows).map(list))
 }
 
-/// With and without an index of the pages. The pages are read in order or with gaps, and again.
+/// With and without a page index, slices are read in order, with gaps, and again.
 #[test]
 fn lists_continue_across_slices() {
-    for (name, how) in [
+    for (name, properties) in [
         ("one page", one_page()),
         ("small pages", small_pages()),
         ("no index", small_pages().set_offset_index_disabled(true)),
         (
-            "v2",
+            "version 2",
             small_pages().set_writer_version(parquet::file::properties::WriterVersion::PARQUET_2_0),
         ),
     ] {
         let folder = tempfile::tempdir().unwrap();
         let all = lists(1000);
-        let mut file = file(&folder, Arc::new(all.clone()), how);
+        let mut file = file(&folder, Arc::new(all.clone()), properties);
         for skip in (0..1000).step_by(40) {
             let found = read(&mut file, skip, 40);
             assert_eq!(found.as_list::<i32>(), &all.slice(skip, 40), "{name}: {skip}");
-            assert_eq!(decoders(&file), Some(1), "{name}: {skip}");
+            assert_eq!(decoder_count(&file), Some(1), "{name}: {skip}");
         }
         for (skip, rows) in [(0, 7), (100, 50), (990, 10), (3, 40), (43, 1), (500, 33), (533, 9)] {
             let found = read(&mut file, skip, rows);

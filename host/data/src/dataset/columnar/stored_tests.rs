@@ -1,4 +1,4 @@
-//! 96-bit times, intervals and casts: they are right, or the row is left out and reported.
+//! 96-bit times, intervals and casts give the right values, or the row is left out and reported.
 
 use super::columns::InputColumns;
 use super::file::TypedTableFile;
@@ -23,13 +23,14 @@ use std::io::Cursor;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-const DAY: i128 = 86_400_000_000_000;
-const EPOCH: i128 = 2_440_588;
+const NANOS_PER_DAY: i128 = 86_400_000_000_000;
+/// The Julian day number of 1970-01-01.
+const EPOCH_DAY: i128 = 2_440_588;
 
-/// The stored time of nanoseconds since 1970.
+/// The stored form of a time in nanoseconds since 1970.
 fn int96(nanos: i128) -> Int96 {
-    let day = nanos.div_euclid(DAY) + EPOCH;
-    let rest = nanos.rem_euclid(DAY);
+    let day = nanos.div_euclid(NANOS_PER_DAY) + EPOCH_DAY;
+    let rest = nanos.rem_euclid(NANOS_PER_DAY);
     Int96::from(vec![rest as u32, (rest >> 32) as u32, day as u32])
 }
 
@@ -40,7 +41,7 @@ struct Read {
     rejected: Vec<FailedItem>,
 }
 
-/// All rows of a file as one table, with these columns or with its own.
+/// All rows of a file as one table, with the columns of `table` or of the file.
 fn read(folder: &TempDir, kind: TableKind, table: Option<&Schema>) -> Read {
     let path = folder.path().join("t");
     let mut file = TypedTableFile::open(kind, None, &path).unwrap();
@@ -61,23 +62,26 @@ fn read(folder: &TempDir, kind: TableKind, table: Option<&Schema>) -> Read {
     Read { batch, runs, count: loaded.rejected_count, rejected: loaded.rejected }
 }
 
-/// A file with one 96-bit column of these values. The levels say where it has nulls.
+/// A file with one column of these 96-bit times. `message` is its schema. The definition and repetition
+/// levels say where it has nulls and lists.
 fn times(
     message: &str,
     values: &[Int96],
-    levels: (&[i16], &[i16]),
-    how: (bool, WriterVersion),
+    (definition_levels, repetition_levels): (&[i16], &[i16]),
+    (has_dictionary, version): (bool, WriterVersion),
 ) -> TempDir {
     let folder = tempfile::tempdir().unwrap();
-    let properties =
-        WriterProperties::builder().set_dictionary_enabled(how.0).set_writer_version(how.1).build();
+    let properties = WriterProperties::builder()
+        .set_dictionary_enabled(has_dictionary)
+        .set_writer_version(version)
+        .build();
     let schema = Arc::new(parse_message_type(message).unwrap());
     let out = std::fs::File::create(folder.path().join("t")).unwrap();
     let mut writer = SerializedFileWriter::new(out, schema, Arc::new(properties)).unwrap();
     let mut group = writer.next_row_group().unwrap();
     while let Some(mut column) = group.next_column().unwrap() {
         let typed = column.typed::<Int96Type>();
-        typed.write_batch(values, Some(levels.0), Some(levels.1)).unwrap();
+        typed.write_batch(values, Some(definition_levels), Some(repetition_levels)).unwrap();
         column.close().unwrap();
     }
     group.close().unwrap();
@@ -85,7 +89,8 @@ fn times(
     folder
 }
 
-const HOW: [(bool, WriterVersion); 3] = [
+/// Ways to write a file: whether it has a dictionary, and the version of its pages.
+const LAYOUTS: [(bool, WriterVersion); 3] = [
     (true, WriterVersion::PARQUET_1_0),
     (false, WriterVersion::PARQUET_1_0),
     (true, WriterVersion::PARQUET_2_0),
@@ -97,24 +102,24 @@ fn times_that_nanoseconds_cannot_hold_are_reported() {
     let nanos =
         [253_402_221_600_000_000_000, 1, last, -24_298_981_000_000_000_000, -last - 1, last + 1];
     let values = nanos.map(int96);
-    for how in HOW {
+    for layout in LAYOUTS {
         let message = "message m { optional int96 t; }";
-        let folder = times(message, &values, (&[1, 1, 0, 1, 1, 1, 1], &[0; 7]), how);
+        let folder = times(message, &values, (&[1, 1, 0, 1, 1, 1, 1], &[0; 7]), layout);
         let read = read(&folder, TableKind::Parquet, None);
-        let whole = read.batch.column(0).as_primitive::<TimestampNanosecondType>();
-        let held = [Some(1), None, Some(i64::MAX), Some(i64::MIN)];
-        assert_eq!(whole, &TimestampNanosecondArray::from(held.to_vec()));
+        let times = read.batch.column(0).as_primitive::<TimestampNanosecondType>();
+        let expected = [Some(1), None, Some(i64::MAX), Some(i64::MIN)];
+        assert_eq!(times, &TimestampNanosecondArray::from(expected.to_vec()));
         assert_eq!((read.runs, read.count), (vec![(1, 3), (5, 1)], 3));
-        let named: Vec<_> = read
+        let rejected: Vec<_> = read
             .rejected
             .iter()
-            .map(|it| format!("{} {:?}: {}", it.item, it.row, it.reason))
+            .map(|failed| format!("{} {:?}: {}", failed.item, failed.row, failed.reason))
             .collect();
         insta::allow_duplicates! {
-            insta::assert_snapshot!(named.join("\n"), @"
-            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) does not fit a 64-bit number of nanoseconds, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
-            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) does not fit a 64-bit number of nanoseconds, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
-            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) does not fit a 64-bit number of nanoseconds, which go from 1677-09-21 to 2262-04-11; set schema_inference: full, which takes microseconds where these hold all times, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with columns
+            insta::assert_snapshot!(rejected.join("\n"), @"
+            /inputs/a/t Some(1): column 't': 9999-12-31T02:00:00 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns
+            /inputs/a/t Some(5): column 't': 1199-12-30T19:03:20 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns
+            /inputs/a/t Some(7): column 't': 2262-04-11T23:47:16.854775808 (INT96) does not fit a 64-bit number of nanoseconds (1677-09-21 to 2262-04-11); set schema_inference: full, which takes microseconds if they hold all times of the column, write the column as INT64 microseconds (in Spark with spark.sql.parquet.outputTimestampType=TIMESTAMP_MICROS), or leave it out with the key columns
             ");
         }
     }
@@ -123,25 +128,26 @@ fn times_that_nanoseconds_cannot_hold_are_reported() {
 #[test]
 fn times_in_lists_and_structures_are_found_by_their_row() {
     let values = [0, 1_000, 253_402_221_600_000_000_000, 5].map(int96);
-    for how in HOW {
+    for layout in LAYOUTS {
         let message =
             "message m { optional group l (LIST) { repeated group list { optional int96 e; } } }";
         // [0, null, 1000], null, [], [too late], [5]
-        let folder = times(message, &values, (&[3, 2, 3, 0, 1, 3, 3], &[0, 1, 1, 0, 0, 0, 0]), how);
+        let folder =
+            times(message, &values, (&[3, 2, 3, 0, 1, 3, 3], &[0, 1, 1, 0, 0, 0, 0]), layout);
         let list = read(&folder, TableKind::Parquet, None);
-        let mut wanted = ListBuilder::new(TimestampNanosecondBuilder::new());
-        wanted.append_value([Some(0), None, Some(1000)]);
-        wanted.append_null();
-        wanted.append_value([]);
-        wanted.append_value([Some(5)]);
-        let wanted = wanted.finish();
-        assert_eq!(list.batch.column(0).as_list::<i32>().offsets(), wanted.offsets());
-        assert_eq!(list.batch.column(0).as_list::<i32>().values(), wanted.values());
-        assert_eq!(list.batch.column(0).nulls(), wanted.nulls());
+        let mut expected = ListBuilder::new(TimestampNanosecondBuilder::new());
+        expected.append_value([Some(0), None, Some(1000)]);
+        expected.append_null();
+        expected.append_value([]);
+        expected.append_value([Some(5)]);
+        let expected = expected.finish();
+        assert_eq!(list.batch.column(0).as_list::<i32>().offsets(), expected.offsets());
+        assert_eq!(list.batch.column(0).as_list::<i32>().values(), expected.values());
+        assert_eq!(list.batch.column(0).nulls(), expected.nulls());
         assert_eq!(list.rejected[0].row, Some(4));
         // A required value in a struct that is null.
         let message = "message m { optional group s { required int96 t; } }";
-        let folder = times(message, &values, (&[1, 0, 1, 1, 0, 1], &[0; 6]), how);
+        let folder = times(message, &values, (&[1, 0, 1, 1, 0, 1], &[0; 6]), layout);
         let structure = read(&folder, TableKind::Parquet, None);
         let found = structure.batch.column(0).as_struct();
         assert_eq!(found.null_count(), 2);
@@ -151,8 +157,8 @@ fn times_in_lists_and_structures_are_found_by_their_row() {
     }
 }
 
-/// The columns of the table as the planner determines them, and the rows.
-fn planned(folder: &TempDir, all: bool) -> Read {
+/// All rows of a file, with the columns that the planner determines.
+fn read_as_planned(folder: &TempDir, all: bool) -> Read {
     let mut file =
         TypedTableFile::open(TableKind::Parquet, None, &folder.path().join("t")).unwrap();
     let mut resolution = Resolution::default();
@@ -161,7 +167,7 @@ fn planned(folder: &TempDir, all: bool) -> Read {
     read(folder, TableKind::Parquet, Some(&table))
 }
 
-/// The time is in a small row group after another one, and the footer is long.
+/// The far time is in the second row group, and the footer is long.
 #[test]
 fn far_times_of_later_row_groups_are_seen() {
     let folder = tempfile::tempdir().unwrap();
@@ -190,23 +196,25 @@ fn far_times_of_later_row_groups_are_seen() {
 #[test]
 fn far_times_are_in_microseconds_if_all_fit() {
     let far = [253_402_221_600_000_000_000, -24_298_981_000_000_000_000, 5_000].map(int96);
-    for how in HOW {
+    for layout in LAYOUTS {
         for all in [false, true] {
             let message = "message m { optional int96 t; }";
-            let folder = times(message, &far, (&[1, 1, 0, 1], &[0; 4]), how);
+            let folder = times(message, &far, (&[1, 1, 0, 1], &[0; 4]), layout);
             let micros =
                 [Some(253_402_221_600_000_000), Some(-24_298_981_000_000_000), None, Some(5)];
-            let read = planned(&folder, all);
+            let read = read_as_planned(&folder, all);
             assert_eq!(read.count, 0);
             let found = read.batch.column(0).as_primitive::<TimestampMicrosecondType>();
             assert_eq!(found, &TimestampMicrosecondArray::from(micros.to_vec()));
         }
-        // A time that microseconds cannot hold keeps its type, and so do times that nanoseconds hold.
+        // The column stays in nanoseconds if microseconds cannot hold a time, or if nanoseconds hold all
+        // times.
         let fine = [253_402_221_600_000_000_000, 5_001].map(int96);
         let near = [7_000, 5_000].map(int96);
         for (values, count) in [(fine, 1), (near, 0)] {
-            let folder = times("message m { required int96 t; }", &values, (&[0; 2], &[0; 2]), how);
-            let read = planned(&folder, true);
+            let folder =
+                times("message m { required int96 t; }", &values, (&[0; 2], &[0; 2]), layout);
+            let read = read_as_planned(&folder, true);
             assert_eq!(read.count, count);
             read.batch.column(0).as_primitive::<TimestampNanosecondType>();
         }
@@ -232,9 +240,10 @@ fn intervals_keep_their_months() {
     let month = DataType::Interval(IntervalUnit::MonthDayNano);
     assert_eq!(read.batch.schema().field(0).data_type(), &month);
     let found = read.batch.column(0).as_primitive::<IntervalMonthDayNanoType>();
-    let wanted = [(14, 3, 4_000_000_000_000_000), (0, 1, 1_000_000)];
-    let wanted = wanted.map(|(months, days, nanos)| IntervalMonthDayNano::new(months, days, nanos));
-    assert_eq!(found.values().as_ref(), wanted);
+    let expected = [(14, 3, 4_000_000_000_000_000), (0, 1, 1_000_000)];
+    let expected =
+        expected.map(|(months, days, nanos)| IntervalMonthDayNano::new(months, days, nanos));
+    assert_eq!(found.values().as_ref(), expected);
     assert_eq!(read.rejected[0].row, Some(3));
 }
 
@@ -273,10 +282,10 @@ fn rows_that_the_table_cannot_hold_are_reported() {
     let costs = read.batch.column(2).as_primitive::<Decimal128Type>();
     assert_eq!(costs.values().as_ref(), [100, 300]);
     assert_eq!((read.runs, read.count), (vec![(0, 1), (2, 1)], 2));
-    let named: Vec<_> =
-        read.rejected.iter().map(|it| format!("{:?}: {}", it.row, it.reason)).collect();
-    insta::assert_snapshot!(named.join("\n"), @"
-    Some(2): column 't': a value of Timestamp(s) is not a valid Timestamp(ns), the type of the table (Arithmetic overflow: Overflow happened on: 253402221600 * 1000000000); write the files with one type, or leave the column out with columns
-    Some(4): column 'l': a value of List(Timestamp(s)) is not a valid List(Timestamp(ns)), the type of the table (Arithmetic overflow: Overflow happened on: -99999999999 * 1000000000); write the files with one type, or leave the column out with columns
+    let rejected: Vec<_> =
+        read.rejected.iter().map(|failed| format!("{:?}: {}", failed.row, failed.reason)).collect();
+    insta::assert_snapshot!(rejected.join("\n"), @"
+    Some(2): column 't': a value of Timestamp(s) is not a valid Timestamp(ns), the type of the table (Arithmetic overflow: Overflow happened on: 253402221600 * 1000000000); write the files with one type, or leave the column out with the key columns
+    Some(4): column 'l': a value of List(Timestamp(s)) is not a valid List(Timestamp(ns)), the type of the table (Arithmetic overflow: Overflow happened on: -99999999999 * 1000000000); write the files with one type, or leave the column out with the key columns
     ");
 }

@@ -1,4 +1,4 @@
-//! Cutting and reading together, with files that are written here: whole ones and broken ones.
+//! Files are cut and read. The tests write the files, complete and broken.
 
 use super::columns::{InputColumns, check};
 use super::file::TypedTableFile;
@@ -46,7 +46,7 @@ impl ColumnarFixture {
         TypedTableFile::open(kind, None, &self.path())
     }
 
-    /// Reads the slices of the file one after the other. Each row comes once.
+    /// Cuts the file, and reads its slices one after the other. Returns all rows and the slices.
     fn read(
         &self,
         kind: TableKind,
@@ -77,7 +77,7 @@ impl ColumnarFixture {
     }
 }
 
-/// A table of many types, made from a few numbers.
+/// A table with columns of many types that hold these numbers in some form.
 fn table(values: &[Option<i16>]) -> RecordBatch {
     let texts = || values.iter().map(|v| v.map(|v| "ä".repeat((v % 20).unsigned_abs().into())));
     let mut list = ListBuilder::new(Int64Builder::new());
@@ -164,11 +164,11 @@ fn arrow(
     }
 }
 
-fn sizes() -> impl Strategy<Value = SliceSize> {
+fn slice_sizes() -> impl Strategy<Value = SliceSize> {
     prop_oneof![(1_u64..4000).prop_map(SliceSize::Bytes), (1_u64..150).prop_map(SliceSize::Rows),]
 }
 
-fn same(read: &RecordBatch, table: &RecordBatch) {
+fn assert_same(read: &RecordBatch, table: &RecordBatch) {
     assert_eq!(read.num_rows(), table.num_rows());
     for (index, field) in table.schema().fields().iter().enumerate() {
         assert_eq!(read.column(index), table.column(index), "{}", field.name());
@@ -182,20 +182,21 @@ proptest! {
     fn each_row_of_parquet_is_read_once(
         values in prop::collection::vec(prop::option::of(any::<i16>()), 1..200),
         (group, page) in (1_usize..90, 1_usize..40),
-        (second, flat) in (any::<bool>(), any::<bool>()),
-        size in sizes(),
+        (is_version_2, is_flat) in (any::<bool>(), any::<bool>()),
+        size in slice_sizes(),
     ) {
         let folder = ColumnarFixture::new();
         let table = table(&values);
-        let version = if second { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
+        let version = if is_version_2 { WriterVersion::PARQUET_2_0 } else { WriterVersion::PARQUET_1_0 };
         folder.put(&parquet(&table, group, page, version));
-        // Lists are read in another way.
-        let columns: Vec<usize> = (0..table.num_columns()).filter(|at| !flat || *at != 6).collect();
+        // Without the column of lists, pages are read in another way.
+        let columns: Vec<usize> =
+            (0..table.num_columns()).filter(|column| !is_flat || *column != 6).collect();
         let table = table.project(&columns).unwrap();
         let wanted: Vec<String> =
             table.schema().fields().iter().map(|field| field.name().clone()).collect();
         let (read, slices) = folder.read(TableKind::Parquet, Some(&wanted), size).unwrap();
-        same(&read, &table);
+        assert_same(&read, &table);
         if let SliceSize::Rows(rows) = size {
             prop_assert_eq!(slices.len() as u64, (values.len() as u64).div_ceil(rows));
         }
@@ -207,16 +208,16 @@ proptest! {
         batch in 1_usize..90,
         stream in any::<bool>(),
         packed in prop::option::of(any::<bool>()),
-        size in sizes(),
+        size in slice_sizes(),
     ) {
         let folder = ColumnarFixture::new();
         let table = table(&values);
         let codec = |zstd| if zstd { CompressionType::ZSTD } else { CompressionType::LZ4_FRAME };
-        // A file has one dictionary for all its batches: the writer requires it.
-        let whole = if stream { batch } else { values.len() };
-        folder.put(&arrow(&table, whole, stream, packed.map(codec)));
+        // The writer allows a file only one dictionary, so it has only one batch.
+        let batch = if stream { batch } else { values.len() };
+        folder.put(&arrow(&table, batch, stream, packed.map(codec)));
         let (read, _) = folder.read(TableKind::Arrow, None, size).unwrap();
-        same(&read, &table);
+        assert_same(&read, &table);
     }
 }
 
@@ -228,11 +229,11 @@ fn columns_come_in_the_requested_order() {
     let size = SliceSize::Rows(3);
     folder.put(&parquet(&table, 2, 1, WriterVersion::PARQUET_2_0));
     let from_parquet = folder.read(TableKind::Parquet, Some(&wanted), size).unwrap().0;
-    same(&from_parquet, &table.project(&[7, 0, 5]).unwrap());
+    assert_same(&from_parquet, &table.project(&[7, 0, 5]).unwrap());
     for stream in [true, false] {
         folder.put(&arrow(&table, 4, stream, None));
         let from_arrow = folder.read(TableKind::Arrow, Some(&wanted), size).unwrap().0;
-        same(&from_arrow, &table.project(&[7, 0, 5]).unwrap());
+        assert_same(&from_arrow, &table.project(&[7, 0, 5]).unwrap());
     }
     // Columns that are not wanted do not count.
     let count = |wanted: Option<&[String]>| {
@@ -281,33 +282,33 @@ fn consecutive_streams_are_one_file() {
     let folder = ColumnarFixture::new();
     let one = table(&[Some(1), None, Some(40)]);
     let two = table(&[Some(7), Some(300)]);
-    let both = [arrow(&one, 2, true, None), arrow(&two, 2, true, None)].concat();
-    let all = concat_batches(&one.schema(), [&one, &two]).unwrap();
+    let bytes = [arrow(&one, 2, true, None), arrow(&two, 2, true, None)].concat();
+    let table = concat_batches(&one.schema(), [&one, &two]).unwrap();
     for zeros in [0, 3, 8, 64] {
-        folder.put(&[both.clone(), vec![0; zeros]].concat());
+        folder.put(&[bytes.clone(), vec![0; zeros]].concat());
         let (read, _) = folder.read(TableKind::Arrow, None, SliceSize::Rows(2)).unwrap();
-        same(&read, &all);
+        assert_same(&read, &table);
     }
     let other = arrow(&two.project(&[0, 3]).unwrap(), 2, true, None);
     let first = arrow(&one, 2, true, None);
     let mut reported = String::new();
-    for (what, rest) in [
+    for (name, rest) in [
         ("other columns", other),
         ("text", b"and so on".to_vec()),
         ("many zeros", vec![0; 65]),
-        ("half a stream", both[first.len()..both.len() - 300].to_vec()),
+        ("half a stream", bytes[first.len()..bytes.len() - 300].to_vec()),
     ] {
         folder.put(&[first.clone(), rest].concat());
         let text = read_error(&folder, TableKind::Arrow);
         let text = text.replace(&first.len().to_string(), "[END]");
         reported
-            .push_str(&format!("{what}: {}\n", text.split(" claims").next().unwrap_or_default()));
+            .push_str(&format!("{name}: {}\n", text.split(" claims").next().unwrap_or_default()));
     }
     insta::assert_snapshot!(reported, @"
-    other columns: holds another stream at [END], with other columns than the first; write each into a file of its own
-    text: holds 9 bytes after the end of its stream, at [END], which are not another stream; write it anew, or remove them
-    many zeros: holds 65 bytes after the end of its stream, at [END], which are not another stream; write it anew, or remove them
-    half a stream: is cut off or broken: a message at 6856
+    other columns: holds another stream at offset [END], with other columns than the first; write each stream into its own file
+    text: holds 9 bytes after the end of its stream, at offset [END], which are not another stream; remove them, or write the file anew
+    many zeros: holds 65 bytes after the end of its stream, at offset [END], which are not another stream; remove them, or write the file anew
+    half a stream: is cut off or broken: a message at offset 6856
     ");
 }
 
@@ -328,11 +329,11 @@ fn dictionaries_are_counted() {
             let mut cuts = file.cut(&schema, SliceSize::Rows(rows), "t".to_owned()).unwrap();
             cuts.next().unwrap().bytes
         };
-        let all = texts.iter().map(|text| text.len() as u64).sum::<u64>();
-        assert!(bytes(&[0, 1], 500) > all + 500 * 12, "each once");
-        assert!(bytes(&[0, 1], 10) > all / 50 + 10 * 12, "of ten rows");
-        assert!(bytes(&[0, 1], 10) < all / 5, "of ten rows only");
-        assert!(bytes(&[0], 500) < all / 2, "they are not requested");
+        let text_bytes = texts.iter().map(|text| text.len() as u64).sum::<u64>();
+        assert!(bytes(&[0, 1], 500) > text_bytes + 500 * 12, "each text once");
+        assert!(bytes(&[0, 1], 10) > text_bytes / 50 + 10 * 12, "the texts of ten rows");
+        assert!(bytes(&[0, 1], 10) < text_bytes / 5, "only the texts of ten rows");
+        assert!(bytes(&[0], 500) < text_bytes / 2, "no texts are requested");
     }
 }
 
@@ -348,12 +349,12 @@ fn a_file_that_is_not_a_table_is_refused() {
     let stream = arrow(&table(&[Some(1); 50]), 20, true, None);
     let file = arrow(&table(&[Some(1); 50]), 50, false, None);
     let mut long_footer = good.clone();
-    let end = good.len() - 8;
-    long_footer[end..end + 4].copy_from_slice(&u32::MAX.to_le_bytes());
+    let trailer = good.len() - 8;
+    long_footer[trailer..trailer + 4].copy_from_slice(&u32::MAX.to_le_bytes());
     let mut encrypted = good.clone();
-    encrypted[end + 4..].copy_from_slice(b"PARE");
+    encrypted[trailer + 4..].copy_from_slice(b"PARE");
     let mut no_footer = good.clone();
-    no_footer[end..end + 4].copy_from_slice(&0_u32.to_le_bytes());
+    no_footer[trailer..trailer + 4].copy_from_slice(&0_u32.to_le_bytes());
     let parquet = TableKind::Parquet;
     for (kind, bytes) in [
         (parquet, b"".as_slice()),
@@ -377,35 +378,36 @@ fn a_file_that_is_not_a_table_is_refused() {
     }
     insta::assert_snapshot!(reported, @"
     is empty, without even a schema; remove it, or write it anew
-    is not a Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
+    is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file out by a glob
     is cut off or broken: a Parquet file ends with PAR1, and it does not
     is cut off or broken: a Parquet file ends with PAR1, and it does not
     is cut off or broken: its footer
     has an encrypted footer, which cannot be read; write it without encryption
     has a footer that cannot be read
-    is not a Parquet file: it does not begin with PAR1; correct format, or leave the file out by a glob
-    is not an Arrow file or stream; correct format, or leave the file out by a glob
-    is not an Arrow file or stream; correct format, or leave the file out by a glob
-    is not an Arrow file or stream; correct format, or leave the file out by a glob
-    is cut off or broken: a message at 4544
+    is not a Parquet file: it does not begin with PAR1; correct the key format, or leave the file out by a glob
+    is not an Arrow file or stream; correct the key format, or leave the file out by a glob
+    is not an Arrow file or stream; correct the key format, or leave the file out by a glob
+    is not an Arrow file or stream; correct the key format, or leave the file out by a glob
+    is cut off or broken: a message at offset 4544
     is cut off or broken: an Arrow file ends with ARROW1, and it does not
     ");
 }
 
 type Lie = fn(ColumnChunkMetaDataBuilder) -> ColumnChunkMetaDataBuilder;
 
-/// A file whose footer lies about its first row group, or about the first column in it.
-fn lying(good: &[u8], group: Option<i64>, column: Lie) -> Vec<u8> {
+/// A file whose footer lies about the number of rows in its first row group, or about the first column in the
+/// row group.
+fn lying(good: &[u8], rows: Option<i64>, change: Lie) -> Vec<u8> {
     let metadata =
         ParquetMetaDataReader::new().parse_and_finish(&Bytes::copy_from_slice(good)).unwrap();
     let mut footer = metadata.into_builder();
     let mut groups = footer.take_row_groups();
     let mut first = groups.remove(0).into_builder();
     let mut columns = first.take_columns();
-    let lie = column(columns.remove(0).into_builder()).build().unwrap();
+    let lie = change(columns.remove(0).into_builder()).build().unwrap();
     columns.insert(0, lie);
     let first = first.set_column_metadata(columns);
-    let first = group.into_iter().fold(first, RowGroupMetaDataBuilder::set_num_rows);
+    let first = rows.into_iter().fold(first, RowGroupMetaDataBuilder::set_num_rows);
     groups.insert(0, first.build().unwrap());
     let mut bytes = good.to_vec();
     let footer = footer.set_row_groups(groups).build();
@@ -428,8 +430,8 @@ fn false_claims_of_a_footer_are_refused() {
         (None, |column| column.set_file_path("../secret".to_owned())),
         (None, |column| column.set_compression(Compression::LZO)),
     ];
-    for (rows, column) in lies {
-        folder.put(&lying(&good, rows, column));
+    for (rows, change) in lies {
+        folder.put(&lying(&good, rows, change));
         let text = read_error(&folder, TableKind::Parquet);
         let length = std::fs::metadata(folder.path()).unwrap().len();
         reported.push_str(&text.replace(&length.to_string(), "[LENGTH]"));
@@ -439,16 +441,16 @@ fn false_claims_of_a_footer_are_refused() {
     is cut off or broken: row group 0 claims 1152921504606846976 rows, and at most 2147483647 can be read
     is cut off or broken: row group 0 claims -1 rows, and at most 2147483647 can be read
     is cut off or broken: row group 0 has 2147483647 rows, and 5 values of column 'id'
-    is cut off or broken: row group 0 claims column 'id' at 1125899906842624, of 71 bytes, and the file has [LENGTH]
-    is cut off or broken: row group 0 claims column 'id' at -9, of 71 bytes, and the file has [LENGTH]
-    is cut off or broken: row group 0 claims column 'id' at 4, of -1 bytes, and the file has [LENGTH]
-    is cut off or broken: row group 0 keeps column 'id' in another file ("../secret"); name the files with the rows
-    column 'id' is compressed with LZO, which cannot be read; use snappy, gzip, brotli, zstd, lz4 or no compression, or leave the column out with columns
+    is cut off or broken: row group 0 claims column 'id' at offset 1125899906842624 with 71 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 claims column 'id' at offset -9 with 71 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 claims column 'id' at offset 4 with -1 bytes, and the file has [LENGTH]
+    is cut off or broken: row group 0 keeps column 'id' in another file ("../secret"); name the files that hold the rows
+    column 'id' is compressed with LZO, which cannot be read; use snappy, gzip, brotli, zstd, lz4 or no compression, or leave the column out with the key columns
     "#);
 }
 
-/// Any file is either read or refused.
-fn survives(folder: &ColumnarFixture, kind: TableKind, bytes: &[u8]) {
+/// Reads a file that may be broken. Any file is either read or refused, without a panic.
+fn try_read(folder: &ColumnarFixture, kind: TableKind, bytes: &[u8]) {
     folder.put(bytes);
     let _ = folder.read(kind, None, SliceSize::Rows(7));
 }
@@ -457,30 +459,31 @@ fn survives(folder: &ColumnarFixture, kind: TableKind, bytes: &[u8]) {
 fn broken_files_do_not_crash_the_reader() {
     let folder = ColumnarFixture::new();
     let table = table(&[Some(1), None, Some(300), Some(-5), Some(77)]);
-    let kinds = [
+    let files = [
         (TableKind::Parquet, parquet(&table, 2, 1, WriterVersion::PARQUET_1_0)),
         (TableKind::Parquet, parquet(&table, 3, 2, WriterVersion::PARQUET_2_0)),
         (TableKind::Arrow, arrow(&table, 2, true, Some(CompressionType::ZSTD))),
         (TableKind::Arrow, arrow(&table, 5, false, Some(CompressionType::LZ4_FRAME))),
         (TableKind::Arrow, arrow(&table, 5, false, None)),
     ];
-    let silent = std::panic::take_hook();
+    // Panics that are caught are not printed.
+    let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    for (kind, bytes) in kinds {
+    for (kind, bytes) in files {
         for end in (0..bytes.len()).step_by(bytes.len() / 60 + 1) {
-            survives(&folder, kind, &bytes[..end]);
+            try_read(&folder, kind, &bytes[..end]);
         }
-        // Changes random bytes, in a sequence that is the same each time.
+        // Changes random bytes. The sequence is the same each time.
         let mut state = 7_u64;
         for _ in 0..150 {
             let mut broken = bytes.clone();
             for _ in 0..3 {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let at = (state >> 33) as usize % broken.len();
-                broken[at] = (state >> 20) as u8;
+                let index = (state >> 33) as usize % broken.len();
+                broken[index] = (state >> 20) as u8;
             }
-            survives(&folder, kind, &broken);
+            try_read(&folder, kind, &broken);
         }
     }
-    std::panic::set_hook(silent);
+    std::panic::set_hook(hook);
 }

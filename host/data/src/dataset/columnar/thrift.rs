@@ -1,16 +1,26 @@
-//! Reads and writes Thrift's compact protocol, in which Parquet footers are written.
+//! Reads and writes Thrift's compact protocol, the format of Parquet footers.
 
 /// The maximum number of levels of structs in a footer.
 pub(super) const MAX_DEPTH: u8 = 32;
 
-/// Types of values.
+/// Types of values in the compact protocol. In a field, the type of a boolean says its value.
+const TRUE: u8 = 1;
+const FALSE: u8 = 2;
+const I8: u8 = 3;
+const I16: u8 = 4;
 pub(super) const I32: u8 = 5;
 pub(super) const I64: u8 = 6;
+const DOUBLE: u8 = 7;
 pub(super) const BINARY: u8 = 8;
 pub(super) const LIST: u8 = 9;
+const SET: u8 = 10;
+const MAP: u8 = 11;
 pub(super) const STRUCT: u8 = 12;
+/// Newer writers of Thrift have this type.
+const UUID: u8 = 16;
 
-/// The bytes that are still to be read.
+/// Reads values. Holds the bytes that are still to be read. The methods return `None` if the bytes are cut
+/// off or malformed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ThriftScan<'a>(pub(super) &'a [u8]);
 
@@ -23,12 +33,12 @@ impl<'a> ThriftScan<'a> {
     }
 
     /// Skips this many bytes.
-    pub(super) fn pass(&mut self, count: u64) -> Option<()> {
+    pub(super) fn skip_bytes(&mut self, count: u64) -> Option<()> {
         self.0 = self.0.get(usize::try_from(count).ok()?..)?;
         Some(())
     }
 
-    /// Reads a number that has seven bits in each byte, the lowest first.
+    /// Reads a varint: a number that has seven bits in each byte, the lowest first.
     pub(super) fn varint(&mut self) -> Option<u64> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -42,7 +52,7 @@ impl<'a> ThriftScan<'a> {
     }
 
     /// Reads the head of the next field of a struct. Returns its type, or `Some(None)` at the end of the
-    /// struct. `id` is the number of the last field, and becomes the number of this one.
+    /// struct. `id` is the number of the field before, and becomes the number of this field.
     pub(super) fn field(&mut self, id: &mut i64) -> Option<Option<u8>> {
         let head = self.byte()?;
         let kind = head & 0xf;
@@ -56,20 +66,20 @@ impl<'a> ThriftScan<'a> {
         Some(Some(kind))
     }
 
-    /// How many values a list has, and their type.
+    /// Reads the head of a list: how many values it has, and their type.
     pub(super) fn list(&mut self) -> Option<(u64, u8)> {
         let head = self.byte()?;
         let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
         Some((count, head & 0xf))
     }
 
-    /// An integer of any width.
+    /// Reads an integer of any width.
     pub(super) fn int(&mut self) -> Option<i64> {
         let number = self.varint()?;
         Some((number >> 1).cast_signed() ^ -(number & 1).cast_signed())
     }
 
-    /// Text or bytes.
+    /// Reads text or bytes.
     pub(super) fn binary(&mut self) -> Option<&'a [u8]> {
         let length = usize::try_from(self.varint()?).ok()?;
         let (bytes, rest) = self.0.split_at_checked(length)?;
@@ -77,46 +87,45 @@ impl<'a> ThriftScan<'a> {
         Some(bytes)
     }
 
-    /// The bytes of a value, unchanged.
+    /// The encoded bytes of the next value.
     pub(super) fn raw(&mut self, kind: u8) -> Option<&'a [u8]> {
         let before = self.0;
         self.skip(kind, MAX_DEPTH)?;
         before.get(..before.len() - self.0.len())
     }
 
-    /// Calls `take` with the number and the type of each field of a struct. If `take` returns `false`, it has
-    /// not read the value, which is then skipped.
+    /// Calls `read` with the number and the type of each field of a struct. `read` returns whether it has
+    /// read the value. If not, the value is skipped.
     pub(super) fn fields(
         &mut self,
-        mut take: impl FnMut(&mut Self, i64, u8) -> Option<bool>,
+        mut read: impl FnMut(&mut Self, i64, u8) -> Option<bool>,
     ) -> Option<()> {
         let mut id = 0;
         while let Some(kind) = self.field(&mut id)? {
-            if !take(self, id, kind)? {
+            if !read(self, id, kind)? {
                 self.skip(kind, MAX_DEPTH)?;
             }
         }
         Some(())
     }
 
-    /// Skips a value.
+    /// Skips a value with at most `depth` levels.
     pub(super) fn skip(&mut self, kind: u8, depth: u8) -> Option<()> {
         let depth = depth.checked_sub(1)?;
         match kind {
-            // A boolean. In a field, its type is its value.
-            1 | 2 => Some(()),
-            3 => self.pass(1),
-            4..=6 => self.varint().map(drop),
-            7 => self.pass(8),
-            8 => {
+            TRUE | FALSE => Some(()),
+            I8 => self.skip_bytes(1),
+            I16 | I32 | I64 => self.varint().map(drop),
+            DOUBLE => self.skip_bytes(8),
+            BINARY => {
                 let length = self.varint()?;
-                self.pass(length)
+                self.skip_bytes(length)
             }
-            LIST | 10 => {
+            LIST | SET => {
                 let (count, kind) = self.list()?;
                 (0..count).try_for_each(|_| self.skip_item(kind, depth))
             }
-            11 => {
+            MAP => {
                 let count = self.varint()?;
                 let kinds = if count == 0 { 0 } else { self.byte()? };
                 (0..count).try_for_each(|_| {
@@ -131,41 +140,43 @@ impl<'a> ThriftScan<'a> {
                 }
                 Some(())
             }
-            16 => self.pass(16),
+            UUID => self.skip_bytes(16),
             _ => None,
         }
     }
 
     /// Skips a value of a list or a map.
     pub(super) fn skip_item(&mut self, kind: u8, depth: u8) -> Option<()> {
-        if matches!(kind, 1 | 2) { self.pass(1) } else { self.skip(kind, depth) }
+        // Here a boolean takes a byte.
+        if matches!(kind, TRUE | FALSE) { self.skip_bytes(1) } else { self.skip(kind, depth) }
     }
 }
 
-/// A struct that is being written.
+/// Writes the fields of a struct.
 #[derive(Debug)]
 pub(super) struct StructWriter<'a> {
     out: &'a mut Vec<u8>,
-    last: i64,
+    /// The number of the last field.
+    last_id: i64,
 }
 
 impl<'a> StructWriter<'a> {
-    /// Writes fields to `out`. Their numbers must ascend.
+    /// Begins a struct in `out`. The numbers of its fields must ascend.
     pub(super) fn new(out: &'a mut Vec<u8>) -> Self {
-        Self { out, last: 0 }
+        Self { out, last_id: 0 }
     }
 
     /// Writes the number and the type of the next field. The caller writes the value.
     pub(super) fn field(&mut self, id: u8, kind: u8) -> &mut Vec<u8> {
         let id = i64::from(id);
-        match u8::try_from(id - self.last) {
+        match u8::try_from(id - self.last_id) {
             Ok(step @ 1..=15) => self.out.push(step << 4 | kind),
             _ => {
                 self.out.push(kind);
                 varint(self.out, (id << 1).cast_unsigned());
             }
         }
-        self.last = id;
+        self.last_id = id;
         self.out
     }
 
@@ -185,14 +196,14 @@ impl<'a> StructWriter<'a> {
         }
     }
 
-    /// Writes the given bytes of a value, if there are any.
+    /// Writes an encoded value, if there is one.
     pub(super) fn raw(&mut self, id: u8, kind: u8, bytes: Option<&[u8]>) {
         if let Some(bytes) = bytes {
             self.field(id, kind).extend_from_slice(bytes);
         }
     }
 
-    /// Begins a list of this many values, which the caller writes.
+    /// Begins a list of `count` values of the type `kind`. The caller writes the values.
     pub(super) fn list(&mut self, id: u8, kind: u8, count: usize) -> &mut Vec<u8> {
         let out = self.field(id, LIST);
         match u8::try_from(count) {
@@ -211,7 +222,7 @@ impl<'a> StructWriter<'a> {
     }
 }
 
-/// Writes a number with seven bits in each byte, the lowest first.
+/// Writes a varint: a number with seven bits in each byte, the lowest first.
 fn varint(out: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         out.push(number.to_le_bytes()[0] | 0x80);

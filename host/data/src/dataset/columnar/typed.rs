@@ -1,4 +1,4 @@
-//! What a format whose columns have types must implement: [`TypedFile`], and a line in [`open`].
+//! The trait that each format with typed columns must implement: [`TypedFile`]. [`open`] chooses the format.
 
 use super::columns::ColumnFit;
 use super::cut::SourcePart;
@@ -17,23 +17,22 @@ use arrow::datatypes::{Schema, SchemaRef};
 use std::fmt::Debug;
 use std::path::Path;
 
-/// Rows of a file as a table, and which rows of the file are left out, counted from 0.
+/// Rows of a file as a table, and the rows that are left out, counted from 0.
 pub(super) type SelectedRows = (RecordBatch, Misfits);
 
-/// An open file of such a format. Opening reads only the metadata. Error messages continue a sentence that
-/// begins with the file's name. A reader that may panic is called through [`caught`].
+/// An open file in a format with typed columns. Opening reads only the metadata. Error messages continue a
+/// sentence that begins with the file's name. Implementations call readers that may panic through [`caught`].
 pub(super) trait TypedFile: Debug + Send {
     /// All columns. Fails if they cannot be determined.
     fn schema(&mut self) -> Result<&SchemaRef, DatasetError>;
 
-    /// All columns, in the form that they have in a table.
+    /// All columns, with the types that they have in this table.
     fn schema_in(&mut self, _table: &Schema) -> Result<SchemaRef, DatasetError> {
         self.schema().cloned()
     }
 
-    /// Adds what the values of the `wanted` columns (`None`: all) show about the resolution of times, of
-    /// `all` rows or of the first ones. Does nothing, unless the format has times whose type does not state
-    /// their unit.
+    /// Adds to `resolution` what the values of the `wanted` columns (`None`: all) show. Reads `all` rows, or
+    /// only the first ones. Does nothing unless the format has times whose type does not state their unit.
     fn look_at_times(
         &mut self,
         _resolution: &mut Resolution,
@@ -46,7 +45,8 @@ pub(super) trait TypedFile: Debug + Send {
     /// The parts in which the rows can be read, with the size of the `needed` columns.
     fn parts(&mut self, needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError>;
 
-    /// Reads rows as a table, from the part on, after `skip` of its rows. Fails if there are fewer.
+    /// Reads `rows` rows as a table. Begins in this part, after its first `skip` rows. Fails if the file has
+    /// fewer rows.
     fn read(
         &mut self,
         part: usize,
@@ -62,15 +62,15 @@ pub(super) fn open(
     kind: TableKind,
     query: Option<&str>,
     path: &Path,
-    at: FileReader,
+    reader: FileReader,
 ) -> Result<Box<dyn TypedFile>, DatasetError> {
     caught(|| {
         Ok(match kind {
-            TableKind::Parquet => Box::new(ParquetFile::open(at)?) as Box<dyn TypedFile>,
-            TableKind::Arrow => Box::new(ArrowFile::open(at)?),
+            TableKind::Parquet => Box::new(ParquetFile::open(reader)?) as Box<dyn TypedFile>,
+            TableKind::Arrow => Box::new(ArrowFile::open(reader)?),
             TableKind::Sqlite => {
                 let database = Database::open(path, query.unwrap_or_default())?;
-                Box::new(Queried { database, survey: None })
+                Box::new(QueriedDatabase { database, summary: None })
             }
             TableKind::Csv | TableKind::Jsonl => {
                 return fail!("is text; {} files are not opened this way", kind.name());
@@ -134,31 +134,31 @@ impl TypedFile for ArrowFile {
     }
 }
 
-/// A database with its query. The result is not cut.
+/// A database with its query. The result is one part.
 #[derive(Debug)]
-struct Queried {
+struct QueriedDatabase {
     database: Database,
-    /// What is known of the result, once it was determined.
-    survey: Option<QuerySummary>,
+    /// The columns and the size of the result. `None` until they are needed.
+    summary: Option<QuerySummary>,
 }
 
-impl Queried {
-    fn survey(&mut self) -> Result<&mut QuerySummary, DatasetError> {
-        let known = match self.survey.take() {
-            Some(known) => known,
+impl QueriedDatabase {
+    fn summary(&mut self) -> Result<&mut QuerySummary, DatasetError> {
+        let summary = match self.summary.take() {
+            Some(summary) => summary,
             None => caught(|| self.database.survey())?,
         };
-        Ok(self.survey.insert(known))
+        Ok(self.summary.insert(summary))
     }
 }
 
-impl TypedFile for Queried {
+impl TypedFile for QueriedDatabase {
     fn schema(&mut self) -> Result<&SchemaRef, DatasetError> {
-        Ok(&self.survey()?.schema)
+        Ok(&self.summary()?.schema)
     }
 
     fn parts(&mut self, _needed: &[usize]) -> Result<Vec<SourcePart>, DatasetError> {
-        let &mut QuerySummary { rows, bytes, .. } = self.survey()?;
+        let &mut QuerySummary { rows, bytes, .. } = self.summary()?;
         Ok(vec![SourcePart { rows, bytes, ..SourcePart::default() }])
     }
 
@@ -173,7 +173,8 @@ impl TypedFile for Queried {
     }
 }
 
-/// Reads this many rows of a file with this schema as a table. `read` reads the columns that the table needs.
+/// Reads rows of a file with this schema as a table. `read` receives the columns that the table needs, and
+/// returns the rows. Fails if `read` returns another number of rows than `rows`.
 fn as_table(
     schema: &SchemaRef,
     table: &SchemaRef,
@@ -183,12 +184,12 @@ fn as_table(
     let fit = ColumnFit::new(schema, table, "the table")?;
     let batches = caught(|| read(&fit.needed))?;
     let mut found = 0;
-    let mut whole = Vec::with_capacity(batches.len());
+    let mut converted = Vec::with_capacity(batches.len());
     let mut misfits = Misfits::new();
     for batch in &batches {
-        let (fit_batch, here) = caught(|| fitted(batch, schema, &fit, table))?;
-        whole.push(fit_batch);
-        misfits.extend(here.into_iter().map(|(row, reason)| (found + row, reason)));
+        let (fit_batch, batch_misfits) = caught(|| fitted(batch, schema, &fit, table))?;
+        converted.push(fit_batch);
+        misfits.extend(batch_misfits.into_iter().map(|(row, reason)| (found + row, reason)));
         found += batch.num_rows();
     }
     if found != rows {
@@ -197,11 +198,11 @@ fn as_table(
              no program writes to"
         );
     }
-    let batch = match whole.as_slice() {
+    let batch = match converted.as_slice() {
         [only] => only.clone(),
         several => match concat_batches(table, several) {
             Ok(batch) => batch,
-            Err(error) => return fail!("cannot be put together: {error}"),
+            Err(error) => return fail!("has record batches that cannot be joined: {error}"),
         },
     };
     Ok((batch, misfits))

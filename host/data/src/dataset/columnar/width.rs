@@ -2,13 +2,14 @@
 
 use arrow::datatypes::{DataType, Field};
 
-/// The bytes that `rows` values of a column take in memory, without the contents of texts, bytes and lists:
-/// the caller knows these from elsewhere.
-pub(super) fn least(field: &Field, rows: u64) -> u64 {
+/// The bytes that `rows` values of a column take in memory at least: without the contents of texts, byte
+/// strings and lists, which the field does not show.
+pub(super) fn least_bytes(field: &Field, rows: u64) -> u64 {
     let bits = bits(field.data_type()).saturating_add(u64::from(field.is_nullable()));
     u64::try_from(u128::from(rows) * u128::from(bits) / 8).unwrap_or(u64::MAX)
 }
 
+/// The bits that one value takes at least.
 fn bits(data_type: &DataType) -> u64 {
     use DataType::*;
     match data_type {
@@ -36,7 +37,7 @@ mod tests {
     #[test]
     fn columns_take_their_width() {
         let field = |data_type| Field::new("a", data_type, false);
-        let of = |data_type| least(&field(data_type), 1000);
+        let of = |data_type| least_bytes(&field(data_type), 1000);
         assert_eq!(of(DataType::Int64), 8000);
         assert_eq!(of(DataType::Boolean), 125);
         assert_eq!(of(DataType::Decimal128(10, 2)), 16000);
@@ -44,8 +45,8 @@ mod tests {
         let pair = vec![field(DataType::Int32), field(DataType::Utf8)];
         let list = DataType::FixedSizeList(field(DataType::Struct(pair.into())).into(), 3);
         assert_eq!(of(list), 24_000);
-        let key = DataType::Dictionary(DataType::Int16.into(), DataType::Utf8.into());
-        assert_eq!(of(key), 2000);
-        assert_eq!(least(&Field::new("a", DataType::Int64, true), u64::MAX), u64::MAX);
+        let dictionary = DataType::Dictionary(DataType::Int16.into(), DataType::Utf8.into());
+        assert_eq!(of(dictionary), 2000);
+        assert_eq!(least_bytes(&Field::new("a", DataType::Int64, true), u64::MAX), u64::MAX);
     }
 }

@@ -312,7 +312,7 @@ fn a_file_that_is_not_a_database_is_refused() {
         reported.push(shop.error("select * from orders"));
     }
     insta::assert_snapshot!(reported.join("\n"), @"
-    is not an SQLite database; correct format, or leave the file out by a glob
+    is not an SQLite database; correct the key format, or leave the file out by a glob
     is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
     is a damaged database (database disk image is malformed); copy what can be read of it to a new one with sqlite3's command .recover
     ");
