@@ -1,8 +1,8 @@
-//! Files of failures, which are opened for each failure and closed again.
+//! Log files of failures. A file is opened for each failure and closed again.
 
 use super::budget::ReportBudget;
-use super::continued::continued;
-use super::log_file::{FLUSH_EVERY, MAX_WAITING, with_path};
+use super::continued::open_to_append;
+use super::log_file::{FLUSH_EVERY, MAX_WAITING_BYTES, with_path};
 use super::phrases::counted;
 use crate::model::{is_full, is_plain, printable};
 use std::collections::{BTreeMap, VecDeque};
@@ -10,27 +10,27 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Files of failures. They are written too rarely to be kept open. If the disk is full, failures wait, up to
-/// a limit. Failures beyond the limit are counted, and their file gets a note once there is room.
+/// Log files of failures. They are written too rarely to be kept open. If the disk is full, failures wait, up
+/// to a limit. Failures beyond the limit are counted, and their file gets a note once there is room.
 pub(super) struct FailureFiles {
     /// The most bytes of one file.
-    most: u64,
+    max_bytes: u64,
     budget: ReportBudget,
     /// In the order of arrival.
     waiting: VecDeque<(PathBuf, String)>,
     waiting_bytes: usize,
     /// The number of failures that each file lacks.
     lost: BTreeMap<PathBuf, u64>,
-    tried: Instant,
+    last_try: Instant,
 }
 
 impl FailureFiles {
-    /// Files of at most this many bytes, all of them within the budget.
-    pub(super) fn new(most: u64, budget: &ReportBudget) -> Self {
+    /// Files of at most `max_bytes` each, and within the budget together.
+    pub(super) fn new(max_bytes: u64, budget: &ReportBudget) -> Self {
         let waiting = VecDeque::new();
         let lost = BTreeMap::new();
         let budget = budget.clone();
-        Self { most, budget, waiting, waiting_bytes: 0, lost, tried: Instant::now() }
+        Self { max_bytes, budget, waiting, waiting_bytes: 0, lost, last_try: Instant::now() }
     }
 
     /// Appends a failure to a file.
@@ -39,10 +39,10 @@ impl FailureFiles {
             true => text,
             false => printable(&text).into_owned(),
         };
-        if !self.budget.take(text.len()) {
+        if !self.budget.try_take(text.len()) {
             return Ok(());
         }
-        if !self.waiting.is_empty() && self.waiting_bytes + text.len() > MAX_WAITING {
+        if !self.waiting.is_empty() && self.waiting_bytes + text.len() > MAX_WAITING_BYTES {
             *self.lost.entry(path).or_default() += 1;
         } else {
             self.waiting_bytes += text.len();
@@ -53,16 +53,16 @@ impl FailureFiles {
 
     /// Retries waiting failures now and then.
     pub(super) fn tick(&mut self) -> io::Result<()> {
-        let is_held = !(self.waiting.is_empty() && self.lost.is_empty());
-        let is_due = is_held && self.tried.elapsed() >= FLUSH_EVERY;
+        let has_waiting = !(self.waiting.is_empty() && self.lost.is_empty());
+        let is_due = has_waiting && self.last_try.elapsed() >= FLUSH_EVERY;
         if is_due { self.flush() } else { Ok(()) }
     }
 
     /// Writes the waiting failures. If the disk is full, the rest is kept.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        self.tried = Instant::now();
+        self.last_try = Instant::now();
         while let Some((path, text)) = self.waiting.front() {
-            let written = append(path, text, self.most);
+            let written = append(path, text, self.max_bytes);
             if written.as_ref().is_err_and(is_full) {
                 return written;
             }
@@ -76,7 +76,7 @@ impl FailureFiles {
                  as there was room.\n\n",
                 counted(*count, "failure")
             );
-            let written = append(path, &text, self.most);
+            let written = append(path, &text, self.max_bytes);
             if written.as_ref().is_err_and(is_full) {
                 return written;
             }
@@ -87,15 +87,15 @@ impl FailureFiles {
     }
 }
 
-/// Appends to a file, unless it already has `most` bytes. If that fails, the file stays as before.
-fn append(path: &Path, text: &str, most: u64) -> io::Result<()> {
+/// Appends to a file, unless it already has `max_bytes` bytes. If that fails, the file stays as before.
+fn append(path: &Path, text: &str, max_bytes: u64) -> io::Result<()> {
     let write = || {
-        let mut file = continued(path)?;
+        let mut file = open_to_append(path)?;
         let length = file.metadata()?.len();
-        if length >= most {
+        if length >= max_bytes {
             return Ok(());
         }
-        let full = match length + text.len() as u64 >= most {
+        let full = match length + text.len() as u64 >= max_bytes {
             true => "This file is full; later failures are in logs/sys/events.jsonl.\n",
             false => "",
         };
@@ -120,13 +120,13 @@ mod tests {
         let path = folder.path().join("process000.txt");
         let mut files = FailureFiles::new(u64::MAX, &ReportBudget::default());
         for number in 0..6 {
-            let text = format!("{number}{}\n", "-".repeat(MAX_WAITING / 4 - 2));
+            let text = format!("{number}{}\n", "-".repeat(MAX_WAITING_BYTES / 4 - 2));
             let written = files.append("/dev/full".into(), text);
             assert!(is_full(&written.unwrap_err()));
         }
         assert_eq!((files.waiting.len(), &files.lost), (4, &[("/dev/full".into(), 2)].into()));
         // There is room again.
-        files.waiting.iter_mut().for_each(|(at, _)| path.clone_into(at));
+        files.waiting.iter_mut().for_each(|(waiting, _)| path.clone_into(waiting));
         files.lost = [(path.clone(), 2)].into();
         files.flush().unwrap();
         assert_eq!((files.waiting.len(), files.waiting_bytes, files.lost.len()), (0, 0, 0));

@@ -11,8 +11,8 @@ pub struct ReportBudget(Arc<BudgetCounts>);
 
 #[derive(Debug)]
 struct BudgetCounts {
-    /// The most bytes.
-    most: u64,
+    /// The most bytes that may be used.
+    limit: u64,
     used: AtomicU64,
     left_out: AtomicU64,
 }
@@ -25,29 +25,29 @@ impl Default for ReportBudget {
 
 impl ReportBudget {
     /// A budget of this many bytes.
-    pub fn new(most: ByteSize) -> Self {
+    pub fn new(limit: ByteSize) -> Self {
         let used = AtomicU64::new(0);
         let left_out = AtomicU64::new(0);
-        Self(Arc::new(BudgetCounts { most: most.0, used, left_out }))
+        Self(Arc::new(BudgetCounts { limit: limit.0, used, left_out }))
     }
 
     /// A separate budget of the same size.
-    pub(super) fn another(&self) -> Self {
-        Self::new(ByteSize(self.0.most))
+    pub(super) fn same_size(&self) -> Self {
+        Self::new(ByteSize(self.0.limit))
     }
 
     /// Takes the bytes of a line from the budget. Returns whether there was room; otherwise, the line is
     /// counted as left out.
-    pub(super) fn take(&self, bytes: usize) -> bool {
-        let BudgetCounts { most, used, .. } = &*self.0;
+    pub(super) fn try_take(&self, bytes: usize) -> bool {
+        let BudgetCounts { limit, used, .. } = &*self.0;
         let bytes = bytes as u64;
         let after = used.fetch_add(bytes, Ordering::Relaxed).saturating_add(bytes);
-        if after > *most {
+        if after > *limit {
             // From now on, there is no room for shorter lines either: the report must not have gaps.
-            used.store(*most, Ordering::Relaxed);
+            used.store(*limit, Ordering::Relaxed);
             self.leave_out();
         }
-        after <= *most
+        after <= *limit
     }
 
     /// Counts a line that is left out.
@@ -55,21 +55,21 @@ impl ReportBudget {
         self.0.left_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts what an earlier run of the job wrote.
-    pub(super) fn hold(&self, bytes: u64) {
+    /// Counts bytes that an earlier run of the job wrote.
+    pub(super) fn count_existing(&self, bytes: u64) {
         let used = self.0.used.load(Ordering::Relaxed).saturating_add(bytes);
-        self.0.used.store(used.min(self.0.most), Ordering::Relaxed);
+        self.0.used.store(used.min(self.0.limit), Ordering::Relaxed);
     }
 
     /// A sentence about what was left out; `None` if nothing was.
-    pub(super) fn describe(&self) -> Option<String> {
+    pub(super) fn left_out_text(&self) -> Option<String> {
         let left_out = self.0.left_out.load(Ordering::Relaxed);
         (left_out > 0).then(|| {
             format!(
                 "{} of the logs left out, as limits.reports ({}) was reached; output and journal are \
                  complete",
                 counted(left_out, "part"),
-                ByteSize(self.0.most)
+                ByteSize(self.0.limit)
             )
         })
     }
@@ -83,17 +83,17 @@ mod tests {
     fn left_out_lines_are_counted() {
         let budget = ReportBudget::new(ByteSize(100));
         let other = budget.clone();
-        assert!(budget.take(60) && other.take(40) && budget.describe().is_none());
-        assert!(!budget.take(1) && !other.take(1000) && !other.take(1));
+        assert!(budget.try_take(60) && other.try_take(40) && budget.left_out_text().is_none());
+        assert!(!budget.try_take(1) && !other.try_take(1000) && !other.try_take(1));
         assert!(
             budget
-                .describe()
+                .left_out_text()
                 .unwrap()
                 .starts_with("3 parts of the logs left out, as limits.reports (100")
         );
         let resumed = ReportBudget::new(ByteSize(100));
-        resumed.hold(99);
-        assert!(resumed.take(1) && !resumed.take(1));
-        assert!(ReportBudget::default().take(1 << 40));
+        resumed.count_existing(99);
+        assert!(resumed.try_take(1) && !resumed.try_take(1));
+        assert!(ReportBudget::default().try_take(1 << 40));
     }
 }

@@ -7,17 +7,17 @@ use crate::event::{Event, EventKind};
 use crate::model::{JobDir, on_one_line};
 use std::io;
 
-/// The most bytes of the file that are read.
-const MOST: usize = 1 << 20;
+/// A longer file is ignored.
+const MAX_READ_BYTES: usize = 1 << 20;
 
 /// The columns as the last run of a job found them, a line for each input.
-pub fn earlier(dir: &JobDir) -> Vec<String> {
+pub fn earlier_columns(dir: &JobDir) -> Vec<String> {
     let text = std::fs::read_to_string(dir.columns()).unwrap_or_default();
-    let text = if text.len() <= MOST { text } else { String::new() };
+    let text = if text.len() <= MAX_READ_BYTES { text } else { String::new() };
     text.lines().map(str::to_owned).collect()
 }
 
-/// Writes the file.
+/// Writes `logs/sys/columns.txt`.
 pub(super) struct ColumnsFile {
     dir: JobDir,
     lines: String,
@@ -47,12 +47,15 @@ mod tests {
     fn the_next_run_reads_the_columns() {
         let folder = tempfile::tempdir().unwrap();
         let dir = JobDir::new(folder.path());
-        assert!(earlier(&dir).is_empty());
+        assert!(earlier_columns(&dir).is_empty());
         let mut file = ColumnsFile::new(&dir);
         for message in ["columns of input a: x int64", "columns of input b: y string"] {
             let kind = EventKind::Columns { message: message.to_owned() };
             file.on_event(&samples::event(0, kind)).unwrap();
         }
-        assert_eq!(earlier(&dir), ["columns of input a: x int64", "columns of input b: y string"]);
+        assert_eq!(
+            earlier_columns(&dir),
+            ["columns of input a: x int64", "columns of input b: y string"]
+        );
     }
 }

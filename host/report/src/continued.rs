@@ -6,9 +6,9 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a file to append to it. If a crash left a partial line, it is ended first, so that new text starts
-/// on its own line.
-pub(super) fn continued(path: &Path) -> io::Result<File> {
+/// Opens a file to append to it. If a crash left a partial last line, adds a line end, so that new text
+/// starts on its own line.
+pub(super) fn open_to_append(path: &Path) -> io::Result<File> {
     make_parent(path)?;
     let mut file = OpenOptions::new()
         .create(true)

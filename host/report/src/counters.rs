@@ -12,7 +12,7 @@ pub(super) struct JobCounters {
     pub(super) planned: u64,
     /// The number of their items.
     pub(super) planned_items: u64,
-    /// How much of the inputs is planned, in thousandths; `None` if that is unknown.
+    /// The share of the inputs that is planned, in thousandths; `None` if it is unknown.
     plan_share: Option<u16>,
     /// Whether planning is finished.
     pub(super) planning_finished: bool,
@@ -34,7 +34,7 @@ pub(super) struct JobCounters {
     pub(super) workers: u64,
     /// How busy the GPUs are, in percent; `None` if that is unknown.
     pub(super) gpu_percent: Option<u32>,
-    /// The mini-batches that ended in earlier runs, and their items.
+    /// The number of mini-batches that ended in earlier runs, and of their items.
     restored: (u64, u64),
     /// The failed mini-batches that wait for a retry, and their failed items. They are shown as failed until
     /// they succeed (C10).
@@ -59,7 +59,7 @@ impl JobCounters {
                 self.planning_finished = *finished;
             }
             EventKind::AttemptFinished { report, will_retry, .. } => {
-                self.attempt(report, *will_retry);
+                self.count_attempt(report, *will_retry);
             }
             EventKind::GpuUse { percent } => self.gpu_percent = Some(*percent),
             EventKind::AttemptDiscarded { .. } => self.late += 1,
@@ -67,7 +67,7 @@ impl JobCounters {
             EventKind::WorkerExited { .. } => self.workers = self.workers.saturating_sub(1),
             EventKind::JobFinished { result } => {
                 self.gpu_percent = None;
-                // The engine knows best: attempts that were cut off by the end stay undone.
+                // The result has the final counts: attempts that the end of the job cut off do not count.
                 self.waiting = HashMap::new();
                 self.waiting_items = 0;
                 self.planned = result.mini_batches;
@@ -81,7 +81,7 @@ impl JobCounters {
         }
     }
 
-    fn attempt(&mut self, report: &AttemptReport, will_retry: bool) {
+    fn count_attempt(&mut self, report: &AttemptReport, will_retry: bool) {
         if !self.waiting.is_empty() {
             self.waiting_items -= self.waiting.remove(&report.id).unwrap_or_default();
         }
@@ -136,15 +136,15 @@ impl JobCounters {
 
     /// The number of items, estimated while planning continues; `None` if that cannot be estimated.
     pub(super) fn expected_items(&self) -> Option<u64> {
-        let expected = self.expected(self.planned_items)?;
+        let expected = self.estimate_total(self.planned_items)?;
         Some(expected.max(self.items.total)).filter(|&items| items > 0)
     }
 
-    /// What `planned` will probably be when planning is finished.
-    fn expected(&self, planned: u64) -> Option<u64> {
+    /// The estimate of `planned` at the end of planning.
+    fn estimate_total(&self, planned: u64) -> Option<u64> {
         match self.plan_share {
             _ if self.planning_finished => Some(planned),
-            // From a smaller share, the estimate would be too rough.
+            // From less than 0.5 %, the estimate would be too rough.
             Some(share @ 5..) => Some(whole(to_f64(planned) * 1000.0 / f64::from(share))),
             _ => None,
         }
@@ -154,7 +154,7 @@ impl JobCounters {
     pub(super) fn fraction(&self) -> Option<f64> {
         let (done, all) = match self.expected_items() {
             Some(all) => (self.items.total, all),
-            None => (self.done, self.expected(self.planned).filter(|&all| all > 0)?),
+            None => (self.done, self.estimate_total(self.planned).filter(|&all| all > 0)?),
         };
         Some((to_f64(done) / to_f64(all)).clamp(0.0, 1.0))
     }
@@ -202,12 +202,12 @@ pub(super) struct Speed {
     pub(super) items: f64,
     /// Mini-batches per second.
     pub(super) mini_batches: f64,
-    /// Seconds, items and mini-batches; at most one sample per second.
+    /// Seconds since the start, items and mini-batches; at most one sample per second.
     samples: VecDeque<(f64, u64, u64)>,
 }
 
 impl Speed {
-    const WINDOW: f64 = 30.0;
+    const WINDOW_SECONDS: f64 = 30.0;
 
     /// Samples the counters, `now` seconds after the start.
     pub(super) fn sample(&mut self, now: f64, counters: &JobCounters) {
@@ -216,7 +216,7 @@ impl Speed {
         let items = counters.items.total.saturating_sub(counters.restored.1);
         let mut since = self.samples.front().copied().unwrap_or_default();
         if done == since.2 {
-            // Nothing ended in the window: the average of the whole run says more than zero.
+            // Nothing ended in the window: show the average of the whole run rather than zero.
             since = (0.0, 0, 0);
         }
         let span = now - since.0;
@@ -227,7 +227,7 @@ impl Speed {
         if self.samples.back().is_none_or(|last| now - last.0 >= 1.0) {
             self.samples.push_back((now, items, done));
         }
-        while self.samples.front().is_some_and(|first| now - first.0 > Self::WINDOW) {
+        while self.samples.front().is_some_and(|first| now - first.0 > Self::WINDOW_SECONDS) {
             self.samples.pop_front();
         }
     }
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// They are shown only while the job runs.
+    /// The use of GPUs is shown only while the job runs.
     #[test]
     fn the_use_of_gpus_is_in_the_line() {
         let mut counters = JobCounters::default();
@@ -279,7 +279,7 @@ mod tests {
         ");
     }
 
-    /// C10: a mini-batch that will be retried counts as failed only until then.
+    /// C10: a mini-batch that will be retried counts as failed until the retry succeeds.
     #[test]
     fn a_failed_attempt_counts_until_a_retry_succeeds() {
         let mut counters = JobCounters::default();
@@ -306,7 +306,7 @@ mod tests {
         assert_eq!((counters.short, counters.succeeded()), (1, 2));
     }
 
-    /// W15: a resumed job counts from where it was, but its speed is that of this run.
+    /// W15: a resumed job continues the counts of earlier runs, but shows the speed of this run.
     #[test]
     fn a_resumed_job_continues_counting() {
         let mut counters = JobCounters::default();

@@ -7,8 +7,8 @@ use crate::model::JobDir;
 use std::io;
 use std::path::PathBuf;
 
-/// Frees the space. It comes before all reporters that need it, and none of them writes meanwhile: otherwise,
-/// the one with the most waiting text would take all of it.
+/// Frees the reserved space at the end. This reporter comes before all that need the space, so they get it in
+/// their order: otherwise, the reporter with the most waiting text would take all of it.
 pub(super) struct DiskReserveRelease(PathBuf);
 
 impl DiskReserveRelease {
@@ -38,10 +38,10 @@ mod tests {
         let dir = JobDir::new(folder.path());
         std::fs::create_dir_all(dir.work()).unwrap();
         std::fs::write(dir.reserve(), "room").unwrap();
-        let mut room = DiskReserveRelease::new(&dir);
+        let mut release = DiskReserveRelease::new(&dir);
         for event in samples::job() {
             assert!(dir.reserve().exists());
-            room.on_event(&event).unwrap();
+            release.on_event(&event).unwrap();
         }
         assert!(!dir.reserve().exists());
     }

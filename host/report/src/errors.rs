@@ -15,35 +15,37 @@ use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 /// The most bytes of one worker's file.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_WORKER_FILE_BYTES: u64 = 8 << 20;
 /// The most kinds of failures in the digest.
-const MOST_KINDS: usize = 100;
+const MAX_KINDS: usize = 100;
 /// The most kinds of failures in `job_error.txt`.
-const MOST_REPORTED: usize = 10;
+const MAX_REPORTED_KINDS: usize = 10;
 /// The most bytes that are kept of the digest of earlier runs.
-const MOST_EARLIER: u64 = 64 << 10;
+const MAX_EARLIER_BYTES: u64 = 64 << 10;
 const WRITE_EVERY: Duration = Duration::from_secs(1);
 
 /// A line of the digest.
 struct DigestLine {
     text: String,
     count: u64,
+    /// Where the failure occurred first.
     first: String,
     /// The file with the whole failure.
     file: Option<String>,
 }
 
-/// Writes these files. Without failures, there are no files.
+/// Writes the digest, the most frequent failures, and the files of the workers. Without failures, there are
+/// no files.
 pub(super) struct Errors {
     dir: JobDir,
     entries: Vec<DigestLine>,
-    /// From an entry's text to its index in `entries`.
-    known: HashMap<String, usize>,
+    /// The index in `entries` of the entry with this text.
+    entry_indexes: HashMap<String, usize>,
     /// The failures that the digest had no room for.
     others: u64,
     /// The files of the workers.
-    full: FailureFiles,
-    /// The digest and the most frequent failures of earlier runs of a resumed job.
+    worker_files: FailureFiles,
+    /// If the job is resumed: the digest of its earlier runs, and their most frequent failures.
     earlier: [String; 2],
     dirty: bool,
     written: Instant,
@@ -54,9 +56,9 @@ impl Errors {
         Self {
             dir: dir.clone(),
             entries: Vec::new(),
-            known: HashMap::new(),
+            entry_indexes: HashMap::new(),
             others: 0,
-            full: FailureFiles::new(MOST_BYTES, budget),
+            worker_files: FailureFiles::new(MAX_WORKER_FILE_BYTES, budget),
             earlier: Default::default(),
             dirty: false,
             written: Instant::now(),
@@ -67,16 +69,16 @@ impl Errors {
         &mut self,
         worker: &str,
         at: Timestamp,
-        what: &str,
+        context: &str,
         failure: &Failure,
     ) -> io::Result<()> {
         self.dirty = true;
         let text = format!("{}: {}", failure.kind, first_line(&failure.message));
-        if let Some(&index) = self.known.get(&text) {
+        if let Some(&index) = self.entry_indexes.get(&text) {
             self.entries[index].count += 1;
-        } else if self.entries.len() < MOST_KINDS {
-            self.known.insert(text.clone(), self.entries.len());
-            let first = format!("{what}, {worker}");
+        } else if self.entries.len() < MAX_KINDS {
+            self.entry_indexes.insert(text.clone(), self.entries.len());
+            let first = format!("{context}, {worker}");
             let file = worker_id(worker).map(|id| self.dir.worker_errors(id));
             let file = file.as_deref().and_then(|file| file.strip_prefix(self.dir.root()).ok());
             let file = file.map(|file| file.display().to_string());
@@ -86,13 +88,13 @@ impl Errors {
         }
         let Some(worker) = worker_id(worker) else { return Ok(()) };
         let mut full =
-            format!("{at:.3} {what}: {}\n{}\n", failure.kind, failure.message.trim_end());
+            format!("{at:.3} {context}: {}\n{}\n", failure.kind, failure.message.trim_end());
         if !failure.detail.trim().is_empty() {
             full.push_str(failure.detail.trim_end());
             full.push('\n');
         }
         full.push('\n');
-        self.full.append(self.dir.worker_errors(worker), full)
+        self.worker_files.append(self.dir.worker_errors(worker), full)
     }
 
     fn digest(&self) -> String {
@@ -111,15 +113,15 @@ impl Errors {
     fn summary(&self) -> String {
         let mut entries: Vec<&DigestLine> = self.entries.iter().collect();
         entries.sort_by_key(|entry| std::cmp::Reverse(entry.count));
-        let all = self.others + entries.iter().map(|entry| entry.count).sum::<u64>();
-        let mut text = format!("{} so far, the most frequent first:\n", counted(all, "failure"));
-        for entry in entries.iter().take(MOST_REPORTED) {
+        let total = self.others + entries.iter().map(|entry| entry.count).sum::<u64>();
+        let mut text = format!("{} so far, the most frequent first:\n", counted(total, "failure"));
+        for entry in entries.iter().take(MAX_REPORTED_KINDS) {
             entry.write_to(&mut text);
             if let Some(file) = &entry.file {
                 text.push_str(&format!("  in full, with its stack if it has one: {file}\n"));
             }
         }
-        if entries.len() > MOST_REPORTED || self.others > 0 {
+        if entries.len() > MAX_REPORTED_KINDS || self.others > 0 {
             text.push_str("There are more kinds in logs/user/error.txt\n");
         }
         text.push_str("Items that failed for good are in logs/failed_items.csv\n");
@@ -145,7 +147,7 @@ impl Errors {
             // Without a file, there were no failures.
             let Ok((file, _)) = regular(&path) else { continue };
             let mut bytes = Vec::new();
-            if file.take(MOST_EARLIER).read_to_end(&mut bytes).is_ok() && !bytes.is_empty() {
+            if file.take(MAX_EARLIER_BYTES).read_to_end(&mut bytes).is_ok() && !bytes.is_empty() {
                 *text = format!("\nEarlier runs:\n{}", String::from_utf8_lossy(&bytes));
                 if !text.ends_with('\n') {
                     text.push('\n');
@@ -176,12 +178,12 @@ impl Reporter for Errors {
                 let Err(failure) = &report.outcome else { return Ok(()) };
                 let id = report.id;
                 let attempt = report.attempt;
-                let what = format!("mini-batch {id}, attempt {attempt} ({location})");
-                self.add(worker, event.at, &what, failure)
+                let context = format!("mini-batch {id}, attempt {attempt} ({location})");
+                self.add(worker, event.at, &context, failure)
             }
             EventKind::JobFinished { .. } => {
                 let digest = self.write();
-                self.full.flush().and(digest)
+                self.worker_files.flush().and(digest)
             }
             _ => Ok(()),
         }
@@ -190,7 +192,7 @@ impl Reporter for Errors {
     fn on_tick(&mut self) -> io::Result<()> {
         let is_due = self.written.elapsed() >= WRITE_EVERY;
         let digest = if is_due { self.write() } else { Ok(()) };
-        self.full.tick().and(digest)
+        self.worker_files.tick().and(digest)
     }
 }
 
@@ -275,7 +277,7 @@ mod tests {
             errors.on_event(&samples::event(id, samples::failed(id, 1, failure, false))).unwrap();
         }
         let digest = errors.digest();
-        assert_eq!(digest.lines().count(), 2 * MOST_KINDS + 2);
+        assert_eq!(digest.lines().count(), 2 * MAX_KINDS + 2);
         assert!(digest.contains("900 times: other failures"), "{digest}");
     }
 

@@ -7,7 +7,7 @@ use crate::event::{Event, EventKind};
 use crate::model::JobDir;
 use std::io;
 
-/// Writes the events.
+/// Writes `logs/sys/events.jsonl`.
 pub(super) struct EventWriter {
     file: LogFile,
     line: Vec<u8>,
@@ -18,7 +18,7 @@ pub(super) struct EventWriter {
 
 impl EventWriter {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
-        let file = LogFile::json(dir.events()).within(budget);
+        let file = LogFile::json(dir.events()).with_budget(budget);
         Self { file, line: Vec::new(), budget: budget.clone(), is_cut: false }
     }
 }
@@ -35,7 +35,7 @@ impl EventWriter {
 impl Reporter for EventWriter {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let is_end = matches!(event.kind, EventKind::JobFinished { .. });
-        // These are few, and readers of the job need them.
+        // These events are few, and the commands that read the file need them.
         let is_kept = is_end
             || matches!(event.kind, EventKind::JobStarted { .. } | EventKind::WindingDown { .. });
         if self.is_cut && !is_kept {
@@ -47,7 +47,7 @@ impl Reporter for EventWriter {
             self.file.write(&self.line)?;
         } else if !self.file.write_within(&self.line)? {
             self.is_cut = true;
-            // It replaces the first event that is left out.
+            // The notice replaces the first event that is left out.
             let message =
                 "limits.reports was reached: the events from here to the job's end are left \
                            out; output and journal are complete"
@@ -100,7 +100,7 @@ mod tests {
         assert_eq!(read.iter().filter(|event| is_the_notice(event)).count(), 1, "{text}");
     }
 
-    /// Most jobs compute with no models, and so their events are shorter.
+    /// Most jobs have no models: `null` makes their events shorter.
     #[test]
     fn inference_is_null_if_there_is_none() {
         let none = samples::succeeded(1, 1, Vec::new());
@@ -111,7 +111,7 @@ mod tests {
             assert!(text.contains(&format!(r#""inference":{begin}"#)), "{text}");
             assert_eq!(serde_json::from_str::<Event>(&text).unwrap(), event);
         }
-        // Earlier versions wrote it like this.
+        // Earlier versions wrote zeros instead of null.
         let zeros = serde_json::to_string(&crate::model::InferenceStats::default()).unwrap();
         let event = samples::event(0, samples::succeeded(1, 1, Vec::new()));
         let text = serde_json::to_string(&event).unwrap();

@@ -11,35 +11,35 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The most lines of a stack that are shown.
-const STACK: usize = 12;
+const MAX_STACK_LINES: usize = 12;
 
 /// The explanation, in sections: how the job ended, the first cause, failures by kind, failed items, the
-/// slowest mini-batches, notices, what to read, what to change. Empty sections are left out. `running`:
-/// whether the job is running.
-pub fn explain_text(history: &History, paths: &ReportPaths, running: bool) -> String {
+/// slowest mini-batches, notices, what to read, what to change. Empty sections are left out.
+pub fn explain_text(history: &History, paths: &ReportPaths, is_running: bool) -> String {
     let mut text = SectionedText(String::new());
-    text.line(&title(history, paths, running));
+    text.line(&title(history, paths, is_running));
     first_cause(&mut text, history);
     failures(&mut text, history);
     failed_items(&mut text, history);
     let ended_by = history.result.as_ref().map(|result| result.ended_by);
-    if !running && matches!(ended_by, None | Some(Some(EndedBy::ProgressTimeout))) {
+    if !is_running && matches!(ended_by, None | Some(Some(EndedBy::ProgressTimeout))) {
         unfinished(&mut text, history);
     }
     slowest(&mut text, history);
     let notices: Vec<String> =
         history.notices.iter().map(|notice| printable(notice).into_owned()).collect();
     text.section("Notices", &notices);
-    text.section("What to read", &to_read(history, paths));
-    let mut change = to_change(history, paths);
-    if history.result.is_none() && !running {
-        change.push(format!("Resume it: {}", paths.resume_command("")));
+    text.section("What to read", &files_to_read(history, paths));
+    let mut advice = advice_lines(history, paths);
+    if history.result.is_none() && !is_running {
+        advice.push(format!("Resume it: {}", paths.resume_command("")));
     }
-    text.section("What to change", &change);
+    text.section("What to change", &advice);
     text.0
 }
 
-fn title(history: &History, paths: &ReportPaths, running: bool) -> String {
+/// How the job ended, or its state.
+fn title(history: &History, paths: &ReportPaths, is_running: bool) -> String {
     let job = &paths.job;
     match &history.result {
         Some(result) => {
@@ -57,7 +57,7 @@ fn title(history: &History, paths: &ReportPaths, running: bool) -> String {
         }
         None => format!(
             "Job {job} {}: {} of {} mini-batches are done, {} failed",
-            if running { "is running" } else { "was interrupted, and its process is gone" },
+            if is_running { "is running" } else { "was interrupted, and its process is gone" },
             count(history.succeeded + history.failed),
             count(history.planned),
             count(history.failed)
@@ -76,12 +76,13 @@ fn first_cause(text: &mut SectionedText, history: &History) {
         text.failure(&failure.message, &failure.detail);
         return;
     }
-    let named = first.and_then(|first| first.mini_batch);
-    let group = history.groups.iter().find(|group| named.is_none_or(|id| group.first.id == id));
+    let mini_batch = first.and_then(|first| first.mini_batch);
+    let group =
+        history.groups.iter().find(|group| mini_batch.is_none_or(|id| group.first.id == id));
     match (group, first) {
         (Some(group), _) => {
             text.head("First failure");
-            text.line(&format!("  {}: {}", attempt(&group.first), group.failure.kind));
+            text.line(&format!("  {}: {}", attempt_text(&group.first), group.failure.kind));
             text.line(&format!("  {}", printable(&group.first.location)));
             text.failure(&group.failure.message, &group.failure.detail);
         }
@@ -99,8 +100,9 @@ fn first_cause(text: &mut SectionedText, history: &History) {
 }
 
 fn failures(text: &mut SectionedText, history: &History) {
-    let none = history.groups.is_empty() && history.init_failures == 0 && history.exit_count == 0;
-    if none && history.late == 0 {
+    let has_no_failures =
+        history.groups.is_empty() && history.init_failures == 0 && history.exit_count == 0;
+    if has_no_failures && history.late == 0 {
         return;
     }
     text.head("Failures");
@@ -114,7 +116,7 @@ fn failures(text: &mut SectionedText, history: &History) {
             group.failure.kind,
             first_line(&group.failure.message)
         ));
-        text.line(&format!("    {}", mini_batches(group)));
+        text.line(&format!("    {}", group_mini_batches(group)));
     }
     if history.late > 0 {
         let late = counted(history.late, "attempt");
@@ -133,10 +135,10 @@ fn failures(text: &mut SectionedText, history: &History) {
 }
 
 /// `mini-batches 3, 4, 9 and others`.
-fn mini_batches(group: &FailureGroup) -> String {
+fn group_mini_batches(group: &FailureGroup) -> String {
     let ids: Vec<String> = group.mini_batches.iter().map(MiniBatchId::to_string).collect();
     let noun = if ids.len() == 1 { "mini-batch" } else { "mini-batches" };
-    let others = if group.unnamed { " and more" } else { "" };
+    let others = if group.has_more_mini_batches { " and more" } else { "" };
     format!("{noun} {}{others}", ids.join(", "))
 }
 
@@ -160,7 +162,8 @@ fn failed_items(text: &mut SectionedText, history: &History) {
     }
 }
 
-/// The mini-batches that workers were running when the job was cut off, or ended for lack of progress.
+/// The mini-batches that workers were running when the job was cut off, or when it ended for lack of
+/// progress.
 fn unfinished(text: &mut SectionedText, history: &History) {
     let cut_off = history.workers.iter().filter_map(|(worker, state)| match state.doing {
         WorkerActivity::Running(id, attempt) => {
@@ -209,11 +212,12 @@ fn slowest(text: &mut SectionedText, history: &History) {
     ));
 }
 
-fn attempt(attempt: &Attempt) -> String {
+fn attempt_text(attempt: &Attempt) -> String {
     format!("mini-batch {}, attempt {}, {}", attempt.id, attempt.attempt, attempt.worker)
 }
 
-pub(super) fn to_read(history: &History, paths: &ReportPaths) -> Vec<String> {
+/// The files of the log tree that say more; each with what it contains.
+pub(super) fn files_to_read(history: &History, paths: &ReportPaths) -> Vec<String> {
     let dir = &paths.job_dir;
     let mut files: Vec<(PathBuf, &str)> = vec![
         (dir.result_file(), "the outcome"),
@@ -246,7 +250,8 @@ pub(super) fn to_read(history: &History, paths: &ReportPaths) -> Vec<String> {
         .collect()
 }
 
-pub(super) fn to_change(history: &History, paths: &ReportPaths) -> Vec<String> {
+/// What to change, for each failure and for the end of the job.
+pub(super) fn advice_lines(history: &History, paths: &ReportPaths) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut add = |line: String| {
         if !lines.contains(&line) {
@@ -347,7 +352,7 @@ impl SectionedText {
         }
         let detail = printable(detail);
         let mut lines = detail.lines();
-        for line in lines.by_ref().take(STACK) {
+        for line in lines.by_ref().take(MAX_STACK_LINES) {
             self.line(&format!("    {line}"));
         }
         match lines.count() {

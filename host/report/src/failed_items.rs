@@ -24,7 +24,7 @@ pub(super) struct FailedItems {
 
 impl FailedItems {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
-        let file = LogFile::new(dir.failed_items(), HEADER).within(budget);
+        let file = LogFile::new(dir.failed_items(), HEADER).with_budget(budget);
         Self { file, line: String::new(), left_out: 0 }
     }
 

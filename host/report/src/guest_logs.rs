@@ -27,7 +27,7 @@ pub(super) struct GuestLogs {
 
 impl GuestLogs {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
-        Self { dir: dir.clone(), room: budget.another(), reported: budget.clone() }
+        Self { dir: dir.clone(), room: budget.same_size(), reported: budget.clone() }
     }
 
     fn check_size(&self, worker: WorkerId) -> io::Result<()> {
@@ -41,7 +41,7 @@ impl GuestLogs {
         let older = |path: &PathBuf| [rotated(path, 1), rotated(path, 2)];
         let all = files.iter().flat_map(|path| older(path).into_iter().chain([path.clone()]));
         let bytes: u64 = all.map(|path| length(&path)).sum();
-        if bytes == 0 || self.room.take(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        if bytes == 0 || self.room.try_take(usize::try_from(bytes).unwrap_or(usize::MAX)) {
             return Ok(());
         }
         self.reported.leave_out();
@@ -107,6 +107,6 @@ mod tests {
         });
         let little = KEPT + MARK.len() as u64;
         assert_eq!(lengths, [(30_000, 10_000), (30_000, 10_000), (little, 0)]);
-        assert!(budget.describe().unwrap().starts_with("1 part of the logs"));
+        assert!(budget.left_out_text().unwrap().starts_with("1 part of the logs"));
     }
 }

@@ -1,30 +1,31 @@
 //! Tables whose columns changed between versions of Sandmill.
 
-use super::continued::continued;
+use super::continued::open_to_append;
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
 use std::path::Path;
 
-/// Like [`continued`]. If the table has other columns, because an earlier version of Sandmill wrote it, it is
-/// renamed first: `a.csv` becomes `a.1.csv`, or the next number that is free.
-pub(super) fn with_header(path: &Path, header: &str) -> io::Result<File> {
-    let mut file = continued(path)?;
-    let mut first = vec![0; header.len() + 1];
+/// Like [`open_to_append`]. An existing table with another header, which an earlier version of Sandmill
+/// wrote, is renamed first: `a.csv` becomes `a.1.csv`, or the next number that is free.
+pub(super) fn open_table(path: &Path, header: &str) -> io::Result<File> {
+    let mut file = open_to_append(path)?;
+    let mut first_line = vec![0; header.len() + 1];
     file.rewind()?;
-    let is_this = match file.read_exact(&mut first) {
-        Ok(()) => first.strip_suffix(b"\n") == Some(header.as_bytes()),
+    let has_this_header = match file.read_exact(&mut first_line) {
+        Ok(()) => first_line.strip_suffix(b"\n") == Some(header.as_bytes()),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
         Err(error) => return Err(error),
     };
-    if header.is_empty() || is_this || file.metadata()?.len() == 0 {
+    if header.is_empty() || has_this_header || file.metadata()?.len() == 0 {
         return Ok(file);
     }
     let extension = path.extension().unwrap_or_default().to_string_lossy();
-    let mut places = (1u32..).map(|number| path.with_extension(format!("{number}.{extension}")));
-    if let Some(aside) = places.find(|place| place.symlink_metadata().is_err()) {
+    let mut other_paths =
+        (1u32..).map(|number| path.with_extension(format!("{number}.{extension}")));
+    if let Some(aside) = other_paths.find(|path| path.symlink_metadata().is_err()) {
         fs::rename(path, aside)?;
     }
-    continued(path)
+    open_to_append(path)
 }
 
 #[cfg(test)]

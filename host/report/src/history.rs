@@ -1,5 +1,5 @@
-//! The history of a job, read from its events: the base of `sandmill status`, `logs` and `explain`. It keeps
-//! a bounded part of them, and four bytes for each attempt.
+//! The history of a job, read from its events: the base of `sandmill status`, `logs` and `explain`. The
+//! history keeps a bounded part of the events, and four bytes for each attempt.
 
 use crate::event::{Event, EventKind};
 use crate::model::{
@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::{self, BufRead, BufReader};
 
 /// The most kinds of failures that are kept.
-const MOST_GROUPS: usize = 50;
-/// The most mini-batches that are kept for each kind.
-const MOST_NAMED: usize = 8;
-/// The most items that are kept.
-const MOST_ITEMS: usize = 10;
+const MAX_GROUPS: usize = 50;
+/// The most mini-batches that are kept for each kind of failure.
+const MAX_NAMED: usize = 8;
+/// The most failed items, notices, unexpected exits and unfinished mini-batches that are kept, each.
+const MAX_ITEMS: usize = 10;
 /// The most slow attempts that are kept.
-const MOST_SLOW: usize = 10;
+const MAX_SLOW: usize = 10;
 
 /// A job's history, and its current state if it is running.
 #[derive(Debug, Default)]
@@ -51,7 +51,7 @@ pub struct History {
     pub rows: u64,
     /// The CPU seconds of the workers in all attempts of the last run.
     pub processor_seconds: f64,
-    /// The bytes that workers read in these attempts; `None` if the kernel does not count them.
+    /// The bytes that workers read in all attempts of the last run; `None` if the kernel does not count them.
     pub bytes_read: Option<u64>,
     /// Since when the job waits for other jobs to free resources; `None` if it does not wait.
     pub waits_since: Option<Timestamp>,
@@ -63,26 +63,26 @@ pub struct History {
     pub waiting: HashSet<MiniBatchId>,
     /// The live workers, by name.
     pub workers: BTreeMap<String, WorkerHistory>,
-    /// The workers that the leader ended inside `run`, with the job: name, mini-batch, attempt, and how many
-    /// seconds it had lasted.
+    /// The workers that the leader ended inside `run` at the end of the job: the name, the mini-batch, the
+    /// attempt, and how many seconds the attempt had lasted.
     pub unfinished: Vec<(String, MiniBatchId, u32, f64)>,
-    /// The first workers that ended unexpectedly: name and how.
+    /// The first workers that ended unexpectedly: the name, and how the process ended.
     pub exits: Vec<(String, String)>,
     /// How many workers ended unexpectedly.
     pub exit_count: u64,
     /// How often a worker failed to start.
     pub init_failures: u64,
-    /// The first failed start: worker and failure.
+    /// The first failed start: the worker and the failure.
     pub first_init_failure: Option<(String, Failure)>,
-    /// The failed attempts by kind and message, in the order of their first.
+    /// The failed attempts, grouped by kind and message, in the order of each group's first attempt.
     pub groups: Vec<FailureGroup>,
-    known: HashMap<(FailureKind, String), usize>,
+    group_indexes: HashMap<(FailureKind, String), usize>,
     /// The first items that failed in attempts that succeeded, with their mini-batches.
     pub failed_items: Vec<(MiniBatchId, FailedItem)>,
     /// The slowest attempts, the slowest first.
     pub slowest: Vec<Attempt>,
     run_seconds: Vec<f32>,
-    /// Why the job is winding down, or did.
+    /// Why the job is winding down, or wound down; `None` if it did not.
     pub winding_down: Option<String>,
     /// The last notices since work began.
     pub notices: Vec<String>,
@@ -95,37 +95,37 @@ pub struct History {
 pub struct WorkerHistory {
     /// The process ID.
     pub pid: u32,
-    /// The GPU that it leases.
+    /// The GPU that the worker leases; `None` if it has none.
     pub gpu_index: Option<u32>,
     /// Its current activity.
     pub doing: WorkerActivity,
-    /// When that began.
+    /// When the activity began.
     pub since: Timestamp,
 }
 
 /// The activity of a worker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkerActivity {
-    /// It loads the entry script or is inside `init`.
+    /// The worker loads the entry script or is inside `init`.
     Starting,
-    /// It waits for a mini-batch, or loads one.
+    /// The worker waits for a mini-batch, or loads one.
     Waiting,
-    /// It is inside `run`.
+    /// The worker is inside `run`, in this attempt at the mini-batch.
     Running(MiniBatchId, u32),
 }
 
 /// Failed attempts of one kind with the same message.
 #[derive(Clone, Debug)]
 pub struct FailureGroup {
-    /// How many there are.
+    /// The number of attempts.
     pub count: u64,
-    /// The first mini-batches of them.
+    /// The first mini-batches in which they failed.
     pub mini_batches: Vec<MiniBatchId>,
-    /// Whether there are more mini-batches.
-    pub unnamed: bool,
-    /// The first of them.
+    /// Whether they also failed in more mini-batches than `mini_batches` names.
+    pub has_more_mini_batches: bool,
+    /// The first of these attempts.
     pub first: Attempt,
-    /// Why it failed.
+    /// Why the first attempt failed.
     pub failure: Failure,
 }
 
@@ -138,11 +138,11 @@ pub struct Attempt {
     pub attempt: u32,
     /// The worker's name.
     pub worker: String,
-    /// Where the data is.
+    /// Where the mini-batch's data is.
     pub location: String,
-    /// When it began.
+    /// When the attempt began.
     pub started: Timestamp,
-    /// The number of its items.
+    /// The number of items of the mini-batch.
     pub items: u64,
     /// The wall-clock seconds of the whole attempt.
     pub elapsed: f64,
@@ -153,7 +153,7 @@ pub struct Attempt {
 }
 
 impl Attempt {
-    /// Makes one from the report of its end.
+    /// Makes an attempt from the report of its end.
     pub fn of(worker: &str, report: &AttemptReport, location: &str, started: Timestamp) -> Self {
         Self {
             id: report.id,
@@ -169,8 +169,8 @@ impl Attempt {
     }
 }
 
-/// Passes each event of a job to `visit`. Skips lines that are not valid events, as the last line of a job
-/// that was cut off may be.
+/// Passes each event of a job to `visit`. Skips lines that are not valid events, such as a partial last line
+/// of a job that was cut off.
 ///
 /// # Errors
 /// If there are no events, or they cannot be read.
@@ -193,22 +193,22 @@ impl History {
     /// If there are no events, or they cannot be read.
     pub fn read(dir: &JobDir) -> io::Result<Self> {
         let mut history = Self::default();
-        read_events(dir, &mut |event| history.take(event))?;
+        read_events(dir, &mut |event| history.add(event))?;
         Ok(history)
     }
 
-    /// The median of the seconds in `run`.
+    /// The median of the seconds in `run`; `None` before the first attempt has ended.
     pub fn median_run(&self) -> Option<f64> {
-        let mut all = self.run_seconds.clone();
-        let middle = all.len() / 2;
-        if all.is_empty() {
+        let mut seconds = self.run_seconds.clone();
+        let middle = seconds.len() / 2;
+        if seconds.is_empty() {
             return None;
         }
-        let (_, median, _) = all.select_nth_unstable_by(middle, f32::total_cmp);
+        let (_, median, _) = seconds.select_nth_unstable_by(middle, f32::total_cmp);
         Some(f64::from(*median))
     }
 
-    fn take(&mut self, event: Event) {
+    fn add(&mut self, event: Event) {
         let at = event.at;
         self.last = Some(at);
         match event.kind {
@@ -235,7 +235,7 @@ impl History {
             // Earlier notices are about the job file.
             EventKind::Notice { message } if self.attempts > 0 || !self.workers.is_empty() => {
                 self.notices.push(message);
-                if self.notices.len() > MOST_ITEMS {
+                if self.notices.len() > MAX_ITEMS {
                     self.notices.remove(0);
                 }
             }
@@ -245,18 +245,20 @@ impl History {
             EventKind::WaitsForTurn => self.waits_since = Some(at),
             EventKind::WindingDown { reason } => self.winding_down = Some(reason),
             EventKind::JobFinished { result } => self.result = Some(*result),
-            kind => self.take_work(kind, at),
+            kind => self.add_work_event(kind, at),
         }
     }
 
-    fn take_work(&mut self, kind: EventKind, at: Timestamp) {
+    fn add_work_event(&mut self, kind: EventKind, at: Timestamp) {
         match kind {
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
                 self.waits_since = None;
                 let doing = WorkerActivity::Starting;
                 self.workers.insert(worker, WorkerHistory { pid, gpu_index, doing, since: at });
             }
-            EventKind::WorkerReady { worker, .. } => self.set(&worker, WorkerActivity::Waiting, at),
+            EventKind::WorkerReady { worker, .. } => {
+                self.set_activity(&worker, WorkerActivity::Waiting, at)
+            }
             EventKind::InitFailed { worker, failure } => {
                 self.init_failures += 1;
                 self.first_init_failure.get_or_insert((worker, failure));
@@ -268,44 +270,47 @@ impl History {
                     ..
                 }) = self.workers.remove(&worker)
                     && expected
-                    && self.unfinished.len() < MOST_ITEMS
+                    && self.unfinished.len() < MAX_ITEMS
                 {
                     let lasted = at.duration_since(since).as_secs_f64();
                     self.unfinished.push((worker.clone(), id, attempt, lasted));
                 }
                 if !expected {
                     self.exit_count += 1;
-                    if self.exits.len() < MOST_ITEMS {
+                    if self.exits.len() < MAX_ITEMS {
                         self.exits.push((worker, how));
                     }
                 }
             }
             EventKind::AttemptDiscarded { .. } => self.late += 1,
             EventKind::AttemptStarted { worker, id, attempt } => {
-                self.set(&worker, WorkerActivity::Running(id, attempt), at);
+                self.set_activity(&worker, WorkerActivity::Running(id, attempt), at);
             }
             EventKind::AttemptFinished { worker, report, location, started, will_retry } => {
                 // A success is reported when it is committed: by then, the worker may be at its next
                 // mini-batch.
                 let running = WorkerActivity::Running(report.id, report.attempt);
                 if self.workers.get(&worker).is_some_and(|found| found.doing == running) {
-                    self.set(&worker, WorkerActivity::Waiting, at);
+                    self.set_activity(&worker, WorkerActivity::Waiting, at);
                 }
                 let attempt = Attempt::of(&worker, &report, &location, started);
-                self.take_attempt(attempt, *report, will_retry);
+                self.add_attempt(attempt, *report, will_retry);
             }
             _ => {}
         }
     }
 
-    fn set(&mut self, worker: &str, doing: WorkerActivity, since: Timestamp) {
+    fn set_activity(&mut self, worker: &str, doing: WorkerActivity, since: Timestamp) {
         if let Some(worker) = self.workers.get_mut(worker) {
             (worker.doing, worker.since) = (doing, since);
         }
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "half the memory for seven digits")]
-    fn take_attempt(&mut self, attempt: Attempt, report: AttemptReport, will_retry: bool) {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "seven digits are enough, and an f32 needs half the memory"
+    )]
+    fn add_attempt(&mut self, attempt: Attempt, report: AttemptReport, will_retry: bool) {
         self.attempts += 1;
         self.processor_seconds += attempt.cpu;
         add_bytes(&mut self.bytes_read, report.bytes_read);
@@ -320,7 +325,7 @@ impl History {
                 self.succeeded += 1;
                 self.short += u64::from(report.is_short);
                 self.rows += segment.rows;
-                let room = MOST_ITEMS.saturating_sub(self.failed_items.len());
+                let room = MAX_ITEMS.saturating_sub(self.failed_items.len());
                 let items = report.failed_items.into_iter().take(room);
                 self.failed_items.extend(items.map(|item| (report.id, item)));
             }
@@ -336,32 +341,32 @@ impl History {
     }
 
     fn note_slow(&mut self, attempt: &Attempt) {
-        let place = self.slowest.partition_point(|other| other.elapsed >= attempt.elapsed);
-        if place < MOST_SLOW {
-            self.slowest.insert(place, attempt.clone());
-            self.slowest.truncate(MOST_SLOW);
+        let index = self.slowest.partition_point(|other| other.elapsed >= attempt.elapsed);
+        if index < MAX_SLOW {
+            self.slowest.insert(index, attempt.clone());
+            self.slowest.truncate(MAX_SLOW);
         }
     }
 
     fn note_failure(&mut self, attempt: Attempt, failure: Failure) {
         let key = (failure.kind, failure.message.clone());
-        if let Some(&index) = self.known.get(&key) {
+        if let Some(&index) = self.group_indexes.get(&key) {
             let group = &mut self.groups[index];
             group.count += 1;
             if !group.mini_batches.contains(&attempt.id) {
-                if group.mini_batches.len() < MOST_NAMED {
+                if group.mini_batches.len() < MAX_NAMED {
                     group.mini_batches.push(attempt.id);
                 } else {
-                    group.unnamed = true;
+                    group.has_more_mini_batches = true;
                 }
             }
-        } else if self.groups.len() < MOST_GROUPS {
-            self.known.insert(key, self.groups.len());
+        } else if self.groups.len() < MAX_GROUPS {
+            self.group_indexes.insert(key, self.groups.len());
             let mini_batches = vec![attempt.id];
             self.groups.push(FailureGroup {
                 count: 1,
                 mini_batches,
-                unnamed: false,
+                has_more_mini_batches: false,
                 first: attempt,
                 failure,
             });

@@ -55,7 +55,7 @@ use sandmill_files::opening;
 use sandmill_model::{self as model, event};
 
 pub use budget::ReportBudget;
-pub use columns::earlier as earlier_columns;
+pub use columns::earlier_columns;
 pub use explain::explain_text;
 pub use explain_json::explain_json;
 pub use follow::Follower;

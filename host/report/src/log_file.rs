@@ -1,10 +1,10 @@
 //! A log file. It is created with its first byte, buffered, and flushed about once a second. An existing file
-//! is appended to. If the disk is full, the text waits: a job that ends because of that has some room for its
-//! last lines.
+//! is appended to. If the disk is full, the text waits, since a job that ends because of a full disk frees
+//! some space for its last lines.
 
 use super::budget::ReportBudget;
 use super::continued::make_parent;
-use super::header::with_header;
+use super::header::open_table;
 use crate::model::{is_full, is_plain, printable, printable_json};
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
@@ -17,9 +17,9 @@ pub(super) const FLUSH_EVERY: Duration = Duration::from_secs(1);
 /// The most bytes of a rotated file.
 const ROTATED_BYTES: u64 = 16 << 20;
 /// How many full files are kept besides the current one.
-const KEPT: u32 = 2;
+const KEPT_FILES: u32 = 2;
 /// The most bytes that wait while the disk is full. Further text is lost.
-pub(super) const MAX_WAITING: usize = 1 << 20;
+pub(super) const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// A file of the log tree. Errors name the file.
 pub(super) struct LogFile {
@@ -27,7 +27,7 @@ pub(super) struct LogFile {
     /// The first line of a new file; empty for no header.
     header: &'static str,
     /// At this length, the file is rotated.
-    most: u64,
+    max_bytes: u64,
     length: u64,
     file: Option<File>,
     /// The budget that the file shares with others.
@@ -46,7 +46,7 @@ impl LogFile {
         Self {
             path,
             header,
-            most: u64::MAX,
+            max_bytes: u64::MAX,
             length: 0,
             file: None,
             budget: ReportBudget::default(),
@@ -56,38 +56,39 @@ impl LogFile {
         }
     }
 
-    /// The same for lines of JSON.
+    /// A file of JSON lines without a limit.
     pub(super) fn json(path: PathBuf) -> Self {
         let mut file = Self::new(path, "");
         file.escape = printable_json;
         file
     }
 
-    /// The same file within a budget: lines without room are left out.
+    /// Sets the budget that the file shares with others. [`write_within`](Self::write_within) leaves out
+    /// lines for which the budget has no room.
     #[must_use]
-    pub(super) fn within(mut self, budget: &ReportBudget) -> Self {
+    pub(super) fn with_budget(mut self, budget: &ReportBudget) -> Self {
         self.budget = budget.clone();
         self
     }
 
     /// A file that is rotated when it is full: `a.txt` becomes `a.1.txt`, `a.1.txt` becomes `a.2.txt`, and
-    /// the old `a.2.txt` is removed. A mark in both files says so.
+    /// the old `a.2.txt` is removed. A note in the full file and in the new one says so.
     pub(super) fn rotated(path: PathBuf) -> Self {
         let mut file = Self::new(path, "");
-        file.most = ROTATED_BYTES;
+        file.max_bytes = ROTATED_BYTES;
         file
     }
 
-    /// Like [`write`](Self::write), if the budget has room. Returns whether it had.
+    /// Like [`write`](Self::write), but only if the budget has room. Returns whether it has.
     pub(super) fn write_within(&mut self, bytes: &[u8]) -> io::Result<bool> {
-        // An existing file counts, too.
+        // Opening counts the bytes that an existing file has already.
         match self.open() {
             Err(error) if !is_full(&error) => return Err(error),
             _ => {}
         }
         // The escaped text is what counts.
         let bytes = self.escaped(bytes);
-        if !self.budget.take(bytes.len()) {
+        if !self.budget.try_take(bytes.len()) {
             return Ok(false);
         }
         self.append(&bytes).map(|()| true)
@@ -110,13 +111,13 @@ impl LogFile {
 
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let ready = self.open().and_then(|()| self.make_room(bytes.len()));
-        let fits = self.pending.len() + bytes.len() <= MAX_WAITING;
+        let fits = self.pending.len() + bytes.len() <= MAX_WAITING_BYTES;
         if ready.is_ok() || (ready.as_ref().is_err_and(is_full) && fits) {
             self.pending.extend_from_slice(bytes);
             self.length += bytes.len() as u64;
         }
         ready?;
-        let capacity = if self.most == u64::MAX { 64 << 10 } else { 8 << 10 };
+        let capacity = if self.max_bytes == u64::MAX { 64 << 10 } else { 8 << 10 };
         if self.pending.len() >= capacity { self.flush() } else { Ok(()) }
     }
 
@@ -128,16 +129,17 @@ impl LogFile {
 
     /// Hands all text to the operating system. If the disk is full, the text is kept, up to a limit.
     pub(super) fn flush(&mut self) -> io::Result<()> {
-        let written = self.push();
+        let written = self.write_pending();
         if written.is_err() {
             // Cut at the end of a line.
-            let most = self.pending.iter().take(MAX_WAITING).rposition(|byte| *byte == b'\n');
-            self.pending.truncate(most.map_or(0, |at| at + 1).min(MAX_WAITING));
+            let line_end =
+                self.pending.iter().take(MAX_WAITING_BYTES).rposition(|byte| *byte == b'\n');
+            self.pending.truncate(line_end.map_or(0, |at| at + 1).min(MAX_WAITING_BYTES));
         }
         written
     }
 
-    fn push(&mut self) -> io::Result<()> {
+    fn write_pending(&mut self) -> io::Result<()> {
         self.flushed = Instant::now();
         if self.pending.is_empty() {
             return Ok(());
@@ -160,10 +162,10 @@ impl LogFile {
         if self.file.is_some() {
             return Ok(());
         }
-        let opened = with_header(&self.path, self.header)
-            .and_then(|file| Ok((file.metadata()?.len(), file)));
+        let opened =
+            open_table(&self.path, self.header).and_then(|file| Ok((file.metadata()?.len(), file)));
         let (length, file) = opened.map_err(|error| with_path(&self.path, &error))?;
-        self.budget.hold(length);
+        self.budget.count_existing(length);
         self.length = length + self.pending.len() as u64;
         if length == 0 && !self.header.is_empty() {
             let header = format!("{}\n", self.header);
@@ -174,118 +176,120 @@ impl LogFile {
         Ok(())
     }
 
-    /// Rotates the file if so many bytes more would exceed its limit.
+    /// Rotates the file if this many more bytes would exceed its limit.
     fn make_room(&mut self, bytes: usize) -> io::Result<()> {
-        let is_too_long = self.length + bytes as u64 > self.most;
+        let is_too_long = self.length + bytes as u64 > self.max_bytes;
         if is_too_long { self.rotate() } else { Ok(()) }
     }
 
     fn rotate(&mut self) -> io::Result<()> {
-        // First, since otherwise each failed attempt would add the mark once more.
+        // Flush first: otherwise, each failed attempt would add the note once more.
         self.flush()?;
-        let full = aside(&self.path, 1);
-        let mark = format!("This file is full; it continues in {}.\n", name(&self.path));
-        self.pending.extend_from_slice(mark.as_bytes());
+        let full = rotated_path(&self.path, 1);
+        let note = format!("This file is full; it continues in {}.\n", file_name(&self.path));
+        self.pending.extend_from_slice(note.as_bytes());
         self.flush()?;
         self.file = None;
-        for number in (1..KEPT).rev() {
-            if aside(&self.path, number).exists() {
-                fs::rename(aside(&self.path, number), aside(&self.path, number + 1))
+        for number in (1..KEPT_FILES).rev() {
+            if rotated_path(&self.path, number).exists() {
+                fs::rename(rotated_path(&self.path, number), rotated_path(&self.path, number + 1))
                     .map_err(|error| with_path(&self.path, &error))?;
             }
         }
         fs::rename(&self.path, &full).map_err(|error| with_path(&self.path, &error))?;
-        let mark = format!(
+        let note = format!(
             "This continues a file that was full. Full files are kept as {} and, older, {}; even \
              older ones have been removed.\n",
-            name(&full),
-            name(&aside(&self.path, KEPT)),
+            file_name(&full),
+            file_name(&rotated_path(&self.path, KEPT_FILES)),
         );
-        self.pending.extend_from_slice(mark.as_bytes());
+        self.pending.extend_from_slice(note.as_bytes());
         self.open()
     }
 }
 
-/// Writes the waiting text. A caller that needs to know whether it was written flushes before.
+/// Writes the waiting text. A caller that needs to know whether that succeeded calls `flush` before.
 impl Drop for LogFile {
     fn drop(&mut self) {
         let _ = self.flush();
     }
 }
 
-/// `a.txt` as `a.1.txt`.
-fn aside(path: &Path, number: u32) -> PathBuf {
+/// The path of a full file: `a.1.txt` for `a.txt`.
+fn rotated_path(path: &Path, number: u32) -> PathBuf {
     path.with_extension(format!("{number}.txt"))
 }
 
-fn name(path: &Path) -> String {
+fn file_name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 /// Replaces a small file atomically: a reader sees the old text or the new one.
 pub(super) fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let beside = path.with_extension("txt.new");
+    let temporary = path.with_extension("txt.new");
     make_parent(path)
         .and_then(|()| {
             let mut options = OpenOptions::new();
             let options = options.write(true).create(true).truncate(true).mode(0o600);
-            options.open(&beside)?.write_all(printable(text).as_bytes())
+            options.open(&temporary)?.write_all(printable(text).as_bytes())
         })
-        .and_then(|()| fs::rename(&beside, path))
+        .and_then(|()| fs::rename(&temporary, path))
         .map_err(|error| with_path(path, &error))
 }
 
-/// A file whose last rows are updated in place: settled rows stay, and the rows after them are rewritten each
-/// time.
+/// A table whose last rows are updated in place: settled rows stay, and each write replaces the rows after
+/// them.
 pub(super) struct RenewedFile {
     path: PathBuf,
     header: &'static str,
-    /// `None` before the first write. Then all rows in the file are settled.
+    /// `None` before the first write. Until then, all rows in the file are settled.
     file: Option<File>,
-    settled: u64,
+    /// The length of the settled rows, with the header.
+    settled_bytes: u64,
 }
 
 impl RenewedFile {
     pub(super) fn new(path: PathBuf, header: &'static str) -> Self {
-        Self { path, header, file: None, settled: 0 }
+        Self { path, header, file: None, settled_bytes: 0 }
     }
 
-    /// Appends `settled` to the rows that stay, and `open` after them.
-    pub(super) fn write(&mut self, settled: &str, open: &str) -> io::Result<()> {
-        self.put(settled, open).map_err(|error| with_path(&self.path, &error))
+    /// Appends `settled` to the rows that stay, and writes `unsettled` after them.
+    pub(super) fn write(&mut self, settled: &str, unsettled: &str) -> io::Result<()> {
+        self.try_write(settled, unsettled).map_err(|error| with_path(&self.path, &error))
     }
 
-    fn put(&mut self, settled: &str, open: &str) -> io::Result<()> {
+    fn try_write(&mut self, settled: &str, unsettled: &str) -> io::Result<()> {
         let file = match self.file.take() {
             Some(file) => file,
-            None => self.begin()?,
+            None => self.open_file()?,
         };
         let file = self.file.insert(file);
         // A single write, so that a reader sees either table, or for a moment only the settled rows.
-        file.set_len(self.settled)?;
+        file.set_len(self.settled_bytes)?;
         let settled = printable(settled);
-        file.write_all(format!("{settled}{}", printable(open)).as_bytes())?;
-        self.settled += settled.len() as u64;
+        file.write_all(format!("{settled}{}", printable(unsettled)).as_bytes())?;
+        self.settled_bytes += settled.len() as u64;
         Ok(())
     }
 
-    fn begin(&mut self) -> io::Result<File> {
-        let mut file = with_header(&self.path, self.header)?;
+    fn open_file(&mut self) -> io::Result<File> {
+        let mut file = open_table(&self.path, self.header)?;
         if file.metadata()?.len() == 0 {
             writeln!(file, "{}", self.header)?;
         }
-        self.settled = file.metadata()?.len();
+        self.settled_bytes = file.metadata()?.len();
         Ok(file)
     }
 }
 
+/// The same error, with the path before its text.
 pub(super) fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::continued::continued;
+    use super::super::continued::open_to_append;
     use super::*;
 
     #[test]
@@ -316,11 +320,11 @@ mod tests {
     }
 
     #[test]
-    fn a_full_file_is_rotated_with_a_mark() {
+    fn a_full_file_is_rotated_with_a_note() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("process000.txt");
         let mut log = LogFile::rotated(path);
-        log.most = 100;
+        log.max_bytes = 100;
         for number in 0..40 {
             log.write(format!("line {number:04}\n").as_bytes()).unwrap();
         }
@@ -331,7 +335,7 @@ mod tests {
             .into_iter()
             .map(|entry| {
                 let path = entry.unwrap().path();
-                format!("== {}\n{}", name(&path), fs::read_to_string(&path).unwrap())
+                format!("== {}\n{}", file_name(&path), fs::read_to_string(&path).unwrap())
             })
             .collect();
         insta::assert_snapshot!(text, @"
@@ -361,7 +365,7 @@ mod tests {
         log.write(b"3,4\n").unwrap();
         assert!(is_full(&log.flush().unwrap_err()));
         // There is room again.
-        log.file = Some(continued(&path).unwrap());
+        log.file = Some(open_to_append(&path).unwrap());
         log.write(b"5,6\n").unwrap();
         log.flush().unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "x,y\n1,2\n3,4\n5,6\n");
@@ -370,7 +374,10 @@ mod tests {
         for _ in 0..3000 {
             let _ = log.write(&line);
         }
-        assert_eq!((log.pending.len() / 1000, log.pending.len() % 1000), (MAX_WAITING / 1000, 0));
+        assert_eq!(
+            (log.pending.len() / 1000, log.pending.len() % 1000),
+            (MAX_WAITING_BYTES / 1000, 0)
+        );
     }
 
     /// Settled rows are never rewritten, not even by the next run.
@@ -400,13 +407,13 @@ mod tests {
         assert!(error.contains("a/b.csv: "), "{error}");
     }
 
-    /// Escapes are longer than the characters that they replace: they count.
+    /// Escapes count with their length, which exceeds that of the characters that they replace.
     #[test]
     fn a_budget_counts_escaped_bytes() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.csv");
         let budget = ReportBudget::new(crate::model::ByteSize(100));
-        let mut log = LogFile::new(path.clone(), "").within(&budget);
+        let mut log = LogFile::new(path.clone(), "").with_budget(&budget);
         let line = format!("{}\n", "\u{1b}".repeat(9));
         let written = [(); 3].map(|()| log.write_within(line.as_bytes()).unwrap());
         log.flush().unwrap();

@@ -51,7 +51,7 @@ pub(super) struct MiniBatches {
 impl MiniBatches {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
         Self {
-            file: LogFile::new(dir.mini_batch_report(), HEADER).within(budget),
+            file: LogFile::new(dir.mini_batch_report(), HEADER).with_budget(budget),
             line: String::new(),
             detail: Vec::new(),
             times: TimeWriter::iso(),

@@ -57,7 +57,7 @@ pub fn result_text(result: &JobResult, paths: &ReportPaths) -> String {
             what_next(&mut text, result, paths);
         }
     }
-    if let Some(left_out) = paths.reports.describe() {
+    if let Some(left_out) = paths.reports.left_out_text() {
         text.line("reports", &left_out);
     }
     text.0
