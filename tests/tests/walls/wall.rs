@@ -1,5 +1,5 @@
-//! The process wall alone: what native code can still do after it has escaped from the WebAssembly
-//! sandbox. `examples/attack.rs` is that code.
+//! The process wall without the WebAssembly sandbox: tests what native code can still do after it has escaped
+//! from that sandbox. `tests/examples/attack.rs` is such code.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -14,34 +14,34 @@ use tempfile::TempDir;
 /// The outcome of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
-    /// It succeeded.
+    /// The attack succeeded.
     Done,
-    /// It was refused with this error.
+    /// A system call was refused with this error number.
     Refused(i32),
-    /// It was killed by this signal.
+    /// The process was killed by this signal.
     Killed(i32),
 }
 
-/// The required result of an attack behind the wall.
+/// The required outcome of an attack behind the wall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stopped {
-    /// The filter ends the process.
+    /// The seccomp filter kills the process.
     Killed,
     /// The call fails with one of [`REFUSALS`], and the process continues.
     Refused,
-    /// The call fails with this error.
+    /// The call fails with this error number.
     With(i32),
 }
 
-/// The required result without a wall, which shows that the test can fail.
+/// The required outcome of the same attack without a wall. It shows that the wall is what stops the attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bare {
-    /// It works.
+    /// The attack succeeds.
     Works,
-    /// The result depends on the kernel, its settings and the user, or the attack is made so that it harms no
-    /// process. But the filter must not end it.
+    /// The attack may succeed or fail, but must not be killed. Its outcome depends on the kernel and the user,
+    /// or its arguments are invalid, so that it harms no process.
     Otherwise,
-    /// Not tried.
+    /// The attack is not tried without a wall, because it might harm the machine.
     Untried,
 }
 
@@ -50,16 +50,17 @@ const EBADF: i32 = 9;
 const ENOMEM: i32 = 12;
 const EFBIG: i32 = 27;
 const EMFILE: i32 = 24;
-/// EPERM, EACCES, and EXDEV, with which Landlock refuses a new name in a folder with more rights.
+/// EPERM, EACCES and EXDEV. Landlock refuses a link or a rename into a folder with more rights with EXDEV.
 const REFUSALS: [i32; 3] = [1, 13, 18];
 const SIGABRT: i32 = 6;
 const SIGSYS: i32 = 31;
 
+/// The attacks of `tests/examples/attack.rs`, with the outcomes behind a wall and without a wall.
 const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("open outside", Stopped::Refused, Bare::Works),
     ("list outside", Stopped::Refused, Bare::Works),
     ("write outside", Stopped::Refused, Bare::Works),
-    ("read past dots", Stopped::Refused, Bare::Works),
+    ("read a path with dots", Stopped::Refused, Bare::Works),
     ("read a sibling's folder", Stopped::Refused, Bare::Works),
     ("open /etc/passwd", Stopped::Refused, Bare::Works),
     ("open its environment", Stopped::Refused, Bare::Works),
@@ -67,18 +68,18 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("open the host's environment", Stopped::Refused, Bare::Works),
     ("write an input", Stopped::Refused, Bare::Works),
     ("write a staged input", Stopped::Refused, Bare::Works),
-    ("make in the input", Stopped::Refused, Bare::Works),
+    ("create a file in the input", Stopped::Refused, Bare::Works),
     ("remove an input", Stopped::Refused, Bare::Works),
     ("cut an input", Stopped::Refused, Bare::Works),
     ("empty an input by opening it", Stopped::Refused, Bare::Works),
     ("empty an input by opening it to write", Stopped::Refused, Bare::Works),
     #[cfg(target_arch = "x86_64")]
     ("empty an input by the older call", Stopped::Refused, Bare::Works),
-    ("empty it by a driver's way of opening", Stopped::Refused, Bare::Works),
+    ("empty an input with a driver's access mode", Stopped::Refused, Bare::Works),
     ("empty a staged input by opening it", Stopped::Refused, Bare::Works),
     ("empty an input by openat2", Stopped::With(ENOSYS), Bare::Works),
-    ("take an input along", Stopped::Refused, Bare::Works),
-    ("link an input to write it", Stopped::Refused, Bare::Works),
+    ("move an input to the output", Stopped::Refused, Bare::Works),
+    ("link an input into the output", Stopped::Refused, Bare::Works),
     ("link from outside", Stopped::Refused, Bare::Works),
     ("link among the logs", Stopped::Refused, Bare::Works),
     ("link among the results", Stopped::Refused, Bare::Works),
@@ -86,12 +87,12 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("write another's log", Stopped::Refused, Bare::Works),
     ("cut its log", Stopped::Refused, Bare::Works),
     ("copy the descriptor of its log", Stopped::Refused, Bare::Works),
-    ("write its log from the start", Stopped::Refused, Bare::Works),
-    ("write over its log", Stopped::Refused, Bare::Otherwise),
+    ("clear O_APPEND of its log", Stopped::Refused, Bare::Works),
+    ("overwrite its log", Stopped::Refused, Bare::Otherwise),
     ("make a device by renaming", Stopped::Refused, Bare::Otherwise),
     ("exchange two names", Stopped::Refused, Bare::Works),
     ("remove another's log", Stopped::Refused, Bare::Works),
-    ("make a log", Stopped::Refused, Bare::Works),
+    ("create a log", Stopped::Refused, Bare::Works),
     ("link among the profiles", Stopped::Refused, Bare::Works),
     ("make a fifo", Stopped::Refused, Bare::Works),
     ("chmod outside", Stopped::Refused, Bare::Works),
@@ -154,9 +155,9 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("capset", Stopped::Killed, Bare::Otherwise),
     ("raise a limit", Stopped::Refused, Bare::Works),
     ("outlive the host", Stopped::Refused, Bare::Works),
-    ("another filter", Stopped::Refused, Bare::Otherwise),
-    ("another session", Stopped::Refused, Bare::Works),
-    ("another folder", Stopped::Refused, Bare::Works),
+    ("install another filter", Stopped::Refused, Bare::Otherwise),
+    ("leave its process group", Stopped::Refused, Bare::Works),
+    ("change the working folder", Stopped::Refused, Bare::Works),
     ("executable memory", Stopped::Refused, Bare::Works),
     ("map code", Stopped::Refused, Bare::Works),
     ("type into the terminal", Stopped::Refused, Bare::Untried),
@@ -166,7 +167,7 @@ const ATTACKS: &[(&str, Stopped, Bare)] = &[
     ("too many files", Stopped::With(EMFILE), Bare::Works),
 ];
 
-/// What a worker itself must be able to do behind the wall.
+/// The calls of `tests/examples/attack.rs` that must succeed behind the wall, because a worker needs them.
 const ALLOWED: &[&str] = &[
     "read an input",
     "list an input",
@@ -180,7 +181,7 @@ const ALLOWED: &[&str] = &[
     "abort",
 ];
 
-/// The surroundings of an attack.
+/// The folder, the process and the open file that an attack uses.
 struct Scene {
     folder: TempDir,
     sibling: Child,
@@ -203,12 +204,12 @@ impl Scene {
         std::os::unix::fs::symlink(outside, folder.path().join(link)).unwrap();
         let sibling = Command::new("sleep").arg("1000").spawn().unwrap();
         let inherited = File::open("/etc/passwd").unwrap();
-        let kept = rustix::io::FdFlags::empty();
-        rustix::io::fcntl_setfd(&inherited, kept).unwrap();
+        let without_cloexec = rustix::io::FdFlags::empty();
+        rustix::io::fcntl_setfd(&inherited, without_cloexec).unwrap();
         Self { folder, sibling, inherited }
     }
 
-    /// Makes an attack. `None` if this machine cannot build the wall.
+    /// Tries an attack in a new scene. `None` if this machine cannot build the wall.
     fn attack(name: &str, mode: &str) -> Option<Outcome> {
         let scene = Self::new();
         let output = Command::new(program())
@@ -232,7 +233,7 @@ impl Drop for Scene {
     }
 }
 
-/// The program is near this test, where `cargo` puts it.
+/// The compiled `tests/examples/attack.rs`. Cargo puts it into `examples`, next to the folder of this test.
 fn program() -> std::path::PathBuf {
     let test = std::env::current_exe().unwrap();
     let program = test.parent().and_then(Path::parent).unwrap().join("examples/attack");
@@ -244,15 +245,14 @@ fn outcome_of(name: &str, output: &Output) -> Option<Outcome> {
     if let Some(signal) = output.status.signal() {
         return Some(Outcome::Killed(signal));
     }
-    let answer = String::from_utf8_lossy(&output.stdout);
-    if let Some(reason) = answer.strip_prefix("nowall ") {
-        eprintln!("skipped, as this machine cannot build the wall: {reason}");
+    let printed = String::from_utf8_lossy(&output.stdout);
+    if let Some(reason) = printed.strip_prefix("nowall ") {
+        eprintln!("skipped, because this machine cannot build the wall: {reason}");
         return None;
     }
-    if let Some(number) = answer.strip_prefix("refused ") {
+    if let Some(number) = printed.strip_prefix("refused ") {
         return Some(Outcome::Refused(number.trim().parse().unwrap()));
     }
-    // Another program at this path would print nothing.
     assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
     Some(Outcome::Done)
 }
@@ -262,20 +262,20 @@ fn the_wall_stops_every_attack() {
     let mut wrong = Vec::new();
     for (name, stopped, _) in ATTACKS {
         let Some(outcome) = Scene::attack(name, "wall") else { return };
-        let good = match (stopped, outcome) {
+        let is_right = match (stopped, outcome) {
             (Stopped::Killed, Outcome::Killed(signal)) => signal == SIGSYS,
             (Stopped::Refused, Outcome::Refused(error)) => REFUSALS.contains(&error),
-            (Stopped::With(wanted), Outcome::Refused(error)) => error == *wanted,
+            (Stopped::With(expected), Outcome::Refused(error)) => error == *expected,
             _ => false,
         };
-        if !good {
+        if !is_right {
             wrong.push(format!("{name}: {stopped:?} was expected, found {outcome:?}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Otherwise the test above would prove nothing.
+/// Without this test, `the_wall_stops_every_attack` would prove nothing.
 #[test]
 fn without_the_wall_the_attacks_work() {
     let mut wrong = Vec::new();
@@ -284,18 +284,18 @@ fn without_the_wall_the_attacks_work() {
             continue;
         }
         let outcome = Scene::attack(name, "bare").unwrap();
-        let good = match bare {
+        let is_right = match bare {
             Bare::Works => outcome == Outcome::Done,
             _ => !matches!(outcome, Outcome::Killed(_)),
         };
-        if !good {
+        if !is_right {
             wrong.push(format!("{name}: {bare:?} was expected, found {outcome:?}"));
         }
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// If the filter is missing, Landlock alone must keep inputs from being emptied.
+/// If the seccomp filter is missing, Landlock must still prevent an attacker from emptying inputs.
 #[test]
 fn without_the_filter_no_input_is_emptied() {
     for (name, ..) in ATTACKS.iter().filter(|(name, ..)| name.starts_with("empty")) {
@@ -311,12 +311,12 @@ fn without_the_filter_no_input_is_emptied() {
 fn calls_that_a_worker_needs_are_allowed() {
     for name in ALLOWED {
         let Some(outcome) = Scene::attack(name, "wall") else { return };
-        let wanted = if *name == "abort" { Outcome::Killed(SIGABRT) } else { Outcome::Done };
-        assert_eq!(outcome, wanted, "{name}");
+        let expected = if *name == "abort" { Outcome::Killed(SIGABRT) } else { Outcome::Done };
+        assert_eq!(outcome, expected, "{name}");
     }
 }
 
-/// What the driver of a GPU needs, so a worker with a GPU is allowed to do it as well.
+/// The attacks that must succeed in a worker with a GPU, because the GPU's driver makes the same calls.
 const ALLOWED_WITH_A_GPU: &[&str] = &[
     "open its environment",
     "open its memory",
@@ -327,7 +327,8 @@ const ALLOWED_WITH_A_GPU: &[&str] = &[
     "too much memory",
 ];
 
-/// What the driver tries without needing it: these must fail without ending the process.
+/// The attacks that must fail without killing a worker with a GPU: the driver makes these calls, but does not
+/// need them.
 const REFUSED_WITH_A_GPU: &[&str] = &[
     "clone a process",
     "clone into a user namespace",
@@ -345,14 +346,14 @@ fn a_gpu_opens_the_wall_only_for_its_driver() {
     let mut wrong = Vec::new();
     for (name, stopped, _) in ATTACKS {
         let Some(outcome) = Scene::attack(name, "gpu") else { return };
-        let good = match (stopped, outcome) {
+        let is_right = match (stopped, outcome) {
             _ if ALLOWED_WITH_A_GPU.contains(name) => outcome == Outcome::Done,
             _ if REFUSED_WITH_A_GPU.contains(name) => matches!(outcome, Outcome::Refused(_)),
             (Stopped::Killed, Outcome::Killed(signal)) => signal == SIGSYS,
             (Stopped::Refused | Stopped::With(_), Outcome::Refused(_)) => true,
             _ => false,
         };
-        if !good {
+        if !is_right {
             wrong.push(format!("{name}: {outcome:?}"));
         }
     }
