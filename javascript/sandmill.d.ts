@@ -1,10 +1,10 @@
-// The types of what scripts import from "sandmill".
+// The types of the module "sandmill" that scripts import.
 
 declare module "sandmill" {
     /** A value of a column. If a column has integers beyond 2^53, its integers are bigint. */
     export type Value = number | bigint | string | boolean | Date | Uint8Array | null;
 
-    /** Columns of one length. `run` of a table job receives one, and may return one. */
+    /** Columns of equal length. `run` of a table job receives one, and may return one. */
     export class Table implements Iterable<Record<string, Value>> {
         constructor(columns: Record<string, ArrayLike<Value | undefined>>);
         readonly columns: Record<string, Value[]>;
@@ -39,7 +39,7 @@ declare module "sandmill" {
     /** Makes a Failed. */
     export function failed(reason: string): Failed;
 
-    /** A column of integers for a Table. Without it, numbers are written as floats. */
+    /** Makes a column of integers for a Table. Numbers in other arrays are written as floats. */
     export function int64(values: Iterable<number | bigint | null>): Value[];
 
     /** The job's arguments. */
@@ -67,7 +67,7 @@ declare module "sandmill" {
     /** Writes a file below outputDir(), logDir() or /tmp. */
     export function writeFile(path: string, data: string | Uint8Array): void;
 
-    /** The job's models, which the host computes. */
+    /** The job's models, which the host runs. */
     export namespace models {
         type Numbers = number | bigint | ArrayLike<number | bigint> | readonly Numbers[];
         type NumberArray = Float32Array | Float64Array | Uint8Array | Int32Array | BigInt64Array;
@@ -81,8 +81,8 @@ declare module "sandmill" {
             toArray(): any;
         }
 
-        /** An input or an output. A size that may vary is null. The shape is null if the model does not state
-         * it. */
+        /** An input or an output. A size that may vary is null. The shape is null if the model does not state the
+         * shape. */
         interface Port {
             name: string;
             type: string;
@@ -93,12 +93,12 @@ declare module "sandmill" {
             readonly name: string;
             readonly inputs: Port[];
             readonly outputs: Port[];
-            /** Runs the model. Takes an object with a tensor for each input. For a model with one input,
-             * takes also the tensor itself. */
+            /** Runs the model. Takes an object with a tensor for each input. If the model has one input, you
+             * can also pass its tensor. */
             run(inputs: Tensor | Numbers | Record<string, Tensor | Numbers>): Record<string, Tensor>;
         }
 
-        /** A model cannot be loaded or run. The message is the host's. */
+        /** A model cannot be loaded or run. The message is from the host. */
         class ModelError extends Error {}
 
         /** The names of the job's models. */

@@ -2,8 +2,7 @@
 
 import { settings } from "./sandmill.js";
 
-/** Returns a text: the reason on the first line, then the stack, of which only the script's own lines are
- * kept. */
+/** Returns the reason on the first line, and then the lines of the stack that are in the script. */
 export function described(error) {
     if (!(error instanceof Error)) {
         try {
@@ -12,9 +11,9 @@ export function described(error) {
             return "the script threw an object that is neither an Error nor a text";
         }
     }
-    const own = (error.stack ?? "").split("\n").filter((line) => line.includes("<input>"));
-    const stack = own.map((line) => line.replace("<input>", settings.path.replace(/^\/source\//, "")));
-    const place = stack[0]?.match(/:(\d+)(?::\d+)?\)?$/)?.[1];
+    const own = (error.stack ?? "").split("\n").filter((frame) => frame.includes("<input>"));
+    const stack = own.map((frame) => frame.replace("<input>", settings.path.replace(/^\/source\//, "")));
+    const line = stack[0]?.match(/:(\d+)(?::\d+)?\)?$/)?.[1];
     const first = `${error.name}: ${error.message}`.replaceAll("\n", " ");
-    return [place ? `${first} (line ${place})` : first, ...stack].join("\n").toWellFormed();
+    return [line ? `${first} (line ${line})` : first, ...stack].join("\n").toWellFormed();
 }

@@ -1,19 +1,19 @@
-// Defines what scripts expect of a JavaScript engine, and QuickJS does not have.
+// Defines globals that scripts expect, but that QuickJS does not have.
 
 import { getStderr } from "wasi:cli/stderr@0.2.12";
 import { getStdout } from "wasi:cli/stdout@0.2.12";
 import { getRandomBytes } from "wasi:random/random@0.2.12";
 import { decode, encode } from "./utf8.js";
 
-// The most bytes that WASI accepts in one call.
-const MOST = 4096;
+// The maximum that WASI accepts in one call.
+const MAX_WRITE_BYTES = 4096;
 
 function put(stream, text) {
     const bytes = encode(text);
-    for (let at = 0; at < bytes.length; at += MOST) stream.blockingWriteAndFlush(bytes.subarray(at, at + MOST));
+    for (let at = 0; at < bytes.length; at += MAX_WRITE_BYTES) stream.blockingWriteAndFlush(bytes.subarray(at, at + MAX_WRITE_BYTES));
 }
 
-// Each call of WASI opens another handle, and the number of handles is limited.
+// Kept, because each call of getStdout or getStderr opens a handle, and the number of handles is limited.
 let stdout;
 let stderr;
 
@@ -43,7 +43,7 @@ globalThis.console ??= { log: out, info: out, debug: out, warn: err, error: err,
 
 globalThis.TextDecoder ??= class TextDecoder {
     constructor(label = "utf-8") {
-        if (!/^utf-?8$/i.test(label)) throw new RangeError(`there is no decoder of ${label} here, only of utf-8`);
+        if (!/^utf-?8$/i.test(label)) throw new RangeError(`this runtime decodes only utf-8, not ${label}`);
     }
 
     decode(bytes = new Uint8Array()) {
@@ -56,8 +56,7 @@ globalThis.TextEncoder ??= class TextEncoder {
     }
 };
 
-// The runtime is a snapshot, so the engine's own random numbers would start from the same state in each
-// worker.
+// Replaces the engine's random numbers: the runtime is a snapshot, so they would be the same in each worker.
 const state = new Uint32Array(4);
 
 /** Seeds `Math.random` for this worker. */
@@ -65,7 +64,7 @@ export function seed() {
     state.set(new Uint32Array(getRandomBytes(16).slice().buffer));
 }
 
-/** xoshiro128**, by Blackman and Vigna. */
+/** The random number generator xoshiro128** (Blackman and Vigna). Returns 32 bits. */
 function next() {
     const rotated = (value, by) => (value << by) | (value >>> (32 - by));
     const result = Math.imul(rotated(Math.imul(state[1], 5), 7), 9) >>> 0;

@@ -1,5 +1,5 @@
-// The runtime of JavaScript and TypeScript scripts. It is compiled to a component once. `init` loads the
-// script from the source folder, so that a changed script needs no build.
+// The runtime of JavaScript and TypeScript scripts. It is compiled to a component once. Because `init` loads the
+// script from the source folder, the user does not build a changed script.
 
 import { seed } from "./globals.js";
 import { getArguments, getEnvironment } from "wasi:cli/environment@0.2.12";
@@ -11,15 +11,16 @@ import { scan } from "./scan.js";
 import { settings } from "./sandmill.js";
 
 let script;
+/** The result of the scan, if the host asked for a scan instead of a run. */
 let scanned;
 
 /** The function of the script with this name, or undefined. */
-function part(name) {
+function functionOf(name) {
     const found = script[name] ?? script.default?.[name];
     return typeof found === "function" ? found : undefined;
 }
 
-/** Calls a function of the script. Turns an error into a text, as the contract requires. */
+/** Calls a function of the script. Turns an error into a text, which wit/entry.wit requires. */
 function guarded(call) {
     try {
         return call();
@@ -28,8 +29,8 @@ function guarded(call) {
     }
 }
 
-/** Refuses a promise, because the runtime does not wait for promises. */
-function awaited(name, result) {
+/** Throws if the result is a promise, because the runtime does not wait for promises. */
+function refusePromise(name, result) {
     if (typeof result?.then === "function") throw new TypeError(`${name} returned a promise; write function ${name}, without async`);
 }
 
@@ -37,19 +38,19 @@ export const entry = {
     init() {
         seed();
         const environment = Object.fromEntries(getEnvironment());
-        // The host's settings for this runtime, which the script does not see.
-        const word = JSON.parse(environment.SANDMILL_PYTHON ?? "{}");
+        // The host's settings for this runtime, which are hidden from the script.
+        const hostSettings = JSON.parse(environment.SANDMILL_PYTHON ?? "{}");
         delete environment.SANDMILL_PYTHON;
         const [path = "", ...args] = getArguments();
         Object.assign(settings, { path, args, environment });
-        if (word.scan) {
+        if (hostSettings.scan) {
             scanned = scan(path);
             return;
         }
         guarded(() => {
             script = load(path);
-            if (!part("run")) throw new TypeError(`\`run\` of ${path} is missing; write: export function run(miniBatch) { ... }`);
-            awaited("init", part("init")?.());
+            if (!functionOf("run")) throw new TypeError(`\`run\` of ${path} is missing; write: export function run(miniBatch) { ... }`);
+            refusePromise("init", functionOf("init")?.());
         });
     },
 
@@ -58,17 +59,17 @@ export const entry = {
         return guarded(() => {
             const { tag, val } = miniBatch;
             const batch = tag === "table" ? readTable(val) : tag === "files" ? val : null;
-            const about = {
+            const scriptContext = {
                 id: Number(context.id),
                 dataset: context.dataset,
                 attempt: context.attempt,
                 partitionKeyValue: Object.fromEntries(context.partitionKeyValue),
             };
-            return resultsOf(part("run")(batch, about));
+            return resultsOf(functionOf("run")(batch, scriptContext));
         });
     },
 
     shutdown() {
-        if (!scanned) guarded(() => awaited("shutdown", part("shutdown")?.()));
+        if (!scanned) guarded(() => refusePromise("shutdown", functionOf("shutdown")?.()));
     },
 };

@@ -1,19 +1,18 @@
-// `models` of "sandmill": the job's models, which the host computes on the CPU or a GPU, outside of the
-// sandbox.
+// `models` of "sandmill": the job's models, which the host runs on the CPU or a GPU, outside of the sandbox.
 
 import { describe, names as hostNames } from "sandmill:entry/models@0.1.0";
 import { loadByName } from "wasi:nn/graph@0.2.0-rc-2024-10-28";
 import { Tensor as HostTensor } from "wasi:nn/tensor@0.2.0-rc-2024-10-28";
 
-// Typed arrays store numbers as tensors do: little-endian.
+// Typed arrays by the type of a tensor. Both store numbers as little-endian.
 const ARRAYS = { fp32: Float32Array, fp64: Float64Array, u8: Uint8Array, i32: Int32Array, i64: BigInt64Array };
 
-/** A model cannot be loaded or run. The message is the host's. */
+/** A model cannot be loaded or run. The message is from the host. */
 export class ModelError extends Error {
     name = "ModelError";
 }
 
-/** Numbers in a shape. `values` is a typed array of them in row-major order. */
+/** Numbers in a shape. `values` is a typed array of the numbers in row-major order. */
 export class Tensor {
     constructor(shape, values) {
         const count = shape.reduce((product, size) => product * size, 1);
@@ -33,13 +32,12 @@ export class Tensor {
     }
 }
 
-/** Converts 64-bit integers to numbers, unless one of them is beyond 2^53. Columns of tables have the same
- * rule. */
+/** Converts 64-bit integers to numbers, unless an integer is beyond 2^53. Columns of tables have the same rule. */
 function numbersOf(values) {
-    const plain = [...values];
-    if (!(values instanceof BigInt64Array)) return plain;
-    const numbers = plain.map(Number);
-    return numbers.every(Number.isSafeInteger) ? numbers : plain;
+    const array = [...values];
+    if (!(values instanceof BigInt64Array)) return array;
+    const numbers = array.map(Number);
+    return numbers.every(Number.isSafeInteger) ? numbers : array;
 }
 
 class Model {
@@ -52,21 +50,21 @@ class Model {
         this.#context = context;
     }
 
-    /** Runs the model. Takes an object with a tensor for each input. For a model with one input, takes also
-     * the tensor itself. */
+    /** Runs the model. Takes an object with a tensor for each input. If the model has one input, you can also pass
+     * its tensor. */
     run(inputs) {
-        const named = isNumbers(inputs) ? this.#alone(inputs) : inputs;
-        const given = Object.entries(named).map(([name, value]) => {
+        const named = isNumbers(inputs) ? this.#onlyInput(inputs) : inputs;
+        const tensors = Object.entries(named).map(([name, value]) => {
             const port = this.inputs.find((port) => port.name === name);
             if (!port) throw new ModelError(`model "${this.name}" has no input "${name}"; it has: ${this.inputs.map(({ name }) => name).join(", ")}`);
             const { shape, values } = tensorOf(value, port);
             return [name, new HostTensor(shape, port.type.toUpperCase(), new Uint8Array(values.buffer, values.byteOffset, values.byteLength))];
         });
-        const outputs = inWords(() => this.#context.compute(given));
+        const outputs = withModelErrors(() => this.#context.compute(tensors));
         return Object.fromEntries(outputs.map(([name, tensor]) => [name, fromHost(tensor)]));
     }
 
-    #alone(value) {
+    #onlyInput(value) {
         const names = this.inputs.map(({ name }) => name);
         if (names.length !== 1) throw new TypeError(`model "${this.name}" has ${names.length} inputs: give an object with ${names.join(", ")}`);
         return { [names[0]]: value };
@@ -95,14 +93,14 @@ function tensorOf(value, port) {
         shape.push(size);
         values = values.flat();
     }
-    // An empty array does not show its other dimensions: take those of the model.
+    // An empty array does not show its inner dimensions, so they are taken from the model.
     if (!values.length && port.shape) shape.push(...port.shape.slice(shape.length).map((size) => size ?? 0));
     return new Tensor(shape, converted(name, values, Typed, type));
 }
 
 function arrayOf(type) {
     const found = ARRAYS[type];
-    if (!found) throw new ModelError(`tensors of ${type} have no numbers in JavaScript; export the model with float32`);
+    if (!found) throw new ModelError(`JavaScript scripts do not support tensors of ${type}; export the model with float32`);
     return found;
 }
 
@@ -129,7 +127,8 @@ function fromHost(tensor) {
     return new Tensor([...tensor.dimensions()], new Typed(bytes.slice().buffer));
 }
 
-function inWords(call) {
+/** Calls the host. Turns an error of the host into a ModelError. */
+function withModelErrors(call) {
     try {
         return call();
     } catch (error) {
@@ -142,4 +141,4 @@ function inWords(call) {
 export const names = () => [...hostNames()];
 
 /** Loads a model by its name in the job file. Call it in `init`, so that each worker loads the model once. */
-export const load = (name) => inWords(() => new Model(name, describe(name), loadByName(name).initExecutionContext()));
+export const load = (name) => withModelErrors(() => new Model(name, describe(name), loadByName(name).initExecutionContext()));

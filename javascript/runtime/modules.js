@@ -1,11 +1,12 @@
-// Loads modules of the script's folder while the script runs: ES modules, TypeScript and CommonJS.
+// Loads the script and the modules that it imports: ES modules, TypeScript and CommonJS.
 
 import { read as readBytes } from "sandmill:entry/host@0.1.0";
 import { transform } from "sucrase";
 import { decode } from "./utf8.js";
 import * as sandmill from "./sandmill.js";
 
-const ENDINGS = ["", ".js", ".mjs", ".cjs", ".ts", ".mts", ".json", "/index.js", "/index.ts"];
+// Appended to the name in an import, in this order.
+const SUFFIXES = ["", ".js", ".mjs", ".cjs", ".ts", ".mts", ".json", "/index.js", "/index.ts"];
 const modules = new Map([["sandmill", { exports: sandmill }]]);
 
 /** The text of a file, or undefined. */
@@ -21,26 +22,27 @@ export function textOf(path) {
 export function found(name, from) {
     if (name === "sandmill") return name;
     const folder = from.slice(0, from.lastIndexOf("/"));
-    if (name.startsWith(".")) return firstOf(normal(`${folder}/${name}`));
-    if (name.startsWith("/")) return firstOf(name);
-    for (let at = folder; at; at = at.slice(0, at.lastIndexOf("/"))) {
-        const place = `${at}/node_modules/${name}`;
-        const described = textOf(`${place}/package.json`);
-        const main = described && (JSON.parse(described).main ?? "index.js");
-        const path = main ? firstOf(normal(`${place}/${main}`)) : firstOf(place);
+    if (name.startsWith(".")) return firstFile(normalized(`${folder}/${name}`));
+    if (name.startsWith("/")) return firstFile(name);
+    for (let parent = folder; parent; parent = parent.slice(0, parent.lastIndexOf("/"))) {
+        const packageFolder = `${parent}/node_modules/${name}`;
+        const description = textOf(`${packageFolder}/package.json`);
+        const main = description && (JSON.parse(description).main ?? "index.js");
+        const path = main ? firstFile(normalized(`${packageFolder}/${main}`)) : firstFile(packageFolder);
         if (path) return path;
     }
     return undefined;
 }
 
-function firstOf(path) {
-    const paths = ENDINGS.map((ending) => path + ending);
+/** The first file that exists if a suffix is appended to the path, or undefined. */
+function firstFile(path) {
+    const paths = SUFFIXES.map((suffix) => path + suffix);
     // An import in TypeScript may name the .js file that the .ts file would be compiled to.
     if (/\.m?js$/.test(path)) paths.push(path.replace(/js$/, "ts"));
     return paths.find((path) => textOf(path) !== undefined);
 }
 
-function normal(path) {
+function normalized(path) {
     const parts = [];
     for (const part of path.split("/")) {
         if (part === "..") parts.pop();
@@ -49,13 +51,12 @@ function normal(path) {
     return `/${parts.join("/")}`;
 }
 
-/** Compiles a file to code that can be the body of a function. Throws a SyntaxError with the file and the
- * line. */
+/** Compiles a file to code that can be the body of a function. Throws a SyntaxError that names the file and the line. */
 export function compiled(path, text) {
-    const isTyped = /\.m?ts$/.test(path);
+    const isTypeScript = /\.m?ts$/.test(path);
     try {
-        // The line numbers do not change.
-        return transform(text, { transforms: isTyped ? ["imports", "typescript"] : ["imports"], filePath: path }).code;
+        // This keeps the line numbers.
+        return transform(text, { transforms: isTypeScript ? ["imports", "typescript"] : ["imports"], filePath: path }).code;
     } catch (error) {
         const { line, column } = error.loc ?? {};
         const reason = error.message.replace(/^Error transforming [^:]*: /, "").replace(/ \(\d+:\d+\)$/, "");
@@ -63,7 +64,7 @@ export function compiled(path, text) {
     }
 }
 
-/** The path as the user knows it: relative to the source folder. */
+/** The path for messages: relative to the source folder. */
 export function shortened(path) {
     return path.replace(/^\/source\//, "");
 }

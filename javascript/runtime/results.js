@@ -1,13 +1,13 @@
-// Converts what `run` returned to the results that the host accepts.
+// Converts the return value of `run` to the results that the host accepts.
 
 import { Failed } from "./sandmill.js";
 import { Table, write } from "./table.js";
 
-/** The results of a mini-batch. Throws a TypeError that says what is wrong. */
+/** The results of a mini-batch. Throws a TypeError if `run` returned something else. */
 export function resultsOf(result) {
     if (result instanceof Table) return { tag: "table", val: write(result) };
     if (!Array.isArray(result)) {
-        throw new TypeError(`run returned ${named(result)}; it must return an array with one row for each item, or a Table`);
+        throw new TypeError(`run returned ${describedValue(result)}; it must return an array with one row for each item, or a Table`);
     }
     // Holes in the array become undefined, which `rowOf` refuses.
     result = Array.from(result);
@@ -31,21 +31,21 @@ function rowOf(row, at) {
     }
     if (typeof row === "object" && row !== null) {
         if (typeof row.then === "function" || row instanceof Error || row instanceof Map || row instanceof Set) {
-            throw new TypeError(`row ${at} that run returned is ${named(row)}; a row is a text, a number, or an object, which becomes JSON`);
+            throw new TypeError(`row ${at} that run returned is ${describedValue(row)}; a row is a text, a number, or an object, which becomes JSON`);
         }
-        const text = JSON.stringify(row, (_, inner) => (typeof inner === "bigint" ? exact(inner) : inner));
+        const text = JSON.stringify(row, (_, inner) => (typeof inner === "bigint" ? jsonInteger(inner) : inner));
         if (typeof text !== "string") throw new TypeError(`row ${at} that run returned cannot be written as JSON`);
         return text;
     }
     return String(row);
 }
 
-/** An integer for JSON. It becomes a text if a number would lose digits. */
-function exact(value) {
+/** An integer for JSON: a number, or a text if the number would lose digits. */
+function jsonInteger(value) {
     return Number.isSafeInteger(Number(value)) ? Number(value) : String(value);
 }
 
-function named(value) {
+function describedValue(value) {
     if (value === undefined) return "undefined (is there a return statement?)";
     if (value === null) return "null";
     if (typeof value.then === "function") return "a promise (write function run, without async)";

@@ -1,4 +1,4 @@
-// What scripts import from "sandmill".
+// The module "sandmill" that scripts import.
 
 import * as host from "sandmill:entry/host@0.1.0";
 import { getDirectories } from "wasi:filesystem/preopens@0.2.12";
@@ -39,7 +39,7 @@ export function read(path) {
 /** Reads a file as UTF-8 text. */
 export const readText = (path) => decode(read(path));
 
-// Each call of WASI opens other handles, and the number of handles is limited.
+// Kept, because each call of getDirectories opens handles, and the number of handles is limited.
 let directories;
 
 /** Writes a file below `outputDir()`, `logDir()` or `/tmp`. `data`: a text or a Uint8Array. */
@@ -47,9 +47,9 @@ export function writeFile(path, data) {
     if (typeof data !== "string" && !(data instanceof Uint8Array)) throw new TypeError(`${path}: the data is neither a text nor a Uint8Array`);
     const bytes = typeof data === "string" ? encode(data) : data;
     directories ??= getDirectories();
-    const place = directories.find(([, name]) => path.startsWith(`${name}/`));
-    if (!place) throw new Error(`${path} is in none of the folders that this script sees`);
-    const [folder, name] = place;
+    const entry = directories.find(([, name]) => path.startsWith(`${name}/`));
+    if (!entry) throw new Error(`${path} is not in a folder that this script can access`);
+    const [folder, name] = entry;
     try {
         const flags = { create: true, truncate: true };
         const file = folder.openAt({}, path.slice(name.length + 1), flags, { write: true });
@@ -60,7 +60,7 @@ export function writeFile(path, data) {
     }
 }
 
-/** An element of the array that `run` returns: the item at this position failed, for this reason. */
+/** An element of the array that `run` returns. It means that the item at this position failed for `reason`. */
 export class Failed {
     constructor(reason) {
         this.reason = String(reason);

@@ -5,19 +5,19 @@ export function decode(bytes, start = 0, end = bytes.length) {
     let text = "";
     let at = start;
     while (at < end) {
-        // Decodes a run of ASCII at once, in pieces that fit the engine's stack.
+        // Decodes up to 4096 ASCII bytes together: as many arguments as fit the engine's stack.
         let stop = at;
-        const most = Math.min(end, at + 4096);
-        while (stop < most && bytes[stop] < 0x80) stop++;
+        const limit = Math.min(end, at + 4096);
+        while (stop < limit && bytes[stop] < 0x80) stop++;
         if (stop > at) {
             text += String.fromCharCode.apply(null, bytes.subarray(at, stop));
             at = stop;
             continue;
         }
         const first = bytes[at++];
-        const more = first >= 0xf0 && first < 0xf5 ? 3 : first >= 0xe0 ? 2 : first >= 0xc2 ? 1 : 0;
-        let code = more === 3 ? first & 7 : more === 2 ? first & 15 : first & 31;
-        let left = first < 0xf5 ? more : 0;
+        const following = first >= 0xf0 && first < 0xf5 ? 3 : first >= 0xe0 ? 2 : first >= 0xc2 ? 1 : 0;
+        let code = following === 3 ? first & 7 : following === 2 ? first & 15 : first & 31;
+        let left = first < 0xf5 ? following : 0;
         const needed = left;
         while (left > 0 && at < end && (bytes[at] & 0xc0) === 0x80) {
             code = (code << 6) | (bytes[at++] & 0x3f);

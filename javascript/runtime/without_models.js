@@ -1,6 +1,6 @@
 // Replaces models.js in a build of Sandmill without inference.
 
-/** A job has no models in such a build. */
+/** In a build without inference a job has no models. */
 export const names = () => [];
 
 export const load = () => {
