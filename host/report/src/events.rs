@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn inference_is_null_if_there_is_none() {
         let none = samples::succeeded(1, 1, Vec::new());
-        let some = samples::inferring(none.clone(), samples::inference());
+        let some = samples::with_inference(none.clone(), samples::inference());
         for (kind, begin) in [(none, "null"), (some, r#"{"calls":3,"#)] {
             let event = samples::event(0, kind);
             let text = serde_json::to_string(&event).unwrap();

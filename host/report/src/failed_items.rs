@@ -11,10 +11,10 @@ use std::io;
 
 const HEADER: &str = "mini_batch,item,file,line,row,attempt,worker,reason,kind";
 
-/// The most bytes of a reason, from its second row on.
-const REPEATED: usize = 300;
+/// The most bytes of the reason of a whole mini-batch in each row after its first.
+const MAX_REPEATED_BYTES: usize = 300;
 
-/// Writes the list. Without failed items, there is no file.
+/// Writes `logs/failed_items.csv`. Without failed items, there is no file.
 pub(super) struct FailedItems {
     file: LogFile,
     line: String,
@@ -76,37 +76,47 @@ impl FailedItems {
         self.file.flush()
     }
 
-    fn attempt(&mut self, report: &AttemptReport, worker: &str, location: &str) -> io::Result<()> {
-        let all = counted(report.items.failed, "item");
-        let whole = report.outcome.as_ref().err();
-        let whole =
-            whole.map(|failure| format!("the whole mini-batch ({all}): {}", failure.message));
+    /// Adds a row for each failed item that is named, and one for those that are not.
+    fn add_attempt(
+        &mut self,
+        report: &AttemptReport,
+        worker: &str,
+        location: &str,
+    ) -> io::Result<()> {
+        let failed = counted(report.items.failed, "item");
+        let whole_reason = report.outcome.as_ref().err();
+        let whole_reason = whole_reason
+            .map(|failure| format!("the whole mini-batch ({failed}): {}", failure.message));
         let is_slice = |item: &FailedItem| item.line.or(item.row).is_some();
-        let slices = whole.is_some() && report.failed_items.iter().any(is_slice);
+        let has_slices = whole_reason.is_some() && report.failed_items.iter().any(is_slice);
         for (index, FailedItem { item, line, row, reason, kind }) in
             report.failed_items.iter().enumerate()
         {
-            // Given in full only once: a message may be long, and the files may be many.
-            let reason = match &whole {
+            // The reason of the whole mini-batch is given in full only once: it may be long, and the files
+            // many.
+            let reason = match &whole_reason {
                 // The item has its own reason.
                 Some(_) if !reason.is_empty() => reason,
-                Some(whole) if index > 0 => &whole[..whole.floor_char_boundary(REPEATED)],
-                Some(whole) => whole,
+                Some(whole_reason) if index > 0 => {
+                    &whole_reason[..whole_reason.floor_char_boundary(MAX_REPEATED_BYTES)]
+                }
+                Some(whole_reason) => whole_reason,
                 None => reason,
             };
             let name: &str = match (line, row) {
-                _ if slices && report.failed_items.len() == 1 => location,
+                _ if has_slices && report.failed_items.len() == 1 => location,
                 (Some(line), _) => &format!("{item}, line {line}"),
                 (None, Some(row)) => &format!("{item}, row {row}"),
                 (None, None) => item,
             };
             self.row(report, worker, name, (item, *line, *row), (reason, *kind))?;
         }
-        // Each slice counts as many items as it has rows.
-        let is_named = slices && report.failed_items.len() < AttemptReport::MAX_FAILED_ITEMS;
+        // The row of a slice stands for all items in it.
+        let are_all_named =
+            has_slices && report.failed_items.len() < AttemptReport::MAX_FAILED_ITEMS;
         let unnamed = report.items.failed.saturating_sub(report.failed_items.len() as u64);
-        let unnamed = if is_named { 0 } else { unnamed };
-        if let Some((reason, kind)) = rest(report, unnamed, whole.as_deref()) {
+        let unnamed = if are_all_named { 0 } else { unnamed };
+        if let Some((reason, kind)) = unnamed_row(report, unnamed, whole_reason.as_deref()) {
             let place = (path_of(location), None, None);
             self.row(report, worker, location, place, (&reason, kind))?;
         }
@@ -114,19 +124,20 @@ impl FailedItems {
     }
 }
 
-/// The row for the `unnamed` items; `None` if all items are named.
-fn rest(
+/// The reason and the kind in the row for the `unnamed` items; `None` if all items are named. `whole_reason`:
+/// why the whole mini-batch failed.
+fn unnamed_row(
     report: &AttemptReport,
     unnamed: u64,
-    whole: Option<&str>,
+    whole_reason: Option<&str>,
 ) -> Option<(String, FailureKind)> {
     let named = &report.failed_items;
     if let Err(failure) = &report.outcome {
-        let reason = whole.unwrap_or_default();
+        let reason = whole_reason.unwrap_or_default();
         if named.is_empty() {
             return Some((reason.to_owned(), failure.kind));
         }
-        let end = reason.floor_char_boundary(REPEATED);
+        let end = reason.floor_char_boundary(MAX_REPEATED_BYTES);
         let reason = format!("{} of {}", counted(unnamed, "more item"), &reason[..end]);
         return (unnamed > 0).then_some((reason, failure.kind));
     }
@@ -157,7 +168,7 @@ impl Reporter for FailedItems {
             EventKind::AttemptFinished { worker, report, location, will_retry: false, .. }
                 if report.items.failed > 0 || report.outcome.is_err() =>
             {
-                self.attempt(report, worker, location)
+                self.add_attempt(report, worker, location)
             }
             EventKind::JobFinished { .. } => self.finish(),
             _ => Ok(()),
@@ -237,7 +248,7 @@ mod tests {
         "#);
     }
 
-    /// If a mini-batch failed as a whole, each of its files has a line, and the unnamed ones share a line.
+    /// If a mini-batch failed as a whole, each file that is named has a row, and the other files share a row.
     #[test]
     fn files_of_a_whole_mini_batch_are_named() {
         let folder = tempfile::tempdir().unwrap();
@@ -270,8 +281,8 @@ mod tests {
         "#);
     }
 
-    /// If rows failed as a whole, the line has the place where they begin; rows of several files have a line
-    /// for each file.
+    /// If a mini-batch of rows failed as a whole, its row says where they begin; rows of several files have a
+    /// row for each file.
     #[test]
     fn rows_of_a_whole_mini_batch_have_their_place() {
         let folder = tempfile::tempdir().unwrap();
@@ -318,7 +329,7 @@ mod tests {
             panic!("an attempt");
         };
         report.failed_items = vec![item; AttemptReport::MAX_FAILED_ITEMS];
-        let (reason, kind) = rest(&report, 5, None).unwrap();
+        let (reason, kind) = unnamed_row(&report, 5, None).unwrap();
         assert_eq!(kind, FailureKind::BadInput);
         insta::assert_snapshot!(reason, @"5 items more of this mini-batch failed; only the first 1,000 are named");
     }

@@ -1,6 +1,6 @@
 //! The output of entry scripts while a job runs: the text of `sandmill logs --follow`.
 
-use super::logs::{KINDS, files, opened};
+use super::logs::{LOG_FOLDERS, log_files, open_file};
 use crate::model::{JobDir, NODE_ID, printable};
 use std::collections::HashMap;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -8,9 +8,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The most bytes that are read of a file at once; the rest follows in the next read.
-const PIECE: u64 = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
-/// Shows what is new since the last call.
+/// Shows the text that was written since the last call.
 #[derive(Debug)]
 pub struct Follower {
     dir: JobDir,
@@ -28,43 +28,44 @@ impl Follower {
         Self { dir: dir.clone(), worker, shown: HashMap::new(), last: None }
     }
 
-    /// Writes what is new, in whole lines unless this `is_last`. Returns false if there is nothing new.
+    /// Writes the new text, in whole lines. The last call (`is_last`) also writes a partial line. Returns
+    /// whether there was new text.
     ///
     /// # Errors
-    /// If something cannot be read, or if `out` cannot be written.
+    /// If a file cannot be read, or if `out` cannot be written.
     pub fn print_new(&mut self, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
-        let mut any = false;
-        for (folder, end) in KINDS {
+        let mut has_new = false;
+        for (folder, suffix) in LOG_FOLDERS {
             let folder = self.dir.logs().join(folder).join(NODE_ID);
-            for path in files(&folder, self.worker.as_deref(), end)? {
+            for path in log_files(&folder, self.worker.as_deref(), suffix)? {
                 while self.print_piece(&path, is_last, out)? {
-                    any = true;
+                    has_new = true;
                 }
             }
         }
-        Ok(any)
+        Ok(has_new)
     }
 
     fn print_piece(&mut self, path: &Path, is_last: bool, out: &mut dyn Write) -> io::Result<bool> {
-        let mut file = match opened(path) {
+        let mut file = match open_file(path) {
             Ok(file) => file,
             // It was renamed meanwhile; the next call finds it under its new name.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             Err(error) => return Err(error),
         };
-        let found = file.metadata()?;
-        let from = self.shown.entry((found.dev(), found.ino())).or_default();
-        if found.len() < *from {
+        let metadata = file.metadata()?;
+        let from = self.shown.entry((metadata.dev(), metadata.ino())).or_default();
+        if metadata.len() < *from {
             *from = 0;
         }
         file.seek(SeekFrom::Start(*from))?;
         let mut bytes = Vec::new();
-        file.take(PIECE).read_to_end(&mut bytes)?;
-        let is_full = bytes.len() as u64 == PIECE;
+        file.take(PIECE_BYTES).read_to_end(&mut bytes)?;
+        let fills_piece = bytes.len() as u64 == PIECE_BYTES;
         let length = match bytes.iter().rposition(|byte| *byte == b'\n') {
-            Some(at) if is_full || !is_last => at + 1,
+            Some(at) if fills_piece || !is_last => at + 1,
             // A partial line waits for its end, unless it fills a whole piece or this is the last call.
-            None if !is_full && !is_last => 0,
+            None if !fills_piece && !is_last => 0,
             _ => bytes.len(),
         };
         if length == 0 {
@@ -97,23 +98,23 @@ mod tests {
         let path = dir.script_stdout(WorkerId(0));
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mut follower = Follower::new(&dir, None);
-        let mut look = |is_last| {
+        let mut read_new = |is_last| {
             let mut out = Vec::new();
             follower.print_new(is_last, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
-        assert_eq!(look(false), "");
+        assert_eq!(read_new(false), "");
         fs::write(&path, "one\ntw").unwrap();
         let head = "==> logs/user/stdout/0/process000.stdout.txt <==\n";
-        assert_eq!(look(false), format!("{head}one\n"));
-        assert_eq!(look(false), "", "half a line waits");
+        assert_eq!(read_new(false), format!("{head}one\n"));
+        assert_eq!(read_new(false), "", "half a line waits");
         fs::write(&path, "one\ntwo \u{1b}[31m\n").unwrap();
-        assert_eq!(look(false), "two \\u{1b}[31m\n");
+        assert_eq!(read_new(false), "two \\u{1b}[31m\n");
         fs::rename(&path, rotated(&path, 1)).unwrap();
         fs::write(&path, "three").unwrap();
-        assert_eq!(look(false), "");
-        assert_eq!(look(true), "three\n");
-        assert_eq!(look(true), "");
+        assert_eq!(read_new(false), "");
+        assert_eq!(read_new(true), "three\n");
+        assert_eq!(read_new(true), "");
         let mut other = Follower::new(&dir, Some("process001"));
         assert!(!other.print_new(true, &mut Vec::new()).unwrap());
     }

@@ -1,6 +1,6 @@
-//! The output and logs of entry scripts are written by their workers, each within its own limits. A new
-//! worker that replaces a killed one has its own files, so there must be a limit for all of them together:
-//! beyond it, only a little of each file is kept.
+//! Limits the total size of the output and logs of entry scripts. Each worker writes these files within
+//! limits, but each worker that replaces a killed one has new files. So the files of all workers share a
+//! budget: once it is used up, only the beginning of each further file is kept.
 
 use super::budget::ReportBudget;
 use super::phrases::worker_id;
@@ -12,24 +12,25 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// The bytes that are kept of each file once the limit is reached.
-const KEPT: u64 = 4 << 10;
-const MARK: &[u8] = b"\n[sandmill: cut here, as limits.reports was reached]\n";
+/// The bytes that are kept of each file once the budget is used up.
+const KEPT_BYTES: u64 = 4 << 10;
+const CUT_NOTE: &[u8] = b"\n[sandmill: cut here, as limits.reports was reached]\n";
 
 /// Checks the files of each worker that has ended.
 pub(super) struct GuestLogs {
     dir: JobDir,
-    /// A separate budget for these files, of the same size as that of the reports.
-    room: ReportBudget,
-    /// The budget of the reports, which counts what is left out.
-    reported: ReportBudget,
+    /// The budget for these files. It is as large as the one of the reports.
+    log_budget: ReportBudget,
+    /// The budget of the reports. It counts the files that were cut.
+    report_budget: ReportBudget,
 }
 
 impl GuestLogs {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
-        Self { dir: dir.clone(), room: budget.same_size(), reported: budget.clone() }
+        Self { dir: dir.clone(), log_budget: budget.same_size(), report_budget: budget.clone() }
     }
 
+    /// Counts the files of a worker that has ended, and cuts them if the budget has no room for them.
     fn check_size(&self, worker: WorkerId) -> io::Result<()> {
         let dir = &self.dir;
         let files = [
@@ -38,21 +39,22 @@ impl GuestLogs {
             dir.script_stderr(worker),
             dir.worker_stderr(worker),
         ];
-        let older = |path: &PathBuf| [rotated(path, 1), rotated(path, 2)];
-        let all = files.iter().flat_map(|path| older(path).into_iter().chain([path.clone()]));
-        let bytes: u64 = all.map(|path| length(&path)).sum();
-        if bytes == 0 || self.room.try_take(usize::try_from(bytes).unwrap_or(usize::MAX)) {
+        let rotated_paths = |path: &PathBuf| [rotated(path, 1), rotated(path, 2)];
+        let all_paths =
+            files.iter().flat_map(|path| rotated_paths(path).into_iter().chain([path.clone()]));
+        let bytes: u64 = all_paths.map(|path| length(&path)).sum();
+        if bytes == 0 || self.log_budget.try_take(usize::try_from(bytes).unwrap_or(usize::MAX)) {
             return Ok(());
         }
-        self.reported.leave_out();
+        self.report_budget.leave_out();
         files.iter().try_for_each(|path| {
-            for older in older(path) {
+            for older in rotated_paths(path) {
                 match fs::remove_file(&older) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                     _ => {}
                 }
             }
-            if length(path) > KEPT { cut(path) } else { Ok(()) }
+            if length(path) > KEPT_BYTES { cut(path) } else { Ok(()) }
         })
     }
 }
@@ -66,8 +68,8 @@ fn length(path: &Path) -> u64 {
 fn cut(path: &Path) -> io::Result<()> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let mut file = OpenOptions::new().append(true).custom_flags(flags).open(path)?;
-    file.set_len(KEPT)?;
-    file.write_all(MARK)
+    file.set_len(KEPT_BYTES)?;
+    file.write_all(CUT_NOTE)
 }
 
 impl Reporter for GuestLogs {
@@ -105,7 +107,7 @@ mod tests {
             logs.on_event(&samples::event(0, exited)).unwrap();
             (length(&stdout), length(&rotated(&stdout, 1)))
         });
-        let little = KEPT + MARK.len() as u64;
+        let little = KEPT_BYTES + CUT_NOTE.len() as u64;
         assert_eq!(lengths, [(30_000, 10_000), (30_000, 10_000), (little, 0)]);
         assert!(budget.left_out_text().unwrap().starts_with("1 part of the logs"));
     }

@@ -4,10 +4,10 @@
 //! This crate uses `model` and `files`, never `leader` or `node`. Only `sandmill` uses it.
 //!
 //! A reporter is a [`Reporter`]. [`Reporters`] hands each event to all of them; if one fails (because of a
-//! full disk, say), the others still receive events. [`log_tree`] and [`terminal`] make the usual ones.
-//! Reporters run on the leader's thread, so an event must cost them about a microsecond: they count and
-//! buffer, and draw or flush when the clock ticks. The first event, at which they create their files, is
-//! handled on the clock's thread, too.
+//! full disk, say), the others still receive events. [`log_tree`] and [`terminal`] make those of `sandmill
+//! run`. Reporters run on the leader's thread, so an event must cost them about a microsecond: they count and
+//! buffer, and draw or flush at a tick, on a thread of [`Reporters`]. Only the first event, at which
+//! reporters create their files, is handled on that thread.
 
 mod advice;
 mod appended;
@@ -76,8 +76,8 @@ pub fn log_tree(paths: &ReportPaths) -> Vec<Box<dyn Reporter>> {
     let dir: &JobDir = &paths.job_dir;
     let budget = &paths.reports;
     let pid = std::process::id();
-    let mut all: Vec<Box<dyn Reporter>> = vec![
-        // Those that are read first come first: at the end, the disk may have room for a few only.
+    let mut reporters: Vec<Box<dyn Reporter>> = vec![
+        // The files that users read first come first: at the end, the disk may have room for only a few.
         Box::new(disk_reserve::DiskReserveRelease::new(dir)),
         Box::new(errors::Errors::new(dir, budget)),
         Box::new(system_errors::SystemErrors::new(dir, budget)),
@@ -96,12 +96,12 @@ pub fn log_tree(paths: &ReportPaths) -> Vec<Box<dyn Reporter>> {
         Box::new(events::EventWriter::new(dir, budget)),
     ];
     if let Some(ParentFolder { folder, copy_logs: true, .. }) = &paths.parent {
-        all.push(Box::new(parent::ParentCopy::new(dir, folder)));
+        reporters.push(Box::new(parent::ParentCopy::new(dir, folder)));
     }
-    all
+    reporters
 }
 
-/// How a job is shown on standard error.
+/// What of a job is shown on standard error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusDisplay {
     /// A bar, for a terminal, and the result.
@@ -112,18 +112,20 @@ pub enum StatusDisplay {
     Failures,
 }
 
-/// The reporters for standard error. `out` returns writers to it, which must escape control sequences.
+/// The reporters for standard error. `new_writer` returns a writer to standard error, which must escape
+/// control sequences.
 pub fn terminal(
     paths: &ReportPaths,
-    shown: StatusDisplay,
-    out: impl Fn() -> Box<dyn Write + Send>,
+    display: StatusDisplay,
+    new_writer: impl Fn() -> Box<dyn Write + Send>,
 ) -> Vec<Box<dyn Reporter>> {
-    let result = result::ResultLines::new(paths.clone(), shown != StatusDisplay::Failures, out());
-    let mut all: Vec<Box<dyn Reporter>> = match shown {
-        StatusDisplay::Bar => vec![Box::new(progress::TerminalBar::new(paths, out()))],
-        StatusDisplay::Lines => vec![Box::new(progress::ProgressLines::new(paths, out()))],
+    let result =
+        result::ResultLines::new(paths.clone(), display != StatusDisplay::Failures, new_writer());
+    let mut reporters: Vec<Box<dyn Reporter>> = match display {
+        StatusDisplay::Bar => vec![Box::new(progress::TerminalBar::new(paths, new_writer()))],
+        StatusDisplay::Lines => vec![Box::new(progress::ProgressLines::new(paths, new_writer()))],
         StatusDisplay::Failures => Vec::new(),
     };
-    all.push(Box::new(result));
-    all
+    reporters.push(Box::new(result));
+    reporters
 }

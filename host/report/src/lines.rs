@@ -1,4 +1,4 @@
-//! Log files of lines for people who know ParallelRunStep: `date time,ms|LEVEL|pid|thread|text`.
+//! Log files in the line format of ParallelRunStep: `date time,ms|LEVEL|pid|thread|text`.
 
 use super::log_file::LogFile;
 use super::times::{TimeWriter, number};
@@ -27,7 +27,7 @@ impl LineLevel {
     }
 }
 
-/// A rotated file of such lines.
+/// A rotated file of lines in this format.
 pub(super) struct LineLog {
     file: LogFile,
     pid: u32,
@@ -37,7 +37,7 @@ pub(super) struct LineLog {
 }
 
 impl LineLog {
-    /// Lines of the process `pid`; `thread` names the part of it that logs.
+    /// A log of the process `pid`; `thread` names the part of the process that logs.
     pub(super) fn new(path: PathBuf, pid: u32, thread: impl Into<String>) -> Self {
         let thread = thread.into();
         Self {
@@ -49,7 +49,7 @@ impl LineLog {
         }
     }
 
-    /// Adds a line. Any text stays on one line.
+    /// Adds a line. A `text` of several lines is escaped to one.
     pub(super) fn log(
         &mut self,
         at: Timestamp,

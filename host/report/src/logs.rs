@@ -1,4 +1,4 @@
-//! Shows the output of the entry script, and the attempts at a mini-batch: the text of `sandmill logs`.
+//! The text of `sandmill logs`: the output of the entry script, or the attempts at a mini-batch.
 
 use super::history::read_events;
 use crate::event::{Event, EventKind};
@@ -22,12 +22,12 @@ pub enum LogFilter {
 }
 
 /// The longest line that is not split, in bytes.
-const LINE: u64 = 1 << 20;
+const MAX_LINE_BYTES: u64 = 1 << 20;
 
 /// Writes the logs. Returns false if there is nothing to show.
 ///
 /// # Errors
-/// If something cannot be read, or if `out` cannot be written.
+/// If a file cannot be read, or if `out` cannot be written.
 pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::Result<bool> {
     match filter {
         LogFilter::All => print_workers(dir, None, out),
@@ -40,7 +40,7 @@ pub fn print_logs(dir: &JobDir, filter: &LogFilter, out: &mut dyn Write) -> io::
 /// mini-batch's attempts. Returns false if there are none.
 ///
 /// # Errors
-/// If something cannot be read, or if `visit` fails.
+/// If a file cannot be read, or if `visit` fails.
 pub fn logs_json(
     dir: &JobDir,
     filter: &LogFilter,
@@ -58,9 +58,9 @@ pub fn logs_json(
         }
     };
     let mut found = false;
-    for (folder, end) in KINDS {
+    for (folder, suffix) in LOG_FOLDERS {
         let kind = folder.rsplit('/').next().unwrap_or(folder);
-        for path in files(&dir.logs().join(folder).join(NODE_ID), worker, end)? {
+        for path in log_files(&dir.logs().join(folder).join(NODE_ID), worker, suffix)? {
             found = true;
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let worker = name.split('.').next().unwrap_or_default();
@@ -86,7 +86,7 @@ fn attempts(dir: &JobDir, id: MiniBatchId) -> io::Result<Vec<Event>> {
 
 /// The folders with the output of entry scripts, and the suffixes of their files, in the order in which they
 /// are shown.
-pub(super) const KINDS: [(&str, &str); 4] = [
+pub(super) const LOG_FOLDERS: [(&str, &str); 4] = [
     ("user/entry_script_log", ".log.txt"),
     ("user/stdout", ".stdout.txt"),
     ("user/stderr", ".stderr.txt"),
@@ -95,8 +95,8 @@ pub(super) const KINDS: [(&str, &str); 4] = [
 
 fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io::Result<bool> {
     let mut found = false;
-    for (folder, end) in KINDS {
-        for path in files(&dir.logs().join(folder).join(NODE_ID), worker, end)? {
+    for (folder, suffix) in LOG_FOLDERS {
+        for path in log_files(&dir.logs().join(folder).join(NODE_ID), worker, suffix)? {
             found = true;
             let shown = path.strip_prefix(dir.root()).unwrap_or(&path).display();
             writeln!(out, "==> {shown} <==")?;
@@ -107,7 +107,11 @@ fn print_workers(dir: &JobDir, worker: Option<&str>, out: &mut dyn Write) -> io:
 }
 
 /// The non-empty files of one worker or of all, including rotated ones, sorted by name.
-pub(super) fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Result<Vec<PathBuf>> {
+pub(super) fn log_files(
+    folder: &Path,
+    worker: Option<&str>,
+    suffix: &str,
+) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -120,8 +124,8 @@ pub(super) fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Resul
         let metadata = entry.metadata()?;
         let Some(name) = name.to_str() else { continue };
         let stem = name.split('.').next().unwrap_or_default();
-        let fits = worker.is_none_or(|worker| worker == stem) && name.contains(end);
-        if fits && metadata.is_file() && metadata.len() > 0 {
+        let is_match = worker.is_none_or(|worker| worker == stem) && name.contains(suffix);
+        if is_match && metadata.is_file() && metadata.len() > 0 {
             found.push(entry.path());
         }
     }
@@ -129,22 +133,22 @@ pub(super) fn files(folder: &Path, worker: Option<&str>, end: &str) -> io::Resul
     Ok(found)
 }
 
-/// Prints a file line by line, because it may be as long as its limit.
+/// Prints a file line by line, because the file may be large.
 fn print_file(path: &Path, out: &mut dyn Write) -> io::Result<()> {
     each_line(path, |line| writeln!(out, "{line}"))
 }
 
 /// Opens a file, but does not follow a link or block on a fifo: the entry script may have replaced the file.
-pub(super) fn opened(path: &Path) -> io::Result<File> {
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 fn each_line(path: &Path, mut visit: impl FnMut(&str) -> io::Result<()>) -> io::Result<()> {
-    let mut reader = BufReader::new(opened(path)?);
+    let mut reader = BufReader::new(open_file(path)?);
     let mut line = Vec::new();
-    // An endless line is split.
-    while reader.by_ref().take(LINE).read_until(b'\n', &mut line)? > 0 {
+    // A longer line is split.
+    while reader.by_ref().take(MAX_LINE_BYTES).read_until(b'\n', &mut line)? > 0 {
         visit(&printable(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r'])))?;
         line.clear();
     }
@@ -158,7 +162,7 @@ fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::R
         else {
             continue;
         };
-        let how = match &report.outcome {
+        let outcome = match &report.outcome {
             Ok(segment) => format!("succeeded with {} rows", segment.rows),
             Err(failure) => format!("{}: {}", failure.kind, failure.message),
         };
@@ -168,7 +172,7 @@ fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::R
             report.attempt,
             report.elapsed_seconds,
             report.run.seconds,
-            printable(&how)
+            printable(&outcome)
         )?;
         writeln!(out, "  {}", printable(location))?;
         if let Err(failure) = &report.outcome {
@@ -187,7 +191,7 @@ fn print_mini_batch(dir: &JobDir, id: MiniBatchId, out: &mut dyn Write) -> io::R
     Ok(!attempts.is_empty())
 }
 
-/// What a worker's entry script logged in a span of time. Each line begins with its time.
+/// Prints what a worker's entry script logged in a span of time. Each log line begins with its time.
 fn print_logged(
     dir: &JobDir,
     worker: &str,
@@ -198,16 +202,16 @@ fn print_logged(
     let slack = SignedDuration::from_millis(2);
     let from = from.checked_sub(slack).unwrap_or(from);
     let to = to.checked_add(slack).unwrap_or(to);
-    let (folder, end) = KINDS[0];
-    for path in files(&dir.logs().join(folder).join(NODE_ID), Some(worker), end)? {
+    let (folder, suffix) = LOG_FOLDERS[0];
+    for path in log_files(&dir.logs().join(folder).join(NODE_ID), Some(worker), suffix)? {
         // A line without a time belongs to the line before it.
-        let mut inside = false;
+        let mut is_in_span = false;
         each_line(&path, |line| {
             let time = line.split([' ', '|']).next().and_then(|word| word.parse().ok());
             if let Some(time) = time {
-                inside = (from..=to).contains(&time);
+                is_in_span = (from..=to).contains(&time);
             }
-            if inside { writeln!(out, "  | {line}") } else { Ok(()) }
+            if is_in_span { writeln!(out, "  | {line}") } else { Ok(()) }
         })?;
     }
     Ok(())

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 const MONITOR_EVERY: Duration = Duration::from_secs(10);
 
-/// Writes the file.
+/// Writes `logs/sys/master_role.<stamp>.txt`.
 pub(super) struct MasterRole {
     dir: JobDir,
     pid: u32,
@@ -20,13 +20,13 @@ pub(super) struct MasterRole {
     log: Option<LineLog>,
     began: Timestamp,
     started: Instant,
-    monitored: Instant,
+    last_monitored: Instant,
     counters: JobCounters,
     speed: Speed,
     /// Whether a mini-batch has been scheduled already.
-    scheduled: bool,
+    has_scheduled: bool,
     /// Whether the job has ended.
-    finished: bool,
+    is_finished: bool,
 }
 
 impl MasterRole {
@@ -38,11 +38,11 @@ impl MasterRole {
             log: None,
             began: Timestamp::UNIX_EPOCH,
             started: Instant::now(),
-            monitored: Instant::now(),
+            last_monitored: Instant::now(),
             counters: JobCounters::default(),
             speed: Speed::default(),
-            scheduled: false,
-            finished: false,
+            has_scheduled: false,
+            is_finished: false,
         }
     }
 
@@ -55,61 +55,67 @@ impl MasterRole {
         let log = self.log.insert(LineLog::new(path, self.pid, "leader"));
         let workers = counted((*workers).into(), "worker");
         let run = &event.run;
-        let what = format_args!("job {job} of tenant {tenant} starts, run {run}; {workers} wanted");
-        log.log(event.at, LineLevel::Info, what)?;
+        let text = format_args!("job {job} of tenant {tenant} starts, run {run}; {workers} wanted");
+        log.log(event.at, LineLevel::Info, text)?;
         let Some(Resumed { succeeded, failed, items, rows }) = resumed else { return Ok(()) };
-        let what = format_args!(
+        let text = format_args!(
             "resumed from an earlier run: {} succeeded and {} failed, with {} and {}",
             counted(*succeeded, "mini-batch"),
             count(*failed),
             counted(items.total, "item"),
             counted(*rows, "row"),
         );
-        log.log(event.at, LineLevel::Info, what)
+        log.log(event.at, LineLevel::Info, text)
     }
 
-    fn planned(&mut self, at: Timestamp, known: u64, items: u64, all: bool) -> io::Result<()> {
+    fn log_planned(
+        &mut self,
+        at: Timestamp,
+        mini_batches: u64,
+        items: u64,
+        is_finished: bool,
+    ) -> io::Result<()> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        if known > 0 && !self.scheduled {
-            self.scheduled = true;
+        if mini_batches > 0 && !self.has_scheduled {
+            self.has_scheduled = true;
             let after = seconds(at.duration_since(self.began).as_secs_f64());
-            let what = format_args!("FIRST_TASK_SCHEDULED after {after}");
-            log.log(at, LineLevel::Info, what)?;
+            let text = format_args!("FIRST_TASK_SCHEDULED after {after}");
+            log.log(at, LineLevel::Info, text)?;
         }
-        if all {
-            let known = counted(known, "mini-batch");
+        if is_finished {
+            let mini_batches = counted(mini_batches, "mini-batch");
             let items = counted(items, "item");
-            let what = format_args!("ALL_TASKS_SCHEDULED: {known} with {items}");
-            log.log(at, LineLevel::Info, what)?;
+            let text = format_args!("ALL_TASKS_SCHEDULED: {mini_batches} with {items}");
+            log.log(at, LineLevel::Info, text)?;
         }
         Ok(())
     }
 
-    fn failed(
+    fn log_failure(
         &mut self,
         at: Timestamp,
         worker: &str,
         report: &AttemptReport,
-        again: bool,
+        will_retry: bool,
     ) -> io::Result<()> {
         let (Err(failure), Some(log)) = (&report.outcome, &mut self.log) else { return Ok(()) };
         let id = report.id;
         let attempt = report.attempt;
         let kind = failure.kind;
-        let next = if again { "it will be tried again" } else { "it is not tried again" };
+        let next = if will_retry { "it will be tried again" } else { "it is not tried again" };
         let why = first_line(&failure.message);
-        let what = format_args!(
+        let text = format_args!(
             "mini-batch {id} failed in attempt {attempt} on {worker}, {next}; {kind}: {why}"
         );
-        log.log(at, LineLevel::Warning, what)
+        log.log(at, LineLevel::Warning, text)
     }
 
-    fn note(&mut self, at: Timestamp, level: LineLevel, what: &str) -> io::Result<()> {
-        self.log.as_mut().map_or(Ok(()), |log| log.log(at, level, format_args!("{what}")))
+    fn note(&mut self, at: Timestamp, level: LineLevel, text: &str) -> io::Result<()> {
+        self.log.as_mut().map_or(Ok(()), |log| log.log(at, level, format_args!("{text}")))
     }
 
-    fn end(&mut self, at: Timestamp, result: &JobResult) -> io::Result<()> {
-        self.finished = true;
+    fn log_end(&mut self, at: Timestamp, result: &JobResult) -> io::Result<()> {
+        self.is_finished = true;
         let level = match result.status {
             JobStatus::Completed => LineLevel::Info,
             JobStatus::Cancelled => LineLevel::Warning,
@@ -118,7 +124,7 @@ impl MasterRole {
         let reason = first_line(&result.reason);
         let reason = if reason.is_empty() { reason } else { format!(": {reason}") };
         self.note(at, level, &format!("the job {}{reason}", status_phrase(result.status)))?;
-        let what = format!(
+        let text = format!(
             "{} planned, {} succeeded, {} of them with fewer rows than items, {} failed; {}, {} \
              failed; {}; {}",
             counted(result.mini_batches, "mini-batch"),
@@ -130,19 +136,19 @@ impl MasterRole {
             counted(result.rows, "row"),
             seconds(result.seconds),
         );
-        self.note(at, LineLevel::Info, &what)?;
+        self.note(at, LineLevel::Info, &text)?;
         self.log.as_mut().map_or(Ok(()), LineLog::flush)
     }
 
     /// Logs the current state.
     fn monitor(&mut self, at: Timestamp) -> io::Result<()> {
-        self.monitored = Instant::now();
+        self.last_monitored = Instant::now();
         self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
         let line = self.counters.line(&self.speed);
         let workers = counted(self.counters.workers, "worker");
         let waiting = counted(self.counters.waiting(), "mini-batch");
-        let what = format!("monitoring: {line}; {workers} alive, {waiting} to be tried again");
-        self.note(at, LineLevel::Info, &what)
+        let text = format!("monitoring: {line}; {workers} alive, {waiting} to be tried again");
+        self.note(at, LineLevel::Info, &text)
     }
 }
 
@@ -156,7 +162,7 @@ impl Reporter for MasterRole {
             | EventKind::Columns { message }
             | EventKind::Notice { message } => self.note(at, LineLevel::Info, message),
             EventKind::Planned { mini_batches, items, finished, .. } => {
-                self.planned(at, *mini_batches, *items, *finished)
+                self.log_planned(at, *mini_batches, *items, *finished)
             }
             EventKind::InitFailed { worker, failure } => {
                 let why = first_line(&failure.message);
@@ -166,30 +172,30 @@ impl Reporter for MasterRole {
                 self.note(at, LineLevel::Warning, &format!("{worker} {how}"))
             }
             EventKind::AttemptFinished { worker, report, will_retry, .. } => {
-                self.failed(at, worker, report, *will_retry)
+                self.log_failure(at, worker, report, *will_retry)
             }
             EventKind::AttemptDiscarded { worker, id, attempt, succeeded } => {
                 let how = if *succeeded { "a success" } else { "a failure" };
-                let what = format!(
+                let text = format!(
                     "mini-batch {id}, attempt {attempt}: {worker} reported {how} after Sandmill had stopped \
                      waiting for it; it does not count"
                 );
-                self.note(at, LineLevel::Warning, &what)
+                self.note(at, LineLevel::Warning, &text)
             }
             EventKind::MiniBatchReturned { id } => {
-                let what = "goes back to the queue: its worker died before it began";
-                self.note(at, LineLevel::Info, &format!("mini-batch {id} {what}"))
+                let text = "goes back to the queue: its worker died before it began";
+                self.note(at, LineLevel::Info, &format!("mini-batch {id} {text}"))
             }
             EventKind::WindingDown { reason } => {
                 self.note(at, LineLevel::Warning, &format!("no new mini-batches: {reason}"))
             }
-            EventKind::JobFinished { result } => self.end(at, result),
+            EventKind::JobFinished { result } => self.log_end(at, result),
             _ => Ok(()),
         }
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        if !self.finished && self.monitored.elapsed() >= MONITOR_EVERY {
+        if !self.is_finished && self.last_monitored.elapsed() >= MONITOR_EVERY {
             self.monitor(Timestamp::now())?;
         }
         self.log.as_mut().map_or(Ok(()), LineLog::tick)
@@ -205,7 +211,7 @@ mod tests {
         std::fs::read_to_string(dir.master_role(stamp)).unwrap()
     }
 
-    /// W14, F5: the driver's view, with the word for the first mini-batch.
+    /// W14, F5: the file says what the leader did, with ParallelRunStep's words for scheduling.
     #[test]
     fn logs_what_the_leader_did() {
         let folder = tempfile::tempdir().unwrap();

@@ -16,10 +16,10 @@ use std::io::{self, Write};
 use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(60);
-/// The file for the parent, in the job's own folder there.
-const PUSHED: &str = "metrics.jsonl";
+/// The file for the parent job, in this job's folder among the parent's logs.
+const PARENT_FILE_NAME: &str = "metrics.jsonl";
 
-/// A line.
+/// A line of the file.
 #[derive(Serialize)]
 struct Metric<'a> {
     name: String,
@@ -29,14 +29,15 @@ struct Metric<'a> {
     job: Option<&'a str>,
 }
 
-/// Writes the file, every minute and at the end, and the last values into the parent's file if asked to.
+/// Writes the file every minute and at the end. Also appends the last values to the parent's file, if the job
+/// is to do so.
 pub(super) struct Metrics {
     paths: ReportPaths,
     file: LogFile,
     counters: JobCounters,
     began: Timestamp,
     written: Instant,
-    running: bool,
+    is_running: bool,
 }
 
 impl Metrics {
@@ -47,7 +48,7 @@ impl Metrics {
             counters: JobCounters::default(),
             began: Timestamp::UNIX_EPOCH,
             written: Instant::now(),
-            running: false,
+            is_running: false,
         }
     }
 
@@ -93,12 +94,12 @@ impl Metrics {
     }
 
     /// A8: appends the last values to the parent's file.
-    fn push(&self, at: Timestamp, result: &JobResult) -> io::Result<()> {
+    fn append_to_parent(&self, at: Timestamp, result: &JobResult) -> io::Result<()> {
         let Some(ParentFolder { folder, push_metrics: true, .. }) = &self.paths.parent else {
             return Ok(());
         };
         let lines = self.lines(at, Some(result), Some(&self.paths.job))?;
-        let path = folder.join(PUSHED);
+        let path = folder.join(PARENT_FILE_NAME);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::APPEND;
         let opened = at_its_path(&path, flags, Mode::RUSR | Mode::WUSR);
         let lines = String::from_utf8_lossy(&lines);
@@ -114,21 +115,21 @@ impl Reporter for Metrics {
         match &event.kind {
             EventKind::JobStarted { .. } => {
                 self.began = event.at;
-                self.running = true;
+                self.is_running = true;
                 Ok(())
             }
             EventKind::JobFinished { result } => {
-                self.running = false;
+                self.is_running = false;
                 self.write(event.at, Some(result))?;
-                self.push(event.at, result)
+                self.append_to_parent(event.at, result)
             }
             _ => Ok(()),
         }
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        let due = self.running && self.written.elapsed() >= WRITE_EVERY;
-        if due { self.write(Timestamp::now(), None) } else { Ok(()) }
+        let is_due = self.is_running && self.written.elapsed() >= WRITE_EVERY;
+        if is_due { self.write(Timestamp::now(), None) } else { Ok(()) }
     }
 }
 

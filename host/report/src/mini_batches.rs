@@ -3,7 +3,7 @@
 
 use super::budget::ReportBudget;
 use super::log_file::LogFile;
-use super::phrases::{csv_field, inference, path_of};
+use super::phrases::{csv_field, path_of, push_inference_columns};
 use super::reporters::Reporter;
 use super::times::{TimeWriter, number, span_micros};
 use crate::event::{Event, EventKind};
@@ -23,11 +23,11 @@ const HEADER: &str = "Mini-batch Id,Picked Count,Process,Node Id,Process Start T
 struct Detail<'a> {
     id: MiniBatchId,
     dequeue_count: u32,
-    /// What it consists of, in words.
+    /// What the mini-batch consists of, in words.
     minibatch: &'a str,
-    /// Where it begins.
+    /// Where the mini-batch begins.
     location: &'a str,
-    /// The number of its items.
+    /// The number of items of the mini-batch.
     partition_size: u64,
     task_type: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,7 +40,7 @@ struct Detail<'a> {
     will_retry: Option<bool>,
 }
 
-/// Writes the report.
+/// Writes `processed_mini-batches.csv`.
 pub(super) struct MiniBatches {
     file: LogFile,
     line: String,
@@ -58,6 +58,7 @@ impl MiniBatches {
         }
     }
 
+    /// Writes the row of an attempt.
     fn row(
         &mut self,
         worker: &str,
@@ -88,7 +89,7 @@ impl MiniBatches {
         let rows = match &report.outcome {
             Ok(segment) => {
                 line.push_str(",RUN_DONE,");
-                // For a mini-batch that succeeded, the first of its failed items.
+                // A mini-batch that succeeded has the first of its failed items in the error columns.
                 if let Some(first) = report.failed_items.first() {
                     let _ = write!(line, "{}", first.kind);
                     line.push(',');
@@ -121,7 +122,7 @@ impl MiniBatches {
         self.detail.clear();
         serde_json::to_writer(&mut self.detail, &detail)?;
         csv_field(line, &printable_json(&String::from_utf8_lossy(&self.detail)));
-        inference(line, &report.inference);
+        push_inference_columns(line, &report.inference);
         line.push('\n');
         self.file.write_within(line.as_bytes()).map(drop)
     }
@@ -181,7 +182,7 @@ mod tests {
             ..samples::inference()
         };
         for stats in [InferenceStats::default(), samples::inference(), on_gpu] {
-            let kind = samples::inferring(samples::succeeded(0, 1, Vec::new()), stats);
+            let kind = samples::with_inference(samples::succeeded(0, 1, Vec::new()), stats);
             report.on_event(&samples::event(0, kind)).unwrap();
         }
         report.file.flush().unwrap();

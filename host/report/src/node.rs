@@ -28,19 +28,25 @@ impl NodeMain {
         Self { log: LineLog::new(dir.node_main(), pid, "agent_manager"), lost: VecDeque::new() }
     }
 
-    fn exited(&mut self, at: Timestamp, worker: &str, how: &str, good: bool) -> io::Result<()> {
-        let level = if good { LineLevel::Info } else { LineLevel::Warning };
+    fn log_exit(
+        &mut self,
+        at: Timestamp,
+        worker: &str,
+        how: &str,
+        is_expected: bool,
+    ) -> io::Result<()> {
+        let level = if is_expected { LineLevel::Info } else { LineLevel::Warning };
         let how = match how.strip_prefix("exited with ") {
-            Some(code) if !by_leader(how, good) => format!("exits with {code}"),
-            _ => describe_exit(how, good),
+            Some(code) if !is_killed_by_leader(how, is_expected) => format!("exits with {code}"),
+            _ => describe_exit(how, is_expected),
         };
-        if !good {
+        if !is_expected {
             self.lost.push_back(worker.to_owned());
         }
         self.log.log(at, level, format_args!("{worker} {how}"))
     }
 
-    fn started(
+    fn log_start(
         &mut self,
         at: Timestamp,
         worker: &str,
@@ -63,11 +69,11 @@ impl Reporter for NodeMain {
         let at = event.at;
         match &event.kind {
             EventKind::JobStarted { workers, .. } => {
-                let what = format_args!("run {}: {workers} workers wanted", event.run);
-                self.log.log(at, LineLevel::Info, what)
+                let text = format_args!("run {}: {workers} workers wanted", event.run);
+                self.log.log(at, LineLevel::Info, text)
             }
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
-                self.started(at, worker, *pid, *gpu_index)
+                self.log_start(at, worker, *pid, *gpu_index)
             }
             EventKind::WorkerReady { worker, init_seconds, .. } => {
                 let took = seconds(*init_seconds);
@@ -80,11 +86,11 @@ impl Reporter for NodeMain {
             EventKind::InitFailed { worker, failure } => {
                 let kind = failure.kind;
                 let why = first_line(&failure.message);
-                let what = format_args!("{worker} could not start; {kind}: {why}");
-                self.log.log(at, LineLevel::Warning, what)
+                let text = format_args!("{worker} could not start; {kind}: {why}");
+                self.log.log(at, LineLevel::Warning, text)
             }
             EventKind::WorkerExited { worker, how, expected } => {
-                self.exited(at, worker, how, *expected)
+                self.log_exit(at, worker, how, *expected)
             }
             EventKind::JobFinished { .. } => self.log.flush(),
             _ => Ok(()),
@@ -96,25 +102,30 @@ impl Reporter for NodeMain {
     }
 }
 
-/// W6: a worker that the leader killed is described in words. Users search for `returncode -9`, which then
-/// means that it was killed from outside.
-fn by_leader(how: &str, expected: bool) -> bool {
+/// W6: whether the leader killed the worker. The logs say this in words: users search for `returncode -9`,
+/// which is to mean that something else killed the worker.
+fn is_killed_by_leader(how: &str, expected: bool) -> bool {
     expected && how.contains("returncode -")
 }
 
-/// How a worker ended: what the system says, or that the leader ended it.
+/// How a worker ended: as the system says, or that the leader ended the worker.
 fn describe_exit(how: &str, expected: bool) -> String {
-    if by_leader(how, expected) { "was ended by the leader".to_owned() } else { how.to_owned() }
+    if is_killed_by_leader(how, expected) {
+        "was ended by the leader".to_owned()
+    } else {
+        how.to_owned()
+    }
 }
 
-/// Writes the files of workers.
+/// Writes the files `processNNN.txt`.
 pub(super) struct WorkerLogs {
     dir: JobDir,
     /// `None` for a name that is not a worker's.
-    logs: PerWorker<Option<Log>>,
+    logs: PerWorker<Option<WorkerLog>>,
 }
 
-struct Log {
+/// The log of one worker.
+struct WorkerLog {
     lines: LineLog,
     pid: u32,
     text: String,
@@ -126,14 +137,15 @@ impl WorkerLogs {
         Self { dir: dir.clone(), logs: PerWorker::new() }
     }
 
-    fn of(&mut self, worker: &str, pid: u32) -> Option<&mut Log> {
+    /// The log of this worker, created if there is none; `None` for a name that is not a worker's.
+    fn log_of(&mut self, worker: &str, pid: u32) -> Option<&mut WorkerLog> {
         let dir = &self.dir;
         let make = || {
             let path = dir.worker_log(worker_id(worker)?);
             let lines = LineLog::new(path, pid, worker);
-            Some(Log { lines, pid, text: String::new(), times: TimeWriter::iso() })
+            Some(WorkerLog { lines, pid, text: String::new(), times: TimeWriter::iso() })
         };
-        self.logs.of(worker, make).as_mut()
+        self.logs.get_or_insert(worker, make).as_mut()
     }
 
     fn note(
@@ -141,12 +153,13 @@ impl WorkerLogs {
         at: Timestamp,
         worker: &str,
         level: LineLevel,
-        what: &str,
+        text: &str,
     ) -> io::Result<()> {
-        self.of(worker, 0).map_or(Ok(()), |log| log.lines.log(at, level, format_args!("{what}")))
+        self.log_of(worker, 0)
+            .map_or(Ok(()), |log| log.lines.log(at, level, format_args!("{text}")))
     }
 
-    fn finished(
+    fn log_finished(
         &mut self,
         at: Timestamp,
         worker: &str,
@@ -154,31 +167,33 @@ impl WorkerLogs {
         location: &str,
         started: Timestamp,
     ) -> io::Result<()> {
-        let Some(Log { lines, pid, text, times }) = self.of(worker, 0) else { return Ok(()) };
+        let Some(WorkerLog { lines, pid, text: times_text, times }) = self.log_of(worker, 0) else {
+            return Ok(());
+        };
         let (status, level) = match &report.outcome {
             Ok(_) => ("RUN_DONE", LineLevel::Info),
             Err(failure) => (failure.kind.status_word(), LineLevel::Warning),
         };
         let AttemptReport { id, attempt, items, .. } = report;
-        text.clear();
-        times.micros(text, started);
+        times_text.clear();
+        times.micros(times_text, started);
         for (name, seconds) in [
             ("duration", report.elapsed_seconds),
             ("process time", report.process_seconds),
             ("run time", report.run.seconds),
         ] {
-            text.push_str(", ");
-            text.push_str(name);
-            text.push(' ');
-            span_millis(text, seconds);
-            text.push_str(" s");
+            times_text.push_str(", ");
+            times_text.push_str(name);
+            times_text.push(' ');
+            span_millis(times_text, seconds);
+            times_text.push_str(" s");
         }
-        let what = format_args!(
+        let text = format_args!(
             "finished mini-batch {id}, attempt {attempt}: {status}, IP {NODE_ADDRESS}, PID {pid}, \
-             items total {}, succeeded {}, failed {}, start {text}, {location}",
+             items total {}, succeeded {}, failed {}, start {times_text}, {location}",
             items.total, items.succeeded, items.failed,
         );
-        lines.log(at, level, what)
+        lines.log(at, level, text)
     }
 }
 
@@ -187,26 +202,26 @@ impl Reporter for WorkerLogs {
         let at = event.at;
         match &event.kind {
             EventKind::WorkerStarted { worker, pid, .. } => {
-                let Some(log) = self.of(worker, *pid) else { return Ok(()) };
-                let what = format_args!("{worker} starts, IP {NODE_ADDRESS}, PID {pid}");
-                log.lines.log(at, LineLevel::Info, what)
+                let Some(log) = self.log_of(worker, *pid) else { return Ok(()) };
+                let text = format_args!("{worker} starts, IP {NODE_ADDRESS}, PID {pid}");
+                log.lines.log(at, LineLevel::Info, text)
             }
             EventKind::WorkerReady { worker, init_seconds, init_fuel, .. } => {
                 let fuel = init_fuel.map(|fuel| format!(", {fuel} fuel")).unwrap_or_default();
-                let what = format!("init done in {}{fuel}", seconds(*init_seconds));
-                self.note(at, worker, LineLevel::Info, &what)
+                let text = format!("init done in {}{fuel}", seconds(*init_seconds));
+                self.note(at, worker, LineLevel::Info, &text)
             }
             EventKind::InitFailed { worker, failure } => {
-                let what = format!("init failed: {}", first_line(&failure.message));
-                self.note(at, worker, LineLevel::Error, &what)
+                let text = format!("init failed: {}", first_line(&failure.message));
+                self.note(at, worker, LineLevel::Error, &text)
             }
             EventKind::AttemptStarted { worker, id, attempt } => {
-                let Some(log) = self.of(worker, 0) else { return Ok(()) };
-                let what = format_args!("picked mini-batch {id}, attempt {attempt}");
-                log.lines.log(at, LineLevel::Info, what)
+                let Some(log) = self.log_of(worker, 0) else { return Ok(()) };
+                let text = format_args!("picked mini-batch {id}, attempt {attempt}");
+                log.lines.log(at, LineLevel::Info, text)
             }
             EventKind::AttemptFinished { worker, report, location, started, .. } => {
-                self.finished(at, worker, report, location, *started)
+                self.log_finished(at, worker, report, location, *started)
             }
             EventKind::WorkerExited { worker, how, expected } => {
                 let level = if *expected { LineLevel::Info } else { LineLevel::Error };
@@ -215,7 +230,7 @@ impl Reporter for WorkerLogs {
                 Ok(())
             }
             EventKind::JobFinished { .. } => {
-                let mut logs = self.logs.sweep(true).into_iter().filter_map(|(_, log)| log);
+                let mut logs = self.logs.take_ended(true).into_iter().filter_map(|(_, log)| log);
                 logs.try_for_each(|mut log| log.lines.flush())
             }
             _ => Ok(()),
@@ -224,7 +239,7 @@ impl Reporter for WorkerLogs {
 
     fn on_tick(&mut self) -> io::Result<()> {
         self.logs.values_mut().flatten().try_for_each(|log| log.lines.tick())?;
-        let mut ended = self.logs.sweep(false).into_iter().filter_map(|(_, log)| log);
+        let mut ended = self.logs.take_ended(false).into_iter().filter_map(|(_, log)| log);
         ended.try_for_each(|mut log| log.lines.flush())
     }
 }

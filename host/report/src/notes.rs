@@ -4,10 +4,10 @@ use super::phrases::{count, counted, first_line};
 use crate::event::{EventKind, Resumed};
 use crate::model::on_one_line;
 
-/// The most lines about single failures; the log tree has all of them.
-const MOST: u32 = 5;
+/// The most lines about single failures; the log tree has all failures.
+const MAX_FAILURE_LINES: u32 = 5;
 
-/// Turns events into lines, and stops before there are too many.
+/// Turns events into lines. Shows only the first failures.
 #[derive(Debug, Default)]
 pub(super) struct NoteLines {
     reported: u32,
@@ -22,7 +22,7 @@ impl NoteLines {
         Self { reported: 0, columns }
     }
 
-    /// The line for this event, if it gets one.
+    /// The line for this event; `None` if the event gets no line.
     pub(super) fn line(&mut self, kind: &EventKind) -> Option<String> {
         match kind {
             EventKind::JobStarted { job, workers, resumed, .. } => {
@@ -38,8 +38,8 @@ impl NoteLines {
             }
             EventKind::Columns { message } => {
                 let message = on_one_line(message);
-                let is_changed =
-                    !self.columns.is_empty() && !self.columns.iter().any(|it| *it == message);
+                let is_changed = !self.columns.is_empty()
+                    && !self.columns.iter().any(|column| *column == message);
                 is_changed.then(|| format!("note: changed since the last run: {message}"))
             }
             EventKind::Notice { message } => Some(format!("note: {}", on_one_line(message))),
@@ -66,9 +66,9 @@ impl NoteLines {
     fn failure(&mut self, line: String) -> Option<String> {
         self.reported += 1;
         match self.reported {
-            0..=MOST => Some(line),
-            reported if reported == MOST + 1 => {
-                Some("more failures follow; the logs have all".into())
+            0..=MAX_FAILURE_LINES => Some(line),
+            reported if reported == MAX_FAILURE_LINES + 1 => {
+                Some("more failures follow; the logs have all of them".into())
             }
             _ => None,
         }
@@ -120,7 +120,7 @@ mod tests {
         mini-batch 2, attempt 2 (process001): panicked at src/lib.rs:12:9: no digit, "5" expected
         mini-batch 3, attempt 1 (process001), will be tried again: panicked at src/lib.rs:12:9: no digit, "5" expected
         mini-batch 4, attempt 1 (process001), will be tried again: panicked at src/lib.rs:12:9: no digit, "5" expected
-        more failures follow; the logs have all
+        more failures follow; the logs have all of them
         "#);
     }
 }

@@ -13,21 +13,22 @@ use std::io;
 use std::time::{Duration, Instant};
 
 const WRITE_EVERY: Duration = Duration::from_secs(5);
-const KEEP_EVERY: Duration = Duration::from_secs(60);
+const HISTORY_EVERY: Duration = Duration::from_secs(60);
 /// After this time, the history continues in a new file.
 const NEW_FILE_EVERY: Duration = Duration::from_secs(24 * 3600);
 
 const README: &str = include_str!("readme.txt");
 
-/// Writes the files.
+/// Writes the overview, its history and the readme.
 pub(super) struct Overview {
     paths: ReportPaths,
     counters: JobCounters,
     speed: Speed,
     started: Instant,
     written: Instant,
-    kept: Instant,
-    /// The history file and when it was begun; `None` before the start and after the end.
+    last_kept: Instant,
+    /// When the current history file was begun, and the file; `None` before the start and after the end of
+    /// the job.
     history: Option<(Instant, LogFile)>,
 }
 
@@ -40,28 +41,28 @@ impl Overview {
             speed: Speed::default(),
             started: now,
             written: now,
-            kept: now,
+            last_kept: now,
             history: None,
         }
     }
 
-    fn begin(&mut self, at: Timestamp) {
+    fn begin_history(&mut self, at: Timestamp) {
         let path = self.paths.job_dir.overview_since(&hour_stamp(at));
         self.history = Some((Instant::now(), LogFile::new(path, "")));
     }
 
-    /// Rewrites the file. `keep` also adds the text to the history.
-    fn write(&mut self, at: Timestamp, end: &str, keep: bool) -> io::Result<()> {
+    /// Rewrites the overview. With `in_history`, also adds the text to the history.
+    fn write(&mut self, at: Timestamp, end: &str, in_history: bool) -> io::Result<()> {
         self.written = Instant::now();
         self.speed.sample(self.started.elapsed().as_secs_f64(), &self.counters);
         let text = self.text(at, end);
         log_file::replace(&self.paths.job_dir.overview(), &text)?;
-        if !keep {
+        if !in_history {
             return Ok(());
         }
-        self.kept = Instant::now();
+        self.last_kept = Instant::now();
         if self.history.as_ref().is_some_and(|(begun, _)| begun.elapsed() >= NEW_FILE_EVERY) {
-            self.begin(at);
+            self.begin_history(at);
         }
         let Some((_, file)) = &mut self.history else { return Ok(()) };
         file.write(text.as_bytes())?;
@@ -120,7 +121,7 @@ impl Reporter for Overview {
         self.counters.update(&event.kind);
         match &event.kind {
             EventKind::JobStarted { .. } => {
-                self.begin(event.at);
+                self.begin_history(event.at);
                 log_file::replace(&self.paths.job_dir.log_readme(), README)?;
                 self.write(event.at, "", true)
             }
@@ -138,7 +139,7 @@ impl Reporter for Overview {
         if self.history.is_none() || self.written.elapsed() < WRITE_EVERY {
             return Ok(());
         }
-        self.write(Timestamp::now(), "", self.kept.elapsed() >= KEEP_EVERY)
+        self.write(Timestamp::now(), "", self.last_kept.elapsed() >= HISTORY_EVERY)
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
                 .count(),
             2
         );
-        overview.begin("2026-11-21T12:30:00Z".parse().unwrap());
+        overview.begin_history("2026-11-21T12:30:00Z".parse().unwrap());
         let a_day = Duration::from_secs(24 * 3600);
         overview.history.as_mut().unwrap().0 = Instant::now().checked_sub(a_day).unwrap();
         overview.write("2026-11-22T12:30:00Z".parse().unwrap(), "", true).unwrap();

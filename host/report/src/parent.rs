@@ -1,8 +1,8 @@
 //! A6: copies the overview, the progress and, at the end, all logs into the folder of the parent job:
 //! `<parent>/logs/<job>/`, to which no other job writes.
 //!
-//! The job's own reports are copied first. The entry script may leave anything among the logs: what of it
-//! cannot be copied is skipped and counted.
+//! The job's own reports are copied first. The entry script may leave any files among the logs: those that
+//! cannot be copied are skipped and counted.
 
 use super::log_file::with_path;
 use super::phrases::{counted, stamp};
@@ -22,12 +22,12 @@ const COPY_EVERY: Duration = Duration::from_secs(10);
 /// paths are too long.
 const MAX_DEPTH: usize = 64;
 
-/// Makes the copies. It is the last reporter, so the others have written their files by then.
+/// Makes the copies. It is the last reporter, so that the other reporters have written their files before.
 pub(super) struct ParentCopy {
     dir: JobDir,
     to: PathBuf,
     copied: Instant,
-    /// The files that are copied while the job runs; empty when it does not.
+    /// The files that are copied while the job runs; empty before the job starts and after it ends.
     watched: Vec<PathBuf>,
 }
 
@@ -55,8 +55,8 @@ impl ParentCopy {
     }
 
     fn copy(&self, from: &Path) -> io::Result<()> {
-        let Ok(inside) = from.strip_prefix(self.dir.logs()) else { return Ok(()) };
-        let to = self.to.join(inside);
+        let Ok(relative) = from.strip_prefix(self.dir.logs()) else { return Ok(()) };
+        let to = self.to.join(relative);
         let copy = || {
             let mut source = match open(from) {
                 // Not written yet, or a link instead of a file.
@@ -73,7 +73,7 @@ impl ParentCopy {
         copy().map_err(|error| with_path(&to, &error))
     }
 
-    /// Copies a folder, except `except`, as far as possible.
+    /// Copies what can be copied of a folder, without the file or folder `except`.
     fn copy_folder(&self, folder: &Path, except: &Path, depth: usize, left: &mut LeftOut) {
         if depth > MAX_DEPTH {
             let text = format!("it is more than {MAX_DEPTH} folders deep");
@@ -101,20 +101,20 @@ impl ParentCopy {
 
     fn copy_all(&self) -> io::Result<()> {
         let logs = self.dir.logs();
-        let of_guests = self.dir.script_log_dir();
-        let mut own = LeftOut::default();
-        let mut guests = LeftOut::default();
-        self.copy_folder(&logs, &of_guests, 0, &mut own);
-        self.copy_folder(&of_guests, Path::new(""), 0, &mut guests);
-        if let Some(error) = own.first {
+        let script_logs = self.dir.script_log_dir();
+        let mut left_out_reports = LeftOut::default();
+        let mut left_out_script_logs = LeftOut::default();
+        self.copy_folder(&logs, &script_logs, 0, &mut left_out_reports);
+        self.copy_folder(&script_logs, Path::new(""), 0, &mut left_out_script_logs);
+        if let Some(error) = left_out_reports.first {
             return Err(error);
         }
-        let Some(first) = guests.first else { return Ok(()) };
-        let what = counted(guests.count, "file or folder");
+        let Some(first) = left_out_script_logs.first else { return Ok(()) };
+        let what = counted(left_out_script_logs.count, "file or folder");
         let logs = logs.display();
         Err(io::Error::other(format!(
-            "of what the entry script left in its log folder, {what} could not be copied to the parent, as {first}; \
-             all of it is in {logs}"
+            "{what} in the entry script's log folder could not be copied to the parent, as {first}; the whole folder is \
+             in {logs}"
         )))
     }
 }
@@ -214,12 +214,12 @@ mod tests {
             reported.replace(&dir.logs().display().to_string(), "LOGS").replace("/d/d", "/d");
         assert!(
             reported.starts_with(
-                "of what the entry script left in its log folder, 1 file or folder could not be"
+                "1 file or folder in the entry script's log folder could not be copied"
             ),
             "{reported}"
         );
         assert!(
-            reported.contains("it is more than 64 folders deep; all of it is in LOGS"),
+            reported.contains("it is more than 64 folders deep; the whole folder is in LOGS"),
             "{reported}"
         );
         for path in [dir.result_file(), dir.events(), files.join("a.log"), files.join("z.log")] {

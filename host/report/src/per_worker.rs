@@ -1,13 +1,14 @@
-//! What a reporter remembers about each worker, for as long as it may be needed.
+//! A map with a reporter's value for each worker. The value is kept as long as the reporter may need it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// A success is reported when it is committed; by then, its worker may have ended.
-const LINGER: Duration = Duration::from_secs(10);
+/// How long the value of an ended worker is kept: a success is reported only when it is committed, and its
+/// worker may have ended before.
+const KEEP_ENDED: Duration = Duration::from_secs(10);
 
-/// A value for each worker, by name. [`PerWorker::sweep`] returns the values of workers that have ended, so
-/// that memory stays bounded even if a job loses many workers.
+/// A value for each worker, by name. [`PerWorker::take_ended`] returns the values of workers that have ended,
+/// so that memory stays bounded even if a job loses many workers.
 pub(super) struct PerWorker<T>(BTreeMap<String, WorkerSlot<T>>);
 
 struct WorkerSlot<T> {
@@ -21,11 +22,11 @@ impl<T> PerWorker<T> {
     }
 
     /// The value of this worker, created if there is none.
-    pub(super) fn of(&mut self, worker: &str, make: impl FnOnce() -> T) -> &mut T {
+    pub(super) fn get_or_insert(&mut self, worker: &str, make: impl FnOnce() -> T) -> &mut T {
         if !self.0.contains_key(worker) {
             self.0.insert(worker.to_owned(), WorkerSlot { value: make(), ended: None });
         }
-        // It was just looked up or inserted. `entry` would copy the name at each call.
+        // The worker was just found or inserted. `entry` would copy the name at each call.
         let slot = self.0.get_mut(worker).expect("the worker is in the map");
         &mut slot.value
     }
@@ -39,13 +40,14 @@ impl<T> PerWorker<T> {
 
     /// Removes and returns the values of the workers that ended a while ago, or of all workers, sorted by
     /// name.
-    pub(super) fn sweep(&mut self, all: bool) -> Vec<(String, T)> {
-        let old =
-            |slot: &mut WorkerSlot<T>| all || slot.ended.is_some_and(|at| at.elapsed() >= LINGER);
-        let taken = self.0.extract_if(.., |_, slot| old(slot));
-        let mut taken: Vec<_> = taken.map(|(name, slot)| (name, slot.value)).collect();
-        taken.sort_by(|a, b| by_number(&a.0, &b.0));
-        taken
+    pub(super) fn take_ended(&mut self, all: bool) -> Vec<(String, T)> {
+        let old = |slot: &mut WorkerSlot<T>| {
+            all || slot.ended.is_some_and(|at| at.elapsed() >= KEEP_ENDED)
+        };
+        let removed = self.0.extract_if(.., |_, slot| old(slot));
+        let mut removed: Vec<_> = removed.map(|(name, slot)| (name, slot.value)).collect();
+        removed.sort_by(|a, b| by_number(&a.0, &b.0));
+        removed
     }
 
     /// All values, sorted by name.
@@ -74,14 +76,14 @@ mod tests {
     fn ended_workers_are_kept_for_a_while() {
         let mut all = PerWorker::new();
         for name in ["process1000", "process001", "process002"] {
-            *all.of(name, || 0) += 1;
-            *all.of(name, || 0) += 1;
+            *all.get_or_insert(name, || 0) += 1;
+            *all.get_or_insert(name, || 0) += 1;
         }
         all.mark_ended("process001");
-        assert!(all.sweep(false).is_empty());
-        all.0.get_mut("process001").unwrap().ended = Instant::now().checked_sub(LINGER);
-        assert_eq!(all.sweep(false), [("process001".to_owned(), 2)]);
+        assert!(all.take_ended(false).is_empty());
+        all.0.get_mut("process001").unwrap().ended = Instant::now().checked_sub(KEEP_ENDED);
+        assert_eq!(all.take_ended(false), [("process001".to_owned(), 2)]);
         assert_eq!(all.sorted(), [("process002", &2), ("process1000", &2)]);
-        assert_eq!(all.sweep(true).len(), 2);
+        assert_eq!(all.take_ended(true).len(), 2);
     }
 }

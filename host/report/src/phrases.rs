@@ -1,4 +1,4 @@
-//! Numbers and names for people.
+//! Formats numbers, times and names for people.
 
 use super::times::{number, span_micros};
 use crate::model::{
@@ -19,9 +19,9 @@ pub(super) fn seconds(seconds: f64) -> String {
     }
 }
 
-/// The last columns of the tables of attempts, each after a comma: `,3,0.062500,7680,1200,gpu 0,tract`.
-/// Device and backend are empty if nothing was computed. A fallback to the CPU is marked.
-pub(super) fn inference(line: &mut String, stats: &InferenceStats) {
+/// Appends the last columns of the tables of attempts, each after a comma: `,3,0.062500,7680,1200,gpu
+/// 0,tract`. Device and backend are empty if no model ran. A fallback to the CPU is marked.
+pub(super) fn push_inference_columns(line: &mut String, stats: &InferenceStats) {
     line.push(',');
     number(line, stats.calls);
     line.push(',');
@@ -48,16 +48,16 @@ pub(super) fn rate(per_second: f64) -> String {
 
 /// A number in at most five characters: `9,999`, `12.4k`, `124k`, `1.24M`.
 pub(super) fn short_count(number: u64) -> String {
-    if number < 10_000 { count(number) } else { short(to_f64(number)) }
+    if number < 10_000 { count(number) } else { with_unit(to_f64(number)) }
 }
 
 /// A rate without a unit, in at most five characters: `0.4`, `12`, `1,234`, `2.13M`.
 pub(super) fn short_rate(per_second: f64) -> String {
-    if per_second < 9999.5 { rate(per_second) } else { short(per_second) }
+    if per_second < 9999.5 { rate(per_second) } else { with_unit(per_second) }
 }
 
-/// Three digits and a letter, of a number of at least a thousand.
-fn short(number: f64) -> String {
+/// A number of at least a thousand, as three digits and a letter.
+fn with_unit(number: f64) -> String {
     let units = ["k", "M", "G", "T", "P", "E"];
     let mut number = number / 1000.0;
     let mut unit = 0;
@@ -78,7 +78,7 @@ pub(super) fn clock(seconds: f64) -> String {
     }
 }
 
-/// The worker with this name, as [`WorkerId`] prints it.
+/// The worker with this name, such as `process007`; `None` for other names.
 pub(super) fn worker_id(name: &str) -> Option<WorkerId> {
     name.strip_prefix("process")?.parse().ok().map(WorkerId)
 }
@@ -92,7 +92,7 @@ pub(super) fn status_phrase(status: JobStatus) -> &'static str {
     }
 }
 
-/// A time in the names of files, to the second: `20261121100000`. UTC, like all times here.
+/// A time in the names of files, to the second, in UTC: `20261121100000`.
 pub(super) fn stamp(at: Timestamp) -> String {
     at.strftime("%Y%m%d%H%M%S").to_string()
 }
@@ -149,10 +149,10 @@ pub(super) fn csv_number(line: &mut String, number: impl std::fmt::Display) {
 
 /// The first line of a text, with ` ...` if there are more lines or if it was too long.
 pub(super) fn first_line(text: &str) -> String {
-    const MOST: usize = 300;
+    const MAX_CHARS: usize = 300;
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
-    let end = first.char_indices().nth(MOST).map_or(first.len(), |(at, _)| at);
+    let end = first.char_indices().nth(MAX_CHARS).map_or(first.len(), |(at, _)| at);
     let mut line = on_one_line(&first[..end]).into_owned();
     if lines.next().is_some() || end < first.len() {
         line.push_str(" ...");

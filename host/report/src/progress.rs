@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// The time between two plain lines.
 const LINE_EVERY: Duration = Duration::from_secs(5);
 /// The assumed width of a terminal that does not report it.
-const COLUMNS: usize = 80;
+const DEFAULT_COLUMNS: usize = 80;
 /// A job that ends sooner than this after it began to wind down does not announce it.
 const ANNOUNCE_AFTER: Duration = Duration::from_millis(300);
 
@@ -27,7 +27,7 @@ struct ProgressState {
     unit: Unit,
     started: Instant,
     winding_down: Option<(Instant, String)>,
-    finished: bool,
+    is_finished: bool,
 }
 
 impl ProgressState {
@@ -39,11 +39,11 @@ impl ProgressState {
             notes: NoteLines::new(paths.earlier_columns.clone()),
             started: Instant::now(),
             winding_down: None,
-            finished: false,
+            is_finished: false,
         }
     }
 
-    /// Handles an event. Returns the line that it gets.
+    /// Handles an event. Returns the line to print about it; `None` if it gets no line.
     fn update(&mut self, kind: &EventKind) -> Option<String> {
         self.counters.update(kind);
         match kind {
@@ -51,22 +51,25 @@ impl ProgressState {
                 let line = format!("stopping: {}", first_line(reason));
                 self.winding_down = Some((Instant::now(), line));
             }
-            EventKind::JobFinished { .. } => self.finished = true,
+            EventKind::JobFinished { .. } => self.is_finished = true,
             _ => {}
         }
         self.notes.line(kind)
     }
 
-    /// The progress line as of now.
+    /// The current progress line.
     fn line(&mut self) -> ProgressLine<'_> {
         let elapsed = self.started.elapsed().as_secs_f64();
         self.speed.sample(elapsed, &self.counters);
         ProgressLine { counters: &self.counters, speed: &self.speed, unit: self.unit, elapsed }
     }
 
-    /// The line that the job is winding down. Shown once, and only if winding down takes time.
+    /// The line that says that the job is winding down. It is shown once, and only if winding down takes
+    /// time.
     fn announcement(&mut self) -> Option<String> {
-        self.winding_down.take_if(|(since, _)| since.elapsed() >= ANNOUNCE_AFTER).map(|(_, it)| it)
+        self.winding_down
+            .take_if(|(since, _)| since.elapsed() >= ANNOUNCE_AFTER)
+            .map(|(_, line)| line)
     }
 }
 
@@ -96,25 +99,26 @@ impl TerminalBar {
 impl Reporter for TerminalBar {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let line = self.state.update(&event.kind);
-        if self.state.finished {
+        if self.state.is_finished {
             self.bar.finish_and_clear();
         }
         line.map_or(Ok(()), |line| self.print(&line))
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        if self.state.finished {
+        if self.state.is_finished {
             return Ok(());
         }
         if let Some(line) = self.state.announcement() {
             self.print(&line)?;
         }
-        let columns = Term::stderr().size_checked().map_or(COLUMNS, |(_, columns)| columns.into());
+        let columns =
+            Term::stderr().size_checked().map_or(DEFAULT_COLUMNS, |(_, columns)| columns.into());
         // Some terminals wrap when the last column is written.
         let line = self.state.line().fitted(columns.saturating_sub(1));
         self.bar.set_message(line);
         if self.bar.is_hidden() {
-            // The first tick: a job that ends before it never shows a bar.
+            // This is the first tick: a job that ends before it never shows a bar.
             self.bar.set_draw_target(ProgressDrawTarget::stderr_with_hz(10));
             self.bar.tick();
         }
@@ -148,7 +152,7 @@ impl Reporter for ProgressLines {
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        if self.state.finished {
+        if self.state.is_finished {
             return Ok(());
         }
         if let Some(line) = self.state.announcement() {

@@ -17,7 +17,7 @@ const HEADER: &str = "Datetime,Total Tasks,Scheduled Tasks,Completed Tasks,Faile
 /// An unknown value.
 const UNKNOWN: &str = "N/A";
 
-/// Writes the file. Each run of a job has its own. Times are in seconds.
+/// Writes `progress.csv`. Each run of a job has its own file. Times are in seconds.
 pub(super) struct ProgressFile {
     dir: JobDir,
     /// `None` before the start and after the end.
@@ -64,7 +64,7 @@ impl ProgressFile {
         file.write(line.as_bytes())
     }
 
-    /// Frequent at first, so that a short job has a curve too, then rare.
+    /// The time between two rows: short at first, so that a short job has a curve too, then longer.
     fn pause(&self) -> Duration {
         Duration::from_secs(if self.started.elapsed().as_secs() < 60 { 1 } else { 10 })
     }
@@ -100,7 +100,8 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// F8: the columns, and N/A for unknown values; C10: counts as failed while it waits for a retry.
+    /// F8: the columns, and N/A for unknown values; C10: a mini-batch counts as failed while it waits for
+    /// a retry.
     #[test]
     fn a_line_now_and_then() {
         let folder = tempfile::tempdir().unwrap();

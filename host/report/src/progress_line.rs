@@ -5,7 +5,7 @@ use super::phrases::{clock, count, short_count, short_rate};
 use crate::model::whole;
 use console::Style;
 
-/// What the items of a job are, in the plural.
+/// What the items of a job are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
     /// Rows of tables.
@@ -27,11 +27,11 @@ impl Unit {
     }
 }
 
-/// The least and the most columns of the bar, without its brackets.
-const BAR_MIN: usize = 10;
-const BAR_MAX: usize = 30;
+/// The limits of the width of the bar, without its brackets.
+const MIN_BAR_COLUMNS: usize = 10;
+const MAX_BAR_COLUMNS: usize = 30;
 /// The columns between two fields of a line with a bar.
-const GAP: usize = 2;
+const GAP_COLUMNS: usize = 2;
 
 /// The state of a job, `elapsed` seconds after its start.
 pub(super) struct ProgressLine<'a> {
@@ -56,50 +56,52 @@ impl ProgressLine<'_> {
         fields.join(", ")
     }
 
-    /// As much as fits into this many columns, with a bar if there is room. It has colours if standard error
-    /// has.
+    /// The fields that fit into `width` columns, with a bar if there is room. The line has colours if
+    /// standard error shows colours.
     pub(super) fn fitted(&self, width: usize) -> String {
         let mut fields = self.fields();
         let fraction = self.counters.fraction();
-        // The bar matters less than the main figures, but more than the last fields.
+        // The bar matters less than the main numbers, but more than the last fields.
         let bar_rank = 6;
         let mut shown: Vec<bool> = vec![false; fields.len()];
-        let mut used = 0_usize;
+        let mut used_columns = 0_usize;
         let mut bar = None;
         let mut order: Vec<_> = (0..fields.len()).collect();
         order.sort_by_key(|&index| fields[index].rank);
         let mut add = |columns: usize| {
-            let needed = used + columns + if used > 0 { GAP } else { 0 };
+            let needed = used_columns + columns + if used_columns > 0 { GAP_COLUMNS } else { 0 };
             let fits = needed <= width;
             if fits {
-                used = needed;
+                used_columns = needed;
             }
             fits
         };
         let mut try_bar = |add: &mut dyn FnMut(usize) -> bool| {
-            if let Some(fraction) = fraction.filter(|_| add(BAR_MIN + 2)) {
+            if let Some(fraction) = fraction.filter(|_| add(MIN_BAR_COLUMNS + 2)) {
                 bar = Some(fraction);
             }
         };
-        let mut is_tried = false;
+        let mut was_bar_tried = false;
         for index in order {
-            if fields[index].rank > bar_rank && !std::mem::replace(&mut is_tried, true) {
+            if fields[index].rank > bar_rank && !std::mem::replace(&mut was_bar_tried, true) {
                 try_bar(&mut add);
             }
             shown[index] = add(fields[index].text.len());
         }
-        if !is_tried {
+        if !was_bar_tried {
             try_bar(&mut add);
         }
-        let room = width.saturating_sub(used);
+        let room = width.saturating_sub(used_columns);
         let mut parts: Vec<String> = Vec::new();
-        parts.extend(bar.map(|fraction| bar_of(fraction, (BAR_MIN + room).min(BAR_MAX))));
+        parts.extend(
+            bar.map(|fraction| bar_text(fraction, (MIN_BAR_COLUMNS + room).min(MAX_BAR_COLUMNS))),
+        );
         let kept = fields.drain(..).zip(shown).filter(|(_, shown)| *shown);
         parts.extend(kept.map(|(field, _)| match field.is_failure {
             true => Style::new().for_stderr().red().apply_to(field.text).to_string(),
             false => field.text,
         }));
-        parts.join(&" ".repeat(GAP))
+        parts.join(&" ".repeat(GAP_COLUMNS))
     }
 
     /// The fields, in the order in which they are shown.
@@ -162,7 +164,7 @@ impl ProgressLine<'_> {
 }
 
 /// `[====>     ]`, this many columns between the brackets.
-fn bar_of(fraction: f64, cells: usize) -> String {
+fn bar_text(fraction: f64, cells: usize) -> String {
     let full = whole((fraction * crate::model::to_f64(cells as u64)).floor());
     let full = usize::try_from(full).unwrap_or(cells).min(cells);
     let head = if full < cells { ">" } else { "" };

@@ -17,18 +17,19 @@ pub struct ReportPaths {
     pub job_dir: JobDir,
     /// The output file; the output folder if the job writes no output file.
     pub output: PathBuf,
-    /// The columns of its inputs, as its last run found them ([`earlier_columns`](crate::earlier_columns)).
+    /// The columns of the inputs, as the last run of the job found them
+    /// ([`earlier_columns`](crate::earlier_columns)).
     pub earlier_columns: Vec<String>,
-    /// What its items are.
+    /// What the items of the job are.
     pub unit: Unit,
     /// Whether rows are only counted (`summary_only`).
     pub drops_rows: bool,
-    /// Whether rows are written to the output only when the job ends, as for parts and for formats with
-    /// types.
+    /// Whether rows are written to the output only when the job ends, as for output in parts and for typed
+    /// formats.
     pub made_at_end: bool,
     /// The user's working directory: files below this folder are shown relative to it.
     pub shown_from: PathBuf,
-    /// The parent job, if its folder is to get copies.
+    /// The folder for copies among the logs of the parent job; `None` if there are to be no copies.
     pub parent: Option<ParentFolder>,
     /// Prefix of the names of the job's metrics (docs/parallel-run-step.md A7).
     pub metrics_name_prefix: String,
@@ -50,7 +51,7 @@ pub struct ParentFolder {
 }
 
 impl ReportPaths {
-    /// For a job whose reports only need paths.
+    /// The paths of a job. All other fields have their defaults.
     pub fn new(job: String, job_dir: JobDir, output: PathBuf, shown_from: PathBuf) -> Self {
         Self {
             job,
@@ -69,21 +70,22 @@ impl ReportPaths {
         }
     }
 
-    /// The command that resumes the job, for the end of a sentence. `set` is a setting to be changed, or
+    /// The command that resumes the job, as the end of a sentence. `set` is a setting to be changed, or
     /// empty.
     pub fn resume_command(&self, set: &str) -> String {
-        self.resume.go_on(&shell_word(&self.show(self.job_dir.root())), set)
+        self.resume.advice(&shell_word(&self.show(self.job_dir.root())), set)
     }
 
-    /// Where the rows are of a job that did not complete: an output that is made at the end gets its name
-    /// only then.
-    pub(super) fn kept(&self) -> PathBuf {
+    /// The file or folder that has the rows of a job that did not complete. An output that is made at the end
+    /// gets its final name only then.
+    pub(super) fn rows_path(&self) -> PathBuf {
         let name = self.output.file_name().unwrap_or_default().to_string_lossy();
         let appended = self.output.with_file_name(unfinished(&name));
-        let all = [self.output.clone(), appended, self.job_dir.parts()];
-        all.into_iter().find(|path| path.exists()).unwrap_or_else(|| self.output.clone())
+        let candidates = [self.output.clone(), appended, self.job_dir.parts()];
+        candidates.into_iter().find(|path| path.exists()).unwrap_or_else(|| self.output.clone())
     }
 
+    /// The path as users see it: relative to their working directory, if the path is below it.
     pub(super) fn show(&self, path: &Path) -> String {
         match path.strip_prefix(&self.shown_from) {
             Ok(below) if !below.as_os_str().is_empty() => below.display().to_string(),

@@ -1,4 +1,4 @@
-//! The fan-out: hands each event to every reporter, and has a clock for those that draw or flush.
+//! Hands each event to every reporter. A thread (the clock) lets reporters draw and flush at each tick.
 
 use crate::event::{Event, EventKind};
 use crate::model::is_full;
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const TICK: Duration = Duration::from_millis(100);
 /// The most events that may wait while the clock's thread is busy.
-const WAITING: usize = 1000;
+const MAX_WAITING_EVENTS: usize = 1000;
 
 /// A sink of events.
 pub trait Reporter: Send {
@@ -24,26 +24,26 @@ pub trait Reporter: Send {
         Ok(())
     }
 
-    /// Shows a line to the person at the terminal, if this reporter has one.
+    /// Shows a line to the user, if this reporter writes to a terminal.
     fn say(&mut self, _line: &str) -> io::Result<()> {
         Ok(())
     }
 }
 
-/// A reporter, and whether we have reported that its disk is full.
+/// A reporter, and whether the user was warned that its disk is full.
 struct ReporterSlot {
     reporter: Box<dyn Reporter>,
-    reported: bool,
+    is_full_disk_reported: bool,
 }
 
-/// All reporters of a job. A clone is another handle to the same ones.
+/// All reporters of a job. A clone is another handle to the same reporters.
 #[derive(Clone)]
 pub struct Reporters {
     sinks: Arc<Sinks>,
     clock: Arc<TickThread>,
 }
 
-/// What the leader's thread and the clock's thread share.
+/// The state that the leader's thread and the clock's thread share.
 struct Sinks {
     list: Mutex<Vec<ReporterSlot>>,
     /// Events that arrived while the list was in use.
@@ -51,10 +51,11 @@ struct Sinks {
 }
 
 impl Reporters {
-    /// Starts the clock for these reporters. Each event reaches them in this order.
+    /// Starts the clock for these reporters. They receive each event in this order.
     pub fn new(reporters: Vec<Box<dyn Reporter>>) -> Self {
-        let sinks =
-            reporters.into_iter().map(|reporter| ReporterSlot { reporter, reported: false });
+        let sinks = reporters
+            .into_iter()
+            .map(|reporter| ReporterSlot { reporter, is_full_disk_reported: false });
         let sinks = Sinks { list: Mutex::new(sinks.collect()), waiting: Mutex::default() };
         let sinks = Arc::new(sinks);
         let clock = Arc::new(TickThread::start(Arc::clone(&sinks)));
@@ -68,10 +69,10 @@ impl Reporters {
     /// When a job starts, the reporters create their files. The leader does not wait for that: the clock's
     /// thread does it, and then hands over the events that arrived meanwhile.
     pub fn on_event(&self, event: &Event) {
-        match self.sinks.list_for(event, self.clock.runs()) {
+        match self.sinks.lock_list_for(event, self.clock.is_running()) {
             Some(mut list) => {
                 self.sinks.catch_up(&mut list);
-                handle(&mut list, event);
+                handle_event(&mut list, event);
             }
             None => {
                 lock(&self.sinks.waiting).push_back(event.clone());
@@ -80,25 +81,25 @@ impl Reporters {
         }
     }
 
-    /// Shows a line to the person at the terminal, above the progress bar if there is one.
+    /// Shows a line to the user at the terminal, above the progress bar if there is one.
     pub fn say(&self, line: &str) {
         let mut list = lock(&self.sinks.list);
         self.sinks.catch_up(&mut list);
-        each(&mut list, |reporter| reporter.say(line));
+        for_each_reporter(&mut list, |reporter| reporter.say(line));
     }
 }
 
 impl Sinks {
-    /// The list, if the event is to be handled at once. `has_thread`: whether another thread could handle it
-    /// later.
-    fn list_for(
+    /// Locks the list, if this thread is to handle the event now; `None` if the clock's thread is to handle
+    /// it. `has_thread`: whether that thread is running.
+    fn lock_list_for(
         &self,
         event: &Event,
         has_thread: bool,
     ) -> Option<MutexGuard<'_, Vec<ReporterSlot>>> {
         let waiting = lock(&self.waiting).len();
         let is_last = matches!(event.kind, EventKind::JobFinished { .. });
-        if is_last || waiting >= WAITING || !has_thread {
+        if is_last || waiting >= MAX_WAITING_EVENTS || !has_thread {
             return Some(lock(&self.list));
         }
         if waiting > 0 || matches!(event.kind, EventKind::JobStarted { .. }) {
@@ -116,40 +117,47 @@ impl Sinks {
         loop {
             let next = lock(&self.waiting).pop_front();
             let Some(event) = next else { return };
-            handle(list, &event);
+            handle_event(list, &event);
         }
     }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic of a reporter has already been reported; the others are still sound.
+    // A panic of a reporter has already been reported; the other reporters are still sound.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn handle(list: &mut Vec<ReporterSlot>, event: &Event) {
+fn handle_event(list: &mut Vec<ReporterSlot>, event: &Event) {
     if matches!(event.kind, EventKind::JobFinished { .. }) {
         // Warn again: text that has no room now is lost.
-        list.iter_mut().for_each(|sink| sink.reported = false);
+        list.iter_mut().for_each(|sink| sink.is_full_disk_reported = false);
     }
-    each(list, |reporter| reporter.on_event(event));
+    for_each_reporter(list, |reporter| reporter.on_event(event));
 }
 
-fn each(list: &mut Vec<ReporterSlot>, mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>) {
+fn for_each_reporter(
+    list: &mut Vec<ReporterSlot>,
+    mut act: impl FnMut(&mut dyn Reporter) -> io::Result<()>,
+) {
     let mut warnings = Vec::new();
-    // One warning for all of them: usually, they write to the same disk.
-    let mut is_reported = list.iter().any(|sink| sink.reported);
-    list.retain_mut(|ReporterSlot { reporter, reported }| match act(reporter.as_mut()) {
-        Ok(()) => true,
-        Err(error) if is_full(&error) => {
-            *reported = true;
-            if !std::mem::replace(&mut is_reported, true) {
-                warnings.push(format!("warning: reports wait for room on the disk: {error}"));
+    // One warning for all reporters: usually, they write to the same disk.
+    let mut is_reported = list.iter().any(|sink| sink.is_full_disk_reported);
+    list.retain_mut(|ReporterSlot { reporter, is_full_disk_reported }| {
+        match act(reporter.as_mut()) {
+            Ok(()) => true,
+            Err(error) if is_full(&error) => {
+                *is_full_disk_reported = true;
+                if !std::mem::replace(&mut is_reported, true) {
+                    warnings.push(format!("warning: reports wait for room on the disk: {error}"));
+                }
+                true
             }
-            true
-        }
-        Err(error) => {
-            warnings.push(format!("warning: a report stops here, the job continues: {error}"));
-            false
+            Err(error) => {
+                warnings.push(format!(
+                    "warning: a report cannot be written and stops here; the job continues: {error}"
+                ));
+                false
+            }
         }
     });
     for warning in warnings {
@@ -158,7 +166,7 @@ fn each(list: &mut Vec<ReporterSlot>, mut act: impl FnMut(&mut dyn Reporter) -> 
     }
 }
 
-/// A thread that ticks and hands over waiting events, until this is dropped.
+/// A thread that ticks and hands over waiting events, until this value is dropped.
 struct TickThread {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -175,7 +183,7 @@ impl TickThread {
                 match woken {
                     Ok(()) => {}
                     Err(RecvTimeoutError::Timeout) => {
-                        each(&mut list, |reporter| reporter.on_tick());
+                        for_each_reporter(&mut list, |reporter| reporter.on_tick());
                     }
                     Err(RecvTimeoutError::Disconnected) => return,
                 }
@@ -186,13 +194,13 @@ impl TickThread {
         Self { stop: Some(stop), thread }
     }
 
-    fn runs(&self) -> bool {
+    fn is_running(&self) -> bool {
         self.thread.is_some()
     }
 
     /// Has the thread hand over the waiting events.
     fn wake(&self) {
-        // If the thread has ended, the next event hands them over.
+        // If the thread has ended, `on_event` hands them over at the next event.
         let _ = self.stop.as_ref().map(|stop| stop.send(()));
     }
 }
@@ -225,7 +233,7 @@ mod tests {
         }
     }
 
-    /// Reporters run on the leader's thread: all files together must cost it little.
+    /// Reporters run on the leader's thread, so all files together must take little time.
     #[test]
     fn all_reports_of_a_mini_batch_are_cheap() {
         const TIMES: u32 = 5000;
@@ -325,7 +333,7 @@ mod tests {
         assert_eq!(
             *lines.lock().unwrap(),
             [
-                "warning: a report stops here, the job continues: logs/x.csv: no space left on device"
+                "warning: a report cannot be written and stops here; the job continues: logs/x.csv: no space left on device"
             ]
         );
     }

@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-/// The result as text, one or a few lines, with a line end. The same for terminal and log tree.
+/// The result as text, one or a few lines, with a line end. The terminal and the log tree get the same text.
 pub fn result_text(result: &JobResult, paths: &ReportPaths) -> String {
     let mut text = ResultText::default();
     let took = seconds(result.seconds);
@@ -21,8 +21,8 @@ pub fn result_text(result: &JobResult, paths: &ReportPaths) -> String {
     match result.status {
         JobStatus::Completed => {
             text.title(&format!("Job {job} completed in {took}."));
-            counts(&mut text, result, paths);
-            inference(&mut text, result);
+            add_counts(&mut text, result, paths);
+            add_inference(&mut text, result);
             text.line("output", &paths.show(&paths.output));
         }
         JobStatus::Failed if result.never_began() => {
@@ -31,30 +31,30 @@ pub fn result_text(result: &JobResult, paths: &ReportPaths) -> String {
         JobStatus::Failed => {
             text.title(&format!("Job {job} failed after {took}: {}", result.reason));
             if let Some(first) = &result.first_failure {
-                first_cause(&mut text, first);
+                add_first_cause(&mut text, first);
             }
-            text.line("mini-batches", &mini_batches(result));
-            late(&mut text, result);
-            text.line("items", &items(result, paths));
-            inference(&mut text, result);
+            text.line("mini-batches", &mini_batches_text(result));
+            add_late(&mut text, result);
+            text.line("items", &items_text(result, paths));
+            add_inference(&mut text, result);
             if result.rows > 0 {
-                kept(&mut text, result, paths);
+                add_kept_rows(&mut text, result, paths);
             }
             // If nothing was planned, the reason says everything.
             let ended = result.succeeded_mini_batches + result.failed_mini_batches;
             if result.first_failure.is_some() || result.mini_batches.max(ended) > 0 {
                 text.line("read next", &paths.show(&next_file(result, &paths.job_dir)));
-                what_next(&mut text, result, paths);
+                add_advice(&mut text, result, paths);
             }
         }
         JobStatus::Cancelled => {
             text.title(&format!("Job {job} was cancelled after {took}: {}", result.reason));
-            text.line("mini-batches", &mini_batches(result));
-            late(&mut text, result);
-            text.line("items", &items(result, paths));
-            inference(&mut text, result);
-            kept(&mut text, result, paths);
-            what_next(&mut text, result, paths);
+            text.line("mini-batches", &mini_batches_text(result));
+            add_late(&mut text, result);
+            text.line("items", &items_text(result, paths));
+            add_inference(&mut text, result);
+            add_kept_rows(&mut text, result, paths);
+            add_advice(&mut text, result, paths);
         }
     }
     if let Some(left_out) = paths.reports.left_out_text() {
@@ -63,8 +63,8 @@ pub fn result_text(result: &JobResult, paths: &ReportPaths) -> String {
     text.0
 }
 
-/// What the job's models computed and where, including whether a model ran on the CPU instead of a GPU.
-fn inference(text: &mut ResultText, result: &JobResult) {
+/// Adds how often the job's models ran, where, and whether a model for a GPU ran on the CPU.
+fn add_inference(text: &mut ResultText, result: &JobResult) {
     let stats = &result.inference;
     let Some(device) = stats.device else { return };
     let calls = counted(stats.calls, "call");
@@ -79,18 +79,18 @@ fn inference(text: &mut ResultText, result: &JobResult) {
     text.line("inference", &line);
 }
 
-/// What remains of a job that did not complete.
-fn kept(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
+/// Adds what remains of a job that did not complete.
+fn add_kept_rows(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
     let what = if paths.drops_rows {
         "what the entry script wrote".to_owned()
     } else {
         counted(result.rows, "row")
     };
-    text.line("kept", &format!("{what}, in {}", paths.show(&paths.kept())));
+    text.line("kept", &format!("{what}, in {}", paths.show(&paths.rows_path())));
 }
 
-/// What a person can do now.
-fn what_next(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
+/// Adds what the user can do now.
+fn add_advice(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
     let job = shell_word(&paths.show(paths.job_dir.root()));
     if let Some(advice) = result_advice(result, paths) {
         text.line("what to do", &advice);
@@ -102,7 +102,7 @@ fn what_next(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
 
 /// What `logs/job_result.txt` has in addition to [`result_text`]: the causes by their machine-readable names,
 /// the sandbox of the workers, and the runtime of the entry script.
-fn typed_causes(result: &JobResult) -> String {
+fn machine_readable_causes(result: &JobResult) -> String {
     let mut text = ResultText::default();
     if let Some(ended_by) = result.ended_by {
         text.line("ended by", &ended_by_name(ended_by));
@@ -111,7 +111,7 @@ fn typed_causes(result: &JobResult) -> String {
         let kind = first.failure.kind;
         text.line("kind", &format!("{kind}, {}", kind.status_word()));
     }
-    // Otherwise, no worker was ever ready.
+    // The list is empty if no worker was ever ready.
     if !result.os_sandbox.active.is_empty() {
         text.line("os_sandbox", &result.os_sandbox.to_string());
     }
@@ -121,7 +121,7 @@ fn typed_causes(result: &JobResult) -> String {
     text.0
 }
 
-/// The job's description from the job file, which the file has as well.
+/// The line of `logs/job_result.txt` with the job's description from the job file.
 fn description(paths: &ReportPaths) -> String {
     let mut text = ResultText::default();
     let line = first_line(&paths.description);
@@ -131,8 +131,8 @@ fn description(paths: &ReportPaths) -> String {
     text.0
 }
 
-/// The text for a job that is not run because its earlier result is still valid. `ended` is when that run
-/// ended. One or a few lines, with a line end.
+/// The text for a job that is not run because its earlier result is still valid: one or a few lines, with a
+/// line end. `ended` is when the earlier run ended.
 pub fn reused_text(result: &JobResult, ended: Timestamp, paths: &ReportPaths) -> String {
     let mut text = ResultText::default();
     let job = &paths.job;
@@ -141,15 +141,15 @@ pub fn reused_text(result: &JobResult, ended: Timestamp, paths: &ReportPaths) ->
          again)",
         status_phrase(result.status)
     ));
-    counts(&mut text, result, paths);
+    add_counts(&mut text, result, paths);
     text.line("output", &paths.show(&paths.output));
     text.0
 }
 
-fn counts(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
-    text.line("mini-batches", &mini_batches(result));
-    late(text, result);
-    text.line("items", &items(result, paths));
+fn add_counts(text: &mut ResultText, result: &JobResult, paths: &ReportPaths) {
+    text.line("mini-batches", &mini_batches_text(result));
+    add_late(text, result);
+    text.line("items", &items_text(result, paths));
     if result.rows > 0 {
         let dropped = if paths.drops_rows { ", dropped (summary_only)" } else { "" };
         text.line("rows", &format!("{}{dropped}", count(result.rows)));
@@ -171,7 +171,7 @@ impl ResultText {
     }
 }
 
-fn mini_batches(result: &JobResult) -> String {
+fn mini_batches_text(result: &JobResult) -> String {
     let ended = result.succeeded_mini_batches + result.failed_mini_batches;
     let planned = result.mini_batches.max(ended);
     let mut text = if ended == planned {
@@ -193,8 +193,8 @@ fn mini_batches(result: &JobResult) -> String {
     text
 }
 
-/// The attempts that ended after Sandmill had stopped waiting for them.
-fn late(text: &mut ResultText, result: &JobResult) {
+/// Adds the number of attempts that ended after Sandmill had stopped waiting for them.
+fn add_late(text: &mut ResultText, result: &JobResult) {
     if result.late_attempts > 0 {
         let late = counted(result.late_attempts, "attempt");
         let why =
@@ -203,7 +203,7 @@ fn late(text: &mut ResultText, result: &JobResult) {
     }
 }
 
-fn items(result: &JobResult, paths: &ReportPaths) -> String {
+fn items_text(result: &JobResult, paths: &ReportPaths) -> String {
     let items = &result.items;
     if items.failed == 0 {
         return count(items.total);
@@ -217,7 +217,7 @@ fn items(result: &JobResult, paths: &ReportPaths) -> String {
     )
 }
 
-fn first_cause(text: &mut ResultText, first: &FirstFailure) {
+fn add_first_cause(text: &mut ResultText, first: &FirstFailure) {
     let mut place = Vec::new();
     if let Some(id) = first.mini_batch {
         place.push(format!("mini-batch {id}"));
@@ -249,7 +249,7 @@ fn next_file(result: &JobResult, dir: &JobDir) -> PathBuf {
         return dir.leader_errors();
     }
     let Some(first) = &result.first_failure else {
-        // They failed in an earlier run.
+        // Any failures were in an earlier run.
         return if result.items.failed > 0 { dir.failed_items() } else { dir.events() };
     };
     let of_items = [FailureKind::LoadFailed, FailureKind::BadInput, FailureKind::ShortResults];
@@ -275,7 +275,7 @@ impl Reporter for ResultFile {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let file = || self.0.job_dir.result_file();
         match &event.kind {
-            // The result of an earlier run is marked as such, since it is not the current state.
+            // The text says that this is the result of an earlier run, and not the current state.
             EventKind::JobStarted { job, resumed: Some(_), .. } => {
                 let before = match std::fs::read_to_string(file()) {
                     Ok(before) => format!("Result of the previous run:\n\n{before}"),
@@ -286,7 +286,7 @@ impl Reporter for ResultFile {
                 log_file::replace(&file(), &text)
             }
             EventKind::JobFinished { result } => {
-                let more = description(&self.0) + &typed_causes(result);
+                let more = description(&self.0) + &machine_readable_causes(result);
                 let text = result_text(result, &self.0) + &more;
                 log_file::replace(&file(), &text)
             }
@@ -295,24 +295,28 @@ impl Reporter for ResultFile {
     }
 }
 
-/// Prints the result.
+/// Prints the result at the end of the job.
 pub(super) struct ResultLines {
     paths: ReportPaths,
-    /// Whether the result of a completed job is written, too.
-    is_always: bool,
+    /// Whether the result of a completed job is printed, too.
+    shows_completed: bool,
     out: Box<dyn Write + Send>,
 }
 
 impl ResultLines {
-    pub(super) fn new(paths: ReportPaths, is_always: bool, out: Box<dyn Write + Send>) -> Self {
-        Self { paths, is_always, out }
+    pub(super) fn new(
+        paths: ReportPaths,
+        shows_completed: bool,
+        out: Box<dyn Write + Send>,
+    ) -> Self {
+        Self { paths, shows_completed, out }
     }
 }
 
 impl Reporter for ResultLines {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let EventKind::JobFinished { result } = &event.kind else { return Ok(()) };
-        if !self.is_always && result.status == JobStatus::Completed {
+        if !self.shows_completed && result.status == JobStatus::Completed {
             return Ok(());
         }
         self.out.write_all(result_text(result, &self.paths).as_bytes())

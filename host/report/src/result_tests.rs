@@ -36,7 +36,7 @@ fn completed() {
     ");
 }
 
-/// What was computed and where, including a model that ran elsewhere than intended.
+/// How often models ran, where, and that a model ran elsewhere than intended.
 #[test]
 fn inference_is_reported() {
     let mut result = samples::result(JobStatus::Completed);
@@ -207,7 +207,7 @@ fn every_end_has_advice() {
     result.ended_by = Some(EndedBy::AllowedFailedCount);
     (result.short_mini_batches, result.restored_mini_batches) = (2, 1);
     result.reason = "3 mini-batches failed, more than allowed_failed_count allows (2)".to_owned();
-    insta::assert_snapshot!(text(&result) + &typed_causes(&result), @r#"
+    insta::assert_snapshot!(text(&result) + &machine_readable_causes(&result), @r#"
     Job digits failed after 3.2 s: 3 mini-batches failed, more than allowed_failed_count allows (2)
       first cause   panicked at src/lib.rs:12:9: no digit, "5" expected
       where         mini-batch 2, process001
@@ -323,7 +323,7 @@ fn a_reused_result_is_marked() {
     ");
 }
 
-/// Row 1 of what users ask for: every report counts the results that came too late.
+/// Every report counts the results that came too late.
 #[test]
 fn late_attempts_are_reported() {
     use crate::{

@@ -16,12 +16,12 @@ impl Default for Resume {
 }
 
 /// Options of `run` and `resume` that name files outside the job. The job directory does not store them.
-const OPTIONS: [&str; 4] = ["--datastores", "--policy", "--onnxruntime", "--cache-dir"];
+const OUTSIDE_OPTIONS: [&str; 4] = ["--datastores", "--policy", "--onnxruntime", "--cache-dir"];
 
 impl Resume {
-    /// For a job that was begun by a command line with these words. `has_job_file`: whether its directory
+    /// How to resume a job that was begun with this command line. `has_job_file`: whether its directory
     /// names a job file.
-    pub fn of(command: &[String], has_job_file: bool) -> Self {
+    pub fn for_command(command: &[String], has_job_file: bool) -> Self {
         if !has_job_file {
             return Self::ByProgram;
         }
@@ -29,7 +29,7 @@ impl Resume {
         let mut words = command.iter().take_while(|word| *word != "--");
         while let Some(word) = words.next() {
             let name = word.split_once('=').map_or(word.as_str(), |(name, _)| name);
-            if !OPTIONS.contains(&name) {
+            if !OUTSIDE_OPTIONS.contains(&name) {
                 continue;
             }
             options.push(word.clone());
@@ -40,9 +40,9 @@ impl Resume {
         Self::ByCommand(options)
     }
 
-    /// The command, for the end of a sentence. `job` is the job directory as written on a command line. `set`
+    /// The command, as the end of a sentence. `job` is the job directory as written on a command line. `set`
     /// is a setting to be changed, such as `error_threshold=N`, or empty.
-    pub fn go_on(&self, job: &str, set: &str) -> String {
+    pub fn advice(&self, job: &str, set: &str) -> String {
         match self {
             Self::ByCommand(options) => {
                 let set = if set.is_empty() { String::new() } else { format!(" --set {set}") };
@@ -66,7 +66,7 @@ mod tests {
     fn options_outside_the_job_directory_are_repeated() {
         let describe = |command: &str, has_job_file: bool| {
             let words: Vec<_> = command.split(' ').map(str::to_owned).collect();
-            Resume::of(&words, has_job_file).go_on("jobs/a", "error_threshold=N")
+            Resume::for_command(&words, has_job_file).advice("jobs/a", "error_threshold=N")
         };
         let command =
             "sandmill run a.yaml --datastores s.yaml --set x=1 --policy=p.yaml --overwrite";

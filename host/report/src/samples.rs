@@ -168,8 +168,8 @@ pub(super) fn job_again() -> Vec<Event> {
         resumed(),
         EventKind::WorkerStarted { worker: "process003".into(), pid: 44, gpu_index: None },
         EventKind::Planned { mini_batches: 52, items: 520, finished: true, share: None },
-        by(succeeded(50, 1, Vec::new()), "process003"),
-        by(succeeded(51, 1, Vec::new()), "process003"),
+        on_worker(succeeded(50, 1, Vec::new()), "process003"),
+        on_worker(succeeded(51, 1, Vec::new()), "process003"),
         EventKind::WorkerExited {
             worker: "process003".into(),
             how: "exited with returncode 0".into(),
@@ -195,7 +195,7 @@ pub(super) fn inference() -> InferenceStats {
 }
 
 /// The same attempt, with inference.
-pub(super) fn inferring(mut kind: EventKind, stats: InferenceStats) -> EventKind {
+pub(super) fn with_inference(mut kind: EventKind, stats: InferenceStats) -> EventKind {
     if let EventKind::AttemptFinished { report, .. } = &mut kind {
         report.inference = stats;
     }
@@ -203,7 +203,7 @@ pub(super) fn inferring(mut kind: EventKind, stats: InferenceStats) -> EventKind
 }
 
 /// The same attempt on another worker.
-pub(super) fn by(mut kind: EventKind, name: &str) -> EventKind {
+pub(super) fn on_worker(mut kind: EventKind, name: &str) -> EventKind {
     if let EventKind::AttemptFinished { worker, .. } = &mut kind {
         *worker = name.to_owned();
     }

@@ -5,9 +5,9 @@ use super::phrases::{count, counted, first_line, seconds};
 use jiff::Timestamp;
 use std::fmt::Write;
 
-/// The state of a job that has not ended, in a few lines; `now` is for durations. A job that was cut off has
-/// no workers to show.
-pub fn standing_text(history: &History, runs: bool, now: Timestamp) -> String {
+/// The state of a job that has not ended, in a few lines. `now` is the current time. A job that was cut off
+/// has no workers to show.
+pub fn standing_text(history: &History, is_running: bool, now: Timestamp) -> String {
     let mut text = String::new();
     let since = |then: Timestamp| seconds(now.duration_since(then).as_secs_f64());
     // Writing to a string cannot fail.
@@ -27,10 +27,10 @@ pub fn standing_text(history: &History, runs: bool, now: Timestamp) -> String {
         &format!("{}, {} failed", count(history.items.total), count(history.items.failed)),
     );
     line("rows", &count(history.rows));
-    if runs {
+    if is_running {
         line("workers", &format!("{} of {}", history.workers.len(), history.wanted));
     }
-    for (name, worker) in history.workers.iter().filter(|_| runs) {
+    for (name, worker) in history.workers.iter().filter(|_| is_running) {
         let gpu = worker.gpu_index.map(|index| format!(", GPU {index}")).unwrap_or_default();
         let doing = match worker.doing {
             WorkerActivity::Starting => "starting (loading, or inside init)".to_owned(),
@@ -53,7 +53,9 @@ fn mini_batches(history: &History) -> String {
     let more = if history.plan_finished { "" } else { " or more" };
     let done = history.succeeded + history.failed;
     let mut text = format!("{} of {}{more}", count(done), count(history.planned.max(done)));
-    for (number, what) in [(history.failed, "failed"), (history.short, "short of rows")] {
+    for (number, what) in
+        [(history.failed, "failed"), (history.short, "with fewer rows than items")]
+    {
         if number > 0 {
             let _ = write!(text, ", {} {what}", count(number));
         }

@@ -4,7 +4,7 @@
 
 use super::log_file::RenewedFile;
 use super::per_worker::PerWorker;
-use super::phrases::{csv_field, inference};
+use super::phrases::{csv_field, push_inference_columns};
 use super::reporters::Reporter;
 use crate::event::{Event, EventKind};
 use crate::model::{
@@ -15,12 +15,12 @@ use std::fmt::Write;
 use std::io;
 use std::time::{Duration, Instant};
 
-const PROCESSES: &str = "Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,\
+const PROCESS_HEADER: &str = "Process,Node Id,PID,GPU Index,Process Start Time,Process End Time,\
     Init Seconds,Attempts,Succeeded Attempts,Failed Attempts,Retried Attempts,Total,Succeeded,\
     Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,Mean Elapsed Seconds,\
     Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,Inference Seconds,\
     Inference Bytes In,Inference Bytes Out,Device,Backend";
-const NODES: &str = "Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,\
+const NODE_HEADER: &str = "Node Id,Run Start Time,Processes,Attempts,Succeeded Attempts,Failed Attempts,\
     Retried Attempts,Total,Succeeded,Failed,Elapsed Seconds,Process Seconds,Run Method Seconds,\
     Mean Elapsed Seconds,Max Elapsed Seconds,Slowest Mini-batch Id,Inference Calls,\
     Inference Seconds,Inference Bytes In,Inference Bytes Out,Device,Backend";
@@ -58,8 +58,8 @@ impl Sums {
         }
     }
 
-    /// The columns from `Attempts` on, each after a comma, and the line end.
-    fn columns(&self, line: &mut String) {
+    /// Appends the columns from `Attempts` on, each after a comma, and the line end.
+    fn push_columns(&self, line: &mut String) {
         let ItemCounts { total, succeeded, failed } = self.items;
         let good = self.succeeded;
         let bad = self.attempts - good;
@@ -73,12 +73,12 @@ impl Sums {
         if let Some(id) = self.slowest_id {
             let _ = write!(line, "{id}");
         }
-        inference(line, &self.inference);
+        push_inference_columns(line, &self.inference);
         line.push('\n');
     }
 }
 
-/// A worker process.
+/// The values of a worker process.
 #[derive(Default)]
 struct WorkerSummary {
     pid: u32,
@@ -106,11 +106,12 @@ impl WorkerSummary {
         if let Some(init) = self.init {
             let _ = write!(line, "{init:.6}");
         }
-        self.sums.columns(line);
+        self.sums.push_columns(line);
     }
 }
 
-/// Writes both files. Rows of processes that ended are settled; the others, and the node's, are rewritten.
+/// Writes both files. Rows of processes that ended are settled. Each write replaces the rows of live
+/// processes and of the node.
 pub(super) struct Summaries {
     process_file: RenewedFile,
     node_file: RenewedFile,
@@ -118,7 +119,8 @@ pub(super) struct Summaries {
     unwritten: String,
     processes: PerWorker<WorkerSummary>,
     began: Timestamp,
-    started: u64,
+    /// The number of worker processes that were started.
+    processes_started: u64,
     node: Sums,
     dirty: bool,
     written: Instant,
@@ -127,12 +129,12 @@ pub(super) struct Summaries {
 impl Summaries {
     pub(super) fn new(dir: &JobDir) -> Self {
         Self {
-            process_file: RenewedFile::new(dir.process_summary(), PROCESSES),
-            node_file: RenewedFile::new(dir.node_summary(), NODES),
+            process_file: RenewedFile::new(dir.process_summary(), PROCESS_HEADER),
+            node_file: RenewedFile::new(dir.node_summary(), NODE_HEADER),
             unwritten: String::new(),
             processes: PerWorker::new(),
             began: Timestamp::UNIX_EPOCH,
-            started: 0,
+            processes_started: 0,
             node: Sums::default(),
             dirty: false,
             written: Instant::now(),
@@ -143,19 +145,19 @@ impl Summaries {
         self.dirty = false;
         self.written = Instant::now();
         let mut settled = std::mem::take(&mut self.unwritten);
-        let mut open = String::new();
-        for (name, process) in self.processes.sweep(all) {
+        let mut unsettled = String::new();
+        for (name, process) in self.processes.take_ended(all) {
             process.row(&name, &mut settled);
         }
         for (name, process) in self.processes.sorted() {
-            process.row(name, &mut open);
+            process.row(name, &mut unsettled);
         }
-        if let Err(error) = self.process_file.write(&settled, &open) {
+        if let Err(error) = self.process_file.write(&settled, &unsettled) {
             self.unwritten = settled;
             return Err(error);
         }
-        let mut node = format!("{NODE_ID},{:.6},{}", self.began, self.started);
-        self.node.columns(&mut node);
+        let mut node = format!("{NODE_ID},{:.6},{}", self.began, self.processes_started);
+        self.node.push_columns(&mut node);
         self.node_file.write("", &node)
     }
 }
@@ -165,20 +167,21 @@ impl Reporter for Summaries {
         match &event.kind {
             EventKind::JobStarted { .. } => self.began = event.at,
             EventKind::WorkerStarted { worker, pid, gpu_index } => {
-                let process = self.processes.of(worker, WorkerSummary::default);
+                let process = self.processes.get_or_insert(worker, WorkerSummary::default);
                 (process.pid, process.gpu) = (*pid, *gpu_index);
                 process.started = Some(event.at);
-                self.started += 1;
+                self.processes_started += 1;
             }
             EventKind::WorkerReady { worker, init_seconds, .. } => {
-                self.processes.of(worker, WorkerSummary::default).init = Some(*init_seconds);
+                self.processes.get_or_insert(worker, WorkerSummary::default).init =
+                    Some(*init_seconds);
             }
             EventKind::AttemptFinished { worker, report, .. } => {
-                self.processes.of(worker, WorkerSummary::default).sums.add(report);
+                self.processes.get_or_insert(worker, WorkerSummary::default).sums.add(report);
                 self.node.add(report);
             }
             EventKind::WorkerExited { worker, .. } => {
-                self.processes.of(worker, WorkerSummary::default).ended = Some(event.at);
+                self.processes.get_or_insert(worker, WorkerSummary::default).ended = Some(event.at);
                 self.processes.mark_ended(worker);
             }
             EventKind::JobFinished { .. } => return self.write(true),
@@ -189,8 +192,8 @@ impl Reporter for Summaries {
     }
 
     fn on_tick(&mut self) -> io::Result<()> {
-        let due = self.dirty && self.written.elapsed() >= WRITE_EVERY;
-        if due { self.write(false) } else { Ok(()) }
+        let is_due = self.dirty && self.written.elapsed() >= WRITE_EVERY;
+        if is_due { self.write(false) } else { Ok(()) }
     }
 }
 
@@ -242,8 +245,8 @@ mod tests {
             fell_back: false,
             ..samples::inference()
         };
-        let with = |stats| samples::inferring(samples::succeeded(0, 1, Vec::new()), stats);
-        for kind in [with(samples::inference()), samples::by(with(on_gpu), "process002")] {
+        let with = |stats| samples::with_inference(samples::succeeded(0, 1, Vec::new()), stats);
+        for kind in [with(samples::inference()), samples::on_worker(with(on_gpu), "process002")] {
             summaries.on_event(&samples::event(0, kind)).unwrap();
         }
         summaries.write(false).unwrap();

@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use std::io;
 
 /// The most bytes of one file.
-const MOST_BYTES: u64 = 8 << 20;
+const MAX_FILE_BYTES: u64 = 8 << 20;
 
-/// Writes the files. Without such failures, there are no files.
+/// Writes these files. Without failures outside the entry script, there are no files.
 pub(super) struct SystemErrors {
     dir: JobDir,
     files: FailureFiles,
@@ -22,32 +22,32 @@ pub(super) struct SystemErrors {
 
 impl SystemErrors {
     pub(super) fn new(dir: &JobDir, budget: &ReportBudget) -> Self {
-        Self { dir: dir.clone(), files: FailureFiles::new(MOST_BYTES, budget) }
+        Self { dir: dir.clone(), files: FailureFiles::new(MAX_FILE_BYTES, budget) }
     }
 
-    fn worker(&mut self, at: Timestamp, worker: &str, what: &str) -> io::Result<()> {
+    fn log_worker(&mut self, at: Timestamp, worker: &str, text: &str) -> io::Result<()> {
         let Some(worker) = worker_id(worker) else { return Ok(()) };
-        let text = format!("{at:.3} {}\n\n", printable(what.trim_end()));
+        let text = format!("{at:.3} {}\n\n", printable(text.trim_end()));
         self.files.append(self.dir.worker_system_errors(worker), text)
     }
 
-    fn failure(
+    fn log_failure(
         &mut self,
         at: Timestamp,
         worker: &str,
         during: &str,
         failure: &Failure,
     ) -> io::Result<()> {
-        if !is_of_the_system(failure.kind) {
+        if !is_system_failure(failure.kind) {
             return Ok(());
         }
         let Failure { kind, message, detail } = failure;
-        self.worker(at, worker, &format!("{during}: {kind}\n{}\n{detail}", message.trim_end()))
+        self.log_worker(at, worker, &format!("{during}: {kind}\n{}\n{detail}", message.trim_end()))
     }
 }
 
-/// Whether the failure is not the entry script's.
-fn is_of_the_system(kind: FailureKind) -> bool {
+/// Whether something other than the entry script failed.
+fn is_system_failure(kind: FailureKind) -> bool {
     matches!(kind, FailureKind::HostFault | FailureKind::NoSpace | FailureKind::WorkerDied)
 }
 
@@ -55,16 +55,18 @@ impl Reporter for SystemErrors {
     fn on_event(&mut self, event: &Event) -> io::Result<()> {
         let at = event.at;
         match &event.kind {
-            EventKind::InitFailed { worker, failure } => self.failure(at, worker, "init", failure),
+            EventKind::InitFailed { worker, failure } => {
+                self.log_failure(at, worker, "init", failure)
+            }
             EventKind::AttemptFinished { worker, report, location, .. } => {
                 let Err(failure) = &report.outcome else { return Ok(()) };
                 let id = report.id;
                 let attempt = report.attempt;
                 let during = format!("mini-batch {id}, attempt {attempt} ({location})");
-                self.failure(at, worker, &during, failure)
+                self.log_failure(at, worker, &during, failure)
             }
             EventKind::WorkerExited { worker, how, expected: false } => {
-                self.worker(at, worker, &format!("{worker} {how}"))
+                self.log_worker(at, worker, &format!("{worker} {how}"))
             }
             EventKind::JobFinished { result }
                 if result.status == JobStatus::Failed && leader_gave_up(result.ended_by) =>

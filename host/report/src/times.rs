@@ -4,45 +4,46 @@ use crate::model::whole;
 use jiff::Timestamp;
 use std::fmt::Write;
 
-/// Writes times. It keeps the text of the last second, because many lines share it.
+/// Writes times. The writer keeps the text of the last second, because many lines share it.
 #[derive(Debug)]
 pub(super) struct TimeWriter {
     /// The character between date and time.
-    joint: char,
-    second: i64,
+    separator: char,
+    /// The second that `text` shows.
+    last_second: i64,
     text: String,
 }
 
 impl TimeWriter {
-    /// `2026-11-21T10:00:00.500000Z`, with [`TimeWriter::micros`].
+    /// A writer of times such as `2026-11-21T10:00:00.500000Z`, with [`TimeWriter::micros`].
     pub(super) fn iso() -> Self {
-        Self { joint: 'T', second: i64::MIN, text: String::new() }
+        Self { separator: 'T', last_second: i64::MIN, text: String::new() }
     }
 
-    /// `2026-11-21 10:00:00,500`, with [`TimeWriter::millis`].
+    /// A writer of times such as `2026-11-21 10:00:00,500`, with [`TimeWriter::millis`].
     pub(super) fn log() -> Self {
-        Self { joint: ' ', ..Self::iso() }
+        Self { separator: ' ', ..Self::iso() }
     }
 
     /// Appends the time with microseconds.
     pub(super) fn micros(&mut self, line: &mut String, at: Timestamp) {
-        let (text, nanos) = self.second(at);
+        let (text, nanos) = self.split_second(at);
         line.push_str(text);
         line.push('.');
-        digits(line, u64::from(nanos / 1000), 6);
+        push_padded(line, u64::from(nanos / 1000), 6);
         line.push('Z');
     }
 
     /// Appends the time with milliseconds, after a comma.
     pub(super) fn millis(&mut self, line: &mut String, at: Timestamp) {
-        let (text, nanos) = self.second(at);
+        let (text, nanos) = self.split_second(at);
         line.push_str(text);
         line.push(',');
-        digits(line, u64::from(nanos / 1_000_000), 3);
+        push_padded(line, u64::from(nanos / 1_000_000), 3);
     }
 
     /// The text of the time to the second, and the nanoseconds after it.
-    fn second(&mut self, at: Timestamp) -> (&str, u32) {
+    fn split_second(&mut self, at: Timestamp) -> (&str, u32) {
         // Before 1970, the fraction is negative, too.
         let mut second = at.as_second();
         let mut nanos = at.subsec_nanosecond();
@@ -50,11 +51,11 @@ impl TimeWriter {
             (second, nanos) = (second - 1, nanos + 1_000_000_000);
         }
         let nanos = nanos.unsigned_abs();
-        if second != self.second {
-            self.second = second;
+        if second != self.last_second {
+            self.last_second = second;
             self.text.clear();
-            let joint = self.joint;
-            let format = format!("%Y-%m-%d{joint}%H:%M:%S");
+            let separator = self.separator;
+            let format = format!("%Y-%m-%d{separator}%H:%M:%S");
             // The start of the second, also before 1970. Writing to a string cannot fail.
             let whole = Timestamp::from_second(second).unwrap_or(at);
             let _ = write!(self.text, "{}", whole.strftime(&format));
@@ -68,7 +69,7 @@ pub(super) fn span_micros(line: &mut String, seconds: f64) {
     let micros = whole((seconds.max(0.0) * 1e6).round());
     number(line, micros / 1_000_000);
     line.push('.');
-    digits(line, micros % 1_000_000, 6);
+    push_padded(line, micros % 1_000_000, 6);
 }
 
 /// Appends seconds with milliseconds.
@@ -76,7 +77,7 @@ pub(super) fn span_millis(line: &mut String, seconds: f64) {
     let millis = whole((seconds.max(0.0) * 1e3).round());
     number(line, millis / 1000);
     line.push('.');
-    digits(line, millis % 1000, 3);
+    push_padded(line, millis % 1000, 3);
 }
 
 /// Appends a number.
@@ -85,7 +86,7 @@ pub(super) fn number(line: &mut String, number: u64) {
 }
 
 /// Appends a number with leading zeros.
-fn digits(line: &mut String, number: u64, width: usize) {
+fn push_padded(line: &mut String, number: u64, width: usize) {
     let mut buffer = itoa::Buffer::new();
     let text = buffer.format(number);
     line.extend(std::iter::repeat_n('0', width.saturating_sub(text.len())));

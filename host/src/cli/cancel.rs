@@ -83,7 +83,7 @@ fn print_answer(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
         "Job {} (process {}) {how}. Committed results are kept; resume later with: {}",
         answer.job,
         answer.pid,
-        resume(state).go_on(&job, "")
+        resume(state).advice(&job, "")
     ));
 }
 

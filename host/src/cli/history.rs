@@ -115,7 +115,7 @@ fn find(path: &Path) -> Result<KnownJob, Problem> {
 /// How to resume a job.
 pub(super) fn resume(state: &JobState) -> Resume {
     let command = state.started_by.as_ref().map_or(&[][..], |by| &by.command);
-    Resume::of(command, state.job_file.is_some())
+    Resume::for_command(command, state.job_file.is_some())
 }
 
 impl KnownJob {
@@ -193,7 +193,7 @@ fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
             let head = format!(
                 "Job {name} was interrupted: its process {pid} is gone. Committed results are kept; \
                  resume with: {}\n",
-                resume(state).go_on(&shown, "")
+                resume(state).advice(&shown, "")
             );
             head + &standing_text(history, false, clock)
         }

@@ -257,7 +257,7 @@ pub(super) fn prepare_and_run(
             job_dir: job_dir.clone(),
             output: output_place(spec, output),
             earlier_columns: columns.clone(),
-            resume: Resume::of(&options.command, options.job_file.is_some()),
+            resume: Resume::for_command(&options.command, options.job_file.is_some()),
             unit: unit(&spec.input_kind),
             drops_rows: spec.worker.output_action == OutputAction::SummaryOnly,
             made_at_end: spec.output_format.is_made_at_end(),

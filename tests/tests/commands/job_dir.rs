@@ -313,7 +313,7 @@ fn failures_fail_the_job_by_default() {
     mini-batch 1, attempt 1 (process000), will be tried again: this guest fails, as asked
     mini-batch 1, attempt 2 (process000): this guest fails, as asked
     mini-batch 2, attempt 1 (process000), will be tried again: this guest fails, as asked
-    more failures follow; the logs have all
+    more failures follow; the logs have all of them
     Job test failed after [TIME]: no item succeeded, so there is nothing to write
       first cause   this guest fails, as asked
       where         mini-batch 0, process000
