@@ -1,4 +1,4 @@
-//! The bindings that wit-bindgen generates from the contract.
+//! The bindings that wit-bindgen generates from `wit/entry.wit`.
 
 wit_bindgen::generate!({
     path: "wit",

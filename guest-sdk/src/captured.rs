@@ -1,4 +1,4 @@
-//! The log of a native test.
+//! Captures the log lines of a native test.
 
 use log::Level;
 use std::cell::RefCell;
@@ -21,12 +21,12 @@ pub(crate) fn capture(level: Level, message: &str) {
     LOGS.with_borrow_mut(|logs| logs.push(LogLine { level, message: message.to_owned() }));
 }
 
-/// The lines that were kept since the last [`clear`].
+/// The captured lines since the last [`clear`].
 pub(crate) fn lines() -> Vec<LogLine> {
     LOGS.with_borrow(Clone::clone)
 }
 
-/// Deletes the lines that were kept.
+/// Deletes the captured lines.
 pub(crate) fn clear() {
     LOGS.take();
 }

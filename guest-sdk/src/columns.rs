@@ -39,29 +39,29 @@ pub trait Columns {
     /// A column of integers or floats. Integers beyond 2^53 are rounded.
     fn f64(&self, column: &str) -> Result<Vec<f64>>;
 
-    /// As [`f64`](Columns::f64), with `None` for a null.
+    /// Like [`f64`](Columns::f64), with `None` for a null.
     fn f64_or_null(&self, column: &str) -> Result<Vec<Option<f64>>>;
 
-    /// A column of integers. It fails for floats, and for integers beyond the range of `i64`.
+    /// A column of integers. Fails for floats, and for integers beyond the range of `i64`.
     fn i64(&self, column: &str) -> Result<Vec<i64>>;
 
-    /// As [`i64`](Columns::i64), with `None` for a null.
+    /// Like [`i64`](Columns::i64), with `None` for a null.
     fn i64_or_null(&self, column: &str) -> Result<Vec<Option<i64>>>;
 
     /// A column of booleans.
     fn bool(&self, column: &str) -> Result<Vec<bool>>;
 
-    /// As [`bool`](Columns::bool), with `None` for a null.
+    /// Like [`bool`](Columns::bool), with `None` for a null.
     fn bool_or_null(&self, column: &str) -> Result<Vec<Option<bool>>>;
 
     /// A column of text. The text is not copied.
     fn text(&self, column: &str) -> Result<Vec<&str>>;
 
-    /// As [`text`](Columns::text), with `None` for a null.
+    /// Like [`text`](Columns::text), with `None` for a null.
     fn text_or_null(&self, column: &str) -> Result<Vec<Option<&str>>>;
 
-    /// The values of several columns of integers or floats, row by row: those of the tensor
-    /// `[rows, columns]`, which a model takes as an input.
+    /// The values of several columns of integers or floats, row by row. They are the values of a tensor
+    /// `[rows, columns]`, the usual input of a model.
     fn f32_matrix(&self, columns: &[&str]) -> Result<Vec<f32>>;
 }
 
@@ -82,9 +82,9 @@ impl Columns for RecordBatch {
     fn i64_or_null(&self, column: &str) -> Result<Vec<Option<i64>>> {
         let column = ColumnParts::find(self, column)?;
         let values = column.values_or_null("whole numbers", integers)?.into_iter();
-        // A null fits. A value that does not fit is `Some(None)`.
-        let fit = column.fitting(values.clone().map(|value| value.unwrap_or(Some(0))))?;
-        Ok(values.zip(fit).map(|(value, fit)| value.map(|_| fit)).collect())
+        // A null (`None`) fits. `Some(None)` is a value that does not fit.
+        let fitting = column.fitting(values.clone().map(|value| value.unwrap_or(Some(0))))?;
+        Ok(values.zip(fitting).map(|(value, fitting)| value.map(|_| fitting)).collect())
     }
 
     fn bool(&self, column: &str) -> Result<Vec<bool>> {
@@ -114,7 +114,7 @@ impl Columns for RecordBatch {
     }
 }
 
-/// A column. A dictionary is split into its values and its keys.
+/// A column. A dictionary is split into values and keys.
 struct ColumnParts<'a> {
     table: &'a RecordBatch,
     name: &'a str,
@@ -137,8 +137,10 @@ impl<'a> ColumnParts<'a> {
         let (values, keys) = match array.as_any_dictionary_opt() {
             None => (array, None),
             // All rows are null, so no key is used.
-            Some(it) if it.values().is_empty() => (it.values().as_ref(), Some(vec![0; it.len()])),
-            Some(it) => (it.values().as_ref(), Some(it.normalized_keys())),
+            Some(dictionary) if dictionary.values().is_empty() => {
+                (dictionary.values().as_ref(), Some(vec![0; dictionary.len()]))
+            }
+            Some(dictionary) => (dictionary.values().as_ref(), Some(dictionary.normalized_keys())),
         };
         Ok(ColumnParts { table, name: field.name(), array, values, keys })
     }
@@ -151,11 +153,11 @@ impl<'a> ColumnParts<'a> {
     ) -> Result<Vec<T>> {
         if let Some(nulls) = self.array.logical_nulls()
             && let Some(row) = nulls.iter().position(|valid| !valid)
-            // A wrong kind is reported before a null.
+            // If the column is also of the wrong kind, the error names the kind.
             && self.read(expected, &read).is_ok()
         {
-            let place = self.place(row);
-            return Err(Error::new(format!("{place}: null; {method}_or_null takes nulls")));
+            let position = self.position(row);
+            return Err(Error::new(format!("{position}: null; {method}_or_null takes nulls")));
         }
         let values = self.read(expected, &read)?;
         Ok(match &self.keys {
@@ -194,52 +196,54 @@ impl<'a> ColumnParts<'a> {
         })
     }
 
-    /// Unwraps the integers. `None` stands for one that is outside the range of `i64`: an error.
+    /// Unwraps the integers. Fails at `None`, which is an integer outside the range of `i64`.
     fn fitting(&self, values: impl Iterator<Item = Option<i64>>) -> Result<Vec<i64>> {
         let fit = |(row, value): (usize, Option<i64>)| {
             value.ok_or_else(|| {
-                let place = self.place(row);
-                Error::new(format!("{place}: the number is too large for i64; f64 takes it"))
+                let position = self.position(row);
+                Error::new(format!("{position}: the number is too large for i64; f64 takes it"))
             })
         };
         values.enumerate().map(fit).collect()
     }
 
-    fn place(&self, row: usize) -> String {
+    /// The column and row, for an error.
+    fn position(&self, row: usize) -> String {
         format!("column {}, row {} of the mini-batch (the first is row 1)", self.name, row + 1)
     }
 }
 
 fn floats(array: &dyn Array) -> Option<Vec<f64>> {
-    fn of<T: ArrowPrimitiveType>(array: &dyn Array) -> Option<Vec<f64>>
+    fn converted<T: ArrowPrimitiveType>(array: &dyn Array) -> Option<Vec<f64>>
     where
         T::Native: Into<f64>,
     {
-        array.as_primitive_opt::<T>().map(|it| it.values().iter().map(|v| (*v).into()).collect())
+        let array = array.as_primitive_opt::<T>()?;
+        Some(array.values().iter().map(|value| (*value).into()).collect())
     }
     #[expect(clippy::cast_precision_loss, reason = "documented")]
     match array.data_type() {
-        DataType::Int8 => of::<Int8Type>(array),
-        DataType::Int16 => of::<Int16Type>(array),
-        DataType::Int32 => of::<Int32Type>(array),
+        DataType::Int8 => converted::<Int8Type>(array),
+        DataType::Int16 => converted::<Int16Type>(array),
+        DataType::Int32 => converted::<Int32Type>(array),
         DataType::Int64 => {
             Some(array.as_primitive::<Int64Type>().values().iter().map(|v| *v as f64).collect())
         }
-        DataType::UInt8 => of::<UInt8Type>(array),
-        DataType::UInt16 => of::<UInt16Type>(array),
-        DataType::UInt32 => of::<UInt32Type>(array),
+        DataType::UInt8 => converted::<UInt8Type>(array),
+        DataType::UInt16 => converted::<UInt16Type>(array),
+        DataType::UInt32 => converted::<UInt32Type>(array),
         DataType::UInt64 => {
             Some(array.as_primitive::<UInt64Type>().values().iter().map(|v| *v as f64).collect())
         }
-        DataType::Float16 => of::<Float16Type>(array),
-        DataType::Float32 => of::<Float32Type>(array),
-        DataType::Float64 => of::<Float64Type>(array),
+        DataType::Float16 => converted::<Float16Type>(array),
+        DataType::Float32 => converted::<Float32Type>(array),
+        DataType::Float64 => converted::<Float64Type>(array),
         _ => None,
     }
 }
 
 fn integers(array: &dyn Array) -> Option<Vec<Option<i64>>> {
-    fn of<T: ArrowPrimitiveType>(array: &dyn Array) -> Option<Vec<Option<i64>>>
+    fn converted<T: ArrowPrimitiveType>(array: &dyn Array) -> Option<Vec<Option<i64>>>
     where
         T::Native: TryInto<i64>,
     {
@@ -247,14 +251,14 @@ fn integers(array: &dyn Array) -> Option<Vec<Option<i64>>> {
         Some(array.values().iter().map(|value| (*value).try_into().ok()).collect())
     }
     match array.data_type() {
-        DataType::Int8 => of::<Int8Type>(array),
-        DataType::Int16 => of::<Int16Type>(array),
-        DataType::Int32 => of::<Int32Type>(array),
-        DataType::Int64 => of::<Int64Type>(array),
-        DataType::UInt8 => of::<UInt8Type>(array),
-        DataType::UInt16 => of::<UInt16Type>(array),
-        DataType::UInt32 => of::<UInt32Type>(array),
-        DataType::UInt64 => of::<UInt64Type>(array),
+        DataType::Int8 => converted::<Int8Type>(array),
+        DataType::Int16 => converted::<Int16Type>(array),
+        DataType::Int32 => converted::<Int32Type>(array),
+        DataType::Int64 => converted::<Int64Type>(array),
+        DataType::UInt8 => converted::<UInt8Type>(array),
+        DataType::UInt16 => converted::<UInt16Type>(array),
+        DataType::UInt32 => converted::<UInt32Type>(array),
+        DataType::UInt64 => converted::<UInt64Type>(array),
         _ => None,
     }
 }
@@ -279,7 +283,7 @@ fn texts(array: &dyn Array) -> Option<Vec<&str>> {
     }
 }
 
-/// The kind of the values, in words.
+/// Names the kind of the values for an error.
 fn kind_name(kind: &DataType) -> &'static str {
     match kind {
         DataType::Dictionary(_, values) => kind_name(values),
@@ -358,7 +362,7 @@ pub(crate) fn with_columns<N: Into<String>, C: IntoColumn>(
         }
         let field = arrow_schema::Field::new(&name, column.data_type().clone(), true).into();
         match fields.iter().position(|field| *field.name() == name) {
-            Some(place) => (fields[place], columns[place]) = (field, column),
+            Some(index) => (fields[index], columns[index]) = (field, column),
             None => {
                 fields.push(field);
                 columns.push(column);

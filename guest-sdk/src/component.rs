@@ -1,5 +1,5 @@
-//! The glue between the exported functions and an [`EntryScript`]. Only [`export!`](crate::export)
-//! uses it.
+//! Connects the functions that a component exports to an [`EntryScript`]. Only [`export!`](crate::export)
+//! uses this module.
 
 use crate::input::Raw;
 use crate::{EntryScript, Input, Job, logging};
@@ -69,13 +69,13 @@ pub fn shutdown<S: EntryScript>(slot: &'static Slot<S>) {
     flush();
 }
 
-/// Writes an incomplete line of standard output, which the standard library buffers: the host may make no
-/// further call.
+/// Flushes standard output. The standard library buffers an incomplete line, and this may be the last call.
 fn flush() {
     // A failure to write does not affect the results.
     let _ = std::io::stdout().flush();
 }
 
+/// Converts the results to the types of the bindings.
 fn lower(results: crate::Results) -> crate::Result<Results> {
     Ok(match results {
         crate::Results::Rows(rows) => Results::Rows(rows),
@@ -98,7 +98,7 @@ fn job() -> Job {
     }
 }
 
-/// Makes panics write their message and location to the log, too. The previous hook writes them to stderr.
+/// Makes panics write their message and location to the log, too. The previous hook writes to stderr.
 fn report_panics() {
     let previous = panic::take_hook();
     panic::set_hook(Box::new(move |info| {

@@ -1,4 +1,4 @@
-//! One error type for entry scripts: `?` converts every error and every text to it.
+//! The error type of entry scripts. `?` converts every other error and every text to this type.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::fmt;
 /// The result of `init` and of `run`.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something failed: the contexts, which say what was being done, and the cause.
+/// The cause of a failure, and the contexts: what the code was doing.
 ///
-/// `?` converts every `std::error::Error` and every text to it. It is displayed with all its causes:
+/// `?` converts every `std::error::Error` and every text to this type. Its text has all contexts and causes:
 ///
 /// ```
 /// use sandmill_guest::{Context, Result};
@@ -29,7 +29,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// ```
 pub struct Error {
     cause: Box<dyn StdError + Send + Sync>,
-    /// What was being done, the innermost first.
+    /// What the code was doing, the innermost context first.
     contexts: Vec<String>,
 }
 
@@ -39,7 +39,7 @@ impl Error {
         Error { cause: message.into().into(), contexts: Vec::new() }
     }
 
-    /// Adds a context, which says what was being done. It is displayed before the rest of the error.
+    /// Adds a context, which says what the code was doing. The context comes before the rest of the text.
     #[must_use]
     pub fn context(mut self, context: impl Into<String>) -> Self {
         self.contexts.push(context.into());
@@ -47,7 +47,7 @@ impl Error {
     }
 }
 
-// `Error` must not implement `std::error::Error`, or this would overlap with `From<T> for T`.
+// `Error` must not implement `std::error::Error`: then this would overlap with `From<T> for T`.
 impl<E: Into<Box<dyn StdError + Send + Sync>>> From<E> for Error {
     fn from(cause: E) -> Self {
         Error { cause: cause.into(), contexts: Vec::new() }
@@ -63,7 +63,7 @@ impl fmt::Display for Error {
         f.write_str(&printed)?;
         let mut cause = self.cause.source();
         while let Some(next) = cause {
-            // Many errors print their source themselves: do not repeat it.
+            // Many errors already print their source.
             let text = next.to_string();
             if !printed.contains(&text) {
                 write!(f, ": {text}")?;
@@ -86,7 +86,7 @@ pub trait Context<T> {
     /// Adds a fixed text.
     fn context(self, context: impl Into<String>) -> Result<T>;
 
-    /// Adds a text that is made only if there is an error.
+    /// Adds a text. The function is called only if there is an error.
     fn with_context<C: Into<String>>(self, context: impl FnOnce() -> C) -> Result<T>;
 }
 

@@ -21,7 +21,7 @@ pub trait Input: sealed::Receive {
     /// The mini-batch that `run` receives.
     type MiniBatch<'a>;
 
-    /// The name that the host reads, padded with spaces.
+    /// The name of the kind that the host reads from the component, padded with spaces.
     #[doc(hidden)]
     const TAKES: [u8; 5];
 
@@ -52,7 +52,7 @@ pub enum Raw {
 
 #[cfg(not(target_arch = "wasm32"))]
 impl Raw {
-    /// How many items there are.
+    /// The number of items.
     pub(crate) fn items(&self) -> usize {
         match self {
             Raw::Files(files) => files.len(),
@@ -102,6 +102,7 @@ impl Input for Void {
     }
 }
 
+/// The error for a mini-batch of another kind.
 fn misfit(wanted: InputKindValue, got: &Raw) -> Error {
     let (got, found) = match got {
         Raw::Files(_) => (InputKindValue::Files, "files"),

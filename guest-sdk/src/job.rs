@@ -1,8 +1,8 @@
-//! What an entry script learns about its job and its mini-batch.
+//! The job and the context of a mini-batch, as the entry script sees them.
 
 use std::path::{Path, PathBuf};
 
-/// The job, as `init` receives it. Keep what `run` needs in the instance, or all of it: `Job` is `Clone`.
+/// The job, which `init` receives. If `run` needs the job, keep a clone or some values in the instance.
 #[derive(Clone, Debug)]
 pub struct Job {
     pub(crate) arguments: Vec<String>,
@@ -16,7 +16,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The job file's `arguments`, with `${{side_inputs.x}}` and the like expanded.
+    /// The job file's `arguments`, with placeholders such as `${{side_inputs.x}}` expanded.
     pub fn arguments(&self) -> &[String] {
         &self.arguments
     }
@@ -36,7 +36,7 @@ impl Job {
     /// assert_eq!(host.job().argument("--seed"), None);
     /// ```
     pub fn argument(&self, name: &str) -> Option<&str> {
-        self.last(name).flatten()
+        self.last_value(name).flatten()
     }
 
     /// Whether the job gives an argument that needs no value. A later `--fast=false` revokes `--fast`.
@@ -49,11 +49,12 @@ impl Job {
     /// assert!(!host.job().flag("--verbose"));
     /// ```
     pub fn flag(&self, name: &str) -> bool {
-        self.last(name).is_some_and(|value| value != Some("false"))
+        self.last_value(name).is_some_and(|value| value != Some("false"))
     }
 
-    /// The last occurrence of an argument: its value, or `Some(None)` if it has none.
-    fn last(&self, name: &str) -> Option<Option<&str>> {
+    /// The value of the last occurrence of an argument. `Some(None)` if this occurrence has no value, and
+    /// `None` if there is no occurrence.
+    fn last_value(&self, name: &str) -> Option<Option<&str>> {
         let mut found = None;
         for (index, argument) in self.arguments.iter().enumerate() {
             if argument == name {
@@ -68,8 +69,8 @@ impl Job {
         found
     }
 
-    /// A variable of the job file's `environment_variables`. The same as `std::env::var`, but a test can
-    /// set it.
+    /// A variable of the job file's `environment_variables`. It is also in `std::env`, but only here can a
+    /// test set it.
     ///
     /// ```
     /// use sandmill_guest::test::TestHost;
@@ -84,12 +85,13 @@ impl Job {
         found.next().map(|(_, value)| value.as_str())
     }
 
-    /// The name of this worker: `process000`, `process001`, ... A replacement gets a new name.
+    /// The name of this worker: `process000`, `process001`, ... A worker that replaces another has a new
+    /// name.
     pub fn agent_name(&self) -> &str {
         &self.agent_name
     }
 
-    /// The node this worker runs on: "0" on a single machine.
+    /// The id of the node on which this worker runs: "0" on a single machine.
     pub fn node_id(&self) -> &str {
         &self.node_id
     }
@@ -122,7 +124,7 @@ impl Job {
 pub struct MiniBatchContext {
     /// The number of the mini-batch within the job, counted from 0. The same in every attempt.
     pub id: u64,
-    /// The name of the input that the mini-batch was cut from; empty for void mini-batches.
+    /// The name of the input that the mini-batch comes from; empty for void mini-batches.
     pub dataset: String,
     /// 1 for the first attempt at this mini-batch.
     pub attempt: u32,
@@ -143,7 +145,7 @@ impl Default for MiniBatchContext {
 }
 
 impl MiniBatchContext {
-    /// The value of a partition key, if the job has that key.
+    /// The value of a partition key. `None` if the job does not have this key.
     ///
     /// ```
     /// use sandmill_guest::MiniBatchContext;

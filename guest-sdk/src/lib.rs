@@ -26,7 +26,7 @@
 //! sandmill_guest::export!(CountBytes);
 //! ```
 //!
-//! Its crate is a `cdylib`:
+//! The crate of an entry script is a `cdylib`:
 //!
 //! ```toml
 //! [lib]
@@ -36,8 +36,8 @@
 //! `sandmill build` compiles it to a component, and `sandmill run` runs it. `cargo test` compiles the same
 //! crate natively and tests it: see `test::TestHost`.
 //!
-//! `run` receives a table as a [`RecordBatch`](arrow_array::RecordBatch), and may return one. [`Columns`]
-//! reads its columns by name:
+//! `run` of a table job receives a [`RecordBatch`](arrow_array::RecordBatch), and may return a table.
+//! [`Columns`] reads columns by name:
 //!
 //! ```
 //! # #[cfg(feature = "table")] {
@@ -62,12 +62,12 @@
 //! ```
 //!
 //! # What the entry script may do
-//! It reads the files that the job grants it, at the paths in its mini-batch and its arguments, with
-//! [`read()`] or `std::fs`. It writes files below [`Job::output_dir`] and [`Job::log_dir`]. It has no
+//! The entry script reads files with [`read()`] or `std::fs`: those of the running mini-batch, and the
+//! folders that the job grants. It writes files below [`Job::output_dir`] and [`Job::log_dir`]. It has no
 //! network access. The job's environment variables are in [`Job::env`] and `std::env`.
 //!
 //! # Models
-//! [`nn`] runs the job's models. The host computes them, on the CPU or on a GPU.
+//! [`nn`] runs the job's models (inference). The host does the computation, on the CPU or on a GPU.
 //!
 //! # Logging and panics
 //! The macros of the [`log`] crate and the functions of [`logging`] write to the entry script's
@@ -124,8 +124,8 @@ pub trait EntryScript: Sized + 'static {
     /// The kind of mini-batch: [`Files`], [`Table`] or [`Void`].
     type Input: Input;
 
-    /// Makes the instance: reads arguments, loads models. If it returns an error, this worker does not
-    /// start. A job whose workers keep failing here ends.
+    /// Makes the instance, for example reads arguments and loads models. If `init` returns an error, this
+    /// worker does not start. The job ends if `init` keeps failing.
     fn init(job: &Job) -> Result<Self>;
 
     /// Works on one mini-batch: `&[PathBuf]` for files, `RecordBatch` for a table, `()` for void.
@@ -133,15 +133,15 @@ pub trait EntryScript: Sized + 'static {
     /// Return one row for each item that succeeded. The rows may be in any order, so a row should contain
     /// its key. A line break inside a row of text fails the attempt.
     ///
-    /// An error fails the whole attempt, and the job retries the mini-batch as often as its `run_max_try`
-    /// allows. To fail single items, see [`Results::each`].
+    /// An error fails the whole attempt, and the job retries the mini-batch up to the limit `run_max_try`. To
+    /// fail single items, see [`Results::each`].
     fn run(
         &mut self,
         mini_batch: <Self::Input as Input>::MiniBatch<'_>,
         context: &MiniBatchContext,
     ) -> Result<Results>;
 
-    /// Called once after the last mini-batch; not after a trap, a time-out or a kill.
+    /// Called once after the last mini-batch, but not after a trap, a time-out or a kill.
     fn shutdown(&mut self) {}
 }
 
@@ -158,8 +158,7 @@ macro_rules! export {
 
         #[cfg(target_arch = "wasm32")]
         const _: () = {
-            // This scope has nothing but the alias, so that the script may have the same name as an item
-            // below.
+            // Only the alias is in this scope, so that the script may have the same name as an item below.
             type __SandmillScript = $script;
 
             const _: () = {
@@ -169,15 +168,16 @@ macro_rules! export {
                     > = const { ::std::cell::RefCell::new(::std::option::Option::None) };
                 }
 
-                // The host reads it, and refuses a job with another kind of input before it starts.
+                // The host reads this section. It refuses a job with another kind of input before the job
+                // starts.
                 #[unsafe(link_section = "sandmill:takes")]
                 static TAKES: [u8; 5] =
                     <<__SandmillScript as $crate::EntryScript>::Input as $crate::Input>::TAKES;
 
                 struct __SandmillComponent;
 
-                // Never inlined: when code of another crate panics, the host finds the entry script's own
-                // crate in the backtrace by the names of these functions.
+                // These functions are never inlined: if code of another crate panics, the host finds the
+                // entry script's crate in the backtrace by their names.
                 impl $crate::component::Guest for __SandmillComponent {
                     #[inline(never)]
                     fn init() -> ::std::result::Result<(), ::std::string::String> {

@@ -1,6 +1,6 @@
 //! The entry script's log: functions that write to it, and the logger for the [`log`] crate.
 //!
-//! A line is dropped if the job's `logging_level` is less verbose. `log::trace!` writes nothing.
+//! The host drops lines that are more verbose than the job's `logging_level`. `log::trace!` writes nothing.
 
 use log::{Level, LevelFilter, Metadata, Record};
 
@@ -41,6 +41,7 @@ pub(crate) fn write(level: Level, message: &str) {
     crate::captured::capture(level, message);
 }
 
+/// A logger that writes to the entry script's log.
 struct LogSink;
 
 impl log::Log for LogSink {
@@ -60,7 +61,7 @@ impl log::Log for LogSink {
     fn flush(&self) {}
 }
 
-/// Makes the log the logger of the `log` crate, unless the entry script has set another logger.
+/// Installs [`LogSink`] as the logger of the `log` crate, unless the entry script has set another logger.
 pub(crate) fn install() {
     if log::set_logger(&LogSink).is_ok() {
         log::set_max_level(LevelFilter::Debug);

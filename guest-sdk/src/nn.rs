@@ -1,4 +1,4 @@
-//! The job's models. The host computes them, on the CPU or on the worker's GPU, as the job file says.
+//! The job's models (inference). The host runs them, on the CPU or on the worker's GPU, as the job file says.
 //!
 //! ```
 //! use sandmill_guest::nn::{Model, Tensor};
@@ -31,11 +31,11 @@
 //! }
 //! ```
 //!
-//! The feature `ndarray` converts between arrays of that crate and tensors.
+//! The feature `ndarray` adds conversions between tensors and arrays of the `ndarray` crate.
 //!
 //! # In a native test
-//! A native test has no host to compute a model: give
-//! [`TestHost::model`](crate::test::TestHost::model) a function instead.
+//! A native test has no host that runs models. Instead, pass a function to
+//! [`TestHost::model`](crate::test::TestHost::model).
 
 #[cfg(target_arch = "wasm32")]
 mod component;
@@ -64,8 +64,8 @@ pub fn names() -> Vec<String> {
     host::names()
 }
 
-/// A loaded model of the job. A worker loads each model once, however often [`Model::load`] is called. Load
-/// it in `init`, and keep it in the instance.
+/// A loaded model of the job. Load it in `init`, and keep it in the instance. A worker loads each model once,
+/// even if it calls [`Model::load`] several times.
 #[derive(Debug)]
 pub struct Model {
     description: Description,
@@ -76,29 +76,29 @@ impl Model {
     /// Loads the model that has this name in the job file (`models`).
     ///
     /// # Errors
-    /// There is no model of that name, or it cannot be loaded. The text says why, and [`Error::code`] is the
-    /// kind of failure.
+    /// There is no model of that name, or the model cannot be loaded. The text says why, and [`Error::code`]
+    /// is the kind of failure.
     pub fn load(name: &str) -> Result<Self, Error> {
         let (description, loaded) = host::ModelHandle::load(name)?;
         Ok(Model { description, loaded })
     }
 
-    /// Describes the model, and how it is run.
+    /// The description of the model: inputs, outputs, backend and device.
     pub fn description(&self) -> &Description {
         &self.description
     }
 
-    /// Its name in the job file.
+    /// The model's name in the job file.
     pub fn name(&self) -> &str {
         &self.description.name
     }
 
-    /// The backend that computes it: `tract` or `onnxruntime`.
+    /// The backend that runs the model: `tract` or `onnxruntime`.
     pub fn backend(&self) -> &str {
         &self.description.backend
     }
 
-    /// The device that computes it: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
+    /// The device on which the model runs: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
     pub fn device(&self) -> &str {
         &self.description.device
     }
@@ -113,14 +113,14 @@ impl Model {
         &self.description.outputs
     }
 
-    /// Runs the model. Each input is a name with a tensor or a reference to one.
+    /// Runs the model. Each input is a name with a tensor, or with a reference to a tensor.
     ///
     /// If the model's first dimension may have any size, make one call for a whole mini-batch
     /// ([`Tensor::stack`], [`Tensor::rows`]). This is much faster than a call for each item.
     ///
     /// # Errors
-    /// Returns the host's error. For a wrong input, the text says which one, what was expected and what was
-    /// found.
+    /// Returns the host's error. For a wrong input, the text names the input, and says what was expected and
+    /// what was found.
     pub fn run<T: Borrow<Tensor>>(&self, inputs: &[(&str, T)]) -> Result<Tensors, Error> {
         let inputs: Vec<(&str, &Tensor)> =
             inputs.iter().map(|(name, tensor)| (*name, tensor.borrow())).collect();

@@ -1,15 +1,15 @@
-//! Whole files in one call.
+//! Reads a whole file in one call.
 
 use std::io;
 use std::path::Path;
 
-/// Reads a whole file. In a component this is much faster than `std::fs::read`, because the host reads the
-/// file in one call. It sees the same files as `std::fs`. In a native build it is `std::fs::read`.
+/// Reads a whole file. In a component `read` is much faster than `std::fs::read`, because the host reads the
+/// file in one call. It can read the same files as `std::fs`. In a native build it calls `std::fs::read`.
 ///
 /// # Errors
 /// The error names the file and says why it cannot be read: it does not exist, is outside of the granted
-/// folders, is not a regular file, or is larger than the job's limits allow. Its kind is the one that
-/// `std::fs` gives.
+/// folders, is not a regular file, or is larger than the job's limits allow. The error has the same kind as
+/// the error of `std::fs`.
 pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
     let path = path.as_ref();
     #[cfg(target_arch = "wasm32")]
@@ -31,8 +31,8 @@ pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-/// The kind of the error, which the host only reports in words. Opens only regular files, because opening a
-/// FIFO may block.
+/// Finds the kind of the error, because the host reports only a text. Opens only regular files, because
+/// opening a FIFO may block.
 #[cfg(target_arch = "wasm32")]
 fn kind_of_failure(path: &Path) -> io::ErrorKind {
     match std::fs::metadata(path) {

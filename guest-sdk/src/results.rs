@@ -8,11 +8,11 @@ use std::fmt::Display;
 #[cfg(feature = "table")]
 use arrow_array::{Array, ArrayRef, RecordBatch};
 
-/// What `run` returns when the call as a whole succeeded.
+/// The results of a successful call of `run`.
 ///
 /// Return as many rows as the mini-batch has items: each missing row counts as a failed item. The job keeps
-/// surplus rows, with a notice. In a job with `strict_cardinality` both fail the attempt. A void mini-batch
-/// has no items, and may return any number of rows.
+/// surplus rows, with a notice. In a job with `strict_cardinality`, missing and surplus rows fail the
+/// attempt. A void mini-batch has no items, and may return any number of rows.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Results {
@@ -68,7 +68,7 @@ impl Results {
         Results::Table(table)
     }
 
-    /// A table from named columns of the same length. The columns have one array type, or several types as
+    /// A table from named columns of the same length. For columns of different array types, pass each as an
     /// `ArrayRef`.
     #[cfg(feature = "table")]
     pub fn columns<N: Into<String>, A: Array + 'static>(
@@ -80,10 +80,10 @@ impl Results {
         RecordBatch::try_from_iter(columns).map(Results::Table)
     }
 
-    /// The table with new columns after its own. A new column replaces an existing one of the same name. For
-    /// columns of several types, call [`IntoColumn::into_column`] on each.
+    /// Appends new columns to a table. A new column replaces an existing one of the same name. For columns of
+    /// different types, call [`IntoColumn::into_column`] on each.
     ///
-    /// It fails if the number of values in a column differs from the number of rows in the table.
+    /// Fails if the number of values in a column differs from the number of rows in the table.
     #[cfg(feature = "table")]
     pub fn with_columns<N: Into<String>, C: IntoColumn>(
         table: &RecordBatch,
@@ -92,7 +92,7 @@ impl Results {
         crate::columns::with_columns(table, columns).map(Results::Table)
     }
 
-    /// How many items succeeded, as the job counts it.
+    /// The number of items that count as succeeded in the job.
     pub fn succeeded(&self) -> usize {
         match self {
             Results::Rows(rows) => rows.len(),

@@ -1,4 +1,4 @@
-//! Decodes tables from Arrow IPC streams, and encodes them.
+//! Decodes Arrow IPC streams into tables, and encodes tables as streams.
 
 // The component and the tests use these; a native library build has no stream to decode.
 #![cfg_attr(
@@ -11,7 +11,7 @@ use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamDecoder;
 use arrow_ipc::writer::StreamWriter;
 
-/// Decodes a stream. The arrays refer to `bytes`: a stream of one batch is not copied.
+/// Decodes a stream. Does not copy a stream of one batch: the arrays refer to `bytes`.
 pub(crate) fn decode(bytes: Vec<u8>) -> Result<RecordBatch> {
     let mut decoder = StreamDecoder::new();
     let mut stream = bytes.into();
@@ -32,16 +32,17 @@ pub(crate) fn decode(bytes: Vec<u8>) -> Result<RecordBatch> {
 
 /// Encodes a table as a stream.
 pub(crate) fn encode(table: &RecordBatch) -> Result<Vec<u8>> {
-    let mut writer = StreamWriter::try_new(Vec::with_capacity(size(table)), &table.schema())
-        .context("encode the result table")?;
+    let mut writer =
+        StreamWriter::try_new(Vec::with_capacity(estimated_size(table)), &table.schema())
+            .context("encode the result table")?;
     writer.write(table).context("encode the result table")?;
     writer.into_inner().context("encode the result table")
 }
 
-/// An estimate of the stream's size in bytes. A buffer of that size need not grow, which would copy it.
-fn size(table: &RecordBatch) -> usize {
+/// Estimates the stream's size in bytes, so that the buffer does not grow: growing copies the bytes.
+fn estimated_size(table: &RecordBatch) -> usize {
     let fixed = 1024;
-    // Per column: padding of up to three buffers, its name and its metadata.
+    // 256 bytes for the column's name, its metadata, and the padding of up to three buffers.
     let column =
         |array: &dyn Array| 256 + array.to_data().get_slice_memory_size().unwrap_or_default();
     fixed + table.columns().iter().map(|array| column(array.as_ref())).sum::<usize>()
@@ -70,7 +71,7 @@ mod tests {
     #[test]
     fn the_guessed_size_is_enough() {
         for table in [table(0), table(5000).slice(7, 4000)] {
-            let guess = size(&table);
+            let guess = estimated_size(&table);
             let encoded = encode(&table).unwrap().len();
             assert!(encoded <= guess && guess <= 2 * encoded + 2048, "{encoded} of {guess}");
         }

@@ -1,4 +1,4 @@
-//! Runs an entry script natively, in a test.
+//! Runs an entry script in a native test, without a host.
 //!
 //! ```
 //! use sandmill_guest::test::TestHost;
@@ -56,7 +56,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct TestHost {
     job: Job,
     partition_key_value: Vec<(String, String)>,
-    strict: bool,
+    strict_cardinality: bool,
     models: TestModels,
     scratch: Arc<TestFolder>,
 }
@@ -83,7 +83,13 @@ impl TestHost {
         };
         let scratch = Arc::new(scratch);
         let models = TestModels::default();
-        TestHost { job, partition_key_value: Vec::new(), strict: false, models, scratch }
+        TestHost {
+            job,
+            partition_key_value: Vec::new(),
+            strict_cardinality: false,
+            models,
+            scratch,
+        }
     }
 
     /// Appends an argument.
@@ -150,8 +156,8 @@ impl TestHost {
         self
     }
 
-    /// Appends a partition key and its value. They apply to all mini-batches for which the test passes no
-    /// context.
+    /// Appends a partition key and its value. Mini-batches for which the test passes a context do not get
+    /// them.
     #[must_use]
     pub fn partition_key(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.partition_key_value.push((key.into(), value.into()));
@@ -161,15 +167,15 @@ impl TestHost {
     /// Refuses results that do not have one row for each item, as a job with `strict_cardinality` does.
     #[must_use]
     pub fn strict_cardinality(mut self) -> Self {
-        self.strict = true;
+        self.strict_cardinality = true;
         self
     }
 
-    /// Gives the job a model, which `compute` computes instead of a host. A second model of the same name
-    /// replaces the first.
+    /// Adds a model to the job. `compute` returns its outputs. A second model of the same name replaces the
+    /// first.
     ///
-    /// Instead of a name, you can pass a [`Description`]. If it has inputs, each call checks the inputs
-    /// against it, as a host does.
+    /// Instead of a name, you can pass a [`Description`]. If the description has inputs, each call checks the
+    /// given inputs against it, as a host does.
     ///
     /// ```
     /// use sandmill_guest::nn::{Description, Tensor};
@@ -213,8 +219,15 @@ impl TestHost {
         }
         self.models.install();
         let script = S::init(&self.job)?;
-        let TestHost { job, partition_key_value, strict, scratch, .. } = self;
-        Ok(TestScript { script, job, partition_key_value, strict, next_id: 0, _scratch: scratch })
+        let TestHost { job, partition_key_value, strict_cardinality, scratch, .. } = self;
+        Ok(TestScript {
+            script,
+            job,
+            partition_key_value,
+            strict_cardinality,
+            next_id: 0,
+            _scratch: scratch,
+        })
     }
 }
 
@@ -225,7 +238,7 @@ pub struct TestScript<S> {
     script: S,
     job: Job,
     partition_key_value: Vec<(String, String)>,
-    strict: bool,
+    strict_cardinality: bool,
     next_id: u64,
     _scratch: Arc<TestFolder>,
 }
@@ -298,13 +311,13 @@ impl<S: EntryScript> TestScript<S> {
         context
     }
 
-    /// Calls `run`. Fails, as the job would, if the results are invalid.
+    /// Calls `run`. Fails if a job would refuse the results.
     fn receive(&mut self, raw: Raw, context: &MiniBatchContext) -> Result<Results> {
         let items = raw.items();
         let is_void = matches!(raw, Raw::Void);
         let results = S::Input::receive(raw, |mini_batch| self.script.run(mini_batch, context))?;
         checked::check(&results, items)?;
-        if self.strict && !is_void {
+        if self.strict_cardinality && !is_void {
             checked::check_count(&results, items)?;
         }
         Ok(results)
@@ -355,7 +368,7 @@ impl Default for TestFolder {
 
 impl Drop for TestFolder {
     fn drop(&mut self) {
-        // The folder does not exist if the test failed before `init`, or set both folders itself.
+        // The folder does not exist if `init` was not called, or if the test set both folders.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -102,26 +102,26 @@ fn a_dictionary_of_numbers_may_have_null_values() {
 #[test]
 fn errors_name_the_column_the_row_and_existing_columns() {
     let people = people();
-    let all = "the table has: id Int64, age Float64, name Utf8, member Boolean";
+    let existing = "the table has: id Int64, age Float64, name Utf8, member Boolean";
     assert_eq!(
         error_text(people.f64("Age")),
         "the table has no column Age; it has: id Int64, age Float64, name Utf8, member Boolean"
     );
     assert_eq!(
         error_text(people.f64("name")),
-        format!("column name is text (Utf8); expected numbers; {all}")
+        format!("column name is text (Utf8); expected numbers; {existing}")
     );
     assert_eq!(
         error_text(people.f64_or_null("member")),
-        format!("column member is booleans (Boolean); expected numbers; {all}")
+        format!("column member is booleans (Boolean); expected numbers; {existing}")
     );
     assert_eq!(
         error_text(people.i64("age")),
-        format!("column age is floats (Float64); expected whole numbers; {all}")
+        format!("column age is floats (Float64); expected whole numbers; {existing}")
     );
     assert_eq!(
         error_text(people.bool("id")),
-        format!("column id is whole numbers (Int64); expected booleans; {all}")
+        format!("column id is whole numbers (Int64); expected booleans; {existing}")
     );
     assert_eq!(
         error_text(people.f64("age")),

@@ -1,13 +1,13 @@
-//! Models that the host computes.
+//! Models that the host runs.
 
 use super::element::Values;
 use super::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, TensorType};
 use bindings::sandmill::entry::models;
-use bindings::wasi::nn::graph::{Error as Raised, load_by_name};
+use bindings::wasi::nn::graph::{Error as HostError, load_by_name};
 use bindings::wasi::nn::inference::GraphExecutionContext;
 use bindings::wasi::nn::{errors, tensor};
 
-/// The bindings that wit-bindgen generates from the contract. A component that does not use models does not
+/// The bindings that wit-bindgen generates from the WIT files. A component that does not use models does not
 /// import these interfaces.
 mod bindings {
     wit_bindgen::generate!({ path: "wit", world: "inference", generate_all });
@@ -17,13 +17,13 @@ pub(super) fn names() -> Vec<String> {
     models::names()
 }
 
-/// A model that can compute.
+/// A loaded model.
 #[derive(Debug)]
 pub(super) struct ModelHandle(GraphExecutionContext);
 
 impl ModelHandle {
     pub(super) fn load(name: &str) -> Result<(Description, Self), Error> {
-        // Load before `describe`: only an error of `load_by_name` has a code for the kind of failure.
+        // Call `load_by_name` before `describe`, because only its errors have a code for the kind of failure.
         let graph = load_by_name(name).map_err(|error| lift_error(&error))?;
         let context = graph.init_execution_context().map_err(|error| lift_error(&error))?;
         let described =
@@ -39,10 +39,12 @@ impl ModelHandle {
     }
 }
 
+/// Converts a tensor to the type of the bindings.
 fn lower(tensor: &Tensor) -> Result<tensor::Tensor, Error> {
     let shape: Result<Vec<u32>, _> =
         tensor.shape().iter().map(|size| u32::try_from(*size)).collect();
-    let shape = shape.map_err(|_| Error::argument(format!("{tensor}: too large a dimension")))?;
+    let shape =
+        shape.map_err(|_| Error::argument(format!("{tensor}: a dimension is too large")))?;
     let ty = match tensor.ty() {
         TensorType::F16 => tensor::TensorType::Fp16,
         TensorType::F32 => tensor::TensorType::Fp32,
@@ -55,6 +57,7 @@ fn lower(tensor: &Tensor) -> Result<tensor::Tensor, Error> {
     Ok(tensor::Tensor::new(&shape, ty, tensor.stored().bytes()))
 }
 
+/// Converts a tensor from the type of the bindings.
 fn lift(tensor: &tensor::Tensor) -> Result<Tensor, Error> {
     let shape = tensor.dimensions().into_iter().map(|size| size as usize).collect();
     Tensor::of(shape, Values::from_bytes(lift_type(tensor.ty()), tensor.data()))
@@ -97,7 +100,7 @@ fn lift_port(port: models::Port) -> Port {
     Port { name: port.name, ty, shape }
 }
 
-fn lift_error(error: &Raised) -> Error {
+fn lift_error(error: &HostError) -> Error {
     let code = match error.code() {
         errors::ErrorCode::InvalidArgument => ErrorCode::InvalidArgument,
         errors::ErrorCode::InvalidEncoding => ErrorCode::InvalidEncoding,

@@ -1,19 +1,19 @@
-//! Describes models, and their inputs and outputs.
+//! Descriptions of models, and of their inputs and outputs.
 
 use super::{Element, TensorType};
 use std::fmt;
 
-/// What a model is, and how it is run.
+/// A model's name, inputs and outputs, and the backend and device that run it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
-    /// Its name in the job file.
+    /// The model's name in the job file.
     pub name: String,
-    /// The backend that computes it: `tract` or `onnxruntime`; in a native test, `test`.
+    /// The backend that runs the model: `tract` or `onnxruntime`; in a native test, `test`.
     pub backend: String,
-    /// The device that computes it: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
+    /// The device on which the model runs: `cpu`, or `gpu` with the GPU's index, as in `gpu 0`.
     pub device: String,
-    /// Whether it runs on the CPU instead of a GPU, because the job allows this fallback.
+    /// Whether the model runs on the CPU instead of a GPU, because the job allows this fallback.
     pub fell_back: bool,
     /// Inputs, in the model's order.
     pub inputs: Vec<Port>,
@@ -35,14 +35,14 @@ impl Description {
         }
     }
 
-    /// Appends an input. Its dimensions are texts in the displayed form: `["N", "64"]`, `["?"]`.
+    /// Appends an input. `shape` has the dimensions as texts, such as `["N", "64"]` or `["?"]`.
     #[must_use]
     pub fn input<T: Element>(mut self, name: &str, shape: &[&str]) -> Self {
         self.inputs.push(Port::new(name, T::TYPE, shape));
         self
     }
 
-    /// Appends an output.
+    /// Appends an output. `shape` is as for `input`.
     #[must_use]
     pub fn output<T: Element>(mut self, name: &str, shape: &[&str]) -> Self {
         self.outputs.push(Port::new(name, T::TYPE, shape));
@@ -50,7 +50,7 @@ impl Description {
     }
 }
 
-/// A model of which only the name is known.
+/// A model with this name and unknown inputs and outputs.
 impl From<&str> for Description {
     fn from(name: &str) -> Self {
         Description::new(name)
@@ -61,11 +61,11 @@ impl From<&str> for Description {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Port {
-    /// Its name.
+    /// The name of the input or output.
     pub name: String,
-    /// The type of its elements.
+    /// The type of the elements.
     pub ty: ElementType,
-    /// Its dimensions, the outermost first. `None` if even their number is unknown.
+    /// The dimensions, the outermost first. `None` if even the number of dimensions is unknown.
     pub shape: Option<Vec<Dimension>>,
 }
 
@@ -76,7 +76,7 @@ impl Port {
     }
 }
 
-/// `f32 [N, 64]`.
+/// Writes for example `f32 [N, 64]`.
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(shape) = &self.shape else { return write!(f, "{} of any shape", self.ty) };
@@ -108,13 +108,13 @@ impl fmt::Display for ElementType {
 pub enum Dimension {
     /// A fixed size.
     Fixed(u32),
-    /// Any size, which is the same in all dimensions of this name.
+    /// Any size, but the same size in all dimensions of this name.
     Named(String),
     /// Any size.
     Unknown,
 }
 
-/// Parses the displayed form: a number, `?`, or a name.
+/// Parses a number, `?`, or a name.
 impl From<&str> for Dimension {
     fn from(text: &str) -> Self {
         match text.parse() {
@@ -125,7 +125,7 @@ impl From<&str> for Dimension {
     }
 }
 
-/// `64`, `N`, `?`.
+/// Writes for example `64`, `N` or `?`.
 impl fmt::Display for Dimension {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

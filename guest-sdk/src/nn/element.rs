@@ -5,13 +5,13 @@ use std::fmt;
 /// The type of a tensor's elements: one of the seven types of `wasi:nn`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TensorType {
-    /// [`F16`].
+    /// 16-bit floats of IEEE 754: [`F16`].
     F16,
     /// `f32`.
     F32,
     /// `f64`.
     F64,
-    /// [`Bf16`].
+    /// 16-bit floats with the exponents of `f32`: [`Bf16`].
     Bf16,
     /// `u8`. Booleans are 0 and 1 of this type.
     U8,
@@ -21,7 +21,7 @@ pub enum TensorType {
     I64,
 }
 
-/// `f32`, `i64`.
+/// Writes for example `f32` or `i64`.
 impl fmt::Display for TensorType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -36,30 +36,30 @@ impl fmt::Display for TensorType {
     }
 }
 
-/// A floating-point number of 16 bits (IEEE 754), as its bits.
+/// A floating-point number of 16 bits (IEEE 754). It holds the bits, and does not calculate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct F16(pub u16);
 
-/// The upper 16 bits of an `f32`, as bits.
+/// A floating-point number with the upper 16 bits of an `f32`. It holds the bits, and does not calculate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Bf16(pub u16);
 
 impl F16 {
     /// The nearest number of 16 bits, with ties to even. Numbers that are too large become infinite.
-    #[expect(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "the rest has 16 bits")]
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         let sign = bits >> 16 & 0x8000;
         let magnitude = bits & 0x7FFF_FFFF;
         let half = if magnitude > 0x7F80_0000 {
-            // Stays a NaN, whichever bits are cut off.
+            // The first bit keeps it a NaN, even if all other bits are cut off.
             0x7E00 | magnitude >> 13 & 0x3FF
         } else if magnitude >= 0x4780_0000 {
             0x7C00
         } else if magnitude >= 0x3880_0000 {
-            // The smallest exponent is 2^-14 instead of 2^-126.
+            // The exponent counts from 2^-14 instead of 2^-126.
             round_off(magnitude - 0x3800_0000, 13)
         } else if magnitude >= 0x3300_0000 {
             let shift = 126 - (magnitude >> 23);
@@ -88,7 +88,7 @@ impl F16 {
 
 impl Bf16 {
     /// The nearest number of 16 bits, with ties to even.
-    #[expect(clippy::cast_possible_truncation, reason = "what is left has 16 bits")]
+    #[expect(clippy::cast_possible_truncation, reason = "the rest has 16 bits")]
     pub fn from_f32(value: f32) -> Self {
         let bits = value.to_bits();
         Bf16(if value.is_nan() { bits >> 16 | 0x40 } else { round_off(bits, 16) } as u16)
@@ -115,7 +115,7 @@ pub trait Element: sealed::PlainNumber {
     const TYPE: TensorType;
 }
 
-/// Elements, row-major.
+/// The elements of a tensor in row-major order.
 #[doc(hidden)]
 #[derive(Clone, Debug, PartialEq)]
 pub enum Values {
@@ -181,7 +181,8 @@ elements!(
     F16 => F16, f32 => F32, f64 => F64, Bf16 => Bf16, u8 => U8, i32 => I32, i64 => I64
 );
 
-/// The bytes that `wasi:nn` takes and returns. They are little-endian, as all numbers in WebAssembly are.
+/// Converts to and from the bytes that `wasi:nn` uses. They are little-endian, like all numbers in
+/// WebAssembly.
 #[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
 impl Values {
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -196,7 +197,7 @@ impl Values {
         }
     }
 
-    /// Ignores bytes at the end that are less than a whole element.
+    /// Ignores an incomplete element at the end.
     pub(crate) fn from_bytes(ty: TensorType, bytes: Vec<u8>) -> Self {
         match ty {
             TensorType::F16 => Values::F16(each(&bytes, |b| F16(u16::from_le_bytes(b)))),
@@ -213,8 +214,8 @@ impl Values {
 /// The elements as bytes, without a copy.
 #[cfg(any(target_arch = "wasm32", all(test, target_endian = "little")))]
 fn bytes<T: sealed::PlainNumber>(values: &[T]) -> &[u8] {
-    // SAFETY: types that are `PlainNumber` have no padding, so all their bytes are initialized. The length is
-    // that of the slice.
+    // SAFETY: `PlainNumber` types have no padding, so all their bytes are initialized. The length is the
+    // length of the slice in bytes.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast(), size_of_val(values)) }
 }
 
@@ -232,13 +233,16 @@ mod tests {
         for bits in 0..=u16::MAX {
             let half = F16(bits);
             let bf = Bf16(bits);
-            let wide = half.to_f32();
-            let long = bf.to_f32();
-            // NaNs may be made quiet.
-            assert!(F16::from_f32(wide) == half || wide.is_nan(), "{bits:#06x}");
-            assert!(F16::from_f32(wide).to_f32().is_nan() == wide.is_nan(), "{bits:#06x}");
-            assert!(Bf16::from_f32(long) == bf || long.is_nan(), "{bits:#06x}");
-            assert!(Bf16::from_f32(long).to_f32().is_nan() == long.is_nan(), "{bits:#06x}");
+            let half_value = half.to_f32();
+            let bf_value = bf.to_f32();
+            // A conversion may turn a signaling NaN into a quiet one.
+            assert!(F16::from_f32(half_value) == half || half_value.is_nan(), "{bits:#06x}");
+            assert!(
+                F16::from_f32(half_value).to_f32().is_nan() == half_value.is_nan(),
+                "{bits:#06x}"
+            );
+            assert!(Bf16::from_f32(bf_value) == bf || bf_value.is_nan(), "{bits:#06x}");
+            assert!(Bf16::from_f32(bf_value).to_f32().is_nan() == bf_value.is_nan(), "{bits:#06x}");
         }
     }
 
@@ -266,7 +270,7 @@ mod tests {
     #[cfg(target_endian = "little")]
     #[test]
     fn elements_convert_to_bytes_and_back() {
-        let all = [
+        let samples = [
             Values::F16(vec![F16(0x3C00), F16(1)]),
             Values::F32(vec![1.5, -0.0, f32::MAX]),
             Values::F64(vec![0.1]),
@@ -275,7 +279,7 @@ mod tests {
             Values::I32(vec![-1, i32::MIN]),
             Values::I64(vec![]),
         ];
-        for values in all {
+        for values in samples {
             let bytes = values.bytes().to_vec();
             assert_eq!(Values::from_bytes(values.ty(), bytes), values);
         }

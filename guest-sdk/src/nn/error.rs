@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The kinds of errors, which are those of `wasi:nn`.
+/// The kinds of errors. `wasi:nn` defines them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorCode {
@@ -26,7 +26,7 @@ pub enum ErrorCode {
     Unknown,
 }
 
-/// Its name in `wasi:nn`, such as `invalid-argument`.
+/// Writes the name in `wasi:nn`, such as `invalid-argument`.
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -45,7 +45,7 @@ impl fmt::Display for ErrorCode {
 
 /// Why a model could not be loaded or run, or why a tensor does not have the expected type or shape.
 ///
-/// It is displayed as its text, which says what was expected and what was found. `?` converts it to a
+/// The text says what was expected and what was found. `?` converts this error to a
 /// [`sandmill_guest::Error`](crate::Error).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
@@ -63,12 +63,12 @@ impl Error {
         Self::new(ErrorCode::InvalidArgument, text)
     }
 
-    /// The kind.
+    /// The kind of error.
     pub fn code(&self) -> ErrorCode {
         self.code
     }
 
-    /// The reason in words: what was expected and what was found.
+    /// The text: what was expected and what was found.
     pub fn text(&self) -> &str {
         &self.text
     }

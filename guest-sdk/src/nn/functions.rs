@@ -1,4 +1,4 @@
-//! Models of a native test: functions that compute instead of a host.
+//! Models of a native test. A function that the test passes replaces each model.
 
 use crate::nn::{Description, Dimension, ElementType, Error, ErrorCode, Port, Tensor, Tensors};
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ pub(crate) struct TestModels(BTreeMap<String, ModelHandle>);
 impl TestModels {
     pub(crate) fn add(&mut self, description: Description, compute: Box<Compute>) {
         let name = description.name.clone();
-        self.0.insert(name, ModelHandle(Arc::new(Fake { description, compute })));
+        self.0.insert(name, ModelHandle(Arc::new(FakeModel { description, compute })));
     }
 
     /// Makes these models available to the entry script on this thread.
@@ -33,18 +33,18 @@ pub(crate) fn names() -> Vec<String> {
     MODELS.with_borrow(|models| models.0.keys().cloned().collect())
 }
 
-/// A model that can compute.
+/// A loaded model.
 #[derive(Clone, Debug)]
-pub(crate) struct ModelHandle(Arc<Fake>);
+pub(crate) struct ModelHandle(Arc<FakeModel>);
 
-struct Fake {
+struct FakeModel {
     description: Description,
     compute: Box<Compute>,
 }
 
-impl fmt::Debug for Fake {
+impl fmt::Debug for FakeModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Fake").field("description", &self.description).finish_non_exhaustive()
+        f.debug_struct("FakeModel").field("description", &self.description).finish_non_exhaustive()
     }
 }
 
@@ -58,7 +58,7 @@ impl ModelHandle {
             };
             Error::new(
                 ErrorCode::NotFound,
-                format!("there is no model {name:?}; {existing} (TestHost::model gives it one)"),
+                format!("there is no model {name:?}; {existing}; add one with TestHost::model"),
             )
         })?;
         Ok((loaded.0.description.clone(), loaded))
@@ -70,8 +70,8 @@ impl ModelHandle {
         (self.0.compute)(&Tensors::new("input", owned.collect()))
     }
 
-    /// Checks the inputs against the description, if it has any, in the same order and with the same messages
-    /// as a host.
+    /// Checks the inputs against the description, in the same order and with the same messages as a host.
+    /// Accepts all inputs if the description has no inputs.
     fn check(&self, inputs: &[(&str, &Tensor)]) -> Result<(), Error> {
         let ports = &self.0.description.inputs;
         if ports.is_empty() {
@@ -97,47 +97,47 @@ impl ModelHandle {
                     "input {name:?} is missing; the model takes {ports}"
                 )));
             };
-            fits(port, tensor, &mut sizes)?;
+            check_fit(port, tensor, &mut sizes)?;
         }
         Ok(())
     }
 }
 
-/// `"x" (f32 [N, 64]), "y" (i64 [N])`.
+/// Lists inputs, for example `"x" (f32 [N, 64]), "y" (i64 [N])`.
 fn listed(ports: &[Port]) -> String {
     let ports: Vec<String> = ports.iter().map(|port| format!("{:?} ({port})", port.name)).collect();
     ports.join(", ")
 }
 
-/// Checks that a tensor fits an input. `sizes` has the size of each named dimension and the input that set
-/// it: all inputs must agree.
-fn fits<'a>(
+/// Checks that a tensor fits an input. `sizes` has the size of each named dimension, and the input that set
+/// the size: all inputs must agree.
+fn check_fit<'a>(
     port: &'a Port,
     tensor: &Tensor,
     sizes: &mut BTreeMap<&'a str, (usize, &'a str)>,
 ) -> Result<(), Error> {
     let Port { name, ty, shape } = port;
-    let wrong = |with: &str| {
+    let misfit = |with: &str| {
         Error::argument(format!("input {name:?}: expected {port}{with}, got {tensor}"))
     };
     if *ty != ElementType::Standard(tensor.ty()) {
-        return Err(wrong(""));
+        return Err(misfit(""));
     }
     let Some(shape) = shape else { return Ok(()) };
     // An input without dimensions also accepts the shape `[1]`.
     let found = if shape.is_empty() && tensor.shape() == [1] { &[] } else { tensor.shape() };
     if shape.len() != found.len() {
-        return Err(wrong(""));
+        return Err(misfit(""));
     }
     for (dimension, size) in shape.iter().zip(found) {
         match dimension {
             Dimension::Fixed(expected) if usize::try_from(*expected) != Ok(*size) => {
-                return Err(wrong(""));
+                return Err(misfit(""));
             }
             Dimension::Named(symbol) => {
                 let (expected, from) = *sizes.entry(symbol).or_insert((*size, name));
                 if expected != *size {
-                    return Err(wrong(&format!(
+                    return Err(misfit(&format!(
                         " with {symbol} = {expected} as in input {from:?}"
                     )));
                 }
@@ -199,8 +199,8 @@ mod tests {
         let error = host().arguments(["--model", "doble"]).init::<Doubles>().err().unwrap();
         assert_eq!(
             error.to_string(),
-            "there is no model \"doble\"; the test's models are [\"double\", \"other\"] \
-             (TestHost::model gives it one)"
+            "there is no model \"doble\"; the test's models are [\"double\", \"other\"]; \
+             add one with TestHost::model"
         );
         let error = TestHost::new().init::<Doubles>().err().unwrap().to_string();
         assert!(error.contains("the test has no models"), "{error}");

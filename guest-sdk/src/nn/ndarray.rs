@@ -3,13 +3,15 @@
 use super::{Element, Error, Tensor};
 use ndarray::{Array, ArrayD, ArrayViewD, Dimension, IxDyn, ShapeError};
 
-/// Does not copy if the array is row-major and fills its memory.
+/// Converts an array to a tensor. Does not copy the elements if the array is row-major and not a slice of a
+/// larger array.
 impl<T: Element, D: Dimension> From<Array<T, D>> for Tensor {
     fn from(array: Array<T, D>) -> Self {
         let shape = array.shape().to_vec();
         let count = array.len();
         let values = if array.is_standard_layout() {
-            // A slice of an array keeps the memory of the whole array.
+            // A slice has the memory of the whole array. Move the elements of the slice to the front, and
+            // drop the rest.
             let (mut values, offset) = array.into_raw_vec_and_offset();
             values.drain(..offset.unwrap_or(0));
             values.truncate(count);

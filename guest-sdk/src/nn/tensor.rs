@@ -55,8 +55,8 @@ impl Tensor {
         Tensor { shape, values: T::store(values) }
     }
 
-    /// Joins items of one shape to one tensor, so that one call computes a whole mini-batch. The first
-    /// dimension is the number of items.
+    /// Joins items of one shape to one tensor, so that one call of a model runs a whole mini-batch. The first
+    /// dimension of the tensor is the number of items.
     ///
     /// ```
     /// # use sandmill_guest::nn::Tensor;
@@ -95,17 +95,17 @@ impl Tensor {
         &self.shape
     }
 
-    /// The type of its elements.
+    /// The type of the elements.
     pub fn ty(&self) -> TensorType {
         self.values.ty()
     }
 
-    /// How many elements it has.
+    /// The number of elements.
     pub fn len(&self) -> usize {
         self.values.len()
     }
 
-    /// Whether it has no elements.
+    /// Whether the tensor has no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -127,8 +127,8 @@ impl Tensor {
         T::take(self.values).ok_or(misfit)
     }
 
-    /// A slice for each index of the first dimension. If that is the number of items in a mini-batch, each
-    /// slice has the values of one item.
+    /// A slice for each index of the first dimension. If the first dimension is the number of items in a
+    /// mini-batch, each slice has the values of one item.
     ///
     /// ```
     /// # use sandmill_guest::nn::Tensor;
@@ -150,7 +150,7 @@ impl Tensor {
             Some((first, rest)) => (*first, rest.iter().product()),
             None => (1, 1),
         };
-        // Counts rows instead of cutting the values into chunks: rows may have width 0.
+        // Does not cut the values into chunks, because a row may have width 0.
         Ok((0..number).map(move |row| &values[row * width..(row + 1) * width]))
     }
 
@@ -159,12 +159,13 @@ impl Tensor {
         &self.values
     }
 
+    /// The error for elements of another type.
     fn misfit<T: Element>(&self) -> Error {
         Error::argument(format!("expected a tensor of {}, got {self}", T::TYPE))
     }
 }
 
-/// `f32 [20, 64]`.
+/// Writes for example `f32 [20, 64]`.
 impl fmt::Display for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.ty(), ShownShape(&self.shape))
@@ -173,14 +174,14 @@ impl fmt::Display for Tensor {
 
 /// The number of elements. `None` if it does not fit in a `usize`.
 fn count(shape: &[usize]) -> Option<usize> {
-    // With a zero in the shape there are no elements, however large the other dimensions are.
+    // If a dimension is 0, there are no elements, even if the product of the other dimensions overflows.
     if shape.contains(&0) {
         return Some(0);
     }
     shape.iter().try_fold(1_usize, |count, size| count.checked_mul(*size))
 }
 
-/// `[20, 64]`.
+/// Writes a shape, for example `[20, 64]`.
 struct ShownShape<'a>(&'a [usize]);
 
 impl fmt::Display for ShownShape<'_> {
@@ -192,14 +193,14 @@ impl fmt::Display for ShownShape<'_> {
 /// Named tensors in order: the inputs or the outputs of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensors {
-    /// `output` or `input`.
-    what: &'static str,
+    /// `output` or `input`, for errors.
+    role: &'static str,
     named: Vec<(String, Tensor)>,
 }
 
 impl Tensors {
-    pub(crate) fn new(what: &'static str, named: Vec<(String, Tensor)>) -> Self {
-        Tensors { what, named }
+    pub(crate) fn new(role: &'static str, named: Vec<(String, Tensor)>) -> Self {
+        Tensors { role, named }
     }
 
     /// The tensor of this name.
@@ -235,12 +236,12 @@ impl Tensors {
         }
     }
 
-    /// How many there are.
+    /// The number of tensors.
     pub fn len(&self) -> usize {
         self.named.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no tensors.
     pub fn is_empty(&self) -> bool {
         self.named.is_empty()
     }
@@ -254,7 +255,7 @@ impl Tensors {
         let existing: Vec<String> =
             self.iter().map(|(name, tensor)| format!("{name:?} ({tensor})")).collect();
         let existing = if existing.is_empty() { "none".to_owned() } else { existing.join(", ") };
-        Error::argument(format!("there is no {} {wanted}; there is: {existing}", self.what))
+        Error::argument(format!("there is no {} {wanted}; there is: {existing}", self.role))
     }
 }
 

@@ -3,13 +3,13 @@
 
 use crate::{Error, Result, Results};
 
-/// Fails where the job would. A wrong number of rows does not fail: each missing row is a failed item, and
-/// surplus rows are a notice.
+/// Fails if a job would refuse the results. A wrong number of rows is not an error: each missing row is a
+/// failed item, and surplus rows only cause a notice.
 pub(super) fn check(results: &Results, items: usize) -> Result<()> {
     match results {
-        Results::Rows(rows) => lines(rows.iter()),
+        Results::Rows(rows) => check_lines(rows.iter()),
         Results::Outcomes(outcomes) => {
-            lines(outcomes.iter().flatten())?;
+            check_lines(outcomes.iter().flatten())?;
             if outcomes.len() == items {
                 return Ok(());
             }
@@ -28,8 +28,8 @@ pub(super) fn check(results: &Results, items: usize) -> Result<()> {
     }
 }
 
-/// Fails where a job with `strict_cardinality` would. Outcomes always pass, since they have one entry for
-/// each item.
+/// Fails if a job with `strict_cardinality` would refuse the number of rows. Outcomes always pass, because
+/// they have one entry for each item.
 pub(super) fn check_count(results: &Results, items: usize) -> Result<()> {
     let rows = results.succeeded();
     if matches!(results, Results::Outcomes(_)) || rows == items {
@@ -43,9 +43,9 @@ pub(super) fn check_count(results: &Results, items: usize) -> Result<()> {
     )))
 }
 
-/// Fails if a row has a line break, because each row is one line of the output. The job drops one line end at
-/// the end of a row.
-fn lines<'a>(rows: impl Iterator<Item = &'a String>) -> Result<()> {
+/// Fails if a row has a line break, because each row is one line of the output. A line break at the end is
+/// allowed: the job drops it.
+fn check_lines<'a>(rows: impl Iterator<Item = &'a String>) -> Result<()> {
     for (number, row) in rows.enumerate() {
         let row = row.strip_suffix('\n').unwrap_or(row);
         let row = row.strip_suffix('\r').unwrap_or(row);
