@@ -1,7 +1,7 @@
 //! Hostile: returns invalid Arrow streams, through wit-bindgen without the SDK. `--do WHAT`: `nothing` (no
-//! bytes), `garbage`, `cut` (half of the table it got), `flipped` (the table with every byte after the first
-//! 64 inverted), `huge-length` (a message that claims 2 GB). It takes tables; for any other mini-batch,
-//! garbage replaces the table.
+//! bytes), `garbage`, `cut` (the first half of the guest's table), `flipped` (the table with every byte after
+//! the first 64 inverted), `huge-length` (a message that claims 2 GB). The guest takes tables. For any other
+//! mini-batch, garbage replaces the table.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../wit", world: "run-only" });

@@ -1,5 +1,5 @@
-//! Hostile: exceeds the limit that `--do WHAT` names, in `run`, or in `init` with `--when init`. With
-//! `--do moderate`, each call stays within all limits, but the sum of the calls would not.
+//! Hostile: exceeds the limit that `--do WHAT` names. It does so in `run`, or in `init` with `--when init`.
+//! With `--do moderate`, each call of `run` stays within all limits, but all calls together do not.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs::{self, File};
@@ -36,12 +36,12 @@ impl EntryScript for Guest {
 
 impl Guest {
     fn misbehave(&self, files: &[PathBuf]) -> Result<Results> {
-        let at = |number: usize| self.output.join(format!("f{number}"));
+        let numbered_path = |number: usize| self.output.join(format!("f{number}"));
         match self.what.as_str() {
             "memory" => {
                 (0..u64::MAX).for_each(|_| std::mem::forget(black_box(vec![1_u8; MEGABYTE])))
             }
-            "stack" => return Ok(Results::rows([deep(black_box(1 << 40)).to_string()])),
+            "stack" => return Ok(Results::rows([recurse(black_box(1 << 40)).to_string()])),
             "time" => std::thread::sleep(std::time::Duration::from_secs(3600)),
             "fuel" => loop {
                 black_box(0);
@@ -55,21 +55,21 @@ impl Guest {
             "one-line" => (0..u64::MAX).for_each(|_| print!("{}", "o".repeat(1000))),
             "output" => self.fill()?,
             "output-append" => self.append()?,
-            "output-size" => File::create(at(0))?.set_len(4 << 20)?,
+            "output-size" => File::create(numbered_path(0))?.set_len(4 << 20)?,
             "output-hole" => {
                 use std::io::{Seek, SeekFrom};
-                let mut file = File::create(at(0))?;
+                let mut file = File::create(numbered_path(0))?;
                 file.seek(SeekFrom::Start(4 << 20))?;
                 file.write_all(b"far away")?;
             }
             "files" => {
                 for number in 0.. {
-                    File::create(at(number))?;
+                    File::create(numbered_path(number))?;
                 }
             }
             "folders" => {
                 for number in 0.. {
-                    fs::create_dir(at(number))?;
+                    fs::create_dir(numbered_path(number))?;
                 }
             }
             "handles" => {
@@ -97,7 +97,7 @@ impl Guest {
         }
     }
 
-    /// In each call, creates a folder with 5 files, opens each of them three times, writes 600 KB to them and
+    /// Creates a folder with 5 files, opens each file three times, writes 600 KB in total to the files and
     /// 600 KB to stdout, and lists the folder.
     fn moderate(&self, files: &[PathBuf], folder: &str) -> Result<Results> {
         let folder = self.output.join(folder);
@@ -109,7 +109,7 @@ impl Guest {
             File::options().create(true).append(true).open(&file)?;
             println!("{}", "o".repeat(120_000));
         }
-        let refused = File::create_new(folder.join("f0")).is_err();
+        let is_refused = File::create_new(folder.join("f0")).is_err();
         let mut names = Vec::new();
         for entry in fs::read_dir(&folder)? {
             let entry = entry?;
@@ -119,13 +119,13 @@ impl Guest {
         names.sort();
         let is_file = fs::read_dir(&files[0]).is_err();
         let names = names.join(", ");
-        Ok(Results::rows([format!("{names}; refused {refused}; no folder {is_file}")]))
+        Ok(Results::rows([format!("{names}; refused {is_refused}; no folder {is_file}")]))
     }
 }
 
-/// Uses only the engine's stack, not the stack in linear memory.
-fn deep(number: u64) -> u64 {
-    if number == 0 { 0 } else { deep(number - 1).wrapping_mul(31) ^ number }
+/// Recurses `number` times. Uses only the engine's stack, not the stack in linear memory.
+fn recurse(number: u64) -> u64 {
+    if number == 0 { 0 } else { recurse(number - 1).wrapping_mul(31) ^ number }
 }
 
 sandmill_guest::export!(Guest);

@@ -1,4 +1,4 @@
-//! Ordinary: a row `NAME: BYTES` for each file, read through WASI.
+//! Ordinary: returns the size of each file as a row `NAME: BYTES`. Reads the files through WASI.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

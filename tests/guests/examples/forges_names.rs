@@ -1,8 +1,8 @@
-//! Hostile: fills the output folder with entries that are awkward to publish, then behaves as `echo_files`.
-//! The entries are names with line ends, control characters and a leading dash, a name of 255 bytes, folders
-//! 60 deep, a link that leads out (`link-up`), the name of the job's own output file
-//! (`parallel_run_step.txt`), `--files N` empty files (default 100) and one file of `--mb N` MB (default 0).
-//! A warning in the log names each entry that was refused.
+//! Hostile: fills the output folder with entries that are awkward to publish, then returns the size of each
+//! file, as `echo_files` does. The entries are names with line ends, control characters and a leading dash, a
+//! name of 255 bytes, folders 60 deep, a link that leads out (`link-up`), the name of the job's own output
+//! file (`parallel_run_step.txt`), `--files N` empty files (default 100) and one file of `--mb N` MB (default
+//! 0). The guest logs a warning for each entry that it cannot create.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
 use std::fs;
@@ -12,7 +12,7 @@ use std::path::PathBuf;
 struct Guest {
     out: PathBuf,
     files: usize,
-    mb: usize,
+    megabytes: usize,
 }
 
 impl EntryScript for Guest {
@@ -21,8 +21,8 @@ impl EntryScript for Guest {
     fn init(job: &Job) -> Result<Self> {
         let number = |name, otherwise| job.argument(name).map_or(Ok(otherwise), str::parse);
         let files = number("--files", 100)?;
-        let mb = number("--mb", 0)?;
-        Ok(Guest { out: job.output_dir().to_owned(), files, mb })
+        let megabytes = number("--mb", 0)?;
+        Ok(Guest { out: job.output_dir().to_owned(), files, megabytes })
     }
 
     fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
@@ -50,25 +50,25 @@ impl EntryScript for Guest {
             let name = format!("empty-{id}-{number}");
             self.report(&name, fs::write(self.out.join(&name), ""));
         }
-        self.report("large", self.large(id));
+        self.report("large", self.write_large(id));
         test_guests::sizes(files, |file| sandmill_guest::read(file))
     }
 }
 
 impl Guest {
-    fn large(&self, id: u64) -> std::io::Result<()> {
-        if self.mb > 0 {
+    fn write_large(&self, id: u64) -> std::io::Result<()> {
+        if self.megabytes > 0 {
             let mut file = fs::File::create(self.out.join(format!("large-{id}")))?;
             let block = vec![b'x'; 1 << 20];
-            for _ in 0..self.mb {
+            for _ in 0..self.megabytes {
                 file.write_all(&block)?;
             }
         }
         Ok(())
     }
 
-    fn report(&self, name: &str, done: std::io::Result<()>) {
-        if let Err(error) = done {
+    fn report(&self, name: &str, result: std::io::Result<()>) {
+        if let Err(error) = result {
             log::warn!("{name:?}: {error}");
         }
     }

@@ -1,11 +1,16 @@
 //! Hostile: misuses its output folder or its log folder as `--do WHAT` says. `init` creates the file `labels`
-//! and the folder `made` in the output folder. Each mini-batch writes `made/ID.txt`, and returns the name of
-//! each of its items as a row.
+//! and the folder `made` in the output folder. `run` writes `made/ID.txt`, and returns the name of each item
+//! as a row.
 //!
-//! In the first attempt at mini-batch 0, `change` changes the file of `init`, `remove` removes the folder of
-//! `init`, `deep` nests thousands of folders, and `huge` creates a file of 100 GiB. In every mini-batch,
-//! `keep` writes to a file that stays open. In `init`, `link` tries to create symbolic links to `--target`
-//! and hard links to a file, in both folders.
+//! The values of WHAT:
+//!
+//! - `change` changes `labels`, in the first attempt at mini-batch 0.
+//! - `remove` removes `made`, in the same attempt.
+//! - `deep` nests thousands of folders, in the same attempt.
+//! - `huge` creates a file of 100 GiB, in the same attempt.
+//! - `keep` writes to a file that stays open, in every mini-batch.
+//! - `link` tries to create symbolic links to `--target` and hard links to `labels`, in both folders, in
+//!   `init`.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs::{self, File};
@@ -31,10 +36,10 @@ impl EntryScript for Guest {
             for folder in [job.log_dir(), out] {
                 let link = folder.join("link");
                 let labels = out.join("labels");
-                for made in [test_guests::symlink(target, &link), fs::hard_link(labels, &link)] {
-                    let result =
-                        made.map_or_else(|error| error.to_string(), |()| "made".to_owned());
-                    println!("{result}");
+                for result in [test_guests::symlink(target, &link), fs::hard_link(labels, &link)] {
+                    let text =
+                        result.map_or_else(|error| error.to_string(), |()| "made".to_owned());
+                    println!("{text}");
                 }
             }
         }
@@ -51,7 +56,7 @@ impl EntryScript for Guest {
             let mut kept = self.kept.as_ref().context("no file is kept")?;
             writeln!(kept, "of {}", context.id)?;
         } else if context.id == 0 && context.attempt == 1 {
-            self.once(&out)?;
+            self.misuse_once(&out)?;
         }
         let names: Result<Vec<String>> = files.iter().map(|file| test_guests::name(file)).collect();
         Ok(names?.into())
@@ -59,11 +64,11 @@ impl EntryScript for Guest {
 }
 
 impl Guest {
-    fn once(&self, out: &Path) -> Result<()> {
+    fn misuse_once(&self, out: &Path) -> Result<()> {
         match self.what.as_str() {
             "change" => fs::write(out.join("labels"), "cat dog bird")?,
             "remove" => fs::remove_dir_all(out.join("made"))?,
-            "deep" => deep(out)?,
+            "deep" => nest_folders(out)?,
             "huge" => File::create(out.join("huge"))?.set_len(100 << 30)?,
             _ => {}
         }
@@ -72,8 +77,8 @@ impl Guest {
 }
 
 /// Nests folders deeper than the longest possible path, by moving one chain of folders to the end of another.
-fn deep(out: &Path) -> Result<()> {
-    let mut before: Option<PathBuf> = None;
+fn nest_folders(out: &Path) -> Result<()> {
+    let mut earlier_chain: Option<PathBuf> = None;
     for number in 0..3 {
         let top = out.join(format!("{number}"));
         fs::create_dir(&top)?;
@@ -82,10 +87,10 @@ fn deep(out: &Path) -> Result<()> {
             end.push("d");
             fs::create_dir(&end)?;
         }
-        if let Some(before) = before {
-            fs::rename(before, end.join("e"))?;
+        if let Some(earlier_chain) = earlier_chain {
+            fs::rename(earlier_chain, end.join("e"))?;
         }
-        before = Some(top);
+        earlier_chain = Some(top);
     }
     Ok(())
 }

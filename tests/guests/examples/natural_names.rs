@@ -1,5 +1,5 @@
-//! Ordinary: its types have names that the SDK, its bindings and the prelude also use. One row for each file:
-//! its name.
+//! Ordinary: defines types with names that the SDK, its bindings and the prelude also use. Returns the name
+//! of each file as a row.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::marker::PhantomData;
@@ -13,9 +13,9 @@ struct String;
 struct Option;
 struct RefCell;
 
-type All = (MiniBatch, Guest, String, Option, RefCell);
+type ClashingTypes = (MiniBatch, Guest, String, Option, RefCell);
 
-impl EntryScript for Component<All> {
+impl EntryScript for Component<ClashingTypes> {
     type Input = Files;
 
     fn init(_job: &Job) -> Result<Self> {

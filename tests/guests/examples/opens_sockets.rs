@@ -1,6 +1,6 @@
-//! Hostile: imports `wasi:sockets` and tries to use it, through wit-bindgen without the SDK, because the
-//! standard library has no sockets for wasm32-wasip1. A row per item has the results of all attempts, joined
-//! by ` | `, as `WHAT=denied: CODE` or `WHAT=GOT IT`.
+//! Hostile: imports `wasi:sockets` and tries to open sockets, through wit-bindgen without the SDK, because
+//! the standard library has no sockets for wasm32-wasip1. Returns a row for each item, with the results of
+//! all attempts joined by ` | `: `WHAT=denied: CODE` or `WHAT=GOT IT`.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -40,7 +40,7 @@ impl Guest for Component {
             |port| IpSocketAddress::Ipv4(Ipv4SocketAddress { port, address: (127, 0, 0, 1) });
         let tcp = || tcp_create_socket::create_tcp_socket(IpAddressFamily::Ipv4);
         let udp = || udp_create_socket::create_udp_socket(IpAddressFamily::Ipv4);
-        let tries = [
+        let reports = [
             report("tcp socket", tcp().map(drop)),
             report(
                 "connect",
@@ -61,13 +61,13 @@ impl Guest for Component {
             report("udp bind", udp().and_then(|s| s.start_bind(&network, address(0)))),
             report("look up", ip_name_lookup::resolve_addresses(&network, "localhost").map(drop)),
         ];
-        let all = tries.join(" | ");
-        Ok(Results::Rows(files.iter().map(|file| format!("{file}: {all}")).collect()))
+        let joined = reports.join(" | ");
+        Ok(Results::Rows(files.iter().map(|file| format!("{file}: {joined}")).collect()))
     }
 }
 
-fn report(what: &str, got: Result<(), ErrorCode>) -> String {
-    match got {
+fn report(what: &str, result: Result<(), ErrorCode>) -> String {
+    match result {
         Ok(()) => format!("{what}=GOT IT"),
         Err(code) => format!("{what}=denied: {}", code.name()),
     }

@@ -1,5 +1,5 @@
-//! Ordinary: files with `bad` in their name fail as items, each with its reason. The others give
-//! `NAME: BYTES`.
+//! Ordinary: returns an outcome for each file. A file with `bad` in its name is a failed item, and any other
+//! file gives a row `NAME: BYTES`.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

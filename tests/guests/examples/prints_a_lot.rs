@@ -1,6 +1,6 @@
 //! Hostile: every `run` writes `--mb N` MB (default 16) to each of stdout, stderr and the log, as lines of
 //! 100 bytes. `--one-line` omits the line ends and logs everything in one call. `--binary` writes control
-//! characters and invalid UTF-8. Then it behaves as `echo_files`.
+//! characters and invalid UTF-8. Returns the size of each file, as `echo_files` does.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, logging};
 use std::io::Write;
@@ -8,8 +8,8 @@ use std::path::PathBuf;
 
 struct Guest {
     bytes: usize,
-    one_line: bool,
-    binary: bool,
+    is_one_line: bool,
+    is_binary: bool,
 }
 
 impl EntryScript for Guest {
@@ -17,19 +17,19 @@ impl EntryScript for Guest {
 
     fn init(job: &Job) -> Result<Self> {
         let mb = job.argument("--mb").map_or(Ok(16), str::parse::<usize>)?;
-        let given = |name: &str| job.arguments().iter().any(|a| a == name);
-        Ok(Guest { bytes: mb << 20, one_line: given("--one-line"), binary: given("--binary") })
+        let has = |name: &str| job.arguments().iter().any(|a| a == name);
+        Ok(Guest { bytes: mb << 20, is_one_line: has("--one-line"), is_binary: has("--binary") })
     }
 
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
-        let line: Vec<u8> = match self.binary {
+        let line: Vec<u8> = match self.is_binary {
             true => b"\x1b[2J\x00\xff\xfe\x1b]0;title\x07\r".repeat(5),
             false => vec![b'x'; 99],
         };
         let mut text = Vec::with_capacity(self.bytes + 100);
         while text.len() < self.bytes {
             text.extend_from_slice(&line);
-            if !self.one_line {
+            if !self.is_one_line {
                 text.push(b'\n');
             }
         }
@@ -37,7 +37,7 @@ impl EntryScript for Guest {
         let _ = std::io::stdout().write_all(&text);
         let _ = std::io::stderr().write_all(&text);
         let log = String::from_utf8_lossy(&text);
-        match self.one_line {
+        match self.is_one_line {
             true => logging::info(&*log),
             false => log.lines().for_each(logging::info),
         }

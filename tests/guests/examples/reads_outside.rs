@@ -1,7 +1,7 @@
-//! Hostile: tries to reach files and networks that it was not given. One row per item of its mini-batch, with
-//! the results of all attempts, joined by ` | `, as `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`.
-//! `--path PATH` adds a path to read through the host and through WASI, `--list PATH` a folder to list and
-//! `--write PATH` a file to write. Each may be given more than once.
+//! Hostile: tries to reach files and networks to which it has no access. Returns a row for each item, with
+//! the results of all attempts joined by ` | `: `WHAT=denied: REASON` or `WHAT=GOT IT: DETAIL`. `--path PATH`
+//! adds a path to read through the host and through WASI. `--list PATH` adds a folder to list, and `--write
+//! PATH` a file to write. Each argument may be given more than once.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fmt::{Debug, Display};
@@ -22,17 +22,17 @@ impl EntryScript for Guest {
 
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
         let first = files.first().ok_or("no files")?;
-        let mut tries = Vec::new();
-        self.reads(first, &mut tries);
-        self.writes(first, &mut tries);
-        sockets(&mut tries);
-        let all = tries.join(" | ").replace(['\n', '\r'], " ");
-        Ok(Results::rows(files.iter().map(|f| format!("{}: {all}", f.display()))))
+        let mut reports = Vec::new();
+        self.reads(first, &mut reports);
+        self.writes(first, &mut reports);
+        sockets(&mut reports);
+        let joined = reports.join(" | ").replace(['\n', '\r'], " ");
+        Ok(Results::rows(files.iter().map(|f| format!("{}: {joined}", f.display()))))
     }
 }
 
 impl Guest {
-    fn reads(&self, first: &Path, tries: &mut Vec<String>) {
+    fn reads(&self, first: &Path, reports: &mut Vec<String>) {
         let up = "../".repeat(12);
         let folder = first.parent().unwrap_or(Path::new("/"));
         let mut paths: Vec<String> =
@@ -46,82 +46,83 @@ impl Guest {
         paths.push(String::new());
         paths.push("/inputs\0/etc/passwd".to_owned());
         paths.push(folder.display().to_string());
-        paths.extend(self.asked("--path"));
+        paths.extend(self.values_of("--path"));
         for path in &paths {
             let shown = path.replace('\0', "\\0");
-            tries.push(report(
+            reports.push(report(
                 &format!("host {shown}"),
                 sandmill_guest::read(path).map(|b| b.len()),
             ));
-            tries.push(report(&format!("wasi {shown}"), fs::read(path).map(|b| b.len())));
+            reports.push(report(&format!("wasi {shown}"), fs::read(path).map(|b| b.len())));
         }
-        tries.push(report("list /", fs::read_dir("/").map(|dir| dir.count())));
-        tries.push(report("list /..", fs::read_dir("/..").map(|dir| dir.count())));
-        for path in self.asked("--list") {
+        reports.push(report("list /", fs::read_dir("/").map(|dir| dir.count())));
+        reports.push(report("list /..", fs::read_dir("/..").map(|dir| dir.count())));
+        for path in self.values_of("--list") {
             let names = fs::read_dir(&path).map(|dir| {
                 let mut names: Vec<_> = dir.flatten().map(|entry| entry.file_name()).collect();
                 names.sort();
                 names
             });
-            tries.push(report(&format!("list {path}"), names));
+            reports.push(report(&format!("list {path}"), names));
         }
     }
 
-    fn writes(&self, first: &Path, tries: &mut Vec<String>) {
+    fn writes(&self, first: &Path, reports: &mut Vec<String>) {
         let folder = first.parent().unwrap_or(Path::new("/"));
         let out = self.job.output_dir();
-        tries.push(report("overwrite the input", fs::write(first, "forged")));
-        tries.push(report("write beside the input", fs::write(folder.join("forged"), "forged")));
-        tries.push(report("remove the input", fs::remove_file(first)));
-        tries.push(report("rename the input", fs::rename(first, folder.join("renamed"))));
-        tries.push(report("move the input out", fs::rename(first, out.join("moved"))));
-        tries.push(report("write above the output", fs::write(out.join("../forged"), "forged")));
+        reports.push(report("overwrite the input", fs::write(first, "forged")));
+        reports.push(report("write beside the input", fs::write(folder.join("forged"), "forged")));
+        reports.push(report("remove the input", fs::remove_file(first)));
+        reports.push(report("rename the input", fs::rename(first, folder.join("renamed"))));
+        reports.push(report("move the input out", fs::rename(first, out.join("moved"))));
+        reports.push(report("write above the output", fs::write(out.join("../forged"), "forged")));
         if let Some(source) = self.job.source_dir() {
-            tries.push(report("write into the source", fs::write(source.join("forged"), "forged")));
+            reports
+                .push(report("write into the source", fs::write(source.join("forged"), "forged")));
         }
-        for path in self.asked("--write") {
-            tries.push(report(&format!("write {path}"), fs::write(&path, "forged")));
+        for path in self.values_of("--write") {
+            reports.push(report(&format!("write {path}"), fs::write(&path, "forged")));
         }
-        self.links(first, tries);
+        self.links(first, reports);
     }
 
     /// The values of an argument that may be given more than once.
-    fn asked(&self, name: &str) -> Vec<String> {
+    fn values_of(&self, name: &str) -> Vec<String> {
         let pairs = self.job.arguments().windows(2);
         pairs.filter(|pair| pair[0] == name).map(|pair| pair[1].clone()).collect()
     }
 
     /// Creates symbolic links that lead out of the output folder, and reads through them.
-    fn links(&self, first: &Path, tries: &mut Vec<String>) {
+    fn links(&self, first: &Path, reports: &mut Vec<String>) {
         let out = self.job.output_dir();
         for (name, target) in [("absolute", "/etc/passwd"), ("up", "../../../../etc/passwd")] {
             let link = out.join(format!("{name}-link"));
-            tries
+            reports
                 .push(report(&format!("make an {name} link"), test_guests::symlink(target, &link)));
-            tries.push(report(
+            reports.push(report(
                 &format!("host {name} link"),
                 sandmill_guest::read(&link).map(|b| b.len()),
             ));
-            tries.push(report(&format!("wasi {name} link"), fs::read(&link).map(|b| b.len())));
+            reports.push(report(&format!("wasi {name} link"), fs::read(&link).map(|b| b.len())));
             let _ = fs::remove_file(&link);
         }
-        tries.push(report("hard link of the input", fs::hard_link(first, out.join("hard"))));
+        reports.push(report("hard link of the input", fs::hard_link(first, out.join("hard"))));
     }
 }
 
-fn sockets(tries: &mut Vec<String>) {
-    tries.push(report("connect", TcpStream::connect("127.0.0.1:80").map(drop)));
-    tries.push(report("listen", TcpListener::bind("127.0.0.1:0").map(drop)));
-    tries.push(report("udp", UdpSocket::bind("127.0.0.1:0").map(drop)));
-    tries.push(report(
+fn sockets(reports: &mut Vec<String>) {
+    reports.push(report("connect", TcpStream::connect("127.0.0.1:80").map(drop)));
+    reports.push(report("listen", TcpListener::bind("127.0.0.1:0").map(drop)));
+    reports.push(report("udp", UdpSocket::bind("127.0.0.1:0").map(drop)));
+    reports.push(report(
         "look up",
         std::net::ToSocketAddrs::to_socket_addrs("localhost:80").map(drop),
     ));
-    tries.push(report("spawn", std::process::Command::new("/bin/sh").spawn().map(drop)));
+    reports.push(report("spawn", std::process::Command::new("/bin/sh").spawn().map(drop)));
 }
 
-fn report<T: Debug, E: Display>(what: &str, got: Result<T, E>) -> String {
-    match got {
+fn report<T: Debug, E: Display>(what: &str, result: Result<T, E>) -> String {
+    match result {
         Ok(detail) => format!("{what}=GOT IT: {detail:?}"),
         Err(reason) => format!("{what}=denied: {reason}"),
     }

@@ -1,7 +1,9 @@
-//! Ordinary: collects everything that could differ from one run to the next. A row per item, `NAME|FACTS`,
-//! with the facts joined by `|`. With `--fail-first`, the first attempt at every mini-batch fails: with an
-//! error if the id is odd, with a panic if it is even. With `--fail-later`, every `init` but the first fails.
-//! `run` sleeps for an hour per item, unless `--awake` is given.
+//! Ordinary: collects everything that could differ between two runs, such as random numbers and times.
+//! Returns a row for each item, `NAME|FACTS`, with the facts joined by `|`.
+//!
+//! With `--fail-first`, the first attempt at each mini-batch fails: with an error if the mini-batch's id is
+//! odd, and with a panic if the id is even. With `--fail-later`, every call of `init` except the first fails.
+//! `run` sleeps for an hour for each item, unless `--awake` is given.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::collections::{HashMap, HashSet};
@@ -13,8 +15,8 @@ use std::time::{Duration, Instant, SystemTime};
 struct Guest {
     begun: Instant,
     calls: u32,
-    of_init: u64,
-    fail_first: bool,
+    init_random: u64,
+    fails_first: bool,
     nap: Duration,
 }
 
@@ -22,22 +24,24 @@ impl EntryScript for Guest {
     type Input = Files;
 
     fn init(job: &Job) -> Result<Self> {
-        // A file that the guest wrote also has a time.
+        // `facts` also collects the time of a file that the guest wrote.
         fs::write(job.output_dir().join("of_init.txt"), "")?;
-        let was_here = job.log_dir().join("was_here");
-        if job.arguments().iter().any(|argument| argument == "--fail-later") && was_here.exists() {
+        let earlier_init = job.log_dir().join("was_here");
+        if job.arguments().iter().any(|argument| argument == "--fail-later")
+            && earlier_init.exists()
+        {
             return Err("there was an instance before".into());
         }
-        fs::write(was_here, "")?;
-        let fail_first = job.arguments().iter().any(|argument| argument == "--fail-first");
-        let awake = job.arguments().iter().any(|argument| argument == "--awake");
-        let nap = Duration::from_secs(if awake { 0 } else { 3600 });
-        Ok(Guest { begun: Instant::now(), calls: 0, of_init: random(), fail_first, nap })
+        fs::write(earlier_init, "")?;
+        let fails_first = job.arguments().iter().any(|argument| argument == "--fail-first");
+        let is_awake = job.arguments().iter().any(|argument| argument == "--awake");
+        let nap = Duration::from_secs(if is_awake { 0 } else { 3600 });
+        Ok(Guest { begun: Instant::now(), calls: 0, init_random: random(), fails_first, nap })
     }
 
     fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
         self.calls += 1;
-        if self.fail_first && context.attempt == 1 {
+        if self.fails_first && context.attempt == 1 {
             assert!(context.id % 2 == 1, "as asked");
             return Err("as asked".into());
         }
@@ -57,7 +61,7 @@ impl EntryScript for Guest {
 
 impl Guest {
     fn facts(&self, file: &Path) -> Result<Vec<String>> {
-        let before = Instant::now();
+        let before_sleep = Instant::now();
         std::thread::sleep(self.nap);
         let set: HashSet<u32> = (0..20).collect();
         let map: HashMap<String, u32> = (0..9).map(|n| (n.to_string(), n)).collect();
@@ -71,12 +75,12 @@ impl Guest {
         }
         Ok(vec![
             format!("calls={}", self.calls),
-            format!("random={:x} {:x} {:x}", self.of_init, random(), random()),
+            format!("random={:x} {:x} {:x}", self.init_random, random(), random()),
             format!("set={set:?}"),
             format!("map={map:?}"),
             format!("date={}", seconds(SystemTime::now())),
             format!("since init={:?}", self.begun.elapsed()),
-            format!("slept={}", before.elapsed().as_secs()),
+            format!("slept={}", before_sleep.elapsed().as_secs()),
             format!("nan={:x}", nan.to_bits()),
             format!("times={times:?}"),
             format!("listed={listed:?}"),

@@ -1,4 +1,5 @@
-//! Ordinary: exports only `entry-run`, through wit-bindgen without the SDK. A row per file: its name.
+//! Ordinary: exports only `entry-run`, through wit-bindgen without the SDK. Returns the name
+//! of each file as a row.
 
 mod bindings {
     wit_bindgen::generate!({ path: "../../wit", world: "run-only" });

@@ -1,6 +1,6 @@
-//! Ordinary: shows what the SDK returns in a component. One row for each file, `PATH|KIND`: KIND is the kind
-//! of the error from reading the file, or `read`. It also reads the paths that follow `--also`, and logs the
-//! same line for them.
+//! Ordinary: shows what the SDK returns in a component. Returns a row for each file, `PATH|KIND`: KIND is the
+//! kind of the error from reading the file, or `read`. The guest also reads the paths that follow `--also`,
+//! and logs a line `PATH|KIND` for each.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results, log};
 use std::path::{Path, PathBuf};
@@ -19,19 +19,20 @@ impl EntryScript for Guest {
         );
         let also = job.arguments().iter().skip_while(|argument| *argument != "--also").skip(1);
         for path in also {
-            log::info!("{}", kind(Path::new(path)));
+            log::info!("{}", path_and_kind(Path::new(path)));
         }
         Ok(Guest)
     }
 
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
-        Ok(Results::each(files, |file| Ok(kind(file))))
+        Ok(Results::each(files, |file| Ok(path_and_kind(file))))
     }
 }
 
 sandmill_guest::export!(Guest);
 
-fn kind(path: &Path) -> String {
+/// `PATH|KIND`.
+fn path_and_kind(path: &Path) -> String {
     match sandmill_guest::read(path) {
         Ok(_) => format!("{}|read", path.display()),
         Err(error) => format!("{}|{:?}", path.display(), error.kind()),

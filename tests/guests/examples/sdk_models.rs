@@ -1,5 +1,6 @@
-//! Ordinary: uses the job's models through the SDK. Each model returns its input under another name. Rows
-//! describe the models, say whether tensors of every type come back unchanged, and list refused calls.
+//! Ordinary: runs the job's models through the SDK. Each model returns its input as its output. The rows
+//! describe the models, say whether a tensor of each model's type comes back unchanged, and list the errors
+//! of invalid calls.
 
 use sandmill_guest::nn::{Bf16, Element, Error, F16, Model, Tensor, TensorType};
 use sandmill_guest::nn::{ElementType, names};
@@ -17,17 +18,17 @@ impl EntryScript for Guest {
     }
 
     fn run(&mut self, (): (), _context: &MiniBatchContext) -> Result<Results> {
-        let mut rows: Vec<String> = self.0.iter().map(described).collect();
-        rows.extend(self.0.iter().map(|model| describe(comes_back(model))));
-        rows.push(describe(Model::load("nothing").map(|model| model.name().to_owned())));
-        rows.extend(refused(&Model::load("f32")?)?);
+        let mut rows: Vec<String> = self.0.iter().map(model_row).collect();
+        rows.extend(self.0.iter().map(|model| value_or_error(round_trip(model))));
+        rows.push(value_or_error(Model::load("nothing").map(|model| model.name().to_owned())));
+        rows.extend(invalid_calls(&Model::load("f32")?)?);
         Ok(Results::rows(rows))
     }
 }
 
 sandmill_guest::export!(Guest);
 
-fn described(model: &Model) -> String {
+fn model_row(model: &Model) -> String {
     let ports = |ports: &[sandmill_guest::nn::Port]| -> Vec<String> {
         ports.iter().map(|port| format!("{} {port}", port.name)).collect()
     };
@@ -38,40 +39,48 @@ fn described(model: &Model) -> String {
     format!("{name} on {device}: {inputs} -> {outputs}")
 }
 
-/// Runs a batch of three items of two elements.
-fn comes_back(model: &Model) -> Result<String, Error> {
+/// Runs a model on a tensor of its own element type, with extreme values.
+fn round_trip(model: &Model) -> Result<String, Error> {
     let ElementType::Standard(ty) = &model.inputs()[0].ty else { return Ok("no tensors".into()) };
     match ty {
-        TensorType::F16 => same(model, [0x3C00, 0xC000, 1, 0, 0x7BFF, 0x8000].map(F16)),
-        TensorType::F32 => same(model, [1.5, -0.25, f32::MAX, f32::MIN_POSITIVE, 0.0, 3.0]),
-        TensorType::F64 => same(model, [0.1, -0.2, f64::MAX, f64::MIN_POSITIVE, 0.0, 3.0]),
-        TensorType::Bf16 => same(model, [0x3F80, 0xBF80, 1, 0, 0x7F7F, 0x8000].map(Bf16)),
-        TensorType::U8 => same(model, [0_u8, 1, 127, 128, 254, 255]),
-        TensorType::I32 => same(model, [0, 1, -1, i32::MIN, i32::MAX, 258]),
-        TensorType::I64 => same(model, [0, 1, -1, i64::MIN, i64::MAX, 258]),
+        TensorType::F16 => run_and_compare(model, [0x3C00, 0xC000, 1, 0, 0x7BFF, 0x8000].map(F16)),
+        TensorType::F32 => {
+            run_and_compare(model, [1.5, -0.25, f32::MAX, f32::MIN_POSITIVE, 0.0, 3.0])
+        }
+        TensorType::F64 => {
+            run_and_compare(model, [0.1, -0.2, f64::MAX, f64::MIN_POSITIVE, 0.0, 3.0])
+        }
+        TensorType::Bf16 => {
+            run_and_compare(model, [0x3F80, 0xBF80, 1, 0, 0x7F7F, 0x8000].map(Bf16))
+        }
+        TensorType::U8 => run_and_compare(model, [0_u8, 1, 127, 128, 254, 255]),
+        TensorType::I32 => run_and_compare(model, [0, 1, -1, i32::MIN, i32::MAX, 258]),
+        TensorType::I64 => run_and_compare(model, [0, 1, -1, i64::MIN, i64::MAX, 258]),
     }
 }
 
-fn same<T: Element>(model: &Model, values: [T; 6]) -> Result<String, Error> {
+/// Runs a model on three items of two elements, and compares the output with the input.
+fn run_and_compare<T: Element>(model: &Model, values: [T; 6]) -> Result<String, Error> {
     let tensor = Tensor::new([3, 2], values.as_slice())?;
     let mut outputs = model.run(&[("x", &tensor)])?;
-    let same = *outputs.get("y")? == tensor && outputs.at(0)?.rows::<T>()?.len() == 3;
+    let is_same = *outputs.get("y")? == tensor && outputs.at(0)?.rows::<T>()?.len() == 3;
     let count = outputs.take("y")?.into_values::<T>()?.len();
-    Ok(format!("{}: {count} values, {}", T::TYPE, if same { "the same" } else { "others" }))
+    Ok(format!("{}: {count} values, {}", T::TYPE, if is_same { "the same" } else { "others" }))
 }
 
-fn refused(model: &Model) -> Result<Vec<String>> {
+fn invalid_calls(model: &Model) -> Result<Vec<String>> {
     let tensor = |width: usize| Tensor::new([2, width], vec![1.0_f32; 2 * width]);
-    let run =
-        |inputs: &[(&str, Tensor)]| describe(model.run(inputs).map(|_| "computed".to_owned()));
+    let run = |inputs: &[(&str, Tensor)]| {
+        value_or_error(model.run(inputs).map(|_| "computed".to_owned()))
+    };
     Ok(vec![
         run(&[("x", tensor(3)?)]),
         run(&[("z", tensor(2)?)]),
         run(&[("x", Tensor::new([2, 2], vec![1_i64; 4])?)]),
-        describe(model.run(&[("x", tensor(2)?)])?.get("z").map(Tensor::to_string)),
+        value_or_error(model.run(&[("x", tensor(2)?)])?.get("z").map(Tensor::to_string)),
     ])
 }
 
-fn describe(result: Result<String, Error>) -> String {
+fn value_or_error(result: Result<String, Error>) -> String {
     result.unwrap_or_else(|error| format!("{}: {error}", error.code()))
 }

@@ -1,4 +1,4 @@
-//! Ordinary: each function prints a text without a line end.
+//! Ordinary: `init`, `run` and `shutdown` each print a text without a line end.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::PathBuf;

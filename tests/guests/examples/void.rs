@@ -1,4 +1,4 @@
-//! Ordinary: takes void mini-batches, and gives one row `rank ID` for each.
+//! Ordinary: takes void mini-batches, which have no items. Returns the row `rank ID` for each mini-batch.
 
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Void};
 

@@ -1,7 +1,7 @@
-//! Ordinary: writes files into the output folder: for each item a file `NAME.out` with the item's size, and
-//! for each mini-batch a file `batches/ID.txt` in a folder that `init` creates. With `--fail`, the first
-//! attempt at each mini-batch fails after it has written. `shutdown` writes `AGENT.shutdown` into the log
-//! folder.
+//! Ordinary: writes files into the output folder. For each item, it writes a file `NAME.out` with the item's
+//! size. For each mini-batch, it writes a file `batches/ID.txt`, in a folder that `init` creates. With
+//! `--fail`, the first attempt at each mini-batch fails after it has written its files. `shutdown` writes
+//! `AGENT.shutdown` into the log folder, where AGENT is the worker's name.
 
 use sandmill_guest::{EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::fs;
@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 struct Guest {
     job: Job,
-    fail: bool,
+    fails_first: bool,
 }
 
 impl EntryScript for Guest {
@@ -17,7 +17,7 @@ impl EntryScript for Guest {
 
     fn init(job: &Job) -> Result<Self> {
         fs::create_dir_all(job.output_dir().join("batches"))?;
-        Ok(Guest { job: job.clone(), fail: job.arguments().iter().any(|a| a == "--fail") })
+        Ok(Guest { job: job.clone(), fails_first: job.arguments().iter().any(|a| a == "--fail") })
     }
 
     fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
@@ -29,17 +29,17 @@ impl EntryScript for Guest {
             fs::write(out.join(format!("{name}.out")), size.to_string())?;
             rows.push(format!("{name}: {size}"));
         }
-        let mark = format!("attempt {}", context.attempt);
-        fs::write(out.join(format!("batches/{}.txt", context.id)), mark)?;
-        if self.fail && context.attempt == 1 {
+        let content = format!("attempt {}", context.attempt);
+        fs::write(out.join(format!("batches/{}.txt", context.id)), content)?;
+        if self.fails_first && context.attempt == 1 {
             return Err("failed after writing, as asked".into());
         }
         Ok(rows.into())
     }
 
     fn shutdown(&mut self) {
-        let mark = format!("{}.shutdown", self.job.agent_name());
-        if let Err(error) = fs::write(self.job.log_dir().join(mark), "done") {
+        let name = format!("{}.shutdown", self.job.agent_name());
+        if let Err(error) = fs::write(self.job.log_dir().join(name), "done") {
             sandmill_guest::logging::error(format!("shutdown: {error}"));
         }
     }

@@ -1,5 +1,5 @@
-;; Hostile: passes values that no binding generator would produce. Mini-batches with even ids are good. An odd
-;; id chooses an act: its number is half the id, rounded down.
+;; Hostile: passes values that no binding generator would produce. A mini-batch with an even id is good. An odd
+;; id chooses an act, whose number is half the id, rounded down.
 (module
   (import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
   (import "sandmill:entry/host@0.1.0" "read" (func $read (param i32 i32 i32)))
@@ -44,7 +44,7 @@
       (br_if $next (i32.lt_u (local.get $n) (local.get $count))))
     (call $results (i32.const 0) (i32.const 131072) (local.get $count)))
   (data (i32.const 600) "forged\ff\fe\00nul\1b[2J")
-  ;; Two rows: "forged", and one that is invalid UTF-8.
+  ;; Two rows: "forged", and two bytes that are invalid UTF-8.
   (data (i32.const 640) "\58\02\00\00\06\00\00\00\5e\02\00\00\02\00\00\00")
   ;; An outcome of kind 9.
   (data (i32.const 660) "\09\00\00\00\58\02\00\00\06\00\00\00")
@@ -69,7 +69,7 @@
         (br_if $more
           (i32.ne (table.grow $grows (ref.null func) (table.size $grows)) (i32.const -1))))
       unreachable)
-    ;; 24: grows its memory without end
+    ;; 24: grows the memory without end
       (loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1))))
       unreachable)
     ;; 23: reads a path of 1 GB
@@ -82,24 +82,24 @@
     ;; 21: logs invalid UTF-8
       (call $log (i32.const 0) (i32.const 606) (i32.const 2))
       (return (call $good (local.get $id))))
-    ;; 20: logs a text outside of its memory
+    ;; 20: logs a text outside of the memory
       (call $log (i32.const 0) (i32.const 0xfffffff0) (i32.const 0xffff))
       (return (call $good (local.get $id))))
-    ;; 19: asks for an answer outside of its memory
+    ;; 19: asks the host to write its answer outside of the memory
       (call $gpu_index (i32.const 0xfffffff0))
       (return (call $good (local.get $id))))
     ;; 18: returns an address that is not aligned
       (return (i32.const 513)))
-    ;; 17: returns an address outside of its memory
+    ;; 17: returns an address outside of the memory
       (return (i32.const 0xfffffff0)))
     ;; 16: an error of 1 GB
       (call $pages (i32.const 16500))
       (return (call $error (i32.const 65536) (i32.const 1073741824))))
-    ;; 15: an error outside of its memory
+    ;; 15: an error outside of the memory
       (return (call $error (i32.const 0xfffffff0) (i32.const 0xffff))))
-    ;; 14: a table outside of its memory
+    ;; 14: a table outside of the memory
       (return (call $results (i32.const 2) (i32.const 0) (i32.const 0xffffffff))))
-    ;; 13: 200,000 rows of 64 KB, all of them the same memory
+    ;; 13: 200,000 rows that all point to the same 64 KB
       (return (call $same_rows (i32.const 200000))))
     ;; 12: 10 million empty rows
       (call $pages (i32.const 16500))
@@ -127,9 +127,9 @@
       (return (call $results (i32.const 0) (i32.const 529) (i32.const 1))))
     ;; 2: 4 billion rows
       (return (call $results (i32.const 0) (i32.const 0) (i32.const 0xffffffff))))
-    ;; 1: rows outside of its memory
+    ;; 1: rows outside of the memory
       (return (call $results (i32.const 0) (i32.const 0xfffffff0) (i32.const 1))))
-    ;; 0: traps after it has built a good result
+    ;; 0: traps after a good result is complete
     (drop (call $good (local.get $id)))
     unreachable)
 )

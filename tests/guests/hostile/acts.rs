@@ -1,5 +1,5 @@
-//! Hostile: the name of the mini-batch's first file, `NNN-ACT.txt`, names the act. A mini-batch of `good`
-//! files gives a row for each file, `NAME: BYTES`.
+//! Hostile: commits the act that the name of the mini-batch's first file, `NNN-ACT.txt`, names. An act that
+//! does not end the call, such as `good`, then returns a row for each file, `NAME: BYTES`.
 
 use sandmill_guest::{EntryScript, Error, Files, Job, MiniBatchContext, Result, Results, logging};
 use std::fs::{self, File};
@@ -12,14 +12,14 @@ const ESCAPES: &str = "\x1b[2J\x1b]0;owned\x07\u{9b}31mforged";
 
 struct Guest {
     job: Job,
-    kept: Vec<File>,
+    open_files: Vec<File>,
 }
 
 impl EntryScript for Guest {
     type Input = Files;
 
     fn init(job: &Job) -> Result<Self> {
-        Ok(Guest { job: job.clone(), kept: Vec::new() })
+        Ok(Guest { job: job.clone(), open_files: Vec::new() })
     }
 
     fn run(&mut self, files: &[PathBuf], context: &MiniBatchContext) -> Result<Results> {
@@ -29,7 +29,7 @@ impl EntryScript for Guest {
             "good" => {}
             "forge-then-trap" | "forge-then-exit" | "forge-then-error" => {
                 self.forge()?;
-                forged_end(act)?;
+                end_after_forging(act)?;
             }
             "sleep" => std::thread::sleep(Duration::MAX),
             "loop" => loop {
@@ -45,7 +45,7 @@ impl EntryScript for Guest {
             "outcome-with-escapes" => {
                 return Ok(Results::outcomes([Err::<String, _>(ESCAPES.to_owned())]));
             }
-            "log-with-escapes" => forged_logs(),
+            "log-with-escapes" => forge_logs(),
             "fill-and-trap" => {
                 std::hint::black_box(vec![1; 64 << 20]);
                 std::process::abort();
@@ -62,6 +62,7 @@ impl EntryScript for Guest {
 }
 
 impl Guest {
+    /// Acts on the granted folders.
     fn with_files(
         &mut self,
         act: &str,
@@ -96,28 +97,28 @@ impl Guest {
                 )?;
             }
             "row-file" => fs::write(out.join("parallel_run_step.txt"), "forged\n")?,
-            "staging" => self.staging(&out)?,
+            "staging" => self.reach_other_workers(&out)?,
             "write-inputs" => self.write_inputs(&files[0])?,
-            "proc" => self.proc(&out)?,
-            other => self.floods(other, &out, &files[0])?,
+            "proc" => self.reach_machine(&out)?,
+            other => self.flood_host(other, &out, &files[0])?,
         }
         Ok(())
     }
 
-    /// Acts that flood the host, with files, logs and output.
-    fn floods(&mut self, act: &str, out: &Path, first: &Path) -> Result<()> {
+    /// Acts that flood the host with files, logs and output.
+    fn flood_host(&mut self, act: &str, out: &Path, first: &Path) -> Result<()> {
         match act {
-            "one-large-file" => large(&out.join("large"))?,
-            "one-large-log" => large(&self.job.log_dir().join("large"))?,
+            "one-large-file" => write_large(&out.join("large"))?,
+            "one-large-log" => write_large(&self.job.log_dir().join("large"))?,
             "one-sparse-file" => File::create(out.join("sparse"))?.set_len(1 << 34)?,
-            "many-files" => many(out, |path| File::create(path).map(drop))?,
-            "many-folders" => many(out, |path| fs::create_dir(path))?,
-            "many-links" => many(out, |path| test_guests::symlink("x", path))?,
+            "many-files" => make_many(out, |path| File::create(path).map(drop))?,
+            "many-folders" => make_many(out, |path| fs::create_dir(path))?,
+            "many-links" => make_many(out, |path| test_guests::symlink("x", path))?,
             "made-and-removed" => {
-                many(out, |path| File::create(path).and_then(|_| fs::remove_file(path)))?;
+                make_many(out, |path| File::create(path).and_then(|_| fs::remove_file(path)))?;
             }
             "many-open-files" => loop {
-                self.kept.push(File::open(first)?);
+                self.open_files.push(File::open(first)?);
             },
             "log-flood" => (0..100_000).for_each(|_| logging::error("a flood of logs ".repeat(8))),
             "stdout-flood" => flood(&mut std::io::stdout())?,
@@ -158,7 +159,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Writes forged results wherever the host might take them for real ones.
+    /// Writes forged results wherever the host might mistake them for real results.
     fn forge(&self) -> Result<()> {
         let out = self.job.output_dir();
         fs::create_dir_all(out.join("made"))?;
@@ -169,8 +170,8 @@ impl Guest {
         Ok(())
     }
 
-    /// On the host, the folders of other workers are next to this worker's.
-    fn staging(&self, out: &Path) -> Result<()> {
+    /// Tries to reach the folders of other workers, which are next to this worker's folder on the host.
+    fn reach_other_workers(&self, out: &Path) -> Result<()> {
         for up in ["..", "../..", "../../..", "../../../.."] {
             denied("list", fs::read_dir(out.join(up)))?;
             denied("link", through(out, up, "job.json"))?;
@@ -186,6 +187,7 @@ impl Guest {
         Ok(())
     }
 
+    /// Tries to change the inputs in every way.
     fn write_inputs(&self, first: &Path) -> Result<()> {
         let folder = first.parent().unwrap_or(first);
         denied("overwrite", fs::write(first, "forged"))?;
@@ -201,7 +203,8 @@ impl Guest {
         denied("times", File::open(first).and_then(|f| f.set_modified(std::time::UNIX_EPOCH)))
     }
 
-    fn proc(&self, out: &Path) -> Result<()> {
+    /// Tries to reach files of the machine, by many spellings of their paths.
+    fn reach_machine(&self, out: &Path) -> Result<()> {
         let up = "../".repeat(12);
         for path in ["proc/self/environ", "proc/1/root", "etc/passwd", "dev/zero", "sys"] {
             for base in [Path::new("/"), Path::new(""), out, self.job.log_dir()] {
@@ -218,7 +221,8 @@ impl Guest {
     }
 }
 
-/// Tries to read a path through a symbolic link to a folder.
+/// Creates a symbolic link to a folder, and tries to write a file and to read `path` through the link. Fails
+/// if the write or the read fails.
 fn through(out: &Path, folder: &str, path: &str) -> std::io::Result<Vec<u8>> {
     let link = out.join("way-out");
     test_guests::symlink(folder, &link)?;
@@ -228,14 +232,16 @@ fn through(out: &Path, folder: &str, path: &str) -> std::io::Result<Vec<u8>> {
     written.and(read)
 }
 
-fn denied<T, E>(what: &str, done: Result<T, E>) -> Result<()> {
-    match done {
+/// Fails if an attempt has succeeded.
+fn denied<T, E>(what: &str, attempt: Result<T, E>) -> Result<()> {
+    match attempt {
         Err(_) => Ok(()),
         Ok(_) => Err(format!("GOT IT: {what}").into()),
     }
 }
 
-fn forged_end(act: &str) -> Result<()> {
+/// Ends the call as the act says, after `forge` has written its results.
+fn end_after_forging(act: &str) -> Result<()> {
     match act {
         "forge-then-exit" => std::process::exit(0),
         "forge-then-error" => Err("a failure after forged results".into()),
@@ -244,7 +250,7 @@ fn forged_end(act: &str) -> Result<()> {
 }
 
 /// Writes log lines that pretend to come from another worker or from the host.
-fn forged_logs() {
+fn forge_logs() {
     for text in [ESCAPES, "one\n2026-01-01T00:00:00.000Z ERROR   process000 forged", "\r\n\r\n"] {
         logging::error(text);
         println!("{text}");
@@ -252,7 +258,8 @@ fn forged_logs() {
     }
 }
 
-fn large(path: &Path) -> Result<()> {
+/// Writes a file of 64 MB.
+fn write_large(path: &Path) -> Result<()> {
     let mut file = File::create(path)?;
     let block = vec![b'x'; 1 << 20];
     for _ in 0..64 {
@@ -261,7 +268,8 @@ fn large(path: &Path) -> Result<()> {
     Ok(())
 }
 
-fn many(out: &Path, make: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
+/// Makes 2000 entries with `make`.
+fn make_many(out: &Path, make: impl Fn(&Path) -> std::io::Result<()>) -> Result<()> {
     for number in 0..2000 {
         make(&out.join(format!("f{number}"))).map_err(Error::from)?;
     }

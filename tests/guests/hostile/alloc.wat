@@ -1,5 +1,5 @@
 ;; Hostile: misbehaves in the allocator, which the host calls to pass values to the guest. A path of 200 bytes
-;; or more chooses an act: its length minus 200. With shorter paths, everything works.
+;; or more chooses an act, whose number is the path's length minus 200. With shorter paths, everything works.
 (module
   (import "sandmill:entry/host@0.1.0" "log" (func $log (param i32 i32 i32)))
   (memory (export "memory") 2)
@@ -19,13 +19,13 @@
           (loop $forever (br $forever)))
         ;; 4: a recursion without end
           (return (call $deep (i32.const 0))))
-        ;; 3: grows its memory without end
+        ;; 3: grows the memory without end
           (loop $more (br_if $more (i32.ne (memory.grow (i32.const 16)) (i32.const -1))))
           unreachable)
         ;; 2: calls the host from inside the allocator
           (call $log (i32.const 0) (i32.const 0) (i32.const 11))
           unreachable)
-        ;; 1: an address outside of its memory
+        ;; 1: returns an address outside of the memory
           (return (i32.const 0xfffffff0)))
         ;; 0: traps
         unreachable))

@@ -1,5 +1,5 @@
 //! Hostile: calls WASI in ways that the standard library never would. The name of the mini-batch's first
-//! file, `NNN-ACT.txt`, names the act. A `good` mini-batch gives one row: that name.
+//! file, `NNN-ACT.txt`, names the act. A mini-batch whose call succeeds returns that name as a row.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -81,12 +81,12 @@ fn play(act: &str) -> Result<(), String> {
             stream.write(&vec![b'x'; 32 << 20]).map_err(|e| format!("{e:?}"))?;
         }
         "read-stdin" => {
-            let error = stdin::get_stdin().blocking_read(u64::MAX).map(drop);
-            return Err(format!("stdin: {error:?}"));
+            let result = stdin::get_stdin().blocking_read(u64::MAX).map(drop);
+            return Err(format!("stdin: {result:?}"));
         }
         "environment" => {
-            let all = environment::get_environment();
-            let leaked: Vec<_> = all.iter().filter(|(_, value)| value != "/output").collect();
+            let variables = environment::get_environment();
+            let leaked: Vec<_> = variables.iter().filter(|(_, value)| value != "/output").collect();
             let folder = environment::initial_cwd();
             if !leaked.is_empty() || folder.is_some() {
                 return Err(format!("GOT IT: {leaked:?} {folder:?}"));
@@ -99,11 +99,11 @@ fn play(act: &str) -> Result<(), String> {
 
 fn with_files(act: &str) -> Result<(), String> {
     let folder = |name: &str| -> Result<Descriptor, String> {
-        let all = preopens::get_directories();
-        let found = all.into_iter().find(|(_, path)| path == name);
+        let preopened = preopens::get_directories();
+        let found = preopened.into_iter().find(|(_, path)| path == name);
         found.map(|(folder, _)| folder).ok_or_else(|| format!("no {name}"))
     };
-    let made = |name: &str| {
+    let create = |name: &str| {
         let flags = DescriptorFlags::READ | DescriptorFlags::WRITE;
         folder("/output")?
             .open_at(PathFlags::empty(), name, OpenFlags::CREATE, flags)
@@ -111,16 +111,16 @@ fn with_files(act: &str) -> Result<(), String> {
     };
     match act {
         "read-everything" => {
-            let (bytes, _) = made("read")?.read(u64::MAX, 0).map_err(|e| format!("{e:?}"))?;
+            let (bytes, _) = create("read")?.read(u64::MAX, 0).map_err(|e| format!("{e:?}"))?;
             assert!(bytes.is_empty());
-            drop(made("read")?.read_via_stream(u64::MAX).map(|s| s.blocking_read(u64::MAX)));
+            drop(create("read")?.read_via_stream(u64::MAX).map(|s| s.blocking_read(u64::MAX)));
         }
         "write-far-out" => {
-            let written = made("far")?.write(b"x", u64::MAX - 1);
+            let written = create("far")?.write(b"x", u64::MAX - 1);
             return Err(format!("far: {written:?}"));
         }
         "stream-far-out" => {
-            let stream = made("far")?.write_via_stream(u64::MAX).map_err(|e| format!("{e:?}"))?;
+            let stream = create("far")?.write_via_stream(u64::MAX).map_err(|e| format!("{e:?}"))?;
             let written = stream.blocking_write_and_flush(b"x");
             return Err(format!("far: {written:?}"));
         }
@@ -142,7 +142,7 @@ fn with_files(act: &str) -> Result<(), String> {
             let long = "a/".repeat(1 << 20);
             let opened =
                 out.open_at(PathFlags::empty(), &long, OpenFlags::empty(), DescriptorFlags::READ);
-            let refused = [
+            let errors = [
                 opened.err(),
                 out.create_directory_at(&long).err(),
                 out.stat_at(PathFlags::empty(), &long).err(),
@@ -150,7 +150,7 @@ fn with_files(act: &str) -> Result<(), String> {
                 out.readlink_at(&long).err(),
                 out.unlink_file_at(&long).err(),
             ];
-            return Err(refused.map(|code| code.map_or("done", |code| code.name())).join(" "));
+            return Err(errors.map(|code| code.map_or("done", |code| code.name())).join(" "));
         }
         "raise-rights" => {
             let input = folder("/inputs/texts").or_else(|_| folder("/inputs"))?;

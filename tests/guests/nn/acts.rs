@@ -1,6 +1,6 @@
-//! Computes with the job's models through `wasi:nn` and `sandmill:entry/models`, without the SDK. The name of
-//! the mini-batch's first file, `NNN-ACT.txt`, names the act, which may be a harmless one. A `good`
-//! mini-batch returns a row: the name, and the output of the model `double` for 1, 2, 3 and 4.
+//! Hostile: runs the job's models through `wasi:nn` and `sandmill:entry/models`, without the SDK. The name of
+//! the mini-batch's first file, `NNN-ACT.txt`, names the act. Some acts are harmless. A `good` mini-batch
+//! returns a row: the file's name, and the output of the model `double` for 1, 2, 3 and 4.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -42,7 +42,7 @@ impl Guest for Component {
     }
 }
 
-type Played = Result<String, String>;
+type ActResult = Result<String, String>;
 
 fn error_text(error: errors::Error) -> String {
     format!("{:?}: {}", error.code(), error.data())
@@ -52,7 +52,7 @@ fn load(name: &str) -> Result<Graph, String> {
     graph::load_by_name(name).map_err(error_text)
 }
 
-/// Runs one computation, and returns the bytes of its only output.
+/// Runs a model once, and returns the bytes of its last output.
 fn compute(graph: &Graph, inputs: Vec<(&str, Tensor)>) -> Result<Vec<u8>, String> {
     let context = graph.init_execution_context().map_err(error_text)?;
     let inputs = inputs.into_iter().map(|(name, tensor)| (name.to_owned(), tensor)).collect();
@@ -66,29 +66,30 @@ fn floats(dims: &[u32], values: &[f32]) -> Tensor {
     Tensor::new(dims, TensorType::Fp32, &bytes)
 }
 
-fn as_numbers(bytes: &[u8]) -> String {
+fn numbers_text(bytes: &[u8]) -> String {
     let values = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     values.map(|value| value.to_string()).collect::<Vec<_>>().join(" ")
 }
 
-fn doubled() -> Played {
+/// The output of the model `double` for 1, 2, 3 and 4.
+fn doubled() -> ActResult {
     let output = compute(&load("double")?, vec![("x", floats(&[2, 2], &[1., 2., 3., 4.]))])?;
-    Ok(as_numbers(&output))
+    Ok(numbers_text(&output))
 }
 
-fn play(act: &str, file: &str) -> Played {
+fn play(act: &str, file: &str) -> ActResult {
     let numbers = || floats(&[2, 2], &[1., 2., 3., 4.]);
-    let with = |inputs| compute(&load("double")?, inputs).map(|output| as_numbers(&output));
+    let double = |inputs| compute(&load("double")?, inputs).map(|output| numbers_text(&output));
     match act {
-        "describe" => Ok(described()?),
+        "describe" => Ok(describe_models()?),
         "unknown-model" => load("triple").map(|_| String::new()),
         "path-for-a-name" => load("../double/model.onnx").map(|_| String::new()),
-        "unknown-input" => with(vec![("y", numbers())]),
-        "input-twice" => with(vec![("x", numbers()), ("x", numbers())]),
-        "no-input" => with(vec![]),
-        "wrong-type" => with(vec![("x", Tensor::new(&[1, 1], TensorType::I64, &[0; 8]))]),
-        "wrong-shape" => with(vec![("x", floats(&[4], &[1., 2., 3., 4.]))]),
-        "wrong-bytes" => with(vec![("x", Tensor::new(&[2, 2], TensorType::Fp32, &[0; 15]))]),
+        "unknown-input" => double(vec![("y", numbers())]),
+        "input-twice" => double(vec![("x", numbers()), ("x", numbers())]),
+        "no-input" => double(vec![]),
+        "wrong-type" => double(vec![("x", Tensor::new(&[1, 1], TensorType::I64, &[0; 8]))]),
+        "wrong-shape" => double(vec![("x", floats(&[4], &[1., 2., 3., 4.]))]),
+        "wrong-bytes" => double(vec![("x", Tensor::new(&[2, 2], TensorType::Fp32, &[0; 15]))]),
         "trap" => {
             doubled()?;
             panic!("in the middle of it")
@@ -103,7 +104,7 @@ fn play(act: &str, file: &str) -> Played {
             let bytes = vec![0; 64 << 20];
             let tensors: Vec<Tensor> =
                 (0..5).map(|_| Tensor::new(&[16 << 20], TensorType::Fp32, &bytes)).collect();
-            with(tensors.into_iter().rev().take(1).map(|tensor| ("x", tensor)).collect())
+            double(tensors.into_iter().rev().take(1).map(|tensor| ("x", tensor)).collect())
         }
         "many-in-turn" => {
             for _ in 0..20_000 {
@@ -116,7 +117,7 @@ fn play(act: &str, file: &str) -> Played {
             let bytes = fs::read(file).map_err(|error| error.to_string())?;
             let graph = graph::load(&[bytes], GraphEncoding::Onnx, ExecutionTarget::Cpu);
             let output = compute(&graph.map_err(error_text)?, vec![("x", numbers())])?;
-            Ok(as_numbers(&output))
+            Ok(numbers_text(&output))
         }
         "load-bytes-for-a-gpu" => {
             let graph = graph::load(&[vec![0]], GraphEncoding::Onnx, ExecutionTarget::Gpu);
@@ -136,7 +137,7 @@ fn play(act: &str, file: &str) -> Played {
     }
 }
 
-fn described() -> Played {
+fn describe_models() -> ActResult {
     let mut text = models::names().join(" ");
     let model = models::describe("double")?;
     text += &format!("; {} on {} of {}", model.name, model.device, model.backend);

@@ -1,5 +1,5 @@
-//! Ordinary: computes with the model `double` through `wasi:nn` alone, like a component written for any host.
-//! A row per file: its name, and twice the number of bytes in it.
+//! Ordinary: runs the model `double` and imports only `wasi:nn`, like a component written for any host.
+//! Returns a row for each file: its name, and twice its number of bytes.
 
 mod bindings {
     wit_bindgen::generate!({
@@ -25,7 +25,7 @@ use bindings::wasi::nn::{errors, graph};
 struct Component;
 
 impl Guest for Component {
-    /// One computation for all files.
+    /// Runs the model once, for all files together.
     fn run(batch: MiniBatch, _context: MiniBatchContext) -> Result<Results, String> {
         let MiniBatch::Files(files) = batch else { return Err("no files".into()) };
         let mut bytes = Vec::new();

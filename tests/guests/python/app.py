@@ -1,7 +1,6 @@
 """An entry script in Python: one row `NAME: BYTES` for each file.
 
-It uses `init` and the arguments: `--prefix TEXT` is put before every row, and the file named by
-`--fail NAME` raises.
+`--prefix TEXT` puts a text before every row. `--fail NAME` makes the file of that name raise an exception.
 """
 
 import os
@@ -32,21 +31,21 @@ class Entry(exports.Entry):
             raise Err("run was called before init")
         if not isinstance(batch, MiniBatch_Files):
             raise Err(f"this entry script takes files, but the mini-batch is {type(batch).__name__}")
-        return Results_Outcomes([self.one(path) for path in batch.value])
+        return Results_Outcomes([self.outcome(path) for path in batch.value])
 
-    def one(self, path):
+    def outcome(self, path):
         name = os.path.basename(path)
         if name == Entry.fail:
             raises_as_asked(name)
         try:
-            fast = len(host.read(path))
+            host_size = len(host.read(path))
             with open(path, "rb") as file:
-                slow = len(file.read())
+                wasi_size = len(file.read())
         except (Err, OSError) as error:
             return Err(f"{name}: {getattr(error, 'value', error)}")
-        if fast != slow:
-            return Err(f"{name}: {fast} bytes by the host, {slow} through WASI")
-        return Ok(f"{Entry.prefix}{name}: {fast}")
+        if host_size != wasi_size:
+            return Err(f"{name}: {host_size} bytes by the host, {wasi_size} through WASI")
+        return Ok(f"{Entry.prefix}{name}: {host_size}")
 
     def shutdown(self):
         host.log(LogLevel.INFO, "shutdown")

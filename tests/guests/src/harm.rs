@@ -1,5 +1,5 @@
-//! The ways to misbehave, by name: the values of `--do WHAT`. One more, `pause`, takes a second and does no
-//! harm. With `--nap MILLISECONDS`, each call of `run` first sleeps that long.
+//! The ways to misbehave: the values of `--do WHAT`. The value `pause` does no harm, but takes a second. With
+//! `--nap MILLISECONDS`, each call of `run` first sleeps that long.
 
 use sandmill_guest::{Context, Job, MiniBatchContext, Result, Results};
 use std::hint::black_box;
@@ -7,9 +7,9 @@ use std::hint::black_box;
 /// The harm that a guest was asked to do, and when.
 pub struct Harm {
     what: String,
-    /// Only in this attempt; `None` means in every attempt.
+    /// The attempt in which the guest misbehaves; `None` means every attempt.
     attempt: Option<u32>,
-    /// Only in this mini-batch; `None` means in all.
+    /// The mini-batch in which the guest misbehaves; `None` means every mini-batch.
     batch: Option<u64>,
     nap: std::time::Duration,
 }
@@ -26,19 +26,19 @@ impl Harm {
         })
     }
 
-    /// Misbehaves in the chosen attempt and mini-batch. `None` means: continue as an ordinary guest.
+    /// Misbehaves if this is the chosen attempt and mini-batch. `None` means: continue as an ordinary guest.
     pub fn run(&self, context: &MiniBatchContext, items: usize) -> Option<Result<Results>> {
         std::thread::sleep(self.nap);
-        let now = self.attempt.is_none_or(|n| n == context.attempt)
+        let is_due = self.attempt.is_none_or(|n| n == context.attempt)
             && self.batch.is_none_or(|n| n == context.id);
-        if now && self.what == "pause" {
+        if is_due && self.what == "pause" {
             std::thread::sleep(std::time::Duration::from_secs(1));
             return None;
         }
-        now.then(|| harm(&self.what, items))
+        is_due.then(|| harm(&self.what, items))
     }
 
-    /// Misbehaves immediately.
+    /// Misbehaves in every call, for `init` and `shutdown`.
     pub fn init(&self) -> Result<()> {
         harm(&self.what, 0).map(drop)
     }
@@ -94,7 +94,7 @@ fn spin() -> ! {
     }
 }
 
-#[expect(unconditional_recursion, reason = "that is what is asked for")]
+#[expect(unconditional_recursion, reason = "the guest is asked to recurse without end")]
 fn recurse(depth: u64) -> u64 {
     let frame = black_box([depth; 64]);
     recurse(depth + 1) + frame[(depth % 64) as usize]
@@ -113,7 +113,7 @@ fn trap() -> ! {
 /// Reads far outside the allocated memory.
 fn out_of_bounds() -> Result<Results> {
     let far = black_box(0xffff_fff0_usize) as *const u64;
-    // SAFETY: there is none. The address is outside the memory; the sandbox has to catch it.
+    // SAFETY: none, on purpose. The address is outside the memory, and the sandbox must stop the access.
     let value = unsafe { far.read_volatile() };
     Ok(Results::rows([value.to_string()]))
 }

@@ -10,7 +10,7 @@ pub fn name(path: &Path) -> Result<String> {
     Ok(path.file_name().context("a path without a name")?.to_string_lossy().into_owned())
 }
 
-/// One row `NAME: BYTES` for each file, read with `read`.
+/// The size of each file, as a row `NAME: BYTES`. `read` reads a file.
 pub fn sizes<E: Into<sandmill_guest::Error>>(
     files: &[std::path::PathBuf],
     read: impl Fn(&Path) -> Result<Vec<u8>, E>,
@@ -26,8 +26,7 @@ pub fn sizes<E: Into<sandmill_guest::Error>>(
 /// Creates a symbolic link.
 #[cfg(target_os = "wasi")]
 pub fn symlink(target: &str, link: &Path) -> std::io::Result<()> {
-    // The standard library has no stable function for this on WASI; this is the C function that it would
-    // call.
+    // The standard library has no stable function for symbolic links on WASI, so call the C function.
     unsafe extern "C" {
         fn symlink(target: *const std::ffi::c_char, link: *const std::ffi::c_char) -> i32;
     }

@@ -38,8 +38,8 @@ enum Stopped {
 enum Bare {
     /// The attack succeeds.
     Works,
-    /// The attack may succeed or fail, but must not be killed. Its outcome depends on the kernel and the user,
-    /// or its arguments are invalid, so that it harms no process.
+    /// The attack may succeed or fail, but must not be killed. Its outcome depends on the kernel and the
+    /// user, or its arguments are invalid, so that it harms no process.
     Otherwise,
     /// The attack is not tried without a wall, because it might harm the machine.
     Untried,

@@ -1,6 +1,6 @@
-//! Ordinary: returns its table unchanged. With `--rows`, it returns a row of text per row instead: the values
-//! joined by commas, `-` for null. With `--types`, each row of text has the types of the columns. With
-//! `--fail TEXT`, it returns an outcome per row, and rows that contain the text fail.
+//! Ordinary: returns its table unchanged. With `--rows`, it returns a text for each row instead: the values
+//! joined by commas, with `-` for null. With `--types`, it returns the types of the columns as a text for
+//! each row. With `--fail TEXT`, it returns an outcome for each row, and a row that contains the text fails.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::{Float64Type, Int64Type};
@@ -9,42 +9,46 @@ use sandmill_guest::arrow_schema::DataType;
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Table};
 
 struct Guest {
-    rows: bool,
-    types: bool,
-    fail: Option<String>,
+    returns_rows: bool,
+    returns_types: bool,
+    /// Rows that contain this text fail.
+    failing_text: Option<String>,
 }
 
 impl EntryScript for Guest {
     type Input = Table;
 
     fn init(job: &Job) -> Result<Self> {
-        let fail = job.argument("--fail").map(str::to_owned);
-        Ok(Guest { rows: job.flag("--rows"), types: job.flag("--types"), fail })
+        Ok(Guest {
+            returns_rows: job.flag("--rows"),
+            returns_types: job.flag("--types"),
+            failing_text: job.argument("--fail").map(str::to_owned),
+        })
     }
 
     fn run(&mut self, table: RecordBatch, _context: &MiniBatchContext) -> Result<Results> {
-        if self.types {
+        if self.returns_types {
             let schema = table.schema();
             let types =
                 schema.fields().iter().map(|f| format!("{:?} {}", f.data_type(), f.is_nullable()));
             let types = types.collect::<Vec<_>>().join("; ");
             return Ok(vec![types; table.num_rows()].into());
         }
-        if !self.rows && self.fail.is_none() {
+        if !self.returns_rows && self.failing_text.is_none() {
             return Ok(table.into());
         }
-        let row = |row| {
+        let row_text = |row| {
             let values: Result<Vec<String>> =
                 table.columns().iter().map(|column| value(column, row)).collect();
             Ok(values?.join(","))
         };
-        if let Some(fail) = &self.fail {
-            return Ok(Results::each(0..table.num_rows(), |number| match row(number)? {
-                bad if bad.contains(fail) => Err(format!("{bad:?} is not wanted").into()),
+        if let Some(failing_text) = &self.failing_text {
+            return Ok(Results::each(0..table.num_rows(), |row| match row_text(row)? {
+                bad if bad.contains(failing_text) => Err(format!("{bad:?} is not wanted").into()),
                 good => Ok(good),
             }));
         }
-        let rows: Result<Vec<String>> = (0..table.num_rows()).map(row).collect();
+        let rows: Result<Vec<String>> = (0..table.num_rows()).map(row_text).collect();
         Ok(rows?.into())
     }
 }
@@ -60,7 +64,7 @@ fn value(column: &ArrayRef, row: usize) -> Result<String> {
         DataType::LargeUtf8 => column.as_string::<i64>().value(row).to_owned(),
         DataType::Utf8View => column.as_string_view().value(row).to_owned(),
         DataType::Boolean => column.as_boolean().value(row).to_string(),
-        // Values of other types, such as dates, are shown as the name of their type.
+        // A value of another type, such as a date, is shown as the name of its type.
         other => format!("<{other}>"),
     })
 }

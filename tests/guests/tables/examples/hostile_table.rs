@@ -1,4 +1,5 @@
-//! Hostile: misbehaves as `hostile_files`, but takes tables. Otherwise it behaves as `echo_table`.
+//! Hostile: misbehaves as `hostile_files` does, but takes tables. Otherwise it returns its table unchanged,
+//! as `echo_table` does.
 
 use sandmill_guest::arrow_array::RecordBatch;
 use sandmill_guest::{EntryScript, Job, MiniBatchContext, Result, Results, Table};

@@ -1,5 +1,5 @@
-//! Ordinary: a row of text for each row of a table: the id of the mini-batch, its partition keys, and the
-//! row's values joined by commas, with `-` for null.
+//! Ordinary: returns a text for each row of its table: the mini-batch's id, its partition keys, and the row's
+//! values joined by commas, with `-` for null.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::Int64Type;
@@ -17,13 +17,13 @@ impl EntryScript for Guest {
     }
 
     fn run(&mut self, table: RecordBatch, context: &MiniBatchContext) -> Result<Results> {
-        let row = |row| {
+        let row_text = |row| {
             let values: Vec<String> =
                 table.columns().iter().map(|column| value(column, row)).collect();
             let keys = &context.partition_key_value;
             format!("{} {keys:?} {}", context.id, values.join(","))
         };
-        Ok((0..table.num_rows()).map(row).collect::<Vec<_>>().into())
+        Ok((0..table.num_rows()).map(row_text).collect::<Vec<_>>().into())
     }
 }
 
