@@ -37,7 +37,7 @@ pub(super) fn build(
             return error;
         }
         CompileError::new(format!(
-            "{error}\nDoes the crate say `sandmill_guest::export!(TYPE)`, once?"
+            "{error}\nDoes the crate call `sandmill_guest::export!(TYPE)` exactly once?"
         ))
     })?;
     Ok(vec![component])

@@ -234,7 +234,7 @@ impl Cleared {
         let guests = self.guests.filter(|_| !self.guests_in_use);
         for (name, amount) in [
             ("compiled code", self.compiled),
-            ("what guest crates have in common", guests),
+            ("the compiled dependencies of guest crates", guests),
             ("runtimes", self.runtimes),
             ("objects", self.objects),
         ] {
@@ -243,7 +243,7 @@ impl Cleared {
             }
         }
         if self.guests_in_use {
-            text += "kept what guest crates have in common, as a build uses it\n";
+            text += "kept the compiled dependencies of guest crates, as a build uses it\n";
         }
         if self.runtimes_kept.files > 0 {
             let amount = self.runtimes_kept;
@@ -313,7 +313,7 @@ mod tests {
         };
         insta::assert_snapshot!(cleared.text(), @"
         removed objects: 2 files, 2 KB
-        kept what guest crates have in common, as a build uses it
+        kept the compiled dependencies of guest crates, as a build uses it
         kept runtimes of Python: 1 file, 24 MB; to remove them: sandmill cache clear runtimes
         kept objects: 2 files, 2 KB, in use by running jobs or not removable
         ");

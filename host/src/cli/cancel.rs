@@ -102,7 +102,7 @@ fn cannot_reach(state: &JobState, dir: &Path, error: &io::Error) -> Problem {
             socket.display()
         ),
         ErrorKind::PermissionDenied => anyhow!(
-            "{}: {error}; only the user whose job it is, and root, may cancel it",
+            "{}: {error}; only root and the user who started the job may cancel it",
             socket.display()
         ),
         _ => anyhow!("{}: {error}", socket.display()),

@@ -216,7 +216,7 @@ pub(super) fn check(
         Ok(compiled) => compiled,
         Err(error) => return refused(error.to_string(), checked),
     };
-    let scratch = ScratchFolder::create("check").context("no folder for the run can be made")?;
+    let scratch = ScratchFolder::create("check").context("no folder for the run can be created")?;
     let asked = asked(check, limits, with, scratch.path(), say)?;
     let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
     match trial.functions().map_err(|error| explain(&scratch, error))? {
@@ -303,7 +303,7 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
     let mut mounts = Vec::new();
     for guest in [GUEST_OUTPUT, GUEST_LOGS] {
         let host = scratch.join(guest.trim_start_matches('/'));
-        std::fs::create_dir(&host).context("no folder for the run can be made")?;
+        std::fs::create_dir(&host).context("no folder for the run can be created")?;
         mounts.push(Mount { host, guest: guest.to_owned(), writable: true });
     }
     let mut paths = Vec::new();

@@ -34,7 +34,7 @@ pub(super) fn check_script(
     if !check.runs() {
         return Ok(checked.judged());
     }
-    let scratch = ScratchFolder::create("check").context("no folder for the run can be made")?;
+    let scratch = ScratchFolder::create("check").context("no folder for the run can be created")?;
     let with = instrumentation(&limits);
     let mut asked = asked(check, limits, with, scratch.path(), say)?;
     script.show(chosen.library.as_deref(), LoggingLevel::Debug, &mut asked)?;

@@ -154,7 +154,7 @@ impl CheckedScript {
                 let _ = writeln!(text, "{why}");
             });
             text.push_str(match self.problems.is_empty() {
-                true => "It can be run: all that it imports is there.\n",
+                true => "It can be run: all modules that it imports are available.\n",
                 false => "It cannot be run.\n",
             });
         } else {
@@ -184,7 +184,7 @@ impl CheckedScript {
             text.push_str("It keeps the contract.\n");
         } else if self.imports_what_is_refused() {
             // The reasons are in the list of imports above.
-            text.push_str("It does not keep the contract: it imports what is refused.\n");
+            text.push_str("It does not keep the contract: it has refused imports.\n");
         } else {
             let _ = writeln!(text, "It does not keep the contract:\n{}", self.problems.join("\n"));
         }
@@ -266,7 +266,7 @@ mod tests {
             wasi:nn/graph@0.2.0-rc-2024-10-28
           REFUSED: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
             wasi:nn/graph@0.2.0-rc-2024-08-19
-        It does not keep the contract: it imports what is refused.
+        It does not keep the contract: it has refused imports.
         ");
     }
 

@@ -22,7 +22,7 @@ const VERSION: u32 = 1;
 pub(super) struct CleanArguments {
     #[command(flatten)]
     root: RootArgument,
-    /// Only jobs that ended at least this long ago: a number of s, min, h or d, as in 30d.
+    /// Only jobs that ended at least this long ago: a number of s, min, h or d, such as 30d.
     #[arg(long, value_name = "AGE", value_parser = seconds)]
     older_than: i64,
     /// Keeps job.json and an output folder inside the job directory.
@@ -41,7 +41,7 @@ pub(super) struct CleanArguments {
 
 /// Parses a duration. Returns seconds.
 fn seconds(text: &str) -> Result<i64, String> {
-    let wrong = || "expected a number of s, min, h or d, as in 30d".to_owned();
+    let wrong = || "expected a number of s, min, h or d, such as 30d".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(digits);
     let unit = match unit {

@@ -150,12 +150,12 @@ impl Findings {
         self.layers.iter().for_each(|layer| layer.write_to(&mut text, "MISSING"));
         text.push_str("\nWhat jobs may ask for:\n");
         self.policy.write_to(&mut text);
-        text.push_str("\nWhat computes with models:\n");
+        text.push_str("\nInference backends:\n");
         self.backends.iter().for_each(|state| describe_backend(state, self.is_verbose, &mut text));
         if !self.features.contains(&Feature::Inference) {
             let _ = writeln!(text, "  {:<9} {}", "-", Feature::Inference.absence());
         }
-        text.push_str("\nBeside it:\n");
+        text.push_str("\nOther resources:\n");
         self.cgroup_v2.write_to(&mut text, "not used");
         self.gpus.write_to(&mut text);
         if self.runs_as_root {
@@ -164,7 +164,11 @@ impl Findings {
         let files = |count: Option<u64>| count.map_or("any number".to_owned(), |n| n.to_string());
         let now = files(self.open_files);
         let most = files(self.open_files_at_most);
-        let _ = writeln!(text, "  {:<9} open files: {now} at once, {most} if asked for", "ok");
+        let _ = writeln!(
+            text,
+            "  {:<9} open files: the limit is {now}, and can be raised to {most}",
+            "ok"
+        );
         self.around.iter().for_each(|around| around.write_to(&mut text));
         self.cache.write_to(&mut text);
         let jobs = self.jobs_root.display();
@@ -212,8 +216,8 @@ impl DoctorPolicy {
 }
 
 fn cgroup() -> DoctorCheck {
-    let remedy = "nothing has to be done: the memory of workers is limited and watched without it. \
-                  Workers get cgroups where the leader is alone in one that is delegated to it: \
+    let remedy = "nothing has to be done: without cgroups, Sandmill still limits and watches the memory of \
+                  workers. To use cgroups, run the leader alone in a delegated cgroup: \
                   `systemd-run --user --scope -p Delegate=yes sandmill run JOB.yaml`";
     DoctorCheck::new("cgroup v2", wall::probe_cgroup().map_err(|error| error.to_string()), remedy)
 }

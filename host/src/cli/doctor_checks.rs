@@ -82,7 +82,7 @@ fn toolchain() -> DoctorCheck {
     let reported = describe_toolchain();
     let reported =
         reported.map(|version| format!("Rust for `entry_script: CRATE_FOLDER`: {version}"));
-    let remedy = "nothing has to be done where entry scripts are components or Python scripts";
+    let remedy = "only needed to build entry scripts from the folder of a crate";
     DoctorCheck::new("Rust for `entry_script: CRATE_FOLDER`", reported, remedy)
 }
 
@@ -122,7 +122,7 @@ fn stores(argument: &DatastoresArgument) -> DoctorCheck {
 }
 
 fn places(policy: &PolicyArgument) -> DoctorCheck {
-    let remedy = "name a folder of this user's alone in machine.directory of the policy";
+    let remedy = "in machine.directory of the policy, name a folder that belongs only to this user";
     let Ok(policy) = policy.load() else {
         let unknown = Err("not known, as the operator's policy cannot be used");
         return DoctorCheck::new("places for workers", unknown, "fix the policy first");

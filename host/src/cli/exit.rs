@@ -25,7 +25,7 @@ Exit codes:
     0  completed
     2  bad usage or bad job file; nothing was run
     3  the job has not ended (status --exit-code)
-   42  the job failed; the component did not pass the check, or imports what is refused
+   42  the job failed; the component did not pass the check, or has refused imports
   130  the job was cancelled; what was committed is kept";
 
 impl Exit {

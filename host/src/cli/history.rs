@@ -174,7 +174,7 @@ fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
         (_, CurrentState::Waiting) => {
             let head = format!(
                 "Job {name} is waiting for its turn (process {pid}): other jobs use all that this \
-                 machine gives to jobs; sandmill jobs says which.\n"
+                 machine gives to jobs; sandmill jobs lists them.\n"
             );
             head + &standing_text(history, true, clock)
         }
@@ -350,7 +350,7 @@ fn nothing(filter: &LogFilter, dir: &Path) -> String {
             format!("the entry script of {job} has written nothing, and nothing failed")
         }
         LogFilter::Worker(name) => format!(
-            "{name} of {job} has written nothing, and nothing of it failed; `sandmill status {job}` \
+            "{name} of {job} has written nothing, and has not failed; `sandmill status {job}` \
              names the workers of a running job"
         ),
         LogFilter::MiniBatch(id) => format!(

@@ -107,7 +107,7 @@ fn text(description: &ScriptDescription, path: &Path) -> String {
     let ScriptDescription { kind, bytes, sha256, imports, exports, .. } = description;
     let mut text = format!("{}: a {kind} of {bytes} bytes\nsha256:{sha256}\n", shown(path));
     let powers = powers(description);
-    text.push_str("What it could touch, by its imports alone:\n");
+    text.push_str("What it could access, judged by its imports:\n");
     for (power, imports) in &powers {
         let _ = writeln!(text, "  {}: {}", power.name(), power.words());
         for import in imports {
@@ -122,7 +122,7 @@ fn text(description: &ScriptDescription, path: &Path) -> String {
         .filter_map(|import| import.refused.as_ref().map(|why| (import, why)))
         .collect();
     if !refused.is_empty() {
-        text.push_str("What is refused; a job with it does not start:\n");
+        text.push_str("Refused imports; a job with one of them does not start:\n");
     }
     for (import, why) in refused {
         let _ = writeln!(text, "  {}: {}: {why}", import.power.name(), import.name);
@@ -135,7 +135,7 @@ fn text(description: &ScriptDescription, path: &Path) -> String {
         let _ = writeln!(text, "  {}", named(&export.name, &export.functions));
     }
     let _ = writeln!(text, "Memory: {}", memory(description));
-    text.push_str("Made with, as it says itself:\n");
+    text.push_str("Made with, according to the file itself:\n");
     for tool in tools(description) {
         let _ = writeln!(text, "  {tool}");
     }
@@ -235,7 +235,7 @@ fn difference(before: &ScriptDescription, now: &ScriptDescription) -> String {
     let ListChanges { powers, imports, refused, exports, producers, memory } = changes(before, now);
     let mut text = String::new();
     for (what, change) in [
-        ("What it could touch", powers),
+        ("What it could access", powers),
         ("Imports", imports),
         ("Imports that are refused", refused),
         ("Exports", exports),

@@ -9,11 +9,11 @@ use std::num::NonZeroU64;
 #[derive(Debug, thiserror::Error)]
 enum NoLimit {
     #[error(
-        "--limit does not go with partition_keys, as groups are made of all items; --sample 1% runs a share of the groups"
+        "--limit cannot be used with partition_keys, as groups are made of all items; --sample 1% runs a share of the groups"
     )]
     Groups,
     #[error(
-        "--limit is not for inputs of format sqlite ({0}): write LIMIT into its query, or use --sample 1%"
+        "--limit cannot be used with inputs of format sqlite ({0}): write LIMIT into its query, or use --sample 1%"
     )]
     Database(String),
 }

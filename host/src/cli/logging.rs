@@ -84,8 +84,8 @@ impl LoggingArguments {
         let known = text.parse().ok().filter(|_| text.split(',').all(is_directive));
         known.map(with_spans).ok_or_else(|| {
             Problem::usage(anyhow::anyhow!(
-                "{place}: found {text:?}; expected off, error, warn, info, debug or trace, or several with the parts \
-                 that they are for (e.g. sandmill_leader=debug,info)"
+                "{place}: found {text:?}; expected off, error, warn, info, debug or trace, or several, each with the part \
+                 of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"
             ))
         })
     }
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn unknown_log_levels_are_refused() {
-        insta::assert_snapshot!(wanted("", Some("loud=very")).unwrap_err(), @r#"error: SANDMILL_LOG: found "loud=very"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
-        insta::assert_snapshot!(wanted("--log sandmill=much", None).unwrap_err(), @r#"error: --log: found "sandmill=much"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
+        insta::assert_snapshot!(wanted("", Some("loud=very")).unwrap_err(), @r#"error: SANDMILL_LOG: found "loud=very"; expected off, error, warn, info, debug or trace, or several, each with the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"#);
+        insta::assert_snapshot!(wanted("--log sandmill=much", None).unwrap_err(), @r#"error: --log: found "sandmill=much"; expected off, error, warn, info, debug or trace, or several, each with the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"#);
         for mistyped in ["inof", "warning", "verbose,info"] {
             assert!(wanted("", Some(mistyped)).is_err(), "{mistyped}");
         }

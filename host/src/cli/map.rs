@@ -72,7 +72,7 @@ pub(super) fn map(arguments: &MapArguments, is_verbose: bool) -> Result<Exit, Pr
     let trial = check::TrialArguments::of(arguments.given.clone());
     let check = CheckArguments::of(&arguments.entry_script, &trial, &tools, &arguments.backends)?;
     let scratch = ScratchFolder::create("map")
-        .context("no folder for the run can be made")
+        .context("no folder for the run can be created")
         .map_err(Problem::usage)?;
     let (compiled, asked) = prepare(&check, arguments, &scratch)?;
     let started = TrialChild::map(check.program, &compiled, &asked).map_err(anyhow::Error::from);
@@ -331,7 +331,7 @@ fn say_failed(count: u64, named: &[(u64, String)], taken: Option<MappedRows>) {
 fn too_many(failed: u64, threshold: i64) -> Problem {
     let rows = counted(failed, "row");
     Problem::failed(anyhow::anyhow!(
-        "{rows} failed, and {threshold} may (--error-threshold); to continue despite all failures: --error-threshold -1"
+        "{rows} failed, more than --error-threshold allows ({threshold}); to continue despite all failures: --error-threshold -1"
     ))
 }
 

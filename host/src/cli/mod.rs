@@ -300,7 +300,7 @@ fn check_and_print(
 ) -> Result<Exit, Problem> {
     if let Some(option) = trial.needless() {
         return Err(Problem::usage(anyhow::anyhow!(
-            "{option} is for a run: add --run, with files or alone"
+            "{option} needs --run: add --run, with or without files"
         )));
     }
     let tools = tools.ready()?;

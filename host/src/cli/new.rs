@@ -81,11 +81,11 @@ fn check(name: &str) -> anyhow::Result<()> {
     if !well_formed || name.len() > 64 {
         bail!(
             "{name:?} cannot be the name: use 1 to 64 small letters, digits, - and _, a letter \
-             first, as in word-count"
+             first, such as word-count"
         );
     }
     if RESERVED.contains(&name) {
-        bail!("{name:?} cannot be the name of a Rust crate: choose another, as {name}-script");
+        bail!("{name:?} cannot be the name of a Rust crate: choose another, such as {name}-script");
     }
     Ok(())
 }

@@ -24,7 +24,7 @@ pub(super) enum PythonCommand {
 /// Which packages to install, and where.
 #[derive(Debug, clap::Args)]
 pub(super) struct VendorArguments {
-    /// Packages, as rich or rich==13.7.
+    /// Packages, such as rich or rich==13.7.
     #[arg(required_unless_present = "requirements")]
     packages: Vec<String>,
     /// A file with packages, one per line; those of the science runtime are left out.
@@ -112,9 +112,9 @@ fn vendor(arguments: &VendorArguments) -> Result<Exit, Problem> {
     };
     let made = vendor.vendor(&mut say).map_err(Problem::usage)?;
     for (what, names) in [
-        ("beside the script now", &made.packages),
+        ("now beside the script", &made.packages),
         ("left out, as the science runtime has them", &made.left_out),
-        ("needed of the science runtime", &made.needs),
+        ("needed from the science runtime", &made.needs),
     ] {
         if !names.is_empty() {
             say(&format!("{what}: {}", names.join(", ")));

@@ -329,11 +329,11 @@ fn policy_note(was: Option<&PolicyUsed>, is: Option<&PolicyUsed>) -> Option<Stri
         (None, None) => return None,
         (Some(was), None) => {
             let was = was.file.display();
-            format!("policy: the last run of this job was under {was}; none applies now")
+            format!("policy: the last run of this job was under {was}; no policy applies now")
         }
         (None, Some(is)) => {
             let is = is.file.display();
-            format!("policy: the last run of this job was under none; {is} applies now")
+            format!("policy: the last run of this job was under no policy; {is} applies now")
         }
         (Some(was), Some(is)) if was.sha256 == is.sha256 => return None,
         (Some(was), Some(is)) if was.file == is.file => {
@@ -449,8 +449,8 @@ mod tests {
         let notes =
             [note(&one, &None), note(&None, &one), note(&one, &changed), note(&one, &other)];
         insta::assert_snapshot!(notes.join("\n"), @"
-        policy: the last run of this job was under /a; none applies now
-        policy: the last run of this job was under none; /a applies now
+        policy: the last run of this job was under /a; no policy applies now
+        policy: the last run of this job was under no policy; /a applies now
         policy: /a has changed since the last run of this job; the current one applies
         policy: the last run of this job was under /a; /b applies now
         ");

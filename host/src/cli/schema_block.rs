@@ -22,7 +22,7 @@ pub(super) fn schema_block(
         let _ = writeln!(text, "  {}:", word(&source.dataset));
         let kind = table.kind.name();
         if !table.kind.is_text() {
-            let _ = writeln!(text, "    # {kind} files have a schema of their own");
+            let _ = writeln!(text, "    # {kind} files have their own schema");
             continue;
         }
         let columns = text_columns(table)?;

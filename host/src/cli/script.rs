@@ -61,7 +61,7 @@ impl ExistingScript {
         let source = asked.scratch.join("source");
         copy(&self.path, &self.guest, &source)?;
         let temporary = asked.scratch.join("tmp");
-        std::fs::create_dir(&temporary).context("no folder for the run can be made")?;
+        std::fs::create_dir(&temporary).context("no folder for the run can be created")?;
         let mount = |host, guest: &str, writable| Mount { host, guest: guest.to_owned(), writable };
         asked.mounts.push(mount(source, GUEST_SOURCE, false));
         asked.mounts.extend(library_folder.map(library));

@@ -36,18 +36,18 @@ pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
     each(move |count, what| match (count, shared.reporters()) {
         (1, None) => {
             cancel.cancel(what);
-            say(&format!("{what}: no job begins; once more stops at once"));
+            say(&format!("{what}: no job begins; a second one stops immediately"));
         }
         (1, Some(reporters)) => {
             cancel.cancel(what);
             reporters.say(&format!(
-                "{what}: running mini-batches are finished, no new ones begin; once more stops at \
-                 once"
+                "{what}: running mini-batches are finished, no new ones begin; a second one stops \
+                 immediately"
             ));
         }
         (2, Some(reporters)) => {
             cancel.cancel_at_once(what);
-            reporters.say(&format!("{what}: stopping at once; committed results are kept"));
+            reporters.say(&format!("{what}: stopping immediately; committed results are kept"));
         }
         _ => std::process::exit(CANCELLED),
     })?;

@@ -75,7 +75,7 @@ fn version_and_help() {
         0  completed
         2  bad usage or bad job file; nothing was run
         3  the job has not ended (status --exit-code)
-       42  the job failed; the component did not pass the check, or imports what is refused
+       42  the job failed; the component did not pass the check, or has refused imports
       130  the job was cancelled; what was committed is kept
     ");
     let help = Job::empty().command(&["run", "--help"]);
@@ -320,8 +320,8 @@ limits: {memory: 1, feul: 3}
     error: job.yaml:2: entry_scrpt: unknown key; did you mean entry_script?
     error: job.yaml:4: inputs.texts.delimiter: is for inputs of format csv or tsv only, and input texts is of format files; add its format (e.g. format: csv), or remove this key
     error: job.yaml:5: side_inputs.w.mount_path: found "relative"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
-    error: job.yaml:6: arguments[0]: found "${{inputs.nope}}"; the first argument must start with "-", as in [--model, digits.bin]
-    error: job.yaml:6: arguments[0]: found the unknown reference ${{inputs.nope}}; there are ${{inputs.texts}}, ${{side_inputs.w}}, ${{output}}
+    error: job.yaml:6: arguments[0]: found "${{inputs.nope}}"; the first argument must start with "-", such as in [--model, digits.bin]
+    error: job.yaml:6: arguments[0]: found the unknown reference ${{inputs.nope}}; the known references are ${{inputs.texts}}, ${{side_inputs.w}}, ${{output}}
     error: job.yaml:7: mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
     error: job.yaml:8: node_count: found 4, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
     error: job.yaml:9: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
@@ -369,7 +369,7 @@ fn a_file_that_the_azure_sdk_saved_runs() {
     assert_snapshot!(ran.redacted(), @r"
     job imported: 2 workers
     note: 5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    note: node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
+    note: node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
     Job imported completed in [TIME].
       mini-batches  1
       items         2
@@ -421,7 +421,7 @@ fn missing_keys_of_a_saved_file_get_azures_defaults() {
     note: task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     note: first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     note: progress_update_timeout is not in the saved file: 2040 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
-    note: error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
+    note: error_threshold is not in the saved file: 0 (Azure has no default for it; Sandmill ignores failures only if asked to)
     note: logging_level is not in the saved file: INFO (as in Azure)
     ");
 }

@@ -287,6 +287,6 @@ fn a_crate_that_exports_nothing_is_refused() {
     // Debian's toolchain builds a core module without metadata, so its message differs.
     if !ran.stderr.contains("is a core module without WIT metadata") {
         ran.says("the component exports nothing. An entry script exports");
-        ran.says("Does the crate say `sandmill_guest::export!(TYPE)`, once?");
+        ran.says("Does the crate call `sandmill_guest::export!(TYPE)` exactly once?");
     }
 }

@@ -96,7 +96,7 @@ fn a_quiet_job_prints_only_failures() {
 fn an_unknown_level_is_refused() {
     let ran = job().run(&["--log", "loud=very"]);
     ran.exits_with(2);
-    insta::assert_snapshot!(ran.redacted(), @r#"error: --log: found "loud=very"; expected off, error, warn, info, debug or trace, or several with the parts that they are for (e.g. sandmill_leader=debug,info)"#);
+    insta::assert_snapshot!(ran.redacted(), @r#"error: --log: found "loud=very"; expected off, error, warn, info, debug or trace, or several, each with the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"#);
     let ran = job().env("SANDMILL_LOG", "a=b").run(&[]);
     ran.exits_with(2).says("error: SANDMILL_LOG: found \"a=b\"; expected");
     ran.into_job().run(&["-v", "-q"]).exits_with(2);

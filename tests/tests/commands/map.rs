@@ -76,7 +76,7 @@ fn failed_rows_end_the_map_unless_tolerated() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @r#"
     row 5 failed: "4,n4" is not wanted
-    error: 1 row failed, and 0 may (--error-threshold); to continue despite all failures: --error-threshold -1
+    error: 1 row failed, more than --error-threshold allows (0); to continue despite all failures: --error-threshold -1
     "#);
     let ran = mapped(&stream(), "echo_table", "--arg --fail --arg n4 --error-threshold 1");
     ran.exits_with(0).says("row 5 failed");

@@ -86,7 +86,7 @@ fn the_doctor_lists_missing_features() {
     let doctor = run(Job::empty(), &["doctor"]);
     let left_out = "\nbuilt without inference, cuda, stores\n";
     assert!(doctor.stdout.contains(left_out), "{doctor}");
-    let models = "\nWhat computes with models:\n  -         this sandmill was built without inference \
+    let models = "\nInference backends:\n  -         this sandmill was built without inference \
                   (feature `inference`)\n";
     assert!(doctor.stdout.contains(models), "{doctor}");
     let gpus = "\n            this sandmill was built without CUDA (feature `cuda`)\n";

@@ -333,7 +333,7 @@ fn scripts_are_checked_before_they_are_run() {
     assert_snapshot!(ran.redacted_stdout(), @"
     score.py, for the light runtime
     note: score.py, line 2: torch is not in the light runtime; if the script needs it, it gets an ImportError
-    It can be run: all that it imports is there.
+    It can be run: all modules that it imports are available.
     init ([TIME]): ok
     run ([TIME]): ok
     returned 1 row and 0 failed items

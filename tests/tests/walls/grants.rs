@@ -176,7 +176,7 @@ fn inspect_shows_what_a_component_could_access() {
     assert_snapshot!(sizes_cut(&ran.redacted_stdout()), @r"
     a.wasm: a component
     sha256:[SHA256]
-    What it could touch, by its imports alone:
+    What it could access, judged by its imports:
       files: only what the job gives it: inputs, side inputs and source to read, its output and log folders to write
         wasi:filesystem/types@0.2.0
       network: nothing; every use of a socket, and every look-up of a name, is denied
@@ -187,13 +187,13 @@ fn inspect_shows_what_a_component_could_access() {
         wasi:cli/environment@0.2.0
       standard streams: an empty input; what it prints goes to its log files
         wasi:cli/stdout@0.2.0
-    What is refused; a job with it does not start:
+    Refused imports; a job with one of them does not start:
       HTTP: wasi:http/types@0.2.0: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
       unknown: evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
     Exports:
       run
     Memory: 1 memory of 65536 bytes at the start, 1 table of 3 elements; limits.memory holds for all together
-    Made with, as it says itself:
+    Made with, according to the file itself:
       language Rust 1.2.3
       processed-by tool\u{1b}[31m 4
     ");
@@ -211,7 +211,7 @@ fn inspect_shows_what_changed() {
     assert_snapshot!(ran.redacted_stdout(), @"
     from old.wasm, sha256:[SHA256]
     to   new.wasm, sha256:[SHA256]
-    What it could touch:
+    What it could access:
       + network: nothing; every use of a socket, and every look-up of a name, is denied
       + random numbers: unpredictable ones; in a deterministic job they are derived from the mini-batch
       + environment: the job's arguments and variables, nothing of the machine's

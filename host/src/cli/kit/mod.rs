@@ -120,7 +120,7 @@ fn see(
     plan: KitPlan,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<PlanResult> {
-    let scratch = ScratchFolder::create("kit").context("no folder for the run can be made")?;
+    let scratch = ScratchFolder::create("kit").context("no folder for the run can be created")?;
     let longest = check.policy.longest_call();
     let limit = Duration::from_secs(plan.seconds);
     let limit = longest.map_or(limit, |most| limit.min(most));
@@ -148,7 +148,7 @@ fn ask<'a>(
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<(&'a Compiled, TrialSetup)> {
     let folder = scratch.join("given");
-    std::fs::create_dir(&folder).context("no folder for the run can be made")?;
+    std::fs::create_dir(&folder).context("no folder for the run can be created")?;
     let mut steps = Vec::new();
     let mut files = vec![write(&folder, "kit.txt", b"")?];
     for (index, turn) in plan.turns.into_iter().enumerate() {
