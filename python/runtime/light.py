@@ -1,7 +1,7 @@
 """The light runtime: CPython and its standard library. componentize-py compiles this module to a component.
 
-This module imports all modules that a script may import, before componentize-py makes the snapshot. A module
-that is not imported here cannot be imported later.
+componentize-py runs this module and keeps a snapshot of its memory. A script can import only the modules that
+are in the snapshot, so this module imports all that a script may need.
 """
 
 import contextlib
@@ -30,32 +30,32 @@ from wit_world.imports.types import (
     Results_Table,
 )
 
-# Programs, tests, toys and graphical interfaces: scripts do not use them, and they are large.
+# Programs, tests, toys and graphical interfaces: they are large, and scripts do not need them.
 _LEFT_OUT = {
     "antigravity", "ensurepip", "idlelib", "pydoc_data", "test", "this", "tkinter", "turtle", "turtledemo", "venv",
 }  # fmt: skip
 
 
 def _import_all():
-    """Imports all modules of the standard library that exist here. Returns the names of all imported
+    """Imports all modules of the standard library that work in this sandbox. Returns the names of all imported
     modules."""
     for name in sorted(sys.stdlib_module_names - _LEFT_OUT):
         if name.startswith("__"):
             continue
-        module = _imported(name)
-        for found in pkgutil.walk_packages(getattr(module, "__path__", []), name + ".", onerror=lambda _: None):
-            if "__main__" not in found.name and ".test" not in found.name:
-                _imported(found.name)
+        module = _import_or_none(name)
+        for submodule in pkgutil.walk_packages(getattr(module, "__path__", []), name + ".", onerror=lambda _: None):
+            if "__main__" not in submodule.name and ".test" not in submodule.name:
+                _import_or_none(submodule.name)
     return frozenset(sys.modules)
 
 
-def _is_here(module, name):
-    if module not in _HERE:
+def _is_available(module, name):
+    if module not in _AVAILABLE:
         return False
-    return name is None or hasattr(sys.modules[module], name) or f"{module}.{name}" in _HERE
+    return name is None or hasattr(sys.modules[module], name) or f"{module}.{name}" in _AVAILABLE
 
 
-def _imported(name):
+def _import_or_none(name):
     try:
         return importlib.import_module(name)
     except BaseException:  # a module may fail in any way in this sandbox
@@ -64,10 +64,10 @@ def _imported(name):
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
-    _HERE = _import_all()
+    _AVAILABLE = _import_all()
 
 
-_TYPES = {kind.name.lower(): kind for kind in TensorType}
+_TENSOR_TYPES = {kind.name.lower(): kind for kind in TensorType}
 
 
 class _Door(_door.Door):
@@ -95,13 +95,13 @@ class _Door(_door.Door):
             context = graph.load_by_name(name).init_execution_context()
         except Err as error:
             raise models.ModelError(_reason(error)) from None
-        ports = [[_port(port) for port in ports] for ports in (described.inputs, described.outputs)]
-        return *ports, lambda inputs: _compute(context, inputs)
+        inputs, outputs = ([_port(port) for port in ports] for ports in (described.inputs, described.outputs))
+        return inputs, outputs, lambda inputs: _compute(context, inputs)
 
 
 def _compute(context, inputs):
     tensors = [
-        (name, HostTensor(list(tensor.shape), _TYPES[kind], tensor.values.tobytes()))
+        (name, HostTensor(list(tensor.shape), _TENSOR_TYPES[kind], tensor.values.tobytes()))
         for name, kind, tensor in inputs
     ]
     try:
@@ -118,7 +118,7 @@ def _tensor(tensor):
 
 
 def _port(port):
-    # A type that tensors do not have keeps its name in the model's file.
+    # If tensors do not have the type, `port.ty` holds the name that the type has in the model's file.
     kind = port.ty.value
     shape = port.shape
     if shape is not None:
@@ -127,7 +127,7 @@ def _port(port):
 
 
 def _reason(error):
-    """The host's message. An error of wasi:nn is an object that has it."""
+    """The host's message. An error of wasi:nn is an object with a method that returns the message."""
     return error.value if isinstance(error.value, str) else error.value.data()
 
 
@@ -138,27 +138,28 @@ class Entry(exports.Entry):
         # The host's settings for this runtime, which the script does not see.
         settings = os.environ.pop("SANDMILL_PYTHON", "{}")
         _door.door = _Door()
-        with _words():
-            self.script.init(sys.argv[0], settings, _is_here)
+        with _errors_for_host():
+            self.script.init(sys.argv[0], settings, _is_available)
 
     def run(self, batch, context):
-        of = (context.id, context.dataset, context.attempt, context.partition_key_value)
-        with _words():
-            return self.script.run(lambda: _data(batch), of, _results_of)
+        arguments = (context.id, context.dataset, context.attempt, context.partition_key_value)
+        with _errors_for_host():
+            return self.script.run(lambda: _converted_batch(batch), arguments, _results_of)
 
     def shutdown(self):
         self.script.shutdown()
 
 
 @contextlib.contextmanager
-def _words():
+def _errors_for_host():
+    """Passes the text of a `Refused` to the host."""
     try:
         yield
     except _entry.Refused as error:
         raise Err(str(error)) from None
 
 
-def _data(batch):
+def _converted_batch(batch):
     if isinstance(batch, MiniBatch_Files):
         return batch.value
     if isinstance(batch, MiniBatch_Table):

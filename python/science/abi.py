@@ -1,28 +1,29 @@
-"""Calls the host by addresses: converts values of the contract to and from their form in memory (the
-canonical ABI of the component model).
+"""Calls the host. Converts values of the contract to and from their form in memory (the canonical ABI of the
+component model).
 
-The module `_host` below the interpreter knows only addresses. `_host.call` takes bytes: the number of an
-operation or function, then numbers or bytes. It returns bytes.
+The built-in module `_host` knows only numbers and addresses. `_host.call` takes and returns bytes. They begin
+with the number of an operation or of a function of the host, and the arguments follow.
 """
 
 import struct
 
 import _host
 
-_COPY, _TAKE, _PUT, _PARAMETERS, _RETURN, _FIRST = 0, 1, 2, 3, 4, 16
+# The numbers of operations, and of the host's first function (see imports.txt).
+_COPY, _TAKE, _PUT, _PARAMETERS, _RETURN, _FIRST_FUNCTION = 0, 1, 2, 3, 4, 16
 
 
 def _pack(*numbers):
     return struct.pack(f"<{len(numbers)}I", *numbers)
 
 
-def _number(answer):
-    return struct.unpack("<I", answer)[0]
+def _number(data):
+    return struct.unpack("<I", data)[0]
 
 
-def peek(address, form):
-    """The numbers at an address. `form`: a format of `struct`, without implicit padding."""
-    return struct.unpack("<" + form, _host.call(_pack(_COPY, address, struct.calcsize("<" + form))))
+def peek(address, layout):
+    """The numbers at an address. `layout`: a format of `struct`, without implicit padding."""
+    return struct.unpack("<" + layout, _host.call(_pack(_COPY, address, struct.calcsize("<" + layout))))
 
 
 def take(address, length):
@@ -50,54 +51,55 @@ def give(address):
 
 
 def text(address, length):
-    """Reads a string that this side owns, and frees it."""
+    """Reads a string that the guest owns, and frees it."""
     return take(address, length).decode()
 
 
 def texts(address, count):
-    """Reads a list of strings that this side owns, and frees it."""
-    return [text(*pair) for pair in pairs(address, count)]
+    """Reads a list of strings that the guest owns, and frees it."""
+    return [text(*element) for element in elements(address, count)]
 
 
-def pairs(address, count, form="II"):
+def elements(address, count, layout="II"):
     """The elements of a list, as tuples of numbers. Frees the list, but not the memory to which the numbers
     refer."""
-    return list(struct.iter_unpack("<" + form, take(address, count * struct.calcsize("<" + form))))
+    return list(struct.iter_unpack("<" + layout, take(address, count * struct.calcsize("<" + layout))))
 
 
-def take_list(returned, form):
-    """The elements of a returned list: see `pairs`."""
-    return pairs(*struct.unpack("<II", returned), form)
+def returned_elements(returned, layout):
+    """The elements of a list that a function returned: see `elements`."""
+    return elements(*struct.unpack("<II", returned), layout)
 
 
 class Host:
     """Calls the functions of the host by their numbers."""
 
-    def __init__(self, lines):
-        self._numbers = {line: _FIRST + number for number, line in enumerate(lines)}
+    def __init__(self, functions):
+        """`functions`: interfaces and names as for `call`, in the order of imports.txt."""
+        self._numbers = {function: _FIRST_FUNCTION + index for index, function in enumerate(functions)}
 
     def call(self, function, *numbers):
-        """Calls a core WebAssembly function. `function`: its interface (without version) and name, such as
-        "host log"."""
-        answer = _host.call(_pack(self._numbers[function], *numbers))
-        return _number(answer) if answer else None
+        """Calls a core WebAssembly function. `function`: the interface (without version) and the name, such as
+        "host log". Returns a number, or None for a function without a return value."""
+        returned = _host.call(_pack(self._numbers[function], *numbers))
+        return _number(returned) if returned else None
 
     def has(self, function):
         return function in self._numbers
 
     def returned(self, size, function, *numbers):
-        """Calls a function that writes its return value to an address. Returns the bytes of that value."""
-        at = put(bytes(size))
-        self.call(function, *numbers, at)
-        return take(at, size)
+        """Calls a function that writes its return value to an address. Returns the `size` bytes of this value."""
+        address = put(bytes(size))
+        self.call(function, *numbers, address)
+        return take(address, size)
 
     def text(self, function):
         """Calls a function that has no parameters and returns a string."""
         return text(*struct.unpack("<II", self.returned(8, function)))
 
-    def given(self, function, *values):
-        """Calls a function with strings and numbers: see `returned`. The last of `values` is the size of the
-        return value."""
+    def call_with(self, function, *values):
+        """Calls a function with strings and numbers. The last of `values` is the size of the return value: see
+        `returned`. With the size 0, see `call`."""
         *values, size = values
         numbers, lent = [], []
         for value in values:
@@ -114,9 +116,9 @@ class Host:
                 free(address)
 
 
-class Kept:
-    """The memory of a return value. The host reads it after the interpreter has stopped, so it is freed
-    later."""
+class KeptMemory:
+    """Memory that is freed later. The host reads a return value only after the Python function has returned,
+    so the memory of the value must stay allocated until the next call."""
 
     def __init__(self):
         self._addresses = []
@@ -132,19 +134,19 @@ class Kept:
     def strings(self, values):
         """Stores a list of strings. Returns its address."""
         data = [value.encode() for value in values]
-        at = self.put(b"".join(data))
+        address = self.put(b"".join(data))
         numbers = []
         for value in data:
-            numbers += (at, len(value))
-            at += len(value)
+            numbers += (address, len(value))
+            address += len(value)
         return self.put(_pack(*numbers))
 
-    def failure(self, words):
-        """Stores `result::err(string)`, as `init` and `run` return it. Returns its address."""
-        data = words.encode("utf-8", "backslashreplace")
+    def failure(self, message):
+        """Stores the `result::err(string)` that `init` and `run` return. Returns its address."""
+        data = message.encode("utf-8", "backslashreplace")
         return self.put(_pack(1, self.put(data), len(data), 0, 0))
 
     def named(self, name, handle):
-        """An element of a list of tuples of a string and a handle."""
+        """The bytes of a tuple of a string and a handle, as an element of a list."""
         data = name.encode()
         return _pack(self.put(data), len(data), handle)

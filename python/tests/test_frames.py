@@ -218,7 +218,7 @@ class Parquet(unittest.TestCase):
     def test_unsupported_files_are_refused(self):
         with self.assertRaisesRegex(ValueError, "compression 'zstd' is not available"):
             parquet.write(pd.DataFrame({"a": [1]}), compression="zstd")
-        with self.assertRaisesRegex(ValueError, "one column of each name; these are there more than once: a"):
+        with self.assertRaisesRegex(ValueError, "must be unique, and these occur more than once: a"):
             parquet.write(pd.DataFrame([[1, 2]], columns=["a", "a"]))
 
 
@@ -228,10 +228,10 @@ def parquet_of(frame, **options):
 
 class Rows(unittest.TestCase):
     def test_arrays_and_series_are_lists(self):
-        self.assertEqual(frames.plain(np.array([1, 2])), [1, 2])
-        self.assertEqual(frames.plain(pd.Series(["a"])), ["a"])
-        self.assertEqual(frames.plain(pd.DataFrame(index=[1, 2])), [])
-        self.assertEqual([str(row) for row in frames.plain(np.array([[1.5, 2.0]]))], ["[1.5 2. ]"])
+        self.assertEqual(frames.list_of_rows(np.array([1, 2])), [1, 2])
+        self.assertEqual(frames.list_of_rows(pd.Series(["a"])), ["a"])
+        self.assertEqual(frames.list_of_rows(pd.DataFrame(index=[1, 2])), [])
+        self.assertEqual([str(row) for row in frames.list_of_rows(np.array([[1.5, 2.0]]))], ["[1.5 2. ]"])
 
 
 if __name__ == "__main__":

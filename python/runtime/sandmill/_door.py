@@ -4,8 +4,8 @@ import logging
 
 
 class Door:
-    """The functions of the host that a runtime provides: the interfaces `host` and `models` of the
-    contract."""
+    """The functions of the host that the script may call: the interfaces `host` and `models` of the contract.
+    Each runtime implements them."""
 
     def agent_name(self):
         raise NotImplementedError
@@ -34,7 +34,7 @@ class Door:
         raise NotImplementedError
 
     def load_model(self, name):
-        """Returns the inputs, the outputs, and a function that computes: see `sandmill.models`."""
+        """Returns the inputs, the outputs, and a function that runs the model: see `sandmill.models`."""
         raise NotImplementedError
 
 
@@ -42,7 +42,7 @@ door = Door()
 
 
 def level_of(number):
-    """The index of a level of the module `logging` in the host's levels: error, warning, info, debug."""
+    """Converts a level of the module `logging` to the index in the host's levels: error, warning, info, debug."""
     if number >= logging.ERROR:
         return 0
     if number >= logging.WARNING:
@@ -53,6 +53,6 @@ def level_of(number):
 def read(path):
     """Reads the bytes of a whole file in one call of the host, which is faster than `open` for large files.
 
-    Raises OSError, with the reason in words, if the file cannot be read.
+    Raises OSError, whose text is the reason, if the file cannot be read.
     """
     return door.read(path)

@@ -1,4 +1,4 @@
-"""The entry script of every runtime: `init`, `run` and `shutdown`, which call the user's script."""
+"""The entry script that every runtime runs. Its `init`, `run` and `shutdown` call the user's script."""
 
 import json
 import logging
@@ -7,7 +7,7 @@ from . import _door, _profile, _results, _scan, _script
 
 
 class Refused(Exception):
-    """The reason, in words, that the host receives instead of a result."""
+    """An error whose text the host receives instead of a result."""
 
 
 class Entry:
@@ -15,18 +15,19 @@ class Entry:
 
     def __init__(self):
         self._script = None
-        self._scanned = None
+        self._scan_result = None
 
-    def init(self, path, settings, is_here):
+    def init(self, path, settings, is_available):
         """Loads the script at `path`, or scans its imports. `settings`: the host's settings for the runtime,
         as JSON.
 
-        `is_here(module, name)`: whether the runtime can import it. Raises Refused.
+        `is_available(module, name)`: whether the runtime can import the module, and from it the name, if `name`
+        is not None. Raises Refused.
         """
         settings = json.loads(settings)
         if settings.get("scan"):
             try:
-                self._scanned = _scan.scan(path, is_here)
+                self._scan_result = _scan.scan(path, is_available)
             except BaseException as error:  # an untrusted script may fail the parser in any way
                 raise Refused(f"{type(error).__name__}: {error}") from None
             return
@@ -37,12 +38,13 @@ class Entry:
         except _script.ScriptError as error:
             raise Refused(str(error)) from None
 
-    def run(self, read, context, answer):
-        """Runs the script. `read` makes the mini-batch, and `answer` converts the result. Raises Refused."""
-        if self._scanned is not None:
-            return answer([json.dumps(self._scanned)])
+    def run(self, read, context, convert):
+        """Runs the script. `read` returns the mini-batch, and `convert` converts the script's result for the
+        host. Raises Refused."""
+        if self._scan_result is not None:
+            return convert([json.dumps(self._scan_result)])
         try:
-            return answer(self._script.run(read(), _script.Context(*context)))
+            return convert(self._script.run(read(), _script.Context(*context)))
         except (_script.ScriptError, _results.BadResult) as error:
             raise Refused(str(error)) from None
         except (TypeError, ValueError) as error:

@@ -1,10 +1,10 @@
-"""Reads and writes Flatbuffers, as far as the messages of an Arrow IPC stream need them."""
+"""Reads and writes those parts of FlatBuffers that the messages of an Arrow IPC stream need."""
 
 import struct
 
 
 class FlatTable:
-    """A table inside a flatbuffer. Fields have their numbers in Arrow's schema files."""
+    """A table inside a flatbuffer. Fields are named by their numbers in Arrow's schema files (.fbs)."""
 
     __slots__ = ("buffer", "position", "_vtable", "_vtable_bytes")
 
@@ -19,6 +19,7 @@ class FlatTable:
         return cls(buffer, struct.unpack_from("<I", buffer, 0)[0])
 
     def _field(self, number):
+        """The position of a field. 0 if the table does not have it."""
         slot = 4 + 2 * number
         if slot >= self._vtable_bytes:
             return 0
@@ -26,56 +27,60 @@ class FlatTable:
         return self.position + offset if offset else 0
 
     def _target(self, number):
-        at = self._field(number)
-        return at + struct.unpack_from("<I", self.buffer, at)[0] if at else 0
+        """The position to which a reference field points. 0 if the table does not have the field."""
+        position = self._field(number)
+        return position + struct.unpack_from("<I", self.buffer, position)[0] if position else 0
 
     def number(self, number, code, default=0):
         """Reads a scalar. `code`: its `struct` code."""
-        at = self._field(number)
-        return struct.unpack_from("<" + code, self.buffer, at)[0] if at else default
+        position = self._field(number)
+        return struct.unpack_from("<" + code, self.buffer, position)[0] if position else default
 
     def table(self, number):
-        at = self._target(number)
-        return FlatTable(self.buffer, at) if at else None
+        position = self._target(number)
+        return FlatTable(self.buffer, position) if position else None
 
     def text(self, number):
-        at = self._target(number)
-        if not at:
+        position = self._target(number)
+        if not position:
             return None
-        count = struct.unpack_from("<I", self.buffer, at)[0]
-        return bytes(self.buffer[at + 4 : at + 4 + count]).decode()
+        length = struct.unpack_from("<I", self.buffer, position)[0]
+        return bytes(self.buffer[position + 4 : position + 4 + length]).decode()
 
     def tables(self, number):
         """The elements of a vector of tables."""
-        at = self._target(number)
-        if not at:
+        position = self._target(number)
+        if not position:
             return []
-        count = struct.unpack_from("<I", self.buffer, at)[0]
-        slots = range(at + 4, at + 4 + 4 * count, 4)
+        count = struct.unpack_from("<I", self.buffer, position)[0]
+        references = range(position + 4, position + 4 + 4 * count, 4)
         return [
-            FlatTable(self.buffer, slot + struct.unpack_from("<I", self.buffer, slot)[0])
-            for slot in slots
+            FlatTable(self.buffer, reference + struct.unpack_from("<I", self.buffer, reference)[0])
+            for reference in references
         ]
 
     def pairs(self, number):
         """The elements of a vector of structs of two 64-bit numbers."""
-        at = self._target(number)
-        if not at:
+        position = self._target(number)
+        if not position:
             return []
-        count = struct.unpack_from("<I", self.buffer, at)[0]
-        numbers = struct.unpack_from(f"<{2 * count}q", self.buffer, at + 4)
+        count = struct.unpack_from("<I", self.buffer, position)[0]
+        numbers = struct.unpack_from(f"<{2 * count}q", self.buffer, position + 4)
         return list(zip(numbers[::2], numbers[1::2]))
 
 
-def flatbuffer(root):
-    """The bytes of a flatbuffer whose root is the table that `root` writes."""
+def flatbuffer(write_root):
+    """The bytes of a flatbuffer. `write_root`: the writer of its root table.
+
+    A writer is a function that appends to a bytearray and returns the position of what it wrote.
+    """
     out = bytearray(4)
-    struct.pack_into("<I", out, 0, root(out))
+    struct.pack_into("<I", out, 0, write_root(out))
     return bytes(out)
 
 
 def table(fields):
-    """A writer of a table. `fields`: number to (`struct` code, value), or to (None, writer)."""
+    """A writer of a table. `fields`: a dict of field numbers to (`struct` code, value), or to (None, writer)."""
 
     def write(out):
         _align(out, 8)
@@ -90,11 +95,11 @@ def table(fields):
         for number, (code, value) in fields.items():
             size = struct.calcsize(code or "I")
             _align(out, size)
-            at = len(out)
+            position = len(out)
             out.extend(struct.pack("<" + code, value) if code else bytes(4))
-            struct.pack_into("<H", out, vtable + 4 + 2 * number, at - start)
+            struct.pack_into("<H", out, vtable + 4 + 2 * number, position - start)
             if code is None:
-                references.append((at, value))
+                references.append((position, value))
         struct.pack_into("<HH", out, vtable, 4 + 2 * count, len(out) - start)
         _resolve(out, references)
         return start
@@ -132,7 +137,7 @@ def pairs(values):
     """A writer of a vector of structs of two 64-bit numbers."""
 
     def write(out):
-        # The elements, after the count, are aligned to 8 bytes.
+        # The elements must be aligned to 8 bytes. They follow the count, which takes 4 bytes.
         _align(out, 8)
         out.extend(bytes(4))
         start = len(out)
@@ -145,9 +150,10 @@ def pairs(values):
 
 
 def _resolve(out, references):
-    for at, writer in references:
+    """Writes the targets of references. `references`: pairs of the reference's position and the target's writer."""
+    for position, writer in references:
         target = writer(out)
-        struct.pack_into("<I", out, at, target - at)
+        struct.pack_into("<I", out, position, target - position)
 
 
 def _align(out, size):

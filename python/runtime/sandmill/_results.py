@@ -1,4 +1,4 @@
-"""Converts what `run` returned to the host's results: by ParallelRunStep's rules, and for
+"""Converts what `run` returned to the host's results: lists by the rules of ParallelRunStep, and
 `sandmill.Table`."""
 
 import inspect
@@ -7,7 +7,7 @@ from ._table import Table
 
 
 class Failed:
-    """An element of a list that `run` returns: the item at this position failed, for this reason."""
+    """An element of the list that `run` returns. It says that the item at this position failed, and why."""
 
     __slots__ = ("reason",)
 
@@ -32,7 +32,7 @@ def rows_of(result):
 
 
 def table_of(result):
-    """The columns of a table. None if `run` did not return a `sandmill.Table`."""
+    """The columns, if `run` returned a `sandmill.Table`, and None otherwise."""
     return result.columns if isinstance(result, Table) else None
 
 

@@ -6,90 +6,90 @@ import os
 import sys
 
 # The runtime has only a part of these packages, so each name that is imported from them is checked.
-_IN_PART = {"azureml", "azureml_user", "sandmill"}
-_LARGEST = 4 << 20
-# Where `sandmill python vendor` puts packages.
-_PACKAGES = "python_packages"
+_PARTIAL_PACKAGES = {"azureml", "azureml_user", "sandmill"}
+_MAX_SCRIPT_BYTES = 4 << 20
+# The folder beside the script into which `sandmill python vendor` installs packages.
+_VENDORED_FOLDER = "python_packages"
 
 
-def scan(path, is_here):
+def scan(path, is_available):
     """Scans the imports of the script at `path`, and of the modules in its folder that it imports.
 
-    `is_here(module, name)`: whether the runtime can import the module, and from it the name, if a name is
-    given. Returns a dict:
+    `is_available(module, name)`: whether the runtime can import the module, and from it the name, if `name` is
+    not None. Returns a dict:
     - `error`: why the script cannot be read or parsed, or None;
     - `missing`: a list of dicts with `package`, `file`, `line`, `standard` (whether it is in the standard
       library), and `guarded` (whether the script may work without it);
-    - `run`: what is wrong with its `run`, or None;
+    - `run`: what is wrong with the script's function `run`, or None;
     - `changed`: a list of dicts with `file`, `line` and `what`, for code that may behave differently in
-      pandas 3: see `_changed`.
+      pandas 3: see `_pandas_3_changes`.
     """
     folder = os.path.dirname(path)
     found = {"error": None, "missing": [], "run": None, "changed": []}
-    known, waiting, named = set(), [path], set()
+    seen, waiting, reported = set(), [path], set()
     while waiting:
         file = waiting.pop()
-        if file in known:
+        if file in seen:
             continue
-        known.add(file)
-        shown = os.path.relpath(file, folder)
+        seen.add(file)
+        relative_path = os.path.relpath(file, folder)
         try:
-            tree = _parsed(file, shown)
+            tree = _parse(file, relative_path)
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            found["error"] = found["error"] or _described(error, shown)
+            found["error"] = found["error"] or _parse_error(error, relative_path)
             continue
         if file == path:
-            found["run"] = _wrong_run(tree)
-        found["changed"] += [{"file": shown, "line": line, "what": what} for line, what in _changed(tree)]
+            found["run"] = _problem_with_run(tree)
+        found["changed"] += [{"file": relative_path, "line": line, "what": what} for line, what in _pandas_3_changes(tree)]
         for module, name, line, guarded in _imports(tree, _package(file, folder)):
-            beside = _beside(module, folder)
-            if beside:
-                waiting += beside
+            own_files = _own_files(module, folder)
+            if own_files:
+                waiting += own_files
                 continue
             package = module.partition(".")[0]
-            vendored = os.path.join(folder, _PACKAGES, package)
-            if package not in _IN_PART and (os.path.isdir(vendored) or os.path.isfile(vendored + ".py")):
+            vendored = os.path.join(folder, _VENDORED_FOLDER, package)
+            if package not in _PARTIAL_PACKAGES and (os.path.isdir(vendored) or os.path.isfile(vendored + ".py")):
                 continue
-            if package in _IN_PART and name not in (None, "*"):
-                package = f"{module}.{name}" if is_here(module, None) else module
-            elif package in _IN_PART:
+            if package in _PARTIAL_PACKAGES and name not in (None, "*"):
+                package = f"{module}.{name}" if is_available(module, None) else module
+            elif package in _PARTIAL_PACKAGES:
                 package, name = module, None
             else:
                 name = None
-            if guarded is None or is_here(module, name) or (package, guarded) in named:
+            if guarded is None or is_available(module, name) or (package, guarded) in reported:
                 continue
-            named.add((package, guarded))
-            standard = package in sys.stdlib_module_names
-            if package not in _IN_PART and is_here(package, None):
+            reported.add((package, guarded))
+            is_standard = package in sys.stdlib_module_names
+            if package not in _PARTIAL_PACKAGES and is_available(package, None):
                 # The package exists, but does not have this module.
                 package = module
             found["missing"].append(
-                {"package": package, "file": shown, "line": line, "guarded": guarded, "standard": standard}
+                {"package": package, "file": relative_path, "line": line, "guarded": guarded, "standard": is_standard}
             )
-    found["missing"] += _needed(os.path.join(folder, _PACKAGES), is_here)
+    found["missing"] += _missing_dependencies(os.path.join(folder, _VENDORED_FOLDER), is_available)
     found["missing"].sort(key=lambda missing: (missing["file"], missing["line"]))
     return found
 
 
-def _parsed(file, shown):
+def _parse(file, relative_path):
     with open(file, "rb") as source:
-        text = source.read(_LARGEST + 1)
-    if len(text) > _LARGEST:
-        raise ValueError(f"{shown} has more than {_LARGEST >> 20} MB, too much for a script")
-    return ast.parse(text, shown)
+        text = source.read(_MAX_SCRIPT_BYTES + 1)
+    if len(text) > _MAX_SCRIPT_BYTES:
+        raise ValueError(f"{relative_path} has more than {_MAX_SCRIPT_BYTES >> 20} MB, too much for a script")
+    return ast.parse(text, relative_path)
 
 
-def _described(error, shown):
+def _parse_error(error, relative_path):
     if isinstance(error, SyntaxError):
         line = f" (in: {error.text.strip()})" if error.text else ""
-        return f"{error.filename or shown}, line {error.lineno}: {type(error).__name__}: {error.msg}{line}"
+        return f"{error.filename or relative_path}, line {error.lineno}: {type(error).__name__}: {error.msg}{line}"
     if isinstance(error, OSError):
-        return f"{shown} cannot be read: {error.strerror}"
-    return f"{shown}: {error or type(error).__name__}"
+        return f"{relative_path} cannot be read: {error.strerror}"
+    return f"{relative_path}: {error or type(error).__name__}"
 
 
-def _wrong_run(tree):
-    """What is wrong with the script's `run`, as far as its syntax shows. None if nothing is."""
+def _problem_with_run(tree):
+    """What is wrong with the script's `run`. None if the syntax shows no problem."""
     for node in tree.body:
         names = []
         match node:
@@ -111,8 +111,8 @@ def _wrong_run(tree):
     return "is missing; write `def run(mini_batch):`"
 
 
-def _needed(folder, is_here):
-    """The modules that the packages in the folder need from the runtime, but that it does not have."""
+def _missing_dependencies(folder, is_available):
+    """The modules that vendored packages in the folder need, but that the runtime does not have."""
     try:
         with open(os.path.join(folder, "sandmill.json")) as file:
             needs = json.load(file)["needs"]
@@ -120,18 +120,21 @@ def _needed(folder, is_here):
         return []
     modules = {"beautifulsoup4": "bs4", "pillow": "PIL", "python-dateutil": "dateutil", "pyyaml": "yaml", "scikit-learn": "sklearn"}
     modules = [modules.get(name, str(name).replace("-", "_")) for name in needs]
-    file = f"{_PACKAGES}/sandmill.json"
+    file = f"{_VENDORED_FOLDER}/sandmill.json"
     return [
         {"package": module, "file": file, "line": 1, "guarded": False, "standard": False}
         for module in modules
-        if not is_here(module, None)
+        if not is_available(module, None)
     ]
 
 
-def _changed(tree):
-    """Lines that behave differently in pandas 3 than before, if they work on a DataFrame: `chained` (an
-    assignment to a part of a part, which changes a copy), `inplace` (the same by a method), `object` (text
-    columns have the type `str`)."""
+def _pandas_3_changes(tree):
+    """Lines that behave differently in pandas 3 than before, if they work on a DataFrame, as pairs of the line
+    number and the kind of change:
+    - `chained`: an assignment to a part of a part, such as `frame["a"][0] = 1`, changes a copy;
+    - `inplace`: a method with `inplace=True` on a part of a frame also changes a copy;
+    - `object`: text columns have the type `str`, so a test for `object` does not find them.
+    """
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     imported |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
     if "pandas" not in imported:
@@ -146,35 +149,37 @@ def _changed(tree):
             case ast.Call(func=ast.Attribute(value=ast.Subscript()), keywords=keywords):
                 if any(keyword.arg == "inplace" and getattr(keyword.value, "value", False) is True for keyword in keywords):
                     found.add((node.lineno, "inplace"))
-            case ast.Compare(left=ast.Attribute(attr="dtype"), comparators=[kind]) if _is_object(kind):
+            case ast.Compare(left=ast.Attribute(attr="dtype"), comparators=[dtype]) if _is_object(dtype):
                 found.add((node.lineno, "object"))
             case ast.Call(func=ast.Attribute(attr="select_dtypes"), args=args, keywords=keywords):
-                kinds = [*args, *(keyword.value for keyword in keywords)]
-                if any(_is_object(kind) for outer in kinds for kind in getattr(outer, "elts", [outer])):
+                values = [*args, *(keyword.value for keyword in keywords)]
+                # A value may be a list of dtypes.
+                if any(_is_object(dtype) for value in values for dtype in getattr(value, "elts", [value])):
                     found.add((node.lineno, "object"))
     return sorted(found)
 
 
 def _is_part_of_part(target):
-    """`x[...][...]`, and `x.loc[...][...]`."""
+    """Whether the target has the form `x[...][...]` or `x.loc[...][...]`."""
     return isinstance(target, ast.Subscript) and isinstance(target.value, ast.Subscript)
 
 
-def _is_object(kind):
-    match kind:
+def _is_object(dtype):
+    match dtype:
         case ast.Name(id="object") | ast.Constant(value="object" | "O") | ast.Attribute(attr="object_"):
             return True
     return False
 
 
 def _package(file, folder):
-    """The package at which a file's relative imports begin, as a list of names."""
+    """The package to which a file's relative imports refer, as a list of names."""
     return os.path.relpath(os.path.dirname(file), folder).replace(".", "", 1).strip("/").split("/")
 
 
 def _imports(tree, package):
-    """Each import: the module, the name that is imported from it, the line, and whether the script may work
-    without it. The last one is None for an import that matters only if its file is in the script's folder."""
+    """Each import: the module, the name that is imported from it, the line, and `guarded`: whether the script
+    may work without the import. `guarded` is None if the import matters only if its file is in the script's
+    folder."""
     waiting = [(tree, False)]
     while waiting:
         node, guarded = waiting.pop()
@@ -190,14 +195,14 @@ def _imports(tree, package):
             case ast.ImportFrom(module=module, level=level):
                 base = [name for name in package if name]
                 base = base[: len(base) - (level - 1)]
-                whole = ".".join([*base, *([module] if module else [])])
-                for name in [whole] if module else [f"{whole}.{alias.name}".lstrip(".") for alias in node.names]:
+                full_name = ".".join([*base, *([module] if module else [])])
+                for name in [full_name] if module else [f"{full_name}.{alias.name}".lstrip(".") for alias in node.names]:
                     yield name, None, node.lineno, None
             case ast.Try(body=body, handlers=handlers) if any(map(_catches_import_errors, handlers)):
                 waiting += [(child, True) for child in body]
-                rest = [*handlers, *node.orelse, *node.finalbody]
-                # The alternatives count as guarded, too.
-                waiting += [(child, True) for child in rest]
+                alternatives = [*handlers, *node.orelse, *node.finalbody]
+                # The script may also work without these imports.
+                waiting += [(child, True) for child in alternatives]
             case ast.If(test=test) if _is_type_checking(test):
                 waiting += [(child, guarded) for child in node.orelse]
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.Lambda():
@@ -207,12 +212,12 @@ def _imports(tree, package):
 
 
 def _catches_import_errors(handler):
-    kinds = handler.type
-    names = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+    caught = handler.type
+    exceptions = caught.elts if isinstance(caught, ast.Tuple) else [caught]
     return any(
-        kind is None
-        or (isinstance(kind, ast.Name) and kind.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
-        for kind in names
+        exception is None
+        or (isinstance(exception, ast.Name) and exception.id in ("ImportError", "ModuleNotFoundError", "Exception", "BaseException"))
+        for exception in exceptions
     )
 
 
@@ -223,9 +228,9 @@ def _is_type_checking(test):
     return False
 
 
-def _beside(module, folder):
-    """The files of a module in the source folder: the `__init__.py` of its packages, and the module's own
-    file."""
+def _own_files(module, folder):
+    """The files of a module that is in the script's folder: the `__init__.py` of its packages, and the
+    module's file. Empty for other modules."""
     files = []
     path = folder
     for part in module.split("."):

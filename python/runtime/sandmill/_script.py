@@ -11,9 +11,9 @@ import traceback
 
 from ._results import valid
 
-# Stack frames of files in this folder are the runtime's own.
-_OWN = os.path.dirname(os.path.abspath(__file__))
-_FORMAT = "%(asctime)s|%(levelname)s|%(name)s|%(message)s"
+# Tracebacks do not show the stack frames of files in this folder.
+_RUNTIME_FOLDER = os.path.dirname(os.path.abspath(__file__))
+_LOG_FORMAT = "%(asctime)s|%(levelname)s|%(name)s|%(message)s"
 
 
 class Context:
@@ -32,7 +32,8 @@ class Context:
 
 
 class ScriptError(Exception):
-    """An error of the script, as the host receives it: the reason on the first line, then the traceback."""
+    """An error of the script. The text is what the host receives: the reason on the first line, then the
+    traceback."""
 
 
 class Script:
@@ -42,17 +43,17 @@ class Script:
         self.path = path
         self._profile = profile
         self._prepare(logging_level)
-        self._module = self._guarded(self._load)
-        self._run = self._guarded(self._find_run)
-        self._takes_context = _takes_two(self._run)
+        self._module = self._call(self._load)
+        self._run = self._call(self._find_run)
+        self._takes_context = _takes_second_argument(self._run)
 
     def _prepare(self, logging_level):
         # The runtime is a snapshot, so without a seed all workers would get the same numbers.
         random.seed()
         for stream in (sys.stdout, sys.stderr):
-            # Each line is written at once, because the process may be killed.
+            # Write each line immediately, because the process may be killed.
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
-        logging.basicConfig(stream=sys.stdout, level=logging_level, format=_FORMAT, force=True)
+        logging.basicConfig(stream=sys.stdout, level=logging_level, format=_LOG_FORMAT, force=True)
         logging.captureWarnings(True)
         folder = os.path.dirname(self.path)
         sys.path.insert(0, folder)
@@ -75,8 +76,8 @@ class Script:
         if run is None:
             raise ScriptError(f"`run` of {name} is missing; write `def run(mini_batch):`")
         if inspect.isclass(run) or not callable(run):
-            what = "a class" if inspect.isclass(run) else f"of type {type(run).__name__}"
-            raise ScriptError(f"`run` of {name} is {what}; write `def run(mini_batch):`")
+            kind = "a class" if inspect.isclass(run) else f"of type {type(run).__name__}"
+            raise ScriptError(f"`run` of {name} is {kind}; write `def run(mini_batch):`")
         if inspect.iscoroutinefunction(run):
             raise ScriptError(f"`run` of {name} is async; write `def run(mini_batch):` without async")
         return run
@@ -84,21 +85,21 @@ class Script:
     def init(self):
         function = getattr(self._module, "init", None)
         if function is not None:
-            self._guarded(function)
+            self._call(function)
 
     def run(self, data, context):
         if self._takes_context:
-            return self._guarded(lambda: self._run(data, context))
-        return self._guarded(lambda: self._run(data))
+            return self._call(lambda: self._run(data, context))
+        return self._call(lambda: self._run(data))
 
     def shutdown(self):
         function = getattr(self._module, "shutdown", None)
         if function is not None:
-            self._guarded(function)
+            self._call(function)
         if self._profile is not None:
             self._profile.write()
 
-    def _guarded(self, function):
+    def _call(self, function):
         """Calls a function of the script. Raises ScriptError for every exception."""
         try:
             with self._profile or contextlib.nullcontext():
@@ -120,7 +121,7 @@ def _flush():
             pass
 
 
-def _takes_two(run):
+def _takes_second_argument(run):
     """Whether `run` declares a second positional parameter, for the context."""
     try:
         parameters = inspect.signature(run).parameters.values()
@@ -133,50 +134,51 @@ def _takes_two(run):
 
 
 def described(error, folder):
-    """An exception for the host: the error and its line in the script on the first line, then the
+    """Describes an exception to the host: on the first line the error and the line in the script, then the
     traceback."""
     text = str(error)
     if isinstance(error, SyntaxError) and error.filename:
-        place = f"{_short(error.filename, folder)}, line {error.lineno}"
+        location = f"{_relative(error.filename, folder)}, line {error.lineno}"
         text = error.msg
     else:
-        place = _place(error, folder)
+        location = _script_line(error, folder)
     if isinstance(error, SystemExit):
         text = f"the script ended itself with sys.exit({error.code!r}); return, or raise an error"
     first = f"{type(error).__name__}: {text}" if text else type(error).__name__
     first = first.replace("\n", " ")
-    if place:
-        first += f" ({place})"
-    return valid(first + "\n" + _own_frames_removed(error))
+    if location:
+        first += f" ({location})"
+    return valid(first + "\n" + _traceback_without_runtime(error))
 
 
-def _place(error, folder):
-    """The innermost line of the user's own files."""
+def _script_line(error, folder):
+    """The line of the innermost stack frame in a file of the script's folder. None if there is no such frame."""
     frames = traceback.extract_tb(error.__traceback__)
     for frame in reversed(frames):
         if frame.filename.startswith(folder + "/"):
-            return f"{_short(frame.filename, folder)}, line {frame.lineno}, in {frame.name}"
+            return f"{_relative(frame.filename, folder)}, line {frame.lineno}, in {frame.name}"
     return None
 
 
-def _short(path, folder):
+def _relative(path, folder):
     return path.removeprefix(folder + "/")
 
 
-def _own_frames_removed(error):
-    shown = traceback.TracebackException.from_exception(error)
-    _strip(shown, set())
-    return "".join(shown.format()).rstrip()
+def _traceback_without_runtime(error):
+    description = traceback.TracebackException.from_exception(error)
+    _remove_runtime_frames(description, set())
+    return "".join(description.format()).rstrip()
 
 
-def _strip(shown, seen):
-    if shown is None or id(shown) in seen:
+def _remove_runtime_frames(description, seen):
+    """Also for the causes of the exception. `seen`: the ids of descriptions that are done."""
+    if description is None or id(description) in seen:
         return
-    seen.add(id(shown))
-    shown.stack = traceback.StackSummary.from_list([
+    seen.add(id(description))
+    description.stack = traceback.StackSummary.from_list([
         frame
-        for frame in shown.stack
-        if not frame.filename.startswith((_OWN, "<frozen importlib"))
+        for frame in description.stack
+        if not frame.filename.startswith((_RUNTIME_FOLDER, "<frozen importlib"))
     ])
-    _strip(shown.__cause__, seen)
-    _strip(shown.__context__, seen)
+    _remove_runtime_frames(description.__cause__, seen)
+    _remove_runtime_frames(description.__context__, seen)

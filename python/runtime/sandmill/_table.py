@@ -4,7 +4,7 @@
 class Table:
     """Columns of Python values, all of the same length, with None for nulls.
 
-    In the light runtime, `run` of a table job receives one, and may return one:
+    In the light runtime, `run` of a job over tables receives a `Table`, and may return one:
 
         table["age"]                    # a list
         for row in table:               # each row is a dict
@@ -15,7 +15,7 @@ class Table:
     __slots__ = ("_columns", "_rows")
 
     def __init__(self, columns):
-        """`columns`: a dict of names to sequences of one length."""
+        """`columns`: a dict of names to sequences of the same length."""
         self._columns = {str(name): _values(name, values) for name, values in dict(columns).items()}
         self._rows = len(next(iter(self._columns.values()), ()))
         for name, values in self._columns.items():
@@ -58,11 +58,11 @@ class Table:
         return zip(*self._columns.values())
 
     def select(self, *names):
-        """A table of these columns."""
+        """A table of only these columns."""
         return Table({name: self[name] for name in names})
 
     def with_columns(self, **columns):
-        """A table with these columns added. A column replaces one of the same name."""
+        """A table with these columns added. A new column replaces the column of the same name."""
         return Table({**self._columns, **columns})
 
     def __repr__(self):

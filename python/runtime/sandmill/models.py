@@ -1,4 +1,4 @@
-"""The job's models. The host computes them on the CPU or a GPU, outside of the sandbox.
+"""The job's models. The host runs them on the CPU or a GPU, outside of the sandbox.
 
     from sandmill import models
 
@@ -9,7 +9,7 @@
     def run(mini_batch):
         features = [[float(row["age"]), float(row["income"])] for row in mini_batch]
         label = churn.run({"X": features})["label"]   # a Tensor
-        return [f"{each}" for each in label.tolist()]
+        return [str(value) for value in label.tolist()]
 """
 
 from array import array
@@ -17,8 +17,8 @@ from math import prod
 
 from . import _door
 
-# The `array` code of each tensor type for which Python has numbers.
-_CODES = {"fp32": "f", "fp64": "d", "u8": "B", "i32": "i", "i64": "q"}
+# The `array` code of each tensor type whose numbers Python has.
+_ARRAY_CODES = {"fp32": "f", "fp64": "d", "u8": "B", "i32": "i", "i64": "q"}
 
 
 class ModelError(Exception):
@@ -26,7 +26,7 @@ class ModelError(Exception):
 
 
 class Tensor:
-    """Numbers in a shape. `shape` is a tuple, and `values` is an `array` of the numbers in row-major
+    """A multi-dimensional array of numbers. `shape` is a tuple, and `values` is an `array` of the numbers in row-major
     order."""
 
     __slots__ = ("shape", "values")
@@ -44,7 +44,7 @@ class Tensor:
         """The values as nested lists, one level for each dimension."""
         values = self.values.tolist()
         for size in reversed(self.shape[1:]):
-            values = [values[at : at + size] for at in range(0, len(values), size)] if size else []
+            values = [values[start : start + size] for start in range(0, len(values), size)] if size else []
         return values if self.shape else values[0]
 
     def __repr__(self):
@@ -52,8 +52,8 @@ class Tensor:
 
 
 class Port:
-    """An input or an output: `name`, `type` (such as "fp32"), and `shape`. A size that may vary is None.
-    `shape` itself is None if the model does not state it."""
+    """An input or an output of a model: `name`, `type` (such as "fp32"), and `shape`. In the shape, None stands
+    for a size that may vary. `shape` itself is None if the model does not state it."""
 
     __slots__ = ("name", "type", "shape")
 
@@ -72,9 +72,9 @@ class Model:
         self._compute = compute
 
     def run(self, inputs):
-        """Runs the model. `inputs`: a dict of names to tensors, numpy arrays, or nested lists of numbers. For
-        a model with one input, its value alone is enough. Returns a dict of names to tensors; in the science
-        runtime, to numpy arrays.
+        """Runs the model. `inputs`: a dict of names to tensors, numpy arrays, or nested lists of numbers. If
+        the model has one input, you can pass its value without the dict. Returns a dict of names to tensors (in
+        the science runtime, to numpy arrays).
 
         Raises ModelError with the host's message, and ValueError or TypeError for a value that cannot become
         a tensor.
@@ -84,13 +84,13 @@ class Model:
                 names = ", ".join(port.name for port in self.inputs)
                 raise TypeError(f"model {self.name!r} has {len(self.inputs)} inputs: give a dict with {names}")
             inputs = {self.inputs[0].name: inputs}
-        known = {port.name: port for port in self.inputs}
-        given = []
+        ports = {port.name: port for port in self.inputs}
+        tensors = []
         for name, value in inputs.items():
-            if name not in known:
-                raise ModelError(f"model {self.name!r} has no input {name!r}; it has: {', '.join(known)}")
-            given.append((name, known[name].type, _tensor(name, value, known[name])))
-        return self._compute(given)
+            if name not in ports:
+                raise ModelError(f"model {self.name!r} has no input {name!r}; it has: {', '.join(ports)}")
+            tensors.append((name, ports[name].type, _tensor(name, value, ports[name])))
+        return self._compute(tensors)
 
     def __repr__(self):
         return f"Model({self.name!r}, inputs={self.inputs}, outputs={self.outputs})"
@@ -104,7 +104,7 @@ def names():
 def load(name):
     """Loads a model by its name in the job file. Call it in `init`, so that each worker loads the model once.
 
-    Raises ModelError if the job has no such model, or it cannot be loaded.
+    Raises ModelError if the job has no model of this name, or if the model cannot be loaded.
     """
     return Model(name, *_door.door.load_model(name))
 
@@ -112,9 +112,9 @@ def load(name):
 def code_of(type):
     """The `array` code of a tensor type. Raises ModelError if Python has no numbers for it."""
     try:
-        return _CODES[type]
+        return _ARRAY_CODES[type]
     except KeyError:
-        raise ModelError(f"tensors of {type} have no numbers in Python; export the model with float32") from None
+        raise ModelError(f"Python has no numbers for tensors of {type}; export the model with float32") from None
 
 
 def _tensor(name, value, port):
@@ -129,7 +129,7 @@ def _tensor(name, value, port):
         return Tensor((len(value),), value if value.typecode == code else array(code, value))
     shape, values = _flattened(name, value)
     if not values and port.shape:
-        # An empty list does not show its other dimensions: take those of the model.
+        # An empty list does not show the other dimensions: take them from the model.
         shape += tuple(size or 0 for size in port.shape[len(shape) :])
     try:
         return Tensor(shape, array(code, values))
@@ -138,7 +138,7 @@ def _tensor(name, value, port):
 
 
 def _flattened(name, value):
-    """The shape of nested lists, and their numbers."""
+    """The shape of nested lists, and the numbers in them."""
     shape, values = (), [value]
     while values and isinstance(values[0], (list, tuple)):
         size = len(values[0])

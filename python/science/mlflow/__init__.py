@@ -1,6 +1,6 @@
-"""The part of MLflow that scripts of batch endpoints use: it loads scikit-learn models from their folders.
+"""The part of MLflow that scripts of Azure's batch endpoints use: `load_model` for scikit-learn models.
 
-It does not contain MLflow itself: there is no tracking, no registry, and no other flavour.
+There is no tracking, no registry, and no other flavour of models.
 """
 
 from . import pyfunc, sklearn
