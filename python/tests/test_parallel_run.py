@@ -102,7 +102,7 @@ class Steps(unittest.TestCase):
             "output_action": ("rows", "append_row or summary_only"),
             "node_count": (0, "at least 1"),
             "process_count_per_node": ("2", "at least 1"),
-            "mini_batch_size": ("10kbmb", "10, 64KB or 1MB"),
+            "mini_batch_size": ("10kbmb", "a size such as 64KB or 1MB"),
             "logging_level": ("LOUD", "WARNING, INFO or DEBUG"),
             "run_invocation_timeout": (0, "above 0"),
             "run_max_try": (PipelineParameter("tries", 0), "at least 1"),
@@ -120,8 +120,8 @@ class Steps(unittest.TestCase):
         steps = [
             ("A", [files], {}, "name: expected 3 to 32"),
             ("step", [], {}, "at least one"),
-            ("step", "in", {}, "put it into brackets"),
-            ("step", [files, table], {}, "files alone, or tables alone"),
+            ("step", "in", {}, "put the input into brackets"),
+            ("step", [files, table], {}, "only files, or only tables"),
             ("step", [files], {"side_inputs": [table.as_named_input("t")]}, "t is a table"),
             ("step", [files.as_named_input("x"), files.as_named_input("x")], {}, "two are called x"),
         ]

@@ -1,1 +1,1 @@
-"""The package that ParallelRunStep gives a script."""
+"""The package that ParallelRunStep provides to scripts."""

@@ -1,11 +1,11 @@
-"""Sandmill from Python: run jobs, read their results, and score tables with an entry script behind Sandmill's
-walls.
+"""Sandmill from Python: run jobs, read their results, and score tables with an entry script in Sandmill's
+sandbox.
 
 - `run` and `start` run a job file;
 - `udf` makes a function from an entry script, for Ray, Spark and pyarrow;
 - `sandmill.parallel_run` has Azure's `ParallelRunConfig` and `ParallelRunStep`;
-- `python -m sandmill.test score.py FILE...` tries a Python script in this Python;
-- `Failed`, `Table`, `models` and `read` are what an entry script imports.
+- `python -m sandmill.test score.py FILE...` runs a Python script once, in this Python process;
+- an entry script can import `Failed`, `Table`, `models` and `read`.
 """
 
 from ._binary import SandmillError, SandmillNotFound, program

@@ -15,7 +15,7 @@ from ._udf import Udf as Udf
 from ._udf import udf as udf
 
 class Failed:
-    """An element of a list that `run` returns: the item at this position failed, for this reason."""
+    """An element of the list that `run` returns. It says that the item at this position failed, and why."""
 
     reason: str
     def __init__(self, reason: object) -> None: ...

@@ -1,4 +1,4 @@
-"""The program `sandmill`, which does the work."""
+"""Finds the program `sandmill`, which runs the jobs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _VARIABLE = "SANDMILL_BIN"
 
 
 class SandmillError(Exception):
-    """The base of this package's errors. Its text is Sandmill's message, if there is one."""
+    """The base class of this package's errors. The text is the message of the program `sandmill`, if it printed
+    one."""
 
 
 class SandmillNotFound(SandmillError):
@@ -20,16 +21,16 @@ class SandmillNotFound(SandmillError):
 
 
 def program() -> str:
-    """The path of the program: `SANDMILL_BIN`, else the program of this environment, else the first one on
-    the PATH.
+    """The path of the program: the one that `SANDMILL_BIN` names, otherwise the one in this Python environment, otherwise
+    the first one on the PATH.
 
     Raises SandmillNotFound if there is no such program.
     """
-    named = os.environ.get(_VARIABLE)
-    if named:
-        if os.access(named, os.X_OK) and Path(named).is_file():
-            return named
-        raise SandmillNotFound(f"{_VARIABLE} names {named}, which is not a program; name the file `sandmill`, or unset it")
+    configured = os.environ.get(_VARIABLE)
+    if configured:
+        if os.access(configured, os.X_OK) and Path(configured).is_file():
+            return configured
+        raise SandmillNotFound(f"{_VARIABLE} names {configured}, which is not a program; set it to the path of the file `sandmill`, or unset it")
     folders = {sysconfig.get_path("scripts"), str(Path(sys.executable).parent)}
     for folder in filter(None, folders):
         found = shutil.which("sandmill", path=folder)

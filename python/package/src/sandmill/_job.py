@@ -16,15 +16,15 @@ from ._results import as_arrow, text_rows
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-# The number of Sandmill's last messages that are kept for an error.
-_KEPT = 200
+# An error shows the last of Sandmill's messages. This many lines are kept.
+_KEPT_MESSAGES = 200
 
 
 class JobFailed(SandmillError):
-    """A job that did not complete. Its text is Sandmill's message.
+    """A job did not complete. The text is Sandmill's message.
 
-    `job`: the job, which has a `job_dir` if it began. `exit_code`: 2 if nothing was run, 42 if the job
-    failed, 130 if it was cancelled.
+    `job`: the job. It has a `job_dir` if it began. `exit_code`: 2 if nothing was run, 42 if the job failed,
+    130 if the job was cancelled.
     """
 
     def __init__(self, text: str, job: "Job", exit_code: int) -> None:
@@ -33,16 +33,16 @@ class JobFailed(SandmillError):
         self.exit_code = exit_code
 
     def __reduce__(self) -> "tuple[object, ...]":
-        # A job cannot be sent to another process, so the error has only its text there.
+        # A job cannot be pickled, so in another process the error has only its text.
         return SandmillError, (str(self),)
 
 
 class Job:
-    """A started job. `run` and `start` make it."""
+    """A started job. `run` and `start` return one."""
 
     def __init__(self, command: List[str], cwd: Optional[PathLike], env: Optional[Mapping[str, str]], quiet: bool) -> None:
         self._summary: Optional[dict] = None
-        self._messages: "deque[str]" = deque(maxlen=_KEPT)
+        self._messages: "deque[str]" = deque(maxlen=_KEPT_MESSAGES)
         self._quiet = quiet
         self._folder = Path(cwd) if cwd is not None else Path.cwd()
         environment = None if env is None else {**os.environ, **env}
@@ -53,21 +53,21 @@ class Job:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            # In its own session, so that Ctrl-C reaches only Python, which then asks the job to end.
+            # With its own session, so that Ctrl-C reaches only Python. Python then asks the job to end.
             start_new_session=True,
         )
-        self._listener = threading.Thread(target=self._listen, name="sandmill", daemon=True)
-        self._listener.start()
+        self._message_thread = threading.Thread(target=self._copy_messages, name="sandmill", daemon=True)
+        self._message_thread.start()
 
-    def _listen(self) -> None:
+    def _copy_messages(self) -> None:
         for line in self._process.stderr:
             text = line.decode("utf-8", "replace").rstrip("\n")
             self._messages.append(text)
             if not self._quiet:
                 print(text, file=sys.stderr, flush=True)
 
-    def _lines(self) -> Iterator[dict]:
-        """Yields the events as they arrive. Keeps the last line of the output as the summary."""
+    def _read_events(self) -> Iterator[dict]:
+        """Yields the events as they arrive. Keeps the last line of the output, which is the summary."""
         for line in self._process.stdout:
             value = json.loads(line)
             if "kind" in value:
@@ -78,44 +78,44 @@ class Job:
     def events(self) -> Iterator[dict]:
         """The job's events, each a dict as in `logs/sys/events.jsonl`.
 
-        While the job runs, they arrive as they happen, and only once. If you do not read them, the job blocks
-        at some point: read them to the end, or call `wait`. After the job's end, each call reads them from
-        the job's folder.
+        While the job runs, each event arrives when it happens, and only once. Read all events or call `wait`:
+        otherwise the job blocks when the pipe is full. After the job's end, each call reads the events from the
+        job's folder.
         """
         if self._process.stdout.closed or self._summary is not None:
-            yield from self._kept_events()
+            yield from self._stored_events()
             return
-        yield from self._lines()
+        yield from self._read_events()
 
-    def _kept_events(self) -> Iterator[dict]:
+    def _stored_events(self) -> Iterator[dict]:
         path = self.job_dir / "logs" / "sys" / "events.jsonl"
         with open(path, encoding="utf-8") as file:
             for line in file:
                 yield json.loads(line)
 
     def wait(self) -> "Job":
-        """Waits for the end of the job. Returns itself.
+        """Waits for the end of the job. Returns the job.
 
         Raises JobFailed if the job did not complete.
         """
         if not self._process.stdout.closed:
-            for _ in self._lines():
+            for _ in self._read_events():
                 pass
             self._process.stdout.close()
         code = self._process.wait()
-        self._listener.join()
+        self._message_thread.join()
         self._process.stderr.close()
         if code != 0:
-            raise JobFailed(self._words(code), self, code)
+            raise JobFailed(self._error_text(code), self, code)
         return self
 
-    def _words(self, code: int) -> str:
+    def _error_text(self, code: int) -> str:
         lines = [line for line in self._messages if line.strip()]
         errors = [index for index, line in enumerate(lines) if line.startswith("error: ")]
         if errors:
             lines = lines[errors[0] :]
         text = "\n".join(lines[-40:])
-        return text or f"sandmill ended with {code}, without a word"
+        return text or f"sandmill ended with exit code {code}, and printed no message"
 
     def cancel(self) -> None:
         """Asks the job to end. It finishes the running mini-batches and keeps committed results. `wait` then
@@ -135,25 +135,25 @@ class Job:
                 pass
 
     @property
-    def _known(self) -> dict:
+    def _ended_summary(self) -> dict:
         if self._summary is None:
-            raise SandmillError("the job has not ended, or never began; call wait() first")
+            raise SandmillError("the job has not ended, or it never began; call wait() first")
         return self._summary
 
     @property
     def name(self) -> str:
         """The job's name."""
-        return self._known["job"]
+        return self._ended_summary["job"]
 
     @property
     def job_dir(self) -> Path:
         """The job's folder, with its output and its logs."""
-        return self._folder / self._known["job_dir"]
+        return self._folder / self._ended_summary["job_dir"]
 
     @property
     def output(self) -> Path:
-        """The output file, or the output folder if the job does not write one file."""
-        return self._folder / self._known["output"]
+        """The output file. If the job writes several files, the output folder."""
+        return self._folder / self._ended_summary["output"]
 
     @property
     def state(self) -> str:
@@ -164,28 +164,28 @@ class Job:
 
     @property
     def result(self) -> dict:
-        """The result of the job, as `sandmill run --json` prints it: counts of items, mini-batches and rows,
-        and seconds."""
-        return self._known["result"]
+        """The object `result` that `sandmill run --json` prints: counts of items, mini-batches and rows, and
+        seconds."""
+        return self._ended_summary["result"]
 
     @property
     def was_reused(self) -> bool:
-        """Whether the result is that of an earlier run, because nothing has changed since."""
-        return bool(self._known["reused"])
+        """Whether the job did not run: nothing has changed since an earlier run, so that run's result is used."""
+        return bool(self._ended_summary["reused"])
 
     def results(self) -> Iterator[str]:
-        """The rows of an output in text, as lines. For other outputs see `to_arrow`."""
+        """Iterates over the rows of a text output, as lines. For other outputs see `to_arrow`."""
         return text_rows(self.output)
 
     def rows(self) -> List[str]:
-        """All rows of the output, as lines of text."""
+        """All rows of a text output, as a list of lines."""
         return list(self.results())
 
     def to_arrow(self, **options: Any) -> Any:
         """The output as a `pyarrow.Table`. Needs pyarrow.
 
-        The first bytes show the format (Parquet, Arrow), else the file's name (CSV, JSON lines). Text becomes
-        one column, `value`. `options` are passed to pyarrow's reader of CSV or JSON.
+        Parquet and Arrow are recognized by the first bytes, CSV and JSON lines by the file's name. Other text
+        becomes one column, `value`. `options` are passed to pyarrow's reader of CSV or JSON.
         """
         return as_arrow(self.output, **options)
 
@@ -212,11 +212,11 @@ def start(
     env: Optional[Mapping[str, str]] = None,
     quiet: bool = False,
 ) -> Job:
-    """Starts a job, and returns at once. The job continues if this Python ends. `with sandmill.start(...)`
+    """Starts a job, and does not wait for it. The job continues if this Python process ends. `with sandmill.start(...)`
     cancels the job at the end of the block.
 
     `job`: the job file. `job_dir`: the job's folder. `settings`: values that replace those of keys in the job
-    file, as with `--set`. `process_count`, `gpus`, `limit`, `overwrite`: these options of `sandmill run`.
+    file, as with `--set`. `process_count`, `gpus`, `limit`, `overwrite`: as the options of `sandmill run`.
     `reuse`: whether the job may use the result of an earlier run. `options`: further options of `sandmill
     run`. `cwd`: the folder to which relative paths on the command line refer. `env`: additional environment
     variables. `quiet`: do not copy Sandmill's messages to standard error.
@@ -240,8 +240,8 @@ def start(
 def run(job: PathLike, **options: Any) -> Job:
     """Runs a job to its end. `options` are those of `start`.
 
-    On Ctrl-C the job finishes the running mini-batches; on a second Ctrl-C it stops at once. Committed
-    results are kept, and the same call resumes the job.
+    After Ctrl-C, the job finishes the running mini-batches. After a second Ctrl-C, it stops immediately.
+    Committed results are kept, and the same call resumes the job.
 
     Raises JobFailed if the job did not complete, and SandmillNotFound if the program is not installed.
     """
@@ -249,8 +249,8 @@ def run(job: PathLike, **options: Any) -> Job:
     try:
         return started.wait()
     except KeyboardInterrupt:
-        # The first request lets the running mini-batches finish. After another Ctrl-C, the second one stops
-        # them.
+        # The first `cancel` lets the running mini-batches finish. After another Ctrl-C, the second `cancel`
+        # stops them.
         for _ in range(2):
             started.cancel()
             try:

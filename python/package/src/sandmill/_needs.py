@@ -1,4 +1,4 @@
-"""Packages that only tables need."""
+"""Imports pyarrow, which only tables need."""
 
 from __future__ import annotations
 

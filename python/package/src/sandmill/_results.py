@@ -9,7 +9,8 @@ from typing import Any, Iterator, List
 from . import _needs
 from ._binary import SandmillError
 
-_TABLES = {b"PAR1": "parquet", b"ARRO": "arrow", b"\xff\xff\xff\xff": "stream"}
+# The formats that are recognized by the first bytes of a file.
+_FORMATS = {b"PAR1": "parquet", b"ARRO": "arrow", b"\xff\xff\xff\xff": "Arrow stream"}
 
 
 def _files(output: Path) -> List[Path]:
@@ -18,7 +19,7 @@ def _files(output: Path) -> List[Path]:
     return sorted(path for path in output.rglob("*") if path.is_file())
 
 
-def _start(path: Path) -> bytes:
+def _first_bytes(path: Path) -> bytes:
     with open(path, "rb") as file:
         return file.read(4)
 
@@ -26,7 +27,7 @@ def _start(path: Path) -> bytes:
 def text_rows(output: Path) -> Iterator[str]:
     """The lines of the output file, or of the files of an output folder."""
     for path in _files(output):
-        kind = _TABLES.get(_start(path))
+        kind = _FORMATS.get(_first_bytes(path))
         if kind is not None:
             raise SandmillError(f"{path} is a {kind} file, which has no lines: use to_arrow() or to_pandas()")
         opened = gzip.open if path.suffix == ".gz" else open
@@ -48,7 +49,7 @@ def as_arrow(output: Path, **options: Any) -> Any:
 def _table(path: Path, options: dict) -> Any:
     pyarrow = _needs.pyarrow()
 
-    kind = _TABLES.get(_start(path))
+    kind = _FORMATS.get(_first_bytes(path))
     suffixes = path.suffixes
     if kind == "parquet":
         from pyarrow import parquet as reader
@@ -57,7 +58,7 @@ def _table(path: Path, options: dict) -> Any:
     if kind == "arrow":
         with pyarrow.memory_map(str(path)) as source:
             return pyarrow.ipc.open_file(source).read_all()
-    if kind == "stream":
+    if kind == "Arrow stream":
         with pyarrow.memory_map(str(path)) as source:
             return pyarrow.ipc.open_stream(source).read_all()
     if ".csv" in suffixes:

@@ -1,4 +1,5 @@
-"""Makes a function of tables from an entry script. Each Python process has its own `sandmill map` process."""
+"""Makes a function from an entry script. The function takes and returns tables. It calls a `sandmill map`
+process, which each Python process starts for itself."""
 
 from __future__ import annotations
 
@@ -12,16 +13,16 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from . import _needs
 from ._binary import SandmillError, program
 
-# The seconds that a process has to end after it was asked to.
-_ENDING = 10
+# A process that was asked to end is killed after this many seconds.
+_END_TIMEOUT = 10
 
 
 class ScriptFailed(SandmillError):
-    """The entry script failed, or Sandmill refused it. Its text is Sandmill's message."""
+    """The entry script failed, or Sandmill refused it. The text is Sandmill's message."""
 
 
 class _Process:
-    """A running `sandmill map`. It takes record batches one by one, and returns a record batch for each."""
+    """A running `sandmill map`. Returns a record batch for each record batch."""
 
     def __init__(self, command: List[str], schema: Any) -> None:
         pyarrow = _needs.pyarrow()
@@ -33,8 +34,8 @@ class _Process:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            # In its own session, so that Ctrl-C reaches only Python. When Python ends, the stream ends, and
-            # with it the process.
+            # With its own session, so that Ctrl-C reaches only Python. When Python ends, the child's input
+            # ends, and then the child ends.
             start_new_session=True,
         )
         self._reader: Any = None
@@ -57,11 +58,11 @@ class _Process:
 
     def _fail(self) -> None:
         self._end()
-        message = self._words()
+        message = self._stderr_text()
         code = self._child.returncode
-        raise ScriptFailed(message.removeprefix("error: ") if message else f"sandmill map ended with {code}, without a word") from None
+        raise ScriptFailed(message.removeprefix("error: ") if message else f"sandmill map ended with exit code {code}, and printed no message") from None
 
-    def _words(self) -> str:
+    def _stderr_text(self) -> str:
         with self._stderr as file:
             file.seek(0)
             return file.read().decode("utf-8", "replace").strip()
@@ -73,20 +74,20 @@ class _Process:
             except OSError:
                 pass
         try:
-            self._child.wait(_ENDING)
+            self._child.wait(_END_TIMEOUT)
         except subprocess.TimeoutExpired:
             self._child.kill()
             self._child.wait()
 
     def stop(self) -> None:
-        """Ends the process at once, if it has not ended."""
+        """Kills the process, if it has not ended."""
         self._child.kill()
         self._end()
         self._stderr.close()
 
     def close(self) -> None:
-        """Ends the stream, and so the process, which first calls the script's `shutdown`. Raises ScriptFailed
-        if that fails."""
+        """Ends the input stream. The process then calls the script's `shutdown`, and ends. Raises ScriptFailed
+        if `shutdown` fails."""
         try:
             self._writer.close()
             self._child.stdin.close()
@@ -104,38 +105,39 @@ class _Processes:
     """The `sandmill map` processes of this Python process, one for each command line."""
 
     def __init__(self) -> None:
-        self._of = 0
-        self._all: Dict[Tuple[str, ...], _Process] = {}
+        # The ID of the Python process that started the processes.
+        self._owner = 0
+        self._by_command: Dict[Tuple[str, ...], _Process] = {}
         self._lock = threading.Lock()
 
     def map(self, command: List[str], batch: Any) -> Any:
         with self._lock:
-            if self._of != os.getpid():
-                # After a fork these are the parent's processes, which this process must not use.
-                self._all, self._of = {}, os.getpid()
+            if self._owner != os.getpid():
+                # After a fork, the processes belong to the parent. Do not use them.
+                self._by_command, self._owner = {}, os.getpid()
             key = tuple(command)
-            found = self._all.get(key)
-            if found is not None and not found.schema.equals(batch.schema):
-                self._all.pop(key).close()
-                found = None
-            if found is None:
-                found = self._all[key] = _Process(command, batch.schema)
+            process = self._by_command.get(key)
+            if process is not None and not process.schema.equals(batch.schema):
+                self._by_command.pop(key).close()
+                process = None
+            if process is None:
+                process = self._by_command[key] = _Process(command, batch.schema)
             try:
-                return found.map(batch)
+                return process.map(batch)
             except BaseException:
-                # The process may be in the middle of a table, so it cannot take another one.
-                self._all.pop(key).stop()
+                # The process may have read only a part of the table, so it cannot be used again.
+                self._by_command.pop(key).stop()
                 raise
 
     def close(self, command: Optional[List[str]] = None) -> None:
         with self._lock:
-            if self._of != os.getpid():
+            if self._owner != os.getpid():
                 return
-            keys = list(self._all) if command is None else [tuple(command)]
+            keys = list(self._by_command) if command is None else [tuple(command)]
             for key in keys:
-                found = self._all.pop(key, None)
-                if found is not None:
-                    found.close()
+                process = self._by_command.pop(key, None)
+                if process is not None:
+                    process.close()
 
     def close_quietly(self) -> None:
         try:
@@ -149,8 +151,8 @@ atexit.register(_processes.close_quietly)
 
 
 class Udf:
-    """An entry script as a function of tables, made by `udf`. It can be pickled. The process that calls it
-    starts `sandmill map`."""
+    """A function that runs an entry script on tables. `udf` makes it. It can be pickled: the process that calls
+    it starts `sandmill map`."""
 
     def __init__(self, script: str, options: Sequence[str]) -> None:
         self.script = script
@@ -160,8 +162,8 @@ class Udf:
         return [program(), "map", self.script, *self._options]
 
     def __call__(self, table: Any) -> Any:
-        """Runs the script on a table. A `pyarrow.Table` returns a `pyarrow.Table`, a `RecordBatch` returns a
-        `RecordBatch`, and a pandas `DataFrame` returns a `DataFrame`.
+        """Runs the script on a table: a `pyarrow.Table`, a `RecordBatch` or a pandas `DataFrame`. Returns a table
+        of the same type.
 
         In Ray: `dataset.map_batches(udf, batch_format="pyarrow")`. Raises ScriptFailed.
         """
@@ -174,8 +176,8 @@ class Udf:
         if hasattr(table, "iloc"):
             return self._table(pyarrow.Table.from_pandas(table, preserve_index=False)).to_pandas()
         raise TypeError(
-            f"a table is needed, and this is a {type(table).__name__}: give a pyarrow.Table, a RecordBatch or a DataFrame"
-            ' (of Ray: map_batches(..., batch_format="pyarrow"))'
+            f"expected a pyarrow.Table, a RecordBatch or a DataFrame; found a {type(table).__name__}"
+            ' (in Ray, use map_batches(..., batch_format="pyarrow"))'
         )
 
     def _batch(self, batch: Any) -> Any:
@@ -188,7 +190,7 @@ class Udf:
     def _table(self, table: Any) -> Any:
         pyarrow = _needs.pyarrow()
 
-        # A table in chunks is one mini-batch, too.
+        # The chunks of a table become one mini-batch.
         batches = [batch for batch in table.combine_chunks().to_batches() if batch.num_rows > 0]
         if not batches:
             return pyarrow.table({})
@@ -202,10 +204,10 @@ class Udf:
                 yield self._batch(batch)
 
     def close(self) -> None:
-        """Ends the script's process in this Python process, after the script's `shutdown`.
+        """Calls the script's `shutdown`, and ends the `sandmill map` process that this Python process started.
 
-        The next call of the function starts another process. Without `close`, the process ends with this
-        Python. Raises ScriptFailed if `shutdown` fails.
+        The next call of the function starts another process. Without `close`, the process ends when this Python
+        process ends. Raises ScriptFailed if `shutdown` fails.
         """
         _processes.close(self._command())
 
@@ -231,14 +233,14 @@ def udf(
     error_threshold: int = 0,
     options: Sequence[str] = (),
 ) -> Udf:
-    """Makes a function of tables from an entry script.
+    """Makes a function from an entry script. The function takes and returns tables.
 
     `script`: a Python script, a component or the folder of a guest crate. Each machine must have it at this
-    path. `runtime`: for a Python script. With "science" or "auto", `run` receives a pandas DataFrame; with
-    "light", a `sandmill.Table`. `arguments`: the script's command line. `side_inputs`: names to folders,
-    which the script sees at /side_inputs/NAME. `models`: names to ONNX models. `environment`: the script's
-    environment variables. `timeout`: the most seconds that a call may take. `error_threshold`: the number of
-    rows that the script may report as failed during the life of its process; -1 for any number. `options`:
+    path. `runtime`: only for a Python script. With "science" or "auto", `run` receives a pandas DataFrame; with
+    "light", a `sandmill.Table`. `arguments`: the script's command line. `side_inputs`: a dict of names to
+    folders, which the script sees at /side_inputs/NAME. `models`: a dict of names to ONNX models. `environment`: the script's
+    environment variables. `timeout`: the maximum seconds for one call. `error_threshold`: the number of rows
+    that the script may report as failed before its process ends, or -1 for any number. `options`:
     further options of `sandmill map`.
 
     Raises FileNotFoundError if the script does not exist.
@@ -246,9 +248,9 @@ def udf(
     path = os.path.abspath(os.fspath(script))
     if not os.path.exists(path):
         raise FileNotFoundError(f"there is no entry script {path}")
-    given = [f"--runtime={runtime}", f"--timeout={int(timeout)}", f"--error-threshold={int(error_threshold)}"]
-    given += [f"--arg={argument}" for argument in arguments]
-    given += [f"--side-input={name}={os.path.abspath(folder)}" for name, folder in (side_inputs or {}).items()]
-    given += [f"--model={name}={os.path.abspath(model)}" for name, model in (models or {}).items()]
-    given += [f"--env={name}={value}" for name, value in (environment or {}).items()]
-    return Udf(path, [*given, *options])
+    command_options = [f"--runtime={runtime}", f"--timeout={int(timeout)}", f"--error-threshold={int(error_threshold)}"]
+    command_options += [f"--arg={argument}" for argument in arguments]
+    command_options += [f"--side-input={name}={os.path.abspath(folder)}" for name, folder in (side_inputs or {}).items()]
+    command_options += [f"--model={name}={os.path.abspath(model)}" for name, model in (models or {}).items()]
+    command_options += [f"--env={name}={value}" for name, value in (environment or {}).items()]
+    return Udf(path, [*command_options, *options])

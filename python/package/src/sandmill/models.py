@@ -1,4 +1,4 @@
-"""The module `sandmill.models`, as an entry script imports it."""
+"""The module `sandmill.models` that entry scripts import."""
 
 import sys
 

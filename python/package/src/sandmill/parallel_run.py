@@ -1,8 +1,8 @@
-"""Builds jobs in Python as in the documentation of Azure's ParallelRunStep, and runs them on this machine.
+"""Builds jobs with the classes of Azure's ParallelRunStep, and runs them on this machine.
 
-Names, defaults and rules are those of `azureml.pipeline.steps`, as far as they apply here: see
-`docs/parallel-run-step.md`. The constructors check their parameters. A step writes a job file and runs it,
-and Sandmill checks the rest of that file.
+Names, defaults and rules are those of `azureml.pipeline.steps`, if they apply to one machine: see
+`docs/parallel-run-step.md`. The constructors check their parameters. A step writes a job file and runs it.
+Sandmill then checks the rest of the file.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence
 
 from ._job import Job, run as _run
 
-_STEP_NAME = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
-_SIZE = re.compile(r"\d+([kKmMgG][bB])?")
+_STEP_NAME_PATTERN = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_SIZE_PATTERN = re.compile(r"\d+([kKmMgG][bB])?")
 _ACTIONS = ("append_row", "summary_only")
 _LEVELS = ("WARNING", "INFO", "DEBUG")
 
 
 class PipelineParameter:
-    """A value that each run may replace: `step.run(pipeline_parameters={name: value})`."""
+    """A value that can be different in each run: `step.run(pipeline_parameters={name: value})`."""
 
     def __init__(self, name: str, default_value: Any) -> None:
         self.name = name
@@ -33,10 +33,10 @@ class PipelineParameter:
 
 
 class Dataset:
-    """Data on this machine, or in a store that Sandmill knows. `Dataset.File` and `Dataset.Tabular` make it.
+    """Data on this machine or in a store. `Dataset.File` and `Dataset.Tabular` make it.
 
-    `as_named_input` sets the name that the entry script sees. `as_mount` and `as_download` exist for programs
-    that call them; Sandmill reads the data in place.
+    `as_named_input` sets the name that the entry script sees. `as_mount` and `as_download` change nothing but the
+    path of a side input, because Sandmill reads the data in place.
     """
 
     def __init__(self, settings: Mapping[str, Any], name: Optional[str] = None) -> None:
@@ -45,7 +45,7 @@ class Dataset:
 
     @property
     def is_tabular(self) -> bool:
-        """Whether it is a table."""
+        """Whether the data are tables."""
         return "format" in self._settings
 
     def as_named_input(self, name: str) -> "Dataset":
@@ -65,16 +65,16 @@ class Dataset:
         return self
 
     class File:
-        """Makes data of files."""
+        """Makes Datasets of files."""
 
         @staticmethod
         def from_files(path: "str | os.PathLike[str] | Sequence[str]", partition_format: Optional[str] = None) -> "Dataset":
-            """Files. `path`: a folder, a file or a pattern, or several. `partition_format`: the template of
-            their paths."""
+            """Files. `path`: a folder, a file or a pattern, or a list of them. `partition_format`: a template for
+            the files' paths."""
             return _dataset({"path": _paths(path)}, partition_format)
 
     class Tabular:
-        """Makes data of tables."""
+        """Makes Datasets of tables."""
 
         @staticmethod
         def from_delimited_files(
@@ -110,22 +110,22 @@ def _dataset(settings: Dict[str, Any], partition_format: Optional[str]) -> Datas
 def _paths(path: "str | os.PathLike[str] | Sequence[str]") -> "str | List[str]":
     if isinstance(path, (str, os.PathLike)):
         return _absolute(path)
-    return [_absolute(each) for each in path]
+    return [_absolute(item) for item in path]
 
 
 def _absolute(path: "str | os.PathLike[str]") -> str:
     text = os.fspath(path)
-    # A registered name, or a place in a store.
+    # A store's address, or a registered name.
     if "://" in text or text.startswith("azureml:"):
         return text
     return os.path.abspath(text)
 
 
 class OutputFileDatasetConfig:
-    """Where results go. `destination`: a folder. If it is missing, the job's own folder."""
+    """The place of the results. `destination`: a folder. The default is the job's folder."""
 
     def __init__(self, name: Optional[str] = None, destination: Any = None, source: Any = None, partition_format: Optional[str] = None) -> None:
-        # In Azure a destination is a datastore and a path in it.
+        # In Azure, a destination is a tuple of a datastore and a path in this datastore.
         if isinstance(destination, tuple):
             destination = destination[-1]
         self.name = name
@@ -141,14 +141,14 @@ class OutputFileDatasetConfig:
 
 
 class ParallelRunConfig:
-    """How an entry script is run. Parameters, defaults and rules are those that Azure documents.
+    """The settings of an entry script. Azure documents the parameters, defaults and rules.
 
-    `environment` and `compute_target` have no meaning here, and are left out of the job file. A `node_count`
-    above 1 runs on this one machine. As in Azure, these may be a PipelineParameter: `mini_batch_size`,
+    `environment` and `compute_target` have no effect, and are not written to the job file. Even with a
+    `node_count` above 1, the job runs on this machine. As in Azure, these may be a PipelineParameter: `mini_batch_size`,
     `node_count`, `process_count_per_node`, `partition_keys`, `logging_level`, `run_invocation_timeout` and
     `run_max_try`.
 
-    Raises ValueError, with the parameter's name and what is allowed.
+    Raises ValueError. The text has the parameter's name, and the values that are allowed.
     """
 
     def __init__(
@@ -176,17 +176,17 @@ class ParallelRunConfig:
         _require(_is_whole(error_threshold, -1), "error_threshold", error_threshold, "a whole number of at least -1; -1 ignores all failures")
         action = output_action.lower() if isinstance(output_action, str) else output_action
         _require(action in _ACTIONS, "output_action", output_action, "append_row or summary_only")
-        _require(_is_given(node_count, lambda value: _is_whole(value, 1)), "node_count", node_count, "a whole number of at least 1")
+        _require(_value_satisfies(node_count, lambda value: _is_whole(value, 1)), "node_count", node_count, "a whole number of at least 1")
         workers = process_count_per_node
-        _require(workers is None or _is_given(workers, lambda value: _is_whole(value, 1)), "process_count_per_node", workers, "a whole number of at least 1")
-        _require(mini_batch_size is None or _is_given(mini_batch_size, _is_size), "mini_batch_size", mini_batch_size, "a number of files, or a size as 10, 64KB or 1MB")
-        _require(_is_given(logging_level, lambda value: str(value).upper() in _LEVELS), "logging_level", logging_level, "WARNING, INFO or DEBUG")
-        _require(_is_given(run_invocation_timeout, lambda value: _is_whole(value, 1)), "run_invocation_timeout", run_invocation_timeout, "a whole number of seconds above 0")
-        _require(_is_given(run_max_try, lambda value: _is_whole(value, 1)), "run_max_try", run_max_try, "a whole number of at least 1")
+        _require(workers is None or _value_satisfies(workers, lambda value: _is_whole(value, 1)), "process_count_per_node", workers, "a whole number of at least 1")
+        _require(mini_batch_size is None or _value_satisfies(mini_batch_size, _is_size), "mini_batch_size", mini_batch_size, "a number of files such as 10, or a size such as 64KB or 1MB")
+        _require(_value_satisfies(logging_level, lambda value: str(value).upper() in _LEVELS), "logging_level", logging_level, "WARNING, INFO or DEBUG")
+        _require(_value_satisfies(run_invocation_timeout, lambda value: _is_whole(value, 1)), "run_invocation_timeout", run_invocation_timeout, "a whole number of seconds above 0")
+        _require(_value_satisfies(run_max_try, lambda value: _is_whole(value, 1)), "run_max_try", run_max_try, "a whole number of at least 1")
         _require(allowed_failed_count is None or _is_whole(allowed_failed_count, -1), "allowed_failed_count", allowed_failed_count, "a whole number of at least -1")
         percent = allowed_failed_percent
         _require(percent is None or isinstance(percent, (int, float)) and 0 <= percent <= 100, "allowed_failed_percent", percent, "a number from 0 to 100")
-        _require(partition_keys is None or _is_given(partition_keys, _is_keys), "partition_keys", partition_keys, "a list of texts")
+        _require(partition_keys is None or _value_satisfies(partition_keys, _is_keys), "partition_keys", partition_keys, "a list of texts")
         if partition_keys is not None and mini_batch_size is not None:
             raise ValueError("partition_keys and mini_batch_size are both given: choose one")
         self.environment = environment
@@ -212,12 +212,12 @@ class ParallelRunConfig:
         }
 
     def save_to_yaml(self, path: "str | os.PathLike[str]") -> None:
-        """Writes a file that Sandmill reads as a saved configuration. You must add inputs to it."""
+        """Writes the configuration to a file that `sandmill run` can read after you have added inputs to it."""
         text = json.dumps({"parallel_run_config": self._section({})}, indent=2)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     def _section(self, parameters: Mapping[str, Any]) -> Dict[str, Any]:
-        section = {key: _value(value, parameters) for key, value in self.settings.items() if value is not None}
+        section = {key: _resolved(value, parameters) for key, value in self.settings.items() if value is not None}
         if self.source_directory is None:
             section["entry_script"] = os.path.abspath(section["entry_script"])
         else:
@@ -228,14 +228,14 @@ class ParallelRunConfig:
 
 
 class ParallelRunStep:
-    """A step of a pipeline, which is a job here. Parameters are those that Azure documents.
+    """A step of a pipeline, which Sandmill runs as a job. Azure documents the parameters.
 
     `inputs`: Datasets of one kind (files or tables), or paths of folders. `side_inputs`: Datasets that each
-    worker sees as a whole; in `arguments` such a Dataset becomes its path. `output`: an
+    worker sees as a whole. In `arguments`, a side input is replaced by its path. `output`: an
     OutputFileDatasetConfig, or a path. `settings`: further keys of Sandmill's job file, such as `{"models":
     {"churn": "churn.onnx"}}`.
 
-    Raises ValueError, with the parameter's name and what is allowed.
+    Raises ValueError. The text has the parameter's name, and the values that are allowed.
     """
 
     def __init__(
@@ -249,24 +249,24 @@ class ParallelRunStep:
         allow_reuse: bool = True,
         settings: Optional[Mapping[str, Any]] = None,
     ) -> None:
-        is_name = isinstance(name, str) and 3 <= len(name) <= 32 and _STEP_NAME.fullmatch(name)
+        is_name = isinstance(name, str) and 3 <= len(name) <= 32 and _STEP_NAME_PATTERN.fullmatch(name)
         _require(is_name, "name", name, "3 to 32 of a-z, 0-9 and -, beginning with a letter and not ending with -")
         if not isinstance(parallel_run_config, ParallelRunConfig):
             raise ValueError("parallel_run_config: expected a ParallelRunConfig")
         if isinstance(inputs, (str, Dataset)):
-            raise ValueError("inputs: expected a list; put it into brackets")
-        given = [each if isinstance(each, Dataset) else Dataset.File.from_files(each) for each in inputs]
+            raise ValueError("inputs: expected a list; put the input into brackets")
+        given = [data if isinstance(data, Dataset) else Dataset.File.from_files(data) for data in inputs]
         if not given:
             raise ValueError("inputs: expected at least one")
-        if len({each.is_tabular for each in given}) > 1:
-            raise ValueError("inputs: expected files alone, or tables alone")
+        if len({dataset.is_tabular for dataset in given}) > 1:
+            raise ValueError("inputs: expected only files, or only tables")
         self.name = name
         self.parallel_run_config = parallel_run_config
-        self.inputs = _named(given, "input")
-        self.side_inputs = _named(list(side_inputs or []), "side_input")
-        for each in self.side_inputs:
-            if each.is_tabular:
-                raise ValueError(f"side_inputs: {each.name} is a table; expected files (Dataset.File.from_files)")
+        self.inputs = _with_names(given, "input")
+        self.side_inputs = _with_names(list(side_inputs or []), "side_input")
+        for dataset in self.side_inputs:
+            if dataset.is_tabular:
+                raise ValueError(f"side_inputs: {dataset.name} is a table; expected files (Dataset.File.from_files)")
         self.output = OutputFileDatasetConfig(destination=output) if isinstance(output, (str, os.PathLike)) else output
         self.arguments = list(arguments or [])
         self.allow_reuse = allow_reuse
@@ -276,10 +276,11 @@ class ParallelRunStep:
         """The job file, as a dict. `pipeline_parameters`: values that replace the defaults of
         PipelineParameters, by name.
 
-        Raises ValueError if the step has no parameter of such a name.
+        Raises ValueError if the step has no parameter of this name.
         """
         parameters = dict(pipeline_parameters or {})
-        known = {each.name for each in [*self.parallel_run_config.settings.values(), *self.arguments] if isinstance(each, PipelineParameter)}
+        values = [*self.parallel_run_config.settings.values(), *self.arguments]
+        known = {value.name for value in values if isinstance(value, PipelineParameter)}
         for name in parameters:
             if name not in known:
                 shown = ", ".join(sorted(known)) or "none"
@@ -287,15 +288,15 @@ class ParallelRunStep:
         job: Dict[str, Any] = {
             "name": self.name,
             "parallel_run_config": self.parallel_run_config._section(parameters),
-            "inputs": {each.name: each._settings for each in self.inputs},
+            "inputs": {dataset.name: dataset._settings for dataset in self.inputs},
             "allow_reuse": self.allow_reuse,
         }
         if self.side_inputs:
-            job["side_inputs"] = {each.name: each._settings for each in self.side_inputs}
+            job["side_inputs"] = {dataset.name: dataset._settings for dataset in self.side_inputs}
         if self.output is not None and self.output.destination is not None:
             job["output"] = self.output.destination
         if self.arguments:
-            job["arguments"] = [self._argument(each, parameters) for each in self.arguments]
+            job["arguments"] = [self._argument(argument, parameters) for argument in self.arguments]
         script = self.parallel_run_config.settings["entry_script"]
         if script.endswith(".py") and self.inputs[0].is_tabular and "python" not in self.settings:
             job["python"] = {"runtime": "light"}
@@ -303,15 +304,15 @@ class ParallelRunStep:
 
     def _argument(self, argument: Any, parameters: Mapping[str, Any]) -> Any:
         if isinstance(argument, Dataset):
-            # `as_named_input` makes another object for the same data, so names are compared as well.
-            for group, known in (("side_inputs", self.side_inputs), ("inputs", self.inputs)):
-                for each in known:
-                    if each is argument or (argument.name is not None and each.name == argument.name):
-                        return f"${{{{{group}.{each.name}}}}}"
+            # `as_named_input` makes another object for the same data, so also compare names.
+            for group, datasets in (("side_inputs", self.side_inputs), ("inputs", self.inputs)):
+                for dataset in datasets:
+                    if dataset is argument or (argument.name is not None and dataset.name == argument.name):
+                        return f"${{{{{group}.{dataset.name}}}}}"
             raise ValueError(f"arguments: the data {argument.name or ''!r} is neither an input nor a side input of the step")
         if isinstance(argument, OutputFileDatasetConfig):
             return "${{output}}"
-        return _value(argument, parameters)
+        return _resolved(argument, parameters)
 
     def write(self, path: "str | os.PathLike[str]", pipeline_parameters: Optional[Mapping[str, Any]] = None) -> Path:
         """Writes the job file, for `sandmill run`. Returns its path."""
@@ -320,8 +321,8 @@ class ParallelRunStep:
         return target
 
     def run(self, pipeline_parameters: Optional[Mapping[str, Any]] = None, **options: Any) -> Job:
-        """Runs the job to its end. Writes its file to `jobs/NAME.yaml` in the current folder, or in `cwd`.
-        `options`: those of `sandmill.start`.
+        """Runs the job to its end. Writes the job file `jobs/NAME.yaml` below `cwd`, which is by default the
+        current folder. `options`: those of `sandmill.start`.
 
         Raises JobFailed if the job did not complete.
         """
@@ -331,24 +332,24 @@ class ParallelRunStep:
         return _run(path.absolute(), **options)
 
 
-def _named(data: List[Dataset], word: str) -> List[Dataset]:
+def _with_names(datasets: List[Dataset], prefix: str) -> List[Dataset]:
     names = set()
-    for number, each in enumerate(data):
-        if each.name is None:
-            each.name = f"{word}_{number}"
-        if each.name in names:
-            raise ValueError(f"{word}s: two are called {each.name}; give them different names (as_named_input)")
-        names.add(each.name)
-    return data
+    for number, dataset in enumerate(datasets):
+        if dataset.name is None:
+            dataset.name = f"{prefix}_{number}"
+        if dataset.name in names:
+            raise ValueError(f"{prefix}s: two are called {dataset.name}; give them different names (as_named_input)")
+        names.add(dataset.name)
+    return datasets
 
 
-def _value(value: Any, parameters: Mapping[str, Any]) -> Any:
+def _resolved(value: Any, parameters: Mapping[str, Any]) -> Any:
     if not isinstance(value, PipelineParameter):
         return value
     return parameters.get(value.name, value.default_value)
 
 
-def _is_given(value: Any, rule: Any) -> bool:
+def _value_satisfies(value: Any, rule: Any) -> bool:
     return bool(rule(value.default_value if isinstance(value, PipelineParameter) else value))
 
 
@@ -357,12 +358,12 @@ def _is_whole(value: Any, least: int) -> bool:
 
 
 def _is_size(value: Any) -> bool:
-    return _is_whole(value, 1) or isinstance(value, str) and _SIZE.fullmatch(value) is not None
+    return _is_whole(value, 1) or isinstance(value, str) and _SIZE_PATTERN.fullmatch(value) is not None
 
 
 def _is_keys(value: Any) -> bool:
     if isinstance(value, str):
-        # A pipeline parameter has them as a JSON text.
+        # The value of a pipeline parameter is the list as JSON text.
         try:
             value = json.loads(value)
         except ValueError:

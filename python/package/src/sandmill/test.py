@@ -1,9 +1,10 @@
-"""Tries an entry script in this Python, without a sandbox: `python -m sandmill.test score.py FILE...`.
+"""Runs an entry script once in this Python process, without a sandbox: `python -m sandmill.test score.py FILE...`.
 
-The files are one mini-batch: paths, or with `--table` one table (CSV, Parquet or Arrow). The command prints
-the rows that Sandmill would write. What the script logs and prints goes to standard error. A debugger works
-as usual. The script sees all packages of this Python: `sandmill check score.py` says which of its imports are
-missing in the sandbox.
+The files are one mini-batch. `run` receives their paths or, with `--table`, their rows as one table (CSV,
+Parquet or Arrow). The command prints
+the rows that Sandmill would write. What the script logs and prints goes to standard error. You can use a
+debugger. The script can import all packages of this Python, but the sandbox may not have them: `sandmill check
+score.py` shows which imports are missing there.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from . import _needs
 from ._shared import _door, _results, _script
 from ._shared._table import Table
 
-# Azure's interfaces, for scripts that import them. They are added to the path only for a run, at its end, so
-# that installed packages come first.
+# The modules of Azure's SDK, for scripts that import them. The folder is added to the end of `sys.path`, so that
+# installed packages come first, and only while a script runs.
 _SCRIPT_SIDE = str(Path(__file__).resolve().parent / "_script_side")
 
 
 class _NativeDoor(_door.Door):
-    """The host of a test: it has its own folders, and writes the log to standard error."""
+    """Replaces the host in a test. Has its own folders, and writes the log to standard error."""
 
     def __init__(self, source: Path, folder: Path) -> None:
         self._source = source
@@ -62,20 +63,20 @@ class _NativeDoor(_door.Door):
     def load_model(self, name: str) -> Any:
         from ._shared.models import ModelError
 
-        raise ModelError(f"there is no model {name}: models are computed by Sandmill; try it with sandmill check --run --model")
+        raise ModelError(f"there is no model {name}: only Sandmill runs models; try the script with sandmill check --run --model")
 
 
 def _arguments(given: Optional[Sequence[str]]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m sandmill.test", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("script", help="the entry script")
     parser.add_argument("files", nargs="*", metavar="FILE", help="the mini-batch")
-    parser.add_argument("--table", action="store_true", help="give run the rows of the files, as a table")
+    parser.add_argument("--table", action="store_true", help="pass the rows of the files to run, as a table")
     parser.add_argument(
         "--as",
         dest="kind",
         choices=["sandmill", "pandas"],
         default="sandmill",
-        help="what a table is: a sandmill.Table, as the light runtime has it, or a pandas DataFrame",
+        help="the type of the table: a sandmill.Table, as in the light runtime, or a pandas DataFrame",
     )
     parser.add_argument("--arg", action="append", default=[], metavar="ARG", help="an argument of the entry script; may be given many times")
     return parser.parse_args(given)
@@ -126,8 +127,8 @@ def try_script(script: str, files: Sequence[str], *, table: bool = False, kind: 
     """Runs `init`, `run` on one mini-batch, and `shutdown`. Returns the rows that Sandmill would write.
 
     `table`: whether `run` receives the rows of the files. `kind`: the type of that table, `sandmill` or
-    `pandas`. The results are checked by Sandmill's rules. The script is loaded into this Python, and its
-    folder is the current folder while it runs.
+    `pandas`. The results must follow Sandmill's rules. The script is loaded into this Python process. While
+    it runs, its folder is the current folder.
 
     Raises sandmill.ScriptFailed with the script's traceback.
     """
@@ -158,7 +159,7 @@ def try_script(script: str, files: Sequence[str], *, table: bool = False, kind: 
 
 
 def main(given: Optional[Sequence[str]] = None) -> int:
-    """Runs the command. Returns its exit status."""
+    """Runs the command line. Returns the exit status."""
     arguments = _arguments(given)
     from ._binary import SandmillError
 

@@ -10,16 +10,16 @@ class Model:
 
     @staticmethod
     def get_model_path(model_name, version=None, _workspace=None):
-        """The path of the model's file, or of its folder unless it has exactly one file.
+        """The path of the model's file. If the model has several files, the path of its folder.
 
         Raises FileNotFoundError if the job has no such model.
         """
         folder = os.path.join(_MODELS, model_name)
         if not os.path.isdir(folder):
             known = sorted(os.listdir(_MODELS)) if os.path.isdir(_MODELS) else []
-            there = f"it has: {', '.join(known)}" if known else "it has none"
+            models = f"it has: {', '.join(known)}" if known else "it has none"
             raise FileNotFoundError(
-                f"the job has no model {model_name!r} ({there}); name it under `models:` of the job file"
+                f"the job has no model {model_name!r} ({models}); name it under `models:` of the job file"
             )
         files = os.listdir(folder)
         return os.path.join(folder, files[0]) if len(files) == 1 else folder

@@ -5,7 +5,7 @@ import logging
 from sandmill import _door
 
 
-class _ToHost(logging.Handler):
+class _HostHandler(logging.Handler):
     def emit(self, record):
         _door.door.log(record.levelno, self.format(record))
 
@@ -15,20 +15,20 @@ def _logger():
     # Log everything: the host drops lines by the job's logging level.
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
-    logger.addHandler(_ToHost())
+    logger.addHandler(_HostHandler())
     return logger
 
 
 class EntryScript:
-    """What ParallelRunStep gives a script. Every call returns the same object."""
+    """The script's logger and folders, as ParallelRunStep provides them. Every call returns the same object."""
 
-    _only = None
+    _instance = None
 
     def __new__(cls):
-        if cls._only is None:
-            cls._only = super().__new__(cls)
-            cls._only.logger = _logger()
-        return cls._only
+        if cls._instance is None:
+            cls._instance = super().__new__(cls)
+            cls._instance.logger = _logger()
+        return cls._instance
 
     @property
     def agent_name(self):

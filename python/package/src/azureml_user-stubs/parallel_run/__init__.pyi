@@ -1,7 +1,7 @@
 import logging
 
 class EntryScript:
-    """What ParallelRunStep gives a script. Every call returns the same object."""
+    """The script's logger and folders, as ParallelRunStep provides them. Every call returns the same object."""
 
     logger: logging.Logger
     @property
