@@ -40,7 +40,7 @@ pub(super) fn version(arguments: &VersionArguments) -> Result<Exit, Problem> {
         ("stores", cfg!(feature = "stores")),
     ];
     let features: Vec<&str> =
-        features.into_iter().filter(|(_, is_there)| *is_there).map(|(name, _)| name).collect();
+        features.into_iter().filter(|(_, is_enabled)| *is_enabled).map(|(name, _)| name).collect();
     if arguments.json {
         let value = serde_json::json!({
             "version": 1,

@@ -26,8 +26,8 @@ pub(super) fn build(
         }
         return Ok(components);
     }
-    let is_crate = path.is_dir();
-    let component = if is_crate {
+    let is_folder = path.is_dir();
+    let component = if is_folder {
         compile::build_guest_crate(path, cache_dir, compiler, say)
     } else {
         compile::build_module(path, compiler)
@@ -44,7 +44,7 @@ pub(super) fn build(
 }
 
 /// Checks that the names that a component imports and exports keep the contract. Their types are checked when
-/// it is compiled: by `sandmill check`, and before a job.
+/// the component is compiled: by `sandmill check`, and before a job.
 fn check(component: &Path, compiler: &Compiler) -> Result<(), CompileError> {
     let outline = compiler.outline(component)?;
     compile::check_names(&outline.names)

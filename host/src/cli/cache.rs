@@ -23,12 +23,12 @@ pub(super) struct CacheArguments {
     #[command(subcommand)]
     command: Option<CacheCommand>,
     #[command(flatten)]
-    places: PlaceArguments,
+    location: CacheLocation,
 }
 
 /// The location of the cache, and how to print.
 #[derive(Debug, clap::Args)]
-struct PlaceArguments {
+struct CacheLocation {
     /// The cache folder of compiled entry scripts, as for `run`.
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
@@ -50,16 +50,16 @@ enum CacheCommand {
         after_help = "Examples:\n  sandmill cache clear\n  sandmill cache clear objects guests"
     )]
     Clear {
-        /// Only these; without any, all except runtimes.
+        /// Only files of these kinds; by default, all kinds except runtimes.
         #[arg(value_enum)]
-        which: Vec<Which>,
+        which: Vec<CacheKind>,
         #[command(flatten)]
-        places: PlaceArguments,
+        location: CacheLocation,
     },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum Which {
+enum CacheKind {
     /// Compiled entry scripts.
     Compiled,
     /// Objects of stores.
@@ -70,7 +70,7 @@ enum Which {
     Runtimes,
 }
 
-/// The folder of compiled code, the folder of objects, and the limit of the latter.
+/// The folder of compiled code, the folder of objects, and the size limit of the folder of objects.
 struct CacheFolders {
     compiled: PathBuf,
     objects: PathBuf,
@@ -84,26 +84,26 @@ struct CacheAmount {
     bytes: u64,
 }
 
-/// What a folder holds. The names of the fields are those of the JSON.
+/// The contents of a folder of the cache. The names of the fields are those of the JSON.
 #[derive(Debug, Serialize)]
-struct Holds {
+struct FolderContents {
     folder: PathBuf,
     #[serde(flatten)]
     amount: CacheAmount,
-    /// The most bytes that it may hold; null for no limit.
+    /// The most bytes that the folder may hold; null for no limit.
     limit: Option<u64>,
 }
 
 #[derive(Debug, Serialize)]
-struct Contents {
+struct CacheContents {
     version: u32,
-    compiled: Holds,
-    objects: Holds,
-    guests: Holds,
-    runtimes: Holds,
+    compiled: FolderContents,
+    objects: FolderContents,
+    guests: FolderContents,
+    runtimes: FolderContents,
 }
 
-/// What was removed; null for what was not to be removed.
+/// What was removed; null for kinds of files that were not to be removed.
 #[derive(Debug, Default, Serialize)]
 struct Cleared {
     version: u32,
@@ -123,12 +123,12 @@ struct Cleared {
 pub(super) fn cache(arguments: &CacheArguments) -> Result<Exit, Problem> {
     let (as_json, text, json) = match &arguments.command {
         None => {
-            let contents = CacheFolders::of(&arguments.places)?.contents()?;
-            (arguments.places.json, contents.text(), serde_json::to_string_pretty(&contents))
+            let contents = CacheFolders::of(&arguments.location)?.contents()?;
+            (arguments.location.json, contents.text(), serde_json::to_string_pretty(&contents))
         }
-        Some(CacheCommand::Clear { which, places }) => {
-            let cleared = CacheFolders::of(places)?.clear(which)?;
-            (places.json, cleared.text(), serde_json::to_string_pretty(&cleared))
+        Some(CacheCommand::Clear { which, location }) => {
+            let cleared = CacheFolders::of(location)?.clear(which)?;
+            (location.json, cleared.text(), serde_json::to_string_pretty(&cleared))
         }
     };
     if as_json {
@@ -140,7 +140,7 @@ pub(super) fn cache(arguments: &CacheArguments) -> Result<Exit, Problem> {
 }
 
 impl CacheFolders {
-    fn of(arguments: &PlaceArguments) -> Result<Self, Problem> {
+    fn of(arguments: &CacheLocation) -> Result<Self, Problem> {
         let datastores = arguments.datastores.load()?;
         let config = Config::load(&arguments.policy)?;
         let named = config.cache_dir(arguments.cache_dir.as_deref());
@@ -155,41 +155,46 @@ impl CacheFolders {
         Ok(Self { compiled, objects, limit: datastores.cache_size() })
     }
 
-    fn contents(self) -> Result<Contents, Problem> {
+    fn contents(self) -> Result<CacheContents, Problem> {
         let cache = &self.compiled;
-        let holds = |folder: PathBuf, found: io::Result<compile::FileCount>| {
+        let contents_of = |folder: PathBuf, found: io::Result<compile::FileCount>| {
             let amount = readable(found, &folder)?.into();
-            Ok(Holds { folder, amount, limit: None })
+            Ok(FolderContents { folder, amount, limit: None })
         };
         let objects = readable(store::held(&self.objects), &self.objects)?.into();
-        Ok(Contents {
+        Ok(CacheContents {
             version: VERSION,
-            compiled: holds(cache.clone(), compile::compiled(cache))?,
-            guests: holds(compile::guests_folder(cache), compile::built_guests(cache))?,
-            runtimes: holds(runtimes::installed_folder(cache), runtimes::installed(cache))?,
-            objects: Holds { folder: self.objects, amount: objects, limit: Some(self.limit.0) },
+            compiled: contents_of(cache.clone(), compile::compiled(cache))?,
+            guests: contents_of(compile::guests_folder(cache), compile::built_guests(cache))?,
+            runtimes: contents_of(runtimes::installed_folder(cache), runtimes::installed(cache))?,
+            objects: FolderContents {
+                folder: self.objects,
+                amount: objects,
+                limit: Some(self.limit.0),
+            },
         })
     }
 
-    fn clear(&self, which: &[Which]) -> Result<Cleared, Problem> {
+    fn clear(&self, which: &[CacheKind]) -> Result<Cleared, Problem> {
         let cache = &self.compiled;
-        // A job does not reinstall a missing runtime; a person must do that.
-        let is_meant = |one| which.contains(&one) || (which.is_empty() && one != Which::Runtimes);
+        // A job does not reinstall a missing runtime; the user must do that.
+        let is_selected =
+            |one| which.contains(&one) || (which.is_empty() && one != CacheKind::Runtimes);
         let mut cleared = Cleared { version: VERSION, ..Cleared::default() };
-        if is_meant(Which::Compiled) {
+        if is_selected(CacheKind::Compiled) {
             cleared.compiled = Some(cleaned(compile::clear_compiled(cache), cache)?.into());
         }
-        if is_meant(Which::Objects) {
+        if is_selected(CacheKind::Objects) {
             let (removed, left) = cleaned(store::clear(&self.objects), &self.objects)?;
             cleared.objects = Some(removed.into());
             cleared.objects_in_use = Some(left.into());
         }
-        if is_meant(Which::Guests) {
+        if is_selected(CacheKind::Guests) {
             let (removed, in_use) = cleaned(compile::clear_built_guests(cache), cache)?;
             cleared.guests = Some(removed.into());
             cleared.guests_in_use = in_use;
         }
-        if is_meant(Which::Runtimes) {
+        if is_selected(CacheKind::Runtimes) {
             cleared.runtimes = Some(cleaned(runtimes::clear_installed(cache), cache)?.into());
         }
         if which.is_empty() {
@@ -199,27 +204,29 @@ impl CacheFolders {
     }
 }
 
+/// Adds to an error that the folder cannot be read.
 fn readable<T>(found: io::Result<T>, folder: &Path) -> Result<T, Problem> {
-    let cannot = || format!("the cache {} cannot be read", folder.display());
-    found.with_context(cannot).map_err(Problem::usage)
+    let context = || format!("the cache {} cannot be read", folder.display());
+    found.with_context(context).map_err(Problem::usage)
 }
 
+/// Adds to an error that the folder cannot be emptied.
 fn cleaned<T>(done: io::Result<T>, folder: &Path) -> Result<T, Problem> {
-    let cannot = || {
+    let context = || {
         let folder = folder.display();
         format!("the cache {folder} cannot be emptied; run this as the user whose cache it is")
     };
-    done.with_context(cannot).map_err(Problem::usage)
+    done.with_context(context).map_err(Problem::usage)
 }
 
-impl Contents {
+impl CacheContents {
     fn text(&self) -> String {
-        let line = |name: &str, holds: &Holds| {
-            let limit = holds.limit.map_or_else(
+        let line = |name: &str, contents: &FolderContents| {
+            let limit = contents.limit.map_or_else(
                 || "without a limit".to_owned(),
                 |limit| format!("at most {}", ByteSize(limit).rounded()),
             );
-            format!("{name:<14} {}, {limit}: {}\n", holds.amount, holds.folder.display())
+            format!("{name:<14} {}, {limit}: {}\n", contents.amount, contents.folder.display())
         };
         line("compiled code", &self.compiled)
             + &line("guest crates", &self.guests)
@@ -283,17 +290,17 @@ mod tests {
 
     #[test]
     fn amounts_are_printed() {
-        let holds = |folder: &str, files, bytes, limit| Holds {
+        let contents_of = |folder: &str, files, bytes, limit| FolderContents {
             folder: folder.into(),
             amount: CacheAmount { files, bytes },
             limit,
         };
-        let contents = Contents {
+        let contents = CacheContents {
             version: VERSION,
-            compiled: holds("/cache", 30, 27_262_976, None),
-            objects: holds("/cache/objects", 1, 512, Some(10 << 30)),
-            guests: holds("/cache/guests", 4_321, 300 << 20, None),
-            runtimes: holds("/cache/runtimes", 0, 0, None),
+            compiled: contents_of("/cache", 30, 27_262_976, None),
+            objects: contents_of("/cache/objects", 1, 512, Some(10 << 30)),
+            guests: contents_of("/cache/guests", 4_321, 300 << 20, None),
+            runtimes: contents_of("/cache/runtimes", 0, 0, None),
         };
         insta::assert_snapshot!(contents.text(), @"
         compiled code  30 files, 26 MB, without a limit: /cache

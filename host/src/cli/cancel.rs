@@ -14,8 +14,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// How long we wait for the socket of a job that is being prepared.
-const PATIENCE: Duration = Duration::from_secs(5);
-const PAUSE: Duration = Duration::from_millis(100);
+const SOCKET_TIMEOUT: Duration = Duration::from_secs(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct CancelArguments {
@@ -49,14 +49,14 @@ pub(super) fn cancel(arguments: &CancelArguments) -> Result<Exit, Problem> {
     }
     print_answer(&answer, arguments.at_once, &dir, &state);
     while arguments.wait && is_locked(&dir) {
-        sleep(PAUSE);
+        sleep(POLL_INTERVAL);
     }
     Ok(Exit::Completed)
 }
 
 /// The job's answer; `None` if it has ended meanwhile. A job that is being prepared has no socket yet.
 fn reach(dir: &Path, question: ControlQuestion) -> io::Result<Option<Answer>> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + SOCKET_TIMEOUT;
     loop {
         let error = match ask(dir, CONTROL_SOCKET, question) {
             Ok(answer) => return Ok(Some(answer)),
@@ -69,13 +69,13 @@ fn reach(dir: &Path, question: ControlQuestion) -> io::Result<Option<Answer>> {
         if !is_absent || Instant::now() >= end {
             return Err(error);
         }
-        sleep(PAUSE);
+        sleep(POLL_INTERVAL);
     }
 }
 
 fn print_answer(answer: &Answer, at_once: bool, dir: &Path, state: &JobState) {
     let how = match at_once {
-        true => "ends at once",
+        true => "ends immediately",
         false => "finishes its running mini-batches, and begins no new ones",
     };
     let job = shell_word(&dir.display().to_string());

@@ -1,10 +1,11 @@
-//! `sandmill check COMPONENT`: whether a component keeps the contract, what it would need, and, with `--run`,
+//! `sandmill check COMPONENT`: whether a component keeps the contract, what it imports, and, with `--run`,
 //! what it returns.
 //!
-//! This process does not parse the component itself. One child process reads its names, one compiles it as
-//! for a job, and one loads it and, with `--run`, runs it in the sandbox of a worker.
+//! This process does not parse the component itself. One child process reads the component's names, another
+//! compiles the component as for a job, and a third loads it and, with `--run`, runs it in the sandbox of a
+//! worker.
 
-use super::checked::{CapturedOutput, CheckedScript, FileKind, Ran};
+use super::checked::{CapturedOutput, CheckedScript, FileKind, RunOutcome};
 use super::error::ArgumentError;
 use super::exit::Problem;
 use super::refused;
@@ -31,18 +32,18 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The most bytes that are shown of each file that it wrote to.
+/// The most bytes that are shown of each file that the entry script wrote to.
 const SHOWN_BYTES: u64 = 64 << 10;
 
 /// How to try an entry script.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct TrialArguments {
-    /// Also runs it: calls `init`, and `run` with these files as one mini-batch. It runs in the sandbox, and
-    /// gets only what these options give it.
+    /// Also runs the entry script: calls `init`, and `run` with these files as one mini-batch. The entry
+    /// script runs in the sandbox, with only the arguments, folders and models that these options name.
     #[arg(long, value_name = "FILE", num_args = 0..)]
     run: Option<Vec<PathBuf>>,
-    /// Checks whether its language keeps the contract, by a script that each language implements (tests/kit
-    /// in the sources).
+    /// Runs the conformance kit: COMPONENT must be the kit's script, implemented in the language to check
+    /// (see tests/kit in the sources).
     #[arg(long, conflicts_with = "run")]
     pub(super) kit: bool,
     #[command(flatten)]
@@ -65,7 +66,7 @@ pub(super) struct GivenArguments {
     /// An environment variable of the entry script; may be given many times.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = pair)]
     environment: Vec<(String, String)>,
-    /// The longest time that a run may take.
+    /// The maximum time for a run.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     timeout: u64,
 }
@@ -86,8 +87,8 @@ impl TrialArguments {
         Self { run: Some(Vec::new()), kit: false, given }
     }
 
-    /// An option that was given without --run and only applies to a run; `None` if there is none.
-    pub(super) fn needless(&self) -> Option<&'static str> {
+    /// An option that was given without --run but applies only to a run; `None` if there is none.
+    pub(super) fn unused_option(&self) -> Option<&'static str> {
         let GivenArguments { arguments, side_inputs, models, environment, .. } = &self.given;
         let named = [
             ("--arg", arguments.is_empty()),
@@ -123,7 +124,7 @@ fn pair(text: &str) -> Result<(String, String), ArgumentError> {
 pub(super) struct CheckArguments<'a> {
     /// A component, a core module, the folder of a guest crate or of C sources, or a script.
     pub(super) path: &'a Path,
-    /// Whether and how to run it.
+    /// Whether and how to run the entry script.
     pub(super) trial: &'a TrialArguments,
     /// The cache for compiled code, if not the default one.
     pub(super) cache: Option<&'a Path>,
@@ -155,7 +156,7 @@ impl<'a> CheckArguments<'a> {
         Ok(Self { path, trial, cache, program, os_sandbox, compiler, policy, onnxruntime })
     }
 
-    /// Whether it is a script that a runtime loads.
+    /// Whether the file is a script that a runtime loads.
     pub(super) fn is_script(&self) -> bool {
         ScriptLanguage::of(self.path).is_some() && !self.path.is_dir()
     }
@@ -179,7 +180,7 @@ impl<'a> CheckArguments<'a> {
         }
     }
 
-    /// Whether it is also run.
+    /// Whether the entry script is also run.
     pub(super) fn runs(&self) -> bool {
         self.trial.run.is_some()
     }
@@ -205,10 +206,10 @@ pub(super) fn check(
     let cache = Cache::open(check.cache, check.compiler)?;
     let refused = |reason: String, mut checked: CheckedScript| {
         // The compiler refuses such imports, too, and they are already listed as problems.
-        if !checked.imports_what_is_refused() {
+        if !checked.has_refused_imports() {
             checked.problems.push(reason);
         }
-        Ok(checked.judged())
+        Ok(checked.with_verdict())
     };
     let limits = check.policy.default_limits();
     let with = instrumentation(&limits);
@@ -217,8 +218,8 @@ pub(super) fn check(
         Err(error) => return refused(error.to_string(), checked),
     };
     let scratch = ScratchFolder::create("check").context("no folder for the run can be created")?;
-    let asked = asked(check, limits, with, scratch.path(), say)?;
-    let mut trial = TrialProcess::start(check.program, &compiled, &asked)?;
+    let setup = trial_setup(check, limits, with, scratch.path(), say)?;
+    let mut trial = TrialProcess::start(check.program, &compiled, &setup)?;
     match trial.functions().map_err(|error| explain(&scratch, error))? {
         Ok(functions) => {
             checked.functions = functions.iter().map(|it| printable(it).into_owned()).collect();
@@ -226,9 +227,9 @@ pub(super) fn check(
         Err(reason) => return refused(printable(&reason.to_string()).into_owned(), checked),
     }
     if check.trial.run.is_some() {
-        checked.run = Some(run(&mut trial, &scratch, longest(check))?);
+        checked.run = Some(run(&mut trial, &scratch, time_limit(check))?);
     }
-    Ok(checked.judged())
+    Ok(checked.with_verdict())
 }
 
 /// How the code is compiled.
@@ -236,14 +237,14 @@ pub(super) fn instrumentation(limits: &Limits) -> Instrumentation {
     Instrumentation { fuel: limits.fuel.is_some(), ..Instrumentation::default() }
 }
 
-/// How long the run may take.
-pub(super) fn longest(check: &CheckArguments<'_>) -> Duration {
-    let asked = Duration::from_secs(check.trial.given.timeout);
-    check.policy.longest_call().map_or(asked, |most| asked.min(most))
+/// The time limit of the run: `--timeout`, but at most what the policy allows.
+pub(super) fn time_limit(check: &CheckArguments<'_>) -> Duration {
+    let requested = Duration::from_secs(check.trial.given.timeout);
+    check.policy.longest_call().map_or(requested, |most| requested.min(most))
 }
 
-/// What the child process is to try.
-pub(super) fn asked(
+/// The request to the child process: what to try, and how.
+pub(super) fn trial_setup(
     check: &CheckArguments<'_>,
     limits: Limits,
     with: Instrumentation,
@@ -256,7 +257,7 @@ pub(super) fn asked(
     {
         anyhow::bail!(NotBuilt::new(format!("--model gives {name}"), Feature::Inference));
     }
-    let mut asked = TrialSetup {
+    let mut setup = TrialSetup {
         limits,
         arguments: arguments(trial),
         environment: trial.given.environment.clone(),
@@ -265,15 +266,15 @@ pub(super) fn asked(
     };
     if let Some(files) = &trial.run {
         let (mounts, items) = mounts(files, scratch)?;
-        asked.mounts = mounts;
-        asked.mounts.extend(side_inputs(trial)?);
-        asked.models = models(check, &asked.limits, scratch)?;
-        let has_onnxruntime = asked.inference.onnxruntime.is_some();
-        judge(check, &asked, has_onnxruntime, say)?;
-        asked.mounts.extend(asked.models.iter().map(Model::mount));
-        asked.wanted = TrialRequest::Run(items);
+        setup.mounts = mounts;
+        setup.mounts.extend(side_inputs(trial)?);
+        setup.models = models(check, &setup.limits, scratch)?;
+        let has_onnxruntime = setup.inference.onnxruntime.is_some();
+        check_models(check, &setup, has_onnxruntime, say)?;
+        setup.mounts.extend(setup.models.iter().map(Model::mount));
+        setup.wanted = TrialRequest::Run(items);
     }
-    Ok(asked)
+    Ok(setup)
 }
 
 /// The outcome of the run, and its output.
@@ -281,24 +282,24 @@ pub(super) fn run(
     trial: &mut TrialProcess,
     scratch: &ScratchFolder,
     limit: Duration,
-) -> anyhow::Result<Ran> {
+) -> anyhow::Result<RunOutcome> {
     let (reported, good) = match trial.ran(limit).map_err(|error| explain(scratch, error))? {
         Some((reported, good)) => (printable(&reported).into_owned(), good),
         None => {
             (format!("stopped: not done within {} s (--timeout)\n", limit.as_secs_f64()), false)
         }
     };
-    Ok(Ran { good, reported, written: written(scratch) })
+    Ok(RunOutcome { good, reported, written: captured_output(scratch) })
 }
 
 /// What the run printed and logged.
-pub(super) fn written(scratch: &ScratchFolder) -> CapturedOutput {
+pub(super) fn captured_output(scratch: &ScratchFolder) -> CapturedOutput {
     let [stdout, stderr, log] = ["stdout", "stderr", "log"].map(|name| shown(scratch, name));
     CapturedOutput { stdout, stderr, log }
 }
 
-/// The mounts: the folders of the files, read-only, and the folders that every entry script has. And the
-/// files' paths as the guest sees them.
+/// The mounts, and the files' paths as the guest sees them. The mounts are the folders of the files,
+/// read-only, and the folders that every entry script has.
 fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<String>)> {
     let mut mounts = Vec::new();
     for guest in [GUEST_OUTPUT, GUEST_LOGS] {
@@ -328,8 +329,8 @@ fn mounts(files: &[PathBuf], scratch: &Path) -> anyhow::Result<(Vec<Mount>, Vec<
     Ok((mounts, paths))
 }
 
-/// The arguments after the program's name. References to side inputs and models are replaced by their
-/// folders, as in a job file.
+/// The program's name and the arguments. References to side inputs and models are replaced by the folders, as
+/// in a job file.
 fn arguments(trial: &TrialArguments) -> Vec<String> {
     let groups = [
         ("side_inputs", GUEST_SIDE_INPUTS, &trial.given.side_inputs),
@@ -372,17 +373,17 @@ fn models(
     Ok(node::give_models(&models, limits.models, &JobDir::new(scratch))?)
 }
 
-/// Checks the models before the entry script loads them, as for a job.
-fn judge(
+/// Checks the models before the entry script loads them, as for a job. `say` receives notes.
+fn check_models(
     check: &CheckArguments<'_>,
-    asked: &TrialSetup,
+    setup: &TrialSetup,
     has_onnxruntime: bool,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<()> {
     let probe = probe(check);
-    for Model { name, host, file, .. } in &asked.models {
-        let judged = probe.judge(Some(host), &host.join(file), asked.limits.models.0);
-        let Ok(ModelVerdict { not_by_tract, left_out }) = judged else { continue };
+    for Model { name, host, file, .. } in &setup.models {
+        let verdict = probe.judge(Some(host), &host.join(file), setup.limits.models.0);
+        let Ok(ModelVerdict { not_by_tract, left_out }) = verdict else { continue };
         if let Some(why) = not_by_tract.filter(|_| !has_onnxruntime) {
             anyhow::bail!("model {name}: {why}");
         }
@@ -445,7 +446,7 @@ mod tests {
         let folder = tempfile::tempdir().expect("temporary folder");
         let path = folder.path().join("entry.py");
         std::fs::write(&path, "def run(batch):\n  pass\n").expect("writes");
-        let asked = CheckArguments {
+        let arguments = CheckArguments {
             path: &path,
             trial: &TrialArguments::default(),
             cache: None,
@@ -455,7 +456,7 @@ mod tests {
             policy: &OperatorPolicy::default(),
             onnxruntime: None,
         };
-        let error = check(&asked, &mut |_| {}).expect_err("Python source");
+        let error = check(&arguments, &mut |_| {}).expect_err("Python source");
         assert!(format!("{error:#}").contains("it is Python source"), "{error:#}");
     }
 }

@@ -1,6 +1,6 @@
 //! `sandmill check score.py`: whether a script can be run, and what it returns.
 
-use super::check::{CheckArguments, asked, explain, instrumentation, longest, run};
+use super::check::{CheckArguments, explain, instrumentation, run, time_limit, trial_setup};
 use super::checked::{CheckedScript, FileKind};
 use super::script::ExistingScript;
 use crate::model::{LoggingLevel, PythonRuntime};
@@ -25,21 +25,21 @@ pub(super) fn check_script(
         Ok(chosen) => chosen,
         Err(PythonError::Refused(why)) => {
             checked.problems.push(why);
-            return Ok(checked.judged());
+            return Ok(checked.with_verdict());
         }
         Err(error) => return Err(error.into()),
     };
     checked.runtime = Some(chosen.runtime.to_string());
     checked.notes = chosen.notices;
     if !check.runs() {
-        return Ok(checked.judged());
+        return Ok(checked.with_verdict());
     }
     let scratch = ScratchFolder::create("check").context("no folder for the run can be created")?;
     let with = instrumentation(&limits);
-    let mut asked = asked(check, limits, with, scratch.path(), say)?;
-    script.show(chosen.library.as_deref(), LoggingLevel::Debug, &mut asked)?;
-    let mut trial = TrialChild::start(check.program, &chosen.compiled, &asked)?;
+    let mut setup = trial_setup(check, limits, with, scratch.path(), say)?;
+    script.mount_into(chosen.library.as_deref(), LoggingLevel::Debug, &mut setup)?;
+    let mut trial = TrialChild::start(check.program, &chosen.compiled, &setup)?;
     trial.functions().map_err(|error| explain(&scratch, error))??;
-    checked.run = Some(run(&mut trial, &scratch, longest(check))?);
-    Ok(checked.judged())
+    checked.run = Some(run(&mut trial, &scratch, time_limit(check))?);
+    Ok(checked.with_verdict())
 }

@@ -22,21 +22,21 @@ pub(super) struct CheckedScript {
     pub(super) sha256: Option<String>,
     /// For a script: the runtime that runs it; null if none can.
     pub(super) runtime: Option<String>,
-    /// The kind of input that it takes; null if it does not say.
+    /// The kind of input that the entry script takes; null if it does not say.
     pub(super) takes: Option<AcceptedKind>,
-    /// In the order of the file.
+    /// The exports, in the order of the file.
     exports: Vec<String>,
-    /// In the order of the file.
+    /// The imports, in the order of the file.
     imports: Vec<CheckedImport>,
     /// The functions that the host can call; empty if the contract is not kept.
     pub(super) functions: Vec<String>,
     /// Hints, which are not problems.
     pub(super) notes: Vec<String>,
-    /// Why it cannot be used as an entry script.
+    /// Why the file cannot be used as an entry script.
     pub(super) problems: Vec<String>,
-    /// The outcome of the run; null if it was not run.
-    pub(super) run: Option<Ran>,
-    /// Whether there are no problems and, if it was run, nothing failed.
+    /// The outcome of the run; null if the entry script was not run.
+    pub(super) run: Option<RunOutcome>,
+    /// Whether there are no problems and, if the entry script was run, nothing failed.
     good: bool,
 }
 
@@ -62,15 +62,15 @@ impl FileKind {
 #[derive(Debug, Serialize)]
 struct CheckedImport {
     name: String,
-    /// What it gives access to; null if it is refused.
+    /// What the import gives access to; null if it is refused.
     gives: Option<&'static str>,
-    /// Why it is refused; null if it is allowed.
+    /// Why the import is refused; null if it is allowed.
     refused: Option<String>,
 }
 
 /// The outcome of a run.
 #[derive(Debug, Serialize)]
-pub(super) struct Ran {
+pub(super) struct RunOutcome {
     /// Whether nothing failed.
     pub(super) good: bool,
     /// What was returned, or what failed, in words.
@@ -125,17 +125,17 @@ impl CheckedScript {
     }
 
     /// Whether an import is refused.
-    pub(super) fn imports_what_is_refused(&self) -> bool {
+    pub(super) fn has_refused_imports(&self) -> bool {
         self.imports.iter().any(|import| import.refused.is_some())
     }
 
-    /// The finished verdict.
-    pub(super) fn judged(mut self) -> Self {
+    /// The result with its final verdict (`good`).
+    pub(super) fn with_verdict(mut self) -> Self {
         self.good = self.problems.is_empty() && self.run.as_ref().is_none_or(|run| run.good);
         self
     }
 
-    /// Whether there are no problems and, if it was run, nothing failed.
+    /// Whether there are no problems and, if the entry script was run, nothing failed.
     pub(super) fn is_good(&self) -> bool {
         self.good
     }
@@ -167,11 +167,11 @@ impl CheckedScript {
             if let Some(takes) = self.takes {
                 let _ = writeln!(text, "Takes: {takes}");
             }
-            self.names(&mut text);
+            self.write_names(&mut text);
             if !self.functions.is_empty() {
                 let _ = writeln!(text, "Functions: {}", self.functions.join(", "));
             }
-            self.verdict(&mut text);
+            self.write_verdict(&mut text);
         }
         if let Some(run) = &self.run {
             let _ = write!(text, "{}{}", run.reported, run.written);
@@ -179,10 +179,10 @@ impl CheckedScript {
         text
     }
 
-    fn verdict(&self, text: &mut String) {
+    fn write_verdict(&self, text: &mut String) {
         if self.problems.is_empty() {
             text.push_str("It keeps the contract.\n");
-        } else if self.imports_what_is_refused() {
+        } else if self.has_refused_imports() {
             // The reasons are in the list of imports above.
             text.push_str("It does not keep the contract: it has refused imports.\n");
         } else {
@@ -191,7 +191,7 @@ impl CheckedScript {
     }
 
     /// The exports, and the imports grouped by what they give access to.
-    fn names(&self, text: &mut String) {
+    fn write_names(&self, text: &mut String) {
         text.push_str("Exports:\n");
         for export in &self.exports {
             let _ = writeln!(text, "  {export}");
@@ -241,7 +241,7 @@ mod tests {
         names.imports.push("wasi:nn/graph@0.2.0-rc-2024-08-19".into());
         let mut checked = CheckedScript::new(FileKind::Component, "x.wasm".into());
         checked.describe(&names);
-        checked.judged()
+        checked.with_verdict()
     }
 
     #[cfg(feature = "inference")]
@@ -251,18 +251,18 @@ mod tests {
         Exports:
           sandmill:entry/entry-run@0.1.0
         Imports, and what they give it:
-          its own names and folders, its log, whole input files
+          the worker's name and folders, the log, and reading whole files
             sandmill:entry/host@0.1.0
           types only
             sandmill:entry/types@0.1.0
           ending itself
             wasi:cli/exit@0.2.12
-          reading and writing what others give
+          reading and writing what the other imports give
             wasi:io/error@0.2.12
             wasi:io/streams@0.2.12
           writing to its log files
             wasi:cli/stderr@0.2.12
-          computing with the job's models
+          running the job's models
             wasi:nn/graph@0.2.0-rc-2024-10-28
           REFUSED: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
             wasi:nn/graph@0.2.0-rc-2024-08-19
@@ -275,7 +275,7 @@ mod tests {
         let mut checked = checked();
         checked.imports.truncate(2);
         checked.problems = vec!["it exports no `run`".to_owned()];
-        checked.run = Some(Ran {
+        checked.run = Some(RunOutcome {
             good: false,
             reported: "run failed: no\n".to_owned(),
             written: CapturedOutput {
@@ -299,7 +299,7 @@ mod tests {
           "imports": [
             {
               "name": "sandmill:entry/host@0.1.0",
-              "gives": "its own names and folders, its log, whole input files",
+              "gives": "the worker's name and folders, the log, and reading whole files",
               "refused": null
             },
             {

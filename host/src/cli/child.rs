@@ -17,17 +17,21 @@ pub(super) fn serve() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next()?;
     match command.to_str()? {
-        WORKER_COMMAND => Some(worker::serve().unwrap_or_else(plan)),
-        PLAN_COMMAND => Some(plan()),
+        WORKER_COMMAND => Some(worker::serve().unwrap_or_else(serve_plan)),
+        PLAN_COMMAND => Some(serve_plan()),
         #[cfg(feature = "stores")]
-        store::FETCH_COMMAND => Some(served("the process that fetches", store::serve())),
-        plan::SHUFFLE_COMMAND => Some(served("a process that groups rows", plan::serve_shuffle())),
+        store::FETCH_COMMAND => Some(exit_code("the process that fetches", store::serve())),
+        plan::SHUFFLE_COMMAND => {
+            Some(exit_code("a process that groups rows", plan::serve_shuffle()))
+        }
         #[cfg(feature = "cuda")]
         inference::KERNELS_COMMAND => {
             let made = inference::serve_kernels().map_err(io::Error::other);
-            Some(served("the process that makes a GPU ready", made))
+            Some(exit_code("the process that makes a GPU ready", made))
         }
-        trial::TRIAL_COMMAND => Some(served("the process that tries a component", trial::serve())),
+        trial::TRIAL_COMMAND => {
+            Some(exit_code("the process that tries a component", trial::serve()))
+        }
         compile::COMPILE_COMMAND => {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(compile::serve_compile(&rest, sandbox::check_imports))
@@ -41,31 +45,32 @@ pub(super) fn serve() -> Option<ExitCode> {
             let rest: Vec<_> = arguments.map(|argument| lossy(&argument)).collect();
             Some(inference::serve_probe(&rest))
         }
-        other => left_out(other),
+        other => missing_feature(other),
     }
 }
 
-/// Exits with an error if a command belongs to a feature that this build lacks. A program that embeds
-/// Sandmill may be built with more features than the binary that it starts.
-fn left_out(command: &str) -> Option<ExitCode> {
+/// Fails if a command belongs to a feature that this build lacks. `None` for other commands. A program that
+/// embeds Sandmill may be built with more features than the binary that it starts.
+fn missing_feature(command: &str) -> Option<ExitCode> {
     let feature = match command {
         store::FETCH_COMMAND => Feature::Stores,
         inference::KERNELS_COMMAND => Feature::Cuda,
         inference::PROBE_COMMAND => Feature::Inference,
         _ => return None,
     };
-    Some(served(command, Err(io::Error::other(feature.absence()))))
+    Some(exit_code(command, Err(io::Error::other(feature.absence()))))
 }
 
-fn plan() -> ExitCode {
-    served("the planner", plan::serve())
+fn serve_plan() -> ExitCode {
+    exit_code("the planner", plan::serve())
 }
 
 fn lossy(argument: &OsStr) -> String {
     argument.to_string_lossy().into_owned()
 }
 
-fn served(who: &str, result: io::Result<()>) -> ExitCode {
+/// The exit code of a child process, named `who`, whose error is printed.
+fn exit_code(who: &str, result: io::Result<()>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

@@ -1,7 +1,7 @@
 //! `sandmill clean`: removes the directories of jobs that ended long ago.
 
 use super::exit::{Exit, Problem};
-use super::jobs::{age, all};
+use super::jobs::{age, list_jobs};
 use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::say;
 use super::terminal::{print, print_json};
@@ -23,7 +23,7 @@ pub(super) struct CleanArguments {
     #[command(flatten)]
     root: RootArgument,
     /// Only jobs that ended at least this long ago: a number of s, min, h or d, such as 30d.
-    #[arg(long, value_name = "AGE", value_parser = seconds)]
+    #[arg(long, value_name = "AGE", value_parser = parse_age)]
     older_than: i64,
     /// Keeps job.json and an output folder inside the job directory.
     #[arg(long)]
@@ -39,8 +39,8 @@ pub(super) struct CleanArguments {
     json: bool,
 }
 
-/// Parses a duration. Returns seconds.
-fn seconds(text: &str) -> Result<i64, String> {
+/// Parses an age such as `30d`. Returns seconds.
+fn parse_age(text: &str) -> Result<i64, String> {
     let wrong = || "expected a number of s, min, h or d, such as 30d".to_owned();
     let digits = text.find(|letter: char| !letter.is_ascii_digit()).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(digits);
@@ -60,8 +60,8 @@ pub(super) fn clean(arguments: &CleanArguments) -> Result<Exit, Problem> {
     let now = Timestamp::now();
     let mut removed = Vec::new();
     let mut exit = Exit::Completed;
-    for job in all(&arguments.root.folder()?)? {
-        if !is_meant(&job, arguments, now) {
+    for job in list_jobs(&arguments.root.folder()?)? {
+        if !is_selected(&job, arguments, now) {
             continue;
         }
         match remove(&job, arguments) {
@@ -81,7 +81,7 @@ pub(super) fn clean(arguments: &CleanArguments) -> Result<Exit, Problem> {
     Ok(exit)
 }
 
-fn is_meant(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bool {
+fn is_selected(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bool {
     let is_ended = match job.now {
         CurrentState::Running | CurrentState::Waiting => false,
         CurrentState::Completed => true,
@@ -94,9 +94,9 @@ fn is_meant(job: &FoundJob, arguments: &CleanArguments, now: Timestamp) -> bool 
 }
 
 /// Removes a job's directory, or the part of it that is not kept. Returns the bytes that were freed, or would
-/// be. `None` if a job is running there by now, or if there is nothing to remove.
+/// be freed with `--dry-run`. `None` if a job is running in it by now, or if there is nothing to remove.
 fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>> {
-    // While this is held, no job can begin there.
+    // While we hold the directory, no job can begin in it.
     let Some(hold) = JobHold::take(&job.dir)? else { return Ok(None) };
     // The job may have been run again meanwhile.
     let state = crate::engine::JobState::read(&JobDir::new(&job.dir)).map_err(io::Error::other)?;
@@ -127,14 +127,14 @@ fn remove(job: &FoundJob, arguments: &CleanArguments) -> io::Result<Option<u64>>
     }
     drop(hold);
     if kept.is_empty() {
-        // Fails if another program has put a file there meanwhile.
+        // Fails if another program has put a file into the directory meanwhile.
         let _ = fs::remove_dir(&job.dir);
     }
     Ok(Some(bytes))
 }
 
-/// The paths in a job's directory that are kept. The state is kept with the output: it has the job's result,
-/// and says which folder is the output.
+/// The paths in a job's directory that are kept. With the output, the state (`job.json`) is kept, too: it has
+/// the job's result, and says which folder is the output.
 fn kept(job: &FoundJob, keep_output: bool) -> Vec<PathBuf> {
     if !keep_output {
         return Vec::new();
@@ -213,7 +213,7 @@ mod tests {
     use super::*;
     use crate::cli::jobs_found::testing::job;
 
-    fn asked(root: &Path) -> CleanArguments {
+    fn older_than_a_day(root: &Path) -> CleanArguments {
         CleanArguments {
             root: RootArgument { root: Some(root.to_owned()) },
             older_than: 86_400,
@@ -247,12 +247,12 @@ mod tests {
         job(&root.join("runs"), "2026-01-01T10:00:00Z", "running");
         let runs = JobHold::take(&root.join("runs")).unwrap().expect("it is free");
         let all = left(root);
-        clean(&CleanArguments { dry_run: true, failed: true, ..asked(root) }).unwrap();
+        clean(&CleanArguments { dry_run: true, failed: true, ..older_than_a_day(root) }).unwrap();
         assert_eq!(left(root), all);
-        clean(&asked(root)).unwrap();
+        clean(&older_than_a_day(root)).unwrap();
         assert_eq!(left(root), ["failed", "killed", "runs", "young"]);
         assert!(outside.path().join("file").exists(), "a link was followed");
-        clean(&CleanArguments { failed: true, ..asked(root) }).unwrap();
+        clean(&CleanArguments { failed: true, ..older_than_a_day(root) }).unwrap();
         assert_eq!(left(root), ["runs", "young"]);
         drop(runs);
     }
@@ -264,7 +264,7 @@ mod tests {
         job(&root.join("old"), "2026-01-01T10:00:00Z", "completed");
         fs::create_dir_all(root.join("old/logs/sys")).unwrap();
         fs::write(root.join("old/logs/sys/events.jsonl"), "").unwrap();
-        let keeps = CleanArguments { keep_output: true, ..asked(root) };
+        let keeps = CleanArguments { keep_output: true, ..older_than_a_day(root) };
         clean(&keeps).unwrap();
         assert_eq!(left(&root.join("old")), ["job.json", "output"]);
         assert_eq!(left(&root.join("old/output")), ["rows.txt"]);
@@ -275,11 +275,11 @@ mod tests {
     #[test]
     fn ages_have_a_unit() {
         assert_eq!(
-            ["90s", "5min", "2h", "30d"].map(seconds),
+            ["90s", "5min", "2h", "30d"].map(parse_age),
             [Ok(90), Ok(300), Ok(7_200), Ok(2_592_000)]
         );
         for wrong in ["", "30", "d", "1w", "-1d", "99999999999999999999d", "999999999999999999d"] {
-            assert!(seconds(wrong).is_err(), "{wrong}");
+            assert!(parse_age(wrong).is_err(), "{wrong}");
         }
     }
 }

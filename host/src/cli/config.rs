@@ -7,28 +7,28 @@ use crate::spec::UserConfig;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// The variable of the cache folder.
-const CACHE: &str = "SANDMILL_CACHE_DIR";
-/// The variable of the folder of job directories.
-const JOBS_ROOT: &str = "SANDMILL_JOBS_ROOT";
+/// The environment variable with the cache folder.
+const CACHE_VARIABLE: &str = "SANDMILL_CACHE_DIR";
+/// The environment variable with the folder of job directories.
+const JOBS_ROOT_VARIABLE: &str = "SANDMILL_JOBS_ROOT";
 /// The default folder of job directories.
-pub(super) const JOBS: &str = "jobs";
+pub(super) const DEFAULT_JOBS_FOLDER: &str = "jobs";
 
-/// The settings of the environment and the user's config file. An option of the command line overrides them.
+/// The settings of the environment and of the user's config file. Options of the command line override them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Config {
     file: UserConfig,
 }
 
 impl Config {
-    /// Reads the user's config file. Under a policy, it is not read: the operator, and not a file of the
-    /// user, decides which code is loaded and where it is kept.
+    /// Reads the user's config file. Under a policy, the file is not read: the operator, and not a file of
+    /// the user, decides which code is loaded and where it is kept.
     pub(super) fn load(policy: &PolicyArgument) -> Result<Self, Problem> {
         if policy.which().is_some() {
             return Ok(Self::default());
         }
         let home = variable("HOME").map(PathBuf::from);
-        let Some(path) = place(variable("XDG_CONFIG_HOME"), home.as_deref()) else {
+        let Some(path) = config_path(variable("XDG_CONFIG_HOME"), home.as_deref()) else {
             return Ok(Self::default());
         };
         let file = UserConfig::load(&path, home.as_deref());
@@ -41,10 +41,12 @@ impl Config {
         self.file.file.as_deref()
     }
 
-    /// The cache folder of the option, or else of the file if no variable sets it.
+    /// The cache folder from the option, or else from the file; `None` if neither names it or if the
+    /// environment variable does.
     pub(super) fn cache_dir(&self, option: Option<&Path>) -> Option<PathBuf> {
-        let of_file = || self.file.cache_dir.clone().filter(|_| variable(CACHE).is_none());
-        option.map(Path::to_owned).or_else(of_file)
+        let from_file =
+            || self.file.cache_dir.clone().filter(|_| variable(CACHE_VARIABLE).is_none());
+        option.map(Path::to_owned).or_else(from_file)
     }
 
     /// The path of ONNX Runtime in the file.
@@ -53,10 +55,10 @@ impl Config {
         Some(NamedLibrary { by: "onnxruntime in the user's config file", path })
     }
 
-    /// The folder of job directories: of the variable, or else of the file, or else `jobs`.
+    /// The folder of job directories: from the environment variable, or else from the file, or else `jobs`.
     pub(super) fn jobs_root(&self) -> PathBuf {
-        let named = variable(JOBS_ROOT).map(PathBuf::from);
-        named.or_else(|| self.file.jobs_root.clone()).unwrap_or_else(|| JOBS.into())
+        let named = variable(JOBS_ROOT_VARIABLE).map(PathBuf::from);
+        named.or_else(|| self.file.jobs_root.clone()).unwrap_or_else(|| DEFAULT_JOBS_FOLDER.into())
     }
 }
 
@@ -64,8 +66,8 @@ fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name).filter(|value| !value.is_empty())
 }
 
-/// The path of the file.
-fn place(config_home: Option<OsString>, home: Option<&Path>) -> Option<PathBuf> {
+/// The path of the config file; `None` if no folder is known.
+fn config_path(config_home: Option<OsString>, home: Option<&Path>) -> Option<PathBuf> {
     // The XDG standard says that relative paths are to be ignored.
     let named = config_home.map(PathBuf::from).filter(|folder| folder.is_absolute());
     let folder = named.or_else(|| Some(home?.join(".config")))?;
@@ -79,7 +81,7 @@ mod tests {
     #[test]
     fn the_config_file_is_in_the_xdg_folder() {
         let home = Some(Path::new("/h"));
-        let at = |config: Option<&str>, home| place(config.map(OsString::from), home);
+        let at = |config: Option<&str>, home| config_path(config.map(OsString::from), home);
         assert_eq!(at(Some("/x"), home), Some("/x/sandmill/config.yaml".into()));
         assert_eq!(at(None, home), Some("/h/.config/sandmill/config.yaml".into()));
         assert_eq!(at(Some("relative"), home), at(None, home));

@@ -35,7 +35,7 @@ pub(super) struct JobsArguments {
 /// Prints the jobs.
 pub(super) fn jobs(arguments: &JobsArguments) -> Result<Exit, Problem> {
     let root = &arguments.root.folder()?;
-    let found = wanted(arguments, root)?;
+    let found = selected_jobs(arguments, root)?;
     let caps = arguments.policy.load()?.machine();
     let holders = if found.iter().any(|job| job.now == CurrentState::Waiting) {
         holders(&caps)
@@ -55,17 +55,18 @@ pub(super) fn jobs(arguments: &JobsArguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-fn wanted(arguments: &JobsArguments, root: &Path) -> Result<Vec<FoundJob>, Problem> {
-    let mut found = all(root)?;
+/// The jobs that the options select.
+fn selected_jobs(arguments: &JobsArguments, root: &Path) -> Result<Vec<FoundJob>, Problem> {
+    let mut found = list_jobs(root)?;
     found.retain(|job| {
-        let is_theirs = arguments.tenant.as_deref().is_none_or(|tenant| tenant == job.tenant());
-        is_theirs && (arguments.state.is_empty() || arguments.state.contains(&job.now))
+        let is_of_tenant = arguments.tenant.as_deref().is_none_or(|tenant| tenant == job.tenant());
+        is_of_tenant && (arguments.state.is_empty() || arguments.state.contains(&job.now))
     });
     Ok(found)
 }
 
 /// The jobs below a folder. Prints a warning for each directory that cannot be read.
-pub(super) fn all(root: &Path) -> Result<Vec<FoundJob>, Problem> {
+pub(super) fn list_jobs(root: &Path) -> Result<Vec<FoundJob>, Problem> {
     let found = jobs_below(root);
     let cannot = || format!("the jobs below {} cannot be listed", root.display());
     let (found, troubles) = found.with_context(cannot).map_err(Problem::usage)?;
@@ -98,21 +99,22 @@ fn table(jobs: &[FoundJob], holders: &[(u32, u32)], now: Timestamp) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     if !holders.is_empty() {
-        let _ = writeln!(text, "\nPlaces for workers are held by {}.", describe(jobs, holders));
+        let _ = writeln!(text, "\nPlaces for workers are held by {}.", holders_text(jobs, holders));
     }
     text
 }
 
 /// `par-b (process 411): 2, process 412: 1`.
-fn describe(jobs: &[FoundJob], holders: &[(u32, u32)]) -> String {
-    let one = |(pid, places): &(u32, u32)| match name(jobs, *pid) {
+fn holders_text(jobs: &[FoundJob], holders: &[(u32, u32)]) -> String {
+    let one = |(pid, places): &(u32, u32)| match job_name(jobs, *pid) {
         Some(name) => format!("{} (process {pid}): {places}", on_one_line(name)),
         None => format!("process {pid}: {places}"),
     };
     holders.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn name(jobs: &[FoundJob], pid: u32) -> Option<&str> {
+/// The name of the live job with this process.
+fn job_name(jobs: &[FoundJob], pid: u32) -> Option<&str> {
     let held_by = |job: &&FoundJob| job.now.is_live() && job.state.pid == pid;
     jobs.iter().find(held_by).map(|job| job.state.name.as_str())
 }
@@ -122,7 +124,7 @@ fn row(job: &FoundJob, now: Timestamp) -> [String; 6] {
     let done = history.succeeded + history.failed;
     let planned = history.planned.max(done);
     let mut progress = match (history.plan_finished && planned > 0, job.now.is_live()) {
-        // At most 100, and without floating point.
+        // Integer arithmetic, so that an unfinished job never shows 100 %.
         (true, _) => format!("{} % ({done}/{planned})", done.saturating_mul(100) / planned),
         (false, true) => format!("{done}/{planned}+"),
         (false, false) => format!("{done}/{planned}"),

@@ -4,7 +4,9 @@
 //! This process only passes bytes on. A child process in the sandbox of a worker parses the input and writes
 //! the output.
 
-use super::check::{self, CheckArguments, asked, explain, instrumentation, longest, written};
+use super::check::{
+    self, CheckArguments, captured_output, explain, instrumentation, time_limit, trial_setup,
+};
 use super::exit::{Exit, Problem};
 use super::run::BackendArguments;
 use super::script::ExistingScript;
@@ -29,10 +31,10 @@ use std::thread::Builder;
 use std::time::Duration;
 
 /// After a failure, the reader of standard output has this long to read the results so far.
-const LAST_BYTES: Duration = Duration::from_secs(10);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The most bytes that are passed on at once.
-const PIECE: usize = 256 << 10;
+/// The most bytes that are passed on in one piece.
+const PIECE_BYTES: usize = 256 << 10;
 
 /// The arguments of `map`.
 #[derive(Debug, clap::Args)]
@@ -74,18 +76,18 @@ pub(super) fn map(arguments: &MapArguments, is_verbose: bool) -> Result<Exit, Pr
     let scratch = ScratchFolder::create("map")
         .context("no folder for the run can be created")
         .map_err(Problem::usage)?;
-    let (compiled, asked) = prepare(&check, arguments, &scratch)?;
-    let started = TrialChild::map(check.program, &compiled, &asked).map_err(anyhow::Error::from);
+    let (compiled, setup) = prepare(&check, arguments, &scratch)?;
+    let started = TrialChild::map(check.program, &compiled, &setup).map_err(anyhow::Error::from);
     let (trial, data) = started.map_err(Problem::usage)?;
-    let mapped = Mapper { trial, scratch: &scratch, limit: longest(&check) }.map(
+    let mapped = Mapper { trial, scratch: &scratch, limit: time_limit(&check) }.map(
         data,
         (from, to),
         arguments.error_threshold,
     );
     if is_verbose {
-        let written = written(&scratch).to_string();
-        if !written.is_empty() {
-            say(written.trim_end());
+        let output = captured_output(&scratch).to_string();
+        if !output.is_empty() {
+            say(output.trim_end());
         }
     }
     mapped
@@ -113,14 +115,14 @@ fn prepare(
         },
         None => (component(check, with)?, None),
     };
-    let asked = asked(check, limits, with, scratch.path(), &mut say);
-    let mut asked = asked.map_err(Problem::usage)?;
+    let setup = trial_setup(check, limits, with, scratch.path(), &mut say);
+    let mut setup = setup.map_err(Problem::usage)?;
     if let Some(script) = script {
-        let shown = script.show(library.as_deref(), LoggingLevel::Info, &mut asked);
+        let shown = script.mount_into(library.as_deref(), LoggingLevel::Info, &mut setup);
         shown.map_err(Problem::usage)?;
     }
-    asked.wanted = TrialRequest::Map(MapSettings { rows: arguments.rows });
-    Ok((compiled, asked))
+    setup.wanted = TrialRequest::Map(MapSettings { rows: arguments.rows });
+    Ok((compiled, setup))
 }
 
 fn component(check: &CheckArguments<'_>, with: Instrumentation) -> Result<Compiled, Problem> {
@@ -137,7 +139,7 @@ struct Mapper<'a> {
     limit: Duration,
 }
 
-/// Why it ended before the end of the input.
+/// Why the mapping ended before the end of the input.
 #[derive(Default)]
 struct MapEnding {
     /// A signal, such as Ctrl-C.
@@ -161,13 +163,13 @@ impl Mapper<'_> {
         let written = self.pass_on(data, (from, to), &ending).map_err(Problem::usage)?;
         let result = self.follow(threshold);
         if result.is_err() {
-            // It may be in an endless loop.
+            // The entry script may be in an endless loop.
             drop(self.trial);
         }
         // Waits until the results so far have been read, or the reader is gone.
         let _ = match result {
             Ok(()) => written.recv().map_err(drop),
-            Err(_) => written.recv_timeout(LAST_BYTES).map_err(drop),
+            Err(_) => written.recv_timeout(DRAIN_TIMEOUT).map_err(drop),
         };
         if let Some(signal) = ending.signal.get() {
             say(&format!("{signal}: stopped; the output has no end-of-stream mark"));
@@ -191,11 +193,11 @@ impl Mapper<'_> {
     fn watch_signals(&self, ending: &Arc<MapEnding>) {
         let stopper = self.trial.stopper();
         let ending = Arc::clone(ending);
-        let watched = signals::each(move |count, what| {
+        let watched = signals::on_each(move |count, signal| {
             if count > 1 {
                 std::process::exit(signals::CANCELLED);
             }
-            let _ = ending.signal.set(what);
+            let _ = ending.signal.set(signal);
             stopper.stop();
         });
         if let Err(error) = watched {
@@ -214,7 +216,7 @@ impl Mapper<'_> {
         let (stopper, endings) = (self.trial.stopper(), Arc::clone(ending));
         Builder::new().name("input".to_owned()).spawn(move || {
             // If the child is gone, its exit says why.
-            if let Err(Stuck::Read(error)) = pass(&mut from, &mut into) {
+            if let Err(PassError::Read(error)) = pass(&mut from, &mut into) {
                 let _ = endings.input.set(error);
                 stopper.stop();
             }
@@ -225,7 +227,7 @@ impl Mapper<'_> {
         let mut out_of = data;
         Builder::new().name("output".to_owned()).spawn(move || {
             // `follow` reports how the child ended.
-            if let Err(Stuck::Write(error)) = pass(&mut out_of, &mut to) {
+            if let Err(PassError::Write(error)) = pass(&mut out_of, &mut to) {
                 let _ = endings.output.set(error);
                 stopper.stop();
             }
@@ -237,7 +239,7 @@ impl Mapper<'_> {
     /// Follows the reports about the mini-batches.
     fn follow(&mut self, threshold: i64) -> Result<(), Problem> {
         let mut running = None;
-        let mut what = "init";
+        let mut call = "init";
         let mut limit = Some(self.limit);
         let mut failed = 0;
         let mut has_begun = false;
@@ -248,12 +250,12 @@ impl Mapper<'_> {
                 None => {
                     let seconds = self.limit.as_secs_f64();
                     return Err(failure(&format!(
-                        "{place}stopped: {what} was not done within {seconds} s (--timeout)"
+                        "{place}stopped: {call} was not done within {seconds} s (--timeout)"
                     )));
                 }
                 Some(MapNews::Ready) => limit = None,
                 Some(MapNews::Began(taken)) => {
-                    what = "run";
+                    call = "run";
                     has_begun = true;
                     running = Some(taken);
                     limit = Some(self.limit);
@@ -268,7 +270,7 @@ impl Mapper<'_> {
                     }
                 }
                 Some(MapNews::ShuttingDown) => {
-                    what = "shutdown";
+                    call = "shutdown";
                     limit = Some(self.limit);
                 }
                 Some(MapNews::Ended) => return Ok(()),
@@ -293,21 +295,21 @@ impl Mapper<'_> {
     }
 }
 
-/// The side that failed.
-enum Stuck {
+/// The side that failed while bytes were passed on.
+enum PassError {
     Read(io::Error),
     Write(io::Error),
 }
 
 /// Passes bytes on until the end.
-fn pass(from: &mut impl Read, to: &mut impl Write) -> Result<(), Stuck> {
-    let mut buffer = vec![0; PIECE];
+fn pass(from: &mut impl Read, to: &mut impl Write) -> Result<(), PassError> {
+    let mut buffer = vec![0; PIECE_BYTES];
     loop {
         match from.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(read) => to.write_all(&buffer[..read]).map_err(Stuck::Write)?,
+            Ok(read) => to.write_all(&buffer[..read]).map_err(PassError::Write)?,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(Stuck::Read(error)),
+            Err(error) => return Err(PassError::Read(error)),
         }
     }
 }

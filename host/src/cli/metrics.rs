@@ -2,7 +2,7 @@
 //! of its node exporter.
 
 use super::exit::{Exit, Problem};
-use super::jobs::all;
+use super::jobs::list_jobs;
 use super::jobs_found::{CurrentState, FoundJob, RootArgument};
 use super::terminal::print_json;
 use crate::model::to_f64;
@@ -18,8 +18,8 @@ pub(super) struct MetricsArguments {
 
 /// Prints the metrics.
 pub(super) fn metrics(arguments: &MetricsArguments) -> Result<Exit, Problem> {
-    // `print` would escape backslashes again: labels are already escaped here.
-    print_json(&text(&all(&arguments.root.folder()?)?))?;
+    // `print` would escape the backslashes of labels, which are escaped already.
+    print_json(&text(&list_jobs(&arguments.root.folder()?)?))?;
     Ok(Exit::Completed)
 }
 
@@ -30,7 +30,7 @@ struct Family {
     values: Values,
 }
 
-/// A name and a value.
+/// The name and the value of a label.
 type Label = (&'static str, &'static str);
 
 /// The values of a job in a family.
@@ -117,15 +117,15 @@ fn text(jobs: &[FoundJob]) -> String {
 }
 
 fn head(text: &mut String, name: &str, help: &str) {
-    // Gauges, since a job that starts anew counts from zero.
+    // All metrics are gauges, since a job that starts anew counts from zero.
     let _ = writeln!(text, "# TYPE {name} gauge\n# HELP {name} {help}");
 }
 
-/// The labels of a job. The label `job` is reserved by Prometheus.
-fn labels(job: &FoundJob, own: Option<Label>) -> String {
+/// The labels of a job, and an extra one. None is called `job`: Prometheus reserves that label.
+fn labels(job: &FoundJob, extra: Option<Label>) -> String {
     let dir = job.dir.display().to_string();
     let named = [("name", job.state.name.as_str()), ("tenant", job.tenant()), ("directory", &dir)];
-    let all: BTreeMap<&str, &str> = named.into_iter().chain(own).collect();
+    let all: BTreeMap<&str, &str> = named.into_iter().chain(extra).collect();
     let all = all.into_iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value)));
     all.collect::<Vec<_>>().join(",")
 }

@@ -1,4 +1,4 @@
-//! A script in Python or JavaScript that is tried: its runtime, and what it sees.
+//! A script in Python or JavaScript that is tried: its runtime and its mounts.
 
 use super::check::{CheckArguments, instrumentation};
 use crate::model::{GUEST_SOURCE, GUEST_TEMPORARY, Limits, LoggingLevel, Mount, PythonRuntime};
@@ -7,9 +7,11 @@ use crate::node::trial::TrialSetup;
 use anyhow::Context as _;
 use std::path::{Path, PathBuf};
 
-/// A script that exists.
+/// A script file.
 pub(super) struct ExistingScript {
+    /// The real path.
     path: PathBuf,
+    /// The path as the guest sees it.
     guest: String,
 }
 
@@ -51,23 +53,23 @@ impl ExistingScript {
     }
 
     /// Mounts the script, its runtime's library and a folder for temporary files, which are created in
-    /// `asked.scratch`.
-    pub(super) fn show(
+    /// `setup.scratch`.
+    pub(super) fn mount_into(
         self,
         library_folder: Option<&Path>,
         level: LoggingLevel,
-        asked: &mut TrialSetup,
+        setup: &mut TrialSetup,
     ) -> anyhow::Result<()> {
-        let source = asked.scratch.join("source");
+        let source = setup.scratch.join("source");
         copy(&self.path, &self.guest, &source)?;
-        let temporary = asked.scratch.join("tmp");
+        let temporary = setup.scratch.join("tmp");
         std::fs::create_dir(&temporary).context("no folder for the run can be created")?;
         let mount = |host, guest: &str, writable| Mount { host, guest: guest.to_owned(), writable };
-        asked.mounts.push(mount(source, GUEST_SOURCE, false));
-        asked.mounts.extend(library_folder.map(library));
-        asked.mounts.push(mount(temporary, GUEST_TEMPORARY, true));
-        asked.environment.push(variable(level, false));
-        if let Some(program) = asked.arguments.first_mut() {
+        setup.mounts.push(mount(source, GUEST_SOURCE, false));
+        setup.mounts.extend(library_folder.map(library));
+        setup.mounts.push(mount(temporary, GUEST_TEMPORARY, true));
+        setup.environment.push(variable(level, false));
+        if let Some(program) = setup.arguments.first_mut() {
             *program = self.guest;
         }
         Ok(())

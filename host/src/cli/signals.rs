@@ -17,7 +17,7 @@ const HANG_UP: &str = "SIGHUP";
 pub(super) struct SignalTarget(Arc<Mutex<Option<Reporters>>>);
 
 impl SignalTarget {
-    /// From now on, a job is running, and these reporters show messages.
+    /// Call this when the job is running: from then on, these reporters show the messages.
     pub(super) fn report_with(&self, reporters: Reporters) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(reporters);
     }
@@ -27,46 +27,47 @@ impl SignalTarget {
     }
 }
 
-/// Handles signals from now on. The first Ctrl-C, SIGTERM or SIGHUP winds the job down, the second one kills
-/// its workers, and the third one exits at once. Committed results are always kept. Before a job is running,
-/// the first one cancels its preparation, and the second one exits.
+/// Handles signals from now on. The first Ctrl-C, SIGTERM or SIGHUP winds the job down, the second signal
+/// kills the workers, and the third exits immediately. Committed results are always kept. Before a job is
+/// running, the first signal cancels the preparation, and the second exits.
 pub(super) fn watch(cancel: Cancel) -> io::Result<SignalTarget> {
     let target = SignalTarget::default();
     let shared = target.clone();
-    each(move |count, what| match (count, shared.reporters()) {
+    on_each(move |count, signal_name| match (count, shared.reporters()) {
         (1, None) => {
-            cancel.cancel(what);
-            say(&format!("{what}: no job begins; a second one stops immediately"));
+            cancel.cancel(signal_name);
+            say(&format!("{signal_name}: no job begins; a second one stops immediately"));
         }
         (1, Some(reporters)) => {
-            cancel.cancel(what);
+            cancel.cancel(signal_name);
             reporters.say(&format!(
-                "{what}: running mini-batches are finished, no new ones begin; a second one stops \
+                "{signal_name}: running mini-batches are finished, no new ones begin; a second one stops \
                  immediately"
             ));
         }
         (2, Some(reporters)) => {
-            cancel.cancel_at_once(what);
-            reporters.say(&format!("{what}: stopping immediately; committed results are kept"));
+            cancel.cancel_at_once(signal_name);
+            reporters
+                .say(&format!("{signal_name}: stopping immediately; committed results are kept"));
         }
         _ => std::process::exit(CANCELLED),
     })?;
     Ok(target)
 }
 
-/// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from now on, with their number and name. If
-/// this process was started with SIGHUP ignored, as by `nohup`, it is to outlive the terminal, so SIGHUP
-/// stays ignored.
+/// Calls `act` at each Ctrl-C and SIGTERM and at the first SIGHUP from now on, with the number of signals so
+/// far and the name of the signal. SIGHUP stays ignored if this process was started with it ignored, as
+/// `nohup` does, since the process is then to outlive the terminal.
 ///
 /// The thread that waits for signals lives as long as the process.
-pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> io::Result<()> {
+pub(super) fn on_each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let guard = runtime.enter();
     let mut interrupts = signal(SignalKind::interrupt())?;
     let mut terminations = signal(SignalKind::terminate())?;
     let mut hangups =
         if is_ignored(libc::SIGHUP) { None } else { Some(signal(SignalKind::hangup())?) };
-    // Handled so that it does not kill the process: a write beyond the size limit then returns an error.
+    // A handled SIGXFSZ does not kill the process: a write beyond the size limit then returns an error.
     let too_large = signal(SignalKind::from_raw(libc::SIGXFSZ))?;
     drop(guard);
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
@@ -74,13 +75,14 @@ pub(super) fn each(mut act: impl FnMut(u32, &'static str) + Send + 'static) -> i
         let mut count = 0;
         let mut hung_up = false;
         loop {
-            let what = runtime.block_on(next(&mut interrupts, &mut terminations, hangups.as_mut()));
+            let signal_name =
+                runtime.block_on(next(&mut interrupts, &mut terminations, hangups.as_mut()));
             // When a terminal closes, both its shell and the kernel send this signal.
-            if what == HANG_UP && std::mem::replace(&mut hung_up, true) {
+            if signal_name == HANG_UP && std::mem::replace(&mut hung_up, true) {
                 continue;
             }
             count += 1;
-            act(count, what);
+            act(count, signal_name);
         }
     })?;
     Ok(())
@@ -104,9 +106,9 @@ async fn next(
     }
 }
 
-/// Restores the default action of SIGCHLD. The parent process may have ignored it (`trap '' CHLD`), and
-/// children inherit that. The kernel would then reap our children at once: we could not wait for them, and
-/// their process IDs could be reused. Call this before any child is started.
+/// Restores the default action of SIGCHLD. The parent process may have ignored the signal (`trap '' CHLD`),
+/// and this process inherits that. The kernel would then reap our children immediately: we could not wait for
+/// them, and their process IDs could be reused. Call this before any child is started.
 pub(super) fn keep_children() {
     // SAFETY: the default action of this signal runs no code.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use std::path::{Component, Path, PathBuf};
 
 /// The most names that an error lists.
-const MOST_NAMED: usize = 10;
+const MAX_NAMED: usize = 10;
 
 /// The job that a command works on.
 #[derive(Clone, Debug, clap::Args)]
@@ -22,7 +22,7 @@ pub(super) struct JobArgument {
 }
 
 impl JobArgument {
-    /// The job's directory, as it is to be shown.
+    /// The job's directory, as shown to the user.
     ///
     /// # Errors
     /// If there is no such job.
@@ -46,20 +46,20 @@ fn find(job: Option<&Path>, jobs: &Path) -> anyhow::Result<PathBuf> {
             )
         });
     };
-    if holds_job(given) {
+    if is_job_dir(given) {
         return Ok(given.to_owned());
     }
     let mut parts = given.components();
     if let (Some(Component::Normal(name)), None) = (parts.next(), parts.next()) {
         let named = jobs.join(name);
-        if holds_job(&named) {
+        if is_job_dir(&named) {
             return Ok(named);
         }
         if !given.exists() {
             return Err(unknown(&name.to_string_lossy(), jobs));
         }
     }
-    // The command reports what is wrong with it.
+    // The command reports what is wrong with this path.
     Ok(given.to_owned())
 }
 
@@ -75,8 +75,8 @@ fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
     let names: Vec<&str> = known.iter().map(|(name, _)| name.as_str()).collect();
     let like = nearest(name, names.iter().copied());
     let like = like.map_or_else(|| ".".to_owned(), |like| format!("; did you mean {like}?"));
-    let more = names.len().saturating_sub(MOST_NAMED);
-    let list = names[..names.len().min(MOST_NAMED)].join(", ");
+    let more = names.len().saturating_sub(MAX_NAMED);
+    let list = names[..names.len().min(MAX_NAMED)].join(", ");
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     anyhow!(
         "{name} is not a job directory, and no job in {shown} has this name{like} The newest come \
@@ -84,7 +84,7 @@ fn unknown(name: &str, jobs: &Path) -> anyhow::Error {
     )
 }
 
-fn holds_job(dir: &Path) -> bool {
+fn is_job_dir(dir: &Path) -> bool {
     JobDir::new(dir).state_file().symlink_metadata().is_ok()
 }
 
@@ -109,14 +109,14 @@ fn by_age(jobs: &Path) -> Vec<(String, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::config::JOBS;
+    use crate::cli::config::DEFAULT_JOBS_FOLDER;
     use crate::cli::jobs_found::testing::job;
     use insta::assert_snapshot;
 
     #[test]
     fn a_job_is_found_by_folder_by_name_or_by_age() {
         let dir = tempfile::tempdir().unwrap();
-        let jobs = &dir.path().join(JOBS);
+        let jobs = &dir.path().join(DEFAULT_JOBS_FOLDER);
         let error = |job: Option<&str>| {
             let error = find(job.map(Path::new), jobs).unwrap_err().to_string();
             error.replace(&jobs.display().to_string(), "jobs")
