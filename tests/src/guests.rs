@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The component of an example of `tests/guests`, e.g. `guest("panics")`. All of them are built together, and
-/// rebuilt when their sources have changed.
+/// The component of an example of `tests/guests`, e.g. `guest("echo_files")`. All examples are built
+/// together, and are built again if their sources have changed.
 pub fn guest(name: &str) -> PathBuf {
     match components().iter().find(|component| name_of(component) == name) {
         Some(component) => component.clone(),
@@ -18,12 +18,12 @@ pub fn guest(name: &str) -> PathBuf {
     }
 }
 
-/// The names of all examples of `tests/guests`.
+/// The names of all examples of `tests/guests`, for [`guest`].
 pub fn guests() -> Vec<String> {
     components().iter().map(|component| name_of(component)).collect()
 }
 
-/// `panics` for `.../panics.wasm` and `.../panics.component.wasm`.
+/// `void` for `.../void.wasm` and `.../void.component.wasm`.
 fn name_of(component: &Path) -> String {
     let name = component.file_name().unwrap().to_string_lossy();
     name.split('.').next().unwrap_or_default().to_owned()
@@ -71,7 +71,8 @@ fn is_current(list: &Path) -> bool {
         .map(|folder| newest(&root().join(folder)));
     // An interrupted build may have left an empty list.
     fs::metadata(list).is_ok_and(|list| list.len() > 0)
-        && crate::modified(list).is_some_and(|built| sources.iter().flatten().all(|at| *at < built))
+        && crate::modified(list)
+            .is_some_and(|built| sources.iter().flatten().all(|changed| *changed < built))
 }
 
 /// The crates of test guests. Guests that use tables are in a separate crate, because Arrow makes a component
@@ -80,21 +81,21 @@ const CRATES: [&str; 2] = ["tests/guests", "tests/guests/tables"];
 
 /// Builds all components, and returns their paths, one per line.
 fn build(target: &Path) -> Vec<u8> {
-    CRATES.iter().flat_map(|folder| built(&["build", folder, "--examples"], target)).collect()
+    CRATES.iter().flat_map(|folder| run_build(&["build", folder, "--examples"], target)).collect()
 }
 
-/// The component of a crate in `examples`.
+/// Builds a crate of the folder `examples`, and returns the path of its component.
 pub fn example(name: &str) -> PathBuf {
     if packed().is_some() {
         return guest(&name.replace('-', "_"));
     }
     let folder = format!("examples/{name}");
-    let path = built(&["build", &folder], &root().join("target/guests"));
+    let path = run_build(&["build", &folder], &root().join("target/guests"));
     root().join(String::from_utf8(path).unwrap().trim())
 }
 
-/// Builds with `sandmill build`, which prints the paths of the components.
-fn built(command: &[&str], target: &Path) -> Vec<u8> {
+/// Runs `sandmill build`, and returns what it prints: the paths of the components, one per line.
+fn run_build(command: &[&str], target: &Path) -> Vec<u8> {
     let mut building = Command::new(sandmill());
     building.args(command).current_dir(root()).env("CARGO_TARGET_DIR", target);
     let output = building.output().unwrap();

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The expected result of one act of a hostile guest.
+/// The expected result of an act: one attempt of a hostile guest to do harm, in one mini-batch.
 #[derive(Clone, Debug)]
 pub enum Fate {
     /// The mini-batch fails, and the reason contains these words.
@@ -16,11 +16,15 @@ pub enum Fate {
     Gives(Vec<String>),
 }
 
-/// Plays hostile acts in one job. Each act has its own mini-batch, and a good mini-batch runs before, between
-/// and after them, so that an act that harms its neighbours is noticed. The guest learns the act from the
-/// name of the mini-batch's file, `NNN-ACT.txt`, or from the mini-batch's id: the ids of acts are odd. `good`
-/// returns the row of a good mini-batch, given its id and the name of its file. Checks that every act has its
-/// fate, that the output has exactly the expected rows, and that the job left no process and no file.
+/// Plays hostile acts in one job. Each act has its own mini-batch. A good mini-batch runs before, between and
+/// after the acts, so that the test notices an act that harms other mini-batches.
+///
+/// The guest learns the act from the name of the mini-batch's file, `NNN-ACT.txt`, or from the mini-batch's
+/// id: acts have odd ids. `good` returns the expected row of a good mini-batch, given its id and the name of
+/// its file.
+///
+/// Checks that each act has the expected result, that the output has exactly the expected rows, and that the
+/// job left no process and no file.
 #[track_caller]
 pub fn play(
     entry_script: &Path,
@@ -52,7 +56,7 @@ pub fn play_with(
         job = job.file(&format!("in/{name}"), content);
         match acts.get(id / 2).filter(|_| id % 2 == 1) {
             None => rows.push(good(id, &name)),
-            Some((_, Fate::Gives(given))) => rows.extend(given.iter().cloned()),
+            Some((_, Fate::Gives(returned))) => rows.extend(returned.iter().cloned()),
             Some((_, Fate::Fails(_))) => {}
         }
     }
@@ -79,7 +83,7 @@ pub fn play_with(
 }
 
 impl Job {
-    /// Makes the job create its temporary files in a folder that [`Ran::left_nothing`] checks.
+    /// Makes the job create its temporary files in the folder `tmp`, which [`Ran::left_nothing`] checks.
     #[must_use]
     pub fn watched(self) -> Self {
         let folder = self.path("tmp");
@@ -95,16 +99,15 @@ impl Job {
     }
 }
 
-/// The entries that a job leaves in its folder.
-const LEFT: [&str; 4] = ["job.json", "journal.sqlite", "logs", "output"];
-/// The entries that a job that was not completed leaves in addition, for a resume: rows, and folders without
-/// files.
-const KEPT: [&str; 3] = ["links", "parts", "work"];
+/// The entries of the job directory that a job always leaves.
+const ENTRIES: [&str; 4] = ["job.json", "journal.sqlite", "logs", "output"];
+/// More entries, which an incomplete job leaves for a resume: rows, and folders without files.
+const ENTRIES_FOR_RESUME: [&str; 3] = ["links", "parts", "work"];
 
 impl Ran {
     /// Fails unless the host is as clean as after a good guest: no process of the job runs, no process has a
-    /// file of it open, and no temporary file is left, not even in the cache of compiled code. Control
-    /// characters of a guest must not have reached the terminal or the reports.
+    /// file of the job open, no temporary file is left, also not in the cache of compiled code, and no
+    /// control character of a guest has reached the terminal or the reports.
     #[track_caller]
     pub fn left_nothing(&self) -> &Self {
         assert!(self.left_over.is_empty(), "processes outlived the leader\n{self}");
@@ -114,57 +117,60 @@ impl Ran {
             let files = files_below(&self.dir().join(folder));
             assert!(files.is_empty(), "{folder} holds {files:?}\n{self}");
         }
-        let kept: &[&str] = if self.code == 0 { &[] } else { &KEPT };
+        let for_resume: &[&str] = if self.code == 0 { &[] } else { &ENTRIES_FOR_RESUME };
         for name in names(&self.dir().join("job")) {
-            let is_known = LEFT.contains(&name.as_str()) || kept.contains(&name.as_str());
+            let is_known = ENTRIES.contains(&name.as_str()) || for_resume.contains(&name.as_str());
             assert!(is_known, "job/{name} is left\n{self}");
         }
-        // Other jobs are writing to the cache that all tests share, so only files of this leader count there.
-        // In the test's own cache, every unfinished file counts.
-        let mine = format!("tmp-{}-", self.leader);
+        // Other jobs write to the shared cache of all tests, so only unfinished files of this leader count
+        // there. In the test's own cache, every unfinished file counts.
+        let of_this_leader = format!("tmp-{}-", self.leader);
         let shared = crate::root().join("target/test-cache");
-        for (cache, unfinished) in [(shared, mine.as_str()), (self.dir().join("cache"), "tmp-")] {
-            let mut left = names(&cache).into_iter().filter(|name| name.starts_with(unfinished));
-            assert!(left.next().is_none(), "{} holds {unfinished}*\n{self}", cache.display());
+        for (cache, prefix) in
+            [(shared, of_this_leader.as_str()), (self.dir().join("cache"), "tmp-")]
+        {
+            let mut left = names(&cache).into_iter().filter(|name| name.starts_with(prefix));
+            assert!(left.next().is_none(), "{} holds {prefix}*\n{self}", cache.display());
         }
-        let is_bad = |c: char| c.is_control() && c != '\n' && c != '\t';
-        for (what, text) in [
+        let is_forbidden = |c: char| c.is_control() && c != '\n' && c != '\t';
+        for (source, text) in [
             ("stdout", self.stdout.clone()),
             ("stderr", self.stderr.clone()),
             ("failed_items.csv", self.log_if_any("failed_items.csv")),
             ("error.txt", self.log_if_any("user/error.txt")),
             ("job_result.txt", self.log_if_any("job_result.txt")),
         ] {
-            let bad = text.lines().find(|line| line.contains(is_bad));
-            assert!(bad.is_none(), "{what} holds a control character: {bad:?}\n{self}");
+            let bad = text.lines().find(|line| line.contains(is_forbidden));
+            assert!(bad.is_none(), "{source} holds a control character: {bad:?}\n{self}");
         }
         self
     }
 
+    /// A file of the log tree; empty if the file is missing.
     fn log_if_any(&self, inside: &str) -> String {
         let bytes = fs::read(self.dir().join("job/logs").join(inside)).unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// The reasons for which mini-batches failed, by id: the second to last column of `failed_items.csv`.
+    /// The reasons of failed mini-batches by id, from `failed_items.csv`: the second to last column.
     #[track_caller]
     pub fn reasons(&self) -> BTreeMap<usize, String> {
         let reason = |line: &str| {
             let (id, rest) = line.split_once(',')?;
-            let (_, worker) = rest.split_once(",process")?;
-            Some((id.parse().ok()?, split_kind(worker.split_once(',')?.1).0.to_owned()))
+            let (_, from_worker) = rest.split_once(",process")?;
+            Some((id.parse().ok()?, split_kind(from_worker.split_once(',')?.1).0.to_owned()))
         };
         self.log_if_any("failed_items.csv").lines().filter_map(reason).collect()
     }
 }
 
-/// The names in a folder; empty if the folder is missing.
+/// The names of the entries of a folder; empty if the folder is missing.
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// All entries below a folder except folders, so links and devices too.
+/// The files, links and devices below a folder.
 fn files_below(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -12,13 +12,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A run that takes longer counts as hanging. Generous, because tests of a debug build run side by side.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// A command that runs longer counts as hanging. The time is long, because many tests of a debug build run
+/// concurrently.
+const LONGEST_RUN: Duration = Duration::from_secs(180);
 
 /// A folder with a job file and the files that the job needs.
 ///
-/// The job file begins with a name and the entry script; [`Job::yaml`] adds the rest. Paths in it may be
-/// relative, because the command runs in the folder.
+/// The job file begins with a name and the entry script; [`Job::yaml`] adds the rest. Paths in the job
+/// file may be relative, because the command runs in the folder.
 #[derive(Debug)]
 pub struct Job {
     dir: TempDir,
@@ -40,8 +41,8 @@ impl Job {
     /// A job named `test` with this entry script.
     pub fn new(entry_script: &Path) -> Self {
         let job = Self::empty();
-        let head = format!("name: test\nentry_script: {}\n", entry_script.display());
-        job.file("job.yaml", head)
+        let first_lines = format!("name: test\nentry_script: {}\n", entry_script.display());
+        job.file("job.yaml", first_lines)
     }
 
     /// A folder without a job file.
@@ -74,15 +75,15 @@ impl Job {
         self
     }
 
-    /// Sets a variable for the command.
+    /// Sets an environment variable of the command.
     #[must_use]
     pub fn env(mut self, name: &str, value: &str) -> Self {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
-    /// Caches objects of stores in a folder of the job, up to this size (`1 MB`). `stores` are lines for the
-    /// datastores file, one for each store.
+    /// Writes a datastores file for the command. Objects of stores are cached in the folder `objects`, up to
+    /// `size` (`1 MB`). `stores` has a line of the file for each store.
     #[must_use]
     pub fn datastores(self, size: &str, stores: &str) -> Self {
         let folder = self.path("objects").display().to_string();
@@ -90,8 +91,8 @@ impl Job {
         let text = format!("cache: {{folder: {folder}, size: {size}}}\ndatastores:{stores}");
         let job = self.file("stores.yaml", text).env("SANDMILL_DATASTORES", "stores.yaml");
         // Sandmill refuses a datastores file that other users may read.
-        let owners = fs::Permissions::from_mode(0o600);
-        fs::set_permissions(job.path("stores.yaml"), owners).unwrap();
+        let owner_only = fs::Permissions::from_mode(0o600);
+        fs::set_permissions(job.path("stores.yaml"), owner_only).unwrap();
         job
     }
 
@@ -117,9 +118,9 @@ impl Job {
 
     /// As [`Job::resume`], but does not wait.
     pub fn start_resume(self, arguments: &[&str]) -> Running {
-        let mut all = vec!["resume", "job"];
-        all.extend(arguments);
-        self.spawn(&all)
+        let mut command = vec!["resume", "job"];
+        command.extend(arguments);
+        self.spawn(&command)
     }
 
     /// As [`Job::start`], but the command ignores SIGHUP, as under `nohup`.
@@ -135,9 +136,9 @@ impl Job {
 
     /// As [`Job::run`], but does not wait.
     pub fn start(self, arguments: &[&str]) -> Running {
-        let mut all = vec!["run", "job.yaml", "--job-dir", "job"];
-        all.extend(arguments);
-        self.spawn(&all)
+        let mut command = vec!["run", "job.yaml", "--job-dir", "job"];
+        command.extend(arguments);
+        self.spawn(&command)
     }
 
     /// As [`Job::command`], but does not wait.
@@ -154,23 +155,26 @@ impl Job {
             command = Command::new("/bin/sh");
             command.args(["-c", "trap '' HUP; exec \"$0\" \"$@\""]).arg(program);
         }
-        // The tests may run in a cloud or with a proxy set. The jobs must see neither.
-        let own = ["AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_"];
+        // The tests may run in a cloud or with a proxy. The jobs must use neither.
+        let cloud_prefixes = ["AWS_", "AZURE_", "GOOGLE_", "GCE_", "IDENTITY_", "MSI_"];
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| own.iter().any(|own| name.starts_with(own))) {
+            if name
+                .to_str()
+                .is_some_and(|name| cloud_prefixes.iter().any(|prefix| name.starts_with(prefix)))
+            {
                 command.env_remove(name);
             }
         }
         for name in ["NO_PROXY", "no_proxy"] {
-            let others = std::env::var(name).unwrap_or_default();
-            command.env(name, format!("127.0.0.1,localhost,{others}"));
+            let existing = std::env::var(name).unwrap_or_default();
+            command.env(name, format!("127.0.0.1,localhost,{existing}"));
         }
         let mut child = command
             .args(arguments)
             .current_dir(self.dir())
             .env("SANDMILL_CACHE_DIR", cache)
             .env("CARGO_TARGET_DIR", crate::root().join("target/guests"))
-            // Not the user's own registry and configuration.
+            // The registry and the configuration of the user who runs the tests must not matter.
             .env("SANDMILL_REGISTRY", self.path("registry/registry.db"))
             .env("XDG_CONFIG_HOME", self.path("config-home"))
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
@@ -221,12 +225,12 @@ impl Running {
         self.stderr.so_far()
     }
 
-    /// Waits until a condition holds, e.g. on files of the job directory. `what` describes it for the error
+    /// Waits until a condition holds, e.g. until a file exists. `what` describes the condition for the error
     /// message.
     pub fn until(&mut self, what: &str, mut condition: impl FnMut(&Self) -> bool) {
         while !condition(self) {
             let ended = self.child.try_wait().unwrap();
-            let too_late = self.begun.elapsed() > PATIENCE;
+            let too_late = self.begun.elapsed() > LONGEST_RUN;
             assert!(
                 ended.is_none() && !too_late,
                 "`{}` {} before this held: {what}\nstderr:\n{}",
@@ -258,7 +262,7 @@ impl Running {
         self.child.kill().unwrap();
     }
 
-    /// The run's Sandmill processes other than the leader: id and command line.
+    /// The processes of the run other than the leader: id and command line.
     pub fn children(&self) -> Vec<(u32, String)> {
         processes_of(self.dir(), self.pid())
     }
@@ -269,7 +273,7 @@ impl Running {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if self.begun.elapsed() > PATIENCE {
+            if self.begun.elapsed() > LONGEST_RUN {
                 self.signal_group(rustix::process::Signal::KILL);
                 let stdout = self.stdout.so_far();
                 let stderr = self.stderr.so_far();
@@ -293,8 +297,8 @@ impl Running {
             job: self.job.take().expect("the job is there until the end of the run"),
             command: self.command.clone(),
             leader: self.pid(),
-            // A signal gives its negative number, as in the job's reports; the shell's `$?` would be 128 and
-            // more.
+            // A signal gives its negative number, as in the job's reports, and not a number from 129 as in a
+            // shell.
             code: status.code().unwrap_or_else(|| -status.signal().unwrap_or(0)),
             stdout: self.stdout.finish(),
             stderr: self.stderr.finish(),
@@ -319,9 +323,9 @@ impl Drop for Running {
     }
 }
 
-/// Living processes of a run other than its leader: id and command line. Each has its own process group, so
-/// we recognize them as children of the leader or, once the leader has ended, by their stderr, which is a log
-/// file in the job's folder. Empty on a system without /proc.
+/// The running processes of a run other than its leader: id and command line. Each has its own process group,
+/// so we recognize it as a child of the leader. After the leader has ended, we recognize it by its stderr,
+/// which is a log file in the job's folder. Empty on a system without /proc.
 fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
     let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let mut found = Vec::new();
@@ -335,22 +339,22 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
         let mut fields = rest.split(' ');
         let is_dead = matches!(fields.next(), Some("Z" | "X"));
         let is_child = fields.next() == Some(&leader.to_string());
-        let logs_there =
+        let logs_to_folder =
             || fs::read_link(entry.path().join("fd/2")).is_ok_and(|log| log.starts_with(&folder));
-        if pid != leader && !is_dead && (is_child || logs_there()) {
+        if pid != leader && !is_dead && (is_child || logs_to_folder()) {
             let command = fs::read_to_string(entry.path().join("cmdline")).unwrap_or_default();
             let command = command.replace('\0', " ").trim_end().to_owned();
-            // The zygote forks the workers and the planner, and all have the same command line. Before the
-            // zygote has set its process name, we know it by its stderr: /dev/null, where a worker has its
-            // log.
-            let is_mute = || {
+            // The zygote forks the workers and the planner, and all of them have the same command line. Until
+            // the zygote has set its process name, we recognize it by its stderr, which is /dev/null. A
+            // worker's stderr is a log file.
+            let has_no_log = || {
                 command.ends_with(" worker")
                     && fs::read_link(entry.path().join("fd/2"))
-                        .is_ok_and(|it| it == Path::new("/dev/null"))
+                        .is_ok_and(|stderr| stderr == Path::new("/dev/null"))
             };
             found.push(match head.rsplit_once('(') {
                 Some((_, "zygote")) => (pid, command + " zygote"),
-                _ if is_mute() => (pid, command + " zygote"),
+                _ if has_no_log() => (pid, command + " zygote"),
                 Some((_, "planner")) => (pid, command.replace(" worker", " plan-worker")),
                 _ => (pid, command),
             });
@@ -359,7 +363,7 @@ fn processes_of(folder: &Path, leader: u32) -> Vec<(u32, String)> {
     found
 }
 
-/// Reads all that a process writes into a pipe, so that the pipe never fills up.
+/// Reads everything that a process writes into a pipe, so that the pipe never fills up.
 #[derive(Debug)]
 struct Reader {
     text: Arc<Mutex<Vec<u8>>>,

@@ -6,21 +6,24 @@
 //! ```no_run
 //! use sandmill_tests::{Job, guest};
 //!
-//! let ran = Job::new(&guest("counts"))
+//! let ran = Job::new(&guest("echo_files"))
 //!     .yaml("inputs: [{ name: texts, path: input }]")
 //!     .file("input/a.txt", "two words")
 //!     .run(&[]);
 //! ran.exits_with(0);
-//! assert_eq!(ran.output(), "a.txt 2\n");
+//! assert_eq!(ran.output(), "a.txt: 9\n");
 //! ```
 //!
 //! A failing test prints the command, the files in its folder, stdout and stderr. `make test` builds the
-//! binary and the guests; a test that finds them missing or out of date says so. This crate uses `sandmill`
-//! only as a user does: it imports nothing from it.
+//! binary and the guests. If the binary or a guest is missing or out of date, the test fails with a message
+//! that says so. The harness uses `sandmill` only as a user does, and imports nothing from it.
+//!
+//! A comment such as `C27` at a test names a rule of `docs/parallel-run-step.md` that the test checks. A
+//! comment such as `1.10` names a section of that page.
 
 #![expect(
     clippy::unwrap_used,
-    reason = "a harness that cannot set a test up fails it, with the place"
+    reason = "if the harness cannot prepare a test, the test fails and shows the place"
 )]
 
 mod guests;
@@ -51,7 +54,7 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// The repository's root: the one this crate was built in, or, with a pack, the working folder.
+/// The root of the repository in which this crate was built. With a pack, the working folder.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| match packed() {
@@ -60,14 +63,14 @@ pub fn root() -> &'static Path {
     })
 }
 
-/// The folder that `scripts/gpu.sh pack` made, for a machine that cannot build anything. `None` without a
-/// pack.
+/// The pack: a folder with the built tests, programs and guests, which `scripts/gpu.sh pack` makes for a
+/// machine that cannot build them. `None` without a pack.
 pub(crate) fn packed() -> Option<PathBuf> {
     std::env::var_os("SANDMILL_PACKED").map(PathBuf::from)
 }
 
-/// The `sandmill` binary. It belongs to another package, so cargo does not build it for the tests of this
-/// one. Panics if it is missing or older than its sources.
+/// The `sandmill` binary. Panics if the binary is missing or older than its sources: cargo does not build it
+/// together with these tests, because it belongs to another package.
 pub fn sandmill() -> &'static Path {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(|| match packed() {
@@ -76,27 +79,29 @@ pub fn sandmill() -> &'static Path {
     })
 }
 
-/// A binary of the workspace, by its name; panics if it is missing or older than its sources.
+/// The binary of the workspace with this name. Panics if it is missing or older than its sources.
 pub fn binary(name: &str) -> PathBuf {
-    built(name, "cargo build --workspace --all-targets")
+    up_to_date(name, "cargo build --workspace --all-targets")
 }
 
-/// The program of `tests/without`, which has no features; panics if it is missing or older than its sources.
+/// The binary of `tests/without`: Sandmill without optional features. Panics if it is missing or older than
+/// its sources.
 pub fn sandmill_without() -> PathBuf {
-    built("sandmill-without", "make without")
+    up_to_date("sandmill-without", "make without")
 }
 
-/// A binary that `make test` builds. For single tests, `command` builds it.
-fn built(name: &str, command: &str) -> PathBuf {
+/// A binary that `make test` builds. Panics if it is missing or older than its sources. Before
+/// single tests, `command` is enough to build it.
+fn up_to_date(name: &str, command: &str) -> PathBuf {
     // A test binary is in target/debug/deps; the programs are one folder up.
     let test = std::env::current_exe().unwrap();
     let binary = test.parent().unwrap().with_file_name(name);
     let Some(built) = modified(&binary) else {
-        panic!("{} is not there; `make test` builds it", binary.display());
+        panic!("{} is missing; `make test` builds it", binary.display());
     };
     // Next to each binary, cargo writes a file that lists the binary's sources.
-    let made_of = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
-    let sources = made_of.split_once(": ").map_or("", |(_, sources)| sources);
+    let dependencies = fs::read_to_string(binary.with_extension("d")).unwrap_or_default();
+    let sources = dependencies.split_once(": ").map_or("", |(_, sources)| sources);
     for source in sources.split_whitespace() {
         assert!(
             modified(Path::new(source)).is_none_or(|changed| changed <= built),

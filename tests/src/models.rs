@@ -2,8 +2,9 @@
 
 use crate::{Job, guest, onnxruntime, root};
 
-/// A job of the guest `computes` with these models, e.g. `mlp` and `hostile/deep`. Each model has these
-/// settings, e.g. `backend: tract`, and the name of its file. The job's inputs are the files in `inputs`.
+/// A job of the guest `computes` with models of `tests/models`, e.g. `mlp` and `hostile/deep`. In the job,
+/// each model has its file's name and these settings, e.g. `backend: tract`. The input is the folder
+/// `inputs`.
 pub fn computing(settings: &str, models: &[String]) -> Job {
     let mut yaml = "inputs: {tensors: inputs}\nmini_batch_size: 1\nmodels:\n".to_owned();
     for model in models {
@@ -15,7 +16,7 @@ pub fn computing(settings: &str, models: &[String]) -> Job {
     Job::new(&guest("computes")).yaml(&yaml).env("SANDMILL_ONNXRUNTIME", &library)
 }
 
-/// The names of the models in a folder of `tests/models`, sorted, in the form that [`computing`] takes.
+/// The models in a folder of `tests/models`, sorted, as names for [`computing`].
 pub fn models_in(folder: &str) -> Vec<String> {
     let entries = std::fs::read_dir(root().join("tests/models").join(folder)).unwrap();
     let mut names: Vec<String> = entries

@@ -4,21 +4,22 @@ use crate::{packed, root};
 use std::fs;
 use std::path::PathBuf;
 
-/// The Python interpreter that has onnxruntime and numpy. `make test` or `make python-env` installs them.
+/// The Python interpreter that can import the installed packages, such as onnxruntime and numpy. `make test`
+/// or `make python-env` installs them.
 pub fn python() -> PathBuf {
     if packed().is_some() {
         return "python3".into();
     }
     let python = root().join("target/venv/bin/python");
-    assert!(python.exists(), "{} is not there; `make python-env` brings it", python.display());
+    assert!(python.exists(), "{} is missing; `make python-env` installs it", python.display());
     python
 }
 
 /// The ONNX Runtime library from its Python package, for `SANDMILL_ONNXRUNTIME`. `make test` or
 /// `make python-env` installs it.
 pub fn onnxruntime() -> PathBuf {
-    if let Some(named) = std::env::var_os("SANDMILL_ONNXRUNTIME").filter(|_| packed().is_some()) {
-        return named.into();
+    if let Some(path) = std::env::var_os("SANDMILL_ONNXRUNTIME").filter(|_| packed().is_some()) {
+        return path.into();
     }
     let pythons = fs::read_dir(root().join("target/venv/lib")).into_iter().flatten().flatten();
     let folders = pythons.map(|python| python.path().join("site-packages/onnxruntime/capi"));

@@ -21,7 +21,7 @@ pub struct Ran {
     pub stderr: String,
     /// Processes of the run that outlived the leader by half a second: id and command line.
     pub left_over: Vec<(u32, String)>,
-    /// How long it ran.
+    /// How long the command ran.
     pub took: Duration,
 }
 
@@ -41,20 +41,21 @@ impl Ran {
         self
     }
 
-    /// Stderr, with everything redacted that differs from run to run; for snapshots.
+    /// Stderr for snapshots: everything that differs between runs is redacted.
     pub fn redacted(&self) -> String {
         redact(&self.stderr, self.job.dir())
     }
 
-    /// Stderr for snapshots, redacted, and without lines that depend on the speed of the machine. `[WORKER]`
-    /// replaces the name of each worker.
+    /// Stderr for snapshots, as [`Ran::redacted`], but without lines that depend on the speed of the machine,
+    /// and with `[WORKER]` instead of the names of workers.
     pub fn messages(&self) -> String {
         let text = self.redacted();
         let is_message = |line: &&str| {
             let is_progress = line.contains("/s, ") || line.ends_with(" mini-batches");
             !is_progress && !line.starts_with("compiled ")
         };
-        let lines: Vec<String> = text.lines().filter(is_message).map(unnamed).collect();
+        let lines: Vec<String> =
+            text.lines().filter(is_message).map(without_worker_names).collect();
         lines.join("\n")
     }
 
@@ -71,15 +72,16 @@ impl Ran {
         attempts
     }
 
-    /// Stdout, with everything redacted that differs from run to run; for snapshots.
+    /// Stdout for snapshots: everything that differs between runs is redacted.
     pub fn redacted_stdout(&self) -> String {
         redact(&self.stdout, self.job.dir())
     }
 
-    /// The job's one output file of text, under the default name of its format.
+    /// The job's output as text. The output is one file, with the default name of its format.
     #[track_caller]
     pub fn output(&self) -> String {
-        let names = ["txt", "csv", "jsonl"].map(|it| format!("job/output/parallel_run_step.{it}"));
+        let names =
+            ["txt", "csv", "jsonl"].map(|ending| format!("job/output/parallel_run_step.{ending}"));
         let name = names.iter().find(|name| self.job.path(name).exists());
         self.text(name.unwrap_or(&names[0]))
     }
@@ -110,27 +112,28 @@ impl Ran {
         lines
     }
 
-    /// `failed_items.csv` with worker names replaced, and without the column of kinds.
+    /// `failed_items.csv` with `[WORKER]` instead of the names of workers, and without the last column, the
+    /// kinds.
     #[track_caller]
     pub fn failed_items(&self) -> String {
         let text = self.log("failed_items.csv");
-        text.lines().map(|line| unnamed(split_kind(line).0) + "\n").collect()
+        text.lines().map(|line| without_worker_names(split_kind(line).0) + "\n").collect()
     }
 
-    /// The last column of `failed_items.csv`: the kind of each failure.
+    /// The kind of each failure: the last column of `failed_items.csv`.
     #[track_caller]
     pub fn failed_kinds(&self) -> Vec<String> {
         let text = self.log("failed_items.csv");
         text.lines().skip(1).filter_map(|line| split_kind(line).1.map(str::to_owned)).collect()
     }
 
-    /// A file of the log tree, e.g. `job_result.txt`.
+    /// The text of a file of the log tree, e.g. `job_result.txt`.
     #[track_caller]
     pub fn log(&self, inside: &str) -> String {
         self.text(&format!("job/logs/{inside}"))
     }
 
-    /// Any file in the folder of the run.
+    /// The text of any file in the folder of the run.
     #[track_caller]
     pub fn text(&self, inside: &str) -> String {
         match fs::read(self.job.path(inside)) {
@@ -139,7 +142,7 @@ impl Ran {
         }
     }
 
-    /// Whether a file or folder exists.
+    /// Whether the folder of the run has this file or folder.
     pub fn has(&self, inside: &str) -> bool {
         self.job.path(inside).exists()
     }
@@ -178,8 +181,8 @@ pub(crate) fn split_kind(line: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// A line with `[WORKER]` for the name of any worker.
-fn unnamed(line: &str) -> String {
+/// Replaces the names of workers in a line with `[WORKER]`.
+fn without_worker_names(line: &str) -> String {
     let mut pieces = line.split("process");
     let mut text = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {
@@ -199,20 +202,20 @@ fn unnamed(line: &str) -> String {
 
 /// Lists the content of a folder, with sizes. Shows only the first entries of a large folder.
 fn tree(folder: &Path, depth: usize, list: &mut String) {
-    const SHOWN: usize = 20;
+    const MOST_ENTRIES: usize = 20;
     let mut entries: Vec<_> = fs::read_dir(folder).into_iter().flatten().flatten().collect();
     entries.sort_by_key(std::fs::DirEntry::file_name);
-    for entry in entries.iter().take(SHOWN) {
+    for entry in entries.iter().take(MOST_ENTRIES) {
         let name = entry.file_name();
         let size = entry.metadata().map_or(0, |metadata| metadata.len());
         let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let shown = if is_folder { "/".to_owned() } else { format!(" ({size} bytes)") };
-        let _ = writeln!(list, "{:1$}{2}{shown}", "", depth * 2, name.to_string_lossy());
+        let suffix = if is_folder { "/".to_owned() } else { format!(" ({size} bytes)") };
+        let _ = writeln!(list, "{:1$}{2}{suffix}", "", depth * 2, name.to_string_lossy());
         if is_folder {
             tree(&entry.path(), depth + 1, list);
         }
     }
-    if entries.len() > SHOWN {
-        let _ = writeln!(list, "{:1$}and {2} more", "", depth * 2, entries.len() - SHOWN);
+    if entries.len() > MOST_ENTRIES {
+        let _ = writeln!(list, "{:1$}and {2} more", "", depth * 2, entries.len() - MOST_ENTRIES);
     }
 }

@@ -1,10 +1,10 @@
-//! Removes from texts everything that differs from run to run.
+//! Removes everything that differs between runs from texts, for snapshots.
 
 use regex::Regex;
 use std::path::Path;
 use std::sync::LazyLock;
 
-/// The patterns and their replacements, in the order of application.
+/// The patterns and their replacements, in the order in which they are applied.
 static PATTERNS: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         // Only the first run of a component prints this.
@@ -44,12 +44,12 @@ pub fn redact(text: &str, folder: &Path) -> String {
     lines.map(str::trim_end).collect::<Vec<_>>().join("\n")
 }
 
-/// Cuts the text after `=denied` that comes from a toolchain's own library, in lines such as
-/// `wasi /etc/passwd=denied: No such file`, because it differs between toolchains. The host's messages stay.
+/// Cuts the reason in lines such as `wasi /etc/passwd=denied: No such file`, because it differs between
+/// toolchains. In lines of `host`, the reason is Sandmill's own message, and stays.
 pub fn cut_denials(text: &str) -> String {
     let cut = |line: &str| match line.split_once("=denied: ") {
-        Some((what, _)) if !what.starts_with("host ") && !what.contains(": host ") => {
-            format!("{what}=denied")
+        Some((attempt, _)) if !attempt.starts_with("host ") && !attempt.contains(": host ") => {
+            format!("{attempt}=denied")
         }
         _ => line.to_owned(),
     };

@@ -1,4 +1,4 @@
-//! Object servers, as realistic as this machine allows.
+//! Servers for tests of stores: moto (S3), Azurite (Azure), and the servers of `tests/servers`.
 
 use crate::{Job, python, root};
 use std::collections::HashMap;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// The port on which it listens on this machine.
+    /// The port of 127.0.0.1 on which the server listens.
     pub port: u16,
 }
 
@@ -26,10 +26,11 @@ impl Server {
         let port = free_port();
         let mut command = Command::new(python());
         command.args(["-m", "moto.server", "-H", "127.0.0.1", "-p", &port.to_string()]);
-        Self::started(command, port)
+        Self::start_on_port(command, port)
     }
 
-    fn started(mut command: Command, port: u16) -> Self {
+    /// Starts a server, and waits until it listens on this port.
+    fn start_on_port(mut command: Command, port: u16) -> Self {
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).process_group(0).spawn();
         let server = Self { child: child.unwrap(), port };
         let begun = Instant::now();
@@ -44,13 +45,13 @@ impl Server {
     pub fn azurite(key: &str) -> Self {
         let program = root().join("target/node/node_modules/.bin/azurite-blob");
         let shown = program.display();
-        assert!(program.exists(), "{shown} is not there; `make node-env` brings it");
+        assert!(program.exists(), "{shown} is missing; `make node-env` installs it");
         let port = free_port();
         let mut command = Command::new("node");
         command.arg(program).args(["--blobHost", "127.0.0.1", "--blobPort", &port.to_string()]);
         command.args(["--inMemoryPersistence", "--skipApiVersionCheck", "--silent"]);
         command.env("AZURITE_ACCOUNTS", format!("acc:{key}"));
-        Self::started(command, port)
+        Self::start_on_port(command, port)
     }
 
     /// `tests/servers/objects.py`; its docstring says what it serves.
@@ -58,19 +59,20 @@ impl Server {
         let script = root().join("tests/servers/objects.py");
         let mut command = Command::new(python());
         command.arg(script).arg(count.to_string());
-        Self::started_on_its_port(command)
+        Self::start_and_read_port(command)
     }
 
-    /// `tests/servers/clouds.py`, which writes a certificate and a key into the folder.
+    /// `tests/servers/clouds.py`, which writes the key of a service account and, if `is_secure`, a
+    /// certificate for TLS into the folder.
     pub fn clouds(folder: &Path, is_secure: bool) -> Self {
         let script = root().join("tests/servers/clouds.py");
         let mut command = Command::new(python());
         command.arg(script).arg(folder).args(is_secure.then_some("tls"));
-        Self::started_on_its_port(command)
+        Self::start_and_read_port(command)
     }
 
     /// Starts a server that chooses a port and prints it.
-    fn started_on_its_port(mut command: Command) -> Self {
+    fn start_and_read_port(mut command: Command) -> Self {
         let mut child = command.stdout(Stdio::piped()).process_group(0).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -84,16 +86,16 @@ impl Server {
 
     /// Writes an object, or creates a bucket.
     pub fn put(&self, path: &str, content: impl AsRef<[u8]>) {
-        let (head, _) = self.ask("PUT", path, content.as_ref());
+        let (head, _) = self.request("PUT", path, content.as_ref());
         assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
     }
 
     /// Removes an object.
     pub fn delete(&self, path: &str) {
-        self.ask("DELETE", path, b"");
+        self.request("DELETE", path, b"");
     }
 
-    /// Points a job's environment at this store, if the store is an S3 one.
+    /// Sets the environment variables with which a job uses this server as its S3 store.
     pub fn opened_for(&self, job: Job) -> Job {
         job.env("AWS_ENDPOINT_URL", &self.url())
             .env("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
@@ -101,20 +103,21 @@ impl Server {
             .env("AWS_REGION", "us-east-1")
     }
 
-    /// Makes a server of `tests/servers/objects.py` send the answers that it held back.
+    /// Makes a server of `tests/servers/objects.py` send the responses that it held back.
     pub fn release(&self) {
-        let (head, _) = self.ask("POST", "/release", b"");
+        let (head, _) = self.request("POST", "/release", b"");
         assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     }
 
     /// An object's content.
     pub fn get(&self, path: &str) -> String {
-        let (head, body) = self.ask("GET", path, b"");
+        let (head, body) = self.request("GET", path, b"");
         assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
         body
     }
 
-    fn ask(&self, method: &str, path: &str, content: &[u8]) -> (String, String) {
+    /// Sends a request. Returns the head and the body of the response.
+    fn request(&self, method: &str, path: &str, content: &[u8]) -> (String, String) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         let length = content.len();
         let head = format!(
@@ -124,10 +127,10 @@ impl Server {
             self.port
         );
         stream.write_all(&[head.as_bytes(), content].concat()).unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+        let mut response = Vec::new();
+        stream.read_to_end(&mut response).unwrap();
+        let response = String::from_utf8_lossy(&response).into_owned();
+        let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
         (head.to_owned(), body.to_owned())
     }
 }
@@ -136,26 +139,31 @@ impl Server {
 pub fn bytes_here(folder: &Path) -> u64 {
     let mut before = HashMap::new();
     let mut after = HashMap::new();
-    look(folder, &mut before);
-    look(folder, &mut after);
+    collect_sizes(folder, &mut before);
+    collect_sizes(folder, &mut after);
     // A file that both passes found existed at the moment between them.
-    let both = before.iter().filter(|(inode, _)| after.contains_key(*inode));
-    both.map(|(_, bytes)| bytes).sum()
+    let in_both = before.iter().filter(|(inode, _)| after.contains_key(*inode));
+    in_both.map(|(_, bytes)| bytes).sum()
 }
 
 /// Collects the inode and size of each cached object in a folder.
-fn look(folder: &Path, found: &mut HashMap<u64, u64>) {
+fn collect_sizes(folder: &Path, found: &mut HashMap<u64, u64>) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         match fs::symlink_metadata(entry.path()) {
             // The folder `list` holds listings, not objects.
-            Ok(it) if it.is_dir() && entry.file_name() != "list" => look(&entry.path(), found),
-            Ok(it) if it.is_file() => drop(found.insert(it.ino(), it.len())),
+            Ok(metadata) if metadata.is_dir() && entry.file_name() != "list" => {
+                collect_sizes(&entry.path(), found);
+            }
+            Ok(metadata) if metadata.is_file() => {
+                drop(found.insert(metadata.ino(), metadata.len()));
+            }
             _ => {}
         }
     }
 }
 
-/// A free port. Rarely, another process takes it first; then the server reports that and ends.
+/// A free port. Rarely, another process takes the port before the server does. Then the server fails to
+/// start.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }

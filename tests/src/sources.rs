@@ -1,4 +1,4 @@
-//! Parses this repository's Rust sources, for tests of the rules of their layout.
+//! Parses this repository's Rust sources, for tests that check rules about the sources.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,18 @@ use std::path::{Path, PathBuf};
 /// A word, `::` or a single punctuation character, with its line number.
 pub type Token = (usize, String);
 
-/// A path that the code names, from the root of its crate.
+/// A path that the code of a file names, from the root of its crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// The line on which it ends.
+    /// The line on which the path ends.
     pub line: usize,
-    /// Its segments; the last may be `*`.
+    /// The segments of the path. The last segment may be `*`.
     pub path: Vec<String>,
-    /// Its name in the importing file: the last segment, or the name after `as`.
+    /// The name in the importing file: the last segment, or the name after `as`.
     pub name: String,
 }
 
-/// A file's text. Panics if it cannot be read: without the sources, the test means nothing.
+/// A file's text. Panics if the file cannot be read, because a test without sources would prove nothing.
 pub fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
@@ -42,28 +42,28 @@ pub fn rust_files(folder: &Path) -> Vec<PathBuf> {
 pub fn module_of(inside: &Path) -> Vec<String> {
     let mut module: Vec<String> =
         inside.iter().map(|part| part.to_string_lossy().trim_end_matches(".rs").into()).collect();
-    let is_folders_own = |last: &String| last == "mod";
+    let is_mod_file = |last: &String| last == "mod";
     let is_root = module.len() == 1 && matches!(module[0].as_str(), "lib" | "main");
-    if is_root || module.last().is_some_and(is_folders_own) {
+    if is_root || module.last().is_some_and(is_mod_file) {
         module.pop();
     }
     module
 }
 
-/// Every path of this crate that a module's code names: each one that begins with `crate::`, `super::` or
+/// The paths of this crate that a module's code names: all paths that begin with `crate::`, `super::` or
 /// `self::`.
 pub fn imports(tokens: &[Token], module: &[String]) -> Vec<Import> {
     let mut imports = Vec::new();
     let mut braces = 0_usize;
-    // Each name with the number of its opening brace.
+    // The name of each module, with the number of its opening brace.
     let mut inline_modules: Vec<(usize, String)> = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        match text(tokens, at) {
+    let mut index = 0;
+    while index < tokens.len() {
+        match text(tokens, index) {
             "{" => {
                 braces += 1;
-                if at >= 2 && text(tokens, at - 2) == "mod" {
-                    inline_modules.push((braces, text(tokens, at - 1).to_owned()));
+                if index >= 2 && text(tokens, index - 2) == "mod" {
+                    inline_modules.push((braces, text(tokens, index - 1).to_owned()));
                 }
             }
             "}" => {
@@ -71,151 +71,162 @@ pub fn imports(tokens: &[Token], module: &[String]) -> Vec<Import> {
                 braces = braces.saturating_sub(1);
             }
             "crate" | "super" | "self"
-                if at == 0 || !matches!(text(tokens, at - 1), "$" | "::") =>
+                if index == 0 || !matches!(text(tokens, index - 1), "$" | "::") =>
             {
                 let inline = inline_modules.iter().map(|(_, name)| name.clone());
-                let here: Vec<String> = module.iter().cloned().chain(inline).collect();
-                if let Some((base, after)) = base(tokens, at, here) {
+                let current: Vec<String> = module.iter().cloned().chain(inline).collect();
+                if let Some((base, after)) = base(tokens, index, current) {
                     read_path(tokens, after, &base, &mut imports);
                     // The next token may be a brace, which must be counted.
-                    at = after;
+                    index = after;
                     continue;
                 }
             }
             _ => {}
         }
-        at += 1;
+        index += 1;
     }
     imports
 }
 
-/// The paths of a module's `use` declarations. A path without `crate::`, `self::` or `super::` is taken as
+/// The paths of a module's `use` declarations. A path without `crate::`, `self::` or `super::` counts as
 /// relative to the module.
 pub fn uses(tokens: &[Token], module: &[String]) -> Vec<Import> {
     let mut uses = Vec::new();
-    for at in (0..tokens.len()).filter(|at| text(tokens, *at) == "use") {
-        let (base, after) =
-            base(tokens, at + 1, module.to_vec()).unwrap_or_else(|| (module.to_vec(), at + 1));
+    for index in (0..tokens.len()).filter(|index| text(tokens, *index) == "use") {
+        let (base, after) = base(tokens, index + 1, module.to_vec())
+            .unwrap_or_else(|| (module.to_vec(), index + 1));
         read_path(tokens, after, &base, &mut uses);
     }
     uses
 }
 
-/// The module that the prefix at `at` (`crate::`, `self::`, or one or more `super::`) names, and the position
-/// after the prefix. `None` without a prefix.
-fn base(tokens: &[Token], mut at: usize, mut here: Vec<String>) -> Option<(Vec<String>, usize)> {
-    let begin = at;
-    while text(tokens, at + 1) == "::" {
-        match text(tokens, at) {
-            "crate" => here.clear(),
+/// The module that the path prefix at `index` (`crate::`, `self::`, or one or more `super::`) names, and the
+/// position after the prefix. `None` without a prefix. `current` is the module of the code.
+fn base(
+    tokens: &[Token],
+    mut index: usize,
+    mut current: Vec<String>,
+) -> Option<(Vec<String>, usize)> {
+    let begin = index;
+    while text(tokens, index + 1) == "::" {
+        match text(tokens, index) {
+            "crate" => current.clear(),
             "super" => {
-                here.pop();
+                current.pop();
             }
             "self" => {}
             _ => break,
         }
-        at += 2;
+        index += 2;
     }
-    (at > begin).then_some((here, at))
+    (index > begin).then_some((current, index))
 }
 
-/// Reads the path, or the tree of paths, at `at`. Returns the position after it.
-fn read_path(tokens: &[Token], mut at: usize, base: &[String], found: &mut Vec<Import>) -> usize {
+/// Reads the path or the tree of paths at `index`, and adds each path to `found`. Returns the position after
+/// them.
+fn read_path(
+    tokens: &[Token],
+    mut index: usize,
+    base: &[String],
+    found: &mut Vec<Import>,
+) -> usize {
     let mut path = base.to_vec();
     loop {
-        match text(tokens, at) {
+        match text(tokens, index) {
             "{" => {
-                at += 1;
-                while !matches!(text(tokens, at), "}" | "") {
-                    let after = read_path(tokens, at, &path, found);
+                index += 1;
+                while !matches!(text(tokens, index), "}" | "") {
+                    let after = read_path(tokens, index, &path, found);
                     // Skip a token that does not belong to a path; otherwise, the loop would never end.
-                    at = after.max(at + 1) + usize::from(text(tokens, after) == ",");
+                    index = after.max(index + 1) + usize::from(text(tokens, after) == ",");
                 }
-                return at + 1;
+                return index + 1;
             }
             segment if segment == "*" || is_word(segment) => {
                 if segment != "self" {
                     path.push(segment.to_owned());
                 }
-                at += 1;
+                index += 1;
             }
-            _ => return at,
+            _ => return index,
         }
-        if text(tokens, at) != "::" {
+        if text(tokens, index) != "::" {
             break;
         }
-        at += 1;
+        index += 1;
     }
-    let line = tokens.get(at - 1).map_or(0, |token| token.0);
+    let line = tokens.get(index - 1).map_or(0, |token| token.0);
     let mut name = path.last().cloned().unwrap_or_default();
-    if text(tokens, at) == "as" {
-        text(tokens, at + 1).clone_into(&mut name);
-        at += 2;
+    if text(tokens, index) == "as" {
+        text(tokens, index + 1).clone_into(&mut name);
+        index += 2;
     }
     found.push(Import { line, path, name });
-    at
+    index
 }
 
 fn is_word(token: &str) -> bool {
     token.starts_with(|c: char| c.is_alphanumeric() || c == '_')
 }
 
-fn text(tokens: &[Token], at: usize) -> &str {
-    tokens.get(at).map_or("", |token| token.1.as_str())
+fn text(tokens: &[Token], index: usize) -> &str {
+    tokens.get(index).map_or("", |token| token.1.as_str())
 }
 
-/// The tokens that are compiled into the product, without items under `#[cfg(test)]`.
+/// The tokens without items under `#[cfg(test)]`: the code that is compiled into the product.
 pub fn without_tests(tokens: &[Token]) -> Vec<Token> {
     let mut kept = Vec::new();
-    let mut at = 0;
-    while at < tokens.len() {
-        if let Some(end) = attribute(tokens, at) {
-            let words = &tokens[at..end];
+    let mut index = 0;
+    while index < tokens.len() {
+        if let Some(end) = attribute(tokens, index) {
+            let words = &tokens[index..end];
             let has = |word: &str| words.iter().any(|token| token.1 == word);
             if has("cfg") && has("test") && !has("not") {
-                at = end_of_item(tokens, end);
+                index = end_of_item(tokens, end);
             } else {
                 kept.extend_from_slice(words);
-                at = end;
+                index = end;
             }
         } else {
-            kept.push(tokens[at].clone());
-            at += 1;
+            kept.push(tokens[index].clone());
+            index += 1;
         }
     }
     kept
 }
 
-/// The position after the attribute that begins at `at`; `None` if no attribute begins there.
-fn attribute(tokens: &[Token], at: usize) -> Option<usize> {
-    let opens = text(tokens, at) == "#" && text(tokens, at + 1) == "[";
-    opens.then(|| end_of_group(tokens, at + 1, "[", "]"))
+/// The position after the attribute that begins at `index`; `None` if no attribute begins there.
+fn attribute(tokens: &[Token], index: usize) -> Option<usize> {
+    let opens = text(tokens, index) == "#" && text(tokens, index + 1) == "[";
+    opens.then(|| end_of_group(tokens, index + 1, "[", "]"))
 }
 
-/// The position after the item that begins at `at`. An item ends with the first `;` outside of braces, or
+/// The position after the item that begins at `index`. An item ends with the first `;` outside of braces, or
 /// with its closing brace.
-fn end_of_item(tokens: &[Token], mut at: usize) -> usize {
-    while let Some(end) = attribute(tokens, at) {
-        at = end;
+fn end_of_item(tokens: &[Token], mut index: usize) -> usize {
+    while let Some(end) = attribute(tokens, index) {
+        index = end;
     }
-    while at < tokens.len() {
-        match text(tokens, at) {
-            ";" => return at + 1,
-            "{" => return end_of_group(tokens, at, "{", "}"),
-            _ => at += 1,
+    while index < tokens.len() {
+        match text(tokens, index) {
+            ";" => return index + 1,
+            "{" => return end_of_group(tokens, index, "{", "}"),
+            _ => index += 1,
         }
     }
-    at
+    index
 }
 
+/// The position after the closing token of the group that opens at `from`.
 fn end_of_group(tokens: &[Token], from: usize, open: &str, close: &str) -> usize {
     let mut nesting = 0_usize;
-    for at in from..tokens.len() {
-        let token = text(tokens, at);
+    for index in from..tokens.len() {
+        let token = text(tokens, index);
         nesting += usize::from(token == open);
         nesting -= usize::from(token == close);
         if nesting == 0 {
-            return at + 1;
+            return index + 1;
         }
     }
     tokens.len()
@@ -225,60 +236,60 @@ fn end_of_group(tokens: &[Token], from: usize, open: &str, close: &str) -> usize
 /// strings and character literals.
 pub fn tokens(source: &str) -> Vec<Token> {
     let chars: Vec<char> = source.chars().collect();
-    let starts = |at: usize, what: &str| {
-        what.chars().enumerate().all(|(i, c)| chars.get(at + i) == Some(&c))
+    let starts = |index: usize, prefix: &str| {
+        prefix.chars().enumerate().all(|(i, c)| chars.get(index + i) == Some(&c))
     };
     let mut tokens = Vec::new();
     let mut line = 1;
-    let mut at = 0;
-    while at < chars.len() {
-        let from = at;
-        if starts(at, "//") {
-            at = (at..chars.len()).find(|i| chars[*i] == '\n').unwrap_or(chars.len());
-        } else if starts(at, "/*") {
-            at = (at..chars.len()).find(|i| starts(*i, "*/")).map_or(chars.len(), |i| i + 2);
-        } else if let Some((body, hashes)) = raw_string(&chars, at) {
+    let mut index = 0;
+    while index < chars.len() {
+        let from = index;
+        if starts(index, "//") {
+            index = (index..chars.len()).find(|i| chars[*i] == '\n').unwrap_or(chars.len());
+        } else if starts(index, "/*") {
+            index = (index..chars.len()).find(|i| starts(*i, "*/")).map_or(chars.len(), |i| i + 2);
+        } else if let Some((body, hashes)) = raw_string(&chars, index) {
             let end: String = std::iter::once('"').chain("#".repeat(hashes).chars()).collect();
-            at = (body..chars.len())
+            index = (body..chars.len())
                 .find(|i| starts(*i, &end))
                 .map_or(chars.len(), |i| i + end.len());
-        } else if chars[at] == '"' {
-            at += 1;
-            while at < chars.len() && chars[at] != '"' {
-                at += if chars[at] == '\\' { 2 } else { 1 };
+        } else if chars[index] == '"' {
+            index += 1;
+            while index < chars.len() && chars[index] != '"' {
+                index += if chars[index] == '\\' { 2 } else { 1 };
             }
-            at += 1;
-        } else if chars[at] == '\'' {
+            index += 1;
+        } else if chars[index] == '\'' {
             // A character literal has a closing quote after one character or one escape. A lifetime does not.
-            let end = if chars.get(at + 1) == Some(&'\\') {
-                (at + 3..chars.len()).find(|i| chars[*i] == '\'')
+            let end = if chars.get(index + 1) == Some(&'\\') {
+                (index + 3..chars.len()).find(|i| chars[*i] == '\'')
             } else {
-                Some(at + 2).filter(|i| chars.get(*i) == Some(&'\''))
+                Some(index + 2).filter(|i| chars.get(*i) == Some(&'\''))
             };
-            at = end.unwrap_or(at) + 1;
-        } else if chars[at].is_alphanumeric() || chars[at] == '_' {
-            while at < chars.len() && (chars[at].is_alphanumeric() || chars[at] == '_') {
-                at += 1;
+            index = end.unwrap_or(index) + 1;
+        } else if chars[index].is_alphanumeric() || chars[index] == '_' {
+            while index < chars.len() && (chars[index].is_alphanumeric() || chars[index] == '_') {
+                index += 1;
             }
-            tokens.push((line, chars[from..at].iter().collect()));
-        } else if starts(at, "::") {
+            tokens.push((line, chars[from..index].iter().collect()));
+        } else if starts(index, "::") {
             tokens.push((line, "::".to_owned()));
-            at += 2;
+            index += 2;
         } else {
-            if !chars[at].is_whitespace() {
-                tokens.push((line, chars[at].to_string()));
+            if !chars[index].is_whitespace() {
+                tokens.push((line, chars[index].to_string()));
             }
-            at += 1;
+            index += 1;
         }
-        at = at.min(chars.len());
-        line += chars[from..at].iter().filter(|c| **c == '\n').count();
+        index = index.min(chars.len());
+        line += chars[from..index].iter().filter(|c| **c == '\n').count();
     }
     tokens
 }
 
-/// If a raw string starts at `at`: where its body begins, and its number of hashes.
-fn raw_string(chars: &[char], at: usize) -> Option<(usize, usize)> {
-    let r = at + usize::from(chars[at] == 'b');
+/// If a raw string starts at `index`: where its body begins, and its number of hashes.
+fn raw_string(chars: &[char], index: usize) -> Option<(usize, usize)> {
+    let r = index + usize::from(chars[index] == 'b');
     if chars.get(r) != Some(&'r') {
         return None;
     }

@@ -5,7 +5,7 @@ use std::fs;
 use wit_component::{StringEncoding, embed_component_metadata};
 use wit_parser::Resolve;
 
-/// Replaces `COMMON` in a text: a memory, and an allocator that never frees.
+/// Replaces `COMMON` in a guest's text: a memory, and an allocator that never frees.
 const COMMON: &str = r#"
     (memory (export "memory") 2)
     (global $free (mut i32) (i32.const 65536))
@@ -21,14 +21,14 @@ const COMMON: &str = r#"
       (local.get $at))
 "#;
 
-/// Replaces `RUN` in a text: the head of `run`, whose parameters are a mini-batch and its context.
+/// Replaces `RUN` in a guest's text: the head of `run`, whose parameters are a mini-batch and its context.
 const RUN: &str = r#"(export "sandmill:entry/entry-run@0.1.0#run")
     (param $kind i32) (param $files i32) (param $count i32)
     (param $id i64) (param $dataset i32) (param $dataset_len i32) (param $attempt i32)
     (param $keys i32) (param $keys_len i32) (result i32)"#;
 
-/// Replaces `GOOD` in a text: a function that returns one row, `good NN`, with the mini-batch's id as `NN`.
-/// It uses the memory from 1024 to 1100.
+/// Replaces `GOOD` in a guest's text: a function that returns one row, `good NN`, with the mini-batch's id as
+/// `NN`. The function uses the memory from 1024 to 1100.
 const GOOD: &str = r#"
     (data (i32.const 1024) "good 00")
     ;; ok, rows, and the list of one text.
@@ -53,12 +53,12 @@ pub fn wat_guest(name: &str) -> Vec<u8> {
     wat_module(&fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())))
 }
 
-/// Compiles a guest from this text, after replacing the words above. A module gets the metadata of the world
-/// `run-only`; a component is left unchanged.
+/// Compiles a guest from its text, after replacing `COMMON`, `RUN` and `GOOD`. A module gets the metadata of
+/// the world `run-only`. A component is left unchanged.
 pub fn wat_module(text: &str) -> Vec<u8> {
     let text = [("COMMON", COMMON), ("RUN", RUN), ("GOOD", GOOD)]
         .iter()
-        .fold(text.to_owned(), |text, (word, meaning)| text.replace(word, meaning));
+        .fold(text.to_owned(), |text, (word, replacement)| text.replace(word, replacement));
     let mut bytes = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
     if !text.trim_start().starts_with("(component") {
         add_world(&mut bytes, "run-only");
@@ -66,7 +66,7 @@ pub fn wat_module(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// Adds the metadata of a world of the contract to a module, which need not conform to that world.
+/// Adds the metadata of a world of the contract to a module. The module need not conform to that world.
 pub fn add_world(module: &mut Vec<u8>, world: &str) {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_path(root().join("wit")).unwrap();

@@ -1,5 +1,5 @@
-//! Ordinary: runs the model `double` and imports only `wasi:nn`, like a component written for any host.
-//! Returns a row for each file: its name, and twice its number of bytes.
+//! Ordinary: runs the model `double` through `wasi:nn`, without an interface of Sandmill's for models. Returns
+//! a row for each file: its name, and twice its number of bytes.
 
 mod bindings {
     wit_bindgen::generate!({
