@@ -4,7 +4,8 @@
     python make_data.py
 
 The data sets come with scikit-learn. The expected results are the predictions of scikit-learn's own models.
-The files that this script writes are in the repository, and the tests compare Sandmill's results with them.
+The repository contains the files that this script writes. The tests compare Sandmill's results with the expected
+results.
 """
 
 import json
@@ -19,15 +20,16 @@ from sklearn.datasets import load_digits, load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.neural_network import MLPClassifier
 
-HERE = Path(__file__).parent
+EXAMPLES = Path(__file__).parent
 
 
 def make_digits():
-    """Makes 1,797 handwritten digits as 8 x 8 grey PNG files, and a perceptron 64-32-10."""
-    folder = HERE / "digit-identification"
+    """Makes 1,797 handwritten digits as 8 x 8 grey PNG files, and a perceptron with 64 inputs, 32 hidden neurons
+    and 10 outputs."""
+    folder = EXAMPLES / "digit-identification"
     images, weights, models = (folder / "data" / name for name in ["images", "weights", "models"])
-    for place in [images, weights, models]:
-        place.mkdir(parents=True, exist_ok=True)
+    for subfolder in [images, weights, models]:
+        subfolder.mkdir(parents=True, exist_ok=True)
     digits = load_digits()
     # The data set's 17 shades, 0 to 16, become 0 to 240. The conversion is exact in both directions.
     shades = digits.images.astype(np.uint8) * 15
@@ -51,13 +53,13 @@ def make_digits():
         options={"zipmap": False},
         target_opset={"": 18, "ai.onnx.ml": 3},
     )
-    # By default the name is a random number, so the file would differ each time.
+    # The default name is a random number, so the file would be different each time.
     onnx.graph.name = "digits"
     (models / "digits.onnx").write_bytes(onnx.SerializeToString())
     session = onnxruntime.InferenceSession(models / "digits.onnx")
-    labels, in_single = session.run(None, {"pixels": x.astype(np.float32)})
+    labels, f32_probabilities = session.run(None, {"pixels": x.astype(np.float32)})
     # 32-bit floats must not change a prediction, neither in the labels nor in the probabilities.
-    assert (labels == model.predict(x)).all() and (in_single.argmax(axis=1) == labels).all()
+    assert (labels == model.predict(x)).all() and (f32_probabilities.argmax(axis=1) == labels).all()
 
     probabilities = model.predict_proba(x)
     report("digit-identification", probabilities, model.predict(x), digits.target)
@@ -67,7 +69,7 @@ def make_digits():
 
 def make_iris():
     """Makes 150 flowers as a CSV file, and a logistic regression."""
-    folder = HERE / "iris"
+    folder = EXAMPLES / "iris"
     iris = load_iris()
     fields = [name.removesuffix(" (cm)").replace(" ", "_") for name in iris.feature_names]
     rows = [
@@ -98,7 +100,7 @@ def make_iris():
 
 
 def dump(path, value):
-    """Writes JSON, in which floats have all their digits."""
+    """Writes a value as JSON, with all digits of floats."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value, separators=(",", ":")) + "\n")
 
@@ -109,11 +111,11 @@ def write(path, lines):
 
 
 def report(name, probabilities, predictions, truth):
-    """Prints the smallest lead of a first class over the second, which shows whether rounding could change a
-    prediction."""
+    """Prints how many predictions are right, and the smallest difference between the probabilities of the best
+    and the second-best class. It shows whether rounding could change a prediction."""
     ordered = np.sort(probabilities, axis=1)
-    lead = (ordered[:, -1] - ordered[:, -2]).min()
-    print(f"{name}: {len(truth)} items, {(predictions == truth).sum()} right, smallest lead {lead:.2e}")
+    smallest_difference = (ordered[:, -1] - ordered[:, -2]).min()
+    print(f"{name}: {len(truth)} items, {(predictions == truth).sum()} right, smallest difference {smallest_difference:.2e}")
 
 
 if __name__ == "__main__":

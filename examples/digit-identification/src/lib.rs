@@ -1,6 +1,6 @@
 //! Identifies handwritten digits: returns a row `NAME: DIGIT` for each image.
 //!
-//! One call of the job's model `digits` computes all images of a mini-batch. With `--weights FILE`, which
+//! One call of the job's model `digits` classifies all images of a mini-batch. With `--weights FILE`, which
 //! names a trained network in a side input, the entry script computes the network instead.
 
 mod mlp;
@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 const PIXELS: usize = 64;
 
 enum DigitIdentification {
-    /// The host computes.
+    /// The host runs the network as a model.
     Model(Model),
-    /// The entry script computes.
+    /// The entry script computes the network.
     Network(Mlp),
 }
 
@@ -43,7 +43,7 @@ impl EntryScript for DigitIdentification {
 
     fn run(&mut self, files: &[PathBuf], _context: &MiniBatchContext) -> Result<Results> {
         let images: Vec<Result<Image>> = files.iter().map(|file| Image::read(file)).collect();
-        // An image that cannot be read fails alone; the others are computed together.
+        // If an image cannot be read, only its item fails. The other images are classified together.
         let mut digits = self.digits(images.iter().flatten())?.into_iter();
         Ok(Results::each(images, |image| {
             let name = image?.name;
@@ -60,10 +60,10 @@ impl DigitIdentification {
     fn digits<'a>(&self, images: impl Iterator<Item = &'a Image>) -> Result<Vec<usize>> {
         match self {
             Self::Network(network) => {
-                Ok(images.map(|i| network.predict(&i.shades).into()).collect())
+                Ok(images.map(|image| network.predict(&image.shades).into()).collect())
             }
             Self::Model(model) => {
-                let pixels = Tensor::stack([PIXELS], images.map(Image::in_single))?;
+                let pixels = Tensor::stack([PIXELS], images.map(Image::as_f32))?;
                 // If no image could be read, do not call the model: it may not support empty inputs.
                 if pixels.is_empty() {
                     return Ok(Vec::new());
@@ -77,13 +77,14 @@ impl DigitIdentification {
 }
 
 fn most_likely(probabilities: &[f32]) -> usize {
-    let better =
+    let more_likely =
         |best, digit| if probabilities[digit] > probabilities[best] { digit } else { best };
-    (0..probabilities.len()).reduce(better).unwrap_or(0)
+    (0..probabilities.len()).reduce(more_likely).unwrap_or(0)
 }
 
 struct Image {
     name: String,
+    /// The grey values, from 0 to 1.
     shades: Vec<f64>,
 }
 
@@ -97,13 +98,13 @@ impl Image {
         Ok(Image { name, shades })
     }
 
-    /// The shades as the model takes them. Each is a multiple of a sixteenth, so the conversion is exact.
-    fn in_single(&self) -> Vec<f32> {
+    /// The shades in the model's input type. Each shade is a multiple of a sixteenth, so the conversion is exact.
+    fn as_f32(&self) -> Vec<f32> {
         self.shades.iter().map(|shade| *shade as f32).collect()
     }
 }
 
-/// The pixels of a PNG image with 8-bit grey values, from 0 to 1 in steps of a sixteenth, as in
+/// Decodes a PNG image with 8-bit grey values. Returns values from 0 to 1 in steps of a sixteenth, as in
 /// scikit-learn's data set.
 fn grey_image(png: &[u8]) -> Result<Vec<f64>> {
     let mut decoder = png::Decoder::new(Cursor::new(png));
@@ -120,6 +121,7 @@ fn grey_image(png: &[u8]) -> Result<Vec<f64>> {
         .into());
     }
     pixels.truncate(frame.buffer_size());
+    // `examples/make_data.py` multiplied the data set's 17 shades by 15.
     Ok(pixels.into_iter().map(|grey| f64::from(grey) / 15.0 / 16.0).collect())
 }
 
@@ -131,12 +133,12 @@ mod tests {
 
     const WEIGHTS: &str = "data/weights/mlp.json";
 
-    /// The entry script computes.
+    /// The script that computes the network.
     fn by_weights() -> TestScript<DigitIdentification> {
         TestHost::new().arguments(["--weights", WEIGHTS]).init().unwrap()
     }
 
-    /// The same network replaces the model, which only a job can load.
+    /// The script that runs the model. Only a job can load the ONNX file, so the network replaces it.
     fn by_model() -> TestScript<DigitIdentification> {
         let network = Mlp::load(WEIGHTS).unwrap();
         let digits = Description::new("digits").input::<f32>("pixels", &["?", "64"]);
@@ -171,8 +173,9 @@ mod tests {
             assert_eq!(outcomes[0], Ok("img_0003.png: 3".to_owned()));
             assert!(outcomes[1].as_ref().unwrap_err().starts_with("mlp.json: "), "{outcomes:?}");
             assert_eq!(outcomes[2], Ok("img_0007.png: 7".to_owned()));
-            let Results::Outcomes(none) = script.run_files(&[WEIGHTS]).unwrap() else { panic!() };
-            assert_eq!(none, outcomes[1..2]);
+            let results = script.run_files(&[WEIGHTS]).unwrap();
+            let Results::Outcomes(only_failed) = results else { panic!() };
+            assert_eq!(only_failed, outcomes[1..2]);
         }
     }
 

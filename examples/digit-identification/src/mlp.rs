@@ -1,10 +1,10 @@
-//! A perceptron of several layers, as scikit-learn's `MLPClassifier` computes it.
+//! A multi-layer perceptron. Computes the same as scikit-learn's `MLPClassifier`.
 
 use sandmill_guest::{Context, Result};
 use serde::Deserialize;
 use std::path::Path;
 
-/// A trained network, as `examples/make_data.py` writes it.
+/// A trained network from a file that `examples/make_data.py` wrote.
 #[derive(Debug, Deserialize)]
 pub struct Mlp {
     layers: Vec<Layer>,
@@ -13,7 +13,7 @@ pub struct Mlp {
 
 #[derive(Debug, Deserialize)]
 struct Layer {
-    /// A row for each neuron, with a weight for each of its inputs.
+    /// For each neuron, a row with a weight for each input.
     weights: Vec<Vec<f64>>,
     biases: Vec<f64>,
 }
@@ -28,7 +28,7 @@ impl Mlp {
         Ok(mlp)
     }
 
-    /// The number of values that the first layer takes.
+    /// The number of inputs of the first layer.
     pub fn inputs(&self) -> usize {
         self.layers.first().and_then(|layer| layer.weights.first()).map_or(0, Vec::len)
     }
@@ -39,9 +39,10 @@ impl Mlp {
             if layer.weights.len() != layer.biases.len()
                 || layer.weights.iter().any(|row| row.len() != width)
             {
-                return Err(
-                    format!("layer {number} does not fit the {width} values before it").into()
-                );
+                return Err(format!(
+                    "layer {number} does not take the {width} values that it receives"
+                )
+                .into());
             }
             width = layer.biases.len();
         }
@@ -61,7 +62,7 @@ impl Mlp {
                 values.iter_mut().for_each(|value| *value = value.max(0.0));
             }
         }
-        // Softmax keeps the order: the largest output is the most likely class.
+        // Softmax is not needed, because it keeps the order: the largest output is the most likely class.
         let best = (0..values.len()).reduce(|a, b| if values[b] > values[a] { b } else { a });
         self.classes[best.unwrap_or(0)]
     }

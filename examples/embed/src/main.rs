@@ -1,5 +1,5 @@
-//! Runs a Sandmill job from another program. Prints a line for each attempt that ends, and the result. Ends
-//! the job early on Ctrl-C, or after a given time.
+//! Runs a Sandmill job from another program. Prints a line when an attempt of a mini-batch ends, and the
+//! result at the end. Ends the job early on Ctrl-C, or after a given time.
 
 use clap::Parser;
 use sandmill::model::printable;
@@ -11,23 +11,23 @@ use std::time::Duration;
 use std::{env, io, thread};
 use tokio::signal::unix::{SignalKind, signal};
 
-const FAILED: u8 = 42;
-const CANCELLED: u8 = 130;
+const EXIT_FAILED: u8 = 42;
+const EXIT_CANCELLED: u8 = 130;
 
-/// Runs a job, and prints a line for each attempt that ends. Exit codes: 0 completed, 1 error, 2 bad usage, 42 the job
+/// Runs a job, and prints a line when an attempt of a mini-batch ends. Exit codes: 0 completed, 1 error, 2 bad usage, 42 the job
 /// failed, 130 it was cancelled.
 #[derive(Debug, Parser)]
 struct Arguments {
     /// The job file.
     #[arg(value_name = "JOB.yaml")]
     job: PathBuf,
-    /// Where the job keeps its state and output.
+    /// The folder for the job's state and output.
     #[arg(value_name = "DIR")]
     job_dir: PathBuf,
     /// The `sandmill` binary, which child processes run [default: the one beside this program].
     #[arg(long, value_name = "PATH")]
     sandmill: Option<PathBuf>,
-    /// Ends the job early after so many seconds.
+    /// Ends the job early after this many seconds.
     #[arg(long, value_name = "SECONDS")]
     cancel_after: Option<u64>,
 }
@@ -63,29 +63,29 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Box<dyn Error>> {
         Ok(Prepared::Reused(earlier)) => (earlier.result, earlier.output),
         Err(error) if cancel.reason().is_some() => {
             say(&error.to_string());
-            return Ok(CANCELLED.into());
+            return Ok(EXIT_CANCELLED.into());
         }
         Err(error) => return Err(error.into()),
     };
     println!("{}: {} rows in {}", result.status, result.rows, output.display());
     Ok(match result.status {
         JobStatus::Completed => {
-            // Does nothing unless the job file names a store for its results.
+            // Does nothing if the job file does not name a store for the results.
             sandmill::put_results(&spec, &options, &output, &mut say)?;
             ExitCode::SUCCESS
         }
         JobStatus::Failed => {
             say(&result.reason);
-            FAILED.into()
+            EXIT_FAILED.into()
         }
         JobStatus::Cancelled => {
             say(&result.reason);
-            CANCELLED.into()
+            EXIT_CANCELLED.into()
         }
     })
 }
 
-/// Prints an attempt that ended. Escapes its texts, because they come from inputs and entry scripts.
+/// Prints an attempt that ended. Escapes the texts, because they come from inputs and entry scripts.
 fn on_event(event: &Event) {
     let EventKind::AttemptFinished { report, location, will_retry, .. } = &event.kind else {
         return;
@@ -104,16 +104,17 @@ fn say(line: &str) {
     eprintln!("{}", printable(line));
 }
 
-/// The `sandmill` binary. Its path is absolute because child processes have other working folders.
-fn program(given: Option<&Path>) -> io::Result<PathBuf> {
-    match given {
+/// The absolute path of the `sandmill` binary. A relative path would not work, because child processes have
+/// other working folders.
+fn program(option: Option<&Path>) -> io::Result<PathBuf> {
+    match option {
         Some(path) => std::path::absolute(path),
         None => Ok(env::current_exe()?.with_file_name("sandmill")),
     }
 }
 
-/// On the first Ctrl-C, lets running mini-batches finish and ends the job. On the second, kills them. Both
-/// keep committed results.
+/// On the first Ctrl-C, lets running mini-batches finish and ends the job. On the second Ctrl-C, kills the
+/// mini-batches. In both cases, committed results are kept.
 fn cancel_on_signal(cancel: Cancel) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     let guard = runtime.enter();
@@ -121,7 +122,7 @@ fn cancel_on_signal(cancel: Cancel) -> io::Result<()> {
     drop(guard);
     thread::spawn(move || {
         runtime.block_on(interrupts.recv());
-        say("Ctrl-C: running mini-batches may still end; a second Ctrl-C kills them");
+        say("Ctrl-C: running mini-batches may still finish; a second Ctrl-C kills them");
         cancel.cancel("Ctrl-C");
         runtime.block_on(interrupts.recv());
         cancel.cancel_at_once("Ctrl-C");

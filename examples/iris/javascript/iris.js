@@ -1,13 +1,13 @@
-// Classifies three kinds of iris: returns a table with `id`, `species` and `probability` for each flower.
+// Classifies three species of iris: returns a table with `id`, `species` and `probability` for each flower.
 
 import { Table, args, readText } from "sandmill";
 
 let model;
 
 export function init() {
-    const at = args().indexOf("--model");
-    if (at < 0) throw new Error("--model FILE is missing");
-    model = JSON.parse(readText(args()[at + 1]));
+    const option = args().indexOf("--model");
+    if (option < 0) throw new Error("--model FILE is missing");
+    model = JSON.parse(readText(args()[option + 1]));
 }
 
 export function run(flowers) {
@@ -20,10 +20,10 @@ export function run(flowers) {
     });
 }
 
-/** The most likely class of one flower. */
+/** The index of the most likely class of one flower, and the probability. */
 function predict(features) {
-    const scores = model.coefficients.map((weights, at) => weights.reduce((sum, weight, feature) => sum + weight * features[feature], model.intercepts[at]));
-    const most = Math.max(...scores);
-    const sum = scores.reduce((sum, score) => sum + Math.exp(score - most), 0);
-    return { best: scores.indexOf(most), probability: 1 / sum };
+    const scores = model.coefficients.map((weights, index) => weights.reduce((sum, weight, feature) => sum + weight * features[feature], model.intercepts[index]));
+    const highest = Math.max(...scores);
+    const sum = scores.reduce((sum, score) => sum + Math.exp(score - highest), 0);
+    return { best: scores.indexOf(highest), probability: 1 / sum };
 }

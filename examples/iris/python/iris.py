@@ -1,4 +1,4 @@
-"""Classifies three kinds of iris: returns a table with `id`, `species` and `probability` for each flower."""
+"""Classifies three species of iris: returns a table with `id`, `species` and `probability` for each flower."""
 
 import argparse
 import json

@@ -1,6 +1,6 @@
-//! Classifies three kinds of iris: returns a table with `id`, `species` and `probability` for each flower.
+//! Classifies three species of iris: returns a table with `id`, `species` and `probability` for each flower.
 //!
-//! `--model FILE` names the file with the coefficients, which is in a side input.
+//! `--model FILE` names a file with the coefficients. The file is in a side input.
 
 mod model;
 
@@ -51,7 +51,7 @@ fn floats<'a>(table: &'a RecordBatch, name: &str) -> Result<&'a [f64]> {
         .as_primitive_opt::<Float64Type>()
         .with_context(|| format!("column `{name}` is {}, not floats", column.data_type()))?;
     if floats.null_count() > 0 {
-        return Err(format!("column `{name}` has {} gaps", floats.null_count()).into());
+        return Err(format!("column `{name}` has {} nulls", floats.null_count()).into());
     }
     Ok(floats.values())
 }

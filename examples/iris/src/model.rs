@@ -1,10 +1,10 @@
-//! A multinomial logistic regression, as scikit-learn's `LogisticRegression` computes it.
+//! A multinomial logistic regression. Computes the same as scikit-learn's `LogisticRegression`.
 
 use sandmill_guest::{Context, Result};
 use serde::Deserialize;
 use std::path::Path;
 
-/// A trained model, as `examples/make_data.py` writes it.
+/// A trained model from a file that `examples/make_data.py` wrote.
 #[derive(Debug, Deserialize)]
 pub struct Model {
     /// The columns that the model takes, in the order of its coefficients.
@@ -35,20 +35,20 @@ impl Model {
         Ok(model)
     }
 
-    /// The index of the most likely class of each row, and its probability. `columns` have the same length,
-    /// and are in the order of `features`.
+    /// For each row, the index of the most likely class, and its probability. `columns` are in the order of
+    /// `features`, and have `rows` values each.
     pub fn predict(&self, columns: &[&[f64]], rows: usize) -> Vec<(usize, f64)> {
         let score = |class: usize, row: usize| {
             let products = columns.iter().zip(&self.coefficients[class]);
             products.map(|(column, weight)| column[row] * weight).sum::<f64>()
                 + self.intercepts[class]
         };
-        let one = |row| {
+        let predict_row = |row| {
             let scores: Vec<f64> = (0..self.classes.len()).map(|class| score(class, row)).collect();
             let best = (1..scores.len()).fold(0, |a, b| if scores[b] > scores[a] { b } else { a });
             let sum: f64 = scores.iter().map(|score| (score - scores[best]).exp()).sum();
             (best, 1.0 / sum)
         };
-        (0..rows).map(one).collect()
+        (0..rows).map(predict_row).collect()
     }
 }

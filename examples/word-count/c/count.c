@@ -12,9 +12,9 @@ const char *sandmill_init(void) {
 /* Adds the row of one file. */
 static void count(const char *name, const char *text, size_t length, sandmill_results *results) {
     size_t lines = 0, words = 0;
-    for (size_t at = 0; at < length; at++) {
-        int ends_line = text[at] == '\n' || at + 1 == length;
-        int begins_word = !isspace((unsigned char)text[at]) && (at == 0 || isspace((unsigned char)text[at - 1]));
+    for (size_t index = 0; index < length; index++) {
+        int ends_line = text[index] == '\n' || index + 1 == length;
+        int begins_word = !isspace((unsigned char)text[index]) && (index == 0 || isspace((unsigned char)text[index - 1]));
         if (ends_line) lines++;
         if (begins_word) words++;
     }

@@ -19,7 +19,8 @@ impl EntryScript for WordCount {
 
 sandmill_guest::export!(WordCount);
 
-/// The row of one file. An error fails only this file, and the job's report says why.
+/// The row of one file. If this returns an error, only this file's item fails, and the job's report has the
+/// reason.
 fn count(file: &Path) -> Result<String> {
     let bytes = sandmill_guest::read(file)?;
     let name = file.file_name().context("a file without a name")?.display();
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
     use sandmill_guest::test::TestHost;
 
-    /// The rows are what `wc` prints for the files in `data/texts`.
+    /// The expected rows have the numbers that `wc` prints for the files in `data/texts`.
     #[test]
     fn counts_like_wc() {
         let mut script = TestHost::new().init::<WordCount>().unwrap();
