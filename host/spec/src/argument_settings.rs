@@ -1,13 +1,15 @@
-//! Other ways to give a setting: by another name, or as an option among the arguments, as is usual with
-//! ParallelRunStep (docs/parallel-run-step.md 1.3). Both become keys of the tree before it is read.
+//! Settings that are given by another name, or as an option among the arguments, as is usual with
+//! ParallelRunStep (docs/parallel-run-step.md 1.3). This module turns them into keys of the tree before the
+//! tree is read.
 
 use super::dialect::JobFileDialect;
 use super::error::{ErrorReport, SettingOrigin};
 use super::keys::{self, PrsNames};
 use super::tree::{MapEntry, YamlNode, YamlValue};
 
-/// The options of ParallelRunStep's own driver (A1 to A9, C26). Each of them is also a key.
-fn driver() -> impl Iterator<Item = &'static str> {
+/// The options of ParallelRunStep's driver, the program that runs a job (A1 to A9, C26). Each option is
+/// also a key.
+fn driver_options() -> impl Iterator<Item = &'static str> {
     keys::JOB.iter().filter(|key| matches!(key.prs, PrsNames::Option)).map(|key| key.name)
 }
 
@@ -15,17 +17,18 @@ fn driver() -> impl Iterator<Item = &'static str> {
 pub(super) const THRESHOLDS: [&str; 3] =
     ["error_threshold", "allowed_failed_count", "allowed_failed_percent"];
 
-/// Another such setting. The option overrides the key, because ParallelRunStep's driver gets the key's value
-/// first and then this argument.
-pub(super) const WORKERS: &str = "process_count_per_node";
+/// The number of workers, which such files may also give as an option. The option overrides the key, because
+/// ParallelRunStep's driver gets the key's value first and then this argument.
+pub(super) const WORKER_COUNT: &str = "process_count_per_node";
 
-/// Replaces other names of keys by our own, with a notice.
-pub(super) fn rename(root: &mut YamlNode, report: &ErrorReport) {
+/// Replaces other names of keys by our names, with a notice.
+pub(super) fn rename_aliases(root: &mut YamlNode, report: &ErrorReport) {
     let YamlValue::Map(entries) = &mut root.value else { return };
     for (alias, name) in keys::ALIASES {
         let Some(index) = entries.iter().position(|entry| entry.key == *alias) else { continue };
         if entries.iter().any(|entry| entry.key == *name) {
-            let message = format!("is another name for {name}, which is given too; remove one");
+            let message =
+                format!("is another name for {name}, which is also given; remove one of them");
             report.error(&entries[index].node.origin, alias, message);
             entries.remove(index);
         } else {
@@ -36,42 +39,42 @@ pub(super) fn rename(root: &mut YamlNode, report: &ErrorReport) {
 }
 
 /// Turns options among the arguments into keys. The entry script still gets them as arguments.
-pub(super) fn lift(root: &mut YamlNode, dialect: JobFileDialect, report: &ErrorReport) {
+pub(super) fn lift_options(root: &mut YamlNode, dialect: JobFileDialect, report: &ErrorReport) {
     let YamlValue::Map(entries) = &mut root.value else { return };
     let Some(arguments) = entries.iter().find(|entry| entry.key == "arguments") else { return };
     let YamlValue::List(items) = &arguments.node.value else { return };
     let mut lifted: Vec<MapEntry> = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        let Some((name, written, value)) = option(item, items.get(index + 1), dialect) else {
+        let Some((name, written, value)) = find_option(item, items.get(index + 1), dialect) else {
             continue;
         };
-        let at = format!("arguments[{index}]");
+        let key = format!("arguments[{index}]");
         let Some(value) = value else {
             let message = format!("--{written} has no value; write one after it");
-            report.error(&item.origin, &at, message);
+            report.error(&item.origin, &key, message);
             continue;
         };
         if name != written {
             report.conversion(format!("arguments: --{written} is read as --{name}"));
         }
         if lifted.iter().any(|entry| entry.key == name) {
-            let message = format!("--{name} is given twice; remove one");
-            report.error(&item.origin, &at, message);
-        } else if name == WORKERS && is_typed(entries, name) {
+            let message = format!("--{name} is given twice; remove one of them");
+            report.error(&item.origin, &key, message);
+        } else if name == WORKER_COUNT && is_overridden(entries, name) {
             report.conversion(format!(
                 "{}: --{name} {value} is overridden by the command line",
-                report.word("arguments")
+                report.name_in_file("arguments")
             ));
-        } else if name != WORKERS && entries.iter().any(|entry| entry.key == name) {
+        } else if name != WORKER_COUNT && entries.iter().any(|entry| entry.key == name) {
             let message = format!(
-                "given twice: --{name} here, and the key {} in the job file; remove one",
-                report.word(name)
+                "given twice: --{name} here, and the key {} in the job file; remove one of them",
+                report.name_in_file(name)
             );
-            report.error(&item.origin, &at, message);
+            report.error(&item.origin, &key, message);
         } else {
             report.conversion(format!(
                 "{}: --{name} sets {name} to {value}; the entry script gets it too",
-                report.word("arguments")
+                report.name_in_file("arguments")
             ));
             let value = YamlValue::Scalar { text: value.to_owned(), is_text: true };
             let node = YamlNode { origin: item.origin.clone(), value };
@@ -83,13 +86,14 @@ pub(super) fn lift(root: &mut YamlNode, dialect: JobFileDialect, report: &ErrorR
 }
 
 /// Whether the command line sets a key.
-fn is_typed(entries: &[MapEntry], key: &str) -> bool {
+fn is_overridden(entries: &[MapEntry], key: &str) -> bool {
     let set = entries.iter().find(|entry| entry.key == key).map(|entry| &entry.node.origin);
     matches!(set, Some(SettingOrigin::Set(_)))
 }
 
-/// The setting that an argument sets, its spelling there, and its value, if it has one.
-fn option<'n>(
+/// Returns the setting that an argument sets, its spelling in the argument, and its value, if the argument
+/// has one.
+fn find_option<'n>(
     item: &'n YamlNode,
     next: Option<&'n YamlNode>,
     dialect: JobFileDialect,
@@ -99,16 +103,17 @@ fn option<'n>(
         Some((written, value)) => (written, Some(value)),
         None => (text, next.and_then(scalar).filter(|value| !value.starts_with("--"))),
     };
-    let of_version_2 = THRESHOLDS.into_iter().chain([WORKERS]).filter(|_| dialect.is_version_2());
-    let exact = driver().chain(of_version_2).find(|name| *name == written);
-    let name = exact.or_else(|| driver().find(|name| abbreviates(written, name)))?;
+    let version_2_options =
+        THRESHOLDS.into_iter().chain([WORKER_COUNT]).filter(|_| dialect.is_version_2());
+    let exact = driver_options().chain(version_2_options).find(|name| *name == written);
+    let name = exact.or_else(|| driver_options().find(|name| is_abbreviation(written, name)))?;
     Some((name, written, value))
 }
 
-/// Whether the text is an abbreviation of the name that is cut within the last word. A shorter one is more
-/// likely an option of the entry script.
-fn abbreviates(text: &str, name: &str) -> bool {
-    let last_word = name.rfind('_').map_or(0, |at| at + 1);
+/// Whether the text is the name, cut within the last word. A shorter text is more likely an option of the
+/// entry script.
+fn is_abbreviation(text: &str, name: &str) -> bool {
+    let last_word = name.rfind('_').map_or(0, |index| index + 1);
     text.len() > last_word && name.starts_with(text)
 }
 
@@ -127,12 +132,16 @@ mod tests {
     #[test]
     fn abbreviations_are_unambiguous() {
         for text in ["resource_monitor_interva", "copy_logs_to_p", "profiling_modul"] {
-            assert_eq!(driver().filter(|name| abbreviates(text, name)).count(), 1, "{text}");
+            assert_eq!(
+                driver_options().filter(|name| is_abbreviation(text, name)).count(),
+                1,
+                "{text}"
+            );
         }
         for text in ["resource_monitor_", "task", "profiling", "profile", "copy_logs_to_parents"] {
-            assert!(!driver().any(|name| abbreviates(text, name)), "{text}");
+            assert!(!driver_options().any(|name| is_abbreviation(text, name)), "{text}");
         }
-        assert_eq!(driver().count(), 10);
+        assert_eq!(driver_options().count(), 10);
         for name in THRESHOLDS {
             assert!(keys::JOB.iter().any(|key| key.name == name), "{name} is a key");
         }

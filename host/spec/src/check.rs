@@ -21,24 +21,24 @@ use std::path::{Path, PathBuf};
 pub(super) fn check(
     raw: &RawJob,
     dialect: JobFileDialect,
-    (place, machine): (&JobFileLocation, &MachineSize),
+    (location, machine): (&JobFileLocation, &MachineSize),
     report: &ErrorReport,
 ) -> JobSpec {
     let defaults = &Defaults::new(dialect, report);
     workers::check_node_count(raw.node_count.as_ref(), report);
-    let script = script(raw, dialect, place, report);
+    let script = script(raw, dialect, location, report);
     let script_folder = settings_folder(script.source_directory.as_deref(), &script.entry_script);
     let script_folder = script_folder.filter(|folder| {
-        let file = folder.join(settings_file::NAME);
+        let file = folder.join(settings_file::FILE_NAME);
         let origin = raw.entry_script.as_ref().map(|at| &at.origin);
-        place.policy.allows_settings(&file, origin, report)
+        location.policy.allows_settings(&file, origin, report)
     });
     let (settings, mut worker) = raw.settings.in_force(&defaults.raw.settings);
     let (job_limits, limits) = raw.limits.in_force(&defaults.raw.limits);
     let rows = output::rows(raw, worker.output_action, script_folder.as_deref(), defaults, report);
-    let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, place, report);
+    let (inputs, input_kind, partition_keys) = inputs::check(raw, defaults, location, report);
     let source = script.source_directory.as_deref();
-    let loaded = python::script(raw, &script.entry_script, source, &mut worker, place, report);
+    let loaded = python::script(raw, &script.entry_script, source, &mut worker, location, report);
     let join = output::join(raw, &input_kind, report);
     let join = join.filter(|_| worker.output_action == OutputAction::AppendRow);
     let (process_count, gpus) = workers::check(raw, defaults, machine, report);
@@ -50,12 +50,12 @@ pub(super) fn check(
     inputs::check_memory(raw, &input_kind, &limits, report);
     let mut stored = script.stored;
     let sides = script.side_inputs.as_slice();
-    let models = models::check(raw, sides, &mut stored, limits.models, place, report);
+    let models = models::check(raw, sides, &mut stored, limits.models, location, report);
     defaults.note("error_threshold", &raw.settings.error_threshold, settings.error_threshold);
     defaults.note("logging_level", &raw.settings.logging_level, worker.logging_level);
     let text = |given: &Option<Located<String>>| given.as_ref().map(|at| at.value.clone());
     let mut spec = JobSpec {
-        name: text(&raw.name).unwrap_or_else(|| place.job_name()),
+        name: text(&raw.name).unwrap_or_else(|| location.job_name()),
         entry_script: script.entry_script,
         entry_script_digest: text(&raw.entry_script_digest),
         source_directory: script.source_directory,
@@ -66,7 +66,7 @@ pub(super) fn check(
         models,
         stored,
         inference: models::settings(raw, defaults),
-        output: raw.output.as_ref().and_then(|output| output::folder(output, place, report)),
+        output: raw.output.as_ref().and_then(|output| output::folder(output, location, report)),
         upload: raw.output.as_ref().and_then(|output| output::address(output, report)),
         own_arguments: script.arguments.len(),
         arguments: script.arguments,
@@ -78,7 +78,7 @@ pub(super) fn check(
         gpus,
         partition_keys,
         output_format: OutputFormat { join, ..rows.format },
-        parent: parent::check(raw, dialect, place, report),
+        parent: parent::check(raw, dialect, location, report),
         settings,
         worker,
         limits,
@@ -108,25 +108,25 @@ struct ScriptInputs {
 fn script(
     raw: &RawJob,
     dialect: JobFileDialect,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> ScriptInputs {
-    let source_directory = source_directory(raw.source_directory.as_ref(), place, report);
-    let script_place = source_directory.as_deref().unwrap_or(&place.folder);
-    let source_is_wrong = report.blames("source_directory");
-    // In Azure's files, the code has a folder of its own. If the file does not name one, the script is
-    // expected beside the file.
-    let folder = (dialect.is_version_2() && source_directory.is_none())
-        .then(|| report.word("source_directory"));
+    let source_directory = source_directory(raw.source_directory.as_ref(), location, report);
+    let script_base = source_directory.as_deref().unwrap_or(&location.folder);
+    let is_source_wrong = report.has_error_at("source_directory");
+    // An Azure file names the folder with the code. If the file does not name it, the script is expected
+    // beside the file, and an error about the script also mentions the missing key.
+    let missing_folder_key = (dialect.is_version_2() && source_directory.is_none())
+        .then(|| report.name_in_file("source_directory"));
     let entry_script = entry_script(
         raw.entry_script.as_ref(),
-        script_place,
-        source_is_wrong,
-        folder.as_deref(),
+        script_base,
+        is_source_wrong,
+        missing_folder_key.as_deref(),
         report,
     );
     let (side_inputs, stored) =
-        mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), place, report);
+        mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), location, report);
     let references = TemplateNames::new(raw, &side_inputs, source_directory.is_some());
     let arguments = templates::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =
@@ -141,7 +141,7 @@ fn script(
     }
 }
 
-/// The folder with the settings beside the entry script.
+/// The folder that may contain a file of settings for the entry script.
 fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf> {
     match source {
         Some(source) => Some(source.to_owned()),
@@ -153,11 +153,11 @@ fn settings_folder(source: Option<&Path>, entry_script: &Path) -> Option<PathBuf
 
 fn source_directory(
     given: Option<&Located<String>>,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<PathBuf> {
     let given = given?;
-    let path = place.resolve(given.value.trim());
+    let path = location.resolve(given.value.trim());
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => {}
         Ok(_) => given.blame(
@@ -174,12 +174,12 @@ const SCRIPT_KINDS: &str = "a component (.wasm), a core module (.wasm), a folder
 fn entry_script(
     given: Option<&Located<String>>,
     folder: &Path,
-    folder_is_wrong: bool,
-    folder_key: Option<&str>,
+    is_folder_wrong: bool,
+    missing_folder_key: Option<&str>,
     report: &ErrorReport,
 ) -> PathBuf {
     let Some(given) = given else {
-        if !report.blames("entry_script") {
+        if !report.has_error_at("entry_script") {
             let message = format!("missing; name {SCRIPT_KINDS}");
             report.error(&SettingOrigin::File, "entry_script", message);
         }
@@ -190,13 +190,13 @@ fn entry_script(
     let path = std::path::absolute(&joined).unwrap_or(joined);
     let message = if text.is_empty() {
         Some(format!("found an empty text; name {SCRIPT_KINDS}"))
-    } else if folder_is_wrong {
+    } else if is_folder_wrong {
         None
     } else {
         script_problem(&path)
     };
     if let Some(mut message) = message {
-        if let Some(key) = folder_key.filter(|_| !path.exists() && !text.is_empty()) {
+        if let Some(key) = missing_folder_key.filter(|_| !path.exists() && !text.is_empty()) {
             message.push_str(&format!(
                 "; or set {key}, which is missing, to the folder that holds it"
             ));
@@ -206,6 +206,7 @@ fn entry_script(
     path
 }
 
+/// Returns the error message if the path cannot be an entry script.
 fn script_problem(path: &Path) -> Option<String> {
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => {

@@ -1,4 +1,4 @@
-//! The dialect of an input of format csv or tsv.
+//! The CSV options (delimiter, quote and others) of an input of format csv or tsv.
 
 use super::error::ErrorReport;
 use super::keys::InputFormat;
@@ -6,7 +6,7 @@ use super::raw::RawInput;
 use super::scope::Located;
 use crate::model::CsvFormat;
 
-/// The dialect of an input.
+/// Returns the CSV options of an input, with defaults for missing keys.
 pub(super) fn of(input: &RawInput, format: InputFormat) -> CsvFormat {
     let default = CsvFormat::default();
     let delimiter = if format == InputFormat::Tsv { b'\t' } else { default.delimiter };
@@ -17,7 +17,7 @@ pub(super) fn of(input: &RawInput, format: InputFormat) -> CsvFormat {
         null_values: input.null_values.as_ref().map_or(default.null_values, |at| at.value.clone()),
         quoted_newlines: value(input.quoted_newlines.as_ref()).unwrap_or(default.quoted_newlines),
         quote,
-        // A doubled quote is always literal, so the quote need not be an escape, too.
+        // A doubled quote always stands for one quote, so the quote need not also be the escape character.
         escape: value(input.escape.as_ref()).filter(|escape| Some(*escape) != quote),
         comment: value(input.comment.as_ref()),
         skip_lines: value(input.skip_lines.as_ref()).unwrap_or(default.skip_lines),
@@ -30,27 +30,27 @@ fn value<T: Copy>(given: Option<&Located<T>>) -> Option<T> {
     given.map(|at| at.value)
 }
 
-/// Refuses a character with two meanings, and names for columns in files without a header.
+/// Refuses a character with two meanings, and `duplicate_names` for files without a header.
 pub(super) fn check(input: &RawInput, report: &ErrorReport) {
     let csv = of(input, input.format.as_ref().map_or(InputFormat::Files, |format| format.value));
     if let Some((key, Some(other))) = csv.conflict() {
-        let marks = [
+        let characters = [
             ("quote", input.quote.as_ref().map(|at| (&at.origin, &at.key)), csv.quote),
             ("escape", input.escape.as_ref().map(|at| (&at.origin, &at.key)), csv.escape),
             ("comment", input.comment.as_ref().map(|at| (&at.origin, &at.key)), csv.comment),
             ("delimiter", input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), None),
         ];
-        let byte = marks.iter().find(|(name, ..)| *name == key).and_then(|(.., byte)| *byte);
+        let byte = characters.iter().find(|(name, ..)| *name == key).and_then(|(.., byte)| *byte);
         let found = char::from(byte.unwrap_or_default()).to_string();
-        // Report the key that the file gives. The other one may be a default.
+        // Report the key that the file gives. The other key may have its default.
         let named = [(key, other), (other, key)].into_iter().find_map(|(name, meant)| {
-            let place = marks.iter().find(|(it, ..)| *it == name)?.1?;
-            Some((place, meant))
+            let given = characters.iter().find(|(it, ..)| *it == name)?.1?;
+            Some((given, meant))
         });
-        if let Some(((origin, at), meant)) = named {
+        if let Some(((origin, key), meant)) = named {
             let message =
                 format!("found {found:?}, which is the {meant}; choose another character");
-            report.error(origin, at, message);
+            report.error(origin, key, message);
         }
     }
     if let (Some(duplicates), Some(header)) = (&input.duplicate_names, &input.header)

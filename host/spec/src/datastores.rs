@@ -1,5 +1,5 @@
-//! The file of datastores: stores by name, with their credentials. It is separate from job files, and only
-//! its owner can read it.
+//! The file of datastores: named stores with their credentials. It is separate from job files, and only its
+//! owner may read it.
 
 use super::error::{ErrorReport, FileError, NoDatastore, SettingOrigin, SpecErrors};
 use super::raw::choice;
@@ -12,10 +12,10 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The default size of the cache.
-const CACHE_SIZE: ByteSize = ByteSize(10 << 30);
+/// The default for the maximum size of the cache.
+const DEFAULT_CACHE_SIZE: ByteSize = ByteSize(10 << 30);
 
-/// The contents of a file of datastores. The default has none.
+/// The contents of a file of datastores. The default has no stores.
 #[derive(Clone, Debug, Default)]
 pub struct Datastores {
     file: Option<PathBuf>,
@@ -24,7 +24,7 @@ pub struct Datastores {
     cache_size: Option<ByteSize>,
 }
 
-/// A store by name.
+/// A store that jobs refer to by name.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Datastore {
     /// Its name.
@@ -53,16 +53,15 @@ impl Datastores {
     /// Reads a file of datastores.
     ///
     /// # Errors
-    /// Everything that is wrong with it, at once. It is also an error if other users may read or write the
-    /// file.
+    /// All errors in the file. It is also an error if other users may read or write the file.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = ErrorReport::default();
-        let made =
+        let content =
             match fs::metadata(path).map_err(FileError::NoRights).and_then(|m| check_private(&m)) {
                 Ok(()) => read(path, "file of datastores"),
                 Err(error) => Err(error),
             };
-        let datastores = match made {
+        let datastores = match content {
             Ok(text) => parse(path, &text, &report),
             Err(error) => {
                 report.error(&SettingOrigin::File, "", error.to_string());
@@ -75,31 +74,31 @@ impl Datastores {
         }
     }
 
-    /// The store of that name, for a tenant's job. An error lists the stores that the tenant has.
+    /// Returns the store of this name, for a tenant's job. An error lists the stores that the tenant has.
     pub fn get(&self, name: &str, tenant: &str) -> Result<&Datastore, NoDatastore> {
         let Some(file) = &self.file else {
             return Err(NoDatastore::NoFile { name: name.to_owned() });
         };
-        let open = |store: &&Datastore| {
+        let is_allowed = |store: &&Datastore| {
             store.tenants.as_ref().is_none_or(|tenants| tenants.iter().any(|name| name == tenant))
         };
-        let found = self.stores.iter().filter(open).find(|store| store.name == name);
+        let found = self.stores.iter().filter(is_allowed).find(|store| store.name == name);
         found.ok_or_else(|| NoDatastore::Unknown {
             file: file.clone(),
             name: name.to_owned(),
             tenant: tenant.to_owned(),
-            there: self.stores.iter().filter(open).map(|it| it.name.clone()).collect(),
+            there: self.stores.iter().filter(is_allowed).map(|it| it.name.clone()).collect(),
         })
     }
 
-    /// The folder for objects while jobs work on them, if the file gives it.
+    /// The folder that caches objects while jobs work on them. `None` if the file does not give it.
     pub fn cache_folder(&self) -> Option<&Path> {
         self.cache_folder.as_deref()
     }
 
     /// The maximum size of the cache.
     pub fn cache_size(&self) -> ByteSize {
-        self.cache_size.unwrap_or(CACHE_SIZE)
+        self.cache_size.unwrap_or(DEFAULT_CACHE_SIZE)
     }
 }
 
@@ -128,7 +127,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
     let mut stores: Vec<Datastore> = Vec::new();
     for (name, scope) in scope.named("datastores").map(|at| at.value).unwrap_or_default() {
         if stores.iter().any(|store| store.name == name.value) {
-            name.blame(report, "is there a second time; names must differ");
+            name.blame(report, "appears a second time; names must differ");
         }
         stores.extend(datastore(&name, scope, folder, report));
     }
@@ -151,8 +150,8 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
     })
 }
 
-/// The ways to authenticate at a store of a kind. Each is a list of the keys that it needs.
-fn ways(kind: StoreKind) -> &'static [&'static [&'static str]] {
+/// The ways to authenticate to a kind of store. Each way is a list of the keys that it needs.
+fn authentication_methods(kind: StoreKind) -> &'static [&'static [&'static str]] {
     match kind {
         StoreKind::S3 => &[
             &["access_key_id", "secret_access_key"],
@@ -174,8 +173,8 @@ fn ways(kind: StoreKind) -> &'static [&'static [&'static str]] {
     }
 }
 
-/// Keys that are allowed together with any way to authenticate.
-fn beside(kind: StoreKind) -> &'static [&'static str] {
+/// Keys that are allowed with every way to authenticate.
+fn common_keys(kind: StoreKind) -> &'static [&'static str] {
     match kind {
         StoreKind::S3 => &["bucket", "endpoint", "region", "session_token"],
         StoreKind::Azure => &["container", "account", "endpoint", "authority_host", "client_id"],
@@ -184,8 +183,9 @@ fn beside(kind: StoreKind) -> &'static [&'static str] {
     }
 }
 
-/// Keys with texts, and the store library's names for them.
-const TEXTS: [(&str, &str); 23] = [
+/// Keys whose values are texts or flags, and the store library's names for them. Empty if the value is not an
+/// option of the library.
+const TEXT_KEYS: [(&str, &str); 23] = [
     ("bucket", ""),
     ("container", ""),
     ("url", ""),
@@ -223,7 +223,7 @@ fn datastore(
         .parsed_by("type", |_, text| choice(text, &StoreKind::ALL.map(|kind| (kind.name(), kind))));
     let prefix = scope.text("prefix").map_or_else(String::new, |at| at.value);
     let tenants = scope.texts("tenants");
-    let given: Vec<(&str, &str, Located<String>)> = TEXTS
+    let given: Vec<(&str, &str, Located<String>)> = TEXT_KEYS
         .iter()
         .filter_map(|&(key, option)| {
             let value = match key {
@@ -237,14 +237,14 @@ fn datastore(
         .collect();
     scope.finish();
     let Some(kind) = kind else {
-        if !report.blames(&path) {
+        if !report.has_error_at(&path) {
             report.error(&origin, &path, "has no type; write type: s3, azure, gcs or http");
         }
         return None;
     };
     let kind = kind.value;
-    check_way(kind, &given, &origin, &path, report);
-    let container = match kind {
+    check_authentication(kind, &given, &origin, &path, report);
+    let container_key = match kind {
         StoreKind::S3 | StoreKind::Gcs => "bucket",
         StoreKind::Azure => "container",
         StoreKind::Http => "url",
@@ -253,7 +253,7 @@ fn datastore(
         let found = given.iter().find(|(key, ..)| *key == wanted);
         found.map(|(.., at)| at.value.trim().to_owned()).filter(|text| !text.is_empty())
     };
-    let needed = [container].into_iter().chain((kind == StoreKind::Azure).then_some("account"));
+    let needed = [container_key].into_iter().chain((kind == StoreKind::Azure).then_some("account"));
     for key in needed.filter(|key| value(key).is_none()) {
         report.error(
             &origin,
@@ -265,7 +265,7 @@ fn datastore(
         && !is_plain_url(at.value.trim())
     {
         let message = "is not a plain address of a web server's folder; expected https://server/folder, without \
-                       a user, a query (?...) or a fragment: credentials have keys of their own";
+                       a user, a query (?...) or a fragment: write credentials in their own keys";
         at.blame(report, message);
     }
     let option = |(key, option, at): &(&str, &str, Located<String>)| {
@@ -282,14 +282,14 @@ fn datastore(
     Some(Datastore {
         name: name.value.clone(),
         kind,
-        container: value(container).unwrap_or_default(),
+        container: value(container_key).unwrap_or_default(),
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
         options: given.iter().filter_map(option).collect(),
         tenants: tenants.map(|at| at.value.into_iter().map(|name| name.value).collect()),
     })
 }
 
-/// Whether an address can be shown because it contains no secrets.
+/// Whether an address can be shown in messages, because it contains no secrets.
 fn is_plain_url(url: &str) -> bool {
     let rest = ["https://", "http://"].iter().find_map(|scheme| url.strip_prefix(scheme));
     rest.is_some_and(|rest| {
@@ -298,21 +298,22 @@ fn is_plain_url(url: &str) -> bool {
     })
 }
 
-/// A store must have exactly one way to authenticate, so that it is always clear which one was used.
-fn check_way(
+/// Checks that a store has exactly one way to authenticate, so that it is always clear which way is used.
+fn check_authentication(
     kind: StoreKind,
     given: &[(&str, &str, Located<String>)],
     origin: &SettingOrigin,
     path: &str,
     report: &ErrorReport,
 ) {
-    let all = ways(kind);
-    let known = |key: &str| beside(kind).contains(&key) || all.iter().any(|way| way.contains(&key));
+    let methods = authentication_methods(kind);
+    let is_credential = |key: &str| methods.iter().any(|method| method.contains(&key));
+    let is_known = |key: &str| common_keys(kind).contains(&key) || is_credential(key);
     let mut keys: Vec<&str> = Vec::new();
     for (key, _, at) in given {
-        if !known(key) {
+        if !is_known(key) {
             at.blame(report, format!("is not for a store of type {}; remove it", kind.name()));
-        } else if all.iter().any(|way| way.contains(key)) {
+        } else if is_credential(key) {
             keys.push(key);
         }
     }
@@ -320,13 +321,15 @@ fn check_way(
     if keys.contains(&"managed_identity") {
         keys.retain(|key| *key != "client_id");
     }
-    let is = |way: &&&[&str]| way.len() == keys.len() && keys.iter().all(|key| way.contains(key));
-    if !report.blames(path) && !all.iter().any(|way| is(&way)) {
-        let ways: Vec<_> = all.iter().map(|way| way.join(" with ")).collect();
+    let is_given = |method: &&[&str]| {
+        method.len() == keys.len() && keys.iter().all(|key| method.contains(key))
+    };
+    if !report.has_error_at(path) && !methods.iter().any(is_given) {
+        let methods: Vec<_> = methods.iter().map(|method| method.join(" with ")).collect();
         let found = if keys.is_empty() { "none".to_owned() } else { keys.join(", ") };
         let message = format!(
-            "needs exactly one way into the store, found {found}; write one of: {}",
-            ways.join("; ")
+            "needs exactly one way to authenticate, found {found}; write one of: {}",
+            methods.join("; ")
         );
         report.error(origin, path, message);
     }
@@ -374,9 +377,9 @@ datastores:
         assert!(!format!("{stores:?}").contains("hushhush"), "{stores:?}");
         assert_eq!(stores.get("blobs", "radiology").unwrap().kind, StoreKind::Azure);
         let error = stores.get("blobs", "default").unwrap_err().to_string();
-        assert!(error.ends_with("for tenant default; there: scans, web"), "{error}");
+        assert!(error.ends_with("for tenant default; it has: scans, web"), "{error}");
         let none = Datastores::default().get("x", "default").unwrap_err();
-        assert_snapshot!(none, @r#"there is no datastore "x", as no file of datastores is named: name one by --datastores FILE or SANDMILL_DATASTORES"#);
+        assert_snapshot!(none, @r#"there is no datastore "x", because no file of datastores is given; give one by --datastores FILE or SANDMILL_DATASTORES"#);
     }
 
     #[test]
@@ -402,14 +405,14 @@ datastores:
             0o600,
         );
         assert_snapshot!(error.unwrap_err(), @"
-        /d/stores.yaml:3: datastores.a: needs exactly one way into the store, found access_key_id; write one of: access_key_id with secret_access_key; role_arn with token_file; managed_identity; anonymous
+        /d/stores.yaml:3: datastores.a: needs exactly one way to authenticate, found access_key_id; write one of: access_key_id with secret_access_key; role_arn with token_file; managed_identity; anonymous
         /d/stores.yaml:4: datastores.b.account_key: is not for a store of type s3; remove it
-        /d/stores.yaml:5: datastores.c: needs exactly one way into the store, found account_key, sas_token; write one of: account_key; sas_token; tenant_id with client_id with client_secret; tenant_id with client_id with token_file; managed_identity; bearer_token; anonymous
+        /d/stores.yaml:5: datastores.c: needs exactly one way to authenticate, found account_key, sas_token; write one of: account_key; sas_token; tenant_id with client_id with client_secret; tenant_id with client_id with token_file; managed_identity; bearer_token; anonymous
         /d/stores.yaml:6: datastores.d: has no type; write type: s3, azure, gcs or http
         /d/stores.yaml:7: datastores.e.pasword: unknown key; did you mean password?
         /d/stores.yaml:7: datastores.e: has no url; a store of type http needs one
-        /d/stores.yaml:8: datastores.f.url: is not a plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: credentials have keys of their own
-        /d/stores.yaml:9: datastores.g.url: is not a plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: credentials have keys of their own
+        /d/stores.yaml:8: datastores.f.url: is not a plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: write credentials in their own keys
+        /d/stores.yaml:9: datastores.g.url: is not a plain address of a web server's folder; expected https://server/folder, without a user, a query (?...) or a fragment: write credentials in their own keys
         ");
     }
 }

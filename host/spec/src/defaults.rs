@@ -1,4 +1,4 @@
-//! The values of settings that a file leaves out, and the messages about them.
+//! The defaults of settings that a file leaves out, and the messages about those defaults.
 
 use super::dialect::JobFileDialect;
 use super::error::ErrorReport;
@@ -11,14 +11,14 @@ use std::fmt;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The defaults of these keys and of the keys below them, in the form of a job file.
+/// Returns a job file (YAML) with the defaults of these keys and of the keys below them.
 pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
     let mut text = String::new();
     for key in keys {
-        if let KeyKind::Group(below) = key.kind {
-            let below = default_job(below, &format!("{indent}  "));
-            if !below.is_empty() {
-                text.push_str(&format!("{indent}{}:\n{below}", key.name));
+        if let KeyKind::Group(inner_keys) = key.kind {
+            let inner = default_job(inner_keys, &format!("{indent}  "));
+            if !inner.is_empty() {
+                text.push_str(&format!("{indent}{}:\n{inner}", key.name));
             }
         } else if let Some(default) = key.default {
             text.push_str(&format!("{indent}{}: {default}\n", key.name));
@@ -27,15 +27,15 @@ pub(super) fn default_job(keys: &[Key], indent: &str) -> String {
     text
 }
 
-/// The defaults of the table of keys, with those that the dialect changes.
+/// Reads the defaults from the table of keys, and applies the dialect's own defaults.
 fn defaults(dialect: JobFileDialect) -> RawJob {
-    let silent = ErrorReport::default();
+    let discarded = ErrorReport::default();
     let text = default_job(keys::JOB, "");
-    let defaults = tree::parse(&text, &silent).map(|root| raw::read(root, &silent));
+    let defaults = tree::parse(&text, &discarded).map(|root| raw::read(root, &discarded));
     let mut raw = defaults.flatten().unwrap_or_default();
-    let azure = |at: &mut Located<bool>| at.value = true;
+    let set_true = |at: &mut Located<bool>| at.value = true;
     if dialect.is_azure() {
-        raw.settings.pass_settings.iter_mut().for_each(azure);
+        raw.settings.pass_settings.iter_mut().for_each(set_true);
     }
     if dialect == JobFileDialect::Version2 {
         raw.settings.error_threshold.iter_mut().for_each(|at| at.value = ErrorThreshold::Ignore);
@@ -64,7 +64,7 @@ impl<'r> Defaults<'r> {
         Self { raw, dialect, report }
     }
 
-    /// The value of the job file, or else the default.
+    /// Returns the job file's value, or else the default.
     pub(super) fn of<T: Clone>(
         &self,
         raw: &RawJob,
@@ -81,19 +81,22 @@ impl<'r> Defaults<'r> {
         }
     }
 
-    /// The same for seconds.
+    /// Like [`note`](Self::note), for a time in seconds.
     pub(super) fn note_seconds<T>(&self, name: &str, given: &Option<Located<T>>, value: Duration) {
         self.note(name, given, format_args!("{} seconds", value.as_secs_f64()));
     }
 
-    /// For an Azure file, reports that it leaves a setting out.
+    /// For an Azure file, reports that it leaves a setting out, which value is used, and where the value is
+    /// from.
     pub(super) fn mention(&self, name: &str, value: &str) {
         let version_2 = self.dialect.is_version_2();
         let source = match name {
             "mini_batch_size" if version_2 => "as in version 1; Azure's pages say 10 or 1",
-            "process_count_per_node" if version_2 => "Azure's pages say that, or 1",
+            "process_count_per_node" if version_2 => "Azure's pages say this, or 1",
             "error_threshold" | "output_action" if version_2 => "as in Azure",
-            "error_threshold" => "Azure has no default for it, and no failure is ignored unasked",
+            "error_threshold" => {
+                "Azure has no default for it; Sandmill ignores failures only if asked to"
+            }
             "output_action" => "Azure has no default for it",
             "task_overhead_timeout" => "Azure's pages say 30 or 600",
             _ => "as in Azure",
@@ -101,16 +104,16 @@ impl<'r> Defaults<'r> {
         self.mention_as(name, &format!("{value} ({source})"));
     }
 
-    /// The same, with the caller's own words.
+    /// Like [`mention`](Self::mention), but `value` is the complete text after the colon.
     pub(super) fn mention_as(&self, name: &str, value: &str) {
         let file = match self.dialect {
             JobFileDialect::Own => return,
             JobFileDialect::Saved => "the saved file",
             JobFileDialect::Version2 | JobFileDialect::Deployment => "the file",
         };
-        if !self.report.blames(name) {
-            let word = self.report.word(name);
-            self.report.conversion(format!("{word} is not in {file}: {value}"));
+        if !self.report.has_error_at(name) {
+            let name = self.report.name_in_file(name);
+            self.report.conversion(format!("{name} is not in {file}: {value}"));
         }
     }
 }

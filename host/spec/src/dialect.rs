@@ -1,15 +1,15 @@
-//! The forms of job files.
+//! The dialects of job files: Sandmill's own, and those of Azure's SDKs.
 
-/// The form of a job file.
+/// Whose keys a job file uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum JobFileDialect {
-    /// Sandmill's own form.
+    /// Sandmill's own keys.
     Own,
     /// A `parallel_run_config`, as saved by version 1 of Azure's SDK.
     Saved,
-    /// A parallel job of version 2, alone or in a pipeline.
+    /// A parallel job for version 2 of Azure's SDK, by itself or in a pipeline.
     Version2,
-    /// A batch endpoint's deployment of version 2.
+    /// A deployment to a batch endpoint, for version 2 of Azure's SDK.
     Deployment,
 }
 
@@ -19,7 +19,7 @@ impl JobFileDialect {
         self != Self::Own
     }
 
-    /// Whether it was made for version 2 of Azure's SDK.
+    /// Whether the file was made for version 2 of Azure's SDK.
     pub(super) fn is_version_2(self) -> bool {
         matches!(self, Self::Version2 | Self::Deployment)
     }

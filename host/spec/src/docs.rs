@@ -1,11 +1,12 @@
-//! The tables of keys in the docs, made from the table of keys.
+//! Generates the Markdown tables of keys in the docs from the table of keys.
 
 use super::keys::{self, DecidesRows, Key, KeyCeiling, KeyKind, PrsNames};
 use crate::model::ByteSize;
 
-/// Names of ParallelRunStep that have no meaning here: in version 1, in version 2, and how they are treated.
-const IGNORED: &str = "| `environment`, `compute_target` | `task.environment`, `compute` | ignored |
-| | `task.model`, `resources` but for `instance_count`, `identity` | ignored |
+/// Table rows for settings of ParallelRunStep that have no meaning here: the name in version 1, the name in
+/// version 2, and how Sandmill treats the setting.
+const IGNORED_ROWS: &str = "| `environment`, `compute_target` | `task.environment`, `compute` | ignored |
+| | `task.model`, `resources` except `instance_count`, `identity` | ignored |
 | `input_format`, `models` below `parallel_run_config`, `tags`, `properties`, `add_parallel_run_step_dependencies` (preview) | `tags`, `properties`, `display_name`, `experiment_name` | ignored |
 ";
 
@@ -20,9 +21,9 @@ pub fn docs() -> Vec<(&'static str, String)> {
         ("keys of inference", keys_table(keys::INFERENCE)),
         ("keys of python", keys_table(keys::PYTHON)),
         ("keys of limits", keys_table(keys::LIMITS)),
-        ("names", names()),
-        ("changes", changes()),
-        ("limits", limits()),
+        ("names", names_table()),
+        ("changes", changes_table()),
+        ("limits", limits_table()),
     ]
 }
 
@@ -30,14 +31,15 @@ fn keys_table(keys: &[Key]) -> String {
     let mut table = String::from("| key | type | default | meaning |\n|---|---|---|---|\n");
     for key in keys {
         let meaning = key.docs.meaning.unwrap_or(key.description);
-        let values = values(key);
-        let default = default(key);
+        let values = values_cell(key);
+        let default = default_cell(key);
         table.push_str(&format!("| `{}` | {values} | {default} | {meaning} |\n", key.name));
     }
     table
 }
 
-fn default(key: &Key) -> String {
+/// The table cell for a key's default.
+fn default_cell(key: &Key) -> String {
     match (key.docs.unless_given, key.default) {
         (Some(words), _) => words.to_owned(),
         (None, Some(default)) => format!("`{default}`"),
@@ -45,7 +47,8 @@ fn default(key: &Key) -> String {
     }
 }
 
-fn values(key: &Key) -> String {
+/// The table cell for a key's type or allowed values.
+fn values_cell(key: &Key) -> String {
     if let Some(values) = key.docs.values {
         return values.to_owned();
     }
@@ -73,8 +76,8 @@ fn values(key: &Key) -> String {
     }
 }
 
-/// ParallelRunStep's name for each key.
-fn names() -> String {
+/// ParallelRunStep's names for our keys.
+fn names_table() -> String {
     let mut table = String::from("| version 1 | version 2 | here |\n|---|---|---|\n");
     for key in keys::JOB {
         let name = key.name;
@@ -88,20 +91,20 @@ fn names() -> String {
             }
         }
     }
-    table + IGNORED
+    table + IGNORED_ROWS
 }
 
-/// Which settings affect rows, and which an operator may cap.
-fn changes() -> String {
+/// Which settings affect rows, and which settings an operator may cap.
+fn changes_table() -> String {
     let mut table = String::from("| key | decides rows | may be capped |\n|---|---|---|\n");
     let groups = [("inference", keys::INFERENCE), ("limits", keys::LIMITS)];
-    let of = |(name, keys): (&'static str, &'static [Key])| {
+    let keys_of = |(name, keys): (&'static str, &'static [Key])| {
         keys.iter().map(move |key| (format!("{name}.{}", key.name), key))
     };
     let is_group = |name: &str| groups.iter().any(|(group, _)| *group == name);
-    let plain = keys::JOB.iter().filter(|key| !is_group(key.name));
-    let plain = plain.map(|key| (key.name.to_owned(), key));
-    for (name, key) in plain.chain(groups.into_iter().flat_map(of)) {
+    let top_level = keys::JOB.iter().filter(|key| !is_group(key.name));
+    let top_level = top_level.map(|key| (key.name.to_owned(), key));
+    for (name, key) in top_level.chain(groups.into_iter().flat_map(keys_of)) {
         let rows = match key.rows {
             DecidesRows::Decide | DecidesRows::DecideUnlessDefault => "yes".to_owned(),
             DecidesRows::Not(reason) => format!("no: {reason}"),
@@ -116,11 +119,11 @@ fn changes() -> String {
 }
 
 /// The file that enforces each limit, and a test that covers it.
-fn limits() -> String {
+fn limits_table() -> String {
     let mut table = String::from("| limit | default | enforced in | test |\n|---|---|---|---|\n");
     for key in keys::LIMITS {
         let (file, test) = key.enforced.unwrap_or_default();
-        let default = default(key);
+        let default = default_cell(key);
         table.push_str(&format!("| `limits.{}` | {default} | `{file}` | `{test}` |\n", key.name));
     }
     table

@@ -1,7 +1,7 @@
-//! Errors in a job file: all of them are reported at once, each with its place. Also the error types that the
-//! messages are made of.
+//! Errors in a job file: all errors are reported together, each with its line. Also the error types that
+//! supply the messages.
 
-use super::error_text::KeyWords;
+use super::error_text::KeyNames;
 use crate::model::{REGISTERED_NAME_EXPECTED, on_one_line};
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -23,10 +23,10 @@ pub enum SettingOrigin {
     Set(Arc<str>),
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// The place.
+    /// Where the setting was written.
     pub origin: SettingOrigin,
     /// The key's path, such as `inputs[0].path`. Empty if the error concerns the file as a whole.
     pub key: String,
@@ -41,7 +41,7 @@ pub struct SpecError {
 pub struct SpecErrors {
     /// The job file, as the user named it.
     pub file: String,
-    /// The errors, sorted by line. Those of `--set` come last.
+    /// The errors, sorted by line. Errors in `--set` come last.
     pub errors: Vec<SpecError>,
 }
 
@@ -57,7 +57,7 @@ impl fmt::Display for SpecErrors {
                 SettingOrigin::Line(line) => write!(f, "{file}:{line}: ")?,
                 SettingOrigin::In(other, line) => write!(f, "{}:{line}: ", on_one_line(other))?,
                 SettingOrigin::Set(key) => {
-                    // `--job` picks the job of a pipeline. It is an option of its own, not a key of `--set`.
+                    // `--job` picks the job of a pipeline. It is a separate option, not a key of `--set`.
                     f.write_str(if &**key == "job" { "--" } else { "--set " })?;
                     if **key != error.key {
                         write!(f, "{}: ", on_one_line(key))?;
@@ -75,7 +75,7 @@ impl fmt::Display for SpecErrors {
 
 impl std::error::Error for SpecErrors {}
 
-/// The report stops here: a longer list does not help the user.
+/// At most this many errors are reported: a longer list does not help the user.
 const MOST_ERRORS: usize = 100;
 
 /// Collects errors and notices while a file is read.
@@ -84,7 +84,7 @@ pub(super) struct ErrorReport {
     errors: RefCell<Vec<SpecError>>,
     notices: RefCell<Vec<String>>,
     conversions: RefCell<Vec<String>>,
-    words: KeyWords,
+    names: KeyNames,
     file_lists: RefCell<Vec<String>>,
 }
 
@@ -110,17 +110,17 @@ impl ErrorReport {
     }
 
     /// Records the file's own name for one of our keys and for all keys below it. Errors use that name.
-    pub(super) fn call(&self, ours: &str, theirs: &str) {
-        self.words.call(ours, theirs);
+    pub(super) fn record_name(&self, ours: &str, theirs: &str) {
+        self.names.record(ours, theirs);
     }
 
     /// The file's own name for one of our keys.
-    pub(super) fn word<'k>(&self, key: &'k str) -> Cow<'k, str> {
-        self.words.of(key)
+    pub(super) fn name_in_file<'k>(&self, key: &'k str) -> Cow<'k, str> {
+        self.names.of(key)
     }
 
     /// Records that an input is an MLTable whose files are passed on as files, not as a table.
-    pub(super) fn call_file_list(&self, input: &str) {
+    pub(super) fn record_file_list(&self, input: &str) {
         self.file_lists.borrow_mut().push(input.to_owned());
     }
 
@@ -130,7 +130,7 @@ impl ErrorReport {
     }
 
     /// Whether an error is already known for the key, or for a key below it.
-    pub(super) fn blames(&self, key: &str) -> bool {
+    pub(super) fn has_error_at(&self, key: &str) -> bool {
         self.errors.borrow().iter().any(|error| {
             error
                 .key
@@ -139,7 +139,7 @@ impl ErrorReport {
         })
     }
 
-    /// Whether the limit of errors is reached, so that further ones are dropped.
+    /// Whether the limit of errors is reached, so that further errors are dropped.
     pub(super) fn is_full(&self) -> bool {
         self.errors.borrow().len() >= MOST_ERRORS
     }
@@ -156,17 +156,17 @@ impl ErrorReport {
         self.conversions.take()
     }
 
-    /// The errors in reading order, in the file's own words.
+    /// The errors in reading order, with the file's own names for keys.
     pub(super) fn into_errors(self, file: &str) -> SpecErrors {
         let mut errors = self.errors.into_inner();
         for error in &mut errors {
-            // A key of ours on the command line was typed by the user, so it is not translated.
+            // If the user typed our key on the command line, the error names our key, too.
             let is_typed = match &error.origin {
                 SettingOrigin::Set(key) => first_name(key) == first_name(&error.key),
                 _ => false,
             };
             if !is_typed {
-                error.key = self.words.of(&error.key).into_owned();
+                error.key = self.names.of(&error.key).into_owned();
             }
         }
         errors.sort_by(|a, b| a.origin.cmp(&b.origin));
@@ -191,15 +191,15 @@ pub(super) enum FileError {
     /// It is a folder.
     #[error("is a folder; name the {what} in it")]
     Folder {
-        /// A word for such a file.
+        /// What kind of file was expected, as a word.
         what: &'static str,
     },
     /// It is a fifo, a socket or a device.
     #[error("{source}; name a {what}")]
     Special {
-        /// A word for such a file.
+        /// What kind of file was expected, as a word.
         what: &'static str,
-        /// Which of them it is.
+        /// The error that says which of them it is.
         source: io::Error,
     },
     /// It cannot be read.
@@ -208,7 +208,7 @@ pub(super) enum FileError {
     /// It is larger than the limit.
     #[error("is larger than 1 MB, which no {what} needs")]
     TooLarge {
-        /// A word for such a file.
+        /// What kind of file was expected, as a word.
         what: &'static str,
     },
     /// It is not UTF-8.
@@ -217,7 +217,7 @@ pub(super) enum FileError {
         /// The first byte that is wrong, from 1.
         byte: usize,
     },
-    /// The current folder is unknown, so a relative path has no beginning.
+    /// The current folder is unknown, so relative paths cannot be resolved.
     #[error("the current folder cannot be found: {0}")]
     NoCurrentFolder(#[source] io::Error),
     /// The folder's path is not UTF-8, so the paths in the file could not be text.
@@ -228,8 +228,8 @@ pub(super) enum FileError {
     NoRights(io::Error),
     /// The file names code, and another user may have written it.
     #[error(
-        "names code that Sandmill loads, and another user may have written it (mode {mode:03o}, user {user}); make it \
-         your own, and: chmod o-w"
+        "names code that Sandmill loads, and another user may have written it (mode {mode:03o}, user {user}); become \
+         its owner, and run chmod o-w"
     )]
     NotOwn {
         /// Its permissions.
@@ -239,8 +239,8 @@ pub(super) enum FileError {
     },
     /// Other users can read or change secrets.
     #[error(
-        "holds credentials of stores, and others can read or change it (mode {mode:03o}, user {user}); \
-         make it yours alone: chmod 600"
+        "holds credentials of stores, and other users can read or change it (mode {mode:03o}, owner {user}); \
+         become its owner, and run chmod 600"
     )]
     NotPrivate {
         /// Its permissions.
@@ -250,11 +250,11 @@ pub(super) enum FileError {
     },
     /// Another user owns the file, or a folder or link on the way to it.
     #[error(
-        "is not used, as {what} belongs to user {owner}, neither to you (user {user}) nor to root, and its owner decides what jobs may do: {command} {user} {}",
+        "is not used, because {what} belongs to user {owner}, neither to you (user {user}) nor to root, and the owner could change what jobs may do; run: {command} {user} {}",
         at.display()
     )]
     Owner {
-        /// What the other user owns, for people.
+        /// What the other user owns, as a phrase in the message.
         what: &'static str,
         /// Its owner's user ID.
         owner: u32,
@@ -267,12 +267,12 @@ pub(super) enum FileError {
     },
     /// Other users can write to the file, or to a folder on the way to it.
     #[error(
-        "is not used, as others can write to {what} (mode {mode:03o}) and so decide what jobs may do: \
-         chmod go-w {}",
+        "is not used, because other users can write to {what} (mode {mode:03o}) and so change what jobs may do; \
+         run: chmod go-w {}",
         at.display()
     )]
     Writable {
-        /// What they can write to, for people.
+        /// What they can write to, as a phrase in the message.
         what: &'static str,
         /// Its permissions.
         mode: u32,
@@ -329,7 +329,7 @@ pub enum ModelPathError {
         /// The name that was given.
         name: String,
     },
-    /// The current folder is unknown, so a relative path has no beginning.
+    /// The current folder is unknown, so relative paths cannot be resolved.
     #[error("{}: {source}", path.display())]
     Relative {
         /// The path.
@@ -354,14 +354,14 @@ pub enum ModelPathError {
         source: io::Error,
     },
     /// The job names a version, but the path is not a folder of versions.
-    #[error("{} is not a folder with a folder for each version; remove version", path.display())]
+    #[error("{} is not a folder with a subfolder for each version; remove the key version", path.display())]
     NoVersions {
         /// The path.
         path: PathBuf,
     },
     /// A folder without models.
     #[error(
-        "{} holds neither an ONNX file (.onnx) nor a folder of a version, such as 1 or 2; name an ONNX file, \
+        "{} holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, \
          or a folder with one",
         path.display()
     )]
@@ -375,7 +375,7 @@ pub enum ModelPathError {
         /// The path.
         path: PathBuf,
     },
-    /// The version does not exist.
+    /// The requested version does not exist.
     #[error("{} has no version {version}; versions: {}", path.display(), listed(there))]
     NoVersion {
         /// The folder.
@@ -387,7 +387,7 @@ pub enum ModelPathError {
     },
     /// A version without a model.
     #[error(
-        "{} holds no ONNX file; put model.onnx there, or set another version",
+        "{} holds no ONNX file; put model.onnx into it, or set another version",
         folder.display()
     )]
     EmptyVersion {
@@ -396,17 +396,17 @@ pub enum ModelPathError {
     },
     /// Several files, each of which may be meant.
     #[error(
-        "{} holds {count} ONNX files, as {first} and {second}; name one of them, or call the one model.onnx",
+        "{} holds {count} ONNX files, such as {first} and {second}; name one of them, or rename one to model.onnx",
         folder.display()
     )]
     Several {
         /// The folder.
         folder: PathBuf,
-        /// How many there are.
+        /// The number of ONNX files.
         count: usize,
-        /// The name of one.
+        /// The name of one of them.
         first: String,
-        /// The name of another one.
+        /// The name of another of them.
         second: String,
     },
     /// A link that leads out of the only folder that workers can see.
@@ -428,7 +428,7 @@ pub enum ModelPathError {
 pub enum NoDatastore {
     /// No file of datastores is named.
     #[error(
-        "there is no datastore {name:?}, as no file of datastores is named: name one by --datastores FILE \
+        "there is no datastore {name:?}, because no file of datastores is given; give one by --datastores FILE \
          or SANDMILL_DATASTORES"
     )]
     NoFile {
@@ -437,7 +437,7 @@ pub enum NoDatastore {
     },
     /// The file does not have this store for the tenant.
     #[error(
-        "{} has no datastore {name:?} for tenant {tenant}; there: {}",
+        "{} has no datastore {name:?} for tenant {tenant}; it has: {}",
         file.display(),
         listed(there)
     )]
@@ -453,9 +453,9 @@ pub enum NoDatastore {
     },
 }
 
-fn listed<T: ToString>(all: &[T]) -> String {
-    let all: Vec<String> = all.iter().map(T::to_string).collect();
-    if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+fn listed<T: ToString>(items: &[T]) -> String {
+    let items: Vec<String> = items.iter().map(T::to_string).collect();
+    if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
 
 /// Why a text is not a valid template of paths.
@@ -467,10 +467,10 @@ pub(super) enum TemplateError {
     /// A brace that is not closed.
     #[error("a {{ is not closed by }}")]
     NotClosed,
-    /// Nothing separates a key from the next one, so the end of the first is unknown.
+    /// Nothing separates a key from the next key, so the end of the first value is unknown.
     #[error("{{{key}}} and the key after it have nothing between them")]
     Adjacent {
-        /// The first of the two.
+        /// The first of the two keys.
         key: String,
     },
     /// A key with a date format.
@@ -520,7 +520,9 @@ pub(super) enum StepError {
         index: String,
     },
     /// A list does not have the named or numbered entry.
-    #[error("{path} is a list of {count} without {step}; write a name in it, or a number from 0")]
+    #[error(
+        "{path} is a list of {count} without {step}; write an entry's name, or its number from 0"
+    )]
     List {
         /// The path of the list.
         path: String,
@@ -534,7 +536,7 @@ pub(super) enum StepError {
     Leaf {
         /// The path of the value.
         path: String,
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
 }

@@ -1,5 +1,6 @@
-//! A file's values for the settings in the tables of `sandmill-model`, and what follows from them: the values
-//! in force, the settings that affect rows, and the settings that the operator's policy may cap. Settings
+//! A file's values for the settings in the tables of `sandmill-model`, and what
+//! follows from these values: the values in force, the settings that affect rows, and the settings that the
+//! operator's policy may cap. Settings
 //! that are composed of several keys are read by `raw`, and checked by `check` and the other modules.
 
 use super::error::SettingOrigin;
@@ -13,8 +14,8 @@ use crate::model::{
 };
 use std::time::Duration;
 
-// Reads a row's setting if the row has a ceiling. `[]` means that it has none. A composed setting has no
-// field.
+// Reads a table row's setting if the row has a ceiling. `[]` means that it has no ceiling. A composed setting
+// has no field.
 macro_rules! read_ceiling {
     ([$most:tt] $scope:ident, $given:ident $field:ident) => {
         $given.$field = $scope.setting(stringify!($field));
@@ -90,7 +91,7 @@ macro_rules! given {
                 given
             }
 
-            /// The values in force: the file's value, or else that of `defaults`.
+            /// The values in force: the file's value, or else the value of `defaults`.
             pub(crate) fn in_force(&self, defaults: &Self) -> ($Job, $Worker) {
                 (
                     $Job { $($($job: value(&self.$job, &defaults.$job),)?)* },
@@ -98,7 +99,7 @@ macro_rules! given {
                 )
             }
 
-            /// The given settings that have ceilings: the key, the amount, and its place.
+            /// The given settings that have ceilings: the key, the amount, and where it was written.
             pub(crate) fn amounts(&self) -> Vec<(&'static str, Amount, SettingOrigin)> {
                 let given = self;
                 let mut amounts = Vec::new();
@@ -123,23 +124,23 @@ macro_rules! given {
 
             /// The settings that affect rows: their keys, and their values as JSON.
             pub(crate) fn deciding(job: &$Job, worker: &$Worker) -> Vec<(&'static str, String)> {
-                let usual_job = $Job::default();
-                let usual_worker = $Worker::default();
+                let default_job = $Job::default();
+                let default_worker = $Worker::default();
                 let mut deciding = Vec::new();
                 $(
-                    $(if decides($rows, job.$job != usual_job.$job) {
+                    $(if decides($rows, job.$job != default_job.$job) {
                         let value = serde_json::to_string(&job.$job);
                         deciding.push((concat!($below, stringify!($job)), value));
                     })?
-                    $(if decides($rows, worker.$worker != usual_worker.$worker) {
+                    $(if decides($rows, worker.$worker != default_worker.$worker) {
                         let value = serde_json::to_string(&worker.$worker);
                         deciding.push((concat!($below, stringify!($worker)), value));
                     })?
                 )*
                 // Plain data always serialises. If it did not, values would become empty texts and would
                 // compare as equal.
-                let text = |(key, value): (_, Result<_, _>)| (key, value.unwrap_or_default());
-                deciding.into_iter().map(text).collect()
+                let with_text = |(key, value): (_, Result<_, _>)| (key, value.unwrap_or_default());
+                deciding.into_iter().map(with_text).collect()
             }
         }
     };
@@ -165,10 +166,10 @@ fn value<T: Setting + Clone>(given: &Option<Located<T>>, default: &Option<Locate
     value.expect("a test checks that the default of every key can be read")
 }
 
-fn decides(rows: DecidesRows, is_unusual: bool) -> bool {
+fn decides(rows: DecidesRows, is_not_default: bool) -> bool {
     match rows {
         DecidesRows::Decide => true,
-        DecidesRows::DecideUnlessDefault => is_unusual,
+        DecidesRows::DecideUnlessDefault => is_not_default,
         DecidesRows::Not(_) => false,
     }
 }

@@ -1,4 +1,5 @@
-//! The inputs of a job. All of them have one kind, and each kind has its own rules.
+//! Checks the inputs of a job. All inputs of a job have the same kind, files or tables, and each kind has
+//! its own rules.
 
 use super::csv;
 use super::defaults::Defaults;
@@ -16,18 +17,18 @@ use crate::model::{
     TableInput, TableKind, nearest,
 };
 
-/// Files in a mini-batch unless the job file says otherwise (docs/parallel-run-step.md C7).
-const DEFAULT_FILES: u64 = 10;
-/// Bytes in a mini-batch of a table unless the job file says otherwise.
-const DEFAULT_BYTES: u64 = 1 << 20;
+/// The number of files in a mini-batch unless the job file says otherwise (docs/parallel-run-step.md C7).
+const DEFAULT_MINI_BATCH_FILES: u64 = 10;
+/// The number of bytes in a mini-batch of a table unless the job file says otherwise.
+const DEFAULT_MINI_BATCH_BYTES: u64 = 1 << 20;
 /// A size below this is probably a mistake.
-const SMALL_BYTES: u64 = 1 << 10;
+const SMALL_MINI_BATCH_BYTES: u64 = 1 << 10;
 
-/// The inputs, their kind, and the partition keys.
+/// Checks the inputs. Returns them, their kind, and the partition keys.
 pub(super) fn check(
     raw: &RawJob,
     defaults: &Defaults<'_>,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> (Vec<Input>, InputKind, Vec<String>) {
     let count = defaults.of(raw, |raw| &raw.rank_mini_batch_count);
@@ -41,33 +42,33 @@ pub(super) fn check(
         return (Vec::new(), InputKind::Void { count }, Vec::new());
     }
     let given = raw.inputs.as_ref().map_or(&[][..], |inputs| inputs.value.as_slice());
-    if given.is_empty() && !report.blames("inputs") && !report.blames("input_data") {
-        no_inputs(raw.inputs.as_ref(), defaults.dialect, report);
+    if given.is_empty() && !report.has_error_at("inputs") && !report.has_error_at("input_data") {
+        report_no_inputs(raw.inputs.as_ref(), defaults.dialect, report);
     }
     check_names(given, report);
     check_formats(given, report);
-    let inputs = given.iter().map(|input| check_input(input, place, report)).collect();
+    let inputs = given.iter().map(|input| check_input(input, location, report)).collect();
     let has_tables = given.iter().any(|input| format_of(input) != InputFormat::Files);
     let kind = if has_tables {
         tables_kind(raw, given, defaults, report)
     } else if given.iter().any(|input| has_bad_format(input, report)) {
         // The inputs may be files or tables, so the meaning of a size is unknown.
-        InputKind::Files { mini_batch_files: DEFAULT_FILES }
+        InputKind::Files { mini_batch_files: DEFAULT_MINI_BATCH_FILES }
     } else {
         files_kind(raw, given, defaults, report)
     };
     (inputs, kind, partition::check(raw, given, report))
 }
 
-/// Refuses mini-batches that are too large for the memory of an instance.
+/// Refuses mini-batches that are too large for the memory of an entry script.
 pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, report: &ErrorReport) {
     let InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } = kind else { return };
     if let Some(size) = &raw.mini_batch_size
         && *bytes > limits.memory.0
     {
         let message = format!(
-            "found {}, and the entry script, which holds a whole mini-batch, has {} of memory \
-             (limits.memory); choose a smaller size, or raise that limit",
+            "found {}, and the entry script, which holds a whole mini-batch, has {} of memory; \
+             choose a smaller size, or raise limits.memory",
             ByteSize(*bytes),
             limits.memory,
         );
@@ -75,7 +76,7 @@ pub(super) fn check_memory(raw: &RawJob, kind: &InputKind, limits: &Limits, repo
     }
 }
 
-fn no_inputs(
+fn report_no_inputs(
     given: Option<&Located<Vec<RawInput>>>,
     dialect: JobFileDialect,
     report: &ErrorReport,
@@ -83,17 +84,17 @@ fn no_inputs(
     match given {
         Some(given) => given.blame(report, "found none; name at least one (e.g. images: data)"),
         None => {
-            let place = match dialect {
+            let advice = match dialect {
                 JobFileDialect::Saved => {
-                    "a saved parallel_run_config holds none: name at least one beside it (inputs: \
+                    "a saved parallel_run_config has no inputs: name at least one beside it (inputs: \
                      {images: data}), or"
                 }
                 JobFileDialect::Deployment => {
-                    "in Azure they come with each call of the endpoint: name them"
+                    "in Azure, each call of the endpoint passes them: name them"
                 }
                 _ => "name at least one in the file (inputs: {images: data}), or",
             };
-            let message = format!("missing; {place} by --set inputs.images.path=data");
+            let message = format!("missing; {advice} by --set inputs.images.path=data");
             report.error(&SettingOrigin::File, "inputs", message);
         }
     }
@@ -132,15 +133,15 @@ fn check_formats(inputs: &[RawInput], report: &ErrorReport) {
     }
 }
 
-/// Whether the format was given but is unknown. Then further errors about the input would be misleading.
+/// Whether the given format is unknown. Further errors about such an input would be misleading.
 fn has_bad_format(input: &RawInput, report: &ErrorReport) -> bool {
-    input.format.is_none() && report.blames(&format!("{}.format", input.key))
+    input.format.is_none() && report.has_error_at(&format!("{}.format", input.key))
 }
 
-fn check_input(input: &RawInput, place: &JobFileLocation, report: &ErrorReport) -> Input {
+fn check_input(input: &RawInput, location: &JobFileLocation, report: &ErrorReport) -> Input {
     let paths =
-        input.paths.iter().filter_map(|path| check_path(input, path, place, report)).collect();
-    refuse_mixed_places(input, report);
+        input.paths.iter().filter_map(|path| check_path(input, path, location, report)).collect();
+    refuse_mixed_paths(input, report);
     if !has_bad_format(input, report) {
         check_keys(input, report);
     }
@@ -159,8 +160,8 @@ fn check_input(input: &RawInput, place: &JobFileLocation, report: &ErrorReport) 
     if let (Some(hive), Some(_)) = (&input.hive, &input.partition_format)
         && hive.value
     {
-        let message = "found together with partition_format, which names the columns of the path \
-                       already; choose one, and remove the other";
+        let message = "found together with partition_format, which already names the columns of the path; \
+                       choose one, and remove the other";
         hive.blame(report, message);
     }
     let partition_format =
@@ -177,35 +178,35 @@ fn check_keys(input: &RawInput, report: &ErrorReport) {
     let is_text = kind.is_some_and(TableKind::is_text);
     let is_database = kind.is_some_and(TableKind::is_asked);
     let is_parquet = kind.is_some_and(TableKind::may_have_log);
-    let for_csv = "inputs of format csv or tsv";
-    let for_text = "inputs of format csv, tsv or jsonl";
-    let for_tables = "tables";
-    let for_databases = "inputs of format sqlite";
-    let for_parquet = "inputs of format parquet";
+    let csv_inputs = "inputs of format csv or tsv";
+    let text_inputs = "inputs of format csv, tsv or jsonl";
+    let tables = "tables";
+    let databases = "inputs of format sqlite";
+    let parquet_inputs = "inputs of format parquet";
     let keys = [
-        (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.null_values.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.quoted_newlines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.quote.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.escape.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.comment.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.skip_lines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.duplicate_names.as_ref().map(|at| (&at.origin, &at.key)), is_csv, for_csv),
-        (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
-        (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
-        (input.drop_columns.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
-        (input.types.as_ref().map(|at| (&at.origin, &at.key)), is_text, for_text),
-        (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), for_tables),
-        (input.files.as_ref().map(|at| (&at.origin, &at.key)), is_parquet, for_parquet),
-        (input.table.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
-        (input.query.as_ref().map(|at| (&at.origin, &at.key)), is_database, for_databases),
+        (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.null_values.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.quoted_newlines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.quote.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.escape.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.comment.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.skip_lines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.duplicate_names.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
+        (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, text_inputs),
+        (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), tables),
+        (input.drop_columns.as_ref().map(|at| (&at.origin, &at.key)), is_text, text_inputs),
+        (input.types.as_ref().map(|at| (&at.origin, &at.key)), is_text, text_inputs),
+        (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), tables),
+        (input.files.as_ref().map(|at| (&at.origin, &at.key)), is_parquet, parquet_inputs),
+        (input.table.as_ref().map(|at| (&at.origin, &at.key)), is_database, databases),
+        (input.query.as_ref().map(|at| (&at.origin, &at.key)), is_database, databases),
     ];
-    for (key, _, formats) in keys.into_iter().filter(|(_, fits, _)| !fits) {
+    for (key, _, formats) in keys.into_iter().filter(|(_, is_allowed, _)| !is_allowed) {
         let Some((origin, key)) = key else { continue };
         let remedy = match kind {
-            None if formats == for_databases => "add format: sqlite, or remove this key",
-            None if formats == for_parquet => "add format: parquet, or remove this key",
+            None if formats == databases => "add format: sqlite, or remove this key",
+            None if formats == parquet_inputs => "add format: parquet, or remove this key",
             None => "add its format (e.g. format: csv), or remove this key",
             Some(_) => "remove this key",
         };
@@ -224,7 +225,10 @@ fn check_choices(input: &RawInput, report: &ErrorReport) {
         dropped.blame(report, "found together with columns; choose one, and remove the other");
     }
     if let (Some(types), Some(_)) = (&input.types, &input.schema) {
-        types.blame(report, "found together with schema, which has all types; write them there");
+        types.blame(
+            report,
+            "found together with schema, which has all types; write the types there",
+        );
     }
     if let Some(take) = &input.take
         && format_of(input).table().is_some_and(TableKind::is_asked)
@@ -233,7 +237,7 @@ fn check_choices(input: &RawInput, report: &ErrorReport) {
     }
 }
 
-/// Refuses columns of type JSON in other text formats, which would not be parsed.
+/// Refuses columns of type JSON in inputs of format csv or tsv, whose JSON is not parsed.
 fn check_schema(input: &RawInput, report: &ErrorReport) {
     let is_json = |column: &&Column| column.kind == ColumnType::Json;
     for schema in input.schema.iter().chain(&input.types) {
@@ -253,7 +257,7 @@ fn check_schema(input: &RawInput, report: &ErrorReport) {
 /// Checks the requested columns against the schema, if there is one.
 fn check_columns(input: &RawInput, report: &ErrorReport) {
     let Some(columns) = &input.columns else { return };
-    if columns.value.is_empty() && !report.blames(&columns.key) {
+    if columns.value.is_empty() && !report.has_error_at(&columns.key) {
         columns
             .blame(report, "found an empty list; name at least one column, or leave the key out");
     }
@@ -264,33 +268,37 @@ fn check_columns(input: &RawInput, report: &ErrorReport) {
         }
         let Some(schema) = &input.schema else { continue };
         let mut known = schema.value.iter().map(|known| known.name.as_str());
-        if !report.blames(&schema.key) && !known.any(|known| known == column.value) {
+        if !report.has_error_at(&schema.key) && !known.any(|name| name == column.value) {
             let known: Vec<_> = schema.value.iter().map(|known| known.name.as_str()).collect();
             let hint = match nearest(&column.value, known) {
                 Some(name) => format!("; did you mean {name:?}?"),
                 None => String::new(),
             };
-            let message = format!("found {:?}, which schema does not have{hint}", column.value);
+            let message = format!("found {:?}, which is not in schema{hint}", column.value);
             column.blame(report, message);
         }
     }
 }
 
-/// Refuses inputs with paths in a store as well as on this machine, because only those in a store are
-/// fetched.
-fn refuse_mixed_places(input: &RawInput, report: &ErrorReport) {
+/// Refuses inputs with paths both in a store and on this machine, because Sandmill fetches only the paths
+/// in a store.
+fn refuse_mixed_paths(input: &RawInput, report: &ErrorReport) {
     let is_remote = |path: &Located<String>| Address::looks_like_one(&path.value);
     let remote = input.paths.iter().filter(|path| is_remote(path)).count();
     if let Some(datastore) = &input.datastore {
         if let Some(path) = input.paths.iter().find(|path| is_remote(path)) {
-            path.blame(report, "found an address beside datastore; write a path in that datastore");
+            path.blame(
+                report,
+                "found an address together with datastore; write a path in that datastore",
+            );
         }
         if datastore.value.trim().is_empty() || datastore.value.contains(['/', '@']) {
             let message = format!("found {:?}; expected the name of a datastore", datastore.value);
             datastore.blame(report, message);
         }
     } else if remote > 0 && remote < input.paths.len() {
-        let message = "has paths of this machine beside addresses of stores; make two inputs of it";
+        let message =
+            "has paths on this machine beside addresses of stores; split it into two inputs";
         report.error(&input.name.origin, &input.key, message);
     }
 }
@@ -298,7 +306,7 @@ fn refuse_mixed_places(input: &RawInput, report: &ErrorReport) {
 fn check_path(
     input: &RawInput,
     path: &Located<String>,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<String> {
     let name = &input.name.value;
@@ -309,7 +317,7 @@ fn check_path(
         return None;
     }
     if text.contains("${{") {
-        if report.blames(&path.key) {
+        if report.has_error_at(&path.key) {
             return None;
         }
         let message = format!(
@@ -320,7 +328,7 @@ fn check_path(
         return None;
     }
     if text.starts_with("azureml:") {
-        if report.blames(&path.key) {
+        if report.has_error_at(&path.key) {
             return None;
         }
         let message = format!(
@@ -345,7 +353,7 @@ fn check_path(
         return Some(format!("datastore://{name}/{}", text.trim_start_matches('/')));
     }
     // `JobFileLocation` has checked that the folder is text, so the joined path is text as well.
-    Some(place.resolve(text).to_string_lossy().into_owned())
+    Some(location.resolve(text).to_string_lossy().into_owned())
 }
 
 fn files_kind(
@@ -361,8 +369,8 @@ fn files_kind(
         inference.blame(report, "is for tables only, and the inputs are of format files");
     }
     let Some(size) = &raw.mini_batch_size else {
-        mention_size(raw, defaults, &format!("{DEFAULT_FILES} files"));
-        return InputKind::Files { mini_batch_files: DEFAULT_FILES };
+        mention_size(raw, defaults, &format!("{DEFAULT_MINI_BATCH_FILES} files"));
+        return InputKind::Files { mini_batch_files: DEFAULT_MINI_BATCH_FILES };
     };
     let files = size.value.trim().parse().ok().filter(|files| *files >= 1);
     if files.is_none() {
@@ -373,10 +381,10 @@ fn files_kind(
         );
         size.blame(report, message);
     }
-    InputKind::Files { mini_batch_files: files.unwrap_or(DEFAULT_FILES) }
+    InputKind::Files { mini_batch_files: files.unwrap_or(DEFAULT_MINI_BATCH_FILES) }
 }
 
-/// Explains why a size is refused for files.
+/// Explains why a size in bytes or rows is refused for files. Empty if the text is not a size.
 fn size_hint(
     size: &str,
     inputs: &[RawInput],
@@ -384,10 +392,10 @@ fn size_hint(
     report: &ErrorReport,
 ) -> String {
     let Some(size) = SliceSize::parse(size) else { return String::new() };
-    if let Some(list) = inputs.iter().find(|input| report.is_file_list(&input.name.value)) {
-        let name = &list.name.value;
+    if let Some(file_list) = inputs.iter().find(|input| report.is_file_list(&input.name.value)) {
+        let name = &file_list.name.value;
         return format!(
-            "; sizes are for tables, and input {name} is an mltable that is not mode: direct, and so a list of files"
+            "; sizes are for tables, and input {name} is an mltable without mode: direct, which is a list of files"
         );
     }
     let hint = match size {
@@ -395,8 +403,8 @@ fn size_hint(
             "; sizes are for tables: an input is a table if it has mode: direct (type mltable) or a format \
              (e.g. format: csv)"
         }
-        SliceSize::Bytes(_) => "; sizes are for tables, as of format csv",
-        SliceSize::Rows(_) => "; rows are for tables, as of format csv",
+        SliceSize::Bytes(_) => "; sizes are for tables, such as inputs of format csv",
+        SliceSize::Rows(_) => "; rows are for tables, such as inputs of format csv",
     };
     hint.to_owned()
 }
@@ -437,7 +445,7 @@ fn tables_kind(
     }
 }
 
-/// For an Azure file, mentions that the default size is used, unless mini-batches are made by keys.
+/// For an Azure file, mentions that the default size is used, unless partition keys make the mini-batches.
 fn mention_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
     if raw.partition_keys.is_none() {
         defaults.mention("mini_batch_size", size);
@@ -446,25 +454,25 @@ fn mention_size(raw: &RawJob, defaults: &Defaults<'_>, size: &str) {
 
 fn slice_size(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> SliceSize {
     let Some(given) = &raw.mini_batch_size else {
-        mention_size(raw, defaults, &ByteSize(DEFAULT_BYTES).to_string());
-        return SliceSize::Bytes(DEFAULT_BYTES);
+        mention_size(raw, defaults, &ByteSize(DEFAULT_MINI_BATCH_BYTES).to_string());
+        return SliceSize::Bytes(DEFAULT_MINI_BATCH_BYTES);
     };
     let Some(size) = SliceSize::parse(&given.value) else {
         let message = format!(
             "found {:?}; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. \
-             1000 rows), as the inputs are tables; {}",
+             1000 rows), because the inputs are tables; {}",
             given.value,
             ByteSize::UNITS,
         );
         given.blame(report, message);
-        return SliceSize::Bytes(DEFAULT_BYTES);
+        return SliceSize::Bytes(DEFAULT_MINI_BATCH_BYTES);
     };
     if let SliceSize::Bytes(bytes) = size
-        && bytes < SMALL_BYTES
+        && bytes < SMALL_MINI_BATCH_BYTES
     {
         report.notice(format!(
-            "mini_batch_size is {size}: for tables it counts bytes, and so few make many small \
-             mini-batches; for rows, write \"{}\"",
+            "mini_batch_size is {size}: for tables it is a number of bytes, and such a small number \
+             makes many small mini-batches; for rows, write \"{}\"",
             SliceSize::Rows(bytes)
         ));
     }

@@ -1,5 +1,4 @@
-//! A job in the form that the rest of the program uses: checked, with resolved paths and with defaults filled
-//! in.
+//! The checked job that the rest of the program uses. Its paths are resolved, and defaults are filled in.
 
 use super::requirements::Requirement;
 use crate::given_settings::{GivenLimits, GivenSettings};
@@ -42,20 +41,21 @@ pub struct JobSpec {
     pub input_kind: InputKind,
     /// Shown to the guest read-only.
     pub side_inputs: Vec<Mount>,
-    /// The models that the entry script may compute with. It also sees each of them as a read-only folder.
+    /// The models that the entry script may run. The script also sees each model as a read-only folder.
     pub models: Vec<ModelSpec>,
     /// The side inputs and models that are in stores. Until they are fetched, their paths are addresses.
     pub stored: Vec<StoredMount>,
     /// The limits and settings of inference.
     pub inference: InferenceSettings,
-    /// The folder for results. `None` means the job directory's own.
+    /// The folder for results. `None` means the folder in the job directory.
     pub output: Option<PathBuf>,
-    /// The place in a store to which the output folder's files are uploaded when the job has completed.
+    /// The address in a store to which the output folder's files are uploaded when the job has completed.
+    /// `None` if they are not uploaded.
     pub upload: Option<Address>,
     /// The program's arguments, with references replaced by guest paths.
     pub arguments: Vec<String>,
-    /// How many of the arguments come from the job file. They are the first ones. The rest are settings that
-    /// are passed on (docs/parallel-run-step.md E11); their values may change as the settings may.
+    /// How many of the arguments come from the job file. These are the first arguments. The rest are
+    /// settings that are passed on (docs/parallel-run-step.md E11), and change when those settings change.
     pub own_arguments: usize,
     /// The guest's environment.
     pub environment_variables: Vec<(String, String)>,
@@ -63,8 +63,8 @@ pub struct JobSpec {
     pub process_count: u32,
     /// The output file's name.
     pub append_row_file_name: String,
-    /// The name that earlier versions of Sandmill gave that file, if it differs. A job that they began keeps
-    /// it.
+    /// The name that earlier versions of Sandmill gave the output file, if it differs. A job that an earlier
+    /// version started keeps this name.
     pub earlier_file_name: Option<String>,
     /// The longest time without any progress (A2).
     pub progress_update_timeout: Duration,
@@ -101,7 +101,7 @@ pub struct LoadedScript {
     pub language: ScriptLanguage,
     /// The Python runtime that the job requests.
     pub runtime: PythonRuntime,
-    /// The packages that its requirements file pins to one version, with the file's name for people.
+    /// The packages that its requirements file pins to one version, with the file's name for messages.
     pub requirements: Option<(String, Vec<Requirement>)>,
     /// Whether each worker writes a Python profile.
     pub profile: bool,
@@ -110,26 +110,26 @@ pub struct LoadedScript {
 /// A model that a job names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelSpec {
-    /// The name by which the entry script loads it.
+    /// The name by which the entry script loads the model.
     pub name: String,
     /// The ONNX file. Absolute.
     pub file: PathBuf,
-    /// The folder that belongs to the model, if it has one. It holds the file, and the entry script sees all
-    /// of it. Absolute.
+    /// The folder that belongs to the model, if it has one. The folder contains the ONNX file, and the
+    /// entry script sees the whole folder. Absolute.
     pub folder: Option<PathBuf>,
     /// The size of the ONNX file in bytes.
     pub bytes: u64,
     /// The SHA-256 that the ONNX file must have, in hexadecimal.
     pub digest: Option<String>,
-    /// Where the job file gives the digest, for people: `job.yaml:12`. `None` if it gives none.
+    /// Where the job file gives the digest, for messages: `job.yaml:12`. `None` if it does not give a digest.
     pub digest_at: Option<String>,
     /// The model as it was registered, if the job refers to a registered model.
     pub registered: Option<RegisteredModel>,
-    /// The backend that runs it.
+    /// The backend that runs the model.
     pub backend: Backend,
-    /// The device that it should run on.
+    /// The device that the model should run on.
     pub device: DeviceChoice,
-    /// Whether it may run on the CPU if there is no GPU for it.
+    /// Whether the model may run on the CPU if no GPU is free.
     pub fallback: bool,
 }
 
@@ -138,12 +138,12 @@ pub struct ModelSpec {
 pub struct RegisteredModel {
     /// `NAME@VERSION`.
     pub title: String,
-    /// The SHA-256 over its folder, in hexadecimal. `None` if the model is a single file.
+    /// The SHA-256 over the model's folder, in hexadecimal. `None` if the model is a single file.
     pub folder_digest: Option<String>,
 }
 
 impl ModelSpec {
-    /// The folder as the entry script sees it.
+    /// The path of the model's folder for the entry script.
     pub fn guest(&self) -> String {
         format!("{GUEST_MODELS}/{}", self.name)
     }
@@ -151,9 +151,9 @@ impl ModelSpec {
     /// The error message for an ONNX file that is larger than the limit.
     pub fn exceeds(&self, bytes: u64, limit: ByteSize) -> Option<String> {
         (bytes > limit.0).then(|| {
-            let more = if bytes > self.bytes { ", with the weights that it names," } else { "" };
+            let with_weights = if bytes > self.bytes { ", with the weights that it names," } else { "" };
             format!(
-                "{}{more} has {}, more than limits.models ({limit}) lets a worker load; write \
+                "{}{with_weights} has {}, more than limits.models ({limit}) lets a worker load; write \
                  limits.models: {} MB, or more",
                 self.file.display(),
                 ByteSize(bytes),
@@ -168,11 +168,11 @@ impl ModelSpec {
 pub struct StoredMount {
     /// The key that names it.
     pub key: String,
-    /// Which one it is.
+    /// Which side input or model it is.
     pub kind: StoredKind,
-    /// Its address there.
+    /// Its address in the store.
     pub address: Address,
-    /// The chosen version, for a model in a folder with several.
+    /// The chosen version, for a model in a folder with several versions.
     pub version: Option<u64>,
 }
 
@@ -194,19 +194,20 @@ impl JobSpec {
         deciding
     }
 
-    /// The places in stores that the job names, each with its key.
+    /// The addresses in stores that the job names, each with its key.
     pub fn addresses(&self) -> Vec<(String, Address)> {
         let key = |input: &Input| format!("inputs.{}.path", input.name);
         let inputs = self.inputs.iter();
-        let inputs = inputs.flat_map(|input| input.addresses().map(move |at| (key(input), at)));
+        let inputs =
+            inputs.flat_map(|input| input.addresses().map(move |address| (key(input), address)));
         let stored = self.stored.iter().map(|stored| (stored.key.clone(), stored.address.clone()));
-        let upload = self.upload.iter().map(|at| ("output".to_owned(), at.clone()));
+        let upload = self.upload.iter().map(|address| ("output".to_owned(), address.clone()));
         inputs.chain(stored).chain(upload).collect()
     }
 
-    /// The place in a store that a side input or model is fetched from. `None` if it is not in a store.
-    pub fn stored_at(&self, what: StoredKind) -> Option<&Address> {
-        let stored = self.stored.iter().find(|stored| stored.kind == what);
+    /// The address from which a side input or model is fetched. `None` if it is not in a store.
+    pub fn stored_at(&self, wanted: StoredKind) -> Option<&Address> {
+        let stored = self.stored.iter().find(|stored| stored.kind == wanted);
         stored.map(|stored| &stored.address)
     }
 }

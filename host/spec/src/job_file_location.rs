@@ -1,22 +1,24 @@
-//! The place of a job file, and the meaning of its paths.
+//! Where a job file is. Relative paths in the file are resolved from there.
 
 use super::error::{FileError, SettingOrigin};
 use super::policy::OperatorPolicy;
 use std::path::{Path, PathBuf};
 
-/// The place of a job file.
+/// The folder and the name of a job file, and the policy for the paths in it.
 pub(super) struct JobFileLocation {
     /// The policy that limits which files may be read.
     pub(super) policy: OperatorPolicy,
-    /// Its folder. Absolute.
+    /// The file's folder. Absolute.
     pub(super) folder: PathBuf,
-    /// Its name without the ending.
+    /// The file's name without the extension.
     stem: String,
     /// The file as the user named it.
     shown: String,
 }
 
 impl JobFileLocation {
+    /// Finds the folder of the file.
+    ///
     /// # Errors
     /// If the current folder is unknown, or the folder's path is not text.
     pub(super) fn of(file: &Path, policy: &OperatorPolicy) -> Result<Self, FileError> {
@@ -31,8 +33,8 @@ impl JobFileLocation {
         Ok(Self { policy, folder, stem: stem.unwrap_or_default(), shown })
     }
 
-    /// Where a setting was written, for people: `job.yaml:12`.
-    pub(super) fn at(&self, origin: &SettingOrigin) -> String {
+    /// Where a setting was written, for messages: `job.yaml:12`.
+    pub(super) fn file_and_line(&self, origin: &SettingOrigin) -> String {
         match origin {
             SettingOrigin::Line(line) => format!("{}:{line}", self.shown),
             SettingOrigin::In(file, line) => format!("{file}:{line}"),
@@ -41,20 +43,20 @@ impl JobFileLocation {
         }
     }
 
-    /// A path of the job file, made absolute.
+    /// Makes a path in the job file absolute.
     pub(super) fn resolve(&self, path: &str) -> PathBuf {
         let joined = self.folder.join(path);
         // Removes `./` and the like. It fails only for an empty path, and the folder is never empty.
         std::path::absolute(&joined).unwrap_or(joined)
     }
 
-    /// The file's name, changed to a valid job name.
+    /// Makes a valid job name from the file's name.
     pub(super) fn job_name(&self) -> String {
         fit_name(&self.stem)
     }
 }
 
-/// A text, changed to a valid name.
+/// Changes a text to a valid name.
 pub(super) fn fit_name(text: &str) -> String {
     let fitted: String = text
         .to_lowercase()
@@ -72,8 +74,8 @@ mod tests {
 
     #[test]
     fn job_names_are_made_to_fit() {
-        let place = |file: &str| {
-            JobFileLocation::of(Path::new(file), &OperatorPolicy::default()).expect("a place")
+        let location = |file: &str| {
+            JobFileLocation::of(Path::new(file), &OperatorPolicy::default()).expect("a location")
         };
         for (file, name) in [
             ("/a/digits.yaml", "digits"),
@@ -82,9 +84,9 @@ mod tests {
             ("/a/\u{e4}\u{f6}.yaml", "job"),
             ("/a/b.c.yaml", "b-c"),
         ] {
-            assert_eq!(place(file).job_name(), name);
+            assert_eq!(location(file).job_name(), name);
         }
         let long = format!("/a/{}.yaml", "x".repeat(100));
-        assert_eq!(place(&long).job_name().len(), 64);
+        assert_eq!(location(&long).job_name().len(), 64);
     }
 }

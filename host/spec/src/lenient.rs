@@ -1,15 +1,16 @@
 //! Accepts YAML that PyYAML, and thus Azure's tools, accept although the YAML standard forbids it:
 //! continuation lines of a quoted text that are not indented further than their key.
 
-/// Longer than any file's own indentation.
-const INDENT: &str = "                                                                ";
+/// Put before continuation lines. Longer than the indentation of any key in a file.
+const EXTRA_INDENT: &str = "                                                                ";
 
 /// Indents all continuation lines of quoted texts, which does not change their meaning. Line numbers stay the
 /// same. `None` if there are no such lines.
 pub(super) fn indented(text: &str) -> Option<String> {
-    let mut moved = String::with_capacity(text.len());
+    let mut indented = String::with_capacity(text.len());
     let mut quote = None;
-    // The indentation of the key of a block of text. In such a block, quotes are ordinary characters.
+    // The indentation of the key of a block scalar (`|` or `>`). In a block scalar, quotes are ordinary
+    // characters.
     let mut block: Option<usize> = None;
     let mut is_changed = false;
     for line in text.split_inclusive('\n') {
@@ -17,57 +18,58 @@ pub(super) fn indented(text: &str) -> Option<String> {
         let is_blank = line.trim().is_empty();
         if quote.is_some() {
             if !is_blank {
-                moved.push_str(INDENT);
+                indented.push_str(EXTRA_INDENT);
                 is_changed = true;
             }
         } else if block.is_some_and(|key| is_blank || indent > key) {
-            moved.push_str(line);
+            indented.push_str(line);
             continue;
         } else {
             block = None;
         }
-        moved.push_str(line);
-        let end = open_quote(line, &mut quote);
+        indented.push_str(line);
+        let end = follow_quotes(line, &mut quote);
         if quote.is_none() && begins_block(&line[..end]) {
             block = Some(indent);
         }
     }
-    is_changed.then_some(moved)
+    is_changed.then_some(indented)
 }
 
-/// Follows the quotes of a line. `quote` is the open quote. Returns the length of the line without its
+/// Updates `quote`, the quote that is open, over the line. Returns the length of the line without its
 /// comment.
-fn open_quote(line: &str, quote: &mut Option<u8>) -> usize {
+fn follow_quotes(line: &str, quote: &mut Option<u8>) -> usize {
     let bytes = line.as_bytes();
-    let mut at = 0;
+    let mut index = 0;
     // Whether a value may begin here.
     let mut is_start = quote.is_none();
-    while let Some(&byte) = bytes.get(at) {
+    while let Some(&byte) = bytes.get(index) {
         match (*quote, byte) {
-            (Some(b'"'), b'\\') => at += 1,
-            (Some(b'\''), b'\'') if bytes.get(at + 1) == Some(&b'\'') => at += 1,
+            (Some(b'"'), b'\\') => index += 1,
+            (Some(b'\''), b'\'') if bytes.get(index + 1) == Some(&b'\'') => index += 1,
             (Some(open), _) if byte == open => *quote = None,
             (Some(_), _) => {}
             (None, b'"' | b'\'') if is_start => *quote = Some(byte),
-            (None, b'#') if at == 0 || bytes[at - 1].is_ascii_whitespace() => return at,
+            (None, b'#') if index == 0 || bytes[index - 1].is_ascii_whitespace() => return index,
             (None, b' ' | b'\t') => {}
             (None, b'[' | b'{' | b',') => is_start = true,
             (None, b':' | b'-' | b'?') => {
                 is_start = (is_start || byte == b':')
-                    && bytes.get(at + 1).is_none_or(u8::is_ascii_whitespace);
+                    && bytes.get(index + 1).is_none_or(u8::is_ascii_whitespace);
             }
             (None, _) => is_start = false,
         }
-        at += 1;
+        index += 1;
     }
     line.len()
 }
 
-/// Whether a block of text follows: the line ends with `|` or `>` and perhaps a modifier.
+/// Whether a block scalar follows: the line ends with `|` or `>`, perhaps with an indicator such as `-` or
+/// `2`.
 fn begins_block(line: &str) -> bool {
     let last = line.split_ascii_whitespace().next_back().unwrap_or_default();
     last.strip_prefix(['|', '>'])
-        .is_some_and(|how| how.chars().all(|c| matches!(c, '+' | '-' | '1'..='9')))
+        .is_some_and(|indicators| indicators.chars().all(|c| matches!(c, '+' | '-' | '1'..='9')))
 }
 
 #[cfg(test)]

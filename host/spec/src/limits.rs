@@ -5,20 +5,20 @@ use super::job::JobSpec;
 use super::raw::RawJob;
 use crate::model::{ByteSize, InputKind};
 
-/// The most bytes that a memory of a WebAssembly component can have, as its pointers have 32 bits.
-const MOST_MEMORY: u64 = 4 << 30;
+/// The maximum size of a WebAssembly component's memory, because its pointers have 32 bits.
+const MAX_WASM_MEMORY: u64 = 4 << 30;
 
 /// Adds a notice for limits that an entry script cannot reach, because its memory is smaller.
 pub(super) fn note_useless(raw: &RawJob, report: &ErrorReport) {
     let limits = &raw.limits;
     let given = [&limits.memory, &limits.read, &limits.results, &limits.row, &limits.transfer];
-    for limit in given.into_iter().flatten().filter(|limit| limit.value.0 > MOST_MEMORY) {
+    for limit in given.into_iter().flatten().filter(|limit| limit.value.0 > MAX_WASM_MEMORY) {
         report.notice(format!(
-            "{} is {}, of which an entry script can use {}: a memory of a WebAssembly component ends \
-             there",
+            "{} is {}, of which an entry script can use {}: the memory of a WebAssembly component cannot \
+             be larger",
             limit.key,
             limit.value,
-            ByteSize(MOST_MEMORY)
+            ByteSize(MAX_WASM_MEMORY)
         ));
     }
 }

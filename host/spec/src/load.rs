@@ -13,8 +13,8 @@ use super::tree::{self, YamlNode};
 use super::{argument_settings, check, limits, overrides, parent, raw, registered};
 use std::path::Path;
 
-/// The override that names the job of a pipeline. It is not a key of a job file.
-const JOB: &str = "job";
+/// The override that names the job of a pipeline (`--job`). It is not a key of a job file.
+const PICKED_JOB: &str = "job";
 
 /// The things outside of a job file that affect how it is read.
 #[derive(Clone, Copy)]
@@ -29,7 +29,7 @@ pub struct LoadContext<'a> {
 }
 
 /// Reads and checks a job file. `overrides` are pairs of a key's path and a value in YAML, such as
-/// `("limits.memory", "512MB")`. Later ones win. The pair `("job", name)` picks a job of a pipeline file.
+/// `("limits.memory", "512MB")`. Later pairs win. The pair `("job", name)` picks a job of a pipeline file.
 /// Relative paths in the file and in the overrides start at the job file's folder.
 ///
 /// # Errors
@@ -42,7 +42,7 @@ pub fn load(
 ) -> Result<JobSpec, SpecErrors> {
     let report = ErrorReport::default();
     let spec = match read(path, "job file") {
-        Ok(text) => make(path, &text, (overrides, context), &report),
+        Ok(text) => build(path, &text, (overrides, context), &report),
         Err(error) => {
             report.error(&SettingOrigin::File, "", error.to_string());
             None
@@ -66,7 +66,7 @@ pub fn load_text(
 ) -> Result<JobSpec, SpecErrors> {
     let report = ErrorReport::default();
     let policy = OperatorPolicy::default();
-    let spec = make(path, text, (overrides, LoadContext::sample(&policy)), &report);
+    let spec = build(path, text, (overrides, LoadContext::sample(&policy)), &report);
     finish(path, spec, report)
 }
 
@@ -77,102 +77,107 @@ fn finish(path: &Path, spec: Option<JobSpec>, report: ErrorReport) -> Result<Job
     }
 }
 
-/// The spec, or `None` if the file has too many errors to make one. The spec is valid only if the report is
-/// clean.
-fn make(
+/// Builds the spec. `None` if the file's errors prevent that. The spec is valid only if the report is clean.
+fn build(
     path: &Path,
     text: &str,
     (overrides, context): (&[(String, String)], LoadContext<'_>),
     report: &ErrorReport,
 ) -> Option<JobSpec> {
     let LoadContext { policy, registrations, machine } = context;
-    let place = match JobFileLocation::of(path, policy) {
-        Ok(place) => place,
+    let location = match JobFileLocation::of(path, policy) {
+        Ok(location) => location,
         Err(error) => {
             report.error(&SettingOrigin::File, "", error.to_string());
             return None;
         }
     };
     let root = tree::parse(text, report)?;
-    let wanted = overrides.iter().rev().find(|(key, _)| key == JOB).map(|(_, name)| name.as_str());
-    let kind = azure::kind_of(&root, sets(overrides, "entry_script"), report)?;
+    let wanted =
+        overrides.iter().rev().find(|(key, _)| key == PICKED_JOB).map(|(_, name)| name.as_str());
+    let kind = azure::kind_of(&root, is_overridden(overrides, "entry_script"), report)?;
     let (mut root, dialect, pipeline) = match kind {
         DocumentKind::Job => {
-            let picked = azure::pick(root, wanted, &place.job_name(), report)?;
-            let job = job_of_azure(picked.job, overrides, &place, report)?;
-            (azure::convert(job, &place, report)?, JobFileDialect::Version2, picked.pipeline)
+            let picked = azure::pick(root, wanted, &location.job_name(), report)?;
+            let job = merge_azure_job(picked.job, overrides, &location, report)?;
+            (azure::convert(job, &location, report)?, JobFileDialect::Version2, picked.pipeline)
         }
         DocumentKind::Deployment | DocumentKind::Other => {
             if let Some(wanted) = wanted {
-                azure::no_pipeline(wanted, report);
+                azure::report_no_pipeline(wanted, report);
             }
             let mut root = root;
             if kind == DocumentKind::Deployment {
-                apply(&mut root, overrides, report, |key| azure::is_own_key(kind, key));
-                (azure::convert_deployment(root, &place, report)?, JobFileDialect::Deployment, None)
+                apply(&mut root, overrides, report, |key| azure::is_azure_key(kind, key));
+                (
+                    azure::convert_deployment(root, &location, report)?,
+                    JobFileDialect::Deployment,
+                    None,
+                )
             } else {
                 let is_saved = azure::flatten(&mut root, report)?;
                 (root, if is_saved { JobFileDialect::Saved } else { JobFileDialect::Own }, None)
             }
         }
     };
-    let is_applied = |key: &str| {
-        azure::is_own_key(kind, key) || (kind == DocumentKind::Job && key == azure::COMPONENT)
+    let was_applied = |key: &str| {
+        azure::is_azure_key(kind, key) || (kind == DocumentKind::Job && key == azure::COMPONENT_KEY)
     };
-    apply(&mut root, overrides, report, |key| key != JOB && !is_applied(key));
-    argument_settings::rename(&mut root, report);
-    argument_settings::lift(&mut root, dialect, report);
+    apply(&mut root, overrides, report, |key| key != PICKED_JOB && !was_applied(key));
+    argument_settings::rename_aliases(&mut root, report);
+    argument_settings::lift_options(&mut root, dialect, report);
     if let Some(pipeline) = pipeline {
         parent::of_pipeline(&mut root, &pipeline, report);
     }
     let mut raw = raw::read(root, report)?;
     let latest = registered::resolve(&mut raw, registrations, report);
-    let mut spec = check::check(&raw, dialect, (&place, machine), report);
+    let mut spec = check::check(&raw, dialect, (&location, machine), report);
     spec.latest = latest;
     policy.apply(&mut spec, &raw, report);
     limits::check_count(&spec, &raw, report);
     // A file in our own form has only unusual conversions, so each of them is a notice.
     match dialect {
         JobFileDialect::Own => spec.notices.splice(0..0, spec.conversions.drain(..)).for_each(drop),
-        _ => spec.notices.splice(0..0, converted(&spec.conversions)).for_each(drop),
+        _ => spec.notices.splice(0..0, conversions_notice(&spec.conversions)).for_each(drop),
     }
     Some(spec)
 }
 
-/// One line for all conversions. They need no lines of their own, because the settings mean the same here as
-/// in Azure.
-fn converted(conversions: &[String]) -> Option<String> {
-    let what = match conversions.len() {
+/// Returns a single notice for all conversions, because the converted settings mean the same here as in
+/// Azure. `None` if there are no conversions.
+fn conversions_notice(conversions: &[String]) -> Option<String> {
+    let subject = match conversions.len() {
         0 => return None,
         1 => String::from("1 setting is"),
         count => format!("{count} settings are"),
     };
     Some(format!(
-        "{what} converted from Azure's file; sandmill plan -v lists them, and so does the job's \
+        "{subject} converted from Azure's file; sandmill plan -v lists them, and so does the job's \
          logs/sys/master_role.*.txt"
     ))
 }
 
-/// A job of version 2, combined with its component and with those overrides that use the words of such files.
-fn job_of_azure(
+/// Merges a job of version 2 with its component and with the overrides that use Azure's keys.
+fn merge_azure_job(
     mut job: YamlNode,
     overrides: &[(String, String)],
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<YamlNode> {
-    apply(&mut job, overrides, report, |key| key == azure::COMPONENT);
-    let mut job = azure::unfold(job, place, report)?;
+    apply(&mut job, overrides, report, |key| key == azure::COMPONENT_KEY);
+    let mut job = azure::merge_component(job, location, report)?;
     let declared = azure::DeclaredInputs::of(&job);
-    apply(&mut job, overrides, report, |key| azure::is_own_key(DocumentKind::Job, key));
+    apply(&mut job, overrides, report, |key| azure::is_azure_key(DocumentKind::Job, key));
     declared.restore(&mut job);
     Some(job)
 }
 
 /// Whether the command line sets a key.
-fn sets(overrides: &[(String, String)], wanted: &str) -> bool {
+fn is_overridden(overrides: &[(String, String)], wanted: &str) -> bool {
     overrides.iter().any(|(key, _)| key.trim() == wanted)
 }
 
+/// Applies the overrides whose key is `wanted`.
 fn apply(
     root: &mut YamlNode,
     overrides: &[(String, String)],

@@ -1,8 +1,8 @@
-//! The properties of the machine on which defaults of a job file depend.
+//! The properties of the machine that decide some defaults of a job file.
 
 use std::ffi::OsString;
 
-/// The machine that a job runs on, as far as defaults depend on it. By default it has one core and no GPU.
+/// The processor cores and GPUs of the machine that a job runs on. By default one core and no GPU.
 #[derive(Clone, Debug)]
 pub struct MachineSize {
     /// Processor cores that this process may use.
@@ -10,7 +10,7 @@ pub struct MachineSize {
     /// The number of GPUs in the environment (`AZ_BATCHAI_GPU_COUNT_FOUND`), if it is set.
     pub gpus_found: Option<OsString>,
     /// Queries the driver for the number of GPUs. It is called only if the number is not known otherwise,
-    /// since it takes time.
+    /// because a query takes time.
     pub count_gpus: fn() -> u32,
 }
 

@@ -25,10 +25,10 @@ impl fmt::Display for Amount {
 
 /// A setting's value that is an amount.
 pub(crate) trait MeasuredSetting {
-    /// The amount. `None` means that there is no bound, which is above every ceiling.
+    /// The amount. `None` means no bound, which counts as more than every ceiling.
     fn amount(&self) -> Option<Amount>;
 
-    /// Sets the amount. Does nothing if its kind differs from that of [`amount`](Self::amount).
+    /// Sets the amount. Does nothing if the amount is of another kind than the setting.
     fn set(&mut self, amount: Amount);
 }
 

@@ -1,9 +1,9 @@
-//! Side inputs: the folder or file of each, and the guest's path for it.
+//! Checks side inputs: the folder or file of each side input, and the path at which the guest sees it.
 
 use super::error::{ErrorReport, missing};
 use super::job::{StoredKind, StoredMount};
 use super::job_file_location::JobFileLocation;
-use super::output::place_of;
+use super::output::address_of;
 use super::raw::RawSideInput;
 use super::registered::or_register;
 use super::scope::Located;
@@ -16,9 +16,9 @@ use std::path::PathBuf;
 /// The guest's own folders, which no side input may hide.
 const RESERVED: [&str; 4] = [GUEST_INPUTS, GUEST_OUTPUT, GUEST_LOGS, GUEST_SOURCE];
 
-/// The text that replaces a reference to a side input: its folder as the entry script sees it, or the file in
+/// The path that replaces a reference to a side input: the folder as the entry script sees it, or the file in
 /// that folder if the side input is a single file.
-pub(super) fn guest_of(mount: &Mount) -> String {
+pub(super) fn guest_path_of(mount: &Mount) -> String {
     let name = mount.host.file_name().and_then(|name| name.to_str());
     match name.filter(|_| mount.host.is_file()) {
         Some(name) => format!("{}/{name}", mount.guest),
@@ -26,10 +26,11 @@ pub(super) fn guest_of(mount: &Mount) -> String {
     }
 }
 
-/// One mount for each side input, in the order of the job file.
+/// Checks the side inputs. Returns a mount for each side input, in the order of the job file, and the
+/// mounts whose contents are in stores.
 pub(super) fn check(
     side_inputs: Option<&[RawSideInput]>,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> (Vec<Mount>, Vec<StoredMount>) {
     let side_inputs = side_inputs.unwrap_or_default();
@@ -44,14 +45,14 @@ pub(super) fn check(
         let guest = guest_path(side, report);
         let clash = mounts.iter().position(|mount| overlap(&mount.guest, &guest));
         if let Some(other) = clash {
-            let at = side.mount_path.as_ref().unwrap_or(&side.name);
+            let setting = side.mount_path.as_ref().unwrap_or(&side.name);
             let message = format!(
                 "{guest} and {} of side input {} overlap; choose another path",
                 mounts[other].guest, side_inputs[other].name.value
             );
-            at.blame(report, message);
+            setting.blame(report, message);
         }
-        let host = match place_of(&side.path, report) {
+        let host = match address_of(&side.path, report) {
             Some(address) => {
                 let key = side.path.key.clone();
                 let kind = StoredKind::SideInput(index);
@@ -59,28 +60,28 @@ pub(super) fn check(
                 stored.push(StoredMount { key, kind, address, version: None });
                 host
             }
-            None => place_here(&side.path, place, report),
+            None => local_path(&side.path, location, report),
         };
         mounts.push(Mount { host, guest, writable: false });
     }
     (mounts, stored)
 }
 
-fn place_here(path: &Located<String>, place: &JobFileLocation, report: &ErrorReport) -> PathBuf {
+fn local_path(path: &Located<String>, location: &JobFileLocation, report: &ErrorReport) -> PathBuf {
     let text = path.value.trim();
-    let host = place.resolve(text);
+    let host = location.resolve(text);
     if text.is_empty() {
         path.blame(report, "found an empty text; expected a path to a folder or a file");
         return host;
     }
-    if report.blames(&path.key) {
+    if report.has_error_at(&path.key) {
         return host;
     }
     if text.starts_with("azureml:") || text.contains("${{") {
         let message = format!(
             "found {text:?}, which is not on this machine; fetch it first, and name it here by \
              --set {}=...{}",
-            report.word(&path.key),
+            report.name_in_file(&path.key),
             or_register(RegisteredKind::Dataset, text)
         );
         path.blame(report, message);
@@ -93,7 +94,7 @@ fn place_here(path: &Located<String>, place: &JobFileLocation, report: &ErrorRep
         Ok(_) => path.blame(
             report,
             format!(
-                "{} is neither a folder nor a file whose name is text; name one of these",
+                "{} is neither a folder nor a file whose name is UTF-8 text; name a folder or a file",
                 host.display()
             ),
         ),
@@ -110,11 +111,11 @@ fn guest_path(side: &RawSideInput, report: &ErrorReport) -> String {
     };
     let text = chosen.value.as_str();
     let path = if text.len() > 1 { text.strip_suffix('/').unwrap_or(text) } else { text };
-    let is_plain = path.strip_prefix('/').is_some_and(|rest| {
+    let is_valid = path.strip_prefix('/').is_some_and(|rest| {
         rest.split('/')
             .all(|part| !matches!(part, "" | "." | "..") && !part.chars().any(char::is_control))
     });
-    if !is_plain {
+    if !is_valid {
         let message = format!(
             "found {text:?}; expected an absolute path without empty, . or .. parts \
              (e.g. /models/digits)"
@@ -133,10 +134,10 @@ fn guest_path(side: &RawSideInput, report: &ErrorReport) -> String {
 
 /// Whether the two paths are equal, or one is below the other.
 pub(super) fn overlap(a: &str, b: &str) -> bool {
-    let within = |inner: &str, outer: &str| {
+    let is_within = |inner: &str, outer: &str| {
         inner.strip_prefix(outer).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    within(a, b) || within(b, a)
+    is_within(a, b) || is_within(b, a)
 }
 
 #[cfg(test)]

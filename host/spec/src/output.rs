@@ -1,4 +1,4 @@
-//! The output: the output file's name, and the format of its rows.
+//! Checks the settings of the output: the folder, the output file's name, and the format of rows.
 
 use super::defaults::Defaults;
 use super::error::ErrorReport;
@@ -13,10 +13,10 @@ use crate::model::{
 };
 use std::path::{Path, PathBuf};
 
-/// The folder for results.
+/// Returns the folder for results. `None` if the output goes to a store, or with an error.
 pub(super) fn folder(
     given: &Located<String>,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<PathBuf> {
     let text = given.value.trim();
@@ -27,25 +27,26 @@ pub(super) fn folder(
     if Address::looks_like_one(text) {
         return None;
     }
-    let path = place.resolve(text);
+    let path = location.resolve(text);
     if path.metadata().is_ok_and(|metadata| !metadata.is_dir()) {
         given.blame(report, format!("{} is a file; name a folder", path.display()));
     }
     Some(path)
 }
 
-/// The place in a store to which results go. `None` if they stay on this machine.
+/// Returns the address in a store to which results go. `None` if results stay on this machine, or with an
+/// error.
 pub(super) fn address(given: &Located<String>, report: &ErrorReport) -> Option<Address> {
     let text = given.value.trim();
     if !Address::looks_like_one(text) {
         return None;
     }
     let parsed = text.parse::<Address>().map_err(|error| error.to_string());
-    let is_fit = |address: Address| match address.is_glob() {
+    let refuse_glob = |address: Address| match address.is_glob() {
         true => Err(format!("found {address}; expected a folder of a store, without wildcards")),
         false => Ok(address),
     };
-    match parsed.and_then(is_fit) {
+    match parsed.and_then(refuse_glob) {
         Ok(address) => Some(address),
         Err(message) => {
             given.blame(report, message);
@@ -54,13 +55,13 @@ pub(super) fn address(given: &Located<String>, report: &ErrorReport) -> Option<A
     }
 }
 
-/// The place in a store of a side input or a model, if its path is an address. Azure's own names do not
-/// count.
-pub(super) fn place_of(given: &Located<String>, report: &ErrorReport) -> Option<Address> {
+/// Returns the address of a side input or a model that is in a store. `None` for other paths, also for
+/// names in Azure (`azureml:`).
+pub(super) fn address_of(given: &Located<String>, report: &ErrorReport) -> Option<Address> {
     if given.value.trim().starts_with("azureml:") { None } else { address(given, report) }
 }
 
-/// How rows are written.
+/// The file and the format of rows.
 pub(super) struct RowsTarget {
     pub(super) file_name: String,
     /// The name in earlier versions of Sandmill, if it differs.
@@ -68,7 +69,7 @@ pub(super) struct RowsTarget {
     pub(super) format: OutputFormat,
 }
 
-/// How rows are written. Also reads the settings in `script_folder` if rows are written.
+/// Checks how rows are written. If rows are written, also reads the settings file in `script_folder`.
 pub(super) fn rows(
     raw: &RawJob,
     action: OutputAction,
@@ -111,7 +112,7 @@ fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> Output
         ordered.blame(
             report,
             "with output_layout: parts each worker's rows are in its own file, in the order in \
-             which it made them, so there is no order of all rows; remove one of the two",
+             which it made them, so the rows as a whole have no order; remove one of the two",
         );
     }
     layout
@@ -137,7 +138,7 @@ fn check_file_name(given: Option<&Located<String>>, report: &ErrorReport) {
 }
 
 /// The format of rows, from `output_format`, `append_row_dataframe_header` (docs/parallel-run-step.md A9)
-/// and the settings beside the entry script (A11). These must not contradict each other.
+/// and the settings beside the entry script (A11). These sources must not contradict each other.
 fn format(
     raw: &RawJob,
     settings: Option<&TableSettings>,
@@ -157,11 +158,12 @@ fn format(
         return format;
     }
     let file = settings.map(|settings| settings.file.as_str()).unwrap_or_default();
-    let of = |field: fn(&TableSettings) -> Option<u8>| settings.and_then(field);
-    let flag = |field: fn(&TableSettings) -> Option<bool>| settings.and_then(field);
-    let byte = |byte: &u8| format!("{:?}", char::from(*byte));
+    let byte_setting = |field: fn(&TableSettings) -> Option<u8>| settings.and_then(field);
+    let flag_setting = |field: fn(&TableSettings) -> Option<bool>| settings.and_then(field);
+    let show_byte = |byte: &u8| format!("{:?}", char::from(*byte));
 
-    let delimiter = agree(given.delimiter.as_ref(), of(|s| s.delimiter), file, byte, report);
+    let delimiter =
+        agree(given.delimiter.as_ref(), byte_setting(|s| s.delimiter), file, show_byte, report);
     format.delimiter = delimiter.unwrap_or(format.delimiter);
 
     let dataframe = raw.append_row_dataframe_header.as_ref();
@@ -172,12 +174,19 @@ fn format(
         bool::to_string,
         report,
     );
-    let stated = given.header.as_ref().or(dataframe);
-    let header = agree(stated, flag(|s| s.header), file, bool::to_string, report).or(header);
+    let header_setting = given.header.as_ref().or(dataframe);
+    let header =
+        agree(header_setting, flag_setting(|s| s.header), file, bool::to_string, report).or(header);
     format.header = header.unwrap_or(format.header);
 
     let quoting = settings.and_then(|settings| settings.quoting);
-    let quoting = agree(given.quoting.as_ref(), quoting, file, |way| word(*way).into(), report);
+    let quoting = agree(
+        given.quoting.as_ref(),
+        quoting,
+        file,
+        |quoting| quoting_word(*quoting).into(),
+        report,
+    );
     format.quoting = quoting.unwrap_or(format.quoting);
 
     let null = settings.and_then(|settings| settings.null_value.clone());
@@ -186,11 +195,12 @@ fn format(
     if let Some(at) = given.null_value.as_ref().filter(|at| at.value.contains(['\n', '\r', '\0'])) {
         at.blame(report, "found a line end or a NUL in it; each row is one line");
     }
-    format.index = flag(|settings| settings.index).unwrap_or(false);
+    format.index = flag_setting(|settings| settings.index).unwrap_or(false);
     format
 }
 
-/// The common value of two places. If they differ, an error names both.
+/// Returns the value of a setting that may be given in two places. If the values differ, an error names both
+/// places.
 fn agree<T: PartialEq + Clone>(
     given: Option<&Located<T>>,
     other: Option<T>,
@@ -211,7 +221,7 @@ fn agree<T: PartialEq + Clone>(
     given.map(|given| given.value.clone()).or(other)
 }
 
-fn word(quoting: Quoting) -> &'static str {
+fn quoting_word(quoting: Quoting) -> &'static str {
     match quoting {
         Quoting::Minimal => "minimal",
         Quoting::All => "all",
@@ -244,32 +254,32 @@ fn note_unused(raw: &RawJob, report: &ErrorReport) {
     }
 }
 
-/// Which columns of the input precede the rows.
+/// Returns the columns of the input that are put before the columns of each row.
 pub(super) fn join(raw: &RawJob, inputs: &InputKind, report: &ErrorReport) -> Option<Join> {
     let given = raw.join.as_ref()?;
-    let (names, is_one) = &given.value;
+    let (names, is_single) = &given.value;
     let blame = |message: &str| given.blame(report, message);
     let listed: Vec<&str> = names.iter().map(String::as_str).collect();
     match (inputs, listed.as_slice()) {
-        (_, ["input"]) if *is_one => {}
-        (_, _) if *is_one => {
+        (_, ["input"]) if *is_single => {}
+        (_, _) if *is_single => {
             blame("expected input, for all columns of the input, or a list of columns (e.g. [id])");
         }
         (_, []) => blame("found an empty list; name at least one column, or leave the key out"),
         (InputKind::Files { .. }, [Join::FILE]) => {}
         (InputKind::Files { .. }, _) => {
-            blame("an input of files has the column file alone; write join: input");
+            blame("an input of files has only the column file; write join: input");
         }
         _ => {}
     }
-    let twice = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name));
+    let twice = names.iter().enumerate().find(|(index, name)| names[..*index].contains(name));
     if let Some((_, name)) = twice {
         given.blame(report, format!("names {name:?} twice"));
     }
     if matches!(inputs, InputKind::Void { .. }) {
         blame("there is no input to join; remove it");
     }
-    Some(if *is_one { Join::Input } else { Join::Columns(names.clone()) })
+    Some(if *is_single { Join::Input } else { Join::Columns(names.clone()) })
 }
 
 fn compression(
@@ -281,9 +291,9 @@ fn compression(
     let Some(given) = given else { return default };
     let known = kind.compressions();
     if !known.contains(&given.value) {
-        let names: Vec<_> = known.iter().map(|way| way.name()).collect();
+        let names: Vec<_> = known.iter().map(|compression| compression.name()).collect();
         let message = format!(
-            "found {}, and output_format.type is {}, which takes {}",
+            "found {}, and output_format.type is {}, which allows {}",
             given.value.name(),
             kind.name(),
             names.join(", ")

@@ -1,5 +1,5 @@
-//! `--set key=value`: sets values in the tree before it is checked, so that they are checked like the file's
-//! own.
+//! `--set key=value`: sets values in the tree before the tree is checked, so that they are checked like the
+//! file's values.
 
 use super::error::{ErrorReport, SettingOrigin, StepError};
 use super::keys::{INPUT, KeyKind, MODEL, SIDE_INPUT};
@@ -9,12 +9,12 @@ use super::tree::{self, MapEntry, YamlNode, YamlValue};
 pub(super) fn apply(root: &mut YamlNode, key: &str, value: &str, report: &ErrorReport) {
     let key = key.trim();
     let origin = SettingOrigin::Set(key.into());
-    let mut value = match (tree::parse_value(value), is_text(key)) {
+    let mut value = match (tree::parse_value(value), is_text_key(key)) {
         (Ok(value), false) => value,
         (Ok(value), true) if matches!(value.value, YamlValue::Scalar { .. } | YamlValue::Null) => {
             value
         }
-        // A text such as a template of paths may start like a map, but is not meant as one.
+        // A text such as the template {a}/{b}.csv may look like a map in YAML, but is a text.
         (_, true) => tree::plain(value),
         (Err(error), false) => {
             report.error(&origin, key, error.message);
@@ -23,24 +23,24 @@ pub(super) fn apply(root: &mut YamlNode, key: &str, value: &str, report: &ErrorR
     };
     value.set_origin(&origin);
     if let Some(setting) = key.strip_prefix("parallel_run_config.") {
-        let message = format!("settings of a saved file have their own names; write {setting}");
+        let message = format!("leave out parallel_run_config: write {setting}");
         report.error(&origin, key, message);
         return;
     }
-    let steps = steps(key);
+    let steps = split_key(key);
     if steps.iter().any(|step| step.name().is_empty()) {
-        report.error(&origin, key, "is not a key; write it as in limits.memory");
+        report.error(&origin, key, "is not a key; write a key such as limits.memory");
         return;
     }
     if value.value == YamlValue::Null {
         remove(root, &steps);
-    } else if let Err(error) = put(root, &steps, 0, value, &origin) {
+    } else if let Err(error) = set_value(root, &steps, 0, value, &origin) {
         report.error(&origin, key, error.to_string());
     }
 }
 
-/// Whether the key has a text as its value.
-fn is_text(key: &str) -> bool {
+/// Whether the key is of an input, a side input or a model, and its value is a text.
+fn is_text_key(key: &str) -> bool {
     let mut names = key.split('.');
     let (first, last) = (names.next(), names.next_back());
     let (keys, name) = match (first, last) {
@@ -68,12 +68,13 @@ impl PathStep {
 
 /// Splits a key into steps. In a list, `inputs[0].path` and `inputs.0.path` are the same. Names of
 /// environment variables and of models may contain dots.
-fn steps(key: &str) -> Vec<PathStep> {
+fn split_key(key: &str) -> Vec<PathStep> {
     if let Some(variable) = key.strip_prefix("environment_variables.") {
         let names = [String::from("environment_variables"), variable.to_owned()];
         return names.map(PathStep::Name).into();
     }
-    if let Some((name, setting)) = key.strip_prefix("models.").and_then(|of| of.rsplit_once('.'))
+    if let Some((name, setting)) =
+        key.strip_prefix("models.").and_then(|rest| rest.rsplit_once('.'))
         && !name.contains('[')
         && MODEL.iter().any(|key| key.name == setting)
     {
@@ -89,12 +90,12 @@ fn steps(key: &str) -> Vec<PathStep> {
 }
 
 /// The path of the steps, for messages.
-fn path(steps: &[PathStep]) -> String {
+fn path_of(steps: &[PathStep]) -> String {
     steps.iter().map(PathStep::name).collect::<Vec<_>>().join(".")
 }
 
 /// Sets the value at `steps[depth..]` below the node.
-fn put(
+fn set_value(
     node: &mut YamlNode,
     steps: &[PathStep],
     depth: usize,
@@ -106,13 +107,13 @@ fn put(
         return Ok(());
     };
     let is_input = depth == 2 && matches!(steps[0].name(), "inputs" | "side_inputs" | "models");
-    // `images: data` is short for a map with a path, `output_format: csv` for one with a type.
-    let short = match steps[0].name() {
+    // `images: data` is short for a map with a path, `output_format: csv` for a map with a type.
+    let short_for = match steps[0].name() {
         _ if is_input => Some("path"),
         "output_format" if depth == 1 => Some("type"),
         _ => None,
     };
-    match (&mut node.value, short) {
+    match (&mut node.value, short_for) {
         (YamlValue::Null, _) => node.value = YamlValue::Map(Vec::new()),
         (YamlValue::Scalar { .. }, Some(key)) => {
             let value = std::mem::replace(&mut node.value, YamlValue::Null);
@@ -125,11 +126,11 @@ fn put(
     let step = step.name();
     match &mut node.value {
         YamlValue::Map(_) if is_index => {
-            Err(StepError::Map { path: path(&steps[..depth]), index: step.to_owned() })
+            Err(StepError::Map { path: path_of(&steps[..depth]), index: step.to_owned() })
         }
         YamlValue::Map(entries) => {
             if is_input {
-                // A user who sets one of the two does not want the other.
+                // `path` and `paths` exclude each other, so the override replaces both.
                 let other = match step {
                     "path" => "paths",
                     "paths" => "path",
@@ -142,7 +143,7 @@ fn put(
                 entries.push(MapEntry { key: step.to_owned(), node });
                 entries.len() - 1
             });
-            put(&mut entries[index].node, steps, depth + 1, value, origin)
+            set_value(&mut entries[index].node, steps, depth + 1, value, origin)
         }
         YamlValue::List(items) => {
             let count = items.len();
@@ -150,14 +151,14 @@ fn put(
                 items.iter().position(|item| name_of(item).is_some_and(|name| name == step));
             let index = by_name.or_else(|| step.parse().ok().filter(|index| *index < count));
             match index {
-                Some(index) => put(&mut items[index], steps, depth + 1, value, origin),
+                Some(index) => set_value(&mut items[index], steps, depth + 1, value, origin),
                 None => {
                     let step = step.to_owned();
-                    Err(StepError::List { path: path(&steps[..depth]), count, step })
+                    Err(StepError::List { path: path_of(&steps[..depth]), count, step })
                 }
             }
         }
-        _ => Err(StepError::Leaf { path: path(&steps[..depth]), found: node.to_string() }),
+        _ => Err(StepError::Leaf { path: path_of(&steps[..depth]), found: node.to_string() }),
     }
 }
 

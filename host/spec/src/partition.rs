@@ -1,4 +1,4 @@
-//! Partition keys, which make mini-batches instead of a size (docs/parallel-run-step.md C8, M4, M5).
+//! Checks partition keys, which decide mini-batches instead of a size (docs/parallel-run-step.md C8, M4, M5).
 
 use super::error::{ErrorReport, TemplateError};
 use super::keys::InputFormat;
@@ -7,9 +7,9 @@ use super::scope::Located;
 use super::tree;
 
 /// More keys than this are probably a mistake.
-const MOST_KEYS: usize = 64;
+const MAX_KEYS: usize = 64;
 
-/// The keys, each checked against every input. Empty if mini-batches are made by size.
+/// Returns the keys, after each key was checked against every input. Empty if mini-batches are made by size.
 pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) -> Vec<String> {
     let Some(given) = &raw.partition_keys else {
         // In tables, the columns from a path are useful without keys, too.
@@ -19,7 +19,7 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) -> 
         }
         return Vec::new();
     };
-    if given.value.is_empty() && !report.blames(&given.key) {
+    if given.value.is_empty() && !report.has_error_at(&given.key) {
         given.blame(report, "found an empty list; name at least one key, or leave the key out");
     }
     if let Some(size) = &raw.mini_batch_size {
@@ -33,8 +33,8 @@ pub(super) fn check(raw: &RawJob, inputs: &[RawInput], report: &ErrorReport) -> 
     for take in inputs.iter().filter_map(|input| input.take.as_ref()) {
         take.blame(report, "found together with partition_keys; choose one, and remove the other");
     }
-    if given.value.len() > MOST_KEYS {
-        let message = format!("found {} keys; at most {MOST_KEYS} are allowed", given.value.len());
+    if given.value.len() > MAX_KEYS {
+        let message = format!("found {} keys; at most {MAX_KEYS} are allowed", given.value.len());
         given.blame(report, message);
         return Vec::new();
     }
@@ -55,44 +55,44 @@ fn is_table(input: &RawInput) -> bool {
     input.format.as_ref().is_some_and(|format| format.value != InputFormat::Files)
 }
 
-/// Checks the keys against an input. For files, the keys are names in the template. For tables, they may also
-/// be columns; if there is no schema, only the planner knows these.
+/// Checks the keys against an input. For files, the keys are names in the template. For tables, the keys
+/// may also be columns. Without a schema, only the planner knows the columns.
 fn check_input(input: &RawInput, keys: &[Located<String>], report: &ErrorReport) {
     let name = &input.name.value;
-    // The reader of the input reports an invalid template.
-    let Ok(of_path) = input.partition_format.as_ref().map(|at| keys_of(&at.value)).transpose()
+    // The check of the input reports an invalid template.
+    let Ok(path_keys) = input.partition_format.as_ref().map(|at| keys_of(&at.value)).transpose()
     else {
         return;
     };
-    let of_schema = input
+    let schema_columns = input
         .schema
         .as_ref()
         .map(|schema| schema.value.iter().map(|column| column.name.as_str()).collect::<Vec<_>>());
-    let by_hive = input.hive.as_ref().is_some_and(|hive| hive.value);
-    let (known, source) = match (is_table(input), of_path, of_schema) {
-        (false, None, _) if report.blames(&input.key) => return,
+    let is_hive = input.hive.as_ref().is_some_and(|hive| hive.value);
+    let (known, source) = match (is_table(input), path_keys, schema_columns) {
+        (false, None, _) if report.has_error_at(&input.key) => return,
         (false, None, _) => {
             let message = format!(
                 "input {name} has no partition_format, which names the keys in its files' paths: \
-                 add one (e.g. partition_format: \"{{{}}}/{{file}}\"), or format: csv, if they are columns",
+                 add one (e.g. partition_format: \"{{{}}}/{{file}}\"), or format: csv, if the keys are columns",
                 keys.first().map_or("key", |key| key.value.as_str())
             );
-            let at = input.format.as_ref().map_or(&input.name.origin, |format| &format.origin);
-            report.error(at, &input.key, message);
+            let origin = input.format.as_ref().map_or(&input.name.origin, |format| &format.origin);
+            report.error(origin, &input.key, message);
             return;
         }
-        (false, Some(of_path), _) => (of_path, "partition_format"),
+        (false, Some(path_keys), _) => (path_keys, "partition_format"),
         (true, _, None) => return,
-        (true, None, Some(_)) if by_hive => return,
-        (true, None, Some(of_schema)) => (of_schema, "schema"),
-        (true, Some(of_path), Some(of_schema)) => {
-            ([of_path, of_schema].concat(), "partition_format and schema")
+        (true, None, Some(_)) if is_hive => return,
+        (true, None, Some(schema_columns)) => (schema_columns, "schema"),
+        (true, Some(path_keys), Some(schema_columns)) => {
+            ([path_keys, schema_columns].concat(), "partition_format and schema")
         }
     };
     for key in keys.iter().filter(|key| !key.value.trim().is_empty()) {
         if !known.contains(&key.value.as_str()) {
             let message = format!(
-                "found {:?}, which the {source} of input {name} does not have; it has {}",
+                "found {:?}, which is not in the {source} of input {name}; expected one of: {}",
                 key.value,
                 if known.is_empty() { String::from("none") } else { known.join(", ") }
             );
@@ -101,7 +101,8 @@ fn check_input(input: &RawInput, keys: &[Located<String>], report: &ErrorReport)
     }
 }
 
-/// A template in the planner's form: without a slash at the front. `None`, with an error, if it is invalid.
+/// Converts a template to the planner's form: without a slash at the front. `None`, with an error, if it is
+/// invalid.
 pub(super) fn template(given: &Located<String>, report: &ErrorReport) -> Option<String> {
     let text = given.value.trim();
     let text = text.strip_prefix("./").unwrap_or(text).trim_start_matches('/');
@@ -120,19 +121,19 @@ pub(super) fn template(given: &Located<String>, report: &ErrorReport) -> Option<
     Some(text.to_owned())
 }
 
-/// The names between braces, in order.
+/// Returns the keys of a template: the names between braces, in order.
 fn keys_of(template: &str) -> Result<Vec<&str>, TemplateError> {
     let mut keys: Vec<&str> = Vec::new();
     let mut rest = template;
-    while let Some(at) = rest.find(['{', '}']) {
-        if rest[at..].starts_with('}') {
+    while let Some(start) = rest.find(['{', '}']) {
+        if rest[start..].starts_with('}') {
             return Err(TemplateError::NotOpened);
         }
-        if at == 0 && !keys.is_empty() {
+        if start == 0 && !keys.is_empty() {
             let key = keys.last().copied().unwrap_or_default().to_owned();
             return Err(TemplateError::Adjacent { key });
         }
-        let inner = &rest[at + 1..];
+        let inner = &rest[start + 1..];
         let Some(end) = inner.find(['{', '}']).filter(|end| inner[*end..].starts_with('}')) else {
             return Err(TemplateError::NotClosed);
         };
@@ -140,13 +141,14 @@ fn keys_of(template: &str) -> Result<Vec<&str>, TemplateError> {
         if let Some((name, _)) = name.split_once(':') {
             return Err(TemplateError::Format { key: name.to_owned() });
         }
-        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        if !name.chars().all(plain) || !name.starts_with(|c: char| plain(c) && !c.is_ascii_digit())
+        let is_key_char = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if !name.chars().all(is_key_char)
+            || !name.starts_with(|c: char| is_key_char(c) && !c.is_ascii_digit())
         {
             return Err(TemplateError::NoKey { key: name.to_owned() });
         }
-        if keys.len() == MOST_KEYS {
-            return Err(TemplateError::TooMany { limit: MOST_KEYS });
+        if keys.len() == MAX_KEYS {
+            return Err(TemplateError::TooMany { limit: MAX_KEYS });
         }
         if keys.contains(&name) {
             return Err(TemplateError::Twice { key: name.to_owned() });

@@ -1,12 +1,12 @@
 //! Appends ParallelRunStep's own options to the arguments (docs/parallel-run-step.md E11), because scripts
-//! that were written for it may read them.
+//! that were written for ParallelRunStep may read these options.
 
 use super::job::JobSpec;
 use super::raw::RawJob;
 use crate::model::{InputKind, OutputAction, SliceSize};
 
 /// Appends each option that is not already among the arguments. Thresholds for mini-batches are passed only
-/// if the job file has them.
+/// if the job file sets them.
 pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
     let mut options = vec![("logging_level", spec.worker.logging_level.to_string())];
     match &spec.input_kind {
@@ -44,11 +44,11 @@ pub(super) fn append(spec: &mut JobSpec, raw: &RawJob) {
     }
     options.push(("process_count_per_node", spec.process_count.to_string()));
     for (name, value) in options {
-        let is_there = spec.arguments.iter().any(|argument| {
+        let is_given = spec.arguments.iter().any(|argument| {
             let option = argument.strip_prefix("--").unwrap_or_default();
             option.split('=').next() == Some(name)
         });
-        if !is_there {
+        if !is_given {
             spec.arguments.extend([format!("--{name}"), value]);
         }
     }

@@ -1,4 +1,4 @@
-//! Reads the text of a file.
+//! Reads the text of a job file, a policy file or another file of settings.
 
 use super::error::FileError;
 use crate::opening::regular;
@@ -6,10 +6,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// The largest size. Job files are written by hand or saved by a tool, and have a few kilobytes.
+/// The maximum size of a file. Job files are written by hand or saved by a tool, and have a few kilobytes.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads the text of a file. `what` is a word for such a file.
+/// Reads the text of a file. `what` is the kind of file, as a word in errors.
 pub(super) fn read(path: &Path, what: &'static str) -> Result<String, FileError> {
     read_opened(regular(path).map(|(file, _)| file), path, what)
 }
@@ -32,6 +32,7 @@ pub(super) fn read_opened(
     Ok(text.strip_prefix('\u{feff}').map(str::to_owned).unwrap_or(text))
 }
 
+/// The error for a file that cannot be opened or read.
 pub(super) fn unreadable(path: &Path, what: &'static str, source: io::Error) -> FileError {
     match source.kind() {
         io::ErrorKind::NotFound => FileError::NotThere,

@@ -1,5 +1,5 @@
-//! Replaces registered names in a job file by their paths, before any other check. All rules for paths thus
-//! apply to them, including the operator's policy.
+//! Replaces registered names in a job file by their paths, before any other check. So all rules for
+//! paths apply to them, including the operator's policy.
 
 use super::error::ErrorReport;
 use super::job::RegisteredModel;
@@ -9,7 +9,7 @@ use crate::model::{Latest, Registered, RegisteredKind, RegisteredName};
 
 /// Looks up registered names.
 pub trait Registrations {
-    /// The version that a name refers to.
+    /// Finds the version that a name refers to.
     ///
     /// # Errors
     /// If there is no such version, or the lookup fails.
@@ -19,13 +19,13 @@ pub trait Registrations {
         wanted: &RegisteredName,
     ) -> Result<Registered, NotRegistered>;
 
-    /// What a name without a version refers to, for people.
+    /// What a name without a version refers to, as a phrase in messages.
     fn means(&self, _kind: RegisteredKind, _name: &str) -> &'static str {
         "the latest"
     }
 }
 
-/// Why a registered name was not found, as a message for people.
+/// Why a registered name was not found, with the message.
 #[derive(Debug)]
 pub enum NotRegistered {
     /// The name, or this version of it, does not exist.
@@ -40,7 +40,7 @@ pub struct NoRegistry;
 
 impl Registrations for NoRegistry {
     fn find(&self, kind: RegisteredKind, _: &RegisteredName) -> Result<Registered, NotRegistered> {
-        let message = format!("there is no registry of {}s here; write path: instead", kind.word());
+        let message = format!("there is no registry of {}s here; set path instead", kind.word());
         Err(NotRegistered::Unknown(message))
     }
 }
@@ -53,18 +53,19 @@ pub(super) fn resolve(
 ) -> Vec<Latest> {
     let mut names = RegisteredNames { registrations, report, latest: Vec::new() };
     for input in raw.inputs.iter_mut().flat_map(|inputs| &mut inputs.value) {
-        names.input(input);
+        names.resolve_input(input);
     }
     for side in raw.side_inputs.iter_mut().flat_map(|sides| &mut sides.value) {
-        names.side_input(side);
+        names.resolve_side_input(side);
     }
     if let Some(models) = &mut raw.models {
-        models.value.retain_mut(|model| names.model(model));
+        models.value.retain_mut(|model| names.resolve_model(model));
     }
     names.latest
 }
 
-/// Advice for a path that names something in Azure: it can be registered here. For the end of a sentence.
+/// The end of an error message for a path that names something in Azure: advice to register it here. Empty
+/// for other paths.
 pub(super) fn or_register(kind: RegisteredKind, path: &str) -> String {
     let Some(wanted) = RegisteredName::of_azure(path) else { return String::new() };
     let word = kind.word();
@@ -78,52 +79,53 @@ struct RegisteredNames<'a> {
 }
 
 impl RegisteredNames<'_> {
-    /// Resolves `dataset: NAME`, or a path of Azure.
-    fn input(&mut self, input: &mut RawInput) {
+    /// Resolves `dataset: NAME`, or paths in Azure (`azureml:...`).
+    fn resolve_input(&mut self, input: &mut RawInput) {
         if let Some(dataset) = input.dataset.take() {
-            let found = self.named(RegisteredKind::Dataset, &dataset);
+            let found = self.find_given(RegisteredKind::Dataset, &dataset);
             input.paths = found.map_or_else(Vec::new, |found| self.paths(&found, &dataset));
             return;
         }
         let given = std::mem::take(&mut input.paths);
         for path in given {
-            match self.of_azure(RegisteredKind::Dataset, &path) {
+            match self.find_azure(RegisteredKind::Dataset, &path) {
                 Some(found) => input.paths.extend(self.paths(&found, &path)),
                 None => input.paths.push(path),
             }
         }
     }
 
-    /// Resolves a path of Azure: a dataset of one folder, or a model, which Azure treats as a side input.
-    fn side_input(&mut self, side: &mut RawSideInput) {
+    /// Resolves a path in Azure: a dataset with one folder, or a model, which Azure treats as a side input.
+    fn resolve_side_input(&mut self, side: &mut RawSideInput) {
         let kinds = [RegisteredKind::Dataset, RegisteredKind::Model];
-        let Some(found) = kinds.into_iter().find_map(|kind| self.of_azure(kind, &side.path)) else {
+        let Some(found) = kinds.into_iter().find_map(|kind| self.find_azure(kind, &side.path))
+        else {
             return;
         };
         match &self.paths(&found, &side.path)[..] {
             [] => {}
-            [one] => side.path.value.clone_from(&one.value),
-            more => {
+            [path] => side.path.value.clone_from(&path.value),
+            several => {
                 let message = format!(
-                    "{} has {} paths, and a side input is one folder; register that folder alone",
+                    "{} has {} paths, but a side input is one folder; register only that folder",
                     found.title(),
-                    more.len()
+                    several.len()
                 );
                 side.path.blame(self.report, message);
             }
         }
     }
 
-    /// Resolves `model: NAME`, or a path of Azure. Returns whether there is a model.
-    fn model(&mut self, model: &mut RawModel) -> bool {
+    /// Resolves `model: NAME`, or a path in Azure. Returns false, with an error, if the model is not found.
+    fn resolve_model(&mut self, model: &mut RawModel) -> bool {
         let found = match model.model.take() {
             Some(name) => {
                 model.path = name.clone();
-                self.named(RegisteredKind::Model, &name)
+                self.find_given(RegisteredKind::Model, &name)
             }
-            None => match self.of_azure(RegisteredKind::Model, &model.path) {
+            None => match self.find_azure(RegisteredKind::Model, &model.path) {
                 Some(found) => Some(found),
-                // If this is a path of Azure, the check of the models' paths reports it.
+                // If this is a path in Azure, the later check of the models' paths reports it.
                 None => return true,
             },
         };
@@ -132,7 +134,7 @@ impl RegisteredNames<'_> {
         let title = found.title();
         if let Some(version) = model.version.take() {
             let message = format!(
-                "is for a path to a folder with versions; {title} is one of them already: remove it"
+                "is only for a path to a folder with versions, and {title} is already one version; remove it"
             );
             version.blame(self.report, message);
         }
@@ -149,8 +151,8 @@ impl RegisteredNames<'_> {
         true
     }
 
-    /// Resolves a name that the job file gives as a registered name.
-    fn named(&mut self, kind: RegisteredKind, given: &Located<String>) -> Option<Registered> {
+    /// Finds the version for a name that the job file gives as a registered name.
+    fn find_given(&mut self, kind: RegisteredKind, given: &Located<String>) -> Option<Registered> {
         let wanted = match given.value.parse::<RegisteredName>() {
             Ok(wanted) => wanted,
             Err(error) => {
@@ -160,7 +162,7 @@ impl RegisteredNames<'_> {
         };
         match self.find(kind, &wanted) {
             Ok(found) => {
-                self.note(kind, given, &wanted, &found);
+                self.note_version(kind, given, &wanted, &found);
                 Some(found)
             }
             Err(NotRegistered::Unknown(message) | NotRegistered::Failed(message)) => {
@@ -170,18 +172,18 @@ impl RegisteredNames<'_> {
         }
     }
 
-    /// Resolves a path that names something in Azure, if the registry has the same name. If it does not, the
-    /// later check of the path reports the error.
-    fn of_azure(&mut self, kind: RegisteredKind, path: &Located<String>) -> Option<Registered> {
+    /// Finds the version for a path in Azure, if the registry has the same name. If not, the later check of
+    /// the path reports the error.
+    fn find_azure(&mut self, kind: RegisteredKind, path: &Located<String>) -> Option<Registered> {
         let wanted = RegisteredName::of_azure(&path.value)?;
         match self.find(kind, &wanted) {
             Ok(found) => {
-                self.note(kind, path, &wanted, &found);
+                self.note_version(kind, path, &wanted, &found);
                 Some(found)
             }
             Err(NotRegistered::Unknown(_)) => None,
             Err(NotRegistered::Failed(message)) => {
-                if !self.report.blames(&path.key) {
+                if !self.report.has_error_at(&path.key) {
                     path.blame(self.report, message);
                 }
                 None
@@ -198,8 +200,8 @@ impl RegisteredNames<'_> {
         if wanted.version.is_some() {
             return self.registrations.find(kind, wanted);
         }
-        let same = |known: &&Latest| known.kind == kind && known.name == wanted.name;
-        if let Some(known) = self.latest.iter().find(same) {
+        let is_same = |known: &&Latest| known.kind == kind && known.name == wanted.name;
+        if let Some(known) = self.latest.iter().find(is_same) {
             let version = Some(known.version);
             let wanted = RegisteredName { name: wanted.name.clone(), version };
             return self.registrations.find(kind, &wanted);
@@ -211,10 +213,11 @@ impl RegisteredNames<'_> {
         Ok(found)
     }
 
-    fn note(
+    /// Adds a notice that says which version is used.
+    fn note_version(
         &self,
         kind: RegisteredKind,
-        at: &Located<String>,
+        given: &Located<String>,
         wanted: &RegisteredName,
         found: &Registered,
     ) {
@@ -224,7 +227,7 @@ impl RegisteredNames<'_> {
         };
         self.report.notice(format!(
             "{}: {} {}{latest}, registered by {} at {}",
-            self.report.word(&at.key),
+            self.report.name_in_file(&given.key),
             kind.word(),
             found.title(),
             found.by,
@@ -232,12 +235,12 @@ impl RegisteredNames<'_> {
         ));
     }
 
-    /// The paths of the version, as if they were written instead of its name.
-    fn paths(&self, found: &Registered, at: &Located<String>) -> Vec<Located<String>> {
-        let place = |path: &String| match &found.datastore {
+    /// The paths of the version, as if the job file had them instead of the name.
+    fn paths(&self, found: &Registered, given: &Located<String>) -> Vec<Located<String>> {
+        let address = |path: &String| match &found.datastore {
             Some(datastore) => format!("datastore://{datastore}/{}", path.trim_start_matches('/')),
             None => path.clone(),
         };
-        found.paths.iter().map(|path| at.clone().map(|_| place(path))).collect()
+        found.paths.iter().map(|path| given.clone().map(|_| address(path))).collect()
     }
 }

@@ -13,27 +13,28 @@ pub struct Requirement {
     pub version: String,
 }
 
-/// The packages that a file pins to one version. Other lines are skipped. `is_yaml`: whether the file is a
-/// conda environment. `None` if it should be YAML but is not.
-pub(super) fn requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
+/// Reads the packages that a file pins to one version, and skips other lines. `is_yaml`: whether the file
+/// is a conda environment. `None` if the file should be YAML but is not.
+pub(super) fn parse_requirements(text: &str, is_yaml: bool) -> Option<Vec<Requirement>> {
     if !is_yaml {
-        return Some(text.lines().filter_map(requirement).collect());
+        return Some(text.lines().filter_map(parse_line).collect());
     }
     let root = tree::parse(text, &ErrorReport::default())?;
     let mut found = Vec::new();
-    of_conda(&root, &mut found);
+    add_conda_packages(&root, &mut found);
     Some(found)
 }
 
-/// `dependencies` is a list of texts, in which a map's `pip` is another list.
-fn of_conda(root: &YamlNode, found: &mut Vec<Requirement>) {
+/// Adds the packages of a conda environment: `dependencies` is a list of texts. It may contain a map whose
+/// `pip` is another list.
+fn add_conda_packages(root: &YamlNode, found: &mut Vec<Requirement>) {
     let YamlValue::Map(entries) = &root.value else { return };
     for entry in entries.iter().filter(|entry| matches!(&*entry.key, "dependencies" | "pip")) {
         let YamlValue::List(items) = &entry.node.value else { continue };
         for item in items {
             match &item.value {
-                YamlValue::Scalar { text, .. } => found.extend(requirement(text)),
-                _ => of_conda(item, found),
+                YamlValue::Scalar { text, .. } => found.extend(parse_line(text)),
+                _ => add_conda_packages(item, found),
             }
         }
     }
@@ -41,10 +42,10 @@ fn of_conda(root: &YamlNode, found: &mut Vec<Requirement>) {
 
 /// Reads a line such as `pandas==1.5.3` or `pandas[excel] ~= 1.5 ; python_version > "3.8"`, or
 /// `conda-forge::pandas=1.5.3=py38_0` from conda.
-fn requirement(line: &str) -> Option<Requirement> {
+fn parse_line(line: &str) -> Option<Requirement> {
     let line = line.split('#').next().unwrap_or_default();
     let line = line.split(';').next().unwrap_or_default().trim();
-    let line = line.rsplit_once("::").map_or(line, |(_, after)| after);
+    let line = line.rsplit_once("::").map_or(line, |(_, package)| package);
     let (package, rest) = package_name(line);
     let mut rest = rest.trim_start();
     if let Some(extras) = rest.strip_prefix('[') {
@@ -64,7 +65,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str, is_yaml: bool) -> Vec<String> {
-        let found = requirements(text, is_yaml).unwrap();
+        let found = parse_requirements(text, is_yaml).unwrap();
         found.iter().map(|it| format!("{} {}", it.package, it.version)).collect()
     }
 
@@ -91,6 +92,6 @@ mod tests {
             ["python 3.8", "numpy 1.2"]
         );
         assert!(read("dependencies: 7", true).is_empty());
-        assert_eq!(requirements("a: [", true), None);
+        assert_eq!(parse_requirements("a: [", true), None);
     }
 }

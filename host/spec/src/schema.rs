@@ -1,16 +1,18 @@
 //! The JSON schema of the job file, made from the table of keys.
 
-use super::azure::{SCHEMA_KEY, SECTION};
+use super::azure::{SAVED_SECTION, SCHEMA_KEY};
 use super::keys::{self, Key, KeyKind};
 use super::tree::{self, YamlNode, YamlValue};
 use serde_json::{Map, Value as Json, json};
 
-const NAME: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
-const MODEL_NAME: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
+/// The pattern of names of inputs and side inputs, and of jobs.
+const NAME_PATTERN: &str = "^[a-z0-9][a-z0-9_-]{0,63}$";
+/// The pattern of names of models.
+const MODEL_NAME_PATTERN: &str = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$";
 
-/// The JSON schema (draft 2020-12) of our own form of a job file, with descriptions and defaults. Editors use
-/// it to check and complete job files. It is less strict than the loader in places: it does not check the
-/// section of a saved file.
+/// Returns the JSON schema (draft 2020-12) of a job file in Sandmill's own keys, with descriptions and
+/// defaults. Editors use it to check and complete job files. The schema is less strict than the loader: for
+/// example, it does not check `parallel_run_config`, the section of a saved file.
 pub fn schema() -> Json {
     let mut schema = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -22,21 +24,21 @@ pub fn schema() -> Json {
     if let (Some(schema), Json::Object(body)) = (schema.as_object_mut(), body) {
         schema.extend(body);
         // A job without data needs no inputs.
-        let needed = json!([
+        let alternatives = json!([
             { "required": ["entry_script", "inputs"] },
             { "required": ["entry_script", "rank_mini_batch_count"] },
-            { "required": [SECTION] },
+            { "required": [SAVED_SECTION] },
         ]);
-        schema.insert(String::from("anyOf"), needed);
+        schema.insert(String::from("anyOf"), alternatives);
         if let Some(properties) = schema.get_mut("properties").and_then(Json::as_object_mut) {
-            add_tolerated(properties);
+            add_other_keys(properties);
         }
     }
     schema
 }
 
-/// Adds keys that the loader accepts besides those of the table.
-fn add_tolerated(properties: &mut Map<String, Json>) {
+/// Adds keys that the loader accepts although they are not in the table of keys.
+fn add_other_keys(properties: &mut Map<String, Json>) {
     for (name, reason) in keys::IGNORED {
         properties
             .insert((*name).to_owned(), json!({ "description": format!("Ignored: {reason}.") }));
@@ -52,14 +54,15 @@ fn add_tolerated(properties: &mut Map<String, Json>) {
         "type": "object",
         "description": "The settings that ParallelRunConfig of the Azure SDK saves.",
     });
-    properties.insert(String::from(SECTION), saved);
-    // The loader explains why a larger number is refused. The schema only has the limit.
+    properties.insert(String::from(SAVED_SECTION), saved);
+    // The loader accepts larger numbers and then explains why it refuses them. The schema only has the limit.
     if let Some(node_count) = properties.get_mut("node_count") {
         node_count["anyOf"][0]["maximum"] = json!(1);
         node_count["anyOf"][1]["pattern"] = json!("^ *1 *$");
     }
 }
 
+/// The schema of a map with these keys.
 fn object(keys: &[Key], without: &[&str]) -> Json {
     let mut properties = Map::new();
     for key in keys.iter().filter(|key| !without.contains(&key.name)) {
@@ -68,8 +71,9 @@ fn object(keys: &[Key], without: &[&str]) -> Json {
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
+/// The schema of a key's value.
 fn property(key: &Key) -> Json {
-    let mut schema = kind(key.kind);
+    let mut schema = kind_schema(key.kind);
     if let Some(schema) = schema.as_object_mut() {
         schema.insert(String::from("description"), json!(key.description.replace('`', "")));
         if let Some(Ok(default)) = key.default.map(tree::parse_value) {
@@ -82,12 +86,12 @@ fn property(key: &Key) -> Json {
     schema
 }
 
-fn kind(kind: KeyKind) -> Json {
+fn kind_schema(kind: KeyKind) -> Json {
     let text_or_number = json!({ "type": ["string", "number", "boolean"] });
     match kind {
         KeyKind::Text => json!({ "type": "string", "minLength": 1 }),
-        KeyKind::Name => json!({ "type": "string", "pattern": NAME }),
-        KeyKind::ModelName => json!({ "type": "string", "pattern": MODEL_NAME }),
+        KeyKind::Name => json!({ "type": "string", "pattern": NAME_PATTERN }),
+        KeyKind::ModelName => json!({ "type": "string", "pattern": MODEL_NAME_PATTERN }),
         KeyKind::Integer { min, max } => integer(min, max),
         KeyKind::Seconds { max } => {
             json!({ "type": "number", "exclusiveMinimum": 0, "maximum": max })
@@ -121,7 +125,7 @@ fn kind(kind: KeyKind) -> Json {
             "minProperties": 1,
             "additionalProperties": choice(&keys::column_types()),
         }),
-        // A single word stands for a map with this type.
+        // `output_format: csv` is short for a map with `type: csv`.
         KeyKind::Group(keys) if std::ptr::eq(keys, keys::OUTPUT_FORMAT) => {
             let types = keys.iter().find(|key| key.name == "type").map(property);
             json!({ "anyOf": [types, object(keys, &[])] })
@@ -143,9 +147,9 @@ fn integer(min: i64, max: i64) -> Json {
     json!({ "anyOf": [schema, { "type": "string", "pattern": "^ *[+-]?[0-9]+ *$" }] })
 }
 
-/// One of these words: as written, for completion, or in any case.
+/// The schema of a choice: the words as written, so that editors complete them, or the words in any case.
 fn choice(names: &[&str]) -> Json {
-    let in_any_case = |name: &&str| -> String {
+    let any_case_pattern = |name: &&str| -> String {
         name.chars()
             .map(|c| match c.to_ascii_lowercase() {
                 lower if lower.is_ascii_alphabetic() => {
@@ -155,11 +159,12 @@ fn choice(names: &[&str]) -> Json {
             })
             .collect()
     };
-    let patterns: Vec<String> = names.iter().map(in_any_case).collect();
+    let patterns: Vec<String> = names.iter().map(any_case_pattern).collect();
     let pattern = format!("^({})$", patterns.join("|"));
     json!({ "anyOf": [{ "enum": names }, { "type": "string", "pattern": pattern }] })
 }
 
+/// The schema of a size in bytes: a number, or a text with a unit.
 fn size(min: u64) -> Json {
     json!({ "anyOf": [
         { "type": "integer", "minimum": min },
@@ -167,14 +172,15 @@ fn size(min: u64) -> Json {
     ] })
 }
 
+/// The schema of groups with names: a map of names to groups, or a list of groups.
 fn named(keys: &[Key]) -> Json {
-    let of_model = keys.iter().any(|key| matches!(key.kind, KeyKind::ModelName));
+    let is_model = keys.iter().any(|key| matches!(key.kind, KeyKind::ModelName));
     let mut item = object(keys, &[]);
     item["required"] = json!(["name"]);
     json!({ "anyOf": [
         {
             "type": "object",
-            "propertyNames": { "pattern": if of_model { MODEL_NAME } else { NAME } },
+            "propertyNames": { "pattern": if is_model { MODEL_NAME_PATTERN } else { NAME_PATTERN } },
             "additionalProperties": {
                 "anyOf": [{ "type": "string", "minLength": 1 }, object(keys, &["name"])],
             },

@@ -26,13 +26,13 @@ impl<T> Located<T> {
     }
 }
 
-/// Names with scalars, in the order of the file.
+/// Pairs of a name and a scalar, in the order of the file.
 pub(super) type Variables = Vec<(String, Located<String>)>;
 
-/// Names with maps that are still to be read, in the order of the file.
+/// Pairs of a name and a map that is still to be read, in the order of the file.
 pub(super) type Groups<'r> = Vec<(Located<String>, UnreadNames<'r>)>;
 
-/// A map that is being read.
+/// A map that is being read: the entries that were not read yet.
 pub(super) struct UnreadNames<'r> {
     pub(super) path: String,
     pub(super) origin: SettingOrigin,
@@ -72,7 +72,7 @@ impl<'r> UnreadNames<'r> {
         Self { keys: keys::USER_CONFIG, ..Self::of_policy(entries, report) }
     }
 
-    /// Takes out a key's value. Null is an error, because its meaning would be unclear.
+    /// Takes out a key's value. A null value is an error, because its meaning would be unclear.
     fn take(&mut self, name: &str) -> Option<(&'static Key, Located<YamlValue>)> {
         let key = self.keys.iter().find(|key| key.name == name)?;
         let index = self.entries.iter().position(|entry| entry.key == name)?;
@@ -86,7 +86,7 @@ impl<'r> UnreadNames<'r> {
         Some((key, Located { value: node.value, origin: node.origin, key: path }))
     }
 
-    fn mismatch(&self, key: &Key, found: Located<YamlValue>) {
+    fn report_mismatch(&self, key: &Key, found: Located<YamlValue>) {
         let Located { value, origin, key: path } = found;
         let node = YamlNode { origin, value };
         let is_size = |text: &str| text.parse::<ByteSize>().is_ok();
@@ -100,21 +100,21 @@ impl<'r> UnreadNames<'r> {
         self.report.error(&node.origin, &path, message);
     }
 
-    /// A scalar, unchanged.
+    /// Reads a scalar, unchanged.
     pub(super) fn text(&mut self, name: &str) -> Option<Located<String>> {
         self.parsed_by(name, |_, text| Some(text.to_owned()))
     }
 
-    /// `true` or `false`, in any case.
+    /// Reads `true` or `false`, in upper or lower case.
     pub(super) fn bool(&mut self, name: &str) -> Option<Located<bool>> {
         self.setting(name)
     }
 
-    /// A scalar of the type of a setting, within the bounds of the table of keys.
+    /// Reads a scalar as the type of a setting, within the bounds of the table of keys.
     pub(super) fn setting<T: Setting>(&mut self, name: &str) -> Option<Located<T>> {
         let (key, found) = self.take(name)?;
         let YamlValue::Scalar { text, .. } = &found.value else {
-            self.mismatch(key, found);
+            self.report_mismatch(key, found);
             return None;
         };
         match (T::read(text), T::complaint(text)) {
@@ -122,12 +122,12 @@ impl<'r> UnreadNames<'r> {
                 return Some(Located { value, origin: found.origin, key: found.key });
             }
             (_, Some(complaint)) => self.report.error(&found.origin, &found.key, complaint),
-            _ => self.mismatch(key, found),
+            _ => self.report_mismatch(key, found),
         }
         None
     }
 
-    /// A scalar that `parse` accepts. Otherwise there is an error with the expected form.
+    /// Reads a scalar that `parse` accepts. If `parse` returns `None`, an error names the expected form.
     pub(super) fn parsed_by<T>(
         &mut self,
         name: &str,
@@ -141,30 +141,30 @@ impl<'r> UnreadNames<'r> {
         match parsed {
             Some(value) => Some(Located { value, origin: found.origin, key: found.key }),
             None => {
-                self.mismatch(key, found);
+                self.report_mismatch(key, found);
                 None
             }
         }
     }
 
-    /// A list of scalars, unchanged.
+    /// Reads a list of scalars, unchanged.
     pub(super) fn scalars(&mut self, name: &str) -> Option<Located<Vec<Located<String>>>> {
         self.list(name, |_| true, "a text or a number")
     }
 
-    /// A list of scalars, unchanged. Or a single scalar, with `true`.
+    /// Reads a list of scalars or a single scalar, unchanged. The flag says whether it is a single scalar.
     pub(super) fn scalars_or_one(&mut self, name: &str) -> Option<Located<(Vec<String>, bool)>> {
-        let is_one = |entry: &MapEntry| {
+        let is_single = |entry: &MapEntry| {
             entry.key == name && matches!(entry.node.value, YamlValue::Scalar { .. })
         };
-        if self.entries.iter().any(is_one) {
+        if self.entries.iter().any(is_single) {
             return Some(self.text(name)?.map(|text| (vec![text], true)));
         }
         let list = self.scalars(name)?;
         Some(list.map(|list| (list.into_iter().map(|at| at.value).collect(), false)))
     }
 
-    /// A list of texts.
+    /// Reads a list of texts.
     pub(super) fn texts(&mut self, name: &str) -> Option<Located<Vec<Located<String>>>> {
         self.list(name, |is_text| is_text, "a text (a number or a truth value in quotes)")
     }
@@ -172,19 +172,19 @@ impl<'r> UnreadNames<'r> {
     fn list(
         &mut self,
         name: &str,
-        takes: impl Fn(bool) -> bool,
+        accepts: impl Fn(bool) -> bool,
         expected: &str,
     ) -> Option<Located<Vec<Located<String>>>> {
         let (key, found) = self.take(name)?;
         let YamlValue::List(items) = found.value else {
-            self.mismatch(key, found);
+            self.report_mismatch(key, found);
             return None;
         };
         let mut texts = Vec::new();
         for (index, node) in items.into_iter().enumerate() {
             let path = format!("{}[{index}]", found.key);
             match node.value {
-                YamlValue::Scalar { text, is_text } if takes(is_text) => {
+                YamlValue::Scalar { text, is_text } if accepts(is_text) => {
                     texts.push(Located { value: text, origin: node.origin, key: path });
                 }
                 _ => {
@@ -196,11 +196,11 @@ impl<'r> UnreadNames<'r> {
         Some(Located { value: texts, origin: found.origin, key: found.key })
     }
 
-    /// A map of names to scalars, unchanged.
+    /// Reads a map of names to scalars, unchanged.
     pub(super) fn variables(&mut self, name: &str) -> Option<Located<Variables>> {
         let (key, found) = self.take(name)?;
         let YamlValue::Map(entries) = found.value else {
-            self.mismatch(key, found);
+            self.report_mismatch(key, found);
             return None;
         };
         let mut variables = Vec::new();
@@ -219,12 +219,12 @@ impl<'r> UnreadNames<'r> {
         Some(Located { value: variables, origin: found.origin, key: found.key })
     }
 
-    /// A map with keys of its own.
+    /// Reads a group: a map whose keys are in the table of keys.
     pub(super) fn group(&mut self, name: &str) -> Option<UnreadNames<'r>> {
         self.group_or(name, None)
     }
 
-    /// The same. A scalar instead of the group is the value of the group's key `short`, if one is given.
+    /// Reads a group, or a scalar that is short for a group with only the key `short`.
     pub(super) fn group_or(&mut self, name: &str, short: Option<&str>) -> Option<UnreadNames<'r>> {
         let (key, mut found) = self.take(name)?;
         if let (Some(short), YamlValue::Scalar { .. }) = (short, &found.value) {
@@ -236,14 +236,14 @@ impl<'r> UnreadNames<'r> {
                 Some(UnreadNames::new(found.key, found.origin, entries, keys, self.report))
             }
             (_, value) => {
-                self.mismatch(key, Located { value, origin: found.origin, key: found.key });
+                self.report_mismatch(key, Located { value, origin: found.origin, key: found.key });
                 None
             }
         }
     }
 
-    /// A map of names to groups, or a list of groups with names. A scalar instead of a group is the group's
-    /// path.
+    /// Reads a map of names to groups, or a list of groups with names. A scalar instead of a group is the
+    /// group's path.
     pub(super) fn named(&mut self, name: &str) -> Option<Located<Groups<'r>>> {
         let (key, found) = self.take(name)?;
         let KeyKind::Named(keys) = key.kind else { return None };
@@ -261,7 +261,7 @@ impl<'r> UnreadNames<'r> {
                 }
             }
             value => {
-                self.mismatch(key, Located { value, origin: found.origin, key: found.key });
+                self.report_mismatch(key, Located { value, origin: found.origin, key: found.key });
                 return None;
             }
         }
@@ -290,7 +290,7 @@ impl<'r> UnreadNames<'r> {
             }
         };
         if let Some(entry) = entries.iter().find(|entry| entry.key == "name") {
-            let message = format!("remove it; the name is {:?} already, the key above", name.value);
+            let message = format!("remove it; the name is already {:?}, the key above", name.value);
             self.report.error(&entry.node.origin, &join(&path, "name"), message);
             return None;
         }
@@ -310,7 +310,7 @@ impl<'r> UnreadNames<'r> {
         };
         let mut scope = UnreadNames::new(path, node.origin, entries, keys, self.report);
         if !scope.entries.iter().any(|entry| entry.key == "name") {
-            let message = "missing; each element of the list needs a name";
+            let message = "missing; each item of the list needs a name";
             self.report.error(&scope.origin, &join(&scope.path, "name"), message);
         }
         let name = scope.text("name")?;
@@ -325,7 +325,7 @@ impl<'r> UnreadNames<'r> {
     /// Reports every key that was not read.
     pub(super) fn finish(self) {
         // List all known keys only once.
-        let mut listed = false;
+        let mut are_known_listed = false;
         for entry in &self.entries {
             if self.report.is_full() {
                 return;
@@ -337,14 +337,14 @@ impl<'r> UnreadNames<'r> {
                     self.report.notice(format!("{name}: ignored, {reason}"));
                 }
                 _ => {
-                    let message = self.unknown(&entry.key, &mut listed);
+                    let message = self.unknown_key_message(&entry.key, &mut are_known_listed);
                     self.report.error(&entry.node.origin, &path, message);
                 }
             }
         }
     }
 
-    fn unknown(&self, key: &str, listed: &mut bool) -> String {
+    fn unknown_key_message(&self, key: &str, are_known_listed: &mut bool) -> String {
         if self.is_job
             && let Some((_, ours)) = keys::RENAMED.iter().find(|(theirs, _)| *theirs == key)
         {
@@ -362,11 +362,11 @@ impl<'r> UnreadNames<'r> {
                 let ours = ours.filter(|_| self.is_job);
                 format!("unknown key; did you mean {}?", ours.map_or(name, |(_, ours)| *ours))
             }
-            None if *listed => String::from("unknown key"),
+            None if *are_known_listed => String::from("unknown key"),
             None => {
-                *listed = true;
+                *are_known_listed = true;
                 let names: Vec<&str> = known().collect();
-                format!("unknown key; the known ones are {}", names.join(", "))
+                format!("unknown key; the known keys are {}", names.join(", "))
             }
         }
     }

@@ -1,4 +1,4 @@
-//! `parallel_run_step.settings.json` beside the entry script, which says how tables are written
+//! Reads `parallel_run_step.settings.json` beside the entry script, which says how tables are written
 //! (docs/parallel-run-step.md A11).
 
 use super::error::{ErrorReport, KeywordError, SettingOrigin};
@@ -8,14 +8,15 @@ use serde_json::{Map, Value};
 use std::io;
 use std::path::Path;
 
-pub(super) const NAME: &str = "parallel_run_step.settings.json";
-/// The maximum size. Such a file has a few lines.
+/// The name of the settings file.
+pub(super) const FILE_NAME: &str = "parallel_run_step.settings.json";
+/// The maximum size of a settings file, which has a few lines.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// The contents of such a file.
+/// The contents of a settings file.
 #[derive(Debug, Default)]
 pub(super) struct TableSettings {
-    /// Its path, for messages.
+    /// The file's path, for messages.
     pub(super) file: String,
     pub(super) delimiter: Option<u8>,
     pub(super) header: Option<bool>,
@@ -24,24 +25,24 @@ pub(super) struct TableSettings {
     pub(super) quoting: Option<Quoting>,
 }
 
-/// Reads the file in the folder, if it exists. Reports that it is used.
+/// Reads the settings file in the folder, if the file exists. Adds a notice that the file is used.
 pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings> {
-    let path = folder.join(NAME);
+    let path = folder.join(FILE_NAME);
     let file = path.display().to_string();
-    let fail =
+    let report_error =
         |message: String| report.error(&SettingOrigin::File, "", format!("{file}: {message}"));
     let bytes = match small_file::read(&path, MAX_BYTES) {
         Ok(bytes) => bytes,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
-        // The folder is not a folder. The check of the entry script reports that.
+        // `folder` is not a folder. The check of the entry script reports that.
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => return None,
         Err(error) => {
-            fail(format!("cannot be read: {error}"));
+            report_error(format!("cannot be read: {error}"));
             return None;
         }
     };
     if bytes.len() as u64 > MAX_BYTES {
-        fail(String::from("is larger than 64 KB, which no such file needs"));
+        report_error(String::from("is larger than 64 KB, which no settings file needs"));
         return None;
     }
     match serde_json::from_slice::<Value>(&bytes) {
@@ -49,7 +50,7 @@ pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings>
             let mut settings = TableSettings { file: file.clone(), ..TableSettings::default() };
             let mut used = Vec::new();
             for problem in settings.fill(&root, &mut used) {
-                fail(problem);
+                report_error(problem);
             }
             report.notice(match used.as_slice() {
                 [] => format!("{file} does not say how rows are written"),
@@ -58,34 +59,34 @@ pub(super) fn read(folder: &Path, report: &ErrorReport) -> Option<TableSettings>
             Some(settings)
         }
         Err(error) => {
-            fail(format!("not valid JSON: {error}"));
+            report_error(format!("not valid JSON: {error}"));
             None
         }
     }
 }
 
 impl TableSettings {
-    /// Sets the known keys, and returns all errors.
+    /// Sets the known keywords, and returns all errors. `used` gets the keywords that were set.
     fn fill(&mut self, root: &Value, used: &mut Vec<String>) -> Vec<String> {
         let mut problems = Vec::new();
         let Some(root) = object(root, "the file", &mut problems) else { return problems };
         for (name, value) in root {
             if name != "append_row" {
-                problems.push(format!("found {name:?}; only append_row is supported, remove it"));
+                problems.push(format!("found {name:?}; only append_row is supported; remove it"));
                 continue;
             }
             let Some(groups) = object(value, "append_row", &mut problems) else { continue };
             for (name, value) in groups {
                 if name != "pandas.DataFrame.to_csv" {
                     problems.push(format!(
-                        "append_row: found {name:?}; only pandas.DataFrame.to_csv is supported, \
+                        "append_row: found {name:?}; only pandas.DataFrame.to_csv is supported; \
                          remove it"
                     ));
                     continue;
                 }
                 let Some(keywords) = object(value, name, &mut problems) else { continue };
                 for (keyword, value) in keywords {
-                    match self.take(keyword, value) {
+                    match self.set(keyword, value) {
                         Ok(()) => used.push(format!("{keyword} {value}")),
                         Err(problem) => problems.push(format!("{name}: {problem}")),
                     }
@@ -95,7 +96,7 @@ impl TableSettings {
         problems
     }
 
-    fn take(&mut self, keyword: &str, value: &Value) -> Result<(), KeywordError> {
+    fn set(&mut self, keyword: &str, value: &Value) -> Result<(), KeywordError> {
         let expected = |expected| {
             let keyword = keyword.to_owned();
             let found = value.to_string();
@@ -104,8 +105,8 @@ impl TableSettings {
         match keyword {
             "sep" => {
                 let delimiter = value.as_str().and_then(raw::delimiter);
-                let what = "one ASCII character, as \",\" or \" \"";
-                self.delimiter = Some(delimiter.ok_or_else(|| expected(what))?);
+                let form = "one ASCII character, such as \",\" or \" \"";
+                self.delimiter = Some(delimiter.ok_or_else(|| expected(form))?);
             }
             "header" => {
                 self.header = Some(value.as_bool().ok_or_else(|| expected("true or false"))?);
@@ -125,8 +126,8 @@ impl TableSettings {
                     Some(2) => Quoting::Nonnumeric,
                     Some(3) => Quoting::None,
                     _ => {
-                        let what = "0 (minimal), 1 (all), 2 (nonnumeric) or 3 (none)";
-                        return Err(expected(what));
+                        let form = "0 (minimal), 1 (all), 2 (nonnumeric) or 3 (none)";
+                        return Err(expected(form));
                     }
                 });
             }

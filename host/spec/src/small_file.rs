@@ -4,8 +4,8 @@ use crate::opening::regular;
 use std::io::{self, Read};
 use std::path::Path;
 
-/// Reads at most `most` bytes of a file, and one more if the file is longer. Never blocks, as opening a fifo
-/// would.
+/// Reads at most `most` bytes of a file, and one more byte if the file is longer. Never blocks: opening a
+/// fifo would block, so only regular files are read.
 ///
 /// # Errors
 /// If the file cannot be read, or is not a regular file.

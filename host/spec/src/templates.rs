@@ -1,6 +1,6 @@
-//! Arguments and environment variables, and the references in them.
+//! Arguments and environment variables, and the references (`${{...}}`) in them.
 
-use super::argument_settings::{THRESHOLDS, WORKERS};
+use super::argument_settings::{THRESHOLDS, WORKER_COUNT};
 use super::dialect::JobFileDialect;
 use super::error::ErrorReport;
 use super::keys::{self, PrsNames};
@@ -29,7 +29,7 @@ impl TemplateNames {
         }
         let sides = raw.side_inputs.iter().flat_map(|sides| &sides.value);
         for (side, mount) in sides.zip(side_inputs) {
-            known.push((format!("side_inputs.{}", side.name.value), mounts::guest_of(mount)));
+            known.push((format!("side_inputs.{}", side.name.value), mounts::guest_path_of(mount)));
         }
         for model in raw.models.iter().flat_map(|models| &models.value) {
             let name = &model.name.value;
@@ -42,52 +42,58 @@ impl TemplateNames {
         Self { known }
     }
 
-    /// The text with every reference replaced.
-    fn expand(&self, at: &Located<String>, report: &ErrorReport) -> String {
+    /// Replaces every reference in the text.
+    fn expand(&self, given: &Located<String>, report: &ErrorReport) -> String {
         let mut expanded = String::new();
-        let mut rest = at.value.as_str();
+        let mut rest = given.value.as_str();
         while let Some(start) = rest.find("${{") {
             expanded.push_str(&rest[..start]);
             let Some(length) = rest[start..].find("}}") else {
-                at.blame(report, "a reference starts with ${{ and does not end; close it with }}");
+                given.blame(
+                    report,
+                    "a reference starts with ${{ and does not end; close it with }}",
+                );
                 return expanded;
             };
             let name = rest[start + 3..start + length].trim();
             match self.known.iter().find(|(known, _)| known == name) {
                 Some((_, path)) => expanded.push_str(path),
-                None => self.blame(name, at, report),
+                None => self.report_unknown(name, given, report),
             }
             rest = &rest[start + length + 2..];
         }
         expanded.push_str(rest);
         if expanded.contains('\0') {
-            at.blame(report, "a NUL character cannot be passed on; remove it");
+            given.blame(report, "a NUL character cannot be passed on; remove it");
         }
         expanded
     }
 
-    fn blame(&self, name: &str, at: &Located<String>, report: &ErrorReport) {
+    fn report_unknown(&self, name: &str, given: &Located<String>, report: &ErrorReport) {
         // An error in the group that the reference names may be the reason why the name is unknown, so report
         // only that error.
         let group = name.split('.').next().unwrap_or_default();
-        if report.blames(group) {
+        if report.has_error_at(group) {
             return;
         }
-        let word = |(known, _): &(String, String)| format!("${{{{{}}}}}", report.word(known));
-        let names: Vec<String> = self.known.iter().map(word).collect();
+        let as_reference =
+            |(known, _): &(String, String)| format!("${{{{{}}}}}", report.name_in_file(known));
+        let names: Vec<String> = self.known.iter().map(as_reference).collect();
         let hint = match name {
-            "source" => format!("; for that one, set {}", report.word("source_directory")),
+            "source" => {
+                format!("; to use ${{{{source}}}}, set {}", report.name_in_file("source_directory"))
+            }
             _ => String::new(),
         };
         let message = format!(
-            "found the unknown reference ${{{{{name}}}}}; there are {}{hint}",
+            "found the unknown reference ${{{{{name}}}}}; the known references are {}{hint}",
             names.join(", ")
         );
-        at.blame(report, message);
+        given.blame(report, message);
     }
 }
 
-/// The program's arguments.
+/// Checks the arguments, and replaces the references in them.
 pub(super) fn arguments(
     given: Option<&Located<Vec<Located<String>>>>,
     references: &TemplateNames,
@@ -97,7 +103,7 @@ pub(super) fn arguments(
     let Some(given) = given else { return Vec::new() };
     if let Some(first) = given.value.first().filter(|first| !first.value.starts_with('-')) {
         let message = format!(
-            "found {:?}; the first argument must start with \"-\", as in [--model, digits.bin]",
+            "found {:?}; the first argument must start with \"-\", such as in [--model, digits.bin]",
             first.value
         );
         first.blame(report, message);
@@ -112,23 +118,24 @@ pub(super) fn arguments(
         .collect()
 }
 
+/// Refuses an option that sets a key of the job file.
 fn check_option(argument: &Located<String>, dialect: JobFileDialect, report: &ErrorReport) {
     let Some(option) = argument.value.strip_prefix("--") else { return };
     let name = option.split('=').next().unwrap_or_default();
-    let is_option = THRESHOLDS.contains(&name) || name == WORKERS;
-    if !is_reserved(name) || (dialect.is_version_2() && is_option) {
+    let is_allowed_option = THRESHOLDS.contains(&name) || name == WORKER_COUNT;
+    if !is_reserved(name) || (dialect.is_version_2() && is_allowed_option) {
         return;
     }
     argument.blame(
         report,
         format!(
             "--{name} is a setting of the job: write the key {} in the job file instead",
-            report.word(name)
+            report.name_in_file(name)
         ),
     );
 }
 
-/// The guest's environment, in the order of the job file.
+/// Checks the environment variables, in the order of the job file, and replaces the references in them.
 pub(super) fn variables(
     given: Option<&Located<Variables>>,
     references: &TemplateNames,

@@ -1,4 +1,4 @@
-//! Settings that are seconds.
+//! Checks the time-outs of a job.
 
 use super::defaults::Defaults;
 use super::error::ErrorReport;
@@ -6,17 +6,17 @@ use super::raw::RawJob;
 use crate::model::JobSettings;
 use std::time::Duration;
 
-/// The longest time-out, even if the settings multiply to more: about thirty years.
-const LONGEST: f64 = 1e9;
+/// The maximum of the computed time-out: about thirty years.
+const MAX_SECONDS: f64 = 1e9;
 
 /// The default for the longest time without progress (docs/parallel-run-step.md 1.12). It leaves time for
 /// every attempt at one mini-batch.
 pub fn default_progress_timeout(attempts: u32, load: Duration, run: Duration) -> Duration {
     let seconds = f64::from(attempts) * (load + run).as_secs_f64() + 60.0;
-    Duration::from_secs_f64(seconds.clamp(600.0, LONGEST))
+    Duration::from_secs_f64(seconds.clamp(600.0, MAX_SECONDS))
 }
 
-/// The longest time without progress. Also reports the time-outs in force.
+/// Returns the longest time without progress. Also reports the time-outs in force.
 pub(super) fn check(
     raw: &RawJob,
     settings: &JobSettings,
@@ -39,15 +39,15 @@ pub(super) fn check(
         Some(given) => given.value,
         None => {
             let default = default_progress_timeout(attempts, load, run);
-            let run_timeout = report.word("run_invocation_timeout");
-            let words = format!(
+            let run_timeout = report.name_in_file("run_invocation_timeout");
+            let text = format!(
                 "{} seconds, from attempts x (task_overhead_timeout + {run_timeout}) + 60 = {attempts} x ({} + \
                  {}) + 60, and at least 600",
                 default.as_secs_f64(),
                 load.as_secs_f64(),
                 run.as_secs_f64(),
             );
-            defaults.mention_as("progress_update_timeout", &words);
+            defaults.mention_as("progress_update_timeout", &text);
             default
         }
     };
@@ -55,7 +55,7 @@ pub(super) fn check(
         report.notice(format!(
             "progress_update_timeout ({} seconds) is below {} ({} seconds): one slow call of run can end the job",
             progress.as_secs_f64(),
-            report.word("run_invocation_timeout"),
+            report.name_in_file("run_invocation_timeout"),
             run.as_secs_f64(),
         ));
     }

@@ -1,5 +1,6 @@
-//! Parses YAML text into a small tree that knows its lines. It is built from parser events with an explicit
-//! stack, so that deep nesting and repeated aliases end in an error and not in a stack overflow.
+//! Parses YAML text into a small tree of nodes that know their lines. The tree is built from parser events
+//! with an explicit stack, so that deep nesting and repeated aliases end in an error and not in a stack
+//! overflow.
 
 use super::error::{ErrorReport, SettingOrigin, SpecError};
 use super::lenient;
@@ -13,9 +14,9 @@ use std::fmt;
 /// Azure saves have about ten levels.
 const MAX_DEPTH: usize = 32;
 /// The maximum number of nodes that aliases may add.
-const MAX_ALIASED: usize = 10_000;
+const MAX_ALIASED_NODES: usize = 10_000;
 
-/// A value with its place. For a value of a map, this is the line of its key.
+/// A value and where it was written. For a value in a map, this is the line of the key.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct YamlNode {
     pub(super) origin: SettingOrigin,
@@ -25,7 +26,7 @@ pub(super) struct YamlNode {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum YamlValue {
     Null,
-    /// Any other scalar, as written.
+    /// A scalar that is not null, as written.
     Scalar {
         text: String,
         /// Whether YAML reads it as text, as opposed to a number or a truth value.
@@ -42,6 +43,7 @@ pub(super) struct MapEntry {
 }
 
 impl YamlNode {
+    /// The number of nodes in this tree.
     fn size(&self) -> usize {
         1 + match &self.value {
             YamlValue::Null | YamlValue::Scalar { .. } => 0,
@@ -68,7 +70,7 @@ impl YamlNode {
     }
 }
 
-/// Prints the value for an error message, for the middle of a sentence.
+/// Prints the value as a phrase in an error message.
 impl fmt::Display for YamlNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
@@ -83,20 +85,20 @@ impl fmt::Display for YamlNode {
 
 /// Shortens a text that is too long for a message.
 pub(super) fn shorten(text: &str) -> Cow<'_, str> {
-    const MOST: usize = 60;
-    match text.char_indices().nth(MOST) {
+    const MAX_CHARS: usize = 60;
+    match text.char_indices().nth(MAX_CHARS) {
         Some((end, _)) => Cow::Owned(format!("{}…", &text[..end])),
         None => Cow::Borrowed(text),
     }
 }
 
-/// Reads one document. `None` if there is no usable tree. Then the report has the reason.
+/// Parses one document. `None`, with an error, if there is no usable tree.
 pub(super) fn parse(text: &str, report: &ErrorReport) -> Option<YamlNode> {
-    let is_read = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
-    // Most files have no such lines and are parsed only once.
-    let moved = lenient::indented(text).filter(|moved| !is_read(text) && is_read(moved));
-    match moved {
-        Some(moved) => parse_strictly(&moved, report),
+    let is_valid = |text: &str| Parser::new_from_str(text).all(|event| event.is_ok());
+    // Most files have no lines to indent, and are parsed only once.
+    let indented = lenient::indented(text).filter(|indented| !is_valid(text) && is_valid(indented));
+    match indented {
+        Some(indented) => parse_strictly(&indented, report),
         None => parse_strictly(text, report),
     }
 }
@@ -108,7 +110,7 @@ fn parse_strictly(text: &str, report: &ErrorReport) -> Option<YamlNode> {
         let flow = match event {
             Ok((event, span)) => builder.handle(event, span.start.line()),
             Err(error) => {
-                syntax_error(&error, text, report);
+                report_syntax_error(&error, text, report);
                 return None;
             }
         };
@@ -130,10 +132,11 @@ fn parse_strictly(text: &str, report: &ErrorReport) -> Option<YamlNode> {
     }
 }
 
-/// Reads the value of a `--set`. Fails with the first error, whose lines are those of the value.
+/// Parses the value of a `--set`. Fails with the first error, whose line is counted from the start of the
+/// value.
 pub(super) fn parse_value(text: &str) -> Result<YamlNode, SpecError> {
-    // These characters have a special meaning in YAML or are reserved. On a command line, such a text is more
-    // likely a glob.
+    // These characters have a special meaning in YAML or are reserved. On a command line, a text that
+    // starts with one of them is more likely a glob.
     if text.starts_with(['*', '&', '!', '%', '@', '`']) {
         return Ok(plain(text));
     }
@@ -152,13 +155,13 @@ pub(super) fn parse_value(text: &str) -> Result<YamlNode, SpecError> {
     }
 }
 
-/// A text of the command line, unchanged.
+/// Makes a node of a text from the command line, unchanged.
 pub(super) fn plain(text: &str) -> YamlNode {
     let value = YamlValue::Scalar { text: text.to_owned(), is_text: true };
     YamlNode { origin: SettingOrigin::File, value }
 }
 
-fn syntax_error(error: &ScanError, text: &str, report: &ErrorReport) {
+fn report_syntax_error(error: &ScanError, text: &str, report: &ErrorReport) {
     let marker = error.marker();
     let line = text.lines().nth(marker.line().saturating_sub(1)).unwrap_or_default();
     let hint = if line.contains("${{") {
@@ -184,13 +187,14 @@ enum Flow {
 /// A list or map that is not closed yet.
 struct Frame {
     line: usize,
+    /// The anchor's ID; 0 if there is no anchor.
     anchor: usize,
     value: OpenNode,
 }
 
 enum OpenNode {
     List(Vec<YamlNode>),
-    /// `seen`: the lines of the keys so far. `key`: the key whose value comes next, with its line. The inner
+    /// `seen`: the lines of the keys so far. `key`: the key whose value comes next, and its line. The inner
     /// `None` means that the key is not text.
     Map {
         entries: Vec<MapEntry>,
@@ -202,7 +206,8 @@ enum OpenNode {
 struct TreeBuilder<'r> {
     stack: Vec<Frame>,
     anchors: HashMap<usize, YamlNode>,
-    aliased: usize,
+    /// The number of nodes that aliases added.
+    aliased_nodes: usize,
     documents: usize,
     root: Option<YamlNode>,
     report: &'r ErrorReport,
@@ -213,7 +218,7 @@ impl<'r> TreeBuilder<'r> {
         Self {
             stack: Vec::new(),
             anchors: HashMap::new(),
-            aliased: 0,
+            aliased_nodes: 0,
             documents: 0,
             root: None,
             report,
@@ -231,11 +236,11 @@ impl<'r> TreeBuilder<'r> {
                     return Flow::Stop;
                 }
             }
-            Event::Alias(id) => return self.alias(id, line),
+            Event::Alias(id) => return self.add_alias(id, line),
             Event::Scalar(text, style, anchor, tag) => {
                 self.check_tag(tag.as_deref(), line);
                 let value = scalar(text, style, tag.as_ref());
-                self.finish(YamlNode { origin: SettingOrigin::Line(line), value }, anchor);
+                self.add_value(YamlNode { origin: SettingOrigin::Line(line), value }, anchor);
             }
             Event::SequenceStart(anchor, tag) => {
                 self.check_tag(tag.as_deref(), line);
@@ -252,7 +257,7 @@ impl<'r> TreeBuilder<'r> {
                         OpenNode::List(items) => YamlValue::List(items),
                         OpenNode::Map { entries, .. } => YamlValue::Map(entries),
                     };
-                    self.finish(
+                    self.add_value(
                         YamlNode { origin: SettingOrigin::Line(frame.line), value },
                         frame.anchor,
                     );
@@ -272,34 +277,34 @@ impl<'r> TreeBuilder<'r> {
         Flow::Continue
     }
 
-    fn alias(&mut self, id: usize, line: usize) -> Flow {
+    fn add_alias(&mut self, id: usize, line: usize) -> Flow {
         let Some(mut node) = self.anchors.get(&id).cloned() else {
-            // The parser knows the name, so the anchor's value has begun but not ended.
-            let message = "an alias inside the value that it names";
+            // The parser knows the anchor, so the anchor's value has begun but not ended.
+            let message = "found an alias inside the value that it names";
             self.report.error(&SettingOrigin::Line(line), &self.path(), message);
             return Flow::Stop;
         };
-        self.aliased += node.size();
-        if self.aliased > MAX_ALIASED {
-            let message = format!("aliases add more than {MAX_ALIASED} values");
+        self.aliased_nodes += node.size();
+        if self.aliased_nodes > MAX_ALIASED_NODES {
+            let message = format!("aliases add more than {MAX_ALIASED_NODES} values");
             self.report.error(&SettingOrigin::Line(line), "", message);
             return Flow::Stop;
         }
         node.origin = SettingOrigin::Line(line);
-        self.finish(node, 0);
+        self.add_value(node, 0);
         Flow::Continue
     }
 
     fn check_tag(&self, tag: Option<&Tag>, line: usize) {
         if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema()) {
             let message =
-                format!("the tag {}{} means nothing here; remove it", tag.handle, tag.suffix);
+                format!("the tag {}{} is not supported; remove it", tag.handle, tag.suffix);
             self.report.error(&SettingOrigin::Line(line), &self.path(), message);
         }
     }
 
     /// Adds a complete value to the list or map that contains it.
-    fn finish(&mut self, mut node: YamlNode, anchor: usize) {
+    fn add_value(&mut self, mut node: YamlNode, anchor: usize) {
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
@@ -337,7 +342,7 @@ impl<'r> TreeBuilder<'r> {
         }
     }
 
-    /// The key path of the value that is being read.
+    /// The path of the value that is being parsed.
     fn path(&self) -> String {
         let mut path = String::new();
         for frame in &self.stack {
@@ -351,7 +356,7 @@ impl<'r> TreeBuilder<'r> {
     }
 }
 
-/// The path of a key below another path.
+/// Returns the path of a key below another path.
 pub(super) fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }

@@ -1,4 +1,4 @@
-//! The user's config file, with settings that a user would otherwise give as options each time.
+//! Reads the user's config file: settings that the user would otherwise give as options each time.
 
 use super::error::{ErrorReport, FileError, SettingOrigin, SpecErrors};
 use super::reading::{read, unreadable};
@@ -8,7 +8,7 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The contents of a config file. The default has none.
+/// The contents of a config file. The default has no settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserConfig {
     /// The file that was read.
@@ -25,15 +25,15 @@ impl UserConfig {
     /// Reads a config file. A missing file counts as empty. `home` replaces `~/`.
     ///
     /// # Errors
-    /// Everything that is wrong with it, at once. It is also an error if another user could have written the
-    /// file, because it names code that is loaded.
+    /// All errors in the file. It is also an error if another user could have written the file, because the
+    /// file names code that Sandmill loads.
     pub fn load(path: &Path, home: Option<&Path>) -> Result<Self, SpecErrors> {
         let report = ErrorReport::default();
-        let made = match fs::metadata(path) {
+        let content = match fs::metadata(path) {
             Ok(metadata) => check_owner(&metadata).and_then(|()| read(path, "config file")),
             Err(error) => Err(unreadable(path, "config file", error)),
         };
-        let config = match made {
+        let config = match content {
             Ok(text) => parse(path, &text, home, &report),
             Err(FileError::NotThere) => return Ok(Self::default()),
             Err(error) => {
@@ -49,8 +49,8 @@ impl UserConfig {
     }
 }
 
-/// Checks that only this user or root can have written the file. Write access of the group is allowed, as
-/// many machines give each user a group of their own.
+/// Checks that only this user or root can have written the file. Write access of the group is allowed,
+/// because on many machines each user has a private group.
 fn check_owner(metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     if metadata.is_file() && (metadata.mode() & 0o002 != 0 || ![user, 0].contains(&metadata.uid()))
@@ -62,7 +62,7 @@ fn check_owner(metadata: &Metadata) -> Result<(), FileError> {
 }
 
 fn parse(path: &Path, text: &str, home: Option<&Path>, report: &ErrorReport) -> UserConfig {
-    // A file that has only comments has no settings.
+    // A file with only comments has no settings.
     if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#')) {
         return UserConfig { file: Some(path.to_owned()), ..UserConfig::default() };
     }
@@ -85,18 +85,22 @@ fn parse(path: &Path, text: &str, home: Option<&Path>, report: &ErrorReport) -> 
     config
 }
 
-/// An absolute path, so that its meaning does not depend on the current folder.
-fn absolute(at: Located<String>, home: Option<&Path>, report: &ErrorReport) -> Option<PathBuf> {
-    let below_home = at.value.strip_prefix("~/").or((at.value == "~").then_some(""));
+/// Returns the absolute path of a setting. Relative paths are refused, because they would depend on the
+/// current folder.
+fn absolute(given: Located<String>, home: Option<&Path>, report: &ErrorReport) -> Option<PathBuf> {
+    let below_home = given.value.strip_prefix("~/").or((given.value == "~").then_some(""));
     match (below_home, home) {
         (Some(rest), Some(home)) => return Some(home.join(rest)),
         (Some(_), None) => {
-            at.blame(report, "~ is not known, as HOME is not set; write the whole path");
+            given.blame(report, "~ is not known, because HOME is not set; write the absolute path");
         }
-        (None, _) if Path::new(&at.value).is_absolute() => return Some(at.value.into()),
+        (None, _) if Path::new(&given.value).is_absolute() => return Some(given.value.into()),
         (None, _) => {
-            let found = &at.value;
-            at.blame(report, format!("found {found:?}; expected a path that starts with / or ~/"));
+            let found = &given.value;
+            given.blame(
+                report,
+                format!("found {found:?}; expected a path that starts with / or ~/"),
+            );
         }
     }
     None

@@ -1,4 +1,4 @@
-//! The numbers of nodes, workers and GPUs.
+//! Determines the numbers of workers and GPUs, and checks the number of nodes.
 
 use super::defaults::Defaults;
 use super::error::ErrorReport;
@@ -6,19 +6,20 @@ use super::machine::MachineSize;
 use super::raw::RawJob;
 use super::scope::Located;
 
-/// The variable with the machine's number of GPUs (docs/parallel-run-step.md G3).
-const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+/// The environment variable with the machine's number of GPUs (docs/parallel-run-step.md G3).
+const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
-/// The most GPUs of one job.
-const MOST_GPUS: u32 = 1000;
+/// The maximum number of GPUs of a job.
+const MAX_GPUS: u32 = 1000;
 
-/// Refuses more than one node, as this machine is the whole cluster (docs/parallel-run-step.md C5).
+/// Refuses other numbers of nodes than 1, because this machine is the whole cluster
+/// (docs/parallel-run-step.md C5).
 pub(super) fn check_node_count(count: Option<&Located<u32>>, report: &ErrorReport) {
     if let Some(count) = count.filter(|count| count.value != 1) {
         let message = format!(
             "found {}, which is outside 1..1: the cluster is this machine, with {} workers",
             count.value,
-            report.word("process_count_per_node"),
+            report.name_in_file("process_count_per_node"),
         );
         count.blame(report, message);
     }
@@ -36,7 +37,7 @@ pub(super) fn check(
     (process_count(given, gpus, defaults, machine, report), gpus)
 }
 
-/// The number of GPUs: the given one, or else that of the environment, or else that of the driver.
+/// The number of GPUs: the given number, or else the number in the environment, or else the driver's number.
 fn gpus(given: Option<&Located<u32>>, machine: &MachineSize, report: &ErrorReport) -> u32 {
     if let Some(given) = given {
         return given.value;
@@ -44,26 +45,26 @@ fn gpus(given: Option<&Located<u32>>, machine: &MachineSize, report: &ErrorRepor
     let found = machine.gpus_found.as_deref();
     let text = found.unwrap_or_default().to_string_lossy();
     match text.trim().parse::<u32>() {
-        Ok(count) if count <= MOST_GPUS => count,
+        Ok(count) if count <= MAX_GPUS => count,
         Ok(count) => {
             report.notice(format!(
-                "{GPU_COUNT} is {count} in Sandmill's environment, and a job has at most {MOST_GPUS} \
-                 GPUs; workers get none: set gpus to say how many there are"
+                "{GPU_COUNT_VARIABLE} is {count} in Sandmill's environment, and a job has at most {MAX_GPUS} \
+                 GPUs; workers get no GPU: set gpus to the number of GPUs"
             ));
             0
         }
-        _ if text.trim().is_empty() => (machine.count_gpus)().min(MOST_GPUS),
+        _ if text.trim().is_empty() => (machine.count_gpus)().min(MAX_GPUS),
         _ => {
             report.notice(format!(
-                "{GPU_COUNT} is {text:?} in Sandmill's environment, which is not a number of GPUs; \
-                 workers get none: set gpus to say how many there are"
+                "{GPU_COUNT_VARIABLE} is {text:?} in Sandmill's environment, which is not a number of GPUs; \
+                 workers get no GPU: set gpus to the number of GPUs"
             ));
             0
         }
     }
 }
 
-/// The number of workers: the given one, or else one if there are GPUs, or else one for each core
+/// The number of workers: the given number, or else 1 if there are GPUs, or else the number of cores
 /// (docs/parallel-run-step.md 1.12).
 fn process_count(
     given: Option<&Located<u32>>,
@@ -76,12 +77,12 @@ fn process_count(
         return given.value;
     }
     if gpus > 0 {
-        let how = match gpus {
+        let gpu_phrase = match gpus {
             1 => String::from("which gets the GPU"),
             _ => format!("on one of {gpus} GPUs; for one worker per GPU set it to {gpus}"),
         };
-        let key = report.word("process_count_per_node");
-        report.notice(format!("{key} is not given: 1 worker, {how}"));
+        let key = report.name_in_file("process_count_per_node");
+        report.notice(format!("{key} is not given: 1 worker, {gpu_phrase}"));
         return 1;
     }
     let count = machine.cores.clamp(1, 1000);

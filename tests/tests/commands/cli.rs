@@ -43,7 +43,7 @@ fn version_and_help() {
       build        Makes a component from a guest crate, C sources or a core module, and prints its path
       python       Installs the runtime of entry scripts in Python
       javascript   Installs the runtime of entry scripts in JavaScript and TypeScript
-      check        Checks whether a component keeps the contract, and what it would need; or whether a
+      check        Checks whether a component keeps the contract, and lists its imports; or whether a
                    script can be run
       map          Runs an entry script on an Arrow IPC stream, from standard input to standard output
       doctor       Checks what this machine has for running untrusted entry scripts, and what is missing
@@ -478,7 +478,7 @@ fn check_lists_what_a_component_needs() {
     ] {
         assert!(text.contains(&format!("  {what}\n    {import}")), "{text}");
     }
-    let wasi = text.find("  reading and writing what others give").expect("streams");
+    let wasi = text.find("  reading and writing what the other imports give").expect("streams");
     let first = text.find("  the job's arguments").map_or(wasi, |other| other.min(wasi));
     let rest = text.find("Functions: ").expect("functions");
     assert_snapshot!(format!("{}{}", &text[..first], &text[rest..]), @r"
@@ -486,7 +486,7 @@ fn check_lists_what_a_component_needs() {
     Exports:
       sandmill:entry/entry-run@0.1.0
     Imports, and what they give it:
-      its own names and folders, its log, whole input files
+      the worker's name and folders, the log, and reading whole files
         sandmill:entry/host@0.1.0
       types only
         sandmill:entry/types@0.1.0

@@ -50,7 +50,7 @@ fn a_database_is_one_mini_batch() {
              1  orders          7  b.db, from row 1, about 56 bytes
     ");
     assert_snapshot!(ran.redacted(), @"
-    note: mini_batch_size is 3 rows, and does not cut inputs of format sqlite (inputs.orders): the whole result of each database is one mini-batch
+    note: mini_batch_size is 3 rows, but does not cut inputs of format sqlite (inputs.orders): the whole result of each database is one mini-batch
     note: columns of input orders: id int64
     note: [DIR]/in/none.db holds no rows and gives no mini-batch
     2 mini-batches, 1,007 items, 7.9 KiB; 2 workers; the results go to jobs/test/output

@@ -99,11 +99,11 @@ fn the_service_names_the_tenant_and_limits_its_workers() {
     };
     let ran = policy(job("echo_files", 2, "tenant: other")).run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
-    assert_snapshot!(messages(&ran), @r#"error: job.yaml:6: tenant: found "other" in the job file; workers are counted by tenant here, so only the command line names it (--set tenant=NAME): leave the key out (policy.yaml:1)"#);
+    assert_snapshot!(messages(&ran), @r#"error: job.yaml:6: tenant: found "other" in the job file; the policy counts workers by tenant, so only the command line may set the tenant (--set tenant=NAME): leave the key out (policy.yaml:1)"#);
     let named = ["--policy", "policy.yaml", "--set", "tenant=ada"];
     let ran = policy(job("echo_files", 2, "")).run(&named);
     ran.exits_with(0)
-        .says("process_count_per_node: 1 instead of 2, as all jobs of a tenant share 1");
+        .says("process_count_per_node: 1 instead of 2, because all jobs of a tenant share 1");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_policy_requires_the_wall_by_default() {
     };
     let ran = run("gpus: 0\n");
     ran.exits_with(2);
-    assert_snapshot!(messages(&ran), @"error: job.yaml:6: os_sandbox: found off, less than the operator's policy asks for; write required, or leave the key out (policy.yaml)");
+    assert_snapshot!(messages(&ran), @"error: job.yaml:6: os_sandbox: found off, less than the operator's policy requires; write required, or leave the key out (policy.yaml)");
     run("gpus: 0\nos_sandbox: off\n").exits_with(0);
 }
 
@@ -126,7 +126,7 @@ fn a_policy_that_others_can_write_is_not_used() {
     fs::set_permissions(job.path("policy.yaml"), others).unwrap();
     let ran = job.run(&["--policy", "policy.yaml"]);
     ran.exits_with(2);
-    assert_snapshot!(messages(&ran), @"error: policy.yaml: is not used, as others can write to it (mode 666) and so decide what jobs may do: chmod go-w policy.yaml");
+    assert_snapshot!(messages(&ran), @"error: policy.yaml: is not used, because other users can write to it (mode 666) and so change what jobs may do; run: chmod go-w policy.yaml");
     // The advice in the message works.
     fs::set_permissions(ran.dir().join("policy.yaml"), fs::Permissions::from_mode(0o644)).unwrap();
     ran.into_job().run(&["--policy", "policy.yaml"]).exits_with(0);

@@ -142,5 +142,5 @@ fn a_job_that_fails_keeps_its_parts() {
 fn ordered_is_refused_with_parts() {
     let ran = tables("ordered: true").run(&[]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: job.yaml:6: ordered: with output_layout: parts each worker's rows are in its own file, in the order in which it made them, so there is no order of all rows; remove one of the two");
+    assert_snapshot!(ran.redacted(), @"error: job.yaml:6: ordered: with output_layout: parts each worker's rows are in its own file, in the order in which it made them, so the rows as a whole have no order; remove one of the two");
 }

@@ -216,7 +216,7 @@ fn missing_buckets_and_objects_are_refused() {
     input 't': inspecting s3://box/
     error: input 't': reading one.txt of s3://box/: it does not exist; check the address (404 Not Found)
     ");
-    assert_snapshot!(refused("{t: {path: in, datastore: nightly}}"), @r#"error: input 't': stores.yaml has no datastore "nightly" for tenant default; there: x"#);
+    assert_snapshot!(refused("{t: {path: in, datastore: nightly}}"), @r#"error: input 't': stores.yaml has no datastore "nightly" for tenant default; it has: x"#);
 }
 
 #[test]

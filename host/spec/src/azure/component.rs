@@ -12,93 +12,113 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The key that names a component.
-pub(crate) const KEY: &str = "component";
+pub(crate) const COMPONENT_KEY: &str = "component";
 
 /// The groups in which the entries of the job and of its component are merged. For all other keys, the job's
 /// value replaces the component's.
-const MERGED: [&str; 4] = ["environment_variables", "resources", "retry_settings", "task"];
+const MERGED_GROUPS: [&str; 4] = ["environment_variables", "resources", "retry_settings", "task"];
 
 /// Merges the settings of the job's component into the job. The job's own settings take precedence. `None`,
 /// with an error, if the component cannot be read here.
-pub(crate) fn unfold(
+pub(crate) fn merge_component(
     mut job: YamlNode,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<YamlNode> {
     let YamlValue::Map(entries) = &mut job.value else { return Some(job) };
-    let Some(named) = take(entries, KEY) else { return Some(job) };
+    let Some(named) = take(entries, COMPONENT_KEY) else { return Some(job) };
     let origin = named.origin.clone();
-    let component = read(named, place, report)?;
+    let component = read(named, location, report)?;
     let Some(kind) = text_at(&component, "type") else {
-        let message = "does not name a parallel component: type is missing there";
-        report.error(&origin, KEY, message);
+        let message = "names a component without a type; only components of type parallel run here";
+        report.error(&origin, COMPONENT_KEY, message);
         return None;
     };
     if !kind.eq_ignore_ascii_case("parallel") {
-        let message = format!("names a component of type {kind:?}; one of type parallel runs here");
-        report.error(&origin, KEY, message);
+        let message = format!(
+            "names a component of type {kind:?}; only components of type parallel run here"
+        );
+        report.error(&origin, COMPONENT_KEY, message);
         return None;
     }
     refuse_unknown(entries, &component, report);
-    for theirs in component {
-        merge(entries, theirs);
+    for setting in component {
+        merge(entries, setting);
     }
     Some(job)
 }
 
 /// The component's settings, from its file or written inline.
-fn read(named: YamlNode, place: &JobFileLocation, report: &ErrorReport) -> Option<Vec<MapEntry>> {
+fn read(
+    named: YamlNode,
+    location: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<Vec<MapEntry>> {
     let path = match named.value {
         YamlValue::Map(inline) => return Some(inline),
         YamlValue::Scalar { ref text, .. } => text.clone(),
         _ => {
-            report.error(&named.origin, KEY, format!("found {named}; expected a component's file"));
+            report.error(
+                &named.origin,
+                COMPONENT_KEY,
+                format!("found {named}; expected a component's file"),
+            );
             return None;
         }
     };
     let path = path.trim();
     let path = path.strip_prefix("file:").unwrap_or(path);
     if is_remote(path) {
-        let message = "names a component of Azure's, which cannot be read here; name its file by --set \
+        let message = "names a component in Azure, which cannot be read here; name its file by --set \
                        component=FILE, or write its task and its settings into the job itself";
-        report.error(&named.origin, KEY, message);
+        report.error(&named.origin, COMPONENT_KEY, message);
         return None;
     }
-    let file = place.resolve(path);
-    if !place.policy.allows(policy::FolderUse::EntryScripts, KEY, &file, &named.origin, report) {
+    let file = location.resolve(path);
+    if !location.policy.allows(
+        policy::FolderUse::EntryScripts,
+        COMPONENT_KEY,
+        &file,
+        &named.origin,
+        report,
+    ) {
         return None;
     }
     let shown = file.display().to_string();
     let root = match reading::read(&file, "component file") {
         Ok(text) => parse(&text, &shown, report)?,
         Err(error) => {
-            report.error(&named.origin, KEY, format!("{shown}: {error}"));
+            report.error(&named.origin, COMPONENT_KEY, format!("{shown}: {error}"));
             return None;
         }
     };
     let YamlValue::Map(mut entries) = root.value else {
-        report.error(&named.origin, KEY, format!("{shown} holds {root}; expected a component"));
+        report.error(
+            &named.origin,
+            COMPONENT_KEY,
+            format!("{shown} holds {root}; expected a component"),
+        );
         return None;
     };
     let folder = file.parent().unwrap_or(Path::new("/"));
-    rebase(&mut entries, folder);
+    make_code_absolute(&mut entries, folder);
     Some(entries)
 }
 
-/// Parses the text. Errors name the component's own file and lines.
+/// Parses a component's file. Errors name that file and its lines, not the job file's.
 fn parse(text: &str, shown: &str, report: &ErrorReport) -> Option<YamlNode> {
-    let own = ErrorReport::default();
-    let root = tree::parse(text, &own);
+    let parse_report = ErrorReport::default();
+    let root = tree::parse(text, &parse_report);
     let file: Arc<str> = shown.into();
-    for error in own.into_errors(shown).errors {
-        report.error(&in_file(&error.origin, &file), &error.key, error.message);
+    for error in parse_report.into_errors(shown).errors {
+        report.error(&origin_in_file(&error.origin, &file), &error.key, error.message);
     }
     let mut root = root?;
-    root.map_origin(&|origin| in_file(origin, &file));
+    root.map_origin(&|origin| origin_in_file(origin, &file));
     Some(root)
 }
 
-fn in_file(origin: &SettingOrigin, file: &Arc<str>) -> SettingOrigin {
+fn origin_in_file(origin: &SettingOrigin, file: &Arc<str>) -> SettingOrigin {
     match origin {
         SettingOrigin::Line(line) => SettingOrigin::In(Arc::clone(file), *line),
         SettingOrigin::File => SettingOrigin::In(Arc::clone(file), 1),
@@ -106,8 +126,8 @@ fn in_file(origin: &SettingOrigin, file: &Arc<str>) -> SettingOrigin {
     }
 }
 
-/// Paths in a component are relative to its own folder.
-fn rebase(entries: &mut [MapEntry], folder: &Path) {
+/// Makes `task.code` absolute: in a component, this path is relative to the component's folder.
+fn make_code_absolute(entries: &mut [MapEntry], folder: &Path) {
     let task = entries.iter_mut().find(|entry| entry.key == "task");
     let Some(YamlValue::Map(task)) = task.map(|entry| &mut entry.node.value) else { return };
     let code = task.iter_mut().find(|entry| entry.key == "code");
@@ -124,51 +144,52 @@ fn rebase(entries: &mut [MapEntry], folder: &Path) {
 
 /// Refuses inputs that the component does not declare.
 fn refuse_unknown(job: &[MapEntry], component: &[MapEntry], report: &ErrorReport) {
-    let names = |of: &[MapEntry]| match entry_of(of, "inputs").map(|entry| &entry.node.value) {
-        Some(YamlValue::Map(inputs)) => {
-            inputs.iter().map(|input| (input.key.clone(), input.node.origin.clone())).collect()
-        }
-        _ => Vec::new(),
-    };
-    let known: Vec<String> = names(component).into_iter().map(|(name, _)| name).collect();
-    for (name, origin) in names(job) {
+    let inputs_of =
+        |entries: &[MapEntry]| match entry_of(entries, "inputs").map(|entry| &entry.node.value) {
+            Some(YamlValue::Map(inputs)) => {
+                inputs.iter().map(|input| (input.key.clone(), input.node.origin.clone())).collect()
+            }
+            _ => Vec::new(),
+        };
+    let known: Vec<String> = inputs_of(component).into_iter().map(|(name, _)| name).collect();
+    for (name, origin) in inputs_of(job) {
         if !known.contains(&name) {
-            let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-            let message = format!("the component has no such input; it has {there}");
+            let declared = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let message = format!("the component has no such input; it has {declared}");
             report.error(&origin, &join("inputs", &name), message);
         }
     }
 }
 
-/// Merges an entry of the component into the job.
-fn merge(job: &mut Vec<MapEntry>, theirs: MapEntry) {
-    let Some(own) = job.iter_mut().find(|entry| entry.key == theirs.key) else {
-        job.push(theirs);
+/// Merges a setting of the component into the job.
+fn merge(job: &mut Vec<MapEntry>, setting: MapEntry) {
+    let Some(own) = job.iter_mut().find(|entry| entry.key == setting.key) else {
+        job.push(setting);
         return;
     };
-    match (theirs.key.as_str(), &mut own.node.value, theirs.node.value) {
-        ("inputs", YamlValue::Map(own), YamlValue::Map(theirs)) => {
-            DeclaredInputs::new(theirs).fill(own);
+    match (setting.key.as_str(), &mut own.node.value, setting.node.value) {
+        ("inputs", YamlValue::Map(own), YamlValue::Map(declared)) => {
+            DeclaredInputs::new(declared).fill(own);
         }
-        ("outputs", YamlValue::Map(own), YamlValue::Map(theirs)) => {
-            for theirs in theirs {
-                match own.iter_mut().find(|entry| entry.key == theirs.key) {
-                    Some(own) => add_type(&mut own.node, &theirs.node),
-                    None => own.push(theirs),
+        ("outputs", YamlValue::Map(own), YamlValue::Map(declared)) => {
+            for output in declared {
+                match own.iter_mut().find(|entry| entry.key == output.key) {
+                    Some(own) => add_type(&mut own.node, &output.node),
+                    None => own.push(output),
                 }
             }
         }
-        (key, YamlValue::Map(own), YamlValue::Map(theirs)) if MERGED.contains(&key) => {
-            theirs.into_iter().for_each(|theirs| add_missing(own, theirs));
+        (key, YamlValue::Map(own), YamlValue::Map(inner)) if MERGED_GROUPS.contains(&key) => {
+            inner.into_iter().for_each(|setting| add_missing(own, setting));
         }
         _ => {}
     }
 }
 
 /// Adds the type of an output from the component's declaration.
-fn add_type(own: &mut YamlNode, theirs: &YamlNode) {
-    let YamlValue::Map(theirs) = &theirs.value else { return };
-    let Some(kind) = entry_of(theirs, "type") else { return };
+fn add_type(own: &mut YamlNode, declared: &YamlNode) {
+    let YamlValue::Map(declaration) = &declared.value else { return };
+    let Some(kind) = entry_of(declaration, "type") else { return };
     if let Some(path) = text(own) {
         let path = scalar(path, &own.origin);
         own.value = YamlValue::Map(vec![entry("path", path)]);

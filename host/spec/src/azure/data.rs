@@ -1,12 +1,12 @@
-//! Version 2: inputs and outputs.
+//! Converts the inputs and outputs of a version 2 file into keys of our own.
 
 use super::mltable;
 use super::nodes::{
-    MAX_PARAMETER, entry, entry_of, group_of, is_small, scalar, take, text, text_at,
+    MAX_PARAMETER_BYTES, entry, entry_of, group_or_insert, is_small, scalar, take, text, text_at,
 };
-use super::pipeline::{SOURCE, literal};
+use super::pipeline::{SOURCE_KEY, literal};
 use super::text::{is_remote, reference};
-use super::values::{GivenInput, given, strip};
+use super::values::{GivenInput, check_given, remove_declaration};
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::{JobFileLocation, fit_name};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
@@ -19,17 +19,17 @@ pub(super) struct JobData {
     references: Vec<(String, String)>,
     /// The names of optional inputs without a value: `inputs.x`.
     absent: Vec<String>,
-    /// Whether `mini_batch_size` is a size that only tables can have.
-    is_table: bool,
+    /// Whether `mini_batch_size` is a number of bytes, which only tables can have.
+    is_size_in_bytes: bool,
 }
 
 impl JobData {
-    pub(super) fn new(is_table: bool) -> Self {
-        Self { entries: Vec::new(), references: Vec::new(), absent: Vec::new(), is_table }
+    pub(super) fn new(is_size_in_bytes: bool) -> Self {
+        Self { entries: Vec::new(), references: Vec::new(), absent: Vec::new(), is_size_in_bytes }
     }
 
-    /// The text for a reference in the value of `key`. A reference to an optional input without a value is an
-    /// error.
+    /// Returns the text that replaces the reference `name` in the value of `key`. A reference to an optional
+    /// input without a value is an error. `None` if there is no such input or output.
     pub(super) fn resolve(
         &self,
         name: &str,
@@ -39,8 +39,8 @@ impl JobData {
     ) -> Option<String> {
         if self.is_absent(name) {
             let message = format!(
-                "found ${{{{{name}}}}}, which is optional and has no value; give it one by --set {name}=..., or put \
-                 the argument into a group, as in $[[--x ${{{{{name}}}}}]]"
+                "found ${{{{{name}}}}}, which is optional and has no value; give it a value by --set {name}=..., or put \
+                 the argument into an optional group, as in $[[--x ${{{{{name}}}}}]]"
             );
             report.error(origin, key, message);
             return Some(String::new());
@@ -58,10 +58,10 @@ impl JobData {
         report: &ErrorReport,
     ) {
         let key = join("inputs", name);
-        if value.len() > MAX_PARAMETER {
+        if value.len() > MAX_PARAMETER_BYTES {
             let message = format!(
-                "found a text of {} bytes; the value of an input has at most {MAX_PARAMETER}: put a longer one into a file, \
-                 and give that as an input of the type uri_file",
+                "found a text of {} bytes; the value of an input has at most {MAX_PARAMETER_BYTES} bytes: put a longer \
+                 text into a file, and pass the file as an input of type uri_file",
                 value.len()
             );
             report.error(origin, &key, message);
@@ -70,7 +70,7 @@ impl JobData {
         self.references.push((key, value));
     }
 
-    /// Whether the name is that of an optional input without a value.
+    /// Whether this input is optional and has no value.
     pub(super) fn is_absent(&self, name: &str) -> bool {
         self.absent.iter().any(|absent| absent == name)
     }
@@ -90,42 +90,44 @@ impl JobData {
         })
     }
 
-    /// Adds the inputs of a call of an endpoint. Each of them is cut into mini-batches.
-    pub(super) fn add_called(
+    /// Adds the inputs that a call of a batch endpoint passes. Each of them is cut into mini-batches.
+    pub(super) fn add_endpoint_inputs(
         &mut self,
         inputs: Option<YamlNode>,
-        place: &JobFileLocation,
+        location: &JobFileLocation,
         report: &ErrorReport,
     ) {
-        for MapEntry { key, node } in named(inputs, "inputs", report).unwrap_or_default() {
-            self.add_main(&key, node, place, report);
+        for MapEntry { key, node } in entries_by_name(inputs, "inputs", report).unwrap_or_default()
+        {
+            self.add_main(&key, node, location, report);
         }
     }
 
-    /// Sorts the inputs into three kinds: the one that is cut into mini-batches, side inputs, and values.
+    /// Adds three kinds of inputs: the main input, which is cut into mini-batches; side inputs; and values.
+    /// `needs_no_data`: whether the job may run without a main input.
     pub(super) fn add_inputs(
         &mut self,
         inputs: Option<YamlNode>,
         input_data: Option<&YamlNode>,
-        is_void: bool,
-        place: &JobFileLocation,
+        needs_no_data: bool,
+        location: &JobFileLocation,
         report: &ErrorReport,
     ) {
-        let Some(all) = named(inputs, "inputs", report) else { return };
+        let Some(inputs) = entries_by_name(inputs, "inputs", report) else { return };
         let main = match input_data {
-            None if is_void => None,
+            None if needs_no_data => None,
             given_data => {
-                let Some(main) = main_input(&all, given_data, report) else { return };
+                let Some(main) = main_input(&inputs, given_data, report) else { return };
                 Some(main)
             }
         };
-        for MapEntry { key: name, node } in all {
+        for MapEntry { key: name, node } in inputs {
             if main.as_ref() == Some(&name) {
                 report.conversion(format!("input_data: inputs.{name} is cut into mini-batches"));
-                self.add_main(&name, node, place, report);
+                self.add_main(&name, node, location, report);
                 continue;
             }
-            match given(&name, &node, report) {
+            match check_given(&name, &node, report) {
                 GivenInput::Value(value) => self.add_value(&name, value, &node.origin, report),
                 GivenInput::Absent => {
                     report.conversion(format!("inputs.{name}: optional, and not given"));
@@ -144,42 +146,42 @@ impl JobData {
         &mut self,
         name: &str,
         node: YamlNode,
-        place: &JobFileLocation,
+        location: &JobFileLocation,
         report: &ErrorReport,
     ) {
         let fitted = fit_name(name);
         if name != fitted {
             report.conversion(format!("inputs.{name} is called {fitted} here"));
-            report.call(&join("inputs", &fitted), &join("inputs", name));
+            report.record_name(&join("inputs", &fitted), &join("inputs", name));
         }
         let reference = format!("${{{{inputs.{fitted}}}}}");
         self.references.push((join("inputs", name), reference));
-        if let Some(input) = data_input(name, node, self.is_table, place, report) {
-            self.put("inputs", entry(&fitted, input));
+        if let Some(input) = data_input(name, node, self.is_size_in_bytes, location, report) {
+            self.add_entry("inputs", entry(&fitted, input));
         }
     }
 
     fn add_side(&mut self, name: &str, mut node: YamlNode, report: &ErrorReport) {
         let fitted = fit_name(name);
         report.conversion(format!("inputs.{name} is read as side_inputs.{fitted}"));
-        report.call(&join("side_inputs", &fitted), &join("inputs", name));
+        report.record_name(&join("side_inputs", &fitted), &join("inputs", name));
         let reference = format!("${{{{side_inputs.{fitted}}}}}");
         self.references.push((join("inputs", name), reference));
         if let YamlValue::Map(entries) = &mut node.value {
-            strip(entries);
+            remove_declaration(entries);
         }
-        self.put("side_inputs", entry(&fitted, node));
+        self.add_entry("side_inputs", entry(&fitted, node));
     }
 
     /// Adds an entry to a group.
-    fn put(&mut self, group: &str, new: MapEntry) {
-        if let Some(entries) = group_of(&mut self.entries, group, &SettingOrigin::File) {
+    fn add_entry(&mut self, group: &str, new: MapEntry) {
+        if let Some(entries) = group_or_insert(&mut self.entries, group, &SettingOrigin::File) {
             entries.push(new);
         }
     }
 
-    /// Determines the output folder, and the output file's name from `append_row_to`. `output_data` names the
-    /// output for Azure's own files.
+    /// Determines the output folder, and the output file's name. `append_row_to` names the output that gets
+    /// the rows. `output_data` names the output for Azure's own files.
     pub(super) fn add_outputs(
         &mut self,
         outputs: Option<YamlNode>,
@@ -187,40 +189,40 @@ impl JobData {
         output_data: Option<&YamlNode>,
         report: &ErrorReport,
     ) {
-        let Some(given) = named(outputs, "outputs", report) else { return };
+        let Some(outputs) = entries_by_name(outputs, "outputs", report) else { return };
         let name_of = |node: Option<&'_ YamlNode>| {
             let name = node.and_then(text).and_then(reference)?;
             Some(name.strip_prefix("outputs.").unwrap_or(name).to_owned())
         };
-        let bound = name_of(append_row_to);
-        let of_azure = name_of(output_data);
+        let rows_output = name_of(append_row_to);
+        let data_output = name_of(output_data);
         let bindings = [
-            ("task.append_row_to", &bound, append_row_to),
-            ("output_data", &of_azure, output_data),
+            ("task.append_row_to", &rows_output, append_row_to),
+            ("output_data", &data_output, output_data),
         ];
         for (key, name, node) in bindings {
             if let (Some(name), Some(node)) = (name, node)
-                && !given.iter().any(|output| output.key == *name)
+                && !outputs.iter().any(|output| output.key == *name)
             {
-                let message = format!("found the output {name:?}, which outputs does not have");
+                let message = format!("found the output {name:?}, which is not in outputs");
                 report.error(&node.origin, key, message);
             }
         }
-        if let (Some(node), None) = (output_data, &of_azure) {
+        if let (Some(node), None) = (output_data, &data_output) {
             let message =
                 format!("found {node}; expected one of the outputs, as in ${{{{outputs.x}}}}");
             report.error(&node.origin, "output_data", message);
         }
-        let bound = bound.as_deref();
-        let first = || given.first().map(|output| output.key.as_str());
-        let main = bound.or(of_azure.as_deref()).or_else(first);
-        for output in &given {
+        let rows_output = rows_output.as_deref();
+        let first = || outputs.first().map(|output| output.key.as_str());
+        let main = rows_output.or(data_output.as_deref()).or_else(first);
+        for output in &outputs {
             let is_main = main == Some(output.key.as_str());
             let reference = if is_main {
-                self.add_main_output(output, bound.is_some(), report)
+                self.add_main_output(output, rows_output.is_some(), report)
             } else {
                 report.conversion(format!(
-                    "outputs.{0} is the folder {0} in the output folder; the entry script makes it",
+                    "outputs.{0} is the folder {0} in the output folder; the entry script creates it",
                     output.key
                 ));
                 format!("${{{{output}}}}/{}", output.key)
@@ -228,18 +230,19 @@ impl JobData {
             self.references.push((format!("outputs.{}", output.key), reference));
         }
         if let Some(node) = append_row_to
-            && bound.is_none()
+            && rows_output.is_none()
         {
             report.conversion("task.append_row_to is read as append_row_file_name");
             self.entries.push(entry("append_row_file_name", node.clone()));
         }
     }
 
-    /// Returns the text that replaces references to the output.
+    /// Adds the output folder. Returns the text that replaces references to this output. `gets_rows`: whether
+    /// `append_row_to` names it.
     fn add_main_output(
         &mut self,
         output: &MapEntry,
-        is_bound: bool,
+        gets_rows: bool,
         report: &ErrorReport,
     ) -> String {
         let folder = String::from("${{output}}");
@@ -250,7 +253,7 @@ impl JobData {
         let is_file = kind.is_some_and(|kind| kind.eq_ignore_ascii_case("uri_file"));
         let Some(path) = path else { return folder };
         let name = &output.key;
-        report.call("output", &join("outputs", name));
+        report.record_name("output", &join("outputs", name));
         if is_remote(path) {
             report.notice(format!(
                 "outputs.{name}: its path is in Azure; results go to the job's own output folder"
@@ -265,7 +268,7 @@ impl JobData {
         report.conversion(format!("outputs.{name} is read as output, the folder {parent}"));
         self.entries.push(entry("output", scalar(parent, &output.node.origin)));
         let Some(file) = file else { return folder };
-        if is_bound {
+        if gets_rows {
             report.conversion(format!("task.append_row_to is read as append_row_file_name {file}"));
             self.entries.push(entry("append_row_file_name", scalar(file, &output.node.origin)));
         }
@@ -273,8 +276,12 @@ impl JobData {
     }
 }
 
-/// The inputs or the outputs of a file, by name. `None`, with an error, if they are not a map.
-fn named(group: Option<YamlNode>, key: &str, report: &ErrorReport) -> Option<Vec<MapEntry>> {
+/// Returns the inputs or the outputs of a file, by name. `None`, with an error, if they are not a map.
+fn entries_by_name(
+    group: Option<YamlNode>,
+    key: &str,
+    report: &ErrorReport,
+) -> Option<Vec<MapEntry>> {
     match group {
         None => Some(Vec::new()),
         Some(YamlNode { value: YamlValue::Map(entries), .. }) => Some(entries),
@@ -304,7 +311,7 @@ fn main_input(
         _ => {
             let names: Vec<&str> = inputs.iter().map(|input| input.key.as_str()).collect();
             let message = format!(
-                "found {node}; expected one of the inputs, as in ${{{{inputs.x}}}}: there are {}",
+                "found {node}; expected a reference to an input, such as ${{{{inputs.x}}}}; the inputs are: {}",
                 if names.is_empty() { String::from("none") } else { names.join(", ") }
             );
             report.error(&node.origin, "input_data", message);
@@ -313,7 +320,7 @@ fn main_input(
     }
 }
 
-/// The text of an input that is not data.
+/// The text of an input that is a value. `None` if the input is data.
 fn value_of(node: &YamlNode) -> Option<String> {
     if !is_small(node) {
         return None;
@@ -326,7 +333,8 @@ fn value_of(node: &YamlNode) -> Option<String> {
     }
 }
 
-/// Refuses an SQL table: only databases that are files can be read (docs/parallel-run-step.md M3).
+/// Refuses an input from an SQL table: Sandmill reads only databases that are files
+/// (docs/parallel-run-step.md M3).
 fn refuse_sql(name: &str, source: &YamlNode, report: &ErrorReport) {
     let query = match &source.value {
         YamlValue::Map(entries) => text_at(entries, "query"),
@@ -334,20 +342,20 @@ fn refuse_sql(name: &str, source: &YamlNode, report: &ErrorReport) {
     };
     let query = query.map_or_else(|| "...".to_owned(), |query| format!("{query:?}"));
     let message = format!(
-        "comes from an SQL table, and SQL servers cannot be reached from here; write the rows into an \
+        "comes from an SQL table, and Sandmill cannot connect to SQL servers; write the rows into an \
          SQLite database, and name it by --set inputs.{name}.path=FILE --set inputs.{name}.format=sqlite \
          --set inputs.{name}.query={query}, or write them as Parquet or CSV"
     );
     report.error(&source.origin, &format!("inputs.{name}.path"), message);
 }
 
-/// The input that is cut into mini-batches, without settings that have no meaning here. The settings of a
-/// table file are merged into it. `None`, with an error, if it has no path.
+/// Converts the input that is cut into mini-batches: drops settings that have no meaning here, and merges the
+/// settings of an `MLTable` file. `None`, with an error, if the input has no path.
 fn data_input(
     name: &str,
     mut node: YamlNode,
-    is_table: bool,
-    place: &JobFileLocation,
+    is_size_in_bytes: bool,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<YamlNode> {
     let YamlValue::Map(entries) = &mut node.value else { return Some(node) };
@@ -361,28 +369,29 @@ fn data_input(
         report.error(&node.origin, &key, message);
         return None;
     }
-    if let Some(source) = take(entries, SOURCE)
+    if let Some(source) = take(entries, SOURCE_KEY)
         && text_at(entries, "path").is_none_or(is_remote)
     {
         refuse_sql(name, &source, report);
         return Some(node);
     }
-    strip(entries);
+    remove_declaration(entries);
     let Some(kind_text) = kind.as_ref().and_then(text) else { return Some(node) };
     match kind_text.to_ascii_lowercase().as_str() {
         "uri_folder" | "uri_file" => {}
         "mltable" => {
             let mode = mode.as_ref().and_then(text);
-            let is_direct = mode.map_or(is_table, |mode| mode.eq_ignore_ascii_case("direct"));
+            let is_direct =
+                mode.map_or(is_size_in_bytes, |mode| mode.eq_ignore_ascii_case("direct"));
             if is_direct && mode.is_none() {
                 report.conversion(format!(
-                    "inputs.{name}: read as mode direct, a table, as mini_batch_size is a number of bytes"
+                    "inputs.{name}: read as a table (mode direct), because mini_batch_size is a number of bytes"
                 ));
             }
             if !is_direct {
-                report.call_file_list(name);
+                report.record_file_list(name);
             }
-            mltable::expand(name, entries, is_direct, place, report);
+            mltable::expand(name, entries, is_direct, location, report);
         }
         _ => {
             if let Some(kind) = &kind {

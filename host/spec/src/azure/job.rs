@@ -1,26 +1,26 @@
-//! Version 2: converts a parallel job into keys of our own.
+//! Converts a parallel job of a version 2 file into keys of our own.
 
 use super::data::JobData;
 use super::kind::DocumentKind;
 use super::names;
 use super::nodes::{SCHEMA_KEY, each_scalar, entry, entry_of, scalar, take, text};
-use super::settings::{AzureSettings, group, unknown};
+use super::settings::{AzureSettings, report_unknown, take_group};
 use super::text::{expand_groups, replace, split};
 use crate::error::{ErrorReport, SettingOrigin};
 use crate::job_file_location::JobFileLocation;
 use crate::model::SliceSize;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
-/// A job with this option needs no data (docs/parallel-run-step.md C26).
-const VOID: &str = "rank_mini_batch_count";
+/// A job with this option needs no input data (docs/parallel-run-step.md C26).
+const NO_DATA_OPTION: &str = "rank_mini_batch_count";
 
 /// Converts a parallel job into a tree of our keys. Errors go to the report.
 pub(crate) fn convert(
     job: YamlNode,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Option<YamlNode> {
-    names::record(DocumentKind::Job, "", report);
+    names::record_names(DocumentKind::Job, "", report);
     let origin = job.origin.clone();
     let YamlValue::Map(mut entries) = job.value else {
         report.error(&origin, "", format!("found {job}; expected the settings of a parallel job"));
@@ -31,19 +31,19 @@ pub(crate) fn convert(
     for key in ["type", SCHEMA_KEY] {
         take(&mut entries, key);
     }
-    let mut task = group(&mut entries, "task", report).unwrap_or_default();
-    let append_row_to = append_row_to(&mut task, &mut entries, report);
+    let mut task = take_group(&mut entries, "task", report).unwrap_or_default();
+    let append_row_to = take_append_row_to(&mut task, &mut entries, report);
     drop_size_beside_keys(&mut entries, report);
-    let is_table = is_size_of_table(&entries);
+    let is_size_in_bytes = is_size_in_bytes(&entries);
     let inputs = take(&mut entries, "inputs");
     let input_data = take(&mut entries, "input_data");
-    let is_void = entry_of(&entries, VOID).is_some()
+    let needs_no_data = entry_of(&entries, NO_DATA_OPTION).is_some()
         || task.iter().any(|entry| {
             entry.key == "program_arguments"
-                && text(&entry.node).is_some_and(|text| text.contains(VOID))
+                && text(&entry.node).is_some_and(|text| text.contains(NO_DATA_OPTION))
         });
-    let mut data = JobData::new(is_table);
-    data.add_inputs(inputs, input_data.as_ref(), is_void, place, report);
+    let mut data = JobData::new(is_size_in_bytes);
+    data.add_inputs(inputs, input_data.as_ref(), needs_no_data, location, report);
     let outputs = take(&mut entries, "outputs");
     let output_data = take(&mut entries, "output_data");
     data.add_outputs(outputs, append_row_to.as_ref(), output_data.as_ref(), report);
@@ -54,7 +54,7 @@ pub(crate) fn convert(
         }
     }
     let mut settings = AzureSettings::new(std::mem::take(&mut data.entries), "", report);
-    add_task(task, &data, &mut settings, place, report);
+    add_task(task, &data, &mut settings, location, report);
     if append_row_to.is_none() && entry_of(&entries, "output_action").is_none() {
         report.conversion(
             "task.append_row_to is not set: output_action is summary_only (as in Azure)",
@@ -63,14 +63,14 @@ pub(crate) fn convert(
     } else if let Some(node) = append_row_to {
         settings.ours.push(entry("output_action", scalar("append_row", &node.origin)));
     }
-    settings.resources(&mut entries);
-    settings.retries(&mut entries);
+    settings.add_resources(&mut entries);
+    settings.add_retries(&mut entries);
     entries.into_iter().for_each(|setting| settings.add(setting));
     Some(YamlNode { origin, value: YamlValue::Map(settings.finish()) })
 }
 
-/// The output for rows. Some components have this key beside their task.
-fn append_row_to(
+/// Takes `append_row_to`, which names the output for rows. Some components have this key beside their task.
+fn take_append_row_to(
     task: &mut Vec<MapEntry>,
     entries: &mut Vec<MapEntry>,
     report: &ErrorReport,
@@ -78,7 +78,11 @@ fn append_row_to(
     let in_task = take(task, "append_row_to");
     match (in_task, take(entries, "append_row_to")) {
         (Some(_), Some(beside)) => {
-            report.error(&beside.origin, "append_row_to", "given in task, too; remove it here");
+            report.error(
+                &beside.origin,
+                "append_row_to",
+                "also given as task.append_row_to; remove it here",
+            );
             None
         }
         (None, Some(beside)) => {
@@ -89,7 +93,8 @@ fn append_row_to(
     }
 }
 
-/// If a file has both a size and keys, Azure uses the keys (docs/parallel-run-step.md 1.12).
+/// If a file has both `mini_batch_size` and `partition_keys`, Azure uses the keys
+/// (docs/parallel-run-step.md 1.12).
 fn drop_size_beside_keys(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
     if entry_of(entries, "partition_keys").is_some()
         && let Some(size) = take(entries, "mini_batch_size")
@@ -101,8 +106,8 @@ fn drop_size_beside_keys(entries: &mut Vec<MapEntry>, report: &ErrorReport) {
     }
 }
 
-/// Whether the size of mini-batches is in bytes, which only tables can have.
-fn is_size_of_table(entries: &[MapEntry]) -> bool {
+/// Whether `mini_batch_size` is a number of bytes, which only tables can have.
+fn is_size_in_bytes(entries: &[MapEntry]) -> bool {
     let size = entry_of(entries, "mini_batch_size").and_then(|entry| text(&entry.node));
     size.is_some_and(|size| {
         size.trim().parse::<u64>().is_err()
@@ -110,7 +115,7 @@ fn is_size_of_table(entries: &[MapEntry]) -> bool {
     })
 }
 
-/// Replaces the references in the text of this key.
+/// Replaces the references in this node, which belongs to the setting `key`.
 fn resolve(node: &mut YamlNode, data: &JobData, key: &str, report: &ErrorReport) {
     if let YamlValue::Scalar { text, .. } = &mut node.value {
         *text = replace(text, |name| data.resolve(name, key, &node.origin, report));
@@ -121,7 +126,7 @@ fn add_task(
     task: Vec<MapEntry>,
     data: &JobData,
     settings: &mut AzureSettings<'_>,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) {
     for MapEntry { key, node } in task {
@@ -133,19 +138,19 @@ fn add_task(
                     report.error(&node.origin, "task.type", message);
                 }
             }
-            "code" => settings.rename("task.code", "source_directory", node),
+            "code" => settings.add_renamed("task.code", "source_directory", node),
             "entry_script" => settings.ours.push(entry("entry_script", node)),
             "program_arguments" => {
-                if let Some(node) = arguments(node, data, report) {
-                    settings.rename("task.program_arguments", "arguments", node);
+                if let Some(node) = split_arguments(node, data, report) {
+                    settings.add_renamed("task.program_arguments", "arguments", node);
                 }
             }
             "environment" => {
-                settings.environment("task.environment", &node, place);
+                settings.add_environment("task.environment", &node, location);
             }
             "model" => report.conversion("task.model: ignored, a model is a side input here"),
             "identity" => report.conversion("task.identity: ignored, the job runs as you"),
-            _ => unknown(
+            _ => report_unknown(
                 "task",
                 &MapEntry { key, node },
                 "type, code, entry_script, program_arguments, append_row_to, environment, model",
@@ -155,11 +160,11 @@ fn add_task(
     }
 }
 
-const ARGUMENTS: &str = "task.program_arguments";
+const ARGUMENTS_KEY: &str = "task.program_arguments";
 
-/// Splits a command line into a list. A list stays a list. An optional group, `$[[...]]`, is kept if all
-/// inputs that it refers to have a value.
-fn arguments(node: YamlNode, data: &JobData, report: &ErrorReport) -> Option<YamlNode> {
+/// Splits `program_arguments` into a list, unless it is a list already. An optional group, `$[[...]]`, is
+/// kept if all inputs that it refers to have a value.
+fn split_arguments(node: YamlNode, data: &JobData, report: &ErrorReport) -> Option<YamlNode> {
     let origin = node.origin.clone();
     let mut words = Vec::new();
     match node.value {
@@ -177,7 +182,7 @@ fn arguments(node: YamlNode, data: &JobData, report: &ErrorReport) -> Option<Yam
         value => return Some(YamlNode { origin, value }),
     }
     let mut node = YamlNode { origin, value: YamlValue::List(words) };
-    each_scalar(&mut node, &mut |node| resolve(node, data, ARGUMENTS, report));
+    each_scalar(&mut node, &mut |node| resolve(node, data, ARGUMENTS_KEY, report));
     Some(node)
 }
 
@@ -191,7 +196,7 @@ fn split_line(
     match words {
         Ok(words) => Some(words.into_iter().map(|word| scalar(word, origin)).collect()),
         Err(problem) => {
-            report.error(origin, ARGUMENTS, problem.to_string());
+            report.error(origin, ARGUMENTS_KEY, problem.to_string());
             None
         }
     }

@@ -1,4 +1,4 @@
-//! `MLTable` files beside data: they say where the data is, and how its text is read
+//! Reads `MLTable` files: each says where data files are, and how their text is read
 //! (docs/parallel-run-step.md C30).
 
 use super::nodes::{add_missing, entry, entry_of, scalar, take, text_at};
@@ -13,17 +13,18 @@ use crate::tree::{self, MapEntry, YamlNode, YamlValue};
 use std::io;
 use std::path::{Path, PathBuf};
 
-const FILE: &str = "MLTable";
-/// The maximum size. Such a file has a few lines, or one for each data file.
+/// The name of every such file.
+const FILE_NAME: &str = "MLTable";
+/// The maximum size of an `MLTable` file, which has a few lines, or one for each data file.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Replaces the input's path by the contents of its `MLTable` file. An input with mode `direct` becomes a
-/// table, any other a list of files.
+/// Replaces the input's path by the contents of its `MLTable` file. `is_direct`: whether the input
+/// has mode `direct`. It then becomes a table, else a list of files.
 pub(super) fn expand(
     name: &str,
     input: &mut Vec<MapEntry>,
     is_direct: bool,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) {
     let Some(path) = text_at(input, "path").map(str::to_owned) else { return };
@@ -31,18 +32,18 @@ pub(super) fn expand(
         .iter()
         .find(|entry| entry.key == "path")
         .map_or(SettingOrigin::File, |entry| entry.node.origin.clone());
-    let resolved = place.resolve(&path);
-    let file = if resolved.is_dir() { resolved.join(FILE) } else { resolved };
-    let is_table_file = file.file_name().is_some_and(|name| name == FILE);
+    let resolved = location.resolve(&path);
+    let file = if resolved.is_dir() { resolved.join(FILE_NAME) } else { resolved };
+    let is_table_file = file.file_name().is_some_and(|name| name == FILE_NAME);
     if is_remote(&path) || !is_table_file {
         // The path names the data files themselves (usually by --set), or something that cannot be read here.
         if is_direct {
-            set(input, "format", "csv", &origin);
+            set_missing(input, "format", "csv", &origin);
         }
         return;
     }
     let key = format!("inputs.{name}.path");
-    if !place.policy.allows(policy::FolderUse::Inputs, &key, &file, &origin, report) {
+    if !location.policy.allows(policy::FolderUse::Inputs, &key, &file, &origin, report) {
         return;
     }
     let mut problems = Vec::new();
@@ -64,11 +65,11 @@ pub(super) fn expand(
     } else if table.format.is_none()
         && let Some(count) = table.take
     {
-        set(input, "take", &count, &origin);
+        set_missing(input, "take", &count, &origin);
     }
 }
 
-/// Adds the settings that result from the steps of a table.
+/// Adds the settings that result from the transformations of the `MLTable` file.
 fn add_table(
     name: &str,
     table: TableKeys,
@@ -87,7 +88,7 @@ fn add_table(
     ];
     for (key, value) in texts {
         if let Some(value) = value {
-            set(input, key, &value, origin);
+            set_missing(input, key, &value, origin);
         }
     }
     let list = |names: Vec<String>| {
@@ -111,17 +112,17 @@ fn add_table(
     }
     for column in streams {
         report.notice(format!(
-            "inputs.{name}: column {column} is of type stream_info; the entry script gets the text that names each stream"
+            "inputs.{name}: column {column} is of type stream_info; the entry script gets the name of each stream as text"
         ));
     }
 }
 
 /// Adds a setting, unless the user has set it.
-fn set(input: &mut Vec<MapEntry>, key: &str, value: &str, origin: &SettingOrigin) {
+fn set_missing(input: &mut Vec<MapEntry>, key: &str, value: &str, origin: &SettingOrigin) {
     add_missing(input, entry(key, scalar(value, origin)));
 }
 
-/// The contents of such a file.
+/// The contents of an `MLTable` file.
 struct MlTableFile {
     paths: Vec<String>,
     table: TableKeys,
@@ -153,7 +154,7 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTa
     };
     let report = ErrorReport::default();
     let root = tree::parse(&content, &report);
-    let errors = report.into_errors(FILE).errors;
+    let errors = report.into_errors(FILE_NAME).errors;
     problems.extend(errors.into_iter().map(|error| error.message));
     let Some(YamlNode { value: YamlValue::Map(mut entries), .. }) = root else { return None };
     let mut paths = Vec::new();
@@ -161,14 +162,14 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTa
     let mut is_one_file = false;
     match take(&mut entries, "paths") {
         Some(YamlNode { value: YamlValue::List(items), .. }) => {
-            is_one_file = matches!(&items[..], [YamlNode { value: YamlValue::Map(one), .. }]
-                if entry_of(one, "file").is_some());
+            is_one_file = matches!(&items[..], [YamlNode { value: YamlValue::Map(item), .. }]
+                if entry_of(item, "file").is_some());
             for item in &items {
-                match path_of(item).and_then(|path| place_of(path, folder)) {
+                match path_of(item).and_then(|path| absolute_path(path, folder)) {
                     Some(path) => paths.push(path),
                     None => problems.push(String::from(
-                        "expected each of paths to have file, folder or pattern, with a path on \
-                         this machine or an address of a store",
+                        "each item of paths needs file, folder or pattern, with a path on this \
+                         machine or an address in a store",
                     )),
                 }
             }
@@ -179,9 +180,9 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTa
         Some(YamlNode { value: YamlValue::List(steps), .. }) => steps,
         _ => Vec::new(),
     };
-    let (table, wrong) = TableKeys::of(&steps, is_one_file);
+    let (table, step_problems) = TableKeys::from_steps(&steps, is_one_file);
     if is_direct {
-        problems.extend(wrong.iter().map(ToString::to_string));
+        problems.extend(step_problems.iter().map(ToString::to_string));
         if table.format.is_none() {
             problems.push(String::from(
                 "has no read_delimited, read_json_lines or read_parquet among its transformations, which a table \
@@ -192,8 +193,9 @@ fn read(file: &Path, is_direct: bool, problems: &mut Vec<String>) -> Option<MlTa
     Some(MlTableFile { paths, table })
 }
 
-/// The absolute form of a path: below the table's folder, or an address in a store.
-fn place_of(path: &str, folder: &Path) -> Option<String> {
+/// Makes a path absolute: relative paths are below the table's folder. An address in a store stays unchanged.
+/// `None` if the path cannot be read here.
+fn absolute_path(path: &str, folder: &Path) -> Option<String> {
     if Address::looks_like_one(path) {
         return Some(path.to_owned());
     }

@@ -1,11 +1,11 @@
-//! The names of our keys in files of version 2.
+//! The names of our keys in version 2 files.
 
 use super::kind::DocumentKind;
 use crate::error::ErrorReport;
 use crate::tree::join;
 
 /// Our keys, and their names in a parallel job.
-const JOB: [(&str, &str); 13] = [
+const JOB_NAMES: [(&str, &str); 13] = [
     ("source_directory", "task.code"),
     ("entry_script", "task.entry_script"),
     ("arguments", "task.program_arguments"),
@@ -22,14 +22,14 @@ const JOB: [(&str, &str); 13] = [
 ];
 
 /// Our keys, and their names in a deployment.
-const DEPLOYMENT: [(&str, &str); 3] = [
+const DEPLOYMENT_NAMES: [(&str, &str); 3] = [
     ("source_directory", "code_configuration.code"),
     ("entry_script", "code_configuration.scoring_script"),
     ("node_count", "resources.instance_count"),
 ];
 
 /// Our keys, and their names in a deployment's settings.
-const SETTINGS: [(&str, &str); 9] = [
+const DEPLOYMENT_SETTING_NAMES: [(&str, &str); 9] = [
     ("mini_batch_size", "mini_batch_size"),
     ("process_count_per_node", "max_concurrency_per_instance"),
     ("error_threshold", "error_threshold"),
@@ -41,8 +41,8 @@ const SETTINGS: [(&str, &str); 9] = [
     ("environment_variables", "environment_variables"),
 ];
 
-/// First parts of keys that occur in such files but not in our own job files.
-const OF_JOB: [&str; 8] = [
+/// First parts of keys that occur in Azure's parallel jobs but not in our own job files.
+const JOB_KEYS: [&str; 8] = [
     "task",
     "resources",
     "retry_settings",
@@ -52,31 +52,34 @@ const OF_JOB: [&str; 8] = [
     "output_data",
     "instance_count",
 ];
-const OF_DEPLOYMENT: [&str; 6] =
+/// First parts of keys that occur in deployments but not in our own job files.
+const DEPLOYMENT_KEYS: [&str; 6] =
     ["model", "code_configuration", "resources", "retry_settings", "settings", "output_file_name"];
 
-/// Records the names of our keys in a file of this kind. `below`: the key below which a deployment has its
-/// settings.
-pub(super) fn record(kind: DocumentKind, below: &str, report: &ErrorReport) {
+/// Records the names of our keys in a file of this kind. `parent_key`: the key below which a deployment has
+/// its settings. Empty for the top level.
+pub(super) fn record_names(kind: DocumentKind, parent_key: &str, report: &ErrorReport) {
     match kind {
         DocumentKind::Other => {}
-        DocumentKind::Job => JOB.iter().for_each(|(ours, theirs)| report.call(ours, theirs)),
+        DocumentKind::Job => {
+            JOB_NAMES.iter().for_each(|(ours, theirs)| report.record_name(ours, theirs))
+        }
         DocumentKind::Deployment => {
-            DEPLOYMENT.iter().for_each(|(ours, theirs)| report.call(ours, theirs));
-            for (ours, theirs) in SETTINGS {
-                report.call(ours, &join(below, theirs));
+            DEPLOYMENT_NAMES.iter().for_each(|(ours, theirs)| report.record_name(ours, theirs));
+            for (ours, theirs) in DEPLOYMENT_SETTING_NAMES {
+                report.record_name(ours, &join(parent_key, theirs));
             }
         }
     }
 }
 
-/// Whether a key of `--set` refers to the file's original keys, before they are converted to ours.
-pub(crate) fn is_own_key(kind: DocumentKind, key: &str) -> bool {
+/// Whether a key of `--set` is one of the Azure file's keys, before they are converted to ours.
+pub(crate) fn is_azure_key(kind: DocumentKind, key: &str) -> bool {
     let first = key.split(['.', '[']).next().unwrap_or_default();
     let known = match kind {
         DocumentKind::Other => return false,
-        DocumentKind::Job => &OF_JOB[..],
-        DocumentKind::Deployment => &OF_DEPLOYMENT[..],
+        DocumentKind::Job => &JOB_KEYS[..],
+        DocumentKind::Deployment => &DEPLOYMENT_KEYS[..],
     };
     first == "inputs" || known.contains(&first)
 }

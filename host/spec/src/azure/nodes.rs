@@ -1,4 +1,4 @@
-//! Helpers for trees.
+//! Helpers for nodes of a YAML tree, and for the entries of its maps.
 
 use crate::error::SettingOrigin;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
@@ -6,7 +6,7 @@ use crate::tree::{MapEntry, YamlNode, YamlValue};
 /// The key that names the schema for an editor. It does not affect the job.
 pub(crate) const SCHEMA_KEY: &str = "$schema";
 
-/// The text of a scalar.
+/// Returns the text of a scalar. `None` for other nodes.
 pub(super) fn text(node: &YamlNode) -> Option<&str> {
     match &node.value {
         YamlValue::Scalar { text, .. } => Some(text),
@@ -14,12 +14,12 @@ pub(super) fn text(node: &YamlNode) -> Option<&str> {
     }
 }
 
-/// An entry of a map.
+/// Finds the entry with this key in a map.
 pub(super) fn entry_of<'n>(entries: &'n [MapEntry], key: &str) -> Option<&'n MapEntry> {
     entries.iter().find(|entry| entry.key == key)
 }
 
-/// A scalar in a map.
+/// Returns the text of the scalar with this key in a map.
 pub(super) fn text_at<'n>(entries: &'n [MapEntry], key: &str) -> Option<&'n str> {
     entry_of(entries, key).and_then(|entry| text(&entry.node))
 }
@@ -30,7 +30,7 @@ pub(super) fn take(entries: &mut Vec<MapEntry>, key: &str) -> Option<YamlNode> {
     Some(entries.remove(index).node)
 }
 
-/// A text with that origin.
+/// Makes a scalar node: a text with this origin.
 pub(super) fn scalar(text: impl Into<String>, origin: &SettingOrigin) -> YamlNode {
     YamlNode {
         origin: origin.clone(),
@@ -38,20 +38,21 @@ pub(super) fn scalar(text: impl Into<String>, origin: &SettingOrigin) -> YamlNod
     }
 }
 
-/// A map's entry.
+/// Makes an entry of a map.
 pub(super) fn entry(key: &str, node: YamlNode) -> MapEntry {
     MapEntry { key: key.to_owned(), node }
 }
 
-/// Adds an entry to a map, unless the map has one of that name.
+/// Adds an entry to a map, unless the map has an entry with the same key.
 pub(super) fn add_missing(entries: &mut Vec<MapEntry>, new: MapEntry) {
     if entry_of(entries, &new.key).is_none() {
         entries.push(new);
     }
 }
 
-/// The entries of a group, which is created if it does not exist. `None` if it is not a map.
-pub(super) fn group_of<'e>(
+/// Returns the entries of a group, and creates the group if it does not exist. `None` if the group is not a
+/// map.
+pub(super) fn group_or_insert<'e>(
     entries: &'e mut Vec<MapEntry>,
     group: &str,
     origin: &SettingOrigin,
@@ -67,8 +68,8 @@ pub(super) fn group_of<'e>(
     }
 }
 
-/// The maximum size of a parameter. It also bounds how much references can enlarge a file.
-pub(super) const MAX_PARAMETER: usize = 1024;
+/// The maximum size of an input's value. It also bounds how much references can enlarge a file.
+pub(super) const MAX_PARAMETER_BYTES: usize = 1024;
 
 /// Whether a value is small enough to replace a reference.
 pub(super) fn is_small(node: &YamlNode) -> bool {
@@ -82,7 +83,7 @@ pub(super) fn is_small(node: &YamlNode) -> bool {
             }
         }
     }
-    weight(node) <= MAX_PARAMETER
+    weight(node) <= MAX_PARAMETER_BYTES
 }
 
 /// Calls `change` for every scalar of the tree.

@@ -1,4 +1,4 @@
-//! Version 2: picks a job of a pipeline, and inserts the pipeline's values into it.
+//! Picks a job of a version 2 pipeline, and inserts the pipeline's values into the job.
 
 use super::nodes::{each_scalar, entry, is_small, scalar, take, text, text_at};
 use super::text::{reference, replace};
@@ -7,8 +7,9 @@ use crate::job_file_location::fit_name;
 use crate::model::nearest;
 use crate::tree::{MapEntry, YamlNode, YamlValue};
 
-/// The key for the place of rows, in a job that imports rows and in an input that comes from such a job.
-pub(super) const SOURCE: &str = "source";
+/// The key that says where rows come from. Jobs that import rows have this key. `add_sources` adds it to
+/// inputs that are the output of such a job.
+pub(super) const SOURCE_KEY: &str = "source";
 
 fn is_pipeline(entries: &[MapEntry]) -> bool {
     match text_at(entries, "type") {
@@ -24,8 +25,9 @@ pub(crate) struct PickedJob {
     pub(crate) pipeline: Option<String>,
 }
 
-/// Picks the parallel job: the only one in the file, or the one with that name. `None`, with an error, if
-/// there is no such job.
+/// Picks the parallel job that has the name `wanted`. Without a name, picks the only parallel job of the
+/// file. `None`, with an error, if there is no such job. `stem`: the pipeline's name if the file does not
+/// give it.
 pub(crate) fn pick(
     mut root: YamlNode,
     wanted: Option<&str>,
@@ -35,7 +37,7 @@ pub(crate) fn pick(
     let YamlValue::Map(entries) = &mut root.value else { return None };
     if !is_pipeline(entries) {
         if let Some(wanted) = wanted {
-            no_pipeline(wanted, report);
+            report_no_pipeline(wanted, report);
             return None;
         }
         return Some(PickedJob { job: root, pipeline: None });
@@ -44,14 +46,16 @@ pub(crate) fn pick(
         Some(YamlNode { value: YamlValue::Map(jobs), .. }) => jobs,
         other => {
             let origin = other.map_or(SettingOrigin::File, |node| node.origin);
-            report.error(&origin, "jobs", "expected a map of names to jobs, as a pipeline has it");
+            report.error(&origin, "jobs", "expected a map of names to jobs");
             return None;
         }
     };
     let name = choose(&jobs, wanted, report)?;
     for other in jobs.iter().filter(|other| other.key != name) {
-        report
-            .conversion(format!("jobs.{}: not run, only job {name} of the pipeline is", other.key));
+        report.conversion(format!(
+            "jobs.{}: not run; only the job {name} of the pipeline runs",
+            other.key
+        ));
     }
     let imports: Vec<(String, YamlNode)> = jobs.iter().filter_map(sql_import).collect();
     let MapEntry { node: mut job, .. } = jobs.into_iter().find(|entry| entry.key == name)?;
@@ -59,8 +63,8 @@ pub(crate) fn pick(
     for group in ["inputs", "outputs"] {
         drop_descriptions(entries, group);
     }
-    bind(&mut job, entries);
-    name_sources(&mut job, &imports);
+    insert_pipeline_values(&mut job, entries);
+    add_sources(&mut job, &imports);
     if let YamlValue::Map(settings) = &mut job.value
         && settings.iter().all(|setting| setting.key != "name")
     {
@@ -69,7 +73,7 @@ pub(crate) fn pick(
     Some(PickedJob { job, pipeline: Some(pipeline) })
 }
 
-/// Removes the descriptions from a group, as they may be long.
+/// Removes the descriptions from a group: a long one would make the group's values too large to insert.
 fn drop_descriptions(entries: &mut [MapEntry], group: &str) {
     let found = entries.iter_mut().find(|entry| entry.key == group);
     let Some(YamlValue::Map(group)) = found.map(|entry| &mut entry.node.value) else { return };
@@ -80,10 +84,11 @@ fn drop_descriptions(entries: &mut [MapEntry], group: &str) {
     }
 }
 
-/// Reports that a job cannot be picked by name.
-pub(crate) fn no_pipeline(wanted: &str, report: &ErrorReport) {
-    let message =
-        format!("found {wanted:?}, but the file holds one job and no pipeline; leave it out");
+/// Reports that `--job` names a job, but the file is not a pipeline.
+pub(crate) fn report_no_pipeline(wanted: &str, report: &ErrorReport) {
+    let message = format!(
+        "found {wanted:?}, but the file contains a single job, not a pipeline; leave out --job"
+    );
     report.error(&SettingOrigin::Set("job".into()), "job", message);
 }
 
@@ -96,10 +101,11 @@ fn choose(jobs: &[MapEntry], wanted: Option<&str>, report: &ErrorReport) -> Opti
     };
     let parallel: Vec<&str> =
         jobs.iter().filter(is_parallel).map(|entry| entry.key.as_str()).collect();
-    let all = parallel.join(", ");
+    let names = parallel.join(", ");
     match (wanted, parallel.as_slice()) {
         (_, []) => {
-            let message = "there is no job of type parallel among them, and only such can run here";
+            let message =
+                "the pipeline has no job of type parallel, and only parallel jobs run here";
             report.error(&SettingOrigin::File, "jobs", message);
             None
         }
@@ -107,7 +113,7 @@ fn choose(jobs: &[MapEntry], wanted: Option<&str>, report: &ErrorReport) -> Opti
             let meant = nearest(wanted, parallel.iter().copied());
             let meant = meant.map_or_else(String::new, |name| format!("; did you mean {name}?"));
             let message = format!(
-                "found {wanted:?}, which is not a parallel job of this pipeline; those are {all}{meant}"
+                "found {wanted:?}, which is not a parallel job of this pipeline; its parallel jobs are {names}{meant}"
             );
             report.error(&SettingOrigin::Set("job".into()), "job", message);
             None
@@ -115,24 +121,26 @@ fn choose(jobs: &[MapEntry], wanted: Option<&str>, report: &ErrorReport) -> Opti
         (Some(wanted), _) => Some(wanted.to_owned()),
         (None, [one]) => Some((*one).to_owned()),
         (None, _) => {
-            let message = format!("there are several parallel jobs; pick one by --job NAME: {all}");
+            let message =
+                format!("there are several parallel jobs; pick one by --job NAME: {names}");
             report.error(&SettingOrigin::File, "jobs", message);
             None
         }
     }
 }
 
-/// The name and the source of a job that imports rows from an SQL table.
+/// Returns the name and the source of a job that imports rows from an SQL table. `None` for other jobs.
 fn sql_import(job: &MapEntry) -> Option<(String, YamlNode)> {
     let YamlValue::Map(settings) = &job.node.value else { return None };
-    let source = settings.iter().find(|setting| setting.key == SOURCE)?;
-    let YamlValue::Map(of) = &source.node.value else { return None };
-    let is_database = text_at(of, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("database"));
+    let source = settings.iter().find(|setting| setting.key == SOURCE_KEY)?;
+    let YamlValue::Map(source_entries) = &source.node.value else { return None };
+    let is_database =
+        text_at(source_entries, "type").is_some_and(|kind| kind.eq_ignore_ascii_case("database"));
     is_database.then(|| (job.key.clone(), source.node.clone()))
 }
 
-/// Adds the source of the rows to each input that is the result of such a job.
-fn name_sources(job: &mut YamlNode, imports: &[(String, YamlNode)]) {
+/// Adds the source of the rows to each input that is the output of a job that imports rows.
+fn add_sources(job: &mut YamlNode, imports: &[(String, YamlNode)]) {
     let YamlValue::Map(settings) = &mut job.value else { return };
     let Some(inputs) = settings.iter_mut().find(|setting| setting.key == "inputs") else { return };
     let YamlValue::Map(inputs) = &mut inputs.node.value else { return };
@@ -141,9 +149,9 @@ fn name_sources(job: &mut YamlNode, imports: &[(String, YamlNode)]) {
             YamlValue::Map(entries) => text_at(entries, "path"),
             _ => text(node),
         };
-        let made_by = path.and_then(reference).and_then(|it| it.strip_prefix("parent.jobs."));
-        let made_by = made_by.and_then(|rest| rest.split('.').next());
-        let Some((_, source)) = imports.iter().find(|(name, _)| Some(name.as_str()) == made_by)
+        let import_job = path.and_then(reference).and_then(|it| it.strip_prefix("parent.jobs."));
+        let import_job = import_job.and_then(|rest| rest.split('.').next());
+        let Some((_, source)) = imports.iter().find(|(name, _)| Some(name.as_str()) == import_job)
         else {
             continue;
         };
@@ -152,13 +160,13 @@ fn name_sources(job: &mut YamlNode, imports: &[(String, YamlNode)]) {
             node.value = YamlValue::Map(vec![path]);
         }
         if let YamlValue::Map(entries) = &mut node.value {
-            entries.push(entry(SOURCE, source.clone()));
+            entries.push(entry(SOURCE_KEY, source.clone()));
         }
     }
 }
 
 /// Replaces the job's references to the pipeline's inputs and outputs by their values.
-fn bind(job: &mut YamlNode, pipeline: &[MapEntry]) {
+fn insert_pipeline_values(job: &mut YamlNode, pipeline: &[MapEntry]) {
     let group = |key: &str| match pipeline.iter().find(|entry| entry.key == key) {
         Some(MapEntry { node: YamlNode { value: YamlValue::Map(entries), .. }, .. }) => {
             entries.as_slice()
@@ -176,15 +184,15 @@ fn bind(job: &mut YamlNode, pipeline: &[MapEntry]) {
     };
     each_scalar(job, &mut |node| {
         let Some(written) = text(node) else { return };
-        let whole = reference(written).and_then(find);
-        let value = match whole {
+        let whole_value = reference(written).and_then(find);
+        let value = match whole_value {
             Some(found) => literal(found).unwrap_or(found).value.clone(),
             None => {
-                let known = |name: &str| {
+                let text_of = |name: &str| {
                     let found = find(name)?;
                     text(literal(found).unwrap_or(found)).map(str::to_owned)
                 };
-                let text = replace(written, known);
+                let text = replace(written, text_of);
                 let is_text = matches!(node.value, YamlValue::Scalar { is_text: true, .. });
                 YamlValue::Scalar { text, is_text }
             }
@@ -201,14 +209,14 @@ fn bind(job: &mut YamlNode, pipeline: &[MapEntry]) {
     }
 }
 
-/// Resolves `{path: ${{parent.inputs.x}}, mode: ..}`: the entries of the pipeline's input are added if the
-/// job's input does not have them.
+/// Resolves `{path: ${{parent.inputs.x}}, mode: ..}`, in which `path` has become the map of the pipeline's
+/// input: adds the entries of that map that the job's input does not have.
 fn unfold_path(node: &mut YamlNode) {
     let YamlValue::Map(entries) = &mut node.value else { return };
-    let Some(at) = entries.iter().position(|entry| entry.key == "path") else { return };
-    if let YamlValue::Map(found) = &mut entries[at].node.value {
+    let Some(index) = entries.iter().position(|entry| entry.key == "path") else { return };
+    if let YamlValue::Map(found) = &mut entries[index].node.value {
         let found = std::mem::take(found);
-        entries.remove(at);
+        entries.remove(index);
         for entry in found {
             if entries.iter().all(|own| own.key != entry.key) {
                 entries.push(entry);
@@ -217,7 +225,7 @@ fn unfold_path(node: &mut YamlNode) {
     }
 }
 
-/// The value of an input that is not data: `{type: number, default: 5}`.
+/// Returns the value of an input that is not data: 5 for `{type: number, default: 5}`.
 pub(super) fn literal(node: &YamlNode) -> Option<&YamlNode> {
     let YamlValue::Map(entries) = &node.value else { return None };
     if entries.iter().any(|entry| entry.key == "path") {

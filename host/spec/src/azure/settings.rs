@@ -1,4 +1,4 @@
-//! Version 2: converts the settings that parallel jobs and deployments share into keys of our own.
+//! Converts the settings that parallel jobs and deployments of version 2 share into keys of our own.
 
 use super::nodes::{entry, entry_of, scalar, take, text};
 use crate::error::ErrorReport;
@@ -7,7 +7,7 @@ use crate::keys::{self, NO_ENVIRONMENT};
 use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 use std::collections::HashSet;
 
-/// Keys with another name here: the file's name, then ours.
+/// Keys that have another name here: Azure's name, then ours.
 const RENAMED: [(&str, &str); 3] = [
     ("max_concurrency_per_instance", "process_count_per_node"),
     ("mini_batch_error_threshold", "allowed_failed_count"),
@@ -19,11 +19,11 @@ const IGNORED: [(&str, &str); 5] = [
     ("experiment_name", "for display in Azure only"),
     ("identity", "the job runs as you"),
     ("queue_settings", "the job runs on this machine"),
-    ("services", "there are none on this machine"),
+    ("services", "there are no services on this machine"),
     ("version", "for Azure's registry only"),
 ];
 
-/// The same, below `resources`.
+/// Settings below `resources` that have no meaning on this machine.
 const IGNORED_RESOURCES: [(&str, &str); 6] = [
     ("instance_type", "the job runs on this machine"),
     ("docker_args", "there are no containers here; limits bound an entry script"),
@@ -33,8 +33,9 @@ const IGNORED_RESOURCES: [(&str, &str); 6] = [
     ("properties", "for Azure's machines only"),
 ];
 
-/// Takes a map out of the entries, without the null values in it.
-pub(super) fn group(
+/// Takes the group `key` out of the entries, and drops its null values. `None` if the group is
+/// missing or, with an error, if it is not a map.
+pub(super) fn take_group(
     entries: &mut Vec<MapEntry>,
     key: &str,
     report: &ErrorReport,
@@ -53,57 +54,66 @@ pub(super) fn group(
 }
 
 /// Reports an unknown key in a group.
-pub(super) fn unknown(group: &str, found: &MapEntry, known: &str, report: &ErrorReport) {
-    let message = format!("unknown key; the known ones are {known}");
+pub(super) fn report_unknown(group: &str, found: &MapEntry, known: &str, report: &ErrorReport) {
+    let message = format!("unknown key; the known keys are {known}");
     report.error(&found.node.origin, &join(group, &found.key), message);
 }
 
-/// Whether the file asks for more than one node (-1 asks for all nodes of a cluster). The job then runs on
-/// this machine alone, and a notice says so. Returns false for any other value, which the check of our own
-/// key covers.
-pub(super) fn are_more_nodes(key: &str, node: &YamlNode, report: &ErrorReport) -> bool {
+/// Whether the file asks for more than one node (-1 asks for all nodes of a cluster). If so, adds a notice
+/// that the job runs on this machine only. If not, the value is checked later, as our own key `node_count`.
+pub(super) fn asks_for_more_nodes(key: &str, node: &YamlNode, report: &ErrorReport) -> bool {
     let count = text(node).and_then(|text| text.trim().parse::<i64>().ok());
     let Some(count) = count.filter(|count| *count > 1 || *count == -1) else { return false };
     let asked = match count {
         -1 => String::from("all nodes of a cluster"),
         _ => format!("{count} nodes"),
     };
-    let workers = report.word("process_count_per_node");
+    let workers = report.name_in_file("process_count_per_node");
     report.notice(format!(
-        "{key}: the file asks for {asked}; the job runs on this one, with {workers} workers in all"
+        "{key}: the file asks for {asked}; the job runs on this machine only, with {workers} workers in all"
     ));
     true
 }
 
-/// Keys of our own, as converted so far.
+/// Converts settings, and collects the keys of our own that result.
 pub(super) struct AzureSettings<'r> {
-    /// The keys.
+    /// The keys converted so far.
     pub(super) ours: Vec<MapEntry>,
     /// The key below which the file has its settings. Empty for the top level.
-    below: &'static str,
+    parent_key: &'static str,
     report: &'r ErrorReport,
 }
 
 impl<'r> AzureSettings<'r> {
-    pub(super) fn new(ours: Vec<MapEntry>, below: &'static str, report: &'r ErrorReport) -> Self {
-        Self { ours, below, report }
+    pub(super) fn new(
+        ours: Vec<MapEntry>,
+        parent_key: &'static str,
+        report: &'r ErrorReport,
+    ) -> Self {
+        Self { ours, parent_key, report }
     }
 
-    /// Adds a setting that has another name in the file.
-    pub(super) fn rename(&mut self, theirs: &str, ours: &str, node: YamlNode) {
+    /// Adds a setting whose key has another name in Azure.
+    pub(super) fn add_renamed(&mut self, theirs: &str, ours: &str, node: YamlNode) {
         self.report.conversion(format!("{theirs} is read as {ours}"));
-        self.report.call(ours, theirs);
+        self.report.record_name(ours, theirs);
         self.ours.push(entry(ours, node));
     }
 
-    /// Reads an environment. Its conda file lists the versions for which a Python script was written.
-    pub(super) fn environment(&mut self, key: &str, node: &YamlNode, place: &JobFileLocation) {
+    /// Adds an environment's conda file, which lists the package versions for which a Python script was
+    /// written.
+    pub(super) fn add_environment(
+        &mut self,
+        key: &str,
+        node: &YamlNode,
+        location: &JobFileLocation,
+    ) {
         let file = match &node.value {
             YamlValue::Map(entries) => entry_of(entries, "conda_file"),
             _ => None,
         };
         let file =
-            file.filter(|it| text(&it.node).is_some_and(|path| place.resolve(path).is_file()));
+            file.filter(|it| text(&it.node).is_some_and(|path| location.resolve(path).is_file()));
         match file {
             Some(file) => {
                 let requirements = vec![entry("requirements", file.node.clone())];
@@ -118,56 +128,57 @@ impl<'r> AzureSettings<'r> {
         }
     }
 
-    /// Reads `resources`, or `instance_count` if there is none.
-    pub(super) fn resources(&mut self, entries: &mut Vec<MapEntry>) {
-        let alone = take(entries, "instance_count");
+    /// Adds `resources`, or `instance_count` if there is no `resources`.
+    pub(super) fn add_resources(&mut self, entries: &mut Vec<MapEntry>) {
+        let top_level_count = take(entries, "instance_count");
         let has_resources = entries.iter().any(|entry| entry.key == "resources");
-        let resources = group(entries, "resources", self.report).unwrap_or_default();
-        if let Some(alone) = alone {
+        let resources = take_group(entries, "resources", self.report).unwrap_or_default();
+        if let Some(node) = top_level_count {
             if has_resources {
-                let message = "given together with resources; write resources.instance_count alone";
-                self.report.error(&alone.origin, "instance_count", message);
+                let message = "given together with resources; write only resources.instance_count";
+                self.report.error(&node.origin, "instance_count", message);
             } else {
-                self.nodes("instance_count", alone);
+                self.add_node_count("instance_count", node);
             }
         }
         for resource in resources {
             let ignored = IGNORED_RESOURCES.iter().find(|(name, _)| *name == resource.key);
             if resource.key == "instance_count" {
-                self.nodes("resources.instance_count", resource.node);
+                self.add_node_count("resources.instance_count", resource.node);
             } else if let Some((name, reason)) = ignored {
                 self.report.conversion(format!("resources.{name}: ignored, {reason}"));
             } else {
                 let known = "instance_count, instance_type, docker_args, shm_size, locations, \
                              max_instance_count, properties";
-                unknown("resources", &resource, known, self.report);
+                report_unknown("resources", &resource, known, self.report);
             }
         }
     }
 
-    fn nodes(&mut self, key: &str, node: YamlNode) {
-        if !are_more_nodes(key, &node, self.report) {
-            self.report.call("node_count", key);
+    fn add_node_count(&mut self, key: &str, node: YamlNode) {
+        if !asks_for_more_nodes(key, &node, self.report) {
+            self.report.record_name("node_count", key);
             self.ours.push(entry("node_count", node));
         }
     }
 
-    /// Reads `retry_settings`.
-    pub(super) fn retries(&mut self, entries: &mut Vec<MapEntry>) {
-        let group_key = join(self.below, "retry_settings");
-        for setting in group(entries, "retry_settings", self.report).unwrap_or_default() {
+    /// Adds `retry_settings`.
+    pub(super) fn add_retries(&mut self, entries: &mut Vec<MapEntry>) {
+        let group_key = join(self.parent_key, "retry_settings");
+        for setting in take_group(entries, "retry_settings", self.report).unwrap_or_default() {
             match setting.key.as_str() {
                 "timeout" => {
                     let key = join(&group_key, "timeout");
-                    self.rename(&key, "run_invocation_timeout", setting.node);
+                    self.add_renamed(&key, "run_invocation_timeout", setting.node);
                 }
-                "max_retries" => self.tries(&join(&group_key, "max_retries"), &setting.node),
-                _ => unknown(&group_key, &setting, "max_retries, timeout", self.report),
+                "max_retries" => self.add_max_try(&join(&group_key, "max_retries"), &setting.node),
+                _ => report_unknown(&group_key, &setting, "max_retries, timeout", self.report),
             }
         }
     }
 
-    fn tries(&mut self, key: &str, node: &YamlNode) {
+    /// Adds Azure's number of retries as our number of attempts.
+    fn add_max_try(&mut self, key: &str, node: &YamlNode) {
         let retries = text(node).and_then(|text| text.trim().parse::<u32>().ok());
         let Some(tries) = retries.and_then(|retries| retries.checked_add(1)) else {
             let message = format!(
@@ -186,14 +197,14 @@ impl<'r> AzureSettings<'r> {
     /// Adds any other setting.
     pub(super) fn add(&mut self, setting: MapEntry) {
         let MapEntry { key, mut node } = setting;
-        let written = join(self.below, &key);
+        let written = join(self.parent_key, &key);
         let ignored = IGNORED.iter().chain(keys::IGNORED).find(|(name, _)| *name == key);
         if let Some((name, reason)) = ignored {
             self.report.conversion(format!("{name}: ignored, {reason}"));
             return;
         }
         if let Some((_, name)) = RENAMED.iter().find(|(theirs, _)| *theirs == key) {
-            self.rename(&written, name, node);
+            self.add_renamed(&written, name, node);
             return;
         }
         match key.as_str() {
@@ -209,8 +220,8 @@ impl<'r> AzureSettings<'r> {
             "partition_keys" => node = key_list(node, self.report),
             _ => {}
         }
-        // The file may use our own name.
-        self.report.call(&key, &written);
+        // The file may use our name for the key. In a deployment, the key is then below `settings`.
+        self.report.record_name(&key, &written);
         self.ours.push(MapEntry { key, node });
     }
 
@@ -221,7 +232,7 @@ impl<'r> AzureSettings<'r> {
         ours.retain(|entry| {
             let is_new = seen.insert(entry.key.clone());
             if !is_new {
-                let message = "given twice, the other time by Azure's name for it; remove one";
+                let message = "also given by Azure's name for it; remove one of them";
                 report.error(&entry.node.origin, &entry.key, message);
             }
             is_new
@@ -230,7 +241,7 @@ impl<'r> AzureSettings<'r> {
     }
 }
 
-/// Reads the keys in a JSON text, the form in which a pipeline's input gives them
+/// Converts a list of keys from JSON text, the form in which a pipeline's input passes a list
 /// (docs/parallel-run-step.md C8).
 fn key_list(node: YamlNode, report: &ErrorReport) -> YamlNode {
     let Some(text) = text(&node) else { return node };
@@ -241,7 +252,7 @@ fn key_list(node: YamlNode, report: &ErrorReport) -> YamlNode {
         }
         Err(_) => {
             let message = format!(
-                "found {node}; expected a list of texts, or a JSON text of one, as in \
+                "found {node}; expected a list of texts, or the list as JSON text, as in \
                  '[\"store\", \"brand\"]'"
             );
             report.error(&node.origin, "partition_keys", message);

@@ -1,25 +1,25 @@
-//! The reasons why a step of a table file is not carried out, as messages.
+//! Why a step (a transformation of an `MLTable` file) is refused, as messages.
 
-/// Why a step of a table file is not carried out.
+/// Why a step of an `MLTable` file is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum StepProblem {
-    /// An option of a step that reads.
+    /// A wrong option of a step that reads files.
     #[error("{step}.{option}: {problem}")]
     Option {
         /// The step.
         step: String,
         /// The option.
         option: String,
-        /// What is wrong with it.
+        /// What is wrong with the option.
         problem: Box<StepProblem>,
     },
     /// Several steps read files.
-    #[error("has several steps that read; leave one of them")]
+    #[error("has several steps that read files (read_...); keep one of them")]
     ReadTwice,
     /// An encoding that is not supported.
     #[error("found {found}; only utf8 and ascii can be read")]
     Encoding {
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
     /// An unsupported kind of header.
@@ -27,43 +27,43 @@ pub(super) enum StepProblem {
         "found {found}; supported are all_files_same_headers, all_files_different_headers and no_header"
     )]
     Header {
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
-    /// A header only in the first of several files.
+    /// Only the first of several files has a header.
     #[error(
-        "found from_first_file, which is supported for tables of one file only; give each file its header, or none"
+        "found from_first_file, which is supported for tables of one file only; give every file a header, or no file"
     )]
     FirstHeader,
     /// A value that would change rows.
     #[error(
-        "found {found}, which is not carried out here; remove it, or prepare the rows beforehand"
+        "found {found}, which Sandmill does not support; remove it, or prepare the rows beforehand"
     )]
     Value {
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
     /// An unknown option.
-    #[error("is not known here; remove it")]
+    #[error("is not supported; remove it")]
     UnknownOption,
     /// An invalid number of rows.
     #[error("take: found {found}; expected a whole number of rows of at least 1")]
     Take {
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
-    /// The names of columns are missing.
+    /// A value that is not the names of columns.
     #[error("{step}: found {found}; expected the name of a column, or a list of names")]
     Names {
         /// The step.
         step: String,
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
     /// A conversion without columns or type.
     #[error("convert_column_types: found {found}; expected columns and column_type")]
     Conversion {
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
     /// An unsupported type.
@@ -71,30 +71,30 @@ pub(super) enum StepProblem {
         "convert_column_types: found {found}; supported are int, float, string, boolean, datetime and stream_info"
     )]
     Type {
-        /// The value, for people.
+        /// The value, as the message shows it.
         found: String,
     },
     /// A type with options, such as formats of dates.
     #[error(
-        "convert_column_types: {kind} has options, which are not carried out here; write {kind} alone where the values \
-         are those of ISO 8601, or true and false, else string"
+        "convert_column_types: {kind} has options, which Sandmill does not support; write {kind} without options if \
+         the values are in the form of ISO 8601, or true and false; otherwise write string"
     )]
     TypeOptions {
         /// The type.
         kind: String,
     },
-    /// A step that is only for tables of text.
+    /// A step that is only for text files, in a table of Parquet files.
     #[error(
-        "{step} is for tables of text, and read_parquet has types of its own; use keep_columns, or prepare the rows beforehand"
+        "{step} is only for text files, and Parquet files define their own types; use keep_columns, or prepare the rows beforehand"
     )]
-    OfParquet {
+    WithParquet {
         /// The step.
         step: &'static str,
     },
     /// An unknown step.
     #[error(
-        "the transformation {name:?} is not carried out here; supported are read_delimited, read_json_lines, \
-         read_parquet, take, keep_columns, drop_columns and convert_column_types: prepare the rows beforehand"
+        "the transformation {name:?} is not supported; supported are read_delimited, read_json_lines, \
+         read_parquet, take, keep_columns, drop_columns and convert_column_types; without it, prepare the rows beforehand"
     )]
     Unknown {
         /// The step.

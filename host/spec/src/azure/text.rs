@@ -1,4 +1,4 @@
-//! References (`${{inputs.x}}`) and command lines in texts.
+//! Finds and replaces references (`${{inputs.x}}`) in texts, and splits command lines.
 
 use crate::error::CommandLineError;
 
@@ -15,27 +15,30 @@ pub(super) fn reference(text: &str) -> Option<&str> {
 
 /// Once a text has this many bytes, its references are no longer replaced. On Linux, the arguments of a job
 /// can have 128 KB at most.
-const MOST_BYTES: usize = 256 << 10;
+const MOST_REPLACED_BYTES: usize = 256 << 10;
 
-/// Replaces each reference in the text by the value that `known` returns for its name. A reference without a
-/// value stays unchanged.
-pub(super) fn replace(text: &str, known: impl Fn(&str) -> Option<String>) -> String {
+/// Replaces each reference in the text by the value that `value_of` returns for its name. A reference without
+/// a value stays unchanged.
+pub(super) fn replace(text: &str, value_of: impl Fn(&str) -> Option<String>) -> String {
     let mut replaced = String::new();
     let mut rest = text;
     while let Some(start) = rest.find("${{") {
         let Some(length) = rest[start..].find("}}") else { break };
-        let whole = &rest[start..start + length + 2];
+        let reference = &rest[start..start + length + 2];
         replaced.push_str(&rest[..start]);
-        // From this size on, references stay unchanged, so that a small file cannot fill the memory.
-        let value = (replaced.len() < MOST_BYTES).then(|| known(whole[3..length].trim())).flatten();
-        replaced.push_str(value.as_deref().unwrap_or(whole));
+        // Without this limit, a small file could fill the memory.
+        let value = (replaced.len() < MOST_REPLACED_BYTES)
+            .then(|| value_of(reference[3..length].trim()))
+            .flatten();
+        replaced.push_str(value.as_deref().unwrap_or(reference));
         rest = &rest[start + length + 2..];
     }
     replaced.push_str(rest);
     replaced
 }
 
-/// Removes the groups, `$[[...]]`, that refer to an absent input. Replaces the others by their contents.
+/// Removes the optional groups, `$[[...]]`, that refer to an absent input. Replaces all other groups by their
+/// contents.
 ///
 /// # Errors
 /// A group is not closed.
@@ -45,9 +48,9 @@ pub(super) fn expand_groups(
 ) -> Result<String, CommandLineError> {
     let mut expanded = String::new();
     let mut rest = line;
-    while let Some(start) = rest.find(GROUP) {
+    while let Some(start) = rest.find(GROUP_START) {
         expanded.push_str(&rest[..start]);
-        let inner = &rest[start + GROUP.len()..];
+        let inner = &rest[start + GROUP_START.len()..];
         let length = inner.find("]]").ok_or(CommandLineError::Group)?;
         if !references(&inner[..length]).any(&is_absent) {
             expanded.push_str(&inner[..length]);
@@ -58,7 +61,7 @@ pub(super) fn expand_groups(
     Ok(expanded)
 }
 
-const GROUP: &str = "$[[";
+const GROUP_START: &str = "$[[";
 
 /// The names in a text's references.
 fn references(text: &str) -> impl Iterator<Item = &str> {
@@ -83,7 +86,7 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, CommandLineError> {
                 word.get_or_insert_default().push_str(&rest[1..=end]);
                 used = end + 2;
             }
-            '"' => used = quoted(rest, word.get_or_insert_default())?,
+            '"' => used = read_quoted(rest, word.get_or_insert_default())?,
             '\\' => {
                 let next = rest[1..].chars().next().ok_or(CommandLineError::Backslash)?;
                 // A backslash before a line end joins the lines.
@@ -104,12 +107,12 @@ pub(super) fn split(line: &str) -> Result<Vec<String>, CommandLineError> {
     Ok(words)
 }
 
-/// Reads a text in double quotes. Returns its length with the quotes.
-fn quoted(text: &str, word: &mut String) -> Result<usize, CommandLineError> {
+/// Appends the contents of a text in double quotes to the word. Returns the text's length with the quotes.
+fn read_quoted(text: &str, word: &mut String) -> Result<usize, CommandLineError> {
     let mut chars = text.char_indices().skip(1);
-    while let Some((at, c)) = chars.next() {
+    while let Some((index, c)) = chars.next() {
         match c {
-            '"' => return Ok(at + 1),
+            '"' => return Ok(index + 1),
             '\\' => match chars.next() {
                 Some((_, next @ ('"' | '\\' | '$' | '`'))) => word.push(next),
                 Some((_, '\n')) => {}
@@ -164,7 +167,7 @@ mod tests {
         assert_eq!(replace("1${{a.b}}2${{ a.b }}3${{c}}${{", known), "1X2X3${{c}}${{");
         let many = "${{a}}".repeat(100_000);
         let grown = replace(&many, |_| Some("x".repeat(1000)));
-        assert!(grown.len() < MOST_BYTES + many.len() + 1000, "{}", grown.len());
+        assert!(grown.len() < MOST_REPLACED_BYTES + many.len() + 1000, "{}", grown.len());
         assert_eq!(reference(" ${{ a.b }} "), Some("a.b"));
         assert_eq!(reference("${{a}}/${{b}}"), None);
         assert_eq!(reference("x"), None);

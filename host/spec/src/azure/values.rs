@@ -1,4 +1,4 @@
-//! Inputs as components declare them: their types, and the values of inputs that are not data.
+//! Checks inputs against the types that components declare, and reads the values of inputs that are not data.
 
 use super::nodes::{entry, entry_of, take, text, text_at};
 use super::pipeline::literal;
@@ -9,12 +9,11 @@ use crate::tree::{MapEntry, YamlNode, YamlValue, join};
 pub(crate) struct DeclaredInputs(Vec<MapEntry>);
 
 impl DeclaredInputs {
-    /// Makes it from a map of declarations.
     pub(super) fn new(declarations: Vec<MapEntry>) -> Self {
         Self(declarations)
     }
 
-    /// The declarations of a job.
+    /// The declarations in a job.
     pub(crate) fn of(job: &YamlNode) -> Self {
         let YamlValue::Map(entries) = &job.value else { return Self(Vec::new()) };
         match entry_of(entries, "inputs").map(|inputs| &inputs.node.value) {
@@ -23,7 +22,7 @@ impl DeclaredInputs {
         }
     }
 
-    /// Restores the types that the inputs of a job were declared with.
+    /// Gives the inputs of a job their declared types again, after the command line has set values.
     pub(crate) fn restore(self, job: &mut YamlNode) {
         let YamlValue::Map(entries) = &mut job.value else { return };
         let inputs = entries.iter_mut().find(|entry| entry.key == "inputs");
@@ -32,18 +31,19 @@ impl DeclaredInputs {
         };
         // Keep only the keys that describe the type. Keys that describe the file's own data do not apply to
         // other data.
-        const DECLARED: [&str; 8] =
+        const TYPE_KEYS: [&str; 8] =
             ["type", "mode", "description", "optional", "default", "enum", "min", "max"];
         let types = self.0.into_iter().filter_map(|mut declared| {
             inputs.iter().find(|input| input.key == declared.key)?;
             let YamlValue::Map(entries) = &mut declared.node.value else { return None };
-            entries.retain(|entry| DECLARED.contains(&entry.key.as_str()));
+            entries.retain(|entry| TYPE_KEYS.contains(&entry.key.as_str()));
             Some(declared)
         });
         Self(types.collect()).fill(inputs);
     }
 
-    /// Adds the declarations to the given inputs: missing inputs, and the types of the others.
+    /// Adds the declarations to the given inputs: adds inputs that are missing, and the types of all other
+    /// inputs.
     pub(super) fn fill(self, given: &mut Vec<MapEntry>) {
         for declared in self.0 {
             let Some(own) = given.iter_mut().find(|entry| entry.key == declared.key) else {
@@ -51,7 +51,7 @@ impl DeclaredInputs {
                 continue;
             };
             let YamlValue::Map(declaration) = declared.node.value else { continue };
-            let is_value = Type::of(&declaration).is_some();
+            let is_value = ValueType::of(&declaration).is_some();
             if matches!(own.node.value, YamlValue::Scalar { .. }) {
                 let key = if is_value { "value" } else { "path" };
                 let value = std::mem::replace(&mut own.node.value, YamlValue::Null);
@@ -59,28 +59,29 @@ impl DeclaredInputs {
                 own.node.value = YamlValue::Map(vec![entry(key, node)]);
             }
             let YamlValue::Map(own) = &mut own.node.value else { continue };
-            let of_value = ["path", "paths", "value", "default"];
-            let has_value = of_value.iter().any(|key| entry_of(own, key).is_some());
-            let wanted = declaration.into_iter().filter(|it| {
+            let value_keys = ["path", "paths", "value", "default"];
+            let has_value = value_keys.iter().any(|key| entry_of(own, key).is_some());
+            let missing = declaration.into_iter().filter(|it| {
                 entry_of(own, &it.key).is_none()
-                    && !(has_value && of_value.contains(&it.key.as_str()))
+                    && !(has_value && value_keys.contains(&it.key.as_str()))
             });
-            let wanted: Vec<MapEntry> = wanted.collect();
-            own.extend(wanted);
+            let missing: Vec<MapEntry> = missing.collect();
+            own.extend(missing);
         }
     }
 }
 
-/// A type of input that is a value.
+/// The declared type of an input that is a value, not data.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Type {
+enum ValueType {
     Integer,
     Number,
     Boolean,
     String,
 }
 
-impl Type {
+impl ValueType {
+    /// `None` if the type is missing or is a type of data.
     fn of(entries: &[MapEntry]) -> Option<Self> {
         Some(match text_at(entries, "type")?.to_ascii_lowercase().as_str() {
             "integer" => Self::Integer,
@@ -92,7 +93,7 @@ impl Type {
     }
 
     /// A phrase with an article, and a sample value.
-    fn words(self) -> (&'static str, &'static str) {
+    fn phrase_and_example(self) -> (&'static str, &'static str) {
         match self {
             Self::Integer => ("a whole number", "5"),
             Self::Number => ("a number", "0.5"),
@@ -101,7 +102,7 @@ impl Type {
         }
     }
 
-    fn takes(self, text: &str) -> bool {
+    fn accepts(self, text: &str) -> bool {
         match self {
             Self::Integer => text.parse::<i64>().is_ok(),
             Self::Number => text.parse::<f64>().is_ok(),
@@ -124,16 +125,16 @@ pub(super) enum GivenInput {
 }
 
 /// Checks the value of an input against its declared type.
-pub(super) fn given(name: &str, node: &YamlNode, report: &ErrorReport) -> GivenInput {
+pub(super) fn check_given(name: &str, node: &YamlNode, report: &ErrorReport) -> GivenInput {
     let YamlValue::Map(entries) = &node.value else { return GivenInput::Data };
     let is_optional =
         text_at(entries, "optional").is_some_and(|it| it.eq_ignore_ascii_case("true"));
     let key = join("inputs", name);
-    let Some(of_type) = Type::of(entries) else {
-        let is_there = ["path", "paths", "dataset", "value", "default"]
+    let Some(value_type) = ValueType::of(entries) else {
+        let has_value = ["path", "paths", "dataset", "value", "default"]
             .iter()
             .any(|key| entry_of(entries, key).is_some());
-        let Some(kind) = text_at(entries, "type").filter(|_| !is_there) else {
+        let Some(kind) = text_at(entries, "type").filter(|_| !has_value) else {
             return GivenInput::Data;
         };
         if is_optional {
@@ -144,28 +145,29 @@ pub(super) fn given(name: &str, node: &YamlNode, report: &ErrorReport) -> GivenI
         report.error(&node.origin, &key, message);
         return GivenInput::Wrong;
     };
-    let (what, example) = of_type.words();
+    let (phrase, example) = value_type.phrase_and_example();
     let Some(value) = literal(node) else {
         if is_optional {
             return GivenInput::Absent;
         }
-        let message = format!("is {what} without a value; give it one by --set {key}={example}");
+        let message =
+            format!("is {phrase} without a value; give it a value by --set {key}={example}");
         report.error(&node.origin, &key, message);
         return GivenInput::Wrong;
     };
-    let Some(found) = text(value).filter(|text| of_type.takes(text.trim())) else {
-        report.error(&value.origin, &key, format!("found {value}; expected {what}"));
+    let Some(found) = text(value).filter(|text| value_type.accepts(text.trim())) else {
+        report.error(&value.origin, &key, format!("found {value}; expected {phrase}"));
         return GivenInput::Wrong;
     };
-    if let Some(expected) = bound(entries, found) {
+    if let Some(expected) = expected_instead(entries, found) {
         report.error(&value.origin, &key, format!("found {value}; expected {expected}"));
         return GivenInput::Wrong;
     }
     GivenInput::Value(found.to_owned())
 }
 
-/// What a declaration expects instead of this value. `None` if it allows the value.
-fn bound(declaration: &[MapEntry], found: &str) -> Option<String> {
+/// Returns what a declaration expects instead of this value. `None` if it allows the value.
+fn expected_instead(declaration: &[MapEntry], found: &str) -> Option<String> {
     if let Some(YamlValue::List(items)) = entry_of(declaration, "enum").map(|it| &it.node.value) {
         let known: Vec<&str> = items.iter().filter_map(text).collect();
         return (!known.contains(&found)).then(|| format!("one of {}", known.join(", ")));
@@ -179,8 +181,8 @@ fn bound(declaration: &[MapEntry], found: &str) -> Option<String> {
     Some(format!("at most {most}"))
 }
 
-/// Removes the keys that declare an input. They do not describe its data.
-pub(super) fn strip(entries: &mut Vec<MapEntry>) {
+/// Removes the keys that only declare an input, and do not say where its data is.
+pub(super) fn remove_declaration(entries: &mut Vec<MapEntry>) {
     for key in ["type", "mode", "description", "optional"] {
         take(entries, key);
     }

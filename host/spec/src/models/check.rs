@@ -1,4 +1,4 @@
-//! Turns settings into the models of a job.
+//! Checks the settings of models, and finds the models' files.
 
 use super::find::{FoundModel, find};
 use crate::defaults::Defaults;
@@ -10,20 +10,20 @@ use crate::model::{
     is_registered_name,
 };
 use crate::mounts::overlap;
-use crate::output::place_of;
+use crate::output::address_of;
 use crate::policy;
 use crate::raw::{RawJob, RawModel, RawSideInput};
 use crate::registered::or_register;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// The models, in the order of the job file. A model that is not found is left out.
+/// Returns the models, in the order of the job file. A model that is not found is left out, with an error.
 pub(crate) fn check(
     raw: &RawJob,
     side_inputs: &[Mount],
     stored: &mut Vec<StoredMount>,
     limit: ByteSize,
-    place: &JobFileLocation,
+    location: &JobFileLocation,
     report: &ErrorReport,
 ) -> Vec<ModelSpec> {
     let given = raw.models.as_ref().map_or(&[][..], |models| models.value.as_slice());
@@ -39,14 +39,14 @@ pub(crate) fn check(
         if model.fallback.is_some() && device(model) != DeviceChoice::Gpu {
             report.notice(format!("models.{name}.fallback has no effect: device is not gpu"));
         }
-        let address = place_of(&model.path, report);
+        let address = address_of(&model.path, report);
         let found = match &address {
             // The object is inspected when it is fetched.
             Some(address) => {
                 let file = address.to_string().into();
                 Some(FoundModel { file, folder: None, bytes: 0 })
             }
-            None => found(model, place, report),
+            None => find_model(model, location, report),
         };
         let Some(found) = found else { continue };
         if let Some(address) = address {
@@ -57,7 +57,7 @@ pub(crate) fn check(
         }
         let spec = ModelSpec {
             digest: model.digest.as_ref().map(|digest| digest.value.clone()),
-            digest_at: model.digest.as_ref().map(|digest| place.at(&digest.origin)),
+            digest_at: model.digest.as_ref().map(|digest| location.file_and_line(&digest.origin)),
             registered: model.registered.clone(),
             backend: model.backend.as_ref().map(|backend| backend.value).unwrap_or_default(),
             device: device(model),
@@ -73,7 +73,7 @@ pub(crate) fn check(
 }
 
 impl ModelSpec {
-    /// The same model at a path on this machine, after it was fetched from a store.
+    /// This model at a path on this machine, after it was fetched from a store.
     ///
     /// # Errors
     /// If there is no ONNX file at the path.
@@ -82,7 +82,7 @@ impl ModelSpec {
         Ok(Self { file, folder, bytes, ..self.clone() })
     }
 
-    /// A model with this name, at a path that is given outside of a job.
+    /// Finds the model at a path that is not from a job file, and gives the model this name.
     ///
     /// # Errors
     /// If the name is not allowed, or if there is no ONNX file at the path.
@@ -112,7 +112,7 @@ impl ModelSpec {
     }
 }
 
-/// The settings of inference.
+/// The settings of inference, with defaults.
 pub(crate) fn settings(raw: &RawJob, defaults: &Defaults<'_>) -> InferenceSettings {
     InferenceSettings {
         allow_guest_models: defaults.of(raw, |raw| &raw.inference.allow_guest_models),
@@ -133,30 +133,34 @@ fn refuse_overlap(
     mounts: &[Mount],
     report: &ErrorReport,
 ) {
-    let place = |model: &RawModel| format!("{GUEST_MODELS}/{}", model.name.value);
+    let guest_folder = |model: &RawModel| format!("{GUEST_MODELS}/{}", model.name.value);
     for (side, mount) in sides.iter().zip(mounts) {
-        let hidden = models.iter().find(|model| overlap(&mount.guest, &place(model)));
-        if let Some(model) = hidden {
-            let at = side.mount_path.as_ref().unwrap_or(&side.name);
+        let overlapped = models.iter().find(|model| overlap(&mount.guest, &guest_folder(model)));
+        if let Some(model) = overlapped {
+            let setting = side.mount_path.as_ref().unwrap_or(&side.name);
             let message = format!(
                 "{} and {}, where model {} is shown, overlap; choose another path",
                 mount.guest,
-                place(model),
+                guest_folder(model),
                 model.name.value
             );
-            at.blame(report, message);
+            setting.blame(report, message);
         }
     }
 }
 
-fn found(model: &RawModel, place: &JobFileLocation, report: &ErrorReport) -> Option<FoundModel> {
+fn find_model(
+    model: &RawModel,
+    location: &JobFileLocation,
+    report: &ErrorReport,
+) -> Option<FoundModel> {
     let path = &model.path;
     let text = model.path.value.trim();
     if text.is_empty() {
         path.blame(report, "found an empty text; name an ONNX file, or a folder with one");
         return None;
     }
-    if report.blames(&path.key) {
+    if report.has_error_at(&path.key) {
         return None;
     }
     if text.starts_with("azureml:") || text.contains("${{") {
@@ -169,23 +173,24 @@ fn found(model: &RawModel, place: &JobFileLocation, report: &ErrorReport) -> Opt
         path.blame(report, message);
         return None;
     }
-    let host = place.resolve(text);
-    // Check the policy before the path is inspected, and again for the file found, as a version may be a
-    // link.
-    let allowed = |file| {
-        place.policy.allows(policy::FolderUse::Models, &path.key, file, &path.origin, report)
+    let host = location.resolve(text);
+    // Check the policy before the path is inspected, and again for the file found, because a version's
+    // folder may be a link.
+    let is_allowed = |file| {
+        location.policy.allows(policy::FolderUse::Models, &path.key, file, &path.origin, report)
     };
-    if !allowed(&host) {
+    if !is_allowed(&host) {
         return None;
     }
     let version = model.version.as_ref().map(|version| version.value);
     match find(&host, version) {
-        Ok(found) => allowed(&found.file).then_some(found),
+        Ok(found) => is_allowed(&found.file).then_some(found),
         Err(error) => {
-            let at = (&path.origin, &path.key);
-            let is_version = |_: &&_| host.exists();
-            let version = model.version.as_ref().filter(is_version);
-            let (origin, key) = version.map_or(at, |version| (&version.origin, &version.key));
+            let path_setting = (&path.origin, &path.key);
+            // If the path exists, the error is about the version.
+            let version = model.version.as_ref().filter(|_| host.exists());
+            let (origin, key) =
+                version.map_or(path_setting, |version| (&version.origin, &version.key));
             report.error(origin, key, error.to_string());
             None
         }

@@ -19,10 +19,10 @@ pub(super) const DEFAULT_CEILINGS: [(&str, Amount); 3] = [
     ("limits.failures", Amount::Count(1000)),
 ];
 
-/// The place of an amount in a job.
+/// A reference to an amount in a job.
 pub(super) enum AmountSlot<'a> {
-    Of(&'a mut dyn MeasuredSetting),
-    /// `None` in the setting means this default.
+    Setting(&'a mut dyn MeasuredSetting),
+    /// The threads of inference, and the default that `None` stands for.
     Threads(&'a mut Option<u32>, u32),
 }
 
@@ -30,14 +30,14 @@ impl AmountSlot<'_> {
     /// `None` if the setting has no bound.
     pub(super) fn get(&self) -> Option<Amount> {
         match self {
-            Self::Of(setting) => setting.amount(),
+            Self::Setting(setting) => setting.amount(),
             Self::Threads(threads, share) => threads.unwrap_or(*share).amount(),
         }
     }
 
     pub(super) fn set(&mut self, amount: Amount) {
         match self {
-            Self::Of(setting) => setting.set(amount),
+            Self::Setting(setting) => setting.set(amount),
             Self::Threads(threads, _) => threads.set(amount),
         }
     }
@@ -46,8 +46,8 @@ impl AmountSlot<'_> {
 /// All settings of a job that have ceilings, by key. The settings of inference are included only if the job
 /// uses models.
 pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, AmountSlot<'_>)> {
-    // Destructured, so that a new setting of inference does not compile until it has a ceiling or a reason
-    // why it needs none.
+    // Destructured, so that a new setting of inference does not compile until it is listed here, with a
+    // ceiling or with the reason why it needs no ceiling.
     let InferenceSettings {
         allow_guest_models,
         threads,
@@ -56,7 +56,7 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, AmountSlot<'_>)> 
         onnxruntime: _,
         cuda: _,
     } = &mut spec.inference;
-    let computes = !spec.models.is_empty() || *allow_guest_models;
+    let uses_models = !spec.models.is_empty() || *allow_guest_models;
     let has_gpus = spec.gpus > 0;
     let cores = thread::available_parallelism().map_or(1, NonZero::get);
     let share = u32::try_from(cores).unwrap_or(u32::MAX) / spec.process_count.max(1);
@@ -68,32 +68,34 @@ pub(super) fn of_job(spec: &mut JobSpec) -> Vec<(&'static str, AmountSlot<'_>)> 
     ]);
     settings.sort_by_key(|(key, _)| keys::JOB.iter().position(|known| known.name == *key));
     let limits = GivenLimits::capped((&mut spec.job_limits, &mut spec.limits));
-    let both = limits.into_iter().chain(settings);
-    let mut slots: Vec<_> = both.map(|(key, setting)| (key, AmountSlot::Of(setting))).collect();
-    if computes {
+    let all_settings = limits.into_iter().chain(settings);
+    let mut slots: Vec<_> =
+        all_settings.map(|(key, setting)| (key, AmountSlot::Setting(setting))).collect();
+    if uses_models {
         slots.push(("inference.threads", AmountSlot::Threads(threads, share)));
     }
-    if computes && has_gpus {
-        slots.push(("inference.gpu_memory", AmountSlot::Of(gpu_memory)));
+    if uses_models && has_gpus {
+        slots.push(("inference.gpu_memory", AmountSlot::Setting(gpu_memory)));
     }
     slots
 }
 
-/// The values that a file gives for these settings: the key, the amount and its place. A value without a
-/// place in the file is a default of Azure, not a request of the job.
+/// The values that a file gives for these settings: the key, the amount and where it was written. A value
+/// without a line in the file is a default of Azure, not a request of the job.
 pub(super) fn given(raw: &RawJob) -> Vec<(&'static str, Amount, SettingOrigin)> {
-    fn of<T: MeasuredSetting>(
+    fn amount_of<T: MeasuredSetting>(
         key: &'static str,
-        at: &Option<Located<T>>,
+        setting: &Option<Located<T>>,
     ) -> Option<(&'static str, Amount, SettingOrigin)> {
-        at.as_ref().and_then(|at| Some((key, at.value.amount()?, at.origin.clone())))
+        let setting = setting.as_ref()?;
+        Some((key, setting.value.amount()?, setting.origin.clone()))
     }
     let composed = [
-        of("inference.threads", &raw.inference.threads),
-        of("inference.gpu_memory", &raw.inference.gpu_memory),
-        of("process_count_per_node", &raw.process_count_per_node),
-        of("gpus", &raw.gpus),
-        of("progress_update_timeout", &raw.progress_update_timeout),
+        amount_of("inference.threads", &raw.inference.threads),
+        amount_of("inference.gpu_memory", &raw.inference.gpu_memory),
+        amount_of("process_count_per_node", &raw.process_count_per_node),
+        amount_of("gpus", &raw.gpus),
+        amount_of("progress_update_timeout", &raw.progress_update_timeout),
     ];
     let mut given = raw.limits.amounts();
     given.extend(raw.settings.amounts());

@@ -18,23 +18,23 @@ impl OperatorPolicy {
     /// report. A setting that the job file leaves out is lowered, with a notice.
     pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &ErrorReport) {
         let Some(settings) = &self.0 else { return };
-        settings.bound(spec, Some(raw), report);
-        let asked = raw.settings.os_sandbox.as_ref().map(|at| &at.origin);
-        settings.sandbox(spec.worker.os_sandbox, asked, report);
-        settings.places_of_file(spec, raw, report);
-        settings.models(&spec.models, Some(raw), report);
-        settings.guest_models(&spec.inference, Some(raw), report);
-        settings.stores(spec, Some(raw), report);
-        settings.tenant(raw, report);
+        settings.apply_ceilings(spec, Some(raw), report);
+        let origin = raw.settings.os_sandbox.as_ref().map(|at| &at.origin);
+        settings.check_sandbox(spec.worker.os_sandbox, origin, report);
+        settings.check_file_paths(spec, raw, report);
+        settings.check_model_names(&spec.models, Some(raw), report);
+        settings.check_guest_models(&spec.inference, Some(raw), report);
+        settings.check_store_names(spec, Some(raw), report);
+        settings.check_tenant(raw, report);
         spec.notices.extend(report.take_notices());
     }
 
     /// Checks a job again just before it begins, regardless of where its settings come from. Unlike `apply`,
-    /// this also checks what the inputs have been resolved to and, if there is one, the job directory. All
+    /// this also checks the resolved paths of the inputs and, if there is one, the job directory. All
     /// paths must be free of links, because the job later opens the same paths.
     ///
     /// # Errors
-    /// Everything that the policy does not allow.
+    /// All violations of the policy.
     pub fn check(
         &self,
         spec: &JobSpec,
@@ -43,23 +43,28 @@ impl OperatorPolicy {
     ) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = ErrorReport::default();
-        settings.bound(&mut spec.clone(), None, &report);
-        settings.sandbox(spec.worker.os_sandbox, None, &report);
-        settings.places_of_job(spec, sources, &report);
-        settings.models(&spec.models, None, &report);
-        settings.guest_models(&spec.inference, None, &report);
-        settings.stores(spec, None, &report);
+        settings.apply_ceilings(&mut spec.clone(), None, &report);
+        settings.check_sandbox(spec.worker.os_sandbox, None, &report);
+        settings.check_job_paths(spec, sources, &report);
+        settings.check_model_names(&spec.models, None, &report);
+        settings.check_guest_models(&spec.inference, None, &report);
+        settings.check_store_names(spec, None, &report);
         if let Some(job_dir) = job_dir {
-            settings.real_place(FolderUse::JobDirectories, "--job-dir", job_dir.root(), &report);
+            settings.check_real_path(
+                FolderUse::JobDirectories,
+                "--job-dir",
+                job_dir.root(),
+                &report,
+            );
         }
-        settings.done(report)
+        settings.result_of(report)
     }
 
     /// Checks whether an entry script with these files and side inputs may be built, inspected and run
     /// outside of a job.
     ///
     /// # Errors
-    /// Everything that the policy does not allow.
+    /// All violations of the policy.
     pub fn check_trial<'a>(
         &self,
         entry_script: &Path,
@@ -68,45 +73,45 @@ impl OperatorPolicy {
     ) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = ErrorReport::default();
-        settings.entry_script(entry_script, None, &report);
+        settings.check_entry_script(entry_script, None, &report);
         for file in files {
-            settings.place(FolderUse::Inputs, "--run", file, None, &report);
+            settings.check_path(FolderUse::Inputs, "--run", file, None, &report);
         }
         for folder in side_inputs {
-            settings.place(FolderUse::SideInputs, "--side-input", folder, None, &report);
+            settings.check_path(FolderUse::SideInputs, "--side-input", folder, None, &report);
         }
-        settings.done(report)
+        settings.result_of(report)
     }
 
-    /// Checks whether a job may use the stores that it names. The caller must do this before it opens any of
-    /// them.
+    /// Checks whether a job may use the stores that it names. The caller must do this before it opens a
+    /// store.
     ///
     /// # Errors
-    /// Everything that the policy does not allow.
+    /// All violations of the policy.
     pub fn check_stores(&self, spec: &JobSpec) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = ErrorReport::default();
-        settings.stores(spec, None, &report);
-        settings.done(report)
+        settings.check_store_names(spec, None, &report);
+        settings.result_of(report)
     }
 
-    /// Checks whether an entry script may compute with these models outside of a job.
+    /// Checks whether an entry script may run these models outside of a job.
     ///
     /// # Errors
-    /// Everything that the policy does not allow.
+    /// All violations of the policy.
     pub fn check_models(&self, models: &[ModelSpec]) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = ErrorReport::default();
-        settings.models(models, None, &report);
-        settings.places_of_models(models, &report);
-        settings.done(report)
+        settings.check_model_names(models, None, &report);
+        settings.check_model_paths(models, &report);
+        settings.result_of(report)
     }
 
     /// Checks whether models may be at these paths, each given with its model's name. The paths must be free
     /// of links, because they are opened unchanged.
     ///
     /// # Errors
-    /// Everything that the policy does not allow.
+    /// All violations of the policy.
     pub fn check_model_places<'a>(
         &self,
         places: impl IntoIterator<Item = (&'a str, &'a Path)>,
@@ -115,15 +120,15 @@ impl OperatorPolicy {
         let report = ErrorReport::default();
         for (name, path) in places {
             let key = format!("models.{name}.path");
-            settings.real_place(FolderUse::Models, &key, path, &report);
+            settings.check_real_path(FolderUse::Models, &key, path, &report);
         }
-        settings.done(report)
+        settings.result_of(report)
     }
 
     /// Checks whether a dataset or model at these paths may be registered.
     ///
     /// # Errors
-    /// Everything that the policy does not allow.
+    /// All violations of the policy.
     pub fn check_registered<'a>(
         &self,
         kind: RegisteredKind,
@@ -132,13 +137,13 @@ impl OperatorPolicy {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = ErrorReport::default();
         for path in paths {
-            let (place, path) = match kind {
+            let (folder_use, path) = match kind {
                 RegisteredKind::Dataset => (FolderUse::Inputs, fixed_part(path)),
                 RegisteredKind::Model => (FolderUse::Models, Path::new(path)),
             };
-            settings.place(place, "path", path, None, &report);
+            settings.check_path(folder_use, "path", path, None, &report);
         }
-        settings.done(report)
+        settings.result_of(report)
     }
 
     /// Checks whether a dataset or model in the datastore of that name may be registered.
@@ -148,26 +153,26 @@ impl OperatorPolicy {
     pub fn check_datastore(&self, name: &str) -> Result<(), SpecErrors> {
         let Some(settings) = &self.0 else { return Ok(()) };
         let report = ErrorReport::default();
-        settings.registered_store(name, &report);
-        settings.done(report)
+        settings.check_registered_store(name, &report);
+        settings.result_of(report)
     }
 
-    /// Whether a file that a job names may be read. A file counts as the thing that it stands for: the file
-    /// of an Azure component counts as the entry script that the component names. If not, adds an error to
-    /// the report.
+    /// Whether a file that a job names may be read. If not, adds an error to the report. `folder_use` is
+    /// the use whose roots apply: for the file of an Azure component, that of the entry script that the
+    /// component names.
     pub(crate) fn allows(
         &self,
-        place: FolderUse,
+        folder_use: FolderUse,
         key: &str,
         file: &Path,
         origin: &SettingOrigin,
         report: &ErrorReport,
     ) -> bool {
         let Some(settings) = &self.0 else { return true };
-        settings.place(place, key, file, Some(origin), report)
+        settings.check_path(folder_use, key, file, Some(origin), report)
     }
 
-    /// Whether the file of settings beside the entry script may be read, or does not exist. If not, adds an
+    /// Whether the settings file beside the entry script may be read, or does not exist. If not, adds an
     /// error to the report.
     pub(crate) fn allows_settings(
         &self,
@@ -177,7 +182,7 @@ impl OperatorPolicy {
     ) -> bool {
         let Some(settings) = &self.0 else { return true };
         file.symlink_metadata().is_err()
-            || settings.place(FolderUse::EntryScripts, "entry_script", file, origin, report)
+            || settings.check_path(FolderUse::EntryScripts, "entry_script", file, origin, report)
     }
 
     /// The default limits of an instance, lowered to the ceilings.
@@ -192,7 +197,8 @@ impl OperatorPolicy {
         limits
     }
 
-    /// The process wall that a job gets: what it asks for, or what the operator requires if that is stricter.
+    /// The sandbox mode of a job: the mode that the job asks for, or the mode that the operator requires,
+    /// if that mode is stricter.
     pub fn sandbox(&self, asked: OsSandbox) -> OsSandbox {
         let settings = self.0.as_ref().and_then(|settings| settings.os_sandbox.as_ref());
         let least = settings.map_or(OsSandbox::Off, |least| least.value);
@@ -209,7 +215,7 @@ impl OperatorPolicy {
     }
 }
 
-/// An amount of `None` has no bound, so it is above every ceiling.
+/// Whether an amount is above the ceiling. `None` means no bound, which is above every ceiling.
 fn is_above(amount: Option<Amount>, ceiling: Amount) -> bool {
     amount.is_none_or(|amount| amount > ceiling)
 }
@@ -219,8 +225,9 @@ impl PolicySettings {
         self.ceilings.iter().find(|ceiling| ceiling.key == key)
     }
 
-    /// `raw`: the settings of the job file. Without it, all settings count as requested by the user.
-    fn bound(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &ErrorReport) {
+    /// Refuses amounts above the ceilings that the job requests, and lowers other amounts to the ceilings.
+    /// `raw`: the settings of the job file. `None`: the user requested all settings.
+    fn apply_ceilings(&self, spec: &mut JobSpec, raw: Option<&RawJob>, report: &ErrorReport) {
         let given = raw.map(amounts::given);
         for (key, mut slot) in amounts::of_job(spec) {
             let Some(ceiling) = self.ceiling(key) else { continue };
@@ -228,44 +235,43 @@ impl PolicySettings {
                 continue;
             }
             let most = ceiling.amount;
-            let place = self.at(&ceiling.origin);
-            let asked = match &given {
+            let location = self.file_and_line(&ceiling.origin);
+            let origin = match &given {
                 None => Some(&SettingOrigin::File),
                 Some(given) => given.iter().find(|(k, ..)| *k == key).map(|(.., origin)| origin),
             };
-            // Azure's files count retries, without the first try.
-            let is_of_retries = |origin: &SettingOrigin| {
+            // Azure's files count retries, which do not include the first attempt.
+            let is_retry_count = |origin: &SettingOrigin| {
                 !matches!(origin, SettingOrigin::Set(_))
-                    && report.word(key).ends_with("max_retries")
+                    && report.name_in_file(key).ends_with("max_retries")
             };
-            let shown = |amount: Amount| match (amount, asked) {
-                (Amount::Count(count), Some(origin)) if is_of_retries(origin) => {
+            let shown = |amount: Amount| match (amount, origin) {
+                (Amount::Count(count), Some(origin)) if is_retry_count(origin) => {
                     Amount::Count(count.saturating_sub(1))
                 }
                 (amount, _) => amount,
             };
             let found =
                 slot.get().map_or_else(|| "no bound".to_owned(), |found| shown(found).to_string());
-            if let Some(origin) = asked {
+            if let Some(origin) = origin {
                 let message = format!(
-                    "found {found}, more than the operator's policy allows; ask for at most {} ({place})",
+                    "found {found}, more than the operator's policy allows; ask for at most {} ({location})",
                     shown(most)
                 );
                 report.error(origin, key, message);
             } else {
                 slot.set(most);
-                // A ceiling that the policy file does not set itself is a default. A notice would not be news
-                // to the user.
+                // A ceiling without a line in the policy file is a default, which needs no notice.
                 if ceiling.origin != SettingOrigin::File {
-                    report.notice(format!("{key}: {most} by the operator's policy ({place})"));
+                    report.notice(format!("{key}: {most} by the operator's policy ({location})"));
                 }
             }
         }
         self.lower_workers(spec, report);
     }
 
-    /// Lowers the number of workers to the machine's caps. A job would never get more, so preparing for more
-    /// would be useless.
+    /// Lowers the number of workers to the machine's caps. A job never gets more workers, so the leader
+    /// need not prepare for more.
     fn lower_workers(&self, spec: &mut JobSpec, report: &ErrorReport) {
         let caps = [
             (self.machine.workers, &self.machine_workers, "on this machine"),
@@ -276,10 +282,10 @@ impl PolicySettings {
                 && spec.process_count > most
             {
                 report.notice(format!(
-                    "process_count_per_node: {most} instead of {}, as all jobs {scope} share {most} workers \
+                    "process_count_per_node: {most} instead of {}, because all jobs {scope} share {most} workers \
                      by the operator's policy ({})",
                     spec.process_count,
-                    self.at(origin)
+                    self.file_and_line(origin)
                 ));
                 spec.process_count = most;
             }
@@ -287,23 +293,28 @@ impl PolicySettings {
     }
 
     /// If workers are counted by tenant, the job file may not choose the tenant.
-    fn tenant(&self, raw: &RawJob, report: &ErrorReport) {
+    fn check_tenant(&self, raw: &RawJob, report: &ErrorReport) {
         if let (Some(origin), Some(given)) = (&self.tenant_workers, &raw.settings.tenant)
             && !matches!(given.origin, SettingOrigin::Set(_))
         {
             given.blame(
                 report,
                 format!(
-                    "found {:?} in the job file; workers are counted by tenant here, so only the \
-                     command line names it (--set tenant=NAME): leave the key out ({})",
+                    "found {:?} in the job file; the policy counts workers by tenant, so only the \
+                     command line may set the tenant (--set tenant=NAME): leave the key out ({})",
                     given.value,
-                    self.at(origin)
+                    self.file_and_line(origin)
                 ),
             );
         }
     }
 
-    fn sandbox(&self, found: OsSandbox, origin: Option<&SettingOrigin>, report: &ErrorReport) {
+    fn check_sandbox(
+        &self,
+        found: OsSandbox,
+        origin: Option<&SettingOrigin>,
+        report: &ErrorReport,
+    ) {
         let strength = |mode| match mode {
             OsSandbox::Off => 0,
             OsSandbox::BestEffort => 1,
@@ -313,17 +324,17 @@ impl PolicySettings {
             && strength(found) < strength(least.value)
         {
             let message = format!(
-                "found {}, less than the operator's policy asks for; write {}, or leave the key out \
+                "found {}, less than the operator's policy requires; write {}, or leave the key out \
                  ({})",
                 found.name(),
                 least.value.name(),
-                self.at(&least.origin)
+                self.file_and_line(&least.origin)
             );
             report.error(origin.unwrap_or(&SettingOrigin::File), "os_sandbox", message);
         }
     }
 
-    fn done(&self, report: ErrorReport) -> Result<(), SpecErrors> {
+    fn result_of(&self, report: ErrorReport) -> Result<(), SpecErrors> {
         if report.is_clean() {
             return Ok(());
         }

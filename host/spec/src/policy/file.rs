@@ -14,7 +14,7 @@ use crate::tree::{self, YamlValue};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
-/// The operator's policy for jobs on this machine. By default there is none: then only the job file sets
+/// The operator's policy for jobs on this machine. By default there is no policy, and only the job file sets
 /// limits.
 #[derive(Clone, Debug, Default)]
 pub struct OperatorPolicy(pub(super) Option<PolicySettings>);
@@ -24,10 +24,10 @@ pub struct OperatorPolicy(pub(super) Option<PolicySettings>);
 pub(super) struct PolicySettings {
     /// The policy file.
     pub(super) file: PathBuf,
-    /// The SHA-256 of its text, in hexadecimal.
+    /// The SHA-256 of the file's text, in hexadecimal.
     pub(super) sha256: String,
     pub(super) ceilings: Vec<AmountCeiling>,
-    /// The weakest process wall that a job may ask for.
+    /// The weakest sandbox mode that a job may ask for.
     pub(super) os_sandbox: Option<Located<OsSandbox>>,
     pub(super) roots: Option<Roots>,
     pub(super) entry_script_crates: Option<Located<bool>>,
@@ -36,7 +36,7 @@ pub(super) struct PolicySettings {
     pub(super) models: Option<Located<Vec<String>>>,
     /// Names of the datastores that a job may use.
     pub(super) datastores: Option<Located<Vec<String>>>,
-    /// Whether an entry script may load models of its own.
+    /// Whether an entry script may load models from bytes.
     pub(super) guest_models: Option<Located<bool>>,
     /// Which processes a job's reports list.
     pub(super) process_lists: Option<ProcessLists>,
@@ -59,7 +59,7 @@ impl OperatorPolicy {
     /// Reads a policy file.
     ///
     /// # Errors
-    /// Everything that is wrong with it, at once. A policy that cannot be read is never ignored.
+    /// All errors in the file. A policy that cannot be read is never ignored.
     pub fn load(path: &Path) -> Result<Self, SpecErrors> {
         let report = ErrorReport::default();
         let text = owner::read(path);
@@ -85,11 +85,12 @@ impl OperatorPolicy {
         self.0.as_ref().map(|settings| settings.machine.clone()).unwrap_or_default()
     }
 
-    /// Which processes the reports of a job list. With a policy that does not say so, only the job's own.
+    /// Which processes the reports of a job list. If the policy does not say it, only the job's own
+    /// processes.
     pub fn process_lists(&self) -> ProcessLists {
-        let listed =
+        let with_policy =
             |settings: &PolicySettings| settings.process_lists.unwrap_or(ProcessLists::Job);
-        self.0.as_ref().map_or(ProcessLists::Machine, listed)
+        self.0.as_ref().map_or(ProcessLists::Machine, with_policy)
     }
 
     /// The policy file, if there is one.
@@ -104,8 +105,8 @@ impl OperatorPolicy {
 }
 
 impl PolicySettings {
-    /// A place in the policy file, for people: `/etc/sandmill/policy.yaml:12`.
-    pub(super) fn at(&self, origin: &SettingOrigin) -> String {
+    /// The policy file and the line, for messages: `/etc/sandmill/policy.yaml:12`.
+    pub(super) fn file_and_line(&self, origin: &SettingOrigin) -> String {
         match origin {
             SettingOrigin::Line(line) => format!("{}:{line}", self.file.display()),
             SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => {
@@ -131,7 +132,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         return None;
     };
     let mut scope = UnreadNames::of_policy(entries, report);
-    let bounds = RawJob {
+    let given_ceilings = RawJob {
         limits: given_settings::limits(&mut scope, GivenLimits::read_ceilings),
         settings: GivenSettings::read_ceilings(&mut scope),
         inference: raw::read_ceilings(&mut scope),
@@ -140,7 +141,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         progress_update_timeout: scope.setting("progress_update_timeout"),
         ..RawJob::default()
     };
-    let mut ceilings: Vec<AmountCeiling> = amounts::given(&bounds)
+    let mut ceilings: Vec<AmountCeiling> = amounts::given(&given_ceilings)
         .into_iter()
         .map(|(key, amount, origin)| AmountCeiling { key, amount, origin })
         .collect();
@@ -150,7 +151,8 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         }
     }
     let os_sandbox = scope.setting("os_sandbox");
-    // The machine runs jobs of untrusted users, so the job files do not decide about the wall.
+    // The machine runs jobs of untrusted users, so job files must not weaken the sandbox unless the policy
+    // says so.
     let os_sandbox = os_sandbox.unwrap_or_else(|| Located {
         value: OsSandbox::Required,
         key: "os_sandbox".to_owned(),
@@ -184,11 +186,11 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
     })
 }
 
-/// `fits`: whether a name is valid.
+/// Reads a list of names. `is_valid`: whether a name is valid.
 fn names(
     scope: &mut UnreadNames<'_>,
     key: &str,
-    fits: fn(&str) -> bool,
+    is_valid: fn(&str) -> bool,
     report: &ErrorReport,
 ) -> Option<Located<Vec<String>>> {
     let names = scope.texts(key)?;
@@ -196,7 +198,7 @@ fn names(
         let text = name.value.trim();
         if text.is_empty() {
             name.blame(report, "found an empty text; expected a name");
-        } else if !fits(text) {
+        } else if !is_valid(text) {
             let expected = keys::MODEL_NAME_EXPECTED;
             let message =
                 format!("found {text:?}, which is not a model's name; expected {expected}");
@@ -206,7 +208,7 @@ fn names(
     Some(names.map(|names| names.into_iter().map(|name| name.value.trim().to_owned()).collect()))
 }
 
-/// The caps for the machine, and where the file gives those of workers.
+/// Reads the caps for the machine. Also returns where the file gives the caps of workers.
 fn machine(
     scope: &mut UnreadNames<'_>,
     report: &ErrorReport,
@@ -224,14 +226,14 @@ fn machine(
         directory.blame(report, message);
     }
     group.finish();
-    let origin = |at: &Option<Located<u32>>| at.as_ref().map(|at| at.origin.clone());
-    let all = origin(&workers);
-    let each = origin(&per_tenant);
+    let origin_of = |cap: &Option<Located<u32>>| cap.as_ref().map(|cap| cap.origin.clone());
+    let workers_origin = origin_of(&workers);
+    let per_tenant_origin = origin_of(&per_tenant);
     let caps = MachineCaps {
         workers: workers.map(|at| at.value),
         workers_per_tenant: per_tenant.map(|at| at.value),
         memory: memory.map(|at| at.value),
         directory: directory.map(|at| PathBuf::from(at.value)),
     };
-    (caps, all, each)
+    (caps, workers_origin, per_tenant_origin)
 }

@@ -1,11 +1,11 @@
-//! The kinds of folders that a job names.
+//! What a job uses the folders for that it names.
 
-/// What a folder is used for.
+/// What a job uses a folder for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FolderUse {
     Inputs,
     SideInputs,
-    /// They use the root of side inputs.
+    /// Models. They must be below the roots of side inputs.
     Models,
     EntryScripts,
     Outputs,
@@ -13,6 +13,7 @@ pub(crate) enum FolderUse {
 }
 
 impl FolderUse {
+    /// All uses that have a key below `roots`.
     pub(super) const ALL: [Self; 5] =
         [Self::Inputs, Self::SideInputs, Self::EntryScripts, Self::Outputs, Self::JobDirectories];
 
@@ -27,8 +28,8 @@ impl FolderUse {
         }
     }
 
-    /// A phrase for such folders, for the middle of a sentence.
-    pub(super) fn words(self) -> &'static str {
+    /// What is in such folders, as a phrase in messages.
+    pub(super) fn phrase(self) -> &'static str {
         match self {
             Self::Inputs => "inputs",
             Self::SideInputs => "side inputs",

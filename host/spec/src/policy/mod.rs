@@ -1,12 +1,12 @@
-//! The operator's policy: what any job may request, regardless of the author of its job file. It is a part of
-//! `spec` because it uses the keys, the parser and the wording of job files.
+//! The operator's policy: what any job may request, regardless of the author of its job file. This folder
+//! is part of `spec` because it uses the keys, the parser and the error texts of job files.
 //!
 //! - `file`: reads a policy file into an [`OperatorPolicy`];
 //! - `amounts`: the settings that have ceilings;
 //! - `apply`: checks a job's settings against the ceilings;
 //! - `owner`: checks who can change the policy file;
-//! - `models`: checks the names of models, and models of the entry script's own;
-//! - `places`: checks paths against the `roots`, each for one kind of `folder_use`; `real`: resolves a path's
+//! - `models`: checks the names of models, and models that the entry script loads from bytes;
+//! - `places`: checks paths against the `roots`, each for one `folder_use`; `real`: resolves a path's
 //!   links; `overlap`: refuses roots that overlap job directories;
 //! - `stores`: checks the stores that a job may use.
 

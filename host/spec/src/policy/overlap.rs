@@ -1,7 +1,7 @@
 //! Refuses roots that overlap job directories.
 //!
-//! Entry scripts and Sandmill itself write into job directories. If a job could name one of them as an input
-//! or an output, it could read and change data that the policy reserves for Sandmill.
+//! Entry scripts and Sandmill itself write into job directories. If a job could name a job directory as an
+//! input or an output, the job could read and change data that the policy reserves for Sandmill.
 
 use super::folder_use::FolderUse;
 use crate::error::{ErrorReport, SettingOrigin};
@@ -11,19 +11,20 @@ use std::path::{Path, PathBuf};
 
 /// A folder of the policy's roots.
 pub(super) struct PolicyFolder {
-    pub(super) place: FolderUse,
-    /// As written in the policy file.
+    pub(super) folder_use: FolderUse,
+    /// The path as written in the policy file.
     pub(super) given: Located<String>,
-    /// Without links.
+    /// The path without links.
     pub(super) folder: PathBuf,
 }
 
-/// Refuses a root of job directories that is in another root, contains one or equals one.
+/// Refuses a root of job directories that is in another root, contains another root or equals it.
 pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
     let (jobs, others): (Vec<_>, Vec<_>) =
-        roots.iter().partition(|root| root.place == FolderUse::JobDirectories);
+        roots.iter().partition(|root| root.folder_use == FolderUse::JobDirectories);
     for job in &jobs {
-        let Some((other, how)) = others.iter().find_map(|other| Some((other, how(job, other)?)))
+        let Some((other, relation)) =
+            others.iter().find_map(|other| Some((other, relation(job, other)?)))
         else {
             continue;
         };
@@ -32,18 +33,19 @@ pub(super) fn refuse(roots: &[PolicyFolder], report: &ErrorReport) {
             SettingOrigin::File | SettingOrigin::In(..) | SettingOrigin::Set(_) => String::new(),
         };
         let message = format!(
-            "{} {how} {} of roots.{}{line}; job directories need their own folder, which is not in another \
-             root and does not hold one, as other jobs must not read or write there: move one of the two \
+            "{} {relation} {} of roots.{}{line}; job directories need a separate folder, neither in another \
+             root nor around it, because other jobs must not read or write there: move one of the two \
              (roots.inputs and roots.outputs may overlap)",
             job.folder.display(),
             other.folder.display(),
-            other.place.key(),
+            other.folder_use.key(),
         );
         job.given.blame(report, message);
     }
 }
 
-fn how(job: &PolicyFolder, other: &PolicyFolder) -> Option<&'static str> {
+/// How the two folders overlap, as a phrase. `None` if they do not overlap.
+fn relation(job: &PolicyFolder, other: &PolicyFolder) -> Option<&'static str> {
     match (is_in(&job.folder, &other.folder), is_in(&other.folder, &job.folder)) {
         (true, true) => Some("is the same folder as"),
         (true, false) => Some("is in"),
@@ -52,7 +54,7 @@ fn how(job: &PolicyFolder, other: &PolicyFolder) -> Option<&'static str> {
     }
 }
 
-/// Whether one folder is the other one, or is below it. Folders are also compared by device and inode,
+/// Whether `inner` is the folder `outer`, or is below it. Folders are also compared by device and inode,
 /// because a folder has two paths if it is mounted twice or if the file system ignores case.
 fn is_in(inner: &Path, outer: &Path) -> bool {
     let id = |path: &Path| path.metadata().ok().map(|found| (found.dev(), found.ino()));

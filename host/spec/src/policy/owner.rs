@@ -10,53 +10,54 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-/// The most links on the way to a file, which is also the kernel's limit.
-const LINKS: usize = 40;
+/// The maximum number of links on the way to a file, as in the kernel.
+const MAX_LINKS: usize = 40;
 
-/// Reads a policy file. Refuses one that other users own or can write to, as they could decide what jobs may
-/// do.
+/// Reads a policy file. Refuses a file that other users own or can write to, because they could change what
+/// jobs may do.
 ///
 /// # Errors
 /// The file cannot be read, or is refused.
 pub(super) fn read(path: &Path) -> Result<String, FileError> {
-    let opened = match way(path) {
-        Ok(way) => check(&way)?,
+    let opened = match follow(path) {
+        Ok(followed) => check(&followed)?,
         Err(error) => Err(error),
     };
     read_opened(opened, path, "policy file")
 }
 
-/// The way to a file.
-struct Way {
+/// A path whose links were followed.
+struct FollowedPath {
     /// The file's path, without links.
     real: PathBuf,
-    /// The links on the way, each by a path that has no other links in it.
+    /// The links that were followed, each as a path that has no other links in it.
     links: Vec<PathBuf>,
 }
 
-/// Checks the way and the file. Returns the open file that was checked, or why it cannot be opened.
-fn check(way: &Way) -> Result<io::Result<fs::File>, FileError> {
+/// Checks the file and the links that lead to it. Returns the open file that was checked, or why it cannot be
+/// opened.
+fn check(path: &FollowedPath) -> Result<io::Result<fs::File>, FileError> {
     // The links and their folders count as well: a user who can write there can make the path lead to another
     // file.
-    for link in &way.links {
+    for link in &path.links {
         if let Ok(metadata) = link.symlink_metadata() {
             check_owner("a link to it", link, &metadata)?;
         }
         check_folder("the folder of a link to it", link)?;
     }
-    let (file, metadata) = match regular_at_its_path(&way.real) {
+    let (file, metadata) = match regular_at_its_path(&path.real) {
         Ok(opened) => opened,
         Err(error) => return Ok(Err(error)),
     };
-    check_owner("it", &way.real, &metadata)?;
-    check_mode("it", &way.real, &metadata, false)?;
-    check_folder("its folder", &way.real)?;
+    check_owner("it", &path.real, &metadata)?;
+    check_mode("it", &path.real, &metadata, false)?;
+    check_folder("its folder", &path.real)?;
     Ok(Ok(file))
 }
 
-/// Checks the folder that contains `of`.
-fn check_folder(what: &'static str, of: &Path) -> Result<(), FileError> {
-    let Some(folder) = of.parent() else { return Ok(()) };
+/// Checks the folder that contains the path. `what`: a phrase for the folder, for messages.
+fn check_folder(what: &'static str, path: &Path) -> Result<(), FileError> {
+    let Some(folder) = path.parent() else { return Ok(()) };
     let Ok(metadata) = fs::metadata(folder) else { return Ok(()) };
     check_owner(what, folder, &metadata)?;
     // In a folder with the sticky bit, users can replace only their own files.
@@ -87,7 +88,7 @@ fn check_mode(
 }
 
 /// Follows a path one link at a time.
-fn way(path: &Path) -> io::Result<Way> {
+fn follow(path: &Path) -> io::Result<FollowedPath> {
     let parts = |path: &Path| -> VecDeque<OsString> {
         path.components().map(|part| part.as_os_str().to_owned()).collect()
     };
@@ -104,7 +105,7 @@ fn way(path: &Path) -> io::Result<Way> {
             real = next;
             continue;
         }
-        if links.len() == LINKS {
+        if links.len() == MAX_LINKS {
             return Err(rustix::io::Errno::LOOP.into());
         }
         let mut target = parts(&fs::read_link(&next)?);
@@ -112,7 +113,7 @@ fn way(path: &Path) -> io::Result<Way> {
         rest = target;
         links.push(next);
     }
-    Ok(Way { real, links })
+    Ok(FollowedPath { real, links })
 }
 
 #[cfg(test)]
@@ -138,9 +139,9 @@ mod tests {
         for (file_mode, folder_mode) in [(0o644, 0o755), (0o400, 0o700), (0o644, 0o1777)] {
             assert_eq!(describe(file_mode, folder_mode), "");
         }
-        insta::assert_snapshot!(describe(0o666, 0o755), @"is not used, as others can write to it (mode 666) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
-        insta::assert_snapshot!(describe(0o660, 0o755), @"is not used, as others can write to it (mode 660) and so decide what jobs may do: chmod go-w /etc/policy.yaml");
-        insta::assert_snapshot!(describe(0o644, 0o777), @"is not used, as others can write to its folder (mode 777) and so decide what jobs may do: chmod go-w /etc");
+        insta::assert_snapshot!(describe(0o666, 0o755), @"is not used, because other users can write to it (mode 666) and so change what jobs may do; run: chmod go-w /etc/policy.yaml");
+        insta::assert_snapshot!(describe(0o660, 0o755), @"is not used, because other users can write to it (mode 660) and so change what jobs may do; run: chmod go-w /etc/policy.yaml");
+        insta::assert_snapshot!(describe(0o644, 0o777), @"is not used, because other users can write to its folder (mode 777) and so change what jobs may do; run: chmod go-w /etc");
         // Only root can give a file away.
         if rustix::process::geteuid().is_root() {
             std::os::unix::fs::chown(&file, Some(65534), None).unwrap();
@@ -177,7 +178,7 @@ mod tests {
             let reported = reported.replace(base.to_str().unwrap(), "");
             assert_eq!(
                 reported,
-                "is not used, as others can write to the folder of a link to it (mode 777) and so decide what jobs may do: chmod go-w /open",
+                "is not used, because other users can write to the folder of a link to it (mode 777) and so change what jobs may do; run: chmod go-w /open",
                 "{way}"
             );
         }

@@ -13,70 +13,82 @@ use std::io::Read;
 use std::path::Path;
 
 impl PolicySettings {
-    /// Refuses a path that leads out of the roots for its kind. `origin`: where the job file names it.
+    /// Refuses a path that leads out of the roots for its use. `origin`: where the job file names the path.
     /// Returns whether the path is allowed.
-    pub(super) fn place(
+    pub(super) fn check_path(
         &self,
-        place: FolderUse,
+        folder_use: FolderUse,
         key: &str,
         path: &Path,
         origin: Option<&SettingOrigin>,
         report: &ErrorReport,
     ) -> bool {
         let origin = origin.unwrap_or(&SettingOrigin::File);
-        self.check_place(place, key, path, origin, report, |_| true)
+        self.check_path_if(folder_use, key, path, origin, report, |_| true)
     }
 
-    /// The same for a path that the job later opens without following links: the path must itself be free of
-    /// links.
-    pub(super) fn real_place(
+    /// Like [`check_path`](Self::check_path), for a path that the job later opens without following links:
+    /// the path must not contain links.
+    pub(super) fn check_real_path(
         &self,
-        place: FolderUse,
+        folder_use: FolderUse,
         key: &str,
         path: &Path,
         report: &ErrorReport,
     ) -> bool {
-        self.check_place(place, key, path, &SettingOrigin::File, report, |real| real == path)
+        self.check_path_if(folder_use, key, path, &SettingOrigin::File, report, |real| real == path)
     }
 
-    fn check_place(
+    fn check_path_if(
         &self,
-        place: FolderUse,
+        folder_use: FolderUse,
         key: &str,
         path: &Path,
         origin: &SettingOrigin,
         report: &ErrorReport,
-        fits: impl Fn(&Path) -> bool,
+        is_valid: impl Fn(&Path) -> bool,
     ) -> bool {
         let Some(roots) = &self.roots else { return true };
-        let root = roots.0.iter().find(|root| root.place.key() == place.key());
+        let root = roots.0.iter().find(|root| root.folder_use.key() == folder_use.key());
         let allowed = root.map_or(&[][..], |root| root.folders.as_slice());
         let found = match real_path(path) {
-            Ok(real) if fits(&real) && allowed.iter().any(|folder| real.starts_with(folder)) => {
+            Ok(real)
+                if is_valid(&real) && allowed.iter().any(|folder| real.starts_with(folder)) =>
+            {
                 return true;
             }
             Ok(real) if real == path => format!("found {}", path.display()),
             Ok(real) => format!("found {}, which is {}", path.display(), real.display()),
-            Err(why) => why.to_string(),
+            Err(error) => error.to_string(),
         };
         let folders: Vec<String> =
             allowed.iter().map(|folder| folder.display().to_string()).collect();
         let rule = match folders.is_empty() {
-            true => format!("allows no {}", place.words()),
-            false => format!("allows {} only below {}", place.words(), folders.join(", ")),
+            true => format!("allows no {}", folder_use.phrase()),
+            false => format!("allows {} only below {}", folder_use.phrase(), folders.join(", ")),
         };
-        let at = root.map_or_else(|| self.at(&SettingOrigin::File), |root| self.at(&root.origin));
-        let message = format!("{found}; the operator's policy {rule} ({at})");
+        let location = root.map_or_else(
+            || self.file_and_line(&SettingOrigin::File),
+            |root| self.file_and_line(&root.origin),
+        );
+        let message = format!("{found}; the operator's policy {rule} ({location})");
         report.error(origin, key, message);
         false
     }
 
     /// Checks the paths that a job file names. An error is reported at the line that names the path.
-    pub(super) fn places_of_file(&self, spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
-        let at = |given: &Option<Located<String>>| given.as_ref().map(|at| at.origin.clone());
-        self.entry_script(&spec.entry_script, at(&raw.entry_script).as_ref(), report);
+    pub(super) fn check_file_paths(&self, spec: &JobSpec, raw: &RawJob, report: &ErrorReport) {
+        let origin_of =
+            |given: &Option<Located<String>>| given.as_ref().map(|given| given.origin.clone());
+        self.check_entry_script(&spec.entry_script, origin_of(&raw.entry_script).as_ref(), report);
         if let (Some(folder), Some(given)) = (&spec.source_directory, &raw.source_directory) {
-            self.place(FolderUse::EntryScripts, &given.key, folder, Some(&given.origin), report);
+            self.check_path(
+                FolderUse::EntryScripts,
+                &given.key,
+                folder,
+                Some(&given.origin),
+                report,
+            );
         }
         let given: &[RawSideInput] = raw.side_inputs.as_ref().map_or(&[], |given| &given.value);
         for (index, (mount, side)) in spec.side_inputs.iter().zip(given).enumerate() {
@@ -84,7 +96,7 @@ impl PolicySettings {
                 continue;
             }
             let origin = Some(&side.path.origin);
-            self.place(FolderUse::SideInputs, &side.path.key, &mount.host, origin, report);
+            self.check_path(FolderUse::SideInputs, &side.path.key, &mount.host, origin, report);
         }
         let given: &[RawInput] = raw.inputs.as_ref().map_or(&[], |given| &given.value);
         for (input, raw) in spec.inputs.iter().zip(given) {
@@ -92,61 +104,67 @@ impl PolicySettings {
                 if Address::looks_like_one(path) {
                     continue;
                 }
-                // Malformed paths are not part of the input. An error in a path without a line of its own is
-                // reported at the input's line.
-                let one = raw.paths.iter().find(|at| path.ends_with(at.value.trim()));
-                let (key, origin) = match one {
-                    Some(at) => (&at.key, &at.origin),
+                // `input.paths` has no malformed paths, so the two lists may differ. If the path's line is
+                // not found, the error is reported at the input's line.
+                let given = raw.paths.iter().find(|given| path.ends_with(given.value.trim()));
+                let (key, origin) = match given {
+                    Some(given) => (&given.key, &given.origin),
                     None => (&raw.name.key, &raw.name.origin),
                 };
-                self.place(FolderUse::Inputs, key, fixed_part(path), Some(origin), report);
+                self.check_path(FolderUse::Inputs, key, fixed_part(path), Some(origin), report);
             }
         }
         if let (Some(folder), Some(given)) = (&spec.output, &raw.output) {
-            self.place(FolderUse::Outputs, &given.key, folder, Some(&given.origin), report);
+            self.check_path(FolderUse::Outputs, &given.key, folder, Some(&given.origin), report);
         }
         if let (Some(parent), Some(given)) = (&spec.parent, &raw.parent) {
-            self.place(FolderUse::Outputs, &given.key, &parent.folder, Some(&given.origin), report);
+            self.check_path(
+                FolderUse::Outputs,
+                &given.key,
+                &parent.folder,
+                Some(&given.origin),
+                report,
+            );
         }
     }
 
     /// Checks the paths, without links, that a job reads and writes. Paths of models may be links here.
     /// `check_model_places` checks their targets later.
-    pub(super) fn places_of_job(&self, spec: &JobSpec, sources: &[Source], report: &ErrorReport) {
-        self.real_place(FolderUse::EntryScripts, "entry_script", &spec.entry_script, report);
-        self.kind_of_entry_script(&spec.entry_script, None, report);
+    pub(super) fn check_job_paths(&self, spec: &JobSpec, sources: &[Source], report: &ErrorReport) {
+        self.check_real_path(FolderUse::EntryScripts, "entry_script", &spec.entry_script, report);
+        self.check_entry_script_kind(&spec.entry_script, None, report);
         if let Some(folder) = &spec.source_directory {
-            self.real_place(FolderUse::EntryScripts, "source_directory", folder, report);
+            self.check_real_path(FolderUse::EntryScripts, "source_directory", folder, report);
         }
         for (index, mount) in spec.side_inputs.iter().enumerate() {
             if spec.stored_at(StoredKind::SideInput(index)).is_some() {
                 continue;
             }
             let key = format!("the side input at {}", mount.guest);
-            self.real_place(FolderUse::SideInputs, &key, &mount.host, report);
+            self.check_real_path(FolderUse::SideInputs, &key, &mount.host, report);
         }
         let models = spec.models.iter().enumerate();
         let models =
             models.filter(|(index, _)| spec.stored_at(StoredKind::Model(*index)).is_none());
-        self.places_of_models(models.map(|(_, model)| model), report);
-        let fetched = |source: &&Source| {
+        self.check_model_paths(models.map(|(_, model)| model), report);
+        let is_fetched = |source: &&Source| {
             let mut inputs = spec.inputs.iter();
             inputs.any(|it| it.name == source.dataset && it.addresses().next().is_some())
         };
-        for source in sources.iter().filter(|source| !fetched(source)) {
+        for source in sources.iter().filter(|source| !is_fetched(source)) {
             let key = format!("input '{}'", source.dataset);
-            self.real_place(FolderUse::Inputs, &key, &source.root, report);
+            self.check_real_path(FolderUse::Inputs, &key, &source.root, report);
         }
         if let Some(folder) = &spec.output {
-            self.real_place(FolderUse::Outputs, "output", folder, report);
+            self.check_real_path(FolderUse::Outputs, "output", folder, report);
         }
         if let Some(parent) = &spec.parent {
-            self.real_place(FolderUse::Outputs, "parent", &parent.folder, report);
+            self.check_real_path(FolderUse::Outputs, "parent", &parent.folder, report);
         }
     }
 
-    /// Checks where models are.
-    pub(super) fn places_of_models<'a>(
+    /// Checks the paths of models.
+    pub(super) fn check_model_paths<'a>(
         &self,
         models: impl IntoIterator<Item = &'a ModelSpec>,
         report: &ErrorReport,
@@ -155,48 +173,50 @@ impl PolicySettings {
             let key = format!("models.{}.path", model.name);
             let mut paths = model.folder.iter().chain([&model.file]);
             // Report only one error for each model.
-            let _ = paths.all(|path| self.place(FolderUse::Models, &key, path, None, report));
+            let _ = paths.all(|path| self.check_path(FolderUse::Models, &key, path, None, report));
         }
     }
 
-    /// Checks where the entry script is, and of which kind.
-    pub(super) fn entry_script(
+    /// Checks the path of the entry script, and whether a script of its kind is allowed.
+    pub(super) fn check_entry_script(
         &self,
         path: &Path,
         origin: Option<&SettingOrigin>,
         report: &ErrorReport,
     ) {
-        self.place(FolderUse::EntryScripts, "entry_script", path, origin, report);
-        self.kind_of_entry_script(path, origin, report);
+        self.check_path(FolderUse::EntryScripts, "entry_script", path, origin, report);
+        self.check_entry_script_kind(path, origin, report);
     }
 
-    fn kind_of_entry_script(
+    fn check_entry_script_kind(
         &self,
         path: &Path,
         origin: Option<&SettingOrigin>,
         report: &ErrorReport,
     ) {
-        let refused = |what: &str, why: &str, setting: &str, at: Option<&SettingOrigin>| {
-            let message = format!(
-                "found {}, {what}; the operator's policy allows none{why} ({setting}, {})",
-                path.display(),
-                self.at(at.unwrap_or(&SettingOrigin::File))
-            );
-            report.error(origin.unwrap_or(&SettingOrigin::File), "entry_script", message);
-        };
+        let refuse =
+            |what: &str, advice: &str, setting: &str, rule_origin: Option<&SettingOrigin>| {
+                let message = format!(
+                    "found {}, {what}; the operator's policy allows none{advice} ({setting}, {})",
+                    path.display(),
+                    self.file_and_line(rule_origin.unwrap_or(&SettingOrigin::File))
+                );
+                report.error(origin.unwrap_or(&SettingOrigin::File), "entry_script", message);
+            };
         let crates = &self.entry_script_crates;
         let modules = &self.entry_script_modules;
         if !crates.as_ref().is_some_and(|allowed| allowed.value) && path.is_dir() {
-            let why = ", as its build scripts would run on this machine: build it elsewhere, and \
-                       name the component";
-            let at = crates.as_ref().map(|at| &at.origin);
-            refused("a guest crate", why, "entry_script_crates", at);
+            let advice = ", because its build scripts would run on this machine: build it elsewhere, and \
+                          name the component";
+            let rule_origin = crates.as_ref().map(|rule| &rule.origin);
+            refuse("a guest crate", advice, "entry_script_crates", rule_origin);
         }
-        if let Some(at) = modules.as_ref().filter(|allowed| !allowed.value)
+        if let Some(rule) = modules.as_ref().filter(|allowed| !allowed.value)
             && is_module(path)
         {
-            let why = ": make a component of it with `sandmill build` elsewhere, and name that";
-            refused("a core module", why, "entry_script_modules", Some(&at.origin));
+            let advice =
+                ": make a component of it with `sandmill build` elsewhere, and name the component";
+            refuse("a core module", advice, "entry_script_modules", Some(&rule.origin));
         }
     }
 }
@@ -216,7 +236,7 @@ pub(super) fn fixed_part(path: &str) -> &Path {
     Path::new(path)
 }
 
-/// Whether a file begins as a core module does. A file that cannot be read is refused elsewhere.
+/// Whether a file starts with the header of a core module. A file that cannot be read is refused elsewhere.
 fn is_module(path: &Path) -> bool {
     let mut head = [0; 8];
     regular(path).is_ok_and(|(mut file, _)| file.read_exact(&mut head).is_ok())

@@ -9,10 +9,10 @@ use std::path::{Component, Path, PathBuf};
 pub(super) fn real_path(path: &Path) -> Result<PathBuf, PathError> {
     let absolute = std::path::absolute(path)
         .map_err(|source| PathError::Unfollowed { path: path.to_owned(), source })?;
-    for there in absolute.ancestors() {
-        match there.canonicalize() {
+    for ancestor in absolute.ancestors() {
+        match ancestor.canonicalize() {
             Ok(mut real) => {
-                let rest = absolute.strip_prefix(there).unwrap_or(Path::new(""));
+                let rest = absolute.strip_prefix(ancestor).unwrap_or(Path::new(""));
                 // The kernel cannot go back up from a folder that does not exist.
                 if rest.components().any(|part| !matches!(part, Component::Normal(_))) {
                     return Err(PathError::Back { path: path.to_owned() });
@@ -21,13 +21,13 @@ pub(super) fn real_path(path: &Path) -> Result<PathBuf, PathError> {
                 return Ok(real);
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                // This link leads nowhere now, but anyone who creates its target decides where it leads
-                // later.
-                if there.symlink_metadata().is_ok() {
-                    return Err(PathError::Dangling { link: there.to_owned() });
+                // This link has no target now, but a user who creates the target decides where the link
+                // leads later.
+                if ancestor.symlink_metadata().is_ok() {
+                    return Err(PathError::Dangling { link: ancestor.to_owned() });
                 }
             }
-            Err(source) => return Err(PathError::Unfollowed { path: there.to_owned(), source }),
+            Err(source) => return Err(PathError::Unfollowed { path: ancestor.to_owned(), source }),
         }
     }
     Err(PathError::Lost { path: path.to_owned() })

@@ -1,4 +1,4 @@
-//! The roots of a policy.
+//! Reads the roots of a policy: the folders below which the paths of a job must be.
 
 use super::folder_use::FolderUse;
 use super::overlap::{self, PolicyFolder};
@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Roots(pub(super) Vec<PolicyRoot>);
 
+/// The folders for one use.
 #[derive(Clone, Debug)]
 pub(super) struct PolicyRoot {
-    pub(super) place: FolderUse,
+    pub(super) folder_use: FolderUse,
     pub(super) origin: SettingOrigin,
-    /// Without links.
+    /// The paths without links.
     pub(super) folders: Vec<PathBuf>,
 }
 
@@ -23,28 +24,28 @@ impl Roots {
     /// Reads the group `roots`. Each key must be present, so that no kind of path is left open by oversight.
     pub(super) fn read(mut group: UnreadNames<'_>, report: &ErrorReport) -> Self {
         let mut roots = Vec::new();
-        let mut named = Vec::new();
-        for place in FolderUse::ALL {
-            if !group.has(place.key()) {
+        let mut all_folders = Vec::new();
+        for folder_use in FolderUse::ALL {
+            if !group.has(folder_use.key()) {
                 let message = "missing; name the folders, or write [] for none";
-                report.error(&group.origin, &join(&group.path, place.key()), message);
+                report.error(&group.origin, &join(&group.path, folder_use.key()), message);
             }
-            let Some(given) = group.texts(place.key()) else { continue };
+            let Some(given) = group.texts(folder_use.key()) else { continue };
             let mut folders = Vec::new();
             for given in given.value {
-                let Some(folder) = root(&given, report) else { continue };
+                let Some(folder) = root_folder(&given, report) else { continue };
                 folders.push(folder.clone());
-                named.push(PolicyFolder { place, given, folder });
+                all_folders.push(PolicyFolder { folder_use, given, folder });
             }
-            roots.push(PolicyRoot { place, origin: given.origin, folders });
+            roots.push(PolicyRoot { folder_use, origin: given.origin, folders });
         }
-        overlap::refuse(&named, report);
+        overlap::refuse(&all_folders, report);
         group.finish();
         Self(roots)
     }
 }
 
-fn root(given: &Located<String>, report: &ErrorReport) -> Option<PathBuf> {
+fn root_folder(given: &Located<String>, report: &ErrorReport) -> Option<PathBuf> {
     let path = Path::new(&given.value);
     if !path.is_absolute() {
         let message = format!("found {:?}; expected an absolute path to a folder", given.value);
@@ -54,12 +55,12 @@ fn root(given: &Located<String>, report: &ErrorReport) -> Option<PathBuf> {
     match path.canonicalize() {
         Ok(real) if real.is_dir() => Some(real),
         Ok(_) => {
-            given.blame(report, format!("{} is not a folder; name one", path.display()));
+            given.blame(report, format!("{} is not a folder; name a folder", path.display()));
             None
         }
         Err(error) => {
             let message = format!(
-                "{} cannot be used: {error}; make the folder, or take it out of the list",
+                "{} cannot be used: {error}; create the folder, or remove it from the list",
                 path.display()
             );
             given.blame(report, message);

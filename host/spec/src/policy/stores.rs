@@ -10,7 +10,12 @@ impl PolicySettings {
     /// Refuses stores that are not datastores on the policy's list. A bare address is refused as well:
     /// Sandmill would open it with the credentials in the operator's own environment, for any user's job.
     /// `raw`: the job file's settings, for the line numbers.
-    pub(super) fn stores(&self, spec: &JobSpec, raw: Option<&RawJob>, report: &ErrorReport) {
+    pub(super) fn check_store_names(
+        &self,
+        spec: &JobSpec,
+        raw: Option<&RawJob>,
+        report: &ErrorReport,
+    ) {
         let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
         let mut reported = String::new();
         for (key, address) in spec.addresses() {
@@ -22,8 +27,8 @@ impl PolicySettings {
             }
             let message = format!("found {address}; {}", self.stores_rule());
             let inputs = raw.and_then(|raw| raw.inputs.as_ref());
-            let input = inputs.and_then(|all| {
-                all.value.iter().find(|it| key == format!("inputs.{}.path", it.name.value))
+            let input = inputs.and_then(|inputs| {
+                inputs.value.iter().find(|it| key == format!("inputs.{}.path", it.name.value))
             });
             let input = input.map(|raw| &raw.name.origin);
             let others = raw.into_iter().flat_map(|raw| {
@@ -40,7 +45,7 @@ impl PolicySettings {
     }
 
     /// Refuses to register something in a datastore that is not on the list.
-    pub(super) fn registered_store(&self, name: &str, report: &ErrorReport) {
+    pub(super) fn check_registered_store(&self, name: &str, report: &ErrorReport) {
         let mut allowed = self.datastores.iter().flat_map(|names| &names.value);
         if !allowed.any(|allowed| allowed == name) {
             let message = format!("found {name}; {}", self.stores_rule());
@@ -48,14 +53,14 @@ impl PolicySettings {
         }
     }
 
-    /// The policy's rule for stores, and its place in the policy file.
+    /// The policy's rule for stores, and where the policy file gives the rule.
     fn stores_rule(&self) -> String {
         let allowed = self.datastores.as_ref().map_or(&[][..], |names| &names.value);
         let rule = match allowed {
             [] => String::from("allows no datastores"),
             names => format!("allows only the datastores {}", names.join(", ")),
         };
-        let at = self.datastores.as_ref().map_or(&SettingOrigin::File, |names| &names.origin);
-        format!("the operator's policy {rule} (datastores, {})", self.at(at))
+        let origin = self.datastores.as_ref().map_or(&SettingOrigin::File, |names| &names.origin);
+        format!("the operator's policy {rule} (datastores, {})", self.file_and_line(origin))
     }
 }

@@ -85,7 +85,7 @@ fn a_job_above_ceilings_is_refused_with_all_errors() {
     job.yaml:4: limits.memory: found 1 GB, more than the operator's policy allows; ask for at most 256 MB (policy.yaml:2)
     job.yaml:5: limits.fuel: found 1001, more than the operator's policy allows; ask for at most 1000 (policy.yaml:3)
     job.yaml:6: run_invocation_timeout: found 61.5 seconds, more than the operator's policy allows; ask for at most 60 seconds (policy.yaml:6)
-    job.yaml:7: os_sandbox: found off, less than the operator's policy asks for; write required, or leave the key out (policy.yaml:7)
+    job.yaml:7: os_sandbox: found off, less than the operator's policy requires; write required, or leave the key out (policy.yaml:7)
     --set process_count_per_node: found 3, more than the operator's policy allows; ask for at most 2 (policy.yaml:5)
     ");
 }
@@ -156,7 +156,7 @@ fn paths_of_a_job_must_be_below_the_roots() {
     policy.yaml:1: roots.outputs: missing; name the folders, or write [] for none
     policy.yaml:1: roots.job_directories: missing; name the folders, or write [] for none
     policy.yaml:2: roots.inputs[0]: found "in"; expected an absolute path to a folder
-    policy.yaml:2: roots.inputs[1]: /nonexistent cannot be used: No such file or directory (os error 2); make the folder, or take it out of the list
+    policy.yaml:2: roots.inputs[1]: /nonexistent cannot be used: No such file or directory (os error 2); create the folder, or remove it from the list
     "#);
     let none = ROOTS.replace("['[dir]/weights']", "[]");
     let errors = fixture.job(&none, JOB, &[("side_inputs.s", "weights")]).unwrap_err();
@@ -182,11 +182,11 @@ fn roots_must_not_overlap_job_directories() {
     ];
     let reported = refused.map(|policy| policy.unwrap_err().to_string() + "\n").concat();
     assert_snapshot!(reported, @"
-    policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[1]: src/guest is in src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
-    policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need their own folder, which is not in another root and does not hold one, as other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs is the same folder as jobs of roots.inputs on line 2; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.outputs on line 5; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: jobs holds jobs/deep of roots.side_inputs on line 3; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[1]: src/guest is in src of roots.entry_scripts on line 4; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
+    policy.yaml:6: roots.job_directories[0]: src is the same folder as src of roots.entry_scripts on line 4; job directories need a separate folder, neither in another root nor around it, because other jobs must not read or write there: move one of the two (roots.inputs and roots.outputs may overlap)
     ");
 }
 
@@ -248,10 +248,10 @@ fn crates_and_modules_can_be_refused() {
         let spec = fixture.job(policy, JOB, &[("entry_script", script)]);
         spec.map(|_| String::new()).unwrap_or_else(|errors| errors.to_string())
     };
-    assert_snapshot!(job("gpus: 0", "src/guest"), @"--set entry_script: found src/guest, a guest crate; the operator's policy allows none, as its build scripts would run on this machine: build it elsewhere, and name the component (entry_script_crates, policy.yaml)");
+    assert_snapshot!(job("gpus: 0", "src/guest"), @"--set entry_script: found src/guest, a guest crate; the operator's policy allows none, because its build scripts would run on this machine: build it elsewhere, and name the component (entry_script_crates, policy.yaml)");
     assert_eq!(job("entry_script_crates: true", "src/guest"), "");
     assert_eq!(job("gpus: 0", "src/module.wasm"), "");
-    assert_snapshot!(job("entry_script_modules: false", "src/module.wasm"), @"--set entry_script: found src/module.wasm, a core module; the operator's policy allows none: make a component of it with `sandmill build` elsewhere, and name that (entry_script_modules, policy.yaml:1)");
+    assert_snapshot!(job("entry_script_modules: false", "src/module.wasm"), @"--set entry_script: found src/module.wasm, a core module; the operator's policy allows none: make a component of it with `sandmill build` elsewhere, and name the component (entry_script_modules, policy.yaml:1)");
     assert_eq!(job("entry_script_modules: false", "src/component.wasm"), "");
 }
 
@@ -284,7 +284,7 @@ fn invalid_policy_files_are_refused() {
     assert_snapshot!(wrong("limits: {memory: lots, memroy: 1}\nenvironment: x\nos_sandbox: strong\nmodels: [1, '', 'digits*']\nmachine: {workers: 0, directory: here}\nname: x\n"), @r#"
     policy.yaml:1: limits.memory: found "lots"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
     policy.yaml:1: limits.memroy: unknown key; did you mean memory?
-    policy.yaml:2: environment: unknown key; the known ones are limits, inference, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, process_lists, roots, entry_script_crates, entry_script_modules, models, guest_models, datastores, machine
+    policy.yaml:2: environment: unknown key; the known keys are limits, inference, process_count_per_node, gpus, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, os_sandbox, process_lists, roots, entry_script_crates, entry_script_modules, models, guest_models, datastores, machine
     policy.yaml:3: os_sandbox: found "strong"; expected required, best-effort or off
     policy.yaml:4: models[0]: found 1; expected a text (a number or a truth value in quotes)
     policy.yaml:4: models[1]: found an empty text; expected a name
@@ -394,13 +394,13 @@ fn only_models_that_the_policy_names_are_allowed() {
     job.yaml:4: models.c.path: found outside; the operator's policy allows models only below weights (policy.yaml:3)
     job.yaml:4: models.a: found the model "a"; the operator's policy allows none (models, policy.yaml)
     job.yaml:4: models.b: found the model "b"; the operator's policy allows none (models, policy.yaml)
-    job.yaml:5: inference.allow_guest_models: found true; the operator's policy allows no models of the entry script's own (guest_models, policy.yaml)
+    job.yaml:5: inference.allow_guest_models: found true; the operator's policy does not allow models that the entry script loads from bytes (guest_models, policy.yaml)
     job.yaml:6: limits.models: found 1 GB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:7)
     job.yaml:6: limits.tensors: found 1 GB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:7)
     "#);
     assert_snapshot!(refused("models: [b, c]\nguest_models: false\n"), @r#"
     job.yaml:4: models.a: found the model "a"; the operator's policy allows only b, c (models, policy.yaml:1)
-    job.yaml:5: inference.allow_guest_models: found true; the operator's policy allows no models of the entry script's own (guest_models, policy.yaml:2)
+    job.yaml:5: inference.allow_guest_models: found true; the operator's policy does not allow models that the entry script loads from bytes (guest_models, policy.yaml:2)
     "#);
     let good = "models: [a, b, c]\nguest_models: true\n";
     let spec = fixture.job(good, &format!("{JOB}{models}"), &[]).unwrap();
@@ -425,7 +425,7 @@ fn only_models_that_the_policy_names_are_allowed() {
     policy.yaml: models.c.path: found outside; the operator's policy allows models only below weights (policy.yaml:3)
     policy.yaml: models.b: found the model "b"; the operator's policy allows only a (models, policy.yaml:7)
     policy.yaml: models.c: found the model "c"; the operator's policy allows only a (models, policy.yaml:7)
-    policy.yaml: inference.allow_guest_models: found true; the operator's policy allows no models of the entry script's own (guest_models, policy.yaml)
+    policy.yaml: inference.allow_guest_models: found true; the operator's policy does not allow models that the entry script loads from bytes (guest_models, policy.yaml)
     "#);
 }
 
@@ -508,7 +508,7 @@ os_sandbox: 'off'
     job.yaml:13: task_overhead_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:10)
     job.yaml:14: progress_update_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:11)
     job.yaml:15: first_task_creation_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:12)
-    job.yaml:16: os_sandbox: found off, less than the operator's policy asks for; write best-effort, or leave the key out (policy.yaml:14)
+    job.yaml:16: os_sandbox: found off, less than the operator's policy requires; write best-effort, or leave the key out (policy.yaml:14)
     ");
     let silent = format!("{JOB}inference: {{allow_guest_models: true}}\ngpus: 1\n");
     let notices = fixture.job(policy, &silent, &[]).unwrap().notices.join("\n");
@@ -571,7 +571,7 @@ os_sandbox: 'off'
     policy.yaml: first_task_creation_timeout: found 2 seconds, more than the operator's policy allows; ask for at most 1 seconds (policy.yaml:12)
     policy.yaml: inference.threads: found 2, more than the operator's policy allows; ask for at most 1 (policy.yaml:5)
     policy.yaml: inference.gpu_memory: found 2 MB, more than the operator's policy allows; ask for at most 1 MB (policy.yaml:5)
-    policy.yaml: os_sandbox: found off, less than the operator's policy asks for; write best-effort, or leave the key out (policy.yaml:14)
+    policy.yaml: os_sandbox: found off, less than the operator's policy requires; write best-effort, or leave the key out (policy.yaml:14)
     ");
     let usual = fixture.policy("gpus: 0\n").unwrap();
     let raised = "limits: {mini_batches: 10000001, reports: 3 GB, failures: 1001}\n";

@@ -12,9 +12,10 @@ use crate::scope::{Located, UnreadNames, Variables};
 use crate::tree::{YamlNode, YamlValue};
 use std::time::Duration;
 
+/// All settings of a job file. `None` if the file does not have the key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RawJob {
-    /// Settings that need no reader of their own.
+    /// The settings in the tables of `sandmill-model`.
     pub(crate) settings: GivenSettings,
     pub(crate) limits: GivenLimits,
     pub(crate) name: Option<Located<String>>,
@@ -66,7 +67,7 @@ pub(crate) struct RawOutputFormat {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RawInput {
-    /// The key path of the input itself.
+    /// The key path of the input.
     pub(crate) key: String,
     pub(crate) name: Located<String>,
     pub(crate) paths: Vec<Located<String>>,
@@ -183,18 +184,18 @@ fn output_format(job: &mut UnreadNames<'_>) -> RawOutputFormat {
             choice(text, &OutputKind::ALL.map(|kind| (kind.name(), kind)))
         }),
         compression: format.parsed_by("compression", |_, text| {
-            choice(text, &Compression::ALL.map(|way| (way.name(), way)))
+            choice(text, &Compression::ALL.map(|compression| (compression.name(), compression)))
         }),
         delimiter: format.parsed_by("delimiter", |_, text| delimiter(text)),
         header: format.bool("header"),
         quoting: format.parsed_by("quoting", |_, text| {
-            let ways = [
+            let choices = [
                 ("minimal", Quoting::Minimal),
                 ("all", Quoting::All),
                 ("nonnumeric", Quoting::Nonnumeric),
                 ("none", Quoting::None),
             ];
-            choice(text, &ways)
+            choice(text, &choices)
         }),
         null_value: format.text("null_value"),
     };
@@ -221,8 +222,8 @@ fn input(
         dataset: input.text("dataset"),
         partition_format: input.text("partition_format"),
         format: input.parsed_by("format", |_, text| {
-            let named = |name: &str| name.eq_ignore_ascii_case(text.trim());
-            InputFormat::all().into_iter().find(|format| named(format.name()))
+            let is_name = |name: &str| name.eq_ignore_ascii_case(text.trim());
+            InputFormat::all().into_iter().find(|format| is_name(format.name()))
         }),
         delimiter: input.parsed_by("delimiter", |_, text| delimiter(text)),
         header: input.bool("header"),
@@ -257,25 +258,25 @@ fn paths(input: &mut UnreadNames<'_>, report: &ErrorReport) -> Vec<Located<Strin
         ["path", "paths", "dataset"].into_iter().filter(|key| input.has(key)).collect();
     match found[..] {
         [] => {
-            let message = "has no path; write path: with a file, a folder or a glob, or dataset: \
-                           with a registered name";
+            let message = "has no path; set path to a file, a folder or a glob, or dataset \
+                           to a registered name";
             report.error(&input.origin, &input.path, message);
         }
         [_] => {}
         _ => {
-            let message = format!("found {}; write one of them", found.join(" and "));
+            let message = format!("found {}; write only one of them", found.join(" and "));
             report.error(&input.origin, &input.path, message);
         }
     }
-    let one = input.text("path");
-    let many = input.scalars("paths");
-    if let Some(many) = &many
-        && many.value.is_empty()
-        && !report.blames(&many.key)
+    let single = input.text("path");
+    let several = input.scalars("paths");
+    if let Some(several) = &several
+        && several.value.is_empty()
+        && !report.has_error_at(&several.key)
     {
-        many.blame(report, "found an empty list; name at least one file, folder or glob");
+        several.blame(report, "found an empty list; name at least one file, folder or glob");
     }
-    one.into_iter().chain(many.into_iter().flat_map(|many| many.value)).collect()
+    single.into_iter().chain(several.into_iter().flat_map(|several| several.value)).collect()
 }
 
 fn columns(
@@ -337,25 +338,22 @@ fn side_input(
     report: &ErrorReport,
 ) -> Option<RawSideInput> {
     if !scope.has("path") {
-        report.error(
-            &scope.origin,
-            &scope.path,
-            "has no path; write path: with a folder or a file",
-        );
+        report.error(&scope.origin, &scope.path, "has no path; set path to a folder or a file");
     }
     let path = scope.text("path");
     let mount_path = scope.text("mount_path");
     scope.finish();
-    let name_fits = check_name(&name, report);
+    let is_name_valid = check_name(&name, report);
     let path = path?;
-    name_fits.then_some(RawSideInput { name, path, mount_path })
+    is_name_valid.then_some(RawSideInput { name, path, mount_path })
 }
 
+/// Whether a name is valid. If not, adds an error.
 fn check_name(name: &Located<String>, report: &ErrorReport) -> bool {
-    let fits = keys::is_name(&name.value);
-    if !fits {
+    let is_valid = keys::is_name(&name.value);
+    if !is_valid {
         let message = format!("found the name {:?}; expected {}", name.value, keys::NAME_EXPECTED);
         name.blame(report, message);
     }
-    fits
+    is_valid
 }

@@ -1,8 +1,8 @@
-//! A job file as written: every setting is typed, optional, and has its place. Settings are not yet checked
-//! against the machine or against each other.
+//! A job file as written: every setting is typed and optional, and knows its line. Settings are not yet
+//! checked against the machine or against each other.
 //!
-//! `job` is the root, and `models` has groups below it. `values` reads single values.
-//! `crate::given_settings` has the settings that need no reader of their own.
+//! `job` is the root, and `models` reads the groups `models` and `inference`. `values` reads single values.
+//! `crate::given_settings` has the settings that are single values in the tables of `sandmill-model`.
 
 mod job;
 mod models;

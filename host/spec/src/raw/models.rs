@@ -15,7 +15,7 @@ pub(crate) struct RawModel {
     pub(crate) path: Located<String>,
     /// A registered name, instead of a path.
     pub(crate) model: Option<Located<String>>,
-    /// The model as it was registered.
+    /// The registered model, once the registry was queried.
     pub(crate) registered: Option<RegisteredModel>,
     pub(crate) version: Option<Located<u64>>,
     pub(crate) digest: Option<Located<String>>,
@@ -50,9 +50,9 @@ fn model(
 ) -> Option<RawModel> {
     if scope.has("path") == scope.has("model") {
         let message = if scope.has("path") {
-            "found path and model; write one of them"
+            "found path and model; write only one of them"
         } else {
-            "has no path; write path: with an ONNX file or a folder with one, or model: with a \
+            "has no path; set path to an ONNX file or a folder with one, or model to a \
              registered name"
         };
         report.error(&scope.origin, &scope.path, message);
@@ -69,14 +69,14 @@ fn model(
     });
     let fallback = scope.parsed_by("fallback", |_, text| choice(text, &[("cpu", ())]));
     scope.finish();
-    let name_fits = is_registered_name(&name.value);
-    if !name_fits {
+    let is_name_valid = is_registered_name(&name.value);
+    if !is_name_valid {
         let expected = keys::MODEL_NAME_EXPECTED;
         name.blame(report, format!("found the name {:?}; expected {expected}", name.value));
     }
     let path = path.or_else(|| model.clone().map(|model| model.map(|_| String::new())))?;
     let registered = None;
-    name_fits.then_some(RawModel {
+    is_name_valid.then_some(RawModel {
         name,
         path,
         model,

@@ -7,8 +7,8 @@ use crate::model::CsvFormat;
 pub(crate) fn digest(_: &keys::Key, text: &str) -> Option<String> {
     let text = text.trim();
     let digits = text.strip_prefix("sha256:").unwrap_or(text);
-    let fits = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
-    fits.then(|| digits.to_ascii_lowercase())
+    let is_valid = digits.len() == 64 && digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_valid.then(|| digits.to_ascii_lowercase())
 }
 
 /// Reads a character that can separate fields.
@@ -28,11 +28,12 @@ pub(crate) fn mark(text: &str) -> Option<u8> {
     }
 }
 
-/// The same, or `none`.
+/// Like [`mark`], or `none`.
 pub(crate) fn mark_or_none(text: &str) -> Option<Option<u8>> {
     if text.trim().eq_ignore_ascii_case("none") { Some(None) } else { mark(text).map(Some) }
 }
 
+/// Finds the value of the choice with this name, in upper or lower case.
 pub(crate) fn choice<T: Copy>(text: &str, choices: &[(&str, T)]) -> Option<T> {
     choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(text.trim())).map(|(_, value)| *value)
 }

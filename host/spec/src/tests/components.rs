@@ -62,13 +62,13 @@ fn a_component_runs_once_its_inputs_are_given() {
     assert!(!spec.settings.allow_reuse);
     insta::assert_snapshot!(describe(&spec), @"
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    resources.instance_count: the file asks for all nodes of a cluster; the job runs on this one, with max_concurrency_per_instance workers in all
+    resources.instance_count: the file asks for all nodes of a cluster; the job runs on this machine only, with max_concurrency_per_instance workers in all
     append_row_to is read as task.append_row_to
     input_data: inputs.partitioned_data is cut into mini-batches
     inputs.labels is read as side_inputs.labels
     inputs.resume_from: optional, and not given
     inputs.metadata: optional, and not given
-    outputs.prs_output is the folder prs_output in the output folder; the entry script makes it
+    outputs.prs_output is the folder prs_output in the output folder; the entry script creates it
     task.code is read as source_directory
     task.environment: ignored, an entry script is a component and contains all that it needs
     task.program_arguments is read as arguments
@@ -103,8 +103,8 @@ fn inputs_are_of_their_types() {
     insta::assert_snapshot!(errors(&component()), @"
     job.yaml:8: inputs.partitioned_data: has no path; name its files or its folder by --set inputs.partitioned_data.path=PATH
     job.yaml:9: inputs.labels: is a uri_file without a path; name one by --set inputs.labels.path=FILE
-    job.yaml:10: inputs.instance_count: is a whole number without a value; give it one by --set inputs.instance_count=5
-    job.yaml:12: inputs.explain: is true or false without a value; give it one by --set inputs.explain=true
+    job.yaml:10: inputs.instance_count: is a whole number without a value; give it a value by --set inputs.instance_count=5
+    job.yaml:12: inputs.explain: is true or false without a value; give it a value by --set inputs.explain=true
     ");
     let mut given = GIVEN.to_vec();
     given.extend([
@@ -129,9 +129,9 @@ fn inputs_are_of_their_types() {
         "$[[--resume_from ${{inputs.resume_from}}]]",
         "--resume_from ${{inputs.resume_from}}",
     );
-    insta::assert_snapshot!(errors_with(&ungrouped, &GIVEN), @"job.yaml:29: task.program_arguments: found ${{inputs.resume_from}}, which is optional and has no value; give it one by --set inputs.resume_from=..., or put the argument into a group, as in $[[--x ${{inputs.resume_from}}]]");
+    insta::assert_snapshot!(errors_with(&ungrouped, &GIVEN), @"job.yaml:29: task.program_arguments: found ${{inputs.resume_from}}, which is optional and has no value; give it a value by --set inputs.resume_from=..., or put the argument into an optional group, as in $[[--x ${{inputs.resume_from}}]]");
     insta::assert_snapshot!(errors_with(&component().replace("inputs.metadata}}]]", "inputs.metadata}}"), &GIVEN), @"job.yaml:29: task.program_arguments: a $[[ is not closed by ]]");
-    insta::assert_snapshot!(errors_with(&component().replace("${{outputs.prs_output}}\nmini", "${{outputs.none}}\nmini"), &GIVEN), @r#"job.yaml:20: output_data: found the output "none", which outputs does not have"#);
+    insta::assert_snapshot!(errors_with(&component().replace("${{outputs.prs_output}}\nmini", "${{outputs.none}}\nmini"), &GIVEN), @r#"job.yaml:20: output_data: found the output "none", which is not in outputs"#);
     insta::assert_snapshot!(errors_with(&component().replace("${{outputs.prs_output}}\nmini", "here\nmini"), &GIVEN), @r#"job.yaml:20: output_data: found "here"; expected one of the outputs, as in ${{outputs.x}}"#);
 }
 
@@ -149,7 +149,7 @@ fn a_size_in_bytes_makes_a_table_of_an_mltable() {
     let mut given = GIVEN.to_vec();
     given.push(("inputs.partitioned_data.mode", "eval_mount"));
     insta::assert_snapshot!(errors_with(&text, &given), @r#"
-    job.yaml:21: mini_batch_size: found "3kb"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, and input partitioned_data is an mltable that is not mode: direct, and so a list of files
+    job.yaml:21: mini_batch_size: found "3kb"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, and input partitioned_data is an mltable without mode: direct, which is a list of files
     --set inputs.partitioned_data.path: [dir]/data/MLTable: there is no such file; name the folder of an MLTable file, or the data files themselves
     "#);
 }
@@ -191,7 +191,7 @@ fn a_component_of_this_machine_is_read() {
 /// An error in a component names the component's file and line.
 #[test]
 fn components_that_do_not_fit() {
-    insta::assert_snapshot!(errors(&pipeline("azureml:train_step:1")), @"job.yaml:6: component: names a component of Azure's, which cannot be read here; name its file by --set component=FILE, or write its task and its settings into the job itself");
+    insta::assert_snapshot!(errors(&pipeline("azureml:train_step:1")), @"job.yaml:6: component: names a component in Azure, which cannot be read here; name its file by --set component=FILE, or write its task and its settings into the job itself");
     insta::assert_snapshot!(errors(&pipeline("./nowhere.yml")), @"job.yaml:6: component: [dir]/nowhere.yml: there is no such file");
     insta::assert_snapshot!(errors(&pipeline("[a]")), @"job.yaml:6: component: found a list; expected a component's file");
     let wrong = |component: &str| {
@@ -199,8 +199,8 @@ fn components_that_do_not_fit() {
         fs::write(fixture.0.path().join("c.yml"), component).expect("a component");
         fixture.load(pipeline("c.yml"), &[]).expect_err("it has errors")
     };
-    insta::assert_snapshot!(wrong("type: command\n"), @r#"job.yaml:6: component: names a component of type "command"; one of type parallel runs here"#);
-    insta::assert_snapshot!(wrong("nodes: []\n"), @"job.yaml:6: component: does not name a parallel component: type is missing there");
+    insta::assert_snapshot!(wrong("type: command\n"), @r#"job.yaml:6: component: names a component of type "command"; only components of type parallel run here"#);
+    insta::assert_snapshot!(wrong("nodes: []\n"), @"job.yaml:6: component: names a component without a type; only components of type parallel run here");
     insta::assert_snapshot!(wrong("- a\n"), @"job.yaml:6: component: [dir]/c.yml holds a list; expected a component");
     insta::assert_snapshot!(wrong("type: 'a\n"), @"[dir]/c.yml:1: not valid YAML (column 7): while scanning a quoted scalar, found unexpected end of stream");
     insta::assert_snapshot!(wrong(&component().replace("  explain: {type: boolean}\n", "").replace("max_concurrency_per_instance: 4", "max_concurrency_per_instance: 0").replace("--process_count_per_node 2", "--explode ${{inputs.explain}}").replace("inner.wasm", "score.py")), @"
@@ -262,7 +262,7 @@ fn a_value_of_an_input_is_short() {
         .replace("--rate", "--long ${{inputs.long}} --rate")
         .replace("LONG", &long);
     let reported = errors_with(&text, &GIVEN);
-    insta::assert_snapshot!(reported, @"job.yaml:12: inputs.long: found a text of 2000 bytes; the value of an input has at most 1024: put a longer one into a file, and give that as an input of the type uri_file");
+    insta::assert_snapshot!(reported, @"job.yaml:12: inputs.long: found a text of 2000 bytes; the value of an input has at most 1024 bytes: put a longer text into a file, and pass the file as an input of type uri_file");
 }
 
 /// `--set inputs.x=PATH` names other data, so the file's settings for its own data do not apply.

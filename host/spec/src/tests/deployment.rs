@@ -57,7 +57,7 @@ fn a_deployment_loads() {
     assert_eq!(spec.environment_variables, variables.map(|(k, v)| (k.to_owned(), v.to_owned())));
     insta::assert_snapshot!(describe(&spec), @"
     13 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    resources.instance_count: the file asks for 2 nodes; the job runs on this one, with settings.max_concurrency_per_instance workers in all
+    resources.instance_count: the file asks for 2 nodes; the job runs on this machine only, with settings.max_concurrency_per_instance workers in all
     endpoint_name: ignored, there are no endpoints on this machine
     code_configuration.code is read as source_directory
     code_configuration.scoring_script is read as entry_script
@@ -130,7 +130,7 @@ fn models_of_deployments() {
 /// Errors use the names of a deployment.
 #[test]
 fn errors_of_deployments() {
-    insta::assert_snapshot!(errors(DEPLOYMENT), @"job.yaml: inputs: missing; in Azure they come with each call of the endpoint: name them by --set inputs.images.path=data");
+    insta::assert_snapshot!(errors(DEPLOYMENT), @"job.yaml: inputs: missing; in Azure, each call of the endpoint passes them: name them by --set inputs.images.path=data");
     let text = DEPLOYMENT
         .replace("code: source", "code: nowhere")
         .replace("instance_count: 2", "instance_count: 0")
@@ -154,10 +154,10 @@ fn errors_of_deployments() {
     job.yaml:22: settings.retry_settings.timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
     job.yaml:23: settings.error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
     job.yaml:24: settings.logging_level: found "loud"; expected WARNING, INFO or DEBUG
-    job.yaml:26: settings.environment_variables.A: found the unknown reference ${{inputs.x}}; there are ${{inputs.data}}, ${{side_inputs.model}}, ${{output}}, ${{source}}
+    job.yaml:26: settings.environment_variables.A: found the unknown reference ${{inputs.x}}; the known references are ${{inputs.data}}, ${{side_inputs.model}}, ${{output}}, ${{source}}
     "#);
     insta::assert_snapshot!(errors_with(&OLD.replace("code: source", "folder: source"), &[DATA, ("mini_batch_size", "none")]), @r#"
-    job.yaml:3: code_configuration.folder: unknown key; the known ones are code, scoring_script
+    job.yaml:3: code_configuration.folder: unknown key; the known keys are code, scoring_script
     job.yaml:3: code_configuration.scoring_script: there is no [dir]/inner.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts); or set code_configuration.code, which is missing, to the folder that holds it
     --set mini_batch_size: found "none"; expected a whole number of files of at least 1 (e.g. 10)
     "#);
@@ -170,13 +170,13 @@ fn errors_of_deployments() {
 fn deployments_that_do_not_run_here() {
     let bare = DEPLOYMENT
         .replace("code_configuration:\n  code: source\n  scoring_script: inner.wasm\n", "");
-    insta::assert_snapshot!(errors_with(&bare, &[DATA]), @"job.yaml: has no code_configuration: for such a model, of MLflow or of a registry, Azure makes the scoring script, which is Python; write an entry script that loads the model, and name it by --set entry_script=FILE");
-    insta::assert_snapshot!(errors("$schema: https://example.org/batchDeployment.schema.json\nname: demo\nmini_batch_size: 10\n"), @"job.yaml: has no code_configuration: for such a model, of MLflow or of a registry, Azure makes the scoring script, which is Python; write an entry script that loads the model, and name it by --set entry_script=FILE");
+    insta::assert_snapshot!(errors_with(&bare, &[DATA]), @"job.yaml: has no code_configuration: Azure generates the Python scoring script for models of MLflow or of a registry, but Sandmill does not; write an entry script that loads the model, and name it by --set entry_script=FILE");
+    insta::assert_snapshot!(errors("$schema: https://example.org/batchDeployment.schema.json\nname: demo\nmini_batch_size: 10\n"), @"job.yaml: has no code_configuration: Azure generates the Python scoring script for models of MLflow or of a registry, but Sandmill does not; write an entry script that loads the model, and name it by --set entry_script=FILE");
     let spec = job_with(&bare, &[DATA, ("entry_script", "script.wasm")]);
     assert_eq!(spec.entry_script.to_str(), Some("/dir/script.wasm"));
-    insta::assert_snapshot!(errors("$schema: https://example.org/pipelineComponentBatchDeployment.schema.json\nname: a\nendpoint_name: b\ntype: pipeline\ncomponent: pipeline.yml\n"), @"job.yaml:4: type: deploys a pipeline to a batch endpoint; run the pipeline's own file, whose parallel jobs run here one by one (--job NAME)");
-    insta::assert_snapshot!(errors("$schema: https://example.org/managedOnlineDeployment.schema.json\nname: a\nendpoint_name: b\ncode_configuration: {code: c}\n"), @"job.yaml:1: is the deployment of an online endpoint, which answers single requests; only deployments of batch endpoints run here");
-    insta::assert_snapshot!(errors("name: a\nendpoint_name: b\ntype: kafka\n"), @r#"job.yaml:3: type: found "kafka"; of batch endpoints, only deployments of type model run here"#);
+    insta::assert_snapshot!(errors("$schema: https://example.org/pipelineComponentBatchDeployment.schema.json\nname: a\nendpoint_name: b\ntype: pipeline\ncomponent: pipeline.yml\n"), @"job.yaml:4: type: deploys a pipeline to a batch endpoint; instead, run the pipeline's own file, one parallel job at a time (--job NAME)");
+    insta::assert_snapshot!(errors("$schema: https://example.org/managedOnlineDeployment.schema.json\nname: a\nendpoint_name: b\ncode_configuration: {code: c}\n"), @"job.yaml:1: is a deployment to an online endpoint, which answers single requests; only deployments to batch endpoints run here");
+    insta::assert_snapshot!(errors("name: a\nendpoint_name: b\ntype: kafka\n"), @r#"job.yaml:3: type: found "kafka"; only deployments of type model run here"#);
 }
 
 /// A6: in Azure's files, copies to a parent are ignored if there is no parent.

@@ -34,11 +34,11 @@ job.yaml:4: mini_batch_size: found "ten"; expected a whole number of files of at
 job.yaml:5: entry_script: there is no [dir]/nowhere.wasm; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
 job.yaml:7: inputs.images.paht: unknown key; did you mean path?
 job.yaml:8: inputs.Rows: found the name "Rows"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
-job.yaml:9: inputs.both: found path and paths; write one of them
-job.yaml:10: inputs.none: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
+job.yaml:9: inputs.both: found path and paths; write only one of them
+job.yaml:10: inputs.none: has no path; set path to a file, a folder or a glob, or dataset to a registered name
 job.yaml:11: side_inputs: found "weights"; expected a map of names to folders (e.g. model: weights)
 job.yaml:13: limits.memory: found "10kbmb"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
-job.yaml:14: limits.disk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
+job.yaml:14: limits.disk: unknown key; the known keys are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
 job.yaml:15: error_threshold: found -2; expected a whole number of items from 0 up, or -1 to ignore all failures
 job.yaml:16: run_max_try: found 0; expected a whole number of attempts of at least 1 (e.g. 3)
 job.yaml:17: run_invocation_timeout: found 259201; expected seconds, more than 0 and at most 259200 (e.g. 60)
@@ -46,7 +46,7 @@ job.yaml:18: logging_level: found "loud"; expected WARNING, INFO or DEBUG
 job.yaml:19: node_count: found 4, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
 job.yaml:20: process_count_per_node: found 2.5; expected a whole number of workers from 1 to 1000 (e.g. 4)
 job.yaml:21: output_action: found a list; expected append_row or summary_only
-job.yaml:22: colour: unknown key; the known ones are name, description, tenant, entry_script, entry_script_digest, source_directory, python, inputs, side_inputs, models, inference, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, output_layout, sample, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
+job.yaml:22: colour: unknown key; the known keys are name, description, tenant, entry_script, entry_script_digest, source_directory, python, inputs, side_inputs, models, inference, output, arguments, pass_settings, environment_variables, mini_batch_size, partition_keys, process_count_per_node, gpus, node_count, output_action, append_row_file_name, output_format, append_row_dataframe_header, output_layout, sample, ordered, join, output_files, allow_reuse, error_threshold, allowed_failed_count, allowed_failed_percent, strict_cardinality, run_max_try, run_invocation_timeout, task_overhead_timeout, progress_update_timeout, first_task_creation_timeout, logging_level, resource_monitor_interval, profiling_module, parent, copy_logs_to_parent, push_metrics_to_parent, metrics_name_prefix, limits, os_sandbox, deterministic, schema_inference, rank_mini_batch_count
 job.yaml:23: description: found nothing; expected a text, or leave the key out
 job.yaml:24: entry_script_digest: found "abc"; expected sha256: and 64 hexadecimal digits
 "#);
@@ -80,7 +80,7 @@ fn files_of_the_wrong_shape() {
     job.yaml: entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml: inputs: missing; name at least one in the file (inputs: {images: data}), or by --set inputs.images.path=data
     job.yaml:1: found a list for a key; a key must be text
-    job.yaml:2: name: the tag !secret means nothing here; remove it
+    job.yaml:2: name: the tag !secret is not supported; remove it
     ");
 }
 
@@ -164,11 +164,11 @@ inputs:
   - {name: c, paths: [[x]]}
   - {name: d, path: x, header: maybe, delimiter: "\"", null_values: NA, schema: []}
 "#), @r#"
-    job.yaml:3: mini_batch_size: found "1 MB"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, as of format csv
+    job.yaml:3: mini_batch_size: found "1 MB"; expected a whole number of files of at least 1 (e.g. 10); sizes are for tables, such as inputs of format csv
     job.yaml:5: inputs[0].path: found an address of "ftp"; expected s3://bucket/path, az://container/path, gs://bucket/path, https://server/path or datastore://NAME/path
     job.yaml:6: inputs[1].name: found "a" a second time; names must differ
     job.yaml:6: inputs[1].path: found ""; expected a file, a folder or a glob
-    job.yaml:7: inputs[2].name: missing; each element of the list needs a name
+    job.yaml:7: inputs[2].name: missing; each item of the list needs a name
     job.yaml:8: inputs[3]: found "data"; expected a map with name and path
     job.yaml:9: inputs[4].paths: found an empty list; name at least one file, folder or glob
     job.yaml:10: inputs[5].paths[0]: found a list; expected a text or a number
@@ -185,8 +185,8 @@ inputs:
   b: {path: data, format: csv, delimiter: ";;", schema: {"": int64, y: strnig, z: blob, w: [x]}}
   c: {path: data, format: json, schema: {}}
 "#), @r#"
-    job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), as the inputs are tables; units are KB, MB, GB and TB (powers of 1024), also written K or KiB
-    job.yaml:5: inputs.a.name: remove it; the name is "a" already, the key above
+    job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), because the inputs are tables; units are KB, MB, GB and TB (powers of 1024), also written K or KiB
+    job.yaml:5: inputs.a.name: remove it; the name is already "a", the key above
     job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, as "," or ";", or tab
     job.yaml:6: inputs.b.schema.w: found a list; expected a text or a number
     job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json; did you mean string?
@@ -260,9 +260,9 @@ inputs:
     job.yaml:5: inputs.b.schema: is for inputs of format csv, tsv or jsonl only, and input b is of format parquet; remove this key
     job.yaml:6: inputs.c.files: is for inputs of format parquet only, and input c is of format arrow; remove this key
     job.yaml:6: inputs.c.columns: found an empty list; name at least one column, or leave the key out
-    job.yaml:7: inputs.d.columns[1]: found "wdith", which schema does not have; did you mean "width"?
+    job.yaml:7: inputs.d.columns[1]: found "wdith", which is not in schema; did you mean "width"?
     job.yaml:7: inputs.d.columns[2]: found "width" a second time; remove it
-    job.yaml:8: inputs.e.hive: found together with partition_format, which names the columns of the path already; choose one, and remove the other
+    job.yaml:8: inputs.e.hive: found together with partition_format, which already names the columns of the path; choose one, and remove the other
     job.yaml:9: inputs.f.columns: found "id"; expected a list of names of columns (e.g. [id, width])
     "#);
     insta::assert_snapshot!(errors(r#"
@@ -287,8 +287,8 @@ inputs:
   d: {path: data, format: parquet, query: select 1}
   e: {path: data, format: sqlite, table: ""}
 "#), @r#"
-    job.yaml:4: inputs.a: is of format sqlite, and does not say which rows to read; write table: with the name of a table, or query: with a select statement
-    job.yaml:5: inputs.b.query: found together with table; write one of them
+    job.yaml:4: inputs.a: is of format sqlite, but does not say which rows to read; set table to the name of a table, or query to a select statement
+    job.yaml:5: inputs.b.query: found together with table; remove one of them
     job.yaml:6: inputs.c.header: is for inputs of format csv or tsv only, and input c is of format sqlite; remove this key
     job.yaml:6: inputs.c.schema: is for inputs of format csv, tsv or jsonl only, and input c is of format sqlite; remove this key
     job.yaml:6: inputs.c.query: found " "; expected a select statement of at most 1000000 bytes, without null characters
@@ -301,14 +301,14 @@ inputs:
 fn mini_batches_fit_the_memory() {
     let text = "entry_script: script.wasm\nmini_batch_size: 600 MB\nlimits: {memory: 512 MB}\n\
                 inputs: {a: {path: d, format: csv}}";
-    insta::assert_snapshot!(errors(text), @"job.yaml:2: mini_batch_size: found 600 MB, and the entry script, which holds a whole mini-batch, has 512 MB of memory (limits.memory); choose a smaller size, or raise that limit");
+    insta::assert_snapshot!(errors(text), @"job.yaml:2: mini_batch_size: found 600 MB, and the entry script, which holds a whole mini-batch, has 512 MB of memory; choose a smaller size, or raise limits.memory");
 }
 
 #[test]
 fn small_csv_mini_batches_are_mentioned() {
     let text =
         "entry_script: script.wasm\nmini_batch_size: 10\ninputs: {a: {path: d, format: csv}}";
-    insta::assert_snapshot!(super::job(text).notices.join("\n"), @r#"mini_batch_size is 10 bytes: for tables it counts bytes, and so few make many small mini-batches; for rows, write "10 rows""#);
+    insta::assert_snapshot!(super::job(text).notices.join("\n"), @r#"mini_batch_size is 10 bytes: for tables it is a number of bytes, and such a small number makes many small mini-batches; for rows, write "10 rows""#);
 }
 
 /// C22: side inputs are folders, shown whole.
@@ -334,8 +334,8 @@ side_inputs:
     job.yaml:9: side_inputs.c.mount_path: found "/inputs/images"; /inputs is one of the entry script's own folders: choose a path outside /inputs, /output, /logs, /source
     job.yaml:10: side_inputs.d.mount_path: found "/"; expected an absolute path without empty, . or .. parts (e.g. /models/digits)
     job.yaml:12: side_inputs.f.mount_path: /x and /x/y of side input e overlap; choose another path
-    job.yaml:13: side_inputs.g.mode: unknown key; the known ones are name, path, mount_path
-    job.yaml:14: side_inputs.e2: has no path; write path: with a folder or a file
+    job.yaml:13: side_inputs.g.mode: unknown key; the known keys are name, path, mount_path
+    job.yaml:14: side_inputs.e2: has no path; set path to a folder or a file
     job.yaml:15: side_inputs.h.mount_path: /side_inputs/file/x and /side_inputs/file of side input file overlap; choose another path
     "#);
 }
@@ -360,11 +360,11 @@ environment_variables:
   D:
   E: ${{{{outputs.x}}}}
 "#)), @r#"
-    job.yaml:5: arguments[0]: found "model"; the first argument must start with "-", as in [--model, digits.bin]
+    job.yaml:5: arguments[0]: found "model"; the first argument must start with "-", such as in [--model, digits.bin]
     job.yaml:6: arguments[1]: --error_threshold is a setting of the job: write the key error_threshold in the job file instead
     job.yaml:7: arguments[2]: --partition_keys is a setting of the job: write the key partition_keys in the job file instead
-    job.yaml:8: arguments[3]: found the unknown reference ${{inputs.pictures}}; there are ${{inputs.images}}, ${{output}}
-    job.yaml:9: arguments[4]: found the unknown reference ${{source}}; there are ${{inputs.images}}, ${{output}}; for that one, set source_directory
+    job.yaml:8: arguments[3]: found the unknown reference ${{inputs.pictures}}; the known references are ${{inputs.images}}, ${{output}}
+    job.yaml:9: arguments[4]: found the unknown reference ${{source}}; the known references are ${{inputs.images}}, ${{output}}; to use ${{source}}, set source_directory
     job.yaml:10: arguments[5]: a reference starts with ${{ and does not end; close it with }}
     job.yaml:11: arguments[6]: found a list; expected a text or a number
     job.yaml:12: arguments[7]: a NUL character cannot be passed on; remove it
@@ -372,7 +372,7 @@ environment_variables:
     job.yaml:15: environment_variables.: found the name ""; a variable's name must not be empty, and must have no = and no NUL in it
     job.yaml:16: environment_variables.C: found a map; expected a text or a number
     job.yaml:17: environment_variables.D: found nothing; expected a text or a number
-    job.yaml:18: environment_variables.E: found the unknown reference ${{outputs.x}}; there are ${{inputs.images}}, ${{output}}
+    job.yaml:18: environment_variables.E: found the unknown reference ${{outputs.x}}; the known references are ${{inputs.images}}, ${{output}}
     "#);
     insta::assert_snapshot!(errors(&format!("{LEAST}arguments: --x 1\nenvironment_variables: [A]")), @r#"
 job.yaml:3: arguments: found "--x 1"; expected a list of texts and numbers (e.g. [--model, digits.bin])
@@ -435,14 +435,14 @@ fn errors_of_set_name_the_key() {
         ],
     ), @r#"
     --set arguments: not valid YAML (column 1): while parsing a flow sequence, expected ',' or ']'
-    --set inputs.more.pth: inputs.more: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
+    --set inputs.more.pth: inputs.more: has no path; set path to a file, a folder or a glob, or dataset to a registered name
     --set inputs.more.pth: unknown key; did you mean path?
     --set inputs[0].path: inputs is a map and has no [0]; write inputs.NAME
     --set limits: limits.memory: found "1x"; expected a size of at least 64 KB (e.g. 512 MB); units are KB, MB, GB and TB (powers of 1024), also written K or KiB
-    --set limits: limits.dsk: unknown key; the known ones are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
+    --set limits: limits.dsk: unknown key; the known keys are memory, stack, fuel, read, results, row, logs, output, files, handles, transfer, models, tensors, mini_batches, reports, failures, copies, job_time
     --set limtis.memory: limtis: unknown key; did you mean limits?
     --set mini_batch_size: found "ten"; expected a whole number of files of at least 1 (e.g. 10)
-    --set name..x: is not a key; write it as in limits.memory
+    --set name..x: is not a key; write a key such as limits.memory
     --set output: not valid YAML (column 6): while parsing a flow mapping, did not find expected ',' or '}'; text that contains ": " must be in quotes
     --set run_max_try.x: run_max_try: found a map; expected a whole number of attempts of at least 1 (e.g. 3)
     "#);
@@ -450,7 +450,7 @@ fn errors_of_set_name_the_key() {
     insta::assert_snapshot!(
         errors_with(list, &[("inputs.b.path", "y"), ("logging_level.deep", "z")]), @r#"
 job.yaml:3: name: found "X"; expected 1 to 64 of a-z, 0-9, _ and -, starting with a letter or a digit (e.g. nightly-digits)
---set inputs.b.path: inputs is a list of 1 without b; write a name in it, or a number from 0
+--set inputs.b.path: inputs is a list of 1 without b; write an entry's name, or its number from 0
 --set logging_level.deep: logging_level: found a map; expected WARNING, INFO or DEBUG
 "#
     );

@@ -267,7 +267,7 @@ inputs:
 fn databases_are_not_cut_by_size() {
     let text = "entry_script: script.wasm\nmini_batch_size: 10 rows\n\
                 inputs: {a: {path: data, format: sqlite, table: t}, b: {path: data, format: csv}}\n";
-    insta::assert_snapshot!(job(text).notices.join("\n"), @"mini_batch_size is 10 rows, and does not cut inputs of format sqlite (inputs.a): the whole result of each database is one mini-batch");
+    insta::assert_snapshot!(job(text).notices.join("\n"), @"mini_batch_size is 10 rows, but does not cut inputs of format sqlite (inputs.a): the whole result of each database is one mini-batch");
     assert_eq!(job(&text.replace("mini_batch_size: 10 rows\n", "")).notices, Vec::<String>::new());
 }
 
@@ -356,7 +356,7 @@ fn unreachable_limits_are_noted() {
     let spec = job(&format!("{LEAST}\nlimits: {{memory: 8 GB, read: 4 GB, row: 5 GB}}\n"));
     assert_eq!(spec.limits.memory, ByteSize(8 << 30));
     insta::assert_snapshot!(spec.notices.join("\n"), @"
-    limits.memory is 8 GB, of which an entry script can use 4 GB: a memory of a WebAssembly component ends there
-    limits.row is 5 GB, of which an entry script can use 4 GB: a memory of a WebAssembly component ends there
+    limits.memory is 8 GB, of which an entry script can use 4 GB: the memory of a WebAssembly component cannot be larger
+    limits.row is 5 GB, of which an entry script can use 4 GB: the memory of a WebAssembly component cannot be larger
     ");
 }

@@ -47,7 +47,7 @@ fn alias_bombs_are_an_error() {
         text.push_str(&format!("a{level}: &a{level} [{items}]\n"));
     }
     insta::assert_snapshot!(never_hangs(text), @"job.yaml:4: aliases add more than 10000 values");
-    insta::assert_snapshot!(never_hangs("a: &a [*a]\n"), @"job.yaml:1: a[0]: an alias inside the value that it names");
+    insta::assert_snapshot!(never_hangs("a: &a [*a]\n"), @"job.yaml:1: a[0]: found an alias inside the value that it names");
     insta::assert_snapshot!(never_hangs("a: *b\n"), @"job.yaml:1: not valid YAML (column 4): while parsing node, found unknown anchor; text that starts with * must be in quotes");
 }
 

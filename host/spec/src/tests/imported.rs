@@ -65,7 +65,7 @@ fn a_saved_file_loads_unchanged() {
     assert_eq!(spec.append_row_file_name, "predictions.txt");
     insta::assert_snapshot!(describe(&spec), @"
     5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
+    node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and contains all that it needs
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
@@ -107,7 +107,7 @@ fn used_defaults_are_reported() {
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     progress_update_timeout is not in the saved file: 2040 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 60) + 60, and at least 600
-    error_threshold is not in the saved file: 0 (Azure has no default for it, and no failure is ignored unasked)
+    error_threshold is not in the saved file: 0 (Azure has no default for it; Sandmill ignores failures only if asked to)
     logging_level is not in the saved file: INFO (as in Azure)
     ");
 }
@@ -115,16 +115,16 @@ fn used_defaults_are_reported() {
 #[test]
 fn errors_of_saved_files() {
     insta::assert_snapshot!(errors(SAVED), @"
-    job.yaml: inputs: missing; a saved parallel_run_config holds none: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
+    job.yaml: inputs: missing; a saved parallel_run_config has no inputs: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
     job.yaml:6: entry_script: there is no [dir]/source/digit_identification.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     ");
     insta::assert_snapshot!(errors(&format!("{SAVED}  partition_kyes: [a]\n  allowed_failed_count: x\n  error_treshold: 5\nnode_count: 2\n")), @r#"
-    job.yaml: inputs: missing; a saved parallel_run_config holds none: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
+    job.yaml: inputs: missing; a saved parallel_run_config has no inputs: name at least one beside it (inputs: {images: data}), or by --set inputs.images.path=data
     job.yaml:6: entry_script: there is no [dir]/source/digit_identification.py; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml:44: partition_kyes: unknown key; did you mean partition_keys?
     job.yaml:45: allowed_failed_count: found "x"; expected a whole number of mini-batches from 0 up, or -1 to ignore all failures
     job.yaml:46: error_treshold: unknown key; did you mean error_threshold?
-    job.yaml:47: parallel_run_config.node_count: given below parallel_run_config and beside it; remove one of them
+    job.yaml:47: parallel_run_config.node_count: given both in and beside parallel_run_config; remove one of them
     job.yaml:47: node_count: found 2, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
     "#);
     insta::assert_snapshot!(errors("parallel_run_config: other.yml\n"), @r#"job.yaml:1: parallel_run_config: found "other.yml"; expected the settings that ParallelRunConfig saves, as a map"#);
@@ -143,7 +143,7 @@ fn settings_of_a_saved_file_have_their_own_names() {
     let wrong = [("parallel_run_config.mini_batch_size", "1")];
     insta::assert_snapshot!(
         super::errors_with("parallel_run_config: {entry_script: script.wasm}\ninputs: {a: data}\n", &wrong),
-        @"--set parallel_run_config.mini_batch_size: settings of a saved file have their own names; write mini_batch_size"
+        @"--set parallel_run_config.mini_batch_size: leave out parallel_run_config: write mini_batch_size"
     );
 }
 
@@ -163,11 +163,11 @@ fn saved_files_have_thresholds_and_preview_names() {
     insta::assert_snapshot!(spec.arguments.join(" "), @"--logging_level DEBUG --mini_batch_size 5 --error_threshold 10 --allowed_failed_count 5 --allowed_failed_percent 2.5 --run_invocation_timeout 600 --run_max_try 3 --output_action append_row --append_row_file_name predictions.txt --process_count_per_node 2");
     insta::assert_snapshot!(describe(&spec), @"
     10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    node_count: the file asks for 4 nodes; the job runs on this one, with process_count_per_node workers in all
+    node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
     environment: ignored, an entry script is a component and contains all that it needs
     input_format: ignored, deprecated in Azure: each input says its own format
-    models: ignored, deprecated in Azure: name files beside the section
+    models: ignored, deprecated in Azure; to use models, write the key models beside the section
     tags: ignored, for display in Azure only
     properties: ignored, for display in Azure only
     add_parallel_run_step_dependencies: ignored, an entry script contains all that it needs

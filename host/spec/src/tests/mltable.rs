@@ -45,8 +45,8 @@ fn table_files_that_do_not_fit() {
         fixture.load(&text, &[]).expect_err("it has errors")
     };
     insta::assert_snapshot!(error("paths: [{file: a.csv}]\ntransformations: [{filter: 'col(\"a\") > 1'}, {skip: 3}, {take: 0}, {keep_columns: {a: b}}]\n"), @r#"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "filter" is not carried out here; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types: prepare the rows beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "skip" is not carried out here; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types: prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "filter" is not supported; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types; without it, prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: the transformation "skip" is not supported; supported are read_delimited, read_json_lines, read_parquet, take, keep_columns, drop_columns and convert_column_types; without it, prepare the rows beforehand
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: take: found 0; expected a whole number of rows of at least 1
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: keep_columns: found a map; expected the name of a column, or a list of names
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: has no read_delimited, read_json_lines or read_parquet among its transformations, which a table with mode direct needs
@@ -54,26 +54,26 @@ fn table_files_that_do_not_fit() {
     insta::assert_snapshot!(error("paths: [{file: a.csv}]\n"), @"job.yaml:4: inputs.d.path: [dir]/data/MLTable: has no read_delimited, read_json_lines or read_parquet among its transformations, which a table with mode direct needs");
     insta::assert_snapshot!(error("paths: [{file: 'azureml://x'}]\ntransformations:\n  - read_delimited: {encoding: latin1, header: from_first_file, skip: 3}\n"), @r#"
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.encoding: found "latin1"; only utf8 and ascii can be read
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.skip: is not known here; remove it
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.skip: is not supported; remove it
     job.yaml:4: inputs.d.paths[0]: found "azureml://x", which is in Azure; fetch it first, and name the files here by --set inputs.d.path=...
     "#);
     insta::assert_snapshot!(error("paths: [{file: a.csv}, {file: b.csv}]\ntransformations:\n  - read_delimited: {header: from_first_file, empty_as_string: true, infer_column_types: false, include_path_column: true}\n  - read_json_lines: {invalid_lines: drop, delimiter: ','}\n"), @r#"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.header: found from_first_file, which is supported for tables of one file only; give each file its header, or none
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.empty_as_string: found true, which is not carried out here; remove it, or prepare the rows beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.infer_column_types: found false, which is not carried out here; remove it, or prepare the rows beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.include_path_column: found true, which is not carried out here; remove it, or prepare the rows beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: has several steps that read; leave one of them
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_json_lines.invalid_lines: found "drop", which is not carried out here; remove it, or prepare the rows beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_json_lines.delimiter: is not known here; remove it
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.header: found from_first_file, which is supported for tables of one file only; give every file a header, or no file
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.empty_as_string: found true, which Sandmill does not support; remove it, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.infer_column_types: found false, which Sandmill does not support; remove it, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_delimited.include_path_column: found true, which Sandmill does not support; remove it, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: has several steps that read files (read_...); keep one of them
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_json_lines.invalid_lines: found "drop", which Sandmill does not support; remove it, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: read_json_lines.delimiter: is not supported; remove it
     "#);
     insta::assert_snapshot!(error("paths: [{file: a.csv}]\ntransformations:\n  - read_delimited\n  - convert_column_types: [{columns: a, column_type: int8}, {columns: b}]\n  - convert_column_types: [{columns: d, column_type: {datetime: {formats: ['%d/%m/%Y']}}}]\n  - convert_column_types: 5\n"), @r#"
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types: found "int8"; supported are int, float, string, boolean, datetime and stream_info
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types: datetime has options, which are not carried out here; write datetime alone where the values are those of ISO 8601, or true and false, else string
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types: datetime has options, which Sandmill does not support; write datetime without options if the values are in the form of ISO 8601, or true and false; otherwise write string
     job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types: found 5; expected columns and column_type
     "#);
     insta::assert_snapshot!(error("paths: [{file: a.parquet}]\ntransformations: [read_parquet, {drop_columns: a}, {convert_column_types: {columns: b, column_type: int}}]\n"), @"
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: drop_columns is for tables of text, and read_parquet has types of its own; use keep_columns, or prepare the rows beforehand
-    job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types is for tables of text, and read_parquet has types of its own; use keep_columns, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: drop_columns is only for text files, and Parquet files define their own types; use keep_columns, or prepare the rows beforehand
+    job.yaml:4: inputs.d.path: [dir]/data/MLTable: convert_column_types is only for text files, and Parquet files define their own types; use keep_columns, or prepare the rows beforehand
     job.yaml:4: inputs.d.drop_columns: is for inputs of format csv, tsv or jsonl only, and input d is of format parquet; remove this key
     job.yaml:4: inputs.d.types: is for inputs of format csv, tsv or jsonl only, and input d is of format parquet; remove this key
     ");
@@ -153,7 +153,7 @@ fn take_limits_a_list_of_files() {
                   column_type: stream_info}\n";
     let (fixture, text) = with_table(stream, "direct");
     let spec = fixture.load(&text, &[]).expect("a job");
-    insta::assert_snapshot!(spec.notices[1], @"inputs.d: column url is of type stream_info; the entry script gets the text that names each stream");
+    insta::assert_snapshot!(spec.notices[1], @"inputs.d: column url is of type stream_info; the entry script gets the name of each stream as text");
 }
 
 /// Invalid combinations of our own settings for parts of tables.
@@ -168,7 +168,7 @@ fn settings_of_parts_of_tables_that_do_not_fit() {
     job.yaml:3: inputs.a.take: found 0; expected a whole number of rows, or of files, of at least 1 (e.g. 1000)
     job.yaml:3: inputs.a.types: column "a" is json, which is for inputs of format jsonl only; write string, which gives the entry script the field's text
     job.yaml:3: inputs.a.drop_columns: found together with columns; choose one, and remove the other
-    job.yaml:3: inputs.a.types: found together with schema, which has all types; write them there
+    job.yaml:3: inputs.a.types: found together with schema, which has all types; write the types there
     "#);
     insta::assert_snapshot!(error("format: parquet, drop_columns: [b], types: {a: int}", ""), @r#"
     job.yaml:3: inputs.a.types.a: found "int"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json; did you mean int64?

@@ -94,10 +94,10 @@ arguments: [--m, '${{{{models.other}}}}']
     job.yaml:4: models.../etc: found the name "../etc"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     job.yaml:5: models..hidden: found the name ".hidden"; expected 1 to 64 letters of a-z and A-Z, digits, _, - and ., starting with a letter or a digit (e.g. digits)
     job.yaml:6: models.nowhere.path: there is no [dir]/nowhere.onnx; name an ONNX file, or a folder with one
-    job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a folder of a version, such as 1 or 2; name an ONNX file, or a folder with one
-    job.yaml:8: models.no_path: has no path; write path: with an ONNX file or a folder with one, or model: with a registered name
+    job.yaml:7: models.empty.path: [dir]/empty holds neither an ONNX file (.onnx) nor a subfolder for a version, such as 1 or 2; name an ONNX file, or a folder with one
+    job.yaml:8: models.no_path: has no path; set path to an ONNX file or a folder with one, or model to a registered name
     job.yaml:9: models.remote.path: found "azureml:digits:1", which is not on this machine; fetch it first, and name it here by --set models.remote.path=...; or register it here as digits@1 (sandmill model register)
-    job.yaml:10: models.versioned.version: [dir]/digits.onnx is not a folder with a folder for each version; remove version
+    job.yaml:10: models.versioned.version: [dir]/digits.onnx is not a folder with a subfolder for each version; remove the key version
     job.yaml:13: models.many.pth: unknown key; did you mean path?
     job.yaml:14: models.many.version: found 0; expected a whole number of at least 1
     job.yaml:15: models.many.digest: found "abc"; expected sha256: and 64 hexadecimal digits
@@ -109,7 +109,7 @@ arguments: [--m, '${{{{models.other}}}}']
     job.yaml:21: side_inputs.b.mount_path: /models/many/x and /models/many, where model many is shown, overlap; choose another path
     job.yaml:22: inference.threads: found 0; expected a whole number of threads from 1 to 64
     job.yaml:22: inference.gpu_memory: found 5; expected a size of at least 1 MB (e.g. 4 GB)
-    job.yaml:22: inference.memory: unknown key; the known ones are allow_guest_models, threads, gpu_memory
+    job.yaml:22: inference.memory: unknown key; the known keys are allow_guest_models, threads, gpu_memory
     "#);
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}models: [{{name: a, path: digits.onnx}}, {{name: a, path: ''}}, digits]\n"
@@ -125,7 +125,7 @@ arguments: [--m, '${{{{models.other}}}}']
     insta::assert_snapshot!(errors(&format!("{LEAST}model: {{digits: digits.onnx}}\n")), @"job.yaml:3: model: unknown key; use models");
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}models: {{digits: digits.onnx}}\narguments: [--m, '${{{{models.other}}}}']\n"
-    )), @"job.yaml:4: arguments[1]: found the unknown reference ${{models.other}}; there are ${{inputs.images}}, ${{models.digits}}, ${{output}}");
+    )), @"job.yaml:4: arguments[1]: found the unknown reference ${{models.other}}; the known references are ${{inputs.images}}, ${{models.digits}}, ${{output}}");
 }
 
 /// Side inputs may be below /models, as in earlier versions.

@@ -41,7 +41,7 @@ fn input_columns_are_joined() {
     for (text, message) in [
         ("all", "join: expected input, for all columns of the input, or a list of columns"),
         ("[]", "join: found an empty list; name at least one column, or leave the key out"),
-        ("[id]", "join: an input of files has the column file alone; write join: input"),
+        ("[id]", "join: an input of files has only the column file; write join: input"),
         ("{a: b}", "expected input, or a list of columns of the input (e.g. [id])"),
     ] {
         let reported = errors(&format!("{LEAST}join: {text}\n"));
@@ -84,11 +84,11 @@ fn compressions_and_the_names_of_files() {
     assert_eq!(spec.output_format.compression, Compression::Snappy);
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}output_format: {{type: jsonl, compression: snappy}}\n"
-    )), @"job.yaml:3: output_format.compression: found snappy, and output_format.type is jsonl, which takes none, gzip, zstd");
+    )), @"job.yaml:3: output_format.compression: found snappy, and output_format.type is jsonl, which allows none, gzip, zstd");
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}output_format: {{type: arrow, compression: lz4, header: true}}\n"
     )), @"
-    job.yaml:3: output_format.compression: found lz4, and output_format.type is arrow, which takes none
+    job.yaml:3: output_format.compression: found lz4, and output_format.type is arrow, which allows none
     job.yaml:3: output_format.header: is for text and csv only, and output_format.type is arrow; remove it
     ");
 }
@@ -118,7 +118,7 @@ fn layouts_and_the_names_of_parts() {
     assert_eq!(job(LEAST).output_format.part_ending(), None);
     let spec = job(&format!("{LEAST}output_layout: parts\nappend_row_file_name: mine.csv\n"));
     assert_eq!(spec.append_row_file_name, "mine.csv");
-    insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: parts\nordered: true\n")), @"job.yaml:4: ordered: with output_layout: parts each worker's rows are in its own file, in the order in which it made them, so there is no order of all rows; remove one of the two");
+    insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: parts\nordered: true\n")), @"job.yaml:4: ordered: with output_layout: parts each worker's rows are in its own file, in the order in which it made them, so the rows as a whole have no order; remove one of the two");
     insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: folder\n")), @r#"job.yaml:3: output_layout: found "folder"; expected file or parts"#);
 }
 
@@ -145,7 +145,7 @@ fn formats_that_do_not_fit() {
     job.yaml:3: output_format.null_value: is for text and csv only, and output_format.type is jsonl; remove it
     ");
     insta::assert_snapshot!(errors(&format!("{LEAST}output_format: {{null_value: \"a\\nb\", colour: x}}\n")), @"
-    job.yaml:3: output_format.colour: unknown key; the known ones are type, compression, delimiter, header, quoting, null_value
+    job.yaml:3: output_format.colour: unknown key; the known keys are type, compression, delimiter, header, quoting, null_value
     job.yaml:3: output_format.null_value: found a line end or a NUL in it; each row is one line
     ");
     let spec = job(&format!(
@@ -233,7 +233,7 @@ fn settings_that_do_not_fit() {
     job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: sep: found ";;"; expected one ASCII character, as "," or " "
     "#);
     insta::assert_snapshot!(error(r#"{"append_row": {"to_parquet": {}}, "other": 1}"#), @r#"
-    job.yaml: [dir]/source/parallel_run_step.settings.json: append_row: found "to_parquet"; only pandas.DataFrame.to_csv is supported, remove it
-    job.yaml: [dir]/source/parallel_run_step.settings.json: found "other"; only append_row is supported, remove it
+    job.yaml: [dir]/source/parallel_run_step.settings.json: append_row: found "to_parquet"; only pandas.DataFrame.to_csv is supported; remove it
+    job.yaml: [dir]/source/parallel_run_step.settings.json: found "other"; only append_row is supported; remove it
     "#);
 }

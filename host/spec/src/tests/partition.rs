@@ -45,7 +45,7 @@ fn tables_by_folder_and_column() {
             "format: csv",
             "format: csv, partition_format: '{region}/{store}', schema: {brand: string}"
         )
-    )), @r#"job.yaml:3: partition_keys[1]: found "colour", which the partition_format and schema of input sales does not have; it has region, store, brand"#);
+    )), @r#"job.yaml:3: partition_keys[1]: found "colour", which is not in the partition_format and schema of input sales; expected one of: region, store, brand"#);
     // In tables that are cut by size, the columns from the path are useful, too.
     assert_eq!(job_with(TABLES, &[by_folder]).notices, Vec::<String>::new());
 }
@@ -67,12 +67,12 @@ fn keys_that_do_not_fit() {
     job.yaml:3: partition_keys[2]: found an empty text; expected the name of a key
     "#);
     insta::assert_snapshot!(error("partition_keys: [user]\nmini_batch_size: 5"), @"job.yaml:3: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other");
-    insta::assert_snapshot!(error("partition_keys: [user, store]"), @r#"job.yaml:3: partition_keys[1]: found "store", which the partition_format of input songs does not have; it has user, season, genre"#);
+    insta::assert_snapshot!(error("partition_keys: [user, store]"), @r#"job.yaml:3: partition_keys[1]: found "store", which is not in the partition_format of input songs; expected one of: user, season, genre"#);
     insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: {a: data}\npartition_keys: [store]\n"), @r#"job.yaml:2: inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if they are columns"#);
     insta::assert_snapshot!(errors(&format!(
         "{}partition_keys: [store, region]\n",
         TABLES.replace("format: csv", "format: csv, schema: {store: string}")
-    )), @r#"job.yaml:3: partition_keys[1]: found "region", which the schema of input sales does not have; it has store"#);
+    )), @r#"job.yaml:3: partition_keys[1]: found "region", which is not in the schema of input sales; expected one of: store"#);
 }
 
 /// M4: invalid templates.

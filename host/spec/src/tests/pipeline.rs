@@ -39,7 +39,7 @@ fn the_one_parallel_job_is_picked() {
     assert_eq!(spec.append_row_file_name, "rows.txt");
     assert_eq!(spec.output.as_deref().and_then(|path| path.to_str()), Some("/dir/out"));
     assert!(spec.arguments.windows(2).any(|two| two == ["--mini_batch_size", "7"]));
-    insta::assert_snapshot!(spec.conversions[0], @"jobs.prepare: not run, only job score of the pipeline is");
+    insta::assert_snapshot!(spec.conversions[0], @"jobs.prepare: not run; only the job score of the pipeline runs");
     assert_eq!(
         job_with(&text, &[("inputs.job_data_path.path", "data/*.png")]).inputs[0].paths,
         ["/dir/data/*.png"]
@@ -49,7 +49,7 @@ fn the_one_parallel_job_is_picked() {
 /// The error for other kinds of Azure files differs from that for a misspelt job file.
 #[test]
 fn only_parallel_jobs_and_pipelines_run() {
-    insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; of Azure's files, only the types parallel and pipeline run here, and deployments of batch endpoints; our own job files have no type"#);
+    insta::assert_snapshot!(errors("type: command\ncommand: echo\n"), @r#"job.yaml:1: type: found "command"; Sandmill runs only Azure files of type parallel or pipeline, and batch deployments; a Sandmill job file must not have the key type"#);
 }
 
 /// As in Azure's samples: the job says how its input is mounted, and the pipeline where it is.
@@ -79,11 +79,11 @@ fn several_parallel_jobs_are_picked_by_name() {
     let text = pipeline(&[("one", &score()), ("prepare", PREPARE), ("two", &score())]);
     insta::assert_snapshot!(errors(&text), @"job.yaml: jobs: there are several parallel jobs; pick one by --job NAME: one, two");
     assert_eq!(job_with(&text, &[("job", "two")]).name, "two");
-    insta::assert_snapshot!(errors_with(&text, &[("job", "tow")]), @r#"--job: found "tow", which is not a parallel job of this pipeline; those are one, two; did you mean two?"#);
-    insta::assert_snapshot!(errors_with(&text, &[("job", "prepare")]), @r#"--job: found "prepare", which is not a parallel job of this pipeline; those are one, two"#);
-    insta::assert_snapshot!(errors(&pipeline(&[("prepare", PREPARE)])), @"job.yaml: jobs: there is no job of type parallel among them, and only such can run here");
+    insta::assert_snapshot!(errors_with(&text, &[("job", "tow")]), @r#"--job: found "tow", which is not a parallel job of this pipeline; its parallel jobs are one, two; did you mean two?"#);
+    insta::assert_snapshot!(errors_with(&text, &[("job", "prepare")]), @r#"--job: found "prepare", which is not a parallel job of this pipeline; its parallel jobs are one, two"#);
+    insta::assert_snapshot!(errors(&pipeline(&[("prepare", PREPARE)])), @"job.yaml: jobs: the pipeline has no job of type parallel, and only parallel jobs run here");
     insta::assert_snapshot!(errors("type: pipeline\njobs: []\n"), @"job.yaml:2: jobs: expected a map of names to jobs, as a pipeline has it");
-    insta::assert_snapshot!(errors_with(LEAST, &[("job", "one")]), @r#"--job: found "one", but the file holds one job and no pipeline; leave it out"#);
+    insta::assert_snapshot!(errors_with(LEAST, &[("job", "one")]), @r#"--job: found "one", but the file contains a single job, not a pipeline; leave out --job"#);
 }
 
 /// A6, A8: the pipeline is the parent.
@@ -112,7 +112,7 @@ fn an_sql_table_must_come_from_a_file() {
                   connection: azureml:my_sql_connection\n    outputs: {sink: {type: mltable}}\n";
     let text = score().replace("${{parent.inputs.images}}", "${{parent.jobs.import.outputs.sink}}");
     let text = pipeline(&[("import", import), ("score", &text)]);
-    insta::assert_snapshot!(errors(&text), @r#"job.yaml:13: inputs.job_data_path.path: comes from an SQL table, and SQL servers cannot be reached from here; write the rows into an SQLite database, and name it by --set inputs.job_data_path.path=FILE --set inputs.job_data_path.format=sqlite --set inputs.job_data_path.query="select * from REGION", or write them as Parquet or CSV"#);
+    insta::assert_snapshot!(errors(&text), @r#"job.yaml:13: inputs.job_data_path.path: comes from an SQL table, and Sandmill cannot connect to SQL servers; write the rows into an SQLite database, and name it by --set inputs.job_data_path.path=FILE --set inputs.job_data_path.format=sqlite --set inputs.job_data_path.query="select * from REGION", or write them as Parquet or CSV"#);
     let sets = [
         ("inputs.job_data_path.path", "data"),
         ("inputs.job_data_path.format", "sqlite"),

@@ -37,7 +37,7 @@ fn invalid_settings_of_scripts_are_refused() {
     let all = [outside.as_str(), &word].map(errors).join("\n");
     let all = all.replace(fixture.0.path().to_str().expect("UTF-8"), "[dir]");
     insta::assert_snapshot!(all, @r#"
-    job.yaml:2: entry_script: [dir]/source/../score.py is not in source_directory ([dir]/source), which is all that a script sees; put it there, or name the folder that holds it
+    job.yaml:2: entry_script: [dir]/source/../score.py is not in source_directory ([dir]/source), and a script sees no other folder; move it there, or set source_directory to the folder that contains it
     job.yaml:2: python.runtime: found "heavy"; expected auto, light or science
     "#);
 }
@@ -67,7 +67,7 @@ fn the_versions_that_a_script_asks_for_are_read() {
     });
     let wrong = wrong.join("\n").replace(root.to_str().expect("UTF-8"), "[dir]");
     insta::assert_snapshot!(wrong, @"
-        job.yaml:2: python.requirements: [dir]/bad.yaml is not YAML, which a conda environment is
+        job.yaml:2: python.requirements: [dir]/bad.yaml is not valid YAML, the format of a conda environment
         job.yaml:2: python.requirements: there is no [dir]/nothing.txt
         job.yaml:2: python.requirements: [dir]/data cannot be read: it is not a regular file but a folder
         ");

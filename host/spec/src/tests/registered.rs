@@ -136,16 +136,16 @@ fn unknown_registered_names_are_refused() {
     job.yaml:3: inputs.a.dataset: there is no imgs@latest
     job.yaml:4: inputs.b.dataset: there is no images@3
     job.yaml:5: inputs.c.dataset: found "images@"; expected a registered name, optionally with a version: digits@3, digits or digits@latest
-    job.yaml:7: inputs.e: found path and dataset; write one of them
-    job.yaml:8: inputs.f: has no path; write path: with a file, a folder or a glob, or dataset: with a registered name
+    job.yaml:7: inputs.e: found path and dataset; write only one of them
+    job.yaml:8: inputs.f: has no path; set path to a file, a folder or a glob, or dataset to a registered name
     job.yaml:10: models.g.model: there is no images@latest
-    job.yaml:11: models.h.version: is for a path to a folder with versions; digits@4 is one of them already: remove it
+    job.yaml:11: models.h.version: is only for a path to a folder with versions, and digits@4 is already one version; remove it
     job.yaml:11: models.h.digest: found 1111111111111111111111111111111111111111111111111111111111111111, but digits@4 was registered with 0000000000000000000000000000000000000000000000000000000000000000
-    job.yaml:12: models.i: found path and model; write one of them
-    job.yaml:13: models.j: has no path; write path: with an ONNX file or a folder with one, or model: with a registered name
+    job.yaml:12: models.i: found path and model; write only one of them
+    job.yaml:13: models.j: has no path; set path to an ONNX file or a folder with one, or model to a registered name
     "#);
     let none = SpecFixture::new().load(format!("{SCRIPT}inputs: {{a: {{dataset: images}}}}"), &[]);
-    insta::assert_snapshot!(none.unwrap_err(), @"job.yaml:2: inputs.a.dataset: there is no registry of datasets here; write path: instead");
+    insta::assert_snapshot!(none.unwrap_err(), @"job.yaml:2: inputs.a.dataset: there is no registry of datasets here; set path instead");
 }
 
 /// C1, C21: names in an Azure file may also be in the registry.
@@ -168,7 +168,7 @@ fn azures_names_are_looked_up() {
     inputs.model.path: dataset images@2, registered by ada at 1970-01-01 00:00:00Z
     ");
     insta::assert_snapshot!(wrong(&text.replace("images:1", "images:9")), @r#"job.yaml:3: inputs.images.path: found "azureml:images:9", which is in Azure; fetch it first, and name the files here by --set inputs.images.path=...; or register it here as images@9 (sandmill dataset register)"#);
-    insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @"job.yaml:4: inputs.more.path: many@1 has 2 paths, and a side input is one folder; register that folder alone");
+    insta::assert_snapshot!(wrong(&text.replace("images@latest", "many@latest")), @"job.yaml:4: inputs.more.path: many@1 has 2 paths, but a side input is one folder; register only that folder");
     insta::assert_snapshot!(load_in(text, true).unwrap_err(), @"
     job.yaml:3: inputs.images.path: the registry is broken
     job.yaml:4: inputs.more.path: the registry is broken

@@ -153,8 +153,8 @@ fn the_monitor_can_be_off() {
 #[test]
 fn parents_are_named() {
     insta::assert_snapshot!(errors(&format!("{LEAST}copy_logs_to_parent: true\npush_metrics_to_parent: true\n")), @"
-    job.yaml:3: copy_logs_to_parent: needs the folder of the parent job: add parent with its path, or remove this setting
-    job.yaml:4: push_metrics_to_parent: needs the folder of the parent job: add parent with its path, or remove this setting
+    job.yaml:3: copy_logs_to_parent: needs the folder of the parent job: set parent to the folder's path, or remove this setting
+    job.yaml:4: push_metrics_to_parent: needs the folder of the parent job: set parent to the folder's path, or remove this setting
     ");
     assert_eq!(job(&format!("{LEAST}copy_logs_to_parent: false\n")).parent, None);
     let idle = SpecFixture::new().load(format!("{LEAST}parent: up\n"), &[]).expect("a job");

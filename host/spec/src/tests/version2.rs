@@ -76,7 +76,7 @@ fn a_parallel_job_loads() {
     insta::assert_snapshot!(spec.arguments.join("|"), @"--model|/side_inputs/score_model/digits.bin|--threshold|0.5|--label|a b|--error_threshold|7|--allowed_failed_percent|30|--task_overhead_timeout|1200|--resource_monitor_interva|20|--logging_level|DEBUG|--mini_batch_size|4|--allowed_failed_count|5|--run_invocation_timeout|120|--run_max_try|3|--output_action|append_row|--append_row_file_name|parallel_run_step.txt|--process_count_per_node|2");
     insta::assert_snapshot!(describe(&spec), @r#"
     23 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
-    resources.instance_count: the file asks for 2 nodes; the job runs on this one, with max_concurrency_per_instance workers in all
+    resources.instance_count: the file asks for 2 nodes; the job runs on this machine only, with max_concurrency_per_instance workers in all
     input_data: inputs.job_data_path is cut into mini-batches
     inputs.score_model is read as side_inputs.score_model
     task.code is read as source_directory
@@ -138,7 +138,7 @@ fn optional_and_ignored_keys_of_version_2() {
     let spec = job(LEAST);
     assert_eq!(spec.name, "job", "the file's name");
     insta::assert_snapshot!(errors("type: parallel\ninput_data: ${{inputs.d}}\ninputs: {d: {type: uri_folder, path: data}}\n"), @"job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)");
-    insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "[\"${{inputs.d}}\"]")), @"job.yaml:2: input_data: found a list; expected one of the inputs, as in ${{inputs.x}}: there are d");
+    insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "[\"${{inputs.d}}\"]")), @"job.yaml:2: input_data: found a list; expected a reference to an input, such as ${{inputs.x}}; the inputs are: d");
     for kind in ["function", "model"] {
         job(&LEAST.replace("run_function", kind));
     }
@@ -182,7 +182,7 @@ fn outputs_of_version_2() {
     );
     insta::assert_snapshot!(describe(&spec).lines().filter(|line| line.contains("output")).collect::<Vec<_>>().join("\n"), @"outputs.o: its path is in Azure; results go to the job's own output folder");
     let text = LEAST.replace("script.wasm}", "script.wasm, append_row_to: \"${{outputs.x}}\"}");
-    insta::assert_snapshot!(errors(&text), @r#"job.yaml:5: task.append_row_to: found the output "x", which outputs does not have"#);
+    insta::assert_snapshot!(errors(&text), @r#"job.yaml:5: task.append_row_to: found the output "x", which is not in outputs"#);
 }
 
 /// C1, C21, C22: data in Azure and a missing Python script are refused, with advice.
@@ -222,24 +222,24 @@ fn version_2_values_that_do_not_fit() {
         .replace("shm_size", "shm");
     insta::assert_snapshot!(errors(&text), @r#"
     job.yaml:14: mini_batch_size: found "10kbmb"; expected a whole number of files of at least 1 (e.g. 10)
-    job.yaml:15: instance_count: given together with resources; write resources.instance_count alone
-    job.yaml:19: resources.shm: unknown key; the known ones are instance_count, instance_type, docker_args, shm_size, locations, max_instance_count, properties
+    job.yaml:15: instance_count: given together with resources; write only resources.instance_count
+    job.yaml:19: resources.shm: unknown key; the known keys are instance_count, instance_type, docker_args, shm_size, locations, max_instance_count, properties
     job.yaml:22: logging_level: found "loud"; expected WARNING, INFO or DEBUG
     job.yaml:24: retry_settings.max_retries: found -1; expected a whole number of retries from 0 up, after the first attempt
     job.yaml:25: retry_settings.timeout: found 0; expected seconds, more than 0 and at most 259200 (e.g. 60)
-    job.yaml:26: retry_settings.wait: unknown key; the known ones are max_retries, timeout
+    job.yaml:26: retry_settings.wait: unknown key; the known keys are max_retries, timeout
     job.yaml:31: task.type: found "command"; expected run_function, function or model
-    job.yaml:34: task.colour: unknown key; the known ones are type, code, entry_script, program_arguments, append_row_to, environment, model
+    job.yaml:34: task.colour: unknown key; the known keys are type, code, entry_script, program_arguments, append_row_to, environment, model
     job.yaml:35: task.program_arguments[6]: --run_max_try is a setting of the job: write the key retry_settings.max_retries in the job file instead
     "#);
-    insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "data")), @r#"job.yaml:2: input_data: found "data"; expected one of the inputs, as in ${{inputs.x}}: there are d"#);
+    insta::assert_snapshot!(errors(&LEAST.replace("${{inputs.d}}", "data")), @r#"job.yaml:2: input_data: found "data"; expected a reference to an input, such as ${{inputs.x}}; the inputs are: d"#);
     insta::assert_snapshot!(errors("type: parallel\ntask: 5\n"), @"
     job.yaml: input_data: missing; name the one input that is cut into mini-batches, as in ${{inputs.x}}
     job.yaml: task.entry_script: missing; name a component (.wasm), a core module (.wasm), a folder of a guest crate or of C sources, or a script in Python (.py), JavaScript (.js, .mjs) or TypeScript (.ts)
     job.yaml:2: task: found 5; expected a map
     ");
     insta::assert_snapshot!(errors(&LEAST.replace("script.wasm}", "script.wasm, program_arguments: \"--a 'b\"}")), @"job.yaml:5: task.program_arguments: a ' is not closed");
-    insta::assert_snapshot!(errors(&format!("{LEAST}process_count_per_node: 3\n")), @"job.yaml:6: process_count_per_node: given twice, the other time by Azure's name for it; remove one");
+    insta::assert_snapshot!(errors(&format!("{LEAST}process_count_per_node: 3\n")), @"job.yaml:6: process_count_per_node: also given by Azure's name for it; remove one of them");
     insta::assert_snapshot!(errors(&format!("{LEAST}component: file:./x.yml\n")), @"job.yaml:6: component: [dir]/x.yml: there is no such file");
 }
 
@@ -260,7 +260,7 @@ fn version_2_partition_keys() {
             ["store", "brand"]
         );
     }
-    insta::assert_snapshot!(errors(&format!("{table}partition_keys: '[store'\n")), @r#"job.yaml:6: partition_keys: found "[store"; expected a list of texts, or a JSON text of one, as in '["store", "brand"]'"#);
+    insta::assert_snapshot!(errors(&format!("{table}partition_keys: '[store'\n")), @r#"job.yaml:6: partition_keys: found "[store"; expected a list of texts, or the list as JSON text, as in '["store", "brand"]'"#);
     // 1.12: if there are both a size and keys, Azure uses the keys.
     let spec = job(&format!("{table}partition_keys: [a]\nmini_batch_size: 1kb\n"));
     assert_eq!(spec.partition_keys, ["a"]);
