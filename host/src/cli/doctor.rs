@@ -39,13 +39,14 @@ struct Findings {
     /// The backends for models.
     backends: Vec<BackendState>,
     #[serde(flatten)]
-    around: Option<OptionalTools>,
+    optional_tools: Option<OptionalTools>,
     /// Whether the text has the reasons in full.
     #[serde(skip)]
     is_verbose: bool,
     /// Whether this user is root: root's jobs could read all files even in the sandbox.
     runs_as_root: bool,
-    /// How many files this process may have open, and how many it may raise that to; null for no limit.
+    /// How many files this process may have open, and to what the process may raise this limit; null for no
+    /// limit.
     open_files: Option<u64>,
     open_files_at_most: Option<u64>,
     cache: CacheDisk,
@@ -58,9 +59,9 @@ struct Findings {
 /// The operator's policy.
 #[derive(Debug, Serialize)]
 struct DoctorPolicy {
-    /// Null: there is none.
+    /// Null if there is no policy.
     file: Option<PathBuf>,
-    /// Why it cannot be used. In that case, no job runs.
+    /// Why the policy cannot be used. In that case, no job runs.
     problem: Option<String>,
 }
 
@@ -78,9 +79,9 @@ struct DoctorGpus {
 struct CacheDisk {
     /// The folder for compiled entry scripts.
     folder: Option<PathBuf>,
-    /// The free bytes there.
+    /// The free bytes on the disk of the folder.
     free: Option<u64>,
-    /// Why it cannot be used.
+    /// Why the folder cannot be used.
     problem: Option<String>,
 }
 
@@ -95,7 +96,7 @@ pub(super) fn doctor(
     let config = Config::load(policy)?;
     let mut findings = Findings::now(policy, &config);
     findings.backends = self::backends(backends, policy, &config)?;
-    findings.around =
+    findings.optional_tools =
         Some(OptionalTools::now(policy, datastores, config.cache_dir(None).as_deref()));
     findings.is_verbose = is_verbose;
     let text = if json {
@@ -121,14 +122,14 @@ impl Findings {
                 && layers.iter().all(|layer| layer.missing.is_none()),
             policy,
             sandmill: env!("CARGO_PKG_VERSION"),
-            features: Feature::ALL.into_iter().filter(|it| node::has(*it)).collect(),
+            features: Feature::ALL.into_iter().filter(|feature| node::has(*feature)).collect(),
             kernel: first_line("/proc/sys/kernel/osrelease"),
             architecture: std::env::consts::ARCH,
             layers,
             cgroup_v2: cgroup(),
             gpus: DoctorGpus::now(),
             backends: Vec::new(),
-            around: None,
+            optional_tools: None,
             is_verbose: false,
             runs_as_root: rustix::process::geteuid().is_root(),
             open_files: limit.current,
@@ -145,7 +146,7 @@ impl Findings {
         let sandmill = self.sandmill;
         let processor = self.architecture;
         let _ = writeln!(text, "sandmill {sandmill}, kernel {kernel}, {processor}");
-        let _ = writeln!(text, "{}", built(&self.features));
+        let _ = writeln!(text, "{}", features_text(&self.features));
         text.push_str("\nThe wall around the processes of a job:\n");
         self.layers.iter().for_each(|layer| layer.write_to(&mut text, "MISSING"));
         text.push_str("\nWhat jobs may ask for:\n");
@@ -169,7 +170,7 @@ impl Findings {
             "  {:<9} open files: the limit is {now}, and can be raised to {most}",
             "ok"
         );
-        self.around.iter().for_each(|around| around.write_to(&mut text));
+        self.optional_tools.iter().for_each(|optional_tools| optional_tools.write_to(&mut text));
         self.cache.write_to(&mut text);
         let jobs = self.jobs_root.display();
         let _ = writeln!(text, "  {:<9} job directories: {jobs}", "ok");
@@ -260,9 +261,9 @@ impl DoctorGpus {
 }
 
 /// The features of a build: `built with inference, stores; without cuda`.
-fn built(features: &[Feature]) -> String {
+fn features_text(features: &[Feature]) -> String {
     let listed = |has: bool| {
-        let of = Feature::ALL.into_iter().filter(|it| features.contains(it) == has);
+        let of = Feature::ALL.into_iter().filter(|feature| features.contains(feature) == has);
         of.map(Feature::name).collect::<Vec<_>>().join(", ")
     };
     match (listed(true), listed(false)) {
@@ -358,9 +359,12 @@ mod tests {
     #[test]
     fn the_features_of_a_build_are_listed() {
         use Feature::{Cuda, Inference, Stores};
-        assert_eq!(built(&[Inference, Cuda, Stores]), "built with inference, cuda, stores");
-        assert_eq!(built(&[Inference, Stores]), "built with inference, stores; without cuda");
-        assert_eq!(built(&[]), "built without inference, cuda, stores");
+        assert_eq!(features_text(&[Inference, Cuda, Stores]), "built with inference, cuda, stores");
+        assert_eq!(
+            features_text(&[Inference, Stores]),
+            "built with inference, stores; without cuda"
+        );
+        assert_eq!(features_text(&[]), "built without inference, cuda, stores");
     }
 
     #[test]

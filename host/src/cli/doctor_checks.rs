@@ -17,9 +17,9 @@ use std::path::Path;
 #[derive(Debug, Serialize)]
 pub(super) struct DoctorCheck {
     pub(super) name: &'static str,
-    /// What was found, with its version if it has one; null if it is missing.
+    /// What was found, with its version if it has one; null if nothing was found.
     pub(super) found: Option<String>,
-    /// Why it is missing.
+    /// Why the tool or feature is missing.
     pub(super) missing: Option<String>,
     /// What to do about it.
     pub(super) what_to_do: Option<&'static str>,
@@ -59,14 +59,14 @@ impl OptionalTools {
     pub(super) fn write_to(&self, text: &mut String) {
         self.toolchain.write_to(text, "-");
         self.python.iter().for_each(|runtime| runtime.write_to(text, "-"));
-        for wrong in [&self.registry, &self.datastores, &self.places] {
-            wrong.write_to(text, "WRONG");
+        for check in [&self.registry, &self.datastores, &self.places] {
+            check.write_to(text, "WRONG");
         }
     }
 }
 
-/// Checks for a runtime. The file's name depends on the version of its sources, so an outdated runtime is not
-/// found.
+/// Checks for a runtime. The name of its file depends on the version of the runtime's sources, so an outdated
+/// runtime is not found.
 fn python(runtime: Runtime, cache_dir: Option<&Path>) -> DoctorCheck {
     let (name, remedy) = match runtime {
         Runtime::Light => ("Python scripts, light", "sandmill python install light"),
@@ -88,10 +88,10 @@ fn toolchain() -> DoctorCheck {
 
 fn registry(file: Option<&Path>) -> DoctorCheck {
     let remedy = "name another file in SANDMILL_REGISTRY, or see docs/registry.md";
-    DoctorCheck::new("the registry", look(file), remedy)
+    DoctorCheck::new("the registry", registry_text(file), remedy)
 }
 
-fn look(file: Option<&Path>) -> Result<String, RegistryError> {
+fn registry_text(file: Option<&Path>) -> Result<String, RegistryError> {
     let Some(file) = file else {
         return Ok(
             "the registry: none of SANDMILL_REGISTRY, XDG_DATA_HOME and HOME is set".to_owned()

@@ -36,15 +36,15 @@ fn standard_output(text: &str) -> Result<(), String> {
 }
 
 impl FollowerArguments {
-    /// The reporter that writes events, if that is wanted.
+    /// The reporter that writes events; `None` without `--events`.
     pub(super) fn reporter(&self) -> Option<Box<dyn Reporter>> {
         self.events.map(|()| Box::new(EventThread::new()) as _)
     }
 
-    /// Prints the result, if that is wanted. `reused`: whether it is that of an earlier run.
+    /// Prints the result, if `--json` is given. `reused`: whether this is the result of an earlier run.
     pub(super) fn print(
         &self,
-        places: &ReportPaths,
+        paths: &ReportPaths,
         result: &JobResult,
         reused: bool,
     ) -> Result<(), Problem> {
@@ -53,9 +53,9 @@ impl FollowerArguments {
         }
         let value = serde_json::json!({
             "version": VERSION,
-            "job": places.job,
-            "job_dir": places.job_dir.root(),
-            "output": places.output,
+            "job": paths.job,
+            "job_dir": paths.job_dir.root(),
+            "output": paths.output,
             "reused": reused,
             "result": result,
         });
@@ -89,19 +89,19 @@ fn call(program: &Path, job: &str, job_dir: &JobDir, status: JobStatus) -> Resul
     }
 }
 
-/// The most events that wait for a slow reader; beyond that, the job waits for it, too.
-const WAITING: usize = 10_000;
+/// The most events that wait for a slow reader. If there are more, the job waits for the reader.
+const MAX_WAITING_EVENTS: usize = 10_000;
 
 /// Passes events to a thread that writes them, so that the leader rarely waits for the reader.
 struct EventThread {
-    /// `None` at the end.
+    /// `None` after the last event.
     lines: Option<SyncSender<String>>,
     writer: Option<JoinHandle<()>>,
 }
 
 impl EventThread {
     fn new() -> Self {
-        let (lines, written) = sync_channel::<String>(WAITING);
+        let (lines, written) = sync_channel::<String>(MAX_WAITING_EVENTS);
         let writer = std::thread::Builder::new().name("events".to_owned()).spawn(move || {
             // A closed pipe does not stop the job.
             while let Ok(line) = written.recv() {

@@ -60,7 +60,7 @@ impl Problem {
         Self { exit: Exit::Usage, error: error.into() }
     }
 
-    /// The same, for several reasons, each on its own line.
+    /// Like [`usage`](Self::usage), for several reasons, each on its own line.
     pub(super) fn each_line(reasons: &str) -> Self {
         Self::usage(anyhow::anyhow!("{}", reasons.replace('\n', "\nerror: ")))
     }
@@ -71,7 +71,7 @@ impl Problem {
     }
 }
 
-/// Prints `error: ` and the error, then each cause that adds something.
+/// Prints `error: ` and the error, then each cause whose text is not yet printed.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut reported = self.error.to_string();

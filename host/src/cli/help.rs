@@ -41,7 +41,7 @@ const EXAMPLES: [(&str, &str, &str); 24] = [
 ];
 
 /// The commands of other tools that users may type, and the equivalents here.
-const OTHERS: [(&str, &str); 19] = [
+const COMMANDS_OF_OTHER_TOOLS: [(&str, &str); 19] = [
     ("ls", "jobs"),
     ("list", "jobs"),
     ("ps", "jobs"),
@@ -76,15 +76,16 @@ pub(super) fn with_examples(command: Command) -> Command {
 pub(super) fn advice(error: &clap::Error, command: &Command) -> Option<String> {
     match (error.kind(), error.get(ContextKind::InvalidSubcommand)) {
         (ErrorKind::InvalidSubcommand, Some(ContextValue::String(typed))) => {
-            Some(for_command(typed, command))
+            Some(suggestion(typed, command))
         }
         _ => None,
     }
 }
 
-fn for_command(typed: &str, command: &Command) -> String {
+fn suggestion(typed: &str, command: &Command) -> String {
     let names: Vec<&str> = command.get_subcommands().map(Command::get_name).collect();
-    let other = OTHERS.iter().find(|(other, _)| *other == typed).map(|(_, name)| *name);
+    let other =
+        COMMANDS_OF_OTHER_TOOLS.iter().find(|(other, _)| *other == typed).map(|(_, name)| *name);
     // `nearest` also recognizes two swapped letters, even in a word of three.
     let meant = other.or_else(|| nearest(typed, names.iter().copied()));
     match meant {
@@ -117,12 +118,12 @@ mod tests {
     #[test]
     fn commands_of_other_tools_are_known() {
         let command = Cli::command();
-        for (typed, name) in OTHERS {
+        for (typed, name) in COMMANDS_OF_OTHER_TOOLS {
             assert!(command.find_subcommand(typed).is_none(), "{typed} is a command");
             assert!(command.find_subcommand(name).is_some(), "{name}");
         }
         let reported =
-            ["rnu", "list", "kill", "nothing-like-it"].map(|typed| for_command(typed, &command));
+            ["rnu", "list", "kill", "nothing-like-it"].map(|typed| suggestion(typed, &command));
         insta::assert_snapshot!(reported.join("\n"), @"
         did you mean sandmill run? sandmill --help lists all commands
         did you mean sandmill jobs? sandmill --help lists all commands

@@ -21,9 +21,9 @@ use std::time::Duration;
 /// Incremented when the JSON changes incompatibly.
 const VERSION: u32 = 1;
 /// The pause between two checks with `logs --follow`.
-const PAUSE: Duration = Duration::from_millis(300);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(300);
 /// The pause between two updates with `status --watch`.
-const WATCH_PAUSE: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
@@ -72,19 +72,19 @@ pub(super) struct LogArguments {
     mini_batch: Option<u64>,
 }
 
-/// A job directory, and what is known about its job.
+/// A job directory, and what is known about the job in it.
 struct KnownJob {
     dir: JobDir,
     state: JobState,
     history: History,
-    places: ReportPaths,
+    paths: ReportPaths,
 }
 
-fn find(path: &Path) -> Result<KnownJob, Problem> {
-    let here = std::env::current_dir()
+fn load_job(path: &Path) -> Result<KnownJob, Problem> {
+    let current_dir = std::env::current_dir()
         .context("the current folder cannot be found")
         .map_err(Problem::usage)?;
-    let dir = JobDir::new(here.join(path));
+    let dir = JobDir::new(current_dir.join(path));
     let Some(state) = JobState::read(&dir).map_err(Problem::usage)? else {
         return Err(Problem::usage(anyhow!(
             "{} is not a job directory: it has no job.json; name the folder that `sandmill run` made \
@@ -100,16 +100,16 @@ fn find(path: &Path) -> Result<KnownJob, Problem> {
             return Err(Problem::usage(anyhow!("{}: {error}", dir.events().display())));
         }
     };
-    // `output` is relative to the job directory if it is inside of it.
+    // `output` is relative to the job directory if the output is in the job directory.
     let output = dir.root().join(&state.output);
     let rows = state.output_file.as_ref().map_or(output.clone(), |file| output.join(file));
-    // These commands write no reports.
-    let places = ReportPaths {
+    // These commands write no reports, so the other fields are not needed.
+    let paths = ReportPaths {
         drops_rows: state.output_file.is_none(),
         resume: resume(&state),
-        ..ReportPaths::new(state.name.clone(), dir.clone(), rows, here)
+        ..ReportPaths::new(state.name.clone(), dir.clone(), rows, current_dir)
     };
-    Ok(KnownJob { dir, state, history, places })
+    Ok(KnownJob { dir, state, history, paths })
 }
 
 /// How to resume a job.
@@ -125,7 +125,7 @@ impl KnownJob {
 }
 
 /// The exit code of a command that exits as the job did.
-fn as_job(now: CurrentState) -> Exit {
+fn exit_like_job(now: CurrentState) -> Exit {
     match now {
         CurrentState::Completed => Exit::Completed,
         CurrentState::Failed => Exit::Failed,
@@ -140,7 +140,7 @@ fn as_job(now: CurrentState) -> Exit {
 pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
     let path = arguments.job.dir()?;
     loop {
-        let found = find(&path)?;
+        let found = load_job(&path)?;
         let now = found.now();
         let text = match arguments.json {
             true => status_json(&found, now),
@@ -155,14 +155,14 @@ pub(super) fn status(arguments: &StatusArguments) -> Result<Exit, Problem> {
             false => print(&text)?,
         }
         if !(arguments.watch && now.is_live()) {
-            return Ok(if arguments.exit_code { as_job(now) } else { Exit::Completed });
+            return Ok(if arguments.exit_code { exit_like_job(now) } else { Exit::Completed });
         }
-        sleep(WATCH_PAUSE);
+        sleep(WATCH_INTERVAL);
     }
 }
 
 fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
-    let KnownJob { state, history, places, .. } = found;
+    let KnownJob { state, history, paths, .. } = found;
     let (name, pid) = (&state.name, state.pid);
     let shown = shell_word(&path.display().to_string());
     let clock = Timestamp::now();
@@ -181,11 +181,11 @@ fn status_text(found: &KnownJob, now: CurrentState, path: &Path) -> String {
         (
             Some(result),
             CurrentState::Completed | CurrentState::Failed | CurrentState::Cancelled,
-        ) => result_text(result, places),
-        // Its events were removed, or could not be written to a full disk.
+        ) => result_text(result, paths),
+        // The events were removed, or could not be written to a full disk.
         (None, CurrentState::Completed | CurrentState::Failed | CurrentState::Cancelled) => {
             match &state.result {
-                Some(result) => result_text(result, places),
+                Some(result) => result_text(result, paths),
                 None => format!("Job {name} {}.\n", state.status.how()),
             }
         }
@@ -245,7 +245,7 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
         "processor_seconds": history.processor_seconds,
         "bytes_read": history.bytes_read,
         "workers": workers,
-        "output": found.places.output,
+        "output": found.paths.output,
         "result": history.result.as_ref().or(state.result.as_ref()).filter(|_| !now.is_live()),
     });
     format!("{value:#}\n")
@@ -253,9 +253,9 @@ fn status_json(found: &KnownJob, now: CurrentState) -> String {
 
 /// Prints what went wrong and what to do.
 pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
-    let found = find(&arguments.job.dir()?)?;
+    let found = load_job(&arguments.job.dir()?)?;
     if arguments.json {
-        let KnownJob { state, history, places, .. } = &found;
+        let KnownJob { state, history, paths, .. } = &found;
         let mut value = serde_json::json!({
             "version": VERSION,
             "job": state.name,
@@ -264,7 +264,7 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
             "result": history.result.as_ref().or(state.result.as_ref()),
         });
         if let (Some(all), serde_json::Value::Object(more)) =
-            (value.as_object_mut(), explain_json(history, places))
+            (value.as_object_mut(), explain_json(history, paths))
         {
             all.extend(more);
         }
@@ -272,14 +272,14 @@ pub(super) fn explain(arguments: &ExplainArguments) -> Result<Exit, Problem> {
         return Ok(Exit::Completed);
     }
     let running = is_locked(found.dir.root());
-    print(&explain_text(&found.history, &found.places, running))?;
+    print(&explain_text(&found.history, &found.paths, running))?;
     Ok(Exit::Completed)
 }
 
 /// Prints the output of the entry script, or the attempts at a mini-batch.
 pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
     let path = arguments.job.dir()?;
-    let found = find(&path)?;
+    let found = load_job(&path)?;
     let filter = match (&arguments.worker, arguments.mini_batch) {
         (_, Some(id)) => LogFilter::MiniBatch(MiniBatchId(id)),
         (Some(worker), None) => LogFilter::Worker(worker_name(worker).map_err(Problem::usage)?),
@@ -290,7 +290,7 @@ pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
             // The reader of the pipe has read enough.
             Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),
             Err(error) => Err(Problem::usage(error)),
-            Ok(()) => Ok(as_job(find(&path)?.now())),
+            Ok(()) => Ok(exit_like_job(load_job(&path)?.now())),
         };
     }
     let printed = if arguments.json {
@@ -304,7 +304,7 @@ pub(super) fn logs(arguments: &LogArguments) -> Result<Exit, Problem> {
     match printed {
         Ok(true) => Ok(Exit::Completed),
         Ok(false) => {
-            say(&nothing(&filter, &path));
+            say(&nothing_to_print(&filter, &path));
             Ok(Exit::Completed)
         }
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(Exit::Completed),
@@ -322,14 +322,14 @@ fn follow(path: &Path, filter: &LogFilter) -> io::Result<()> {
     let mut follower = Follower::new(&dir, worker);
     let mut out = BufWriter::new(terminal::stdout());
     loop {
-        // This is checked first, so that everything that was written before the end is shown.
+        // We check first whether the job has ended, so that everything that it wrote before is shown.
         let is_last = !is_locked(path);
         follower.print_new(is_last, &mut out)?;
         out.flush()?;
         if is_last {
             return Ok(());
         }
-        sleep(PAUSE);
+        sleep(FOLLOW_INTERVAL);
     }
 }
 
@@ -343,7 +343,7 @@ fn worker_name(text: &str) -> anyhow::Result<String> {
 }
 
 /// The message that there is nothing to print, which is not an error.
-fn nothing(filter: &LogFilter, dir: &Path) -> String {
+fn nothing_to_print(filter: &LogFilter, dir: &Path) -> String {
     let job = shell_word(&dir.display().to_string());
     match filter {
         LogFilter::All => {

@@ -1,5 +1,5 @@
 //! `sandmill inspect COMPONENT`: what a component could access, judged by its imports, and what differs from
-//! another one. A child process parses the files; none of their code is run.
+//! another component. A child process parses the files; their code is not run.
 
 use super::WallArgument;
 use super::policy::PolicyArgument;
@@ -22,7 +22,7 @@ pub(super) struct InspectArguments {
     /// Prints JSON.
     #[arg(long)]
     pub(super) json: bool,
-    /// Shows how COMPONENT differs from this one, for instance an earlier version.
+    /// Shows how COMPONENT differs from OTHER, for instance an earlier version.
     #[arg(long, value_name = "OTHER")]
     diff: Option<PathBuf>,
     #[command(flatten)]
@@ -132,7 +132,7 @@ fn text(description: &ScriptDescription, path: &Path) -> String {
     }
     text.push_str("Exports:\n");
     for export in exports {
-        let _ = writeln!(text, "  {}", named(&export.name, &export.functions));
+        let _ = writeln!(text, "  {}", export_text(&export.name, &export.functions));
     }
     let _ = writeln!(text, "Memory: {}", memory(description));
     text.push_str("Made with, according to the file itself:\n");
@@ -146,7 +146,7 @@ fn text(description: &ScriptDescription, path: &Path) -> String {
 }
 
 /// `NAME: FUNCTION, FUNCTION`.
-fn named(name: &str, functions: &[String]) -> String {
+fn export_text(name: &str, functions: &[String]) -> String {
     if functions.is_empty() { name.to_owned() } else { format!("{name}: {}", functions.join(", ")) }
 }
 
@@ -158,7 +158,7 @@ fn tools(description: &ScriptDescription) -> Vec<String> {
     description.producers.iter().map(tool).collect()
 }
 
-/// The memory that it declares. How much it may use depends on the job.
+/// The memory that the component declares. How much it may use depends on the job.
 fn memory(description: &ScriptDescription) -> String {
     let ScriptDescription { memories, tables, .. } = description;
     let bytes = memories.iter().fold(0_u64, |sum, memory| sum.saturating_add(memory.minimum_bytes));
@@ -224,7 +224,7 @@ fn changes(before: &ScriptDescription, now: &ScriptDescription) -> ListChanges {
         refused: of(&imports(true)),
         exports: of(&|description| {
             let exports = description.exports.iter();
-            exports.map(|export| named(&export.name, &export.functions)).collect()
+            exports.map(|export| export_text(&export.name, &export.functions)).collect()
         }),
         producers: of(&tools),
         memory: of(&|description| vec![memory(description)]),

@@ -13,7 +13,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// How many levels of folders are searched for job directories.
-const DEPTH: u32 = 4;
+const MAX_DEPTH: u32 = 4;
 
 /// The jobs that a command works on.
 #[derive(Clone, Debug, clap::Args)]
@@ -38,22 +38,22 @@ impl RootArgument {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum CurrentState {
-    /// It is running.
+    /// The job is running.
     Running,
-    /// It waits for other jobs to free resources.
+    /// The job waits for other jobs to free resources.
     Waiting,
-    /// Its process is gone: it was killed, or the machine went down.
+    /// The job's process is gone: the process was killed, or the machine went down.
     Interrupted,
-    /// It is completed.
+    /// The job is completed.
     Completed,
-    /// It failed.
+    /// The job failed.
     Failed,
-    /// It was cancelled.
+    /// The job was cancelled.
     Cancelled,
 }
 
 impl CurrentState {
-    /// All of them.
+    /// All states.
     pub(super) const ALL: [Self; 6] = [
         Self::Running,
         Self::Waiting,
@@ -87,7 +87,7 @@ impl CurrentState {
         }
     }
 
-    /// Whether it has a process.
+    /// Whether the job has a process.
     pub(super) fn is_live(self) -> bool {
         matches!(self, Self::Running | Self::Waiting)
     }
@@ -102,7 +102,7 @@ impl fmt::Display for CurrentState {
 /// A job directory that was found.
 #[derive(Debug)]
 pub(super) struct FoundJob {
-    /// The directory, below the root as it was given.
+    /// The directory, as a path that begins with the given root.
     pub(super) dir: PathBuf,
     pub(super) state: JobState,
     pub(super) history: History,
@@ -116,14 +116,15 @@ impl FoundJob {
         noted.unwrap_or(&self.history.tenant)
     }
 
-    /// When it ended, or the time of its last event if it was interrupted; `None` while it has a process.
+    /// When the job ended, or the time of its last event if the job was interrupted; `None` while it has a
+    /// process.
     pub(super) fn ended(&self) -> Option<Timestamp> {
         let last = self.history.last.unwrap_or(self.state.started);
         (!self.now.is_live()).then(|| self.state.ended.unwrap_or(last))
     }
 }
 
-/// All jobs below a folder, the one that was started last first, and what could not be read.
+/// All jobs below a folder, the job that was started last first, and why other jobs could not be read.
 ///
 /// # Errors
 /// If the folder itself cannot be read.
@@ -132,7 +133,7 @@ pub(super) fn jobs_below(root: &Path) -> std::io::Result<(Vec<FoundJob>, Vec<Str
     let mut troubles = Vec::new();
     let is_job = |dir: &Path| JobDir::new(dir).state_file().symlink_metadata().is_ok();
     if is_job(root) {
-        take(root, &mut found, &mut troubles);
+        add_job(root, &mut found, &mut troubles);
     } else {
         let mut folders = vec![(root.to_owned(), 0)];
         while let Some((folder, depth)) = folders.pop() {
@@ -151,8 +152,8 @@ pub(super) fn jobs_below(root: &Path) -> std::io::Result<(Vec<FoundJob>, Vec<Str
                 }
                 let path = entry.path();
                 if is_job(&path) {
-                    take(&path, &mut found, &mut troubles);
-                } else if depth + 1 < DEPTH {
+                    add_job(&path, &mut found, &mut troubles);
+                } else if depth + 1 < MAX_DEPTH {
                     folders.push((path, depth + 1));
                 }
             }
@@ -165,7 +166,8 @@ pub(super) fn jobs_below(root: &Path) -> std::io::Result<(Vec<FoundJob>, Vec<Str
     Ok((found, troubles))
 }
 
-fn take(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
+/// Adds the job in this directory, or why it cannot be read.
+fn add_job(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
     let job_dir = JobDir::new(dir);
     let state = match JobState::read(&job_dir) {
         Ok(Some(state)) => state,
@@ -182,7 +184,7 @@ fn take(dir: &Path, found: &mut Vec<FoundJob>, troubles: &mut Vec<String>) {
 pub(super) mod testing {
     use std::path::Path;
 
-    /// Creates a job directory whose job was started then and has this status.
+    /// Creates a job directory whose job was started at this time and has this status.
     pub(in crate::cli) fn job(dir: &Path, started: &str, status: &str) {
         let name = dir.file_name().unwrap().to_string_lossy();
         let ended = if status == "running" { None } else { Some(started) };

@@ -5,7 +5,7 @@ use crate::model::{InputKind, TableKind};
 use crate::spec::JobSpec;
 use std::num::NonZeroU64;
 
-/// Why a job cannot be limited.
+/// Why `--limit` cannot be used with a job.
 #[derive(Debug, thiserror::Error)]
 enum NoLimit {
     #[error(
@@ -18,7 +18,7 @@ enum NoLimit {
     Database(String),
 }
 
-/// The settings that take only the first `limit` items of each input.
+/// The settings that make a job take only the first `limit` items of each input.
 ///
 /// # Errors
 /// If the job's inputs cannot be limited.
@@ -34,8 +34,8 @@ pub(super) fn settings(
         return Err(Problem::usage(NoLimit::Groups));
     }
     if let InputKind::Tables { inputs, .. } = &spec.input_kind {
-        let is_asked = |kind: TableKind| kind.is_asked();
-        let database = spec.inputs.iter().zip(inputs).find(|(_, table)| is_asked(table.kind));
+        let is_database = |kind: TableKind| kind.is_asked();
+        let database = spec.inputs.iter().zip(inputs).find(|(_, table)| is_database(table.kind));
         if let Some((input, _)) = database {
             return Err(Problem::usage(NoLimit::Database(input.name.clone())));
         }

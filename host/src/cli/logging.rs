@@ -17,7 +17,7 @@ use tracing_subscriber::{Layer, fmt};
 const VARIABLE: &str = "SANDMILL_LOG";
 
 /// The target of the spans of the leader. The log lines of all targets are within these spans.
-const LEADER: &str = "sandmill_leader";
+const LEADER_TARGET: &str = "sandmill_leader";
 
 /// What to log, and how much to print.
 #[derive(Debug, clap::Args)]
@@ -45,15 +45,15 @@ enum LogFormat {
 }
 
 impl LoggingArguments {
-    /// Starts the log, if it is wanted.
+    /// Starts the log, unless nothing is to be logged.
     pub(super) fn begin(&self) -> Result<(), Problem> {
-        let wanted = self.wanted(std::env::var(VARIABLE).ok())?;
-        if wanted.iter().all(|(_, level)| level == LevelFilter::OFF)
-            && wanted.default_level().is_none_or(|level| level == LevelFilter::OFF)
+        let targets = self.targets(std::env::var(VARIABLE).ok())?;
+        if targets.iter().all(|(_, level)| level == LevelFilter::OFF)
+            && targets.default_level().is_none_or(|level| level == LevelFilter::OFF)
         {
             return Ok(());
         }
-        // Without targets: the spans name the part of the program.
+        // Lines have no targets, since the spans name the part of the program.
         let lines = fmt::layer().with_ansi(false).with_target(false);
         let layer = match self.log_format {
             LogFormat::Text => {
@@ -65,12 +65,12 @@ impl LoggingArguments {
                 .with_writer(|| StderrLines(terminal::say_json))
                 .boxed(),
         };
-        tracing_subscriber::registry().with(layer.with_filter(wanted)).init();
+        tracing_subscriber::registry().with(layer.with_filter(targets)).init();
         Ok(())
     }
 
-    /// What is to be logged; `variable` is the value of [`VARIABLE`].
-    fn wanted(&self, variable: Option<String>) -> Result<Targets, Problem> {
+    /// What to log; `variable` is the value of the environment variable [`VARIABLE`].
+    fn targets(&self, variable: Option<String>) -> Result<Targets, Problem> {
         let (text, place) = match (&self.log, self.verbose) {
             (Some(text), _) => (text.clone(), "--log"),
             (None, 0) => (variable.unwrap_or_default(), VARIABLE),
@@ -90,7 +90,7 @@ impl LoggingArguments {
         })
     }
 
-    /// Whether more is to be printed.
+    /// Whether commands print more details (`-v`).
     pub(super) fn is_verbose(&self) -> bool {
         self.verbose > 0
     }
@@ -108,24 +108,24 @@ impl LoggingArguments {
     }
 }
 
-/// Whether a part of a filter is a level, or names a part of Sandmill. Otherwise, a mistyped level would
-/// count as the name of a target that does not exist.
+/// Whether a part of a filter is a level, or names a part of Sandmill. Without this check, a mistyped level
+/// would count as the name of a target that does not exist.
 fn is_directive(text: &str) -> bool {
     text.contains('=') || text.starts_with("sandmill") || text.trim().parse::<LevelFilter>().is_ok()
 }
 
-/// The same filter, with the leader's spans enabled: lines need them for their context, and they have the
-/// most severe level.
-fn with_spans(wanted: Targets) -> Targets {
-    match wanted.iter().any(|(part, _)| part == LEADER) {
-        true => wanted,
-        false if wanted.default_level().is_some_and(|level| level > LevelFilter::OFF) => wanted,
-        false => wanted.with_target(LEADER, LevelFilter::ERROR),
+/// The same filter, with the leader's spans enabled, since they give log lines their context. The spans have
+/// the most severe level.
+fn with_spans(targets: Targets) -> Targets {
+    match targets.iter().any(|(part, _)| part == LEADER_TARGET) {
+        true => targets,
+        false if targets.default_level().is_some_and(|level| level > LevelFilter::OFF) => targets,
+        false => targets.with_target(LEADER_TARGET, LevelFilter::ERROR),
     }
 }
 
-/// Standard error, line by line. The function escapes each line and prints it, so untrusted text cannot make
-/// lines of its own or steer the terminal.
+/// Standard error, line by line. The function escapes each line and prints it, so untrusted text cannot
+/// add lines or control the terminal.
 struct StderrLines(fn(&str));
 
 impl Write for StderrLines {
@@ -151,40 +151,43 @@ mod tests {
         logging: LoggingArguments,
     }
 
-    fn wanted(arguments: &str, variable: Option<&str>) -> Result<String, String> {
+    fn targets(arguments: &str, variable: Option<&str>) -> Result<String, String> {
         let command = LoggedCommand::try_parse_from(format!("x {arguments}").split_whitespace());
         let logging = command.map_err(|error| error.kind().to_string())?.logging;
-        let wanted = logging.wanted(variable.map(str::to_owned));
-        wanted.map(|targets| targets.to_string()).map_err(|problem| problem.to_string())
+        let targets = logging.targets(variable.map(str::to_owned));
+        targets.map(|targets| targets.to_string()).map_err(|problem| problem.to_string())
     }
 
     #[test]
     fn options_come_before_the_variable() {
         let ok = |text: &str| Ok(text.to_owned());
-        assert_eq!(wanted("", None), ok("off"));
-        assert_eq!(wanted("", Some("")), ok("off"));
-        assert_eq!(wanted("", Some("warn")), ok("warn"));
-        assert_eq!(wanted("--log debug", Some("warn")), ok("debug"));
-        assert_eq!(wanted("-v", Some("warn")), ok("info"));
-        assert_eq!(wanted("-vv", None), ok("debug"));
-        assert_eq!(wanted("-vvvv", None), ok("trace"));
+        assert_eq!(targets("", None), ok("off"));
+        assert_eq!(targets("", Some("")), ok("off"));
+        assert_eq!(targets("", Some("warn")), ok("warn"));
+        assert_eq!(targets("--log debug", Some("warn")), ok("debug"));
+        assert_eq!(targets("-v", Some("warn")), ok("info"));
+        assert_eq!(targets("-vv", None), ok("debug"));
+        assert_eq!(targets("-vvvv", None), ok("trace"));
         assert_eq!(
-            wanted("--log sandmill_leader=debug,info", None),
+            targets("--log sandmill_leader=debug,info", None),
             ok("sandmill_leader=debug,info")
         );
         // The lines need the leader's spans.
         let commit = "--log sandmill_leader::commit=debug";
-        assert_eq!(wanted(commit, None), ok("sandmill_leader::commit=debug,sandmill_leader=error"));
+        assert_eq!(
+            targets(commit, None),
+            ok("sandmill_leader::commit=debug,sandmill_leader=error")
+        );
     }
 
     #[test]
     fn unknown_log_levels_are_refused() {
-        insta::assert_snapshot!(wanted("", Some("loud=very")).unwrap_err(), @r#"error: SANDMILL_LOG: found "loud=very"; expected off, error, warn, info, debug or trace, or several, each with the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"#);
-        insta::assert_snapshot!(wanted("--log sandmill=much", None).unwrap_err(), @r#"error: --log: found "sandmill=much"; expected off, error, warn, info, debug or trace, or several, each with the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"#);
+        insta::assert_snapshot!(targets("", Some("loud=very")).unwrap_err(), @r#"error: SANDMILL_LOG: found "loud=very"; expected off, error, warn, info, debug or trace, or several, each with the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"#);
+        insta::assert_snapshot!(targets("--log sandmill=much", None).unwrap_err(), @r#"error: --log: found "sandmill=much"; expected off, error, warn, info, debug or trace, or several, each with the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"#);
         for mistyped in ["inof", "warning", "verbose,info"] {
-            assert!(wanted("", Some(mistyped)).is_err(), "{mistyped}");
+            assert!(targets("", Some(mistyped)).is_err(), "{mistyped}");
         }
-        assert!(wanted("-v --log info", None).is_err());
-        assert!(wanted("-v -q", None).is_err());
+        assert!(targets("-v --log info", None).is_err());
+        assert!(targets("-v -q", None).is_err());
     }
 }

@@ -91,7 +91,8 @@ enum Command {
     Cancel(cancel::CancelArguments),
     /// Removes the directories of jobs that ended long ago, including their output.
     ///
-    /// Keeps those of running and waiting jobs and, without --failed, of all jobs that are not completed.
+    /// Keeps the directories of running and waiting jobs and, without --failed, of all jobs that are not
+    /// completed.
     Clean(clean::CleanArguments),
     /// Shows how much compiled code and how many objects are cached for later jobs. `clear` removes them.
     Cache(cache::CacheArguments),
@@ -134,9 +135,9 @@ enum Command {
         #[command(subcommand)]
         command: python::JavascriptCommand,
     },
-    /// Checks whether a component keeps the contract, and what it would need; or whether a script can be run.
+    /// Checks whether a component keeps the contract, and lists its imports; or whether a script can be run.
     ///
-    /// Its code runs only with --run.
+    /// The code of the component or script runs only with --run.
     Check {
         /// A component, a core module, the folder of a guest crate or of C sources, or a script in Python,
         /// JavaScript or TypeScript.
@@ -153,12 +154,13 @@ enum Command {
     },
     /// Runs an entry script on an Arrow IPC stream, from standard input to standard output.
     ///
-    /// It runs in one process, with the sandbox and limits of a job's workers. Each record batch is a
-    /// mini-batch, and gives one record batch. Rows of text are a table with the column `value`.
+    /// The entry script runs in one process, with the sandbox and limits of a job's workers. Each record
+    /// batch is a mini-batch, and gives one record batch. If the entry script returns rows of text, they
+    /// become a table with the column `value`.
     Map(map::MapArguments),
     /// Checks what this machine has for running untrusted entry scripts, and what is missing.
     ///
-    /// Exits with 0 if jobs with `os_sandbox: required` can run on it.
+    /// Exits with 0 if jobs with `os_sandbox: required` can run on this machine.
     Doctor {
         /// Prints JSON.
         #[arg(long)]
@@ -183,7 +185,7 @@ enum Command {
 }
 
 /// The command line, with an example for each command.
-fn whole() -> clap::Command {
+fn full_command() -> clap::Command {
     help::with_examples(Cli::command())
 }
 
@@ -195,7 +197,7 @@ pub fn main() -> ExitCode {
     }
     terminal::watch_panics();
     let color = Color::of(std::env::args_os()).begin();
-    let matches = whole().color(color).try_get_matches();
+    let matches = full_command().color(color).try_get_matches();
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
@@ -248,12 +250,12 @@ fn serve(command: Command, logging: &LoggingArguments) -> Result<Exit, Problem> 
         Command::Inspect(arguments) => inspect_and_print(&arguments),
         Command::New(arguments) => new::new(&arguments),
         Command::Version(arguments) => about::version(&arguments),
-        Command::Completions(arguments) => about::completions(&arguments, whole()),
-        Command::Man(arguments) => about::man(&arguments, whole()),
+        Command::Completions(arguments) => about::completions(&arguments, full_command()),
+        Command::Man(arguments) => about::man(&arguments, full_command()),
     }
 }
 
-/// For commands without a job file.
+/// The sandbox option of commands without a job file.
 #[derive(Debug, clap::Args)]
 struct WallArgument {
     /// The sandbox that the child processes that parse the component must get from the operating system:
@@ -298,7 +300,7 @@ fn check_and_print(
     (trial, backends, as_json): (&check::TrialArguments, &run::BackendArguments, bool),
     tools: &ToolArguments,
 ) -> Result<Exit, Problem> {
-    if let Some(option) = trial.needless() {
+    if let Some(option) = trial.unused_option() {
         return Err(Problem::usage(anyhow::anyhow!(
             "{option} needs --run: add --run, with or without files"
         )));
@@ -328,7 +330,7 @@ fn print_found(found: &impl serde::Serialize, as_json: bool, text: &str) -> Resu
     print(text)
 }
 
-/// The problem that the policy forbids something.
+/// The problem for errors of the policy.
 #[expect(clippy::needless_pass_by_value, reason = "for map_err")]
 fn refused(errors: SpecErrors) -> Problem {
     Problem::each_line(&errors.to_string())

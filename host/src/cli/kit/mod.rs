@@ -9,7 +9,9 @@ mod report;
 #[cfg(test)]
 mod tests;
 
-use super::check::{self, CheckArguments, TrialArguments, explain, instrumentation, written};
+use super::check::{
+    self, CheckArguments, TrialArguments, captured_output, explain, instrumentation,
+};
 use super::check_script::check_script;
 use super::checked::{CapturedOutput, CheckedScript};
 use super::script::ExistingScript;
@@ -28,7 +30,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The reason why checks are skipped if the component is not the kit's script.
-const NEEDS: &str = "needs the kit's script";
+const NEEDS_SCRIPT: &str = "needs the kit's script";
 
 /// What is checked.
 enum Subject {
@@ -51,20 +53,20 @@ pub(super) fn kit(
     };
     let mut report = KitReport::new(checked.path.clone());
     let found = check_names(&checked, &mut report);
-    let all = || std::iter::once(&SCRIPT).chain(CHECKS);
+    let all_checks = || std::iter::once(&SCRIPT).chain(CHECKS);
     if !found {
-        report.skip(all(), "it cannot be loaded");
+        report.skip(all_checks(), "it cannot be loaded");
         return Ok(report);
     }
     let subject = subject(check, &checked.path, is_script, say)?;
-    let verdict = judge(check, &subject, &SCRIPT, say)?;
+    let verdict = run_check(check, &subject, &SCRIPT, say)?;
     if verdict.is_err() {
-        report.skip(all(), NEEDS);
+        report.skip(all_checks(), NEEDS_SCRIPT);
         return Ok(report);
     }
     report.add(SCRIPT.name, SCRIPT.holds, verdict);
-    for one in CHECKS {
-        report.add(one.name, one.holds, judge(check, &subject, one, say)?);
+    for spec in CHECKS {
+        report.add(spec.name, spec.holds, run_check(check, &subject, spec, say)?);
     }
     Ok(report)
 }
@@ -73,7 +75,7 @@ pub(super) fn kit(
 fn check_names(checked: &CheckedScript, report: &mut KitReport) -> bool {
     let problems = &checked.problems;
     let words = || Err(CheckFailure::Failed(problems.join("\n")));
-    let refuses = checked.imports_what_is_refused();
+    let refuses = checked.has_refused_imports();
     report.add("imports", "world grants", if refuses { words() } else { Ok(()) });
     let exports = match (problems.is_empty(), refuses) {
         (true, _) => Ok(()),
@@ -101,20 +103,21 @@ fn subject(
     Ok(Subject::Component(cache.prepare(component, instrumentation(&limits), say)?))
 }
 
-fn judge(
+/// Runs the plans of a check, and judges the outcomes.
+fn run_check(
     check: &CheckArguments<'_>,
     subject: &Subject,
-    one: &checks::CheckSpec,
+    spec: &checks::CheckSpec,
     say: &mut dyn FnMut(&str),
 ) -> anyhow::Result<Verdict> {
-    let plans = (one.plans)().into_iter();
-    let seen: anyhow::Result<Vec<PlanResult>> =
-        plans.map(|plan| see(check, subject, plan, say)).collect();
-    Ok((one.judge)(&seen?))
+    let plans = (spec.plans)().into_iter();
+    let results: anyhow::Result<Vec<PlanResult>> =
+        plans.map(|plan| run_plan(check, subject, plan, say)).collect();
+    Ok((spec.judge)(&results?))
 }
 
 /// Runs a plan in its own process.
-fn see(
+fn run_plan(
     check: &CheckArguments<'_>,
     subject: &Subject,
     plan: KitPlan,
@@ -124,8 +127,8 @@ fn see(
     let longest = check.policy.longest_call();
     let limit = Duration::from_secs(plan.seconds);
     let limit = longest.map_or(limit, |most| limit.min(most));
-    let (compiled, asked) = ask(check, subject, plan, scratch.path(), say)?;
-    let mut process = Process::start(check.program, compiled, &asked)?;
+    let (compiled, setup) = prepare_process(check, subject, plan, scratch.path(), say)?;
+    let mut process = Process::start(check.program, compiled, &setup)?;
     process.functions().map_err(|error| explain(&scratch, error))??;
     let ending = match process.lived(limit) {
         Ok(Some(lived)) => InstanceEnding::Lived(lived),
@@ -134,13 +137,14 @@ fn see(
         Err(error) => return Err(explain(&scratch, error)),
     };
     drop(process);
-    let CapturedOutput { stdout, stderr, log } = written(&scratch);
+    let CapturedOutput { stdout, stderr, log } = captured_output(&scratch);
     let output = check::shown(&scratch, "output/kit.txt");
     Ok(PlanResult { ending, stdout, stderr, log, output })
 }
 
-/// The request for the process. The files of the mini-batches are created in the scratch folder.
-fn ask<'a>(
+/// The compiled code and the request for the process. Creates the files of the mini-batches in the scratch
+/// folder.
+fn prepare_process<'a>(
     check: &CheckArguments<'_>,
     subject: &'a Subject,
     plan: KitPlan,
@@ -151,45 +155,48 @@ fn ask<'a>(
     std::fs::create_dir(&folder).context("no folder for the run can be created")?;
     let mut steps = Vec::new();
     let mut files = vec![write(&folder, "kit.txt", b"")?];
-    for (index, turn) in plan.turns.into_iter().enumerate() {
-        steps.push(step(&folder, index, turn, &mut files)?);
+    for (index, mini_batch) in plan.mini_batches.into_iter().enumerate() {
+        steps.push(step(&folder, index, mini_batch, &mut files)?);
     }
     let trial = TrialArguments::with(files, plan.arguments, plan.environment);
     let mut limits = check.policy.default_limits();
     limits.memory = plan.memory.map_or(limits.memory, |bytes| limits.memory.min(ByteSize(bytes)));
     limits.read = plan.read.map_or(limits.read, |bytes| limits.read.min(ByteSize(bytes)));
     let with = instrumentation(&limits);
-    let mut asked = check::asked(&check.trying(&trial), limits, with, scratch, say)?;
-    asked.wanted = TrialRequest::Steps(steps);
+    let mut setup = check::trial_setup(&check.trying(&trial), limits, with, scratch, say)?;
+    setup.wanted = TrialRequest::Steps(steps);
     let compiled = match subject {
         Subject::Component(compiled) => compiled,
         Subject::Script(chosen) => {
             let library = chosen.library.as_deref();
-            ExistingScript::at(check.path)?.show(library, LoggingLevel::Debug, &mut asked)?;
+            ExistingScript::at(check.path)?.mount_into(library, LoggingLevel::Debug, &mut setup)?;
             &chosen.compiled
         }
     };
-    Ok((compiled, asked))
+    Ok((compiled, setup))
 }
 
 fn step(
     folder: &Path,
     index: usize,
-    turn: KitMiniBatch,
+    mini_batch: KitMiniBatch,
     files: &mut Vec<PathBuf>,
 ) -> anyhow::Result<TrialStep> {
-    let KitMiniBatch { data, id, dataset, attempt, keys, times } = turn;
+    let KitMiniBatch { data, id, dataset, attempt, keys, times } = mini_batch;
     let data = match data {
         KitData::Void => StepData::Void,
         KitData::Table(kind) => StepData::Table(kind),
         KitData::Files(command, others) => {
             let first = (format!("turn{index}.txt"), command.into_bytes());
-            let all: Vec<_> = std::iter::once(first).chain(others).collect();
-            for (name, content) in &all {
+            let all_checks: Vec<_> = std::iter::once(first).chain(others).collect();
+            for (name, content) in &all_checks {
                 files.push(write(folder, name, content)?);
             }
             StepData::Files(
-                all.iter().map(|(name, _)| format!("{}/{name}", plan::FOLDER)).collect(),
+                all_checks
+                    .iter()
+                    .map(|(name, _)| format!("{}/{name}", plan::FILES_FOLDER))
+                    .collect(),
             )
         }
     };

@@ -3,21 +3,21 @@
 use crate::model::{Failure, printable};
 use crate::node::trial::{InstanceResults, TrialTableKind};
 
-/// The separator of the parts of a command. It is in no argument and no file name.
+/// The separator of the parts of a command. No argument and no file name contains it.
 const SEPARATOR: &str = "\u{1f}";
 /// The folder of the mini-batches' files, as the guest sees it.
-pub(super) const FOLDER: &str = "/inputs/items/0";
+pub(super) const FILES_FOLDER: &str = "/inputs/items/0";
 /// The prefix of the error that a script returns if its language cannot do what the command wants.
-const LACKS: &str = "not in this language: ";
+const LACKS_PREFIX: &str = "not in this language: ";
 /// The most bytes of a found value that a message shows.
-const SHOWN: usize = 200;
+const MAX_SHOWN_BYTES: usize = 200;
 
 /// A command, as written to a file or passed as an argument.
 pub(super) fn command(parts: &[&str]) -> String {
     parts.join(SEPARATOR)
 }
 
-/// The life of an instance, from `init` to `shutdown`.
+/// The input for the life of an instance, from `init` to `shutdown`.
 #[derive(Clone, Debug)]
 pub(super) struct KitPlan {
     /// The job's arguments.
@@ -25,12 +25,12 @@ pub(super) struct KitPlan {
     /// The job's environment.
     pub(super) environment: Vec<(String, String)>,
     /// The mini-batches.
-    pub(super) turns: Vec<KitMiniBatch>,
+    pub(super) mini_batches: Vec<KitMiniBatch>,
     /// The guest's memory limit in bytes; `None` for the default.
     pub(super) memory: Option<u64>,
     /// The largest file that `read` reads, in bytes; `None` for the default.
     pub(super) read: Option<u64>,
-    /// How many seconds all of it may take.
+    /// How many seconds the whole plan may take.
     pub(super) seconds: u64,
 }
 
@@ -43,14 +43,14 @@ pub(super) struct KitMiniBatch {
     pub(super) dataset: String,
     pub(super) attempt: u32,
     pub(super) keys: Vec<(String, String)>,
-    /// How often it is run.
+    /// How often the mini-batch is run.
     pub(super) times: u32,
 }
 
 /// The data of a mini-batch.
 #[derive(Clone, Debug)]
 pub(super) enum KitData {
-    /// The first file holds the command. The others follow it, with name and content.
+    /// The command, which is the content of the first file, and the other files: name and content.
     Files(String, Vec<(String, Vec<u8>)>),
     /// A table; the command is the first argument.
     Table(TrialTableKind),
@@ -59,11 +59,11 @@ pub(super) enum KitData {
 }
 
 impl KitPlan {
-    pub(super) fn of(turns: impl IntoIterator<Item = KitMiniBatch>) -> Self {
+    pub(super) fn of(mini_batches: impl IntoIterator<Item = KitMiniBatch>) -> Self {
         Self {
             arguments: Vec::new(),
             environment: Vec::new(),
-            turns: turns.into_iter().collect(),
+            mini_batches: mini_batches.into_iter().collect(),
             memory: None,
             read: None,
             seconds: 120,
@@ -105,22 +105,22 @@ impl KitMiniBatch {
 #[derive(Clone, Debug)]
 pub(super) struct PlanResult {
     pub(super) ending: InstanceEnding,
-    /// Its output, and its log.
+    /// The output of the process, and its log.
     pub(super) stdout: String,
     pub(super) stderr: String,
     pub(super) log: String,
-    /// The file `kit.txt` of its output folder.
+    /// The content of the file `kit.txt` in the output folder.
     pub(super) output: String,
 }
 
-/// How it ended.
+/// How an instance ended.
 #[derive(Clone, Debug)]
 pub(super) enum InstanceEnding {
     /// All mini-batches were run.
     Lived(InstanceResults),
-    /// It was killed because it took too long.
+    /// The process was killed because it took too long.
     TimedOut,
-    /// Its process died; says how.
+    /// The process died; the text says how.
     Died(String),
 }
 
@@ -129,7 +129,7 @@ pub(super) enum InstanceEnding {
 pub(super) enum CheckFailure {
     /// What was wrong, in words.
     Failed(String),
-    /// Why it could not be checked.
+    /// Why nothing could be checked.
     Skipped(String),
 }
 
@@ -155,7 +155,7 @@ pub(super) fn equal<T: PartialEq<U> + std::fmt::Debug + ?Sized, U: std::fmt::Deb
 }
 
 /// Checks that a text contains a part.
-pub(super) fn holds(what: &str, text: &str, part: &str) -> Verdict {
+pub(super) fn contains(what: &str, text: &str, part: &str) -> Verdict {
     match text.contains(part) {
         true => Ok(()),
         false => Err(wrong(format!("{what}: found {}, expected {part:?} in it", shown(text)))),
@@ -164,16 +164,16 @@ pub(super) fn holds(what: &str, text: &str, part: &str) -> Verdict {
 
 fn shown(text: &str) -> String {
     let text = if text.is_empty() { "nothing" } else { text };
-    let cut = &text[..text.floor_char_boundary(SHOWN)];
+    let cut = &text[..text.floor_char_boundary(MAX_SHOWN_BYTES)];
     let more = if cut.len() < text.len() { "..." } else { "" };
     format!("{}{more}", printable(cut))
 }
 
 impl PlanResult {
     /// The outcomes of the mini-batches, if the process lived to the end.
-    pub(super) fn lived(&self) -> Result<&InstanceResults, CheckFailure> {
+    pub(super) fn results(&self) -> Result<&InstanceResults, CheckFailure> {
         match &self.ending {
-            InstanceEnding::Lived(lived) => Ok(lived),
+            InstanceEnding::Lived(results) => Ok(results),
             InstanceEnding::TimedOut => Err(wrong("it took too long and was ended")),
             InstanceEnding::Died(how) => Err(wrong(format!("its process {how}"))),
         }
@@ -191,17 +191,17 @@ impl PlanResult {
 
     /// The rows and failed items of a mini-batch whose call succeeded.
     pub(super) fn outcomes(&self, index: usize) -> Result<&[Result<String, String>], CheckFailure> {
-        let came = self.came(index)?;
-        match &came.failure {
+        let mini_batch = self.mini_batch(index)?;
+        match &mini_batch.failure {
             Some(failure) => Err(failed(failure)),
-            None => Ok(&came.rows),
+            None => Ok(&mini_batch.rows),
         }
     }
 
     /// The failure of a mini-batch that must fail.
     pub(super) fn failure(&self, index: usize) -> Result<&Failure, CheckFailure> {
-        let failure = self.came(index)?.failure.as_ref();
-        match failure.map(|it| (it, lack(it))) {
+        let failure = self.mini_batch(index)?.failure.as_ref();
+        match failure.map(|it| (it, skip_reason(it))) {
             None => Err(wrong("the attempt went well, and should have failed")),
             Some((_, Some(why))) => Err(why),
             Some((failure, None)) => Ok(failure),
@@ -209,25 +209,25 @@ impl PlanResult {
     }
 
     /// The outcome of a mini-batch.
-    pub(super) fn came(
+    pub(super) fn mini_batch(
         &self,
         index: usize,
     ) -> Result<&crate::node::trial::TrialResult, CheckFailure> {
-        let lived = self.lived()?;
-        if let Some(failure) = &lived.init {
+        let results = self.results()?;
+        if let Some(failure) = &results.init {
             return Err(wrong(format!("init failed: {}", shown(&failure.message))));
         }
-        lived.steps.get(index).ok_or_else(|| wrong(format!("mini-batch {index} was not run")))
+        results.steps.get(index).ok_or_else(|| wrong(format!("mini-batch {index} was not run")))
     }
 }
 
 fn failed(failure: &Failure) -> CheckFailure {
     let describe = || wrong(format!("run failed: {}", shown(&failure.message)));
-    lack(failure).unwrap_or_else(describe)
+    skip_reason(failure).unwrap_or_else(describe)
 }
 
 /// The reason to skip the check, if the script's language cannot do what the command wants.
-fn lack(failure: &Failure) -> Option<CheckFailure> {
-    let (_, what) = failure.message.split_once(LACKS)?;
-    Some(CheckFailure::Skipped(format!("{LACKS}{}", shown(what))))
+fn skip_reason(failure: &Failure) -> Option<CheckFailure> {
+    let (_, what) = failure.message.split_once(LACKS_PREFIX)?;
+    Some(CheckFailure::Skipped(format!("{LACKS_PREFIX}{}", shown(what))))
 }

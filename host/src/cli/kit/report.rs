@@ -26,10 +26,10 @@ pub(in super::super) struct KitReport {
 #[derive(Debug, Serialize)]
 struct KitCheck {
     name: &'static str,
-    /// The items of the WIT that it checks.
+    /// The items of the WIT that the check covers.
     holds: &'static str,
     result: CheckOutcome,
-    /// What was wrong, or why it was skipped; null if it passed.
+    /// What was wrong, or why the check was skipped; null if it passed.
     words: Option<String>,
 }
 

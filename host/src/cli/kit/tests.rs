@@ -6,10 +6,10 @@ use super::report::KitReport;
 use crate::model::{Failure, FailureKind};
 use crate::node::trial::{InstanceResults, TrialResult};
 
-fn seen(lived: InstanceResults) -> PlanResult {
+fn plan_result(results: InstanceResults) -> PlanResult {
     let empty = String::new;
     PlanResult {
-        ending: InstanceEnding::Lived(lived),
+        ending: InstanceEnding::Lived(results),
         stdout: empty(),
         stderr: empty(),
         log: empty(),
@@ -17,38 +17,41 @@ fn seen(lived: InstanceResults) -> PlanResult {
     }
 }
 
-/// The outcomes of two plans with as many mini-batches as any check has, all of them alike.
-fn all(came: &TrialResult) -> Vec<PlanResult> {
-    let lived = InstanceResults { steps: vec![came.clone(); 5], ..InstanceResults::default() };
-    vec![seen(lived.clone()), seen(lived)]
+/// The outcomes of two plans with as many mini-batches as any check has. All mini-batches have the same
+/// outcome.
+fn two_plans(mini_batch: &TrialResult) -> Vec<PlanResult> {
+    let results =
+        InstanceResults { steps: vec![mini_batch.clone(); 5], ..InstanceResults::default() };
+    vec![plan_result(results.clone()), plan_result(results)]
 }
 
-fn verdicts(seen: &[PlanResult]) -> Vec<(&'static str, Option<CheckFailure>)> {
-    CHECKS.iter().map(|check| (check.name, (check.judge)(seen).err())).collect()
+fn verdicts(plan_result: &[PlanResult]) -> Vec<(&'static str, Option<CheckFailure>)> {
+    CHECKS.iter().map(|check| (check.name, (check.judge)(plan_result).err())).collect()
 }
 
 #[test]
 fn a_script_that_returns_nothing_passes_no_check() {
     let passed =
-        verdicts(&all(&TrialResult::default())).into_iter().filter(|(_, why)| why.is_none());
+        verdicts(&two_plans(&TrialResult::default())).into_iter().filter(|(_, why)| why.is_none());
     assert_eq!(passed.map(|(name, _)| name).collect::<Vec<_>>(), [""; 0]);
 }
 
 #[test]
 fn constant_answers_pass_only_the_memory_check() {
-    let came = TrialResult { rows: vec![Ok("row".to_owned())], peak: 1, ..TrialResult::default() };
-    let passed = verdicts(&all(&came)).into_iter().filter(|(_, why)| why.is_none());
-    // The only thing that it does right is to hold no memory.
+    let mini_batch =
+        TrialResult { rows: vec![Ok("row".to_owned())], peak: 1, ..TrialResult::default() };
+    let passed = verdicts(&two_plans(&mini_batch)).into_iter().filter(|(_, why)| why.is_none());
+    // The only thing that this script does right is to hold no memory.
     assert_eq!(passed.map(|(name, _)| name).collect::<Vec<_>>(), ["memory-flat"]);
 }
 
 #[test]
 fn a_script_that_hangs_passes_only_the_endless_loop() {
     let with = |ending: InstanceEnding| {
-        let lived = seen(InstanceResults::default());
+        let results = plan_result(InstanceResults::default());
         let passed = verdicts(&[
-            PlanResult { ending: ending.clone(), ..lived.clone() },
-            PlanResult { ending, ..lived },
+            PlanResult { ending: ending.clone(), ..results.clone() },
+            PlanResult { ending, ..results },
         ]);
         let passed = passed.into_iter().filter(|(_, why)| why.is_none());
         passed.map(|(name, _)| name).collect::<Vec<_>>()
@@ -61,17 +64,18 @@ fn a_script_that_hangs_passes_only_the_endless_loop() {
 fn a_script_may_report_what_its_language_lacks() {
     let message = "RuntimeError: not in this language: node ids".to_owned();
     let failure = Some(Failure::new(FailureKind::ScriptError, message));
-    let verdict = (SCRIPT.judge)(&all(&TrialResult { failure, ..TrialResult::default() }));
+    let verdict = (SCRIPT.judge)(&two_plans(&TrialResult { failure, ..TrialResult::default() }));
     assert_eq!(verdict, Err(CheckFailure::Skipped("not in this language: node ids".to_owned())));
 }
 
 #[test]
 fn growing_memory_fails() {
-    let came = |peak| TrialResult { rows: vec![Ok(String::new())], peak, ..TrialResult::default() };
+    let mini_batch =
+        |peak| TrialResult { rows: vec![Ok(String::new())], peak, ..TrialResult::default() };
     let check = CHECKS.iter().find(|check| check.name == "memory-flat").expect("it is there");
     let judged = |after| {
-        let steps = vec![came(100 << 20), came(after)];
-        (check.judge)(&[seen(InstanceResults { steps, ..InstanceResults::default() })])
+        let steps = vec![mini_batch(100 << 20), mini_batch(after)];
+        (check.judge)(&[plan_result(InstanceResults { steps, ..InstanceResults::default() })])
     };
     assert_eq!(judged(107 << 20), Ok(()));
     assert!(matches!(judged(110 << 20), Err(CheckFailure::Failed(_))));
