@@ -42,13 +42,13 @@ pub(super) struct MapArguments {
     /// A script in Python or JavaScript, a component, a core module, or the folder of a guest crate or of C
     /// sources.
     entry_script: PathBuf,
-    /// Cuts record batches into mini-batches of at most N rows [default: each record batch is one].
+    /// Cuts record batches into mini-batches of at most N rows [default: each record batch is a mini-batch].
     #[arg(long, value_name = "N")]
     rows: Option<NonZeroU64>,
     /// Continues while the entry script reports at most N failed rows; -1 for any number.
     #[arg(long, value_name = "N", default_value_t = 0, allow_negative_numbers = true, value_parser = clap::value_parser!(i64).range(-1..))]
     error_threshold: i64,
-    /// Runtime of a Python script. auto means science, whose `run` gets a pandas DataFrame; with light, it
+    /// Runtime of a Python script. auto means science, whose `run` gets a pandas DataFrame; with light, `run`
     /// gets a sandmill.Table.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = runtime)]
     runtime: PythonRuntime,
@@ -157,7 +157,7 @@ impl Mapper<'_> {
         (from, to): (File, File),
         threshold: i64,
     ) -> Result<Exit, Problem> {
-        self.loaded()?;
+        self.await_loaded()?;
         let ending = Arc::new(MapEnding::default());
         self.watch_signals(&ending);
         let written = self.pass_on(data, (from, to), &ending).map_err(Problem::usage)?;
@@ -172,19 +172,20 @@ impl Mapper<'_> {
             Err(_) => written.recv_timeout(DRAIN_TIMEOUT).map_err(drop),
         };
         if let Some(signal) = ending.signal.get() {
-            say(&format!("{signal}: stopped; the output has no end-of-stream mark"));
+            say(&format!("{signal}: stopped; the output has no end-of-stream marker"));
             return Ok(Exit::Cancelled);
         }
         if let Some(error) = ending.input.get() {
             return Err(Problem::failed(anyhow::anyhow!("standard input cannot be read: {error}")));
         }
         if let Some(error) = ending.output.get() {
-            return Err(unwritten(error));
+            return Err(unwritten_output(error));
         }
         result.map(|()| Exit::Completed)
     }
 
-    fn loaded(&mut self) -> Result<(), Problem> {
+    /// Waits until the child has loaded the entry script.
+    fn await_loaded(&mut self) -> Result<(), Problem> {
         let functions = self.trial.functions();
         let loaded = functions.map_err(|error| Problem::usage(explain(self.scratch, error)))?;
         loaded.map(drop).map_err(Problem::usage)
@@ -245,7 +246,8 @@ impl Mapper<'_> {
         let mut has_begun = false;
         loop {
             let message = self.trial.news(limit);
-            let place = running.map(|taken| format!("{}: ", place(taken))).unwrap_or_default();
+            let place =
+                running.map(|taken| format!("{}: ", mini_batch_text(taken))).unwrap_or_default();
             match message.map_err(|error| self.died(&place, error))? {
                 None => {
                     let seconds = self.limit.as_secs_f64();
@@ -337,13 +339,14 @@ fn too_many(failed: u64, threshold: i64) -> Problem {
     ))
 }
 
-/// Rows are counted from 1, and mini-batches from 0, as the entry script counts them.
-fn place(taken: MappedRows) -> String {
+/// The mini-batch and its rows, for messages. Rows are counted from 1, and mini-batches from 0, as the entry
+/// script counts them.
+fn mini_batch_text(taken: MappedRows) -> String {
     let MappedRows { id, first, count } = taken;
     format!("mini-batch {id} (rows {} to {} of the input)", first + 1, first + count)
 }
 
-fn unwritten(error: &io::Error) -> Problem {
+fn unwritten_output(error: &io::Error) -> Problem {
     Problem::failed(match error.kind() {
         ErrorKind::BrokenPipe => {
             anyhow::anyhow!("standard output was closed before all results were written")

@@ -9,7 +9,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// Names that cargo refuses, or that would shadow crates that every crate needs.
-const RESERVED: [&str; 8] = ["alloc", "core", "proc_macro", "std", "test", "deps", "build", "self"];
+const RESERVED_NAMES: [&str; 8] =
+    ["alloc", "core", "proc_macro", "std", "test", "deps", "build", "self"];
 
 #[derive(Debug, clap::Args)]
 pub(super) struct NewArguments {
@@ -23,15 +24,15 @@ pub(super) struct NewArguments {
     kind: TemplateInput,
 }
 
-/// Creates the folder in the current one.
+/// Creates the folder in the current folder.
 pub(super) fn new(arguments: &NewArguments) -> Result<Exit, Problem> {
     let name = &arguments.name;
     check(name).map_err(Problem::usage)?;
-    if let Some(lacks) = arguments.kind.lacks() {
-        return Err(Problem::usage(anyhow::anyhow!(lacks)));
+    if let Some(unsupported) = arguments.kind.unsupported() {
+        return Err(Problem::usage(anyhow::anyhow!(unsupported)));
     }
     let sdk = arguments.sdk.as_deref().map(sdk).transpose().map_err(Problem::usage)?;
-    make(Path::new("."), name, sdk.as_deref(), arguments.kind).map_err(Problem::usage)?;
+    create_folder(Path::new("."), name, sdk.as_deref(), arguments.kind).map_err(Problem::usage)?;
     let model = if arguments.kind.model { "\n  # put model.onnx here: see MODEL.md" } else { "" };
     let runtime = match arguments.kind.language {
         Language::Python => "\n  sandmill python install light   # once for a machine",
@@ -48,8 +49,14 @@ pub(super) fn new(arguments: &NewArguments) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-/// `sdk`: the keys of the dependency on the SDK; `None` to write the embedded SDK to the folder.
-fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: TemplateInput) -> anyhow::Result<()> {
+/// Creates the folder. `sdk`: the keys of the dependency on the SDK; `None` to write the embedded SDK to the
+/// folder.
+fn create_folder(
+    parent: &Path,
+    name: &str,
+    sdk: Option<&str>,
+    kind: TemplateInput,
+) -> anyhow::Result<()> {
     let folder = parent.join(name);
     if let Err(error) = fs::create_dir(&folder) {
         if error.kind() == ErrorKind::AlreadyExists {
@@ -57,12 +64,12 @@ fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: TemplateInput) -> an
         }
         return Err(error).with_context(|| format!("cannot make the folder {}", folder.display()));
     }
-    let carried = format!("path = \"{}\"", sdk::FOLDER);
+    let embedded_sdk = format!("path = \"{}\"", sdk::FOLDER);
     if sdk.is_none() && kind.language == Language::Rust {
         let folder = folder.join(sdk::FOLDER);
         sdk::write(&folder).with_context(|| format!("cannot write {}", folder.display()))?;
     }
-    let sdk = format!("{}{}", sdk.unwrap_or(&carried), kind.features());
+    let sdk = format!("{}{}", sdk.unwrap_or(&embedded_sdk), kind.features());
     for (path, text) in kind.files() {
         let path = folder.join(path);
         path.parent()
@@ -73,18 +80,19 @@ fn make(parent: &Path, name: &str, sdk: Option<&str>, kind: TemplateInput) -> an
     Ok(())
 }
 
-/// Checks the name, which becomes that of a crate, a job and a folder.
+/// Checks the name, which becomes the name of a crate, a job and a folder.
 fn check(name: &str) -> anyhow::Result<()> {
-    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
+    let is_allowed =
+        |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_');
     let well_formed =
-        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(letters);
+        name.starts_with(|c: char| c.is_ascii_lowercase()) && name.chars().all(is_allowed);
     if !well_formed || name.len() > 64 {
         bail!(
             "{name:?} cannot be the name: use 1 to 64 small letters, digits, - and _, a letter \
              first, such as word-count"
         );
     }
-    if RESERVED.contains(&name) {
+    if RESERVED_NAMES.contains(&name) {
         bail!("{name:?} cannot be the name of a Rust crate: choose another, such as {name}-script");
     }
     Ok(())
@@ -123,7 +131,7 @@ mod tests {
         for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
             let kind = TemplateInput { table, model, language: Language::Rust };
             let parent = tempfile::tempdir().unwrap();
-            make(parent.path(), "my-script", Some("path = \"/sdk\""), kind).unwrap();
+            create_folder(parent.path(), "my-script", Some("path = \"/sdk\""), kind).unwrap();
             let folder = parent.path().join("my-script");
             for (path, _) in kind.files() {
                 let text = fs::read_to_string(folder.join(path)).unwrap();
@@ -133,7 +141,7 @@ mod tests {
             assert!(cargo.contains("name = \"my-script\""), "{cargo}");
             assert!(cargo.contains("sandmill-guest = { path = \"/sdk\""), "{cargo}");
             assert_eq!(cargo.contains("\"/sdk\", default-features = false }"), !table, "{cargo}");
-            let error = make(parent.path(), "my-script", None, kind).unwrap_err();
+            let error = create_folder(parent.path(), "my-script", None, kind).unwrap_err();
             assert!(error.to_string().contains("there already"), "{error}");
         }
     }
@@ -143,7 +151,7 @@ mod tests {
         for (table, model) in [(false, false), (true, false), (false, true), (true, true)] {
             let kind = TemplateInput { table, model, language: Language::Python };
             let parent = tempfile::tempdir().unwrap();
-            make(parent.path(), "my-script", None, kind).unwrap();
+            create_folder(parent.path(), "my-script", None, kind).unwrap();
             let folder = parent.path().join("my-script");
             assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::FOLDER).exists());
             for (path, _) in kind.files() {
@@ -163,7 +171,7 @@ mod tests {
         for (table, script) in [(false, "files.c"), (true, "table.c")] {
             let kind = TemplateInput { table, model: false, language: Language::C };
             let parent = tempfile::tempdir().unwrap();
-            make(parent.path(), "my-script", None, kind).unwrap();
+            create_folder(parent.path(), "my-script", None, kind).unwrap();
             let folder = parent.path().join("my-script");
             assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::FOLDER).exists());
             let text = |path| fs::read_to_string(folder.join(path)).unwrap();
@@ -174,7 +182,7 @@ mod tests {
             assert!(text("job.yaml").contains("\nentry_script: .\n"));
         }
         let model = TemplateInput { table: false, model: true, language: Language::C };
-        assert!(model.lacks().unwrap().contains("--language rust or python"));
+        assert!(model.unsupported().unwrap().contains("--language rust or python"));
     }
 
     #[test]

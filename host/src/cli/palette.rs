@@ -18,7 +18,7 @@ pub(super) enum Color {
     Never,
 }
 
-/// The option, for the help text only: it is parsed before all others.
+/// The option, for the help text only: [`Color::of`] parses it before `clap` parses the command line.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(super) struct ColorArgument {
@@ -28,13 +28,13 @@ pub(super) struct ColorArgument {
 }
 
 impl Color {
-    /// The value from the command line. `clap` reports an invalid one.
+    /// The value from the command line. `clap` reports an invalid value.
     pub(super) fn of(arguments: impl Iterator<Item = OsString>) -> Self {
         let words: Vec<_> = arguments.map(|word| word.to_string_lossy().into_owned()).collect();
         let options =
-            words.iter().position(|word| word == "--").map_or(&words[..], |at| &words[..at]);
-        let given = options.iter().enumerate().rev().find_map(|(at, word)| {
-            let next = || words.get(at + 1).map(String::as_str);
+            words.iter().position(|word| word == "--").map_or(&words[..], |index| &words[..index]);
+        let given = options.iter().enumerate().rev().find_map(|(index, word)| {
+            let next = || words.get(index + 1).map(String::as_str);
             word.strip_prefix("--color=").or_else(|| next().filter(|_| word == "--color"))
         });
         match given {
@@ -88,15 +88,15 @@ pub(super) fn is_terminal(stream: OutputStream) -> bool {
     }
 }
 
-/// A line as it is shown, without its end: coloured and, if it is a note, wrapped at words.
-pub(super) fn dressed(line: &str, stream: OutputStream) -> Cow<'_, str> {
+/// A line as shown, without its line end: coloured and, if it is a note, wrapped at words.
+pub(super) fn styled(line: &str, stream: OutputStream) -> Cow<'_, str> {
     let columns = if is_note(line) { columns(stream) } else { None };
     let line = columns.map_or(Cow::Borrowed(line), |columns| wrapped(line, columns));
     let has_colors = match stream {
         OutputStream::Out => console::colors_enabled(),
         OutputStream::Err => console::colors_enabled_stderr(),
     };
-    if has_colors { Cow::Owned(painted(&line)) } else { line }
+    if has_colors { Cow::Owned(colored(&line)) } else { line }
 }
 
 /// The width of the terminal; `None` if it is unknown.
@@ -127,8 +127,8 @@ fn prefixes() -> [(&'static str, Style); 5] {
     ]
 }
 
-/// How a job ended, which follows its name.
-fn ends() -> [(&'static str, Style); 5] {
+/// The words for how a job ended, which follow its name.
+fn job_endings() -> [(&'static str, Style); 5] {
     [
         ("completed", style().green()),
         ("failed", style().red()),
@@ -139,9 +139,9 @@ fn ends() -> [(&'static str, Style); 5] {
 }
 
 /// The labels of lines that contain only a path.
-const PATHS: [&str; 2] = ["  output ", "  read next "];
+const PATH_LABELS: [&str; 2] = ["  output ", "  read next "];
 
-fn painted(line: &str) -> String {
+fn colored(line: &str) -> String {
     for (prefix, style) in prefixes() {
         if let Some(rest) = line.strip_prefix(prefix) {
             return format!("{}{rest}", style.apply_to(prefix));
@@ -149,17 +149,19 @@ fn painted(line: &str) -> String {
     }
     if let Some(rest) = line.strip_prefix("Job ") {
         let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
-        for (end, style) in ends() {
+        for (end, style) in job_endings() {
             if let Some(rest) = rest.strip_prefix(end) {
                 return format!("Job {name} {}{rest}", style.apply_to(end));
             }
         }
     }
-    if PATHS.iter().any(|label| line.starts_with(label))
-        && let Some(at) =
-            line.rfind("  ").map(|at| at + 2).or_else(|| line.rfind(' ').map(|at| at + 1))
+    if PATH_LABELS.iter().any(|label| line.starts_with(label))
+        && let Some(index) = line
+            .rfind("  ")
+            .map(|index| index + 2)
+            .or_else(|| line.rfind(' ').map(|index| index + 1))
     {
-        return format!("{}{}", &line[..at], style().dim().apply_to(&line[at..]));
+        return format!("{}{}", &line[..index], style().dim().apply_to(&line[index..]));
     }
     line.to_owned()
 }
@@ -211,7 +213,7 @@ mod tests {
             "  items         error: 3",
             "plain",
         ];
-        let text = lines.map(painted).join("\n").replace('\u{1b}', "^");
+        let text = lines.map(colored).join("\n").replace('\u{1b}', "^");
         insta::assert_snapshot!(text, @"
         ^[31m^[1merror:^[0m job.yaml:1: nme: unknown
         ^[31m  caused by:^[0m disk on fire

@@ -77,14 +77,14 @@ pub(super) fn plan(arguments: &PlanArguments, logging: &LoggingArguments) -> Res
     let spill = spill_folder(&spec.input_kind).map_err(Problem::usage)?;
     let mut planner = StandalonePlanner::new(spill);
     let mut request = node::plan_request(&spec, &sources, planner.spill.clone());
-    // If the planner dies because of a file, it is not restarted as in a job. Instead, the file is named.
+    // If the planner dies because of a file, it is not restarted as in a job. Instead, we name the file.
     request.reports_files = true;
     request.asks = objects.asks();
-    // As long as for a job that is resumed.
+    // The planner may be silent as long as for a job that is resumed.
     planner.patience = spec.settings.first_task_creation_timeout.max(spec.progress_update_timeout);
     let messages = planner.start(&request).map_err(Problem::usage)?;
     let mut store =
-        PlannerObjects { looks: node::PlannerReads::new(&sources), objects: &mut objects };
+        PlannerObjects { reads: node::PlannerReads::new(&sources), objects: &mut objects };
     let mut table = PlanTable::new(
         BufWriter::new(terminal::stdout()),
         &request.sources,
@@ -155,17 +155,17 @@ fn spill_folder(kind: &InputKind) -> io::Result<PathBuf> {
 }
 
 /// How long Ctrl-C may take to reach this process.
-const CTRL_C: Duration = Duration::from_millis(500);
+const CTRL_C_DELAY: Duration = Duration::from_millis(500);
 
-/// The planner, a child process, since it parses untrusted files. When this is dropped or on Ctrl-C, it is
-/// killed and its spilled files are removed.
+/// The planner. It is a child process, since it parses untrusted files. When this value is dropped, or on
+/// Ctrl-C, the planner is killed and its spilled files are removed.
 struct StandalonePlanner {
     child: Arc<Mutex<Option<Child>>>,
-    /// For answers about the files that it asks for; `None` if it does not ask.
+    /// For answers about the files that the planner asks for; `None` if it does not ask.
     stdin: Option<ChildStdin>,
     question: Arc<PlannerQuestion>,
     spill: PathBuf,
-    /// How long it may be silent.
+    /// How long the planner may be silent.
     patience: Duration,
 }
 
@@ -179,12 +179,12 @@ impl StandalonePlanner {
         let planner = Self { child, stdin: None, question: Arc::default(), spill, patience };
         let child = planner.child.clone();
         let spill = planner.spill.clone();
-        let watched = signals::each(move |_, what| {
+        let watched = signals::on_each(move |_, signal_name| {
             // The lock is held until the exit: no other thread can start a process or report the planner's
             // death.
             let mut child = child.lock().unwrap_or_else(PoisonError::into_inner);
-            end(&mut child, &spill);
-            say(&format!("{what}: nothing was run"));
+            kill_planner(&mut child, &spill);
+            say(&format!("{signal_name}: nothing was run"));
             std::process::exit(signals::CANCELLED);
         });
         if let Err(error) = watched {
@@ -216,8 +216,8 @@ impl StandalonePlanner {
             bail!("the planner has no pipes");
         };
         drop(slot);
-        // The planner reads all of it before it writes. If this fails, its exit status says more than this
-        // error.
+        // The planner reads the whole request before it writes. If this write fails, the planner's exit
+        // status says more than the error.
         let _ = stdin.write_all(&frame);
         let are_answered = request.asks.are_answered();
         self.stdin = are_answered.then_some(stdin);
@@ -229,8 +229,8 @@ impl StandalonePlanner {
         encode(answer, &mut frame)?;
         if let Some(stdin) = &mut self.stdin {
             self.question.answer();
-            // Errors are ignored as above. The write cannot block: the planner asks one question at a time,
-            // so the pipe is empty.
+            // Errors are ignored, as in `start`. The write cannot block: the planner asks one question at a
+            // time, so the pipe is empty.
             let _ = stdin.write_all(&frame);
         }
         Ok(())
@@ -238,7 +238,7 @@ impl StandalonePlanner {
 
     fn stop(&mut self) {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
-        end(&mut child, &self.spill);
+        kill_planner(&mut child, &self.spill);
     }
 
     /// How the planner ended, after its last message.
@@ -246,13 +246,13 @@ impl StandalonePlanner {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         let status = child.as_mut().map(Child::wait);
         drop(child);
-        // Until the planner has its own process group, Ctrl-C reaches it, too. In that case, we wait for our
+        // Until the planner has its own process group, Ctrl-C reaches the planner, too. Then we wait for our
         // own signal handler.
         let by_signal = status.as_ref().and_then(|status| status.as_ref().ok()?.signal());
         if by_signal
             .is_some_and(|signal| [libc::SIGHUP, libc::SIGINT, libc::SIGTERM].contains(&signal))
         {
-            std::thread::sleep(CTRL_C);
+            std::thread::sleep(CTRL_C_DELAY);
         }
         status.and_then(Result::ok).map_or_else(|| "ended".to_owned(), death)
     }
@@ -264,7 +264,8 @@ impl Drop for StandalonePlanner {
     }
 }
 
-/// Reads messages on a thread, a few ahead. The planner is untrusted, so its messages are checked, too.
+/// Reads messages on a thread, which reads a few in advance. The planner is untrusted, so its messages are
+/// checked, too.
 fn listen(stdout: ChildStdout, question: Option<Arc<PlannerQuestion>>) -> anyhow::Result<Messages> {
     let (sender, messages) = mpsc::sync_channel(4);
     std::thread::Builder::new().spawn(move || {
@@ -287,9 +288,9 @@ fn listen(stdout: ChildStdout, question: Option<Arc<PlannerQuestion>>) -> anyhow
 }
 
 /// Kills the planner and its helpers if they are running, and removes its spilled files.
-fn end(child: &mut Option<Child>, spill: &Path) {
+fn kill_planner(child: &mut Option<Child>, spill: &Path) {
     if let Some(mut child) = child.take() {
-        // Its helpers die with it. Fails only if it has ended.
+        // The planner's helpers die with it. Fails only if the planner has ended.
         let _ = child.kill();
         let _ = child.wait();
     }
@@ -301,25 +302,25 @@ fn end(child: &mut Option<Child>, spill: &Path) {
 
 /// The source of the planner's objects.
 struct PlannerObjects<'a> {
-    looks: node::PlannerReads,
+    reads: node::PlannerReads,
     objects: &'a mut JobObjects,
 }
 
 impl PlannerObjects<'_> {
     /// Waits for the answer to the planner's request for a file. Returns `None` if no objects are being
     /// fetched. Fails if the disk is full.
-    fn bring(
+    fn fetch_file(
         &mut self,
         source: u32,
         file: String,
         next: Vec<String>,
     ) -> anyhow::Result<Option<MayOpen>> {
-        let mut answer = self.looks.open(source, file, next, self.objects);
+        let mut answer = self.reads.open(source, file, next, self.objects);
         while answer.is_none() {
             answer = match self.objects.blocking_arrival() {
                 None => return Ok(None),
                 Some(StagingReport::NoSpace(text)) => bail!(text),
-                Some(arrival) => self.looks.arrived(&arrival),
+                Some(arrival) => self.reads.arrived(&arrival),
             };
         }
         Ok(answer)
@@ -358,7 +359,7 @@ fn print<W: Write>(
             Some(FromPlanner::Opening { source, file, waits, next }) => {
                 let root = table.sources.get(source as usize).map(|source| &source.root);
                 opened = root.map(|root| root.join(&file));
-                if waits && let Some(answer) = store.bring(source, file, next)? {
+                if waits && let Some(answer) = store.fetch_file(source, file, next)? {
                     planner.answer(&answer)?;
                 }
             }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io::{self, Write};
 
 /// How many mini-batches are shown from the beginning, and from the end.
-const ENDS: usize = 10;
+const ROWS_AT_EACH_END: usize = 10;
 
 /// The totals of a plan, and some of its mini-batches. Columns have a fixed width, so that rows can be
 /// printed while the plan is being made.
@@ -14,13 +14,13 @@ pub(super) struct PlanTable<'a, W> {
     pub(super) out: W,
     pub(super) sources: &'a [Source],
     /// The width of the column of input names.
-    input: usize,
+    input_width: usize,
     pub(super) mini_batches: u64,
     items: u64,
     /// The size of the inputs; `None` if it is unknown without reading files.
     bytes: Option<u64>,
-    /// Whether all mini-batches are printed at once.
-    streams: bool,
+    /// Whether each mini-batch is printed when it arrives.
+    prints_immediately: bool,
     /// Whether all mini-batches are kept.
     keeps_all: bool,
     first: Vec<PlanRow>,
@@ -34,21 +34,21 @@ struct PlanRow {
     id: u64,
     input: String,
     items: u64,
-    place: String,
+    location: String,
 }
 
 impl<'a, W: Write> PlanTable<'a, W> {
     pub(super) fn new(out: W, sources: &'a [Source], (all, as_json): (bool, bool)) -> Self {
         let names = sources.iter().map(|source| source.dataset.chars().count());
-        let input = names.max().unwrap_or(0).max("input".len());
+        let input_width = names.max().unwrap_or(0).max("input".len());
         Self {
             out,
             sources,
-            input,
+            input_width,
             mini_batches: 0,
             items: 0,
             bytes: Some(0),
-            streams: all && !as_json,
+            prints_immediately: all && !as_json,
             keeps_all: all,
             first: Vec::new(),
             last: VecDeque::new(),
@@ -57,8 +57,8 @@ impl<'a, W: Write> PlanTable<'a, W> {
     }
 
     fn header(&mut self) -> io::Result<()> {
-        let input = self.input;
-        writeln!(self.out, "mini-batch  {:input$}  {:>9}  where", "input", "items")
+        let width = self.input_width;
+        writeln!(self.out, "mini-batch  {:width$}  {:>9}  where", "input", "items")
     }
 
     /// Adds the next mini-batch.
@@ -73,20 +73,21 @@ impl<'a, W: Write> PlanTable<'a, W> {
         self.items += items;
         self.bytes =
             self.bytes.zip(bytes(batch, self.sources)).map(|(sum, it)| sum.saturating_add(it));
-        let place = match batch.partition.is_empty() {
-            true => place(&batch.work),
-            false => format!("{}: {}", batch.keys(), place(&batch.work)),
+        let location = match batch.partition.is_empty() {
+            true => location(&batch.work),
+            false => format!("{}: {}", batch.keys(), location(&batch.work)),
         };
-        let row = PlanRow { id: batch.id.0, input, items, place: on_one_line(&place).into_owned() };
-        if self.streams {
+        let row =
+            PlanRow { id: batch.id.0, input, items, location: on_one_line(&location).into_owned() };
+        if self.prints_immediately {
             if self.mini_batches == 1 {
                 self.header()?;
             }
             self.line(&row)?;
-        } else if self.keeps_all || self.first.len() < ENDS {
+        } else if self.keeps_all || self.first.len() < ROWS_AT_EACH_END {
             self.first.push(row);
         } else {
-            if self.last.len() == ENDS {
+            if self.last.len() == ROWS_AT_EACH_END {
                 self.last.pop_front();
             }
             self.last.push_back(row);
@@ -95,9 +96,9 @@ impl<'a, W: Write> PlanTable<'a, W> {
     }
 
     fn line(&mut self, row: &PlanRow) -> io::Result<()> {
-        let PlanRow { id, input, items, place } = row;
-        let width = self.input;
-        writeln!(self.out, "{id:>10}  {input:width$}  {items:>9}  {place}")
+        let PlanRow { id, input, items, location } = row;
+        let width = self.input_width;
+        writeln!(self.out, "{id:>10}  {input:width$}  {items:>9}  {location}")
     }
 
     /// `1,646 mini-batches, 600,000 items, 16.1 MiB`.
@@ -110,7 +111,7 @@ impl<'a, W: Write> PlanTable<'a, W> {
         text
     }
 
-    /// Prints the rows that were not printed at once.
+    /// Prints the rows that were not printed when they arrived.
     pub(super) fn finish(&mut self) -> io::Result<()> {
         let first = std::mem::take(&mut self.first);
         let last = std::mem::take(&mut self.last);
@@ -119,18 +120,18 @@ impl<'a, W: Write> PlanTable<'a, W> {
         }
         first.iter().try_for_each(|row| self.line(row))?;
         let left_out = self.mini_batches - (first.len() + last.len()) as u64;
-        if left_out > 0 && !self.streams {
+        if left_out > 0 && !self.prints_immediately {
             writeln!(self.out, "       ...  {} more; --all shows all of them", count(left_out))?;
         }
         last.iter().try_for_each(|row| self.line(row))?;
         self.out.flush()
     }
 
-    /// The same as JSON.
+    /// The totals and the shown mini-batches as JSON.
     pub(super) fn json(&self) -> serde_json::Value {
         let row = |row: &PlanRow| {
-            let PlanRow { id, input, items, place } = row;
-            serde_json::json!({"id": id, "input": input, "items": items, "where": place})
+            let PlanRow { id, input, items, location } = row;
+            serde_json::json!({"id": id, "input": input, "items": items, "where": location})
         };
         let shown: Vec<_> = self.first.iter().chain(&self.last).map(row).collect();
         serde_json::json!({
@@ -142,7 +143,7 @@ impl<'a, W: Write> PlanTable<'a, W> {
     }
 }
 
-/// The bytes that a mini-batch reads. `None` if unknown: files may not be on this machine yet.
+/// The bytes that a mini-batch reads. `None` if the size is unknown: files may not be on this machine yet.
 fn bytes(batch: &MiniBatch, sources: &[Source]) -> Option<u64> {
     match &batch.work {
         MiniBatchWork::Text(slice) => Some(slice.length),
@@ -181,12 +182,12 @@ fn size(bytes: u64) -> String {
 }
 
 /// Where the data of a mini-batch is, in words.
-fn place(work: &MiniBatchWork) -> String {
+fn location(work: &MiniBatchWork) -> String {
     match work {
-        MiniBatchWork::Files(files) => ends(files.first(), files.last()),
+        MiniBatchWork::Files(files) => range_text(files.first(), files.last()),
         MiniBatchWork::FileGroup(parts) => {
             let mut files = parts.iter().flat_map(|(_, files)| files.iter());
-            ends(files.next(), files.next_back())
+            range_text(files.next(), files.next_back())
         }
         MiniBatchWork::Text(slice) => {
             format!("{}, from line {}, {} bytes", slice.file, slice.first_line, slice.length)
@@ -194,7 +195,7 @@ fn place(work: &MiniBatchWork) -> String {
         MiniBatchWork::TextGroup(slices) => {
             let bytes: u64 = slices.iter().map(|(_, slice)| slice.length).sum();
             let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
-            format!("{}, {bytes} bytes", ends(files.next(), files.next_back()))
+            format!("{}, {bytes} bytes", range_text(files.next(), files.next_back()))
         }
         MiniBatchWork::Rows(rows) => format!("gathered rows, {} bytes", rows.text.length),
         MiniBatchWork::Table(slice) => {
@@ -203,7 +204,7 @@ fn place(work: &MiniBatchWork) -> String {
         MiniBatchWork::TableGroup(slices) => {
             let bytes = slices.iter().fold(0_u64, |sum, (_, it)| sum.saturating_add(it.bytes));
             let mut files = slices.iter().map(|(_, slice)| slice.file.as_str());
-            format!("{}, about {bytes} bytes", ends(files.next(), files.next_back()))
+            format!("{}, about {bytes} bytes", range_text(files.next(), files.next_back()))
         }
         MiniBatchWork::Unreadable(bad) => bad.reason.clone(),
         MiniBatchWork::Void => "-".to_owned(),
@@ -211,7 +212,7 @@ fn place(work: &MiniBatchWork) -> String {
 }
 
 /// The first and the last of some names.
-fn ends(first: Option<&str>, last: Option<&str>) -> String {
+fn range_text(first: Option<&str>, last: Option<&str>) -> String {
     match (first, last) {
         (None, _) => "-".to_owned(),
         (Some(first), Some(last)) if first != last => format!("{first} .. {last}"),

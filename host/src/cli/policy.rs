@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 /// The variable that names the policy file.
 const VARIABLE: &str = "SANDMILL_POLICY";
-/// The policy file, unless another one is named.
-const USUAL: &str = "/etc/sandmill/policy.yaml";
+/// The policy file, unless the user names another file.
+const DEFAULT_FILE: &str = "/etc/sandmill/policy.yaml";
 
 /// The policy to use.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -35,16 +35,16 @@ impl PolicyArgument {
 
     /// The path of the policy file; `None` if there is none.
     pub(super) fn which(&self) -> Option<PathBuf> {
-        self.file(std::env::var_os(VARIABLE), Path::new(USUAL))
+        self.file(std::env::var_os(VARIABLE), Path::new(DEFAULT_FILE))
     }
 
-    fn file(&self, variable: Option<OsString>, usual: &Path) -> Option<PathBuf> {
+    fn file(&self, variable: Option<OsString>, default: &Path) -> Option<PathBuf> {
         let named = variable.filter(|name| !name.is_empty()).map(PathBuf::from);
-        // A dangling link counts as a file, and so does a path that we may not access.
-        let gone = |error: &io::Error| error.kind() == ErrorKind::NotFound;
-        let is_gone = || usual.symlink_metadata().is_err_and(|error| gone(&error));
-        let usual = || (!is_gone()).then(|| usual.to_owned());
-        self.policy.clone().or(named).or_else(usual)
+        // A dangling link counts as a policy file, and so does a path that we may not access.
+        let is_not_found = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        let is_missing = || default.symlink_metadata().is_err_and(|error| is_not_found(&error));
+        let default = || (!is_missing()).then(|| default.to_owned());
+        self.policy.clone().or(named).or_else(default)
     }
 }
 
@@ -58,8 +58,8 @@ mod tests {
         let gone = Path::new("/nonexistent/policy.yaml");
         let given = PolicyArgument { policy: Some("a.yaml".into()) };
         let none = PolicyArgument::default();
-        let file = |argument: &PolicyArgument, variable: Option<&str>, usual: &Path| {
-            argument.file(variable.map(OsString::from), usual)
+        let file = |argument: &PolicyArgument, variable: Option<&str>, default: &Path| {
+            argument.file(variable.map(OsString::from), default)
         };
         assert_eq!(file(&given, Some("b.yaml"), there.path()), Some("a.yaml".into()));
         assert_eq!(file(&none, Some("b.yaml"), there.path()), Some("b.yaml".into()));

@@ -13,11 +13,12 @@ use std::path::PathBuf;
 pub(super) enum PythonCommand {
     /// Builds the runtime of Python scripts and compiles it, once per machine and version of Sandmill.
     ///
-    /// Your own pip (or uv) downloads its parts. No other command downloads them.
-    Install(Install),
+    /// Your own pip (or uv) downloads the parts of the runtime. No other command downloads them.
+    Install(InstallArguments),
     /// Installs pure-Python packages next to a script, into the folder python_packages.
     ///
-    /// Your own pip downloads them with their dependencies. Packages with C code are refused by name.
+    /// Your own pip downloads the packages with their dependencies. If a package has C code, the command
+    /// fails and names the package.
     Vendor(VendorArguments),
 }
 
@@ -27,13 +28,13 @@ pub(super) struct VendorArguments {
     /// Packages, such as rich or rich==13.7.
     #[arg(required_unless_present = "requirements")]
     packages: Vec<String>,
-    /// A file with packages, one per line; those of the science runtime are left out.
+    /// A file with packages, one per line; packages that the science runtime has are left out.
     #[arg(short, long, value_name = "FILE")]
     requirements: Option<PathBuf>,
     /// The script's folder.
     #[arg(long, value_name = "DIR", default_value = ".")]
     into: PathBuf,
-    /// A folder with wheels; then nothing is downloaded.
+    /// A folder with wheels to install from; nothing is downloaded.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
 }
@@ -44,39 +45,39 @@ pub(super) enum JavascriptCommand {
     /// Builds the runtime of scripts in JavaScript and TypeScript and compiles it, once per machine and
     /// version of Sandmill.
     ///
-    /// Your own npm downloads its parts. No other command downloads them.
-    Install(How),
+    /// Your own npm downloads the parts of the runtime. No other command downloads them.
+    Install(InstallOptions),
 }
 
 /// What to install.
 #[derive(Debug, clap::Args)]
-pub(super) struct Install {
+pub(super) struct InstallArguments {
     /// The runtime: light is CPython with its standard library; science has numpy, pandas, scikit-learn and
     /// more.
     #[arg(value_enum, default_value = "light")]
     runtime: RuntimeArgument,
     #[command(flatten)]
-    how: How,
+    how: InstallOptions,
 }
 
 /// The source, the destination and the options of an installation.
 #[derive(Debug, clap::Args)]
-pub(super) struct How {
-    /// A folder with the runtime of a release, or with the wheel that it is made of; then nothing is
+pub(super) struct InstallOptions {
+    /// A folder with the runtime of a release, or with the wheel from which the runtime is built; nothing is
     /// downloaded.
     #[arg(long, value_name = "DIR")]
     from: Option<PathBuf>,
-    /// The folder for the runtime, for instance that of the program itself [default: a folder next to the
-    /// compiled code].
+    /// The folder for the runtime, for instance the folder of the program itself [default: a folder next to
+    /// the compiled code].
     #[arg(long, value_name = "DIR")]
     into: Option<PathBuf>,
-    /// Compiles it for jobs with `limits.fuel`.
+    /// Compiles the runtime for jobs with `limits.fuel`.
     #[arg(long)]
     fuel: bool,
-    /// Compiles it for jobs with `profiling_module: guest`.
+    /// Compiles the runtime for jobs with `profiling_module: guest`.
     #[arg(long)]
     profile: bool,
-    /// Compiles it for jobs that are `deterministic`.
+    /// Compiles the runtime for jobs that are `deterministic`.
     #[arg(long)]
     deterministic: bool,
     #[command(flatten)]
@@ -110,17 +111,17 @@ fn vendor(arguments: &VendorArguments) -> Result<Exit, Problem> {
         folder: into,
         from: from.as_deref(),
     };
-    let made = vendor.vendor(&mut say).map_err(Problem::usage)?;
+    let vendored = vendor.vendor(&mut say).map_err(Problem::usage)?;
     for (what, names) in [
-        ("now beside the script", &made.packages),
-        ("left out, as the science runtime has them", &made.left_out),
-        ("needed from the science runtime", &made.needs),
+        ("now beside the script", &vendored.packages),
+        ("left out, as the science runtime has them", &vendored.left_out),
+        ("needed from the science runtime", &vendored.needs),
     ] {
         if !names.is_empty() {
             say(&format!("{what}: {}", names.join(", ")));
         }
     }
-    print_paths(&[made.folder])?;
+    print_paths(&[vendored.folder])?;
     Ok(Exit::Completed)
 }
 
@@ -130,7 +131,7 @@ pub(super) fn javascript(command: &JavascriptCommand) -> Result<Exit, Problem> {
     install_runtime(runtimes::Runtime::JavaScript, how)
 }
 
-fn install_runtime(runtime: runtimes::Runtime, install: &How) -> Result<Exit, Problem> {
+fn install_runtime(runtime: runtimes::Runtime, install: &InstallOptions) -> Result<Exit, Problem> {
     let ToolSettings { program, os_sandbox, compiler, cache, .. } = install.tools.ready()?;
     let installer = runtimes::Installer {
         program: &program,

@@ -10,7 +10,7 @@ macro_rules! file {
     };
 }
 
-/// The path in the new folder, and the text.
+/// A file: the path in the new folder, and the text.
 type File = (&'static str, &'static str);
 
 /// What a new entry script works on.
@@ -122,8 +122,8 @@ impl TemplateInput {
         }
     }
 
-    /// The message that this language does not support an option; `None` if it supports all of them.
-    pub(super) fn lacks(self) -> Option<&'static str> {
+    /// The message that this language does not support an option; `None` if it supports all options.
+    pub(super) fn unsupported(self) -> Option<&'static str> {
         (self.language == Language::C && self.model).then_some(
             "there is no --model for C: leave it out, and call a model by the functions of wasi:nn in entry_script.h, which \
              `sandmill build` puts into target/sandmill; or take --language rust or python",
@@ -131,7 +131,7 @@ impl TemplateInput {
     }
 
     /// Replaces the placeholders of a file: the name of the entry script, and the location of the SDK, as
-    /// keys of the dependency in `Cargo.toml`. Passages about Rust are replaced by those for the script's
+    /// keys of the dependency in `Cargo.toml`. Passages about Rust are replaced by passages for the script's
     /// language.
     pub(super) fn fill(self, text: &str, name: &str, sdk: &str) -> String {
         let text = text.replace("{{name}}", name).replace("{{sdk}}", sdk);
@@ -139,15 +139,16 @@ impl TemplateInput {
             Language::Rust => return text,
             Language::C => {
                 let text = text.replace("{{script}}", self.c_script().0);
-                return text.replace("# The folder of the entry script's crate, which", OF_C);
+                return text
+                    .replace("# The folder of the entry script's crate, which", C_FOLDER_COMMENT);
             }
             Language::Javascript | Language::Typescript => {
                 let script = self.javascript_script().0;
                 let text = text.replace("{{script}}", script).replace("{{pad}}", "         ");
-                let (of_rust, _) = OF_RUST[0];
+                let (rust_passage, _) = RUST_AND_PYTHON_PASSAGES[0];
                 let own =
                     format!("# The script. Modules beside it come along.\nentry_script: {script}");
-                return text.replace(of_rust, &own);
+                return text.replace(rust_passage, &own);
             }
             Language::Python => {}
         }
@@ -156,19 +157,19 @@ impl TemplateInput {
         } else {
             ""
         };
-        OF_RUST.iter().fold(text, |text, (rust, python)| {
+        RUST_AND_PYTHON_PASSAGES.iter().fold(text, |text, (rust, python)| {
             text.replace(rust, &python.replace("{{runtime}}", runtime))
         })
     }
 
-    /// The keys of its dependency on the SDK besides the location.
+    /// The keys of the script's dependency on the SDK, without the location.
     pub(super) fn features(self) -> &'static str {
         if self.table { "" } else { ", default-features = false" }
     }
 }
 
-/// What the files say about an entry script in Rust, and what they say about one in Python.
-const OF_RUST: [(&str, &str); 3] = [
+/// Passages of the files about an entry script in Rust, and the passages that replace them for Python.
+const RUST_AND_PYTHON_PASSAGES: [(&str, &str); 3] = [
     (
         "# The folder of the entry script's crate, which is built first, or a component file.\nentry_script: .",
         "# The script. Modules beside it come along.\nentry_script: score.py{{runtime}}",
@@ -177,8 +178,8 @@ const OF_RUST: [(&str, &str); 3] = [
     (", and gives labels, which\nare `i64`: change `src/lib.rs` to them. From", ". From"),
 ];
 
-/// What the job file says about a folder of C sources.
-const OF_C: &str = "# The folder of the entry script's sources in C, which";
+/// The passage of the job file about a folder of C sources.
+const C_FOLDER_COMMENT: &str = "# The folder of the entry script's sources in C, which";
 
 #[cfg(test)]
 mod tests {

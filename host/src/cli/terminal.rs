@@ -14,8 +14,8 @@ use std::os::fd::AsFd as _;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-/// Writes a text for people to standard error. Line breaks stay. Errors are ignored: Sandmill continues
-/// without a reader.
+/// Writes a text for people to standard error. Line breaks stay. Errors are ignored, so that Sandmill
+/// continues without a reader.
 pub(super) fn say(text: &str) {
     let _ = stderr().write_all(format!("{text}\n").as_bytes());
 }
@@ -30,7 +30,7 @@ pub(super) fn print(text: &str) -> Result<(), Problem> {
     let text = printable(text);
     let lines = text.split_inclusive('\n').map(|line| {
         let (line, end) = line.strip_suffix('\n').map_or((line, ""), |line| (line, "\n"));
-        format!("{}{end}", palette::dressed(line, OutputStream::Out))
+        format!("{}{end}", palette::styled(line, OutputStream::Out))
     });
     write(&lines.collect::<String>())
 }
@@ -43,7 +43,7 @@ pub(super) fn print_json(text: &str) -> Result<(), Problem> {
 /// Writes a line of JSON to standard output, for programs that read meanwhile.
 ///
 /// # Errors
-/// If it cannot be written, or if the pipe was closed.
+/// If the line cannot be written, or if the pipe was closed.
 pub(super) fn write_json_line(line: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(format!("{}\n", printable_json(line)).as_bytes())?;
@@ -53,7 +53,7 @@ pub(super) fn write_json_line(line: &str) -> io::Result<()> {
 /// Standard input and standard output, for streams of tables.
 ///
 /// # Errors
-/// If one is a terminal, or cannot be used.
+/// If one of them is a terminal, or cannot be used.
 pub(super) fn streams() -> anyhow::Result<(File, File)> {
     let (from, to) = (io::stdin(), io::stdout());
     anyhow::ensure!(
@@ -78,7 +78,7 @@ pub(super) fn clear_screen() {
     }
 }
 
-/// Where called programs write to: standard output is only for results.
+/// The standard output of called programs: our standard error, since our standard output is only for results.
 pub(super) fn for_children() -> Stdio {
     io::stderr().into()
 }
@@ -86,11 +86,11 @@ pub(super) fn for_children() -> Stdio {
 /// Writes paths for programs to standard output, one per line. They are unchanged, unless standard output is
 /// a terminal.
 pub(super) fn print_paths(paths: &[PathBuf]) -> Result<(), Problem> {
-    let watched = io::stdout().is_terminal();
+    let is_terminal = io::stdout().is_terminal();
     let lines: String = paths
         .iter()
         .map(|path| path.display().to_string())
-        .map(|path| if watched { on_one_line(&path).into_owned() } else { path })
+        .map(|path| if is_terminal { on_one_line(&path).into_owned() } else { path })
         .map(|path| path + "\n")
         .collect();
     write(&lines)
@@ -131,7 +131,7 @@ pub(super) fn usage(error: &clap::Error) -> Exit {
     Exit::Completed
 }
 
-/// From now on, messages of panics are printed like all other text.
+/// Makes messages of panics be printed like all other text.
 pub(super) fn watch_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let thread = std::thread::current();
@@ -150,12 +150,12 @@ pub(super) struct Printable<W: Write> {
     /// An incomplete line.
     line: String,
     /// The first bytes of an incomplete character.
-    cut: Vec<u8>,
+    partial_character: Vec<u8>,
 }
 
 impl<W: Write> Printable<W> {
     fn new(out: W, stream: OutputStream) -> Self {
-        Self { out, stream, line: String::new(), cut: Vec::new() }
+        Self { out, stream, line: String::new(), partial_character: Vec::new() }
     }
 
     /// Writes the incomplete line.
@@ -167,19 +167,19 @@ impl<W: Write> Printable<W> {
 
 impl<W: Write> Write for Printable<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut text = std::mem::take(&mut self.cut);
+        let mut text = std::mem::take(&mut self.partial_character);
         text.extend_from_slice(bytes);
         if let Err(error) = std::str::from_utf8(&text)
             && error.error_len().is_none()
         {
-            self.cut = text.split_off(error.valid_up_to());
+            self.partial_character = text.split_off(error.valid_up_to());
         }
         self.line.push_str(&printable(&String::from_utf8_lossy(&text)));
         let lines = self.line.rfind('\n').map_or(0, |at| at + 1);
         let rest = self.line.split_off(lines);
         let whole = std::mem::replace(&mut self.line, rest);
         if !whole.is_empty() {
-            let lines = whole.lines().map(|line| palette::dressed(line, self.stream));
+            let lines = whole.lines().map(|line| palette::styled(line, self.stream));
             let lines = lines.fold(String::new(), |text, line| text + &line + "\n");
             self.out.write_all(lines.as_bytes())?;
         }

@@ -188,12 +188,12 @@ fn step(
         KitData::Table(kind) => StepData::Table(kind),
         KitData::Files(command, others) => {
             let first = (format!("turn{index}.txt"), command.into_bytes());
-            let all_checks: Vec<_> = std::iter::once(first).chain(others).collect();
-            for (name, content) in &all_checks {
+            let all_files: Vec<_> = std::iter::once(first).chain(others).collect();
+            for (name, content) in &all_files {
                 files.push(write(folder, name, content)?);
             }
             StepData::Files(
-                all_checks
+                all_files
                     .iter()
                     .map(|(name, _)| format!("{}/{name}", plan::FILES_FOLDER))
                     .collect(),
