@@ -262,7 +262,7 @@ fn c_compile_errors_are_reported_with_their_lines() {
     let ran = Job::with_compilers()
         .file("score.c", "int f(void) { return missing; }\n")
         .command(&["build", "."]);
-    ran.exits_with(2).says("do not compile, by ");
+    ran.exits_with(2).says("do not compile with ");
     ran.says("score.c:1:22: error: use of undeclared identifier 'missing'");
 }
 

@@ -54,7 +54,7 @@ fn models_are_refused() {
     let arguments = ["check", &script, "--run", "a.txt", "--model", &model];
     let checked = run(Job::empty().file("a.txt", ""), &arguments);
     checked.exits_with(42);
-    assert!(checked.stdout.contains("REFUSED: it is for computing with models"), "{checked}");
+    assert!(checked.stdout.contains("REFUSED: it is for inference"), "{checked}");
     let script = guest("echo_files").display().to_string();
     let arguments = ["check", &script, "--run", "a.txt", "--model", &model];
     let checked = run(Job::empty().file("a.txt", ""), &arguments);
@@ -66,10 +66,10 @@ fn a_component_that_computes_is_refused() {
     let job = Job::new(&guest("computes")).yaml("inputs: {texts: in}").file("in/a.txt", "1");
     assert_snapshot!(refused(job), @"
     error: [REPO]/target/guests/wasm32-wasip2/release/examples/computes.wasm: the entry script imports interfaces that are not granted:
-      wasi:nn/tensor@0.2.0-rc-2024-10-28: it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature
-      wasi:nn/errors@0.2.0-rc-2024-10-28: it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature
-      wasi:nn/inference@0.2.0-rc-2024-10-28: it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature
-      wasi:nn/graph@0.2.0-rc-2024-10-28: it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature
+      wasi:nn/tensor@0.2.0-rc-2024-10-28: it is for inference, and this sandmill was built without inference (feature `inference`): use a build with that feature
+      wasi:nn/errors@0.2.0-rc-2024-10-28: it is for inference, and this sandmill was built without inference (feature `inference`): use a build with that feature
+      wasi:nn/inference@0.2.0-rc-2024-10-28: it is for inference, and this sandmill was built without inference (feature `inference`): use a build with that feature
+      wasi:nn/graph@0.2.0-rc-2024-10-28: it is for inference, and this sandmill was built without inference (feature `inference`): use a build with that feature
     ");
 }
 

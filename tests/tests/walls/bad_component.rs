@@ -34,9 +34,9 @@ fn files_that_are_not_components_are_refused() {
     ];
     assert_snapshot!(messages.join("\n"), @"
     error: [DIR]/empty.wasm: the file is not a WebAssembly component: it is empty. Did the build that should write it fail?
-    error: [DIR]/text.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
-    error: [DIR]/native.wasm: the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built
-    error: [DIR]/noise.wasm: the file is not a WebAssembly component: it begins with the bytes f7 f7 f7 f7, not with 00 61 73 6d. Name a component, or the folder of a guest crate, which is then built
+    error: [DIR]/text.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate to build
+    error: [DIR]/native.wasm: the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate to build
+    error: [DIR]/noise.wasm: the file is not a WebAssembly component: it begins with the bytes f7 f7 f7 f7, not with 00 61 73 6d. Name a component, or the folder of a guest crate to build
     error: [DIR]/cut.wasm: the file is a damaged component: unexpected end-of-file (at offset [ADDRESS])
     error: [DIR]/head.wasm: the component exports nothing. An entry script exports the interface sandmill:entry/entry@0.1.0 (init, run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one
     error: [DIR]/module.wasm: the file is a core module without WIT metadata, so nothing says which functions it exports to Sandmill: build it with sandmill-guest or wit-bindgen, or embed the metadata with `wasm-tools component embed wit/ --world entry-script`

@@ -113,8 +113,8 @@ fn unknown_interfaces_are_refused_by_name() {
     error: [DIR]/entry.wasm: the entry script imports interfaces that are not granted:
       wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (the nearest is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
       wasi:cli/run@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
-      wasi:clocks/monotonic-clock@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2
-      wasi:http/outgoing-handler@0.2.0: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
+      wasi:clocks/monotonic-clock@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, as in the contract's wit/; with Rust: --target wasm32-wasip2
+      wasi:http/outgoing-handler@0.2.0: it is for HTTP, and entry scripts have no network: pass the data as an input or side input, and leave the HTTP client out of the build
       wasi:keyvalue/store@0.2.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
       wasi:nn/graph@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
       wasi:sockets/tls@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
@@ -177,18 +177,18 @@ fn inspect_shows_what_a_component_could_access() {
     a.wasm: a component
     sha256:[SHA256]
     What it could access, judged by its imports:
-      files: only what the job gives it: inputs, side inputs and source to read, its output and log folders to write
+      files: only those of the job: inputs, side inputs and source to read; output and log folders to write
         wasi:filesystem/types@0.2.0
-      network: nothing; every use of a socket, and every look-up of a name, is denied
+      network: none: every use of a socket and every DNS look-up is denied
         wasi:sockets/tcp@0.2.0
-      random numbers: unpredictable ones; in a deterministic job they are derived from the mini-batch
+      random numbers: unpredictable; in a deterministic job, derived from the mini-batch
         wasi:random/random@0.2.0
-      environment: the job's arguments and variables, nothing of the machine's
+      environment: the job's arguments and variables, not those of the machine
         wasi:cli/environment@0.2.0
       standard streams: an empty input; what it prints goes to its log files
         wasi:cli/stdout@0.2.0
     Refused imports; a job with one of them does not start:
-      HTTP: wasi:http/types@0.2.0: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
+      HTTP: wasi:http/types@0.2.0: it is for HTTP, and entry scripts have no network: pass the data as an input or side input, and leave the HTTP client out of the build
       unknown: evil:power/launch@1.0.0: nothing of that name is granted; an entry script may import sandmill:entry/host and models, wasi:nn and WASI 0.2 (cli, clocks, filesystem, io, random, sockets): leave out the library that needs it
     Exports:
       run
@@ -212,9 +212,9 @@ fn inspect_shows_what_changed() {
     from old.wasm, sha256:[SHA256]
     to   new.wasm, sha256:[SHA256]
     What it could access:
-      + network: nothing; every use of a socket, and every look-up of a name, is denied
-      + random numbers: unpredictable ones; in a deterministic job they are derived from the mini-batch
-      + environment: the job's arguments and variables, nothing of the machine's
+      + network: none: every use of a socket and every DNS look-up is denied
+      + random numbers: unpredictable; in a deterministic job, derived from the mini-batch
+      + environment: the job's arguments and variables, not those of the machine
     Imports:
       + wasi:cli/environment@0.2.0
       + wasi:sockets/tcp@0.2.0
@@ -263,7 +263,7 @@ fn inspect_refuses_files_that_are_not_components() {
     let all = [refusal("none.wasm", b""), refusal("a.wasm", b"text"), refusal(".", b"")];
     assert_snapshot!(all.join("\n"), @"
     error: none.wasm: it cannot be read: No such file or directory (os error 2)
-    error: a.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate, which is then built
+    error: a.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate to build
     error: .: it is not a regular file but a folder; name a component (.wasm) or a core module
     ");
 }

@@ -153,12 +153,12 @@ fn fifos_and_huge_files_are_refused_at_once() {
     run job.yaml --policy fifo: error: fifo: it is not a regular file but a named pipe; name a policy file
     run job.yaml --datastores fifo: error: fifo: it is not a regular file but a named pipe; name a file of datastores
     run job.yaml --set entry_script=fifo: error: the entry script [DIR]/fifo cannot be used: it is not a regular file but a named pipe; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
-    run job.yaml --set entry_script=large: error: the entry script [DIR]/large has 8192 GB, and an entry script has 1 GB at most; name the right file
+    run job.yaml --set entry_script=large: error: the entry script [DIR]/large has 8192 GB, but an entry script may have at most 1 GB; check the path
     run job.yaml --set models.m=models/fifo.onnx: error: --set models.m: models.m.path: [DIR]/models/fifo.onnx is neither a file nor a folder; name an ONNX file, or a folder with one
     run job.yaml --set models.m=models/large.onnx: error: --set models.m: models.m.path: [DIR]/models/large.onnx has 8192 GB, more than limits.models (1 GB) lets a worker load; write limits.models: 8388608 MB, or more
     plan fifo: error: fifo: it is not a regular file but a named pipe; name a job file
     check fifo: error: fifo: it is not a regular file but a named pipe
-    check large: error: large: it is larger than 1 GB, the largest entry script
+    check large: error: large: it is larger than 1 GB, the limit for entry scripts
     inspect fifo: error: fifo: it is not a regular file but a named pipe; name a component (.wasm) or a core module
     build crate.wasm: error: crate.wasm: it is not a regular file but a named pipe
     model register m models/fifo.onnx: error: [DIR]/models/fifo.onnx is neither a file nor a folder; name an ONNX file, or a folder with one

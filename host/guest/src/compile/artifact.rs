@@ -86,7 +86,7 @@ fn advice(bytes: &[u8]) -> &'static str {
     } else if text.is_some_and(|text| text.trim_start().starts_with('(')) {
         "Turn it into binary form with `wasm-tools parse`"
     } else {
-        "Name a component, or the folder of a guest crate, which is then built"
+        "Name a component, or the folder of a guest crate to build"
     }
 }
 
@@ -156,10 +156,10 @@ mod tests {
     fn errors_describe_what_a_wrong_file_looks_like() {
         let text = |bytes: &[u8]| identify(bytes).expect_err("wrong file").to_string();
         insta::assert_snapshot!(text(b""), @"the file is not a WebAssembly component: it is empty. Did the build that should write it fail?");
-        insta::assert_snapshot!(text(b"\x7fELF\x02\x01"), @"the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate, which is then built");
+        insta::assert_snapshot!(text(b"\x7fELF\x02\x01"), @"the file is not a WebAssembly component: it is a native program or library (ELF). Name a component, or the folder of a guest crate to build");
         insta::assert_snapshot!(text(b"import numpy\n\ndef run(batch):\n    return 1\n"), @"the file is not a WebAssembly component: it is Python source. Rename it so that its name ends in .py");
         insta::assert_snapshot!(text(b"\n(component)"), @"the file is not a WebAssembly component: it is WebAssembly in text form (WAT). Turn it into binary form with `wasm-tools parse`");
-        insta::assert_snapshot!(text(&[0xde, 0xad, 0xbe, 0xef, 0]), @"the file is not a WebAssembly component: it begins with the bytes de ad be ef, not with 00 61 73 6d. Name a component, or the folder of a guest crate, which is then built");
+        insta::assert_snapshot!(text(&[0xde, 0xad, 0xbe, 0xef, 0]), @"the file is not a WebAssembly component: it begins with the bytes de ad be ef, not with 00 61 73 6d. Name a component, or the folder of a guest crate to build");
         insta::assert_snapshot!(text(b"\0asm\x02\0\0\0"), @"the file is WebAssembly of an unknown version (found the bytes 02 00 00 00; supported are core modules of version 1 and components of version 13): build it with a current toolchain");
         insta::assert_snapshot!(text(b"\0asm"), @"the file is WebAssembly of an unknown version (found the bytes none; supported are core modules of version 1 and components of version 13): build it with a current toolchain");
     }

@@ -139,7 +139,7 @@ fn run(
         ""
     };
     Err(CompileError::new(format!(
-        "the sources in {} do not compile, by {}:\n{messages}{hint}",
+        "the sources in {} do not compile with {}:\n{messages}{hint}",
         folder.display(),
         compiler.name()
     )))
@@ -170,7 +170,7 @@ impl CCompiler {
                 return Ok(Self::Sdk(clang));
             }
             return Err(CompileError::new(format!(
-                "WASI_SDK_PATH is {}, and there is no bin/clang: set it to the folder of wasi-sdk, or unset it",
+                "WASI_SDK_PATH is {}, which has no bin/clang: set it to the folder of wasi-sdk, or unset it",
                 sdk.display()
             )));
         }

@@ -70,7 +70,7 @@ impl Cache {
             Some(dir) => dir.to_owned(),
             None => Self::default_folder().ok_or_else(|| {
                 CompileError::new(
-                    "there is no place for the cache of compiled code: none of SANDMILL_CACHE_DIR, \
+                    "there is no folder for the cache of compiled code: none of SANDMILL_CACHE_DIR, \
                      XDG_CACHE_HOME and HOME is set. Set SANDMILL_CACHE_DIR to a folder of yours",
                 )
             })?,

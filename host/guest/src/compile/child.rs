@@ -65,8 +65,8 @@ fn answer(reported: &impl Serialize) -> Result<Vec<u8>, CompileError> {
         .map_err(|error| CompileError(format!("its names cannot be read: {error}")))?;
     if answer.len() as u64 > ANSWER_BYTES {
         return Err(CompileError(format!(
-            "the names of its imports and exports take {} bytes, and at most {} are read: leave out \
-             what it does not use",
+            "the names of its imports and exports take {} bytes, but the limit is {}: remove imports and \
+             exports that are not used",
             answer.len(),
             ByteSize(ANSWER_BYTES)
         )));
@@ -125,7 +125,7 @@ fn read(source: &mut impl Read) -> Result<Vec<u8>, CompileError> {
         .map_err(|error| CompileError::new(format!("it cannot be read: {error}")))?;
     if bytes.len() as u64 > SCRIPT_BYTES {
         let most = ByteSize(SCRIPT_BYTES);
-        return Err(CompileError(format!("it is larger than {most}, the largest entry script")));
+        return Err(CompileError(format!("it is larger than {most}, the limit for entry scripts")));
     }
     Ok(bytes)
 }

@@ -147,23 +147,21 @@ impl ImportPower {
     pub fn words(self) -> &'static str {
         match self {
             Self::Files => {
-                "only what the job gives it: inputs, side inputs and source to read, its output and \
-                 log folders to write"
+                "only those of the job: inputs, side inputs and source to read; output and log folders \
+                 to write"
             }
-            Self::Network => {
-                "nothing; every use of a socket, and every look-up of a name, is denied"
-            }
+            Self::Network => "none: every use of a socket and every DNS look-up is denied",
             Self::Http | Self::Unknown => "refused",
             Self::Clocks => "the date, measuring time and sleeping",
             Self::RandomNumbers => {
-                "unpredictable ones; in a deterministic job they are derived from the mini-batch"
+                "unpredictable; in a deterministic job, derived from the mini-batch"
             }
-            Self::Environment => "the job's arguments and variables, nothing of the machine's",
+            Self::Environment => "the job's arguments and variables, not those of the machine",
             Self::StandardStreams => "an empty input; what it prints goes to its log files",
-            Self::Waiting => "waiting for, reading and writing what the others give",
+            Self::Waiting => "reading, writing and waiting for what the other imports give",
             Self::Exit => "ending itself, which fails the attempt",
-            Self::Inference => "computing with the job's models, and nothing of the machine's own",
-            Self::Sandmill => "its own names and folders, its log, whole input files",
+            Self::Inference => "running the job's models, with no other access to the machine",
+            Self::Sandmill => "the worker's name and folders, the log, and reading whole files",
         }
     }
 

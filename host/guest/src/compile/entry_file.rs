@@ -44,7 +44,7 @@ impl EntryFile {
             let found = ByteSize(metadata.len()).rounded();
             let most = ByteSize(SCRIPT_BYTES);
             return Err(at(format!(
-                "has {found}, and an entry script has {most} at most; name the right file"
+                "has {found}, but an entry script may have at most {most}; check the path"
             )));
         }
         let digest = hash_until(&mut file, &|| compiler.is_stopped());
@@ -108,7 +108,7 @@ mod tests {
         let all: String = all.iter().map(|path| describe(path, &compiler()) + "\n").collect();
         insta::assert_snapshot!(all.replace(dir.path().to_str().unwrap(), "/d"), @"
         the entry script /d/fifo cannot be used: it is not a regular file but a named pipe; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
-        the entry script /d/large has 8192 GB, and an entry script has 1 GB at most; name the right file
+        the entry script /d/large has 8192 GB, but an entry script may have at most 1 GB; check the path
         the entry script /d cannot be used: it is not a regular file but a folder; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
         the entry script /dev/zero cannot be used: it is not a regular file but a device; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources
         ");

@@ -35,8 +35,8 @@ pub fn build_guest_crate(
     match (components.pop(), components.len()) {
         (Some(component), 0) => Ok(component),
         (Some(_), more) => Err(CompileError::new(format!(
-            "the crate in {} gives {} components, and an entry script is one: name the folder of \
-             one crate",
+            "the crate in {} builds {} components, but an entry script is one component: name the \
+             folder of one crate",
             folder.display(),
             more + 1
         ))),
@@ -201,7 +201,7 @@ const PROGRESS: [&str; 7] =
 
 fn no_library(folder: &Path) -> CompileError {
     CompileError::new(format!(
-        "the crate in {} gives no component: its Cargo.toml needs\n[lib]\ncrate-type = [\"cdylib\"]",
+        "the crate in {} builds no component: its Cargo.toml needs\n[lib]\ncrate-type = [\"cdylib\"]",
         folder.display()
     ))
 }

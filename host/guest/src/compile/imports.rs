@@ -8,7 +8,7 @@ pub const NN_VERSION: &str = "0.2.0-rc-2024-10-28";
 
 /// How to make tools for WASI 0.3 build WASI 0.2 components.
 pub(super) const FOR_TOOLS_OF_ASYNC: &str = ". With jco's QuickJS: --backend-qjs-disable-async; with \
-    componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2";
+    componentize-py: functions without async, as in the contract's wit/; with Rust: --target wasm32-wasip2";
 
 /// The verdict on one import.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,7 +25,7 @@ pub fn judge_import(import: &str) -> ImportVerdict {
     let (name, version) = split_version(import).unwrap_or((import, ""));
     match name.split_once('/') {
         Some(("wasi:nn", _) | ("sandmill:entry", "models")) if !HAS_INFERENCE => Refused(format!(
-            "it is for computing with models, and {}: use a build with that feature",
+            "it is for inference, and {}: use a build with that feature",
             Feature::Inference.absence()
         )),
         Some(("sandmill:entry", interface)) => judge_contract(interface, version),
@@ -52,8 +52,8 @@ pub fn judge_import(import: &str) -> ImportVerdict {
         }
         Some(("wasi:nn", interface)) => judge_inference(interface, version),
         Some(("wasi:http", _)) => Refused(
-            "it is for HTTP, and entry scripts have no network: bring the data in as an input or \
-             side input, and leave the HTTP client out of the build"
+            "it is for HTTP, and entry scripts have no network: pass the data as an input or side \
+             input, and leave the HTTP client out of the build"
                 .into(),
         ),
         _ => Refused(
@@ -74,7 +74,7 @@ fn judge_contract(interface: &str, version: &str) -> ImportVerdict {
         ));
     }
     match interface {
-        "host" => Granted("its own names and folders, its log, whole input files"),
+        "host" => Granted("the worker's name and folders, the log, and reading whole files"),
         "models" => Granted("what the job's models are"),
         "types" => Granted("types only"),
         _ => Refused("the contract has no such interface to import".into()),
@@ -92,7 +92,7 @@ fn judge_inference(interface: &str, version: &str) -> ImportVerdict {
         ));
     }
     match interface {
-        "tensor" | "graph" | "inference" | "errors" => Granted("computing with the job's models"),
+        "tensor" | "graph" | "inference" | "errors" => Granted("running the job's models"),
         _ => Refused(format!(
             "wasi:nn {NN_VERSION} has no such interface; it has tensor, graph, inference and errors"
         )),
@@ -163,7 +163,9 @@ fn wasi_words(package: &str, interface: &str) -> Option<&'static str> {
         ("wasi:filesystem", "preopens" | "types") => {
             "files: inputs, side inputs and source read-only; its output and log folders"
         }
-        ("wasi:io", "error" | "poll" | "streams") => "reading and writing what others give",
+        ("wasi:io", "error" | "poll" | "streams") => {
+            "reading and writing what the other imports give"
+        }
         ("wasi:random", "random" | "insecure" | "insecure-seed") => "random numbers",
         (
             "wasi:sockets",
@@ -209,7 +211,7 @@ mod tests {
             ImportVerdict::Granted(what) => panic!("{name}: {what}"),
         };
         let of_wasi = refused(&format!("wasi:nn/inference@{NN_VERSION}"));
-        insta::assert_snapshot!(of_wasi, @"it is for computing with models, and this sandmill was built without inference (feature `inference`): use a build with that feature");
+        insta::assert_snapshot!(of_wasi, @"it is for inference, and this sandmill was built without inference (feature `inference`): use a build with that feature");
         assert_eq!(refused("sandmill:entry/models@0.1.0"), of_wasi);
         assert!(matches!(judge_import("sandmill:entry/host@0.1.0"), ImportVerdict::Granted(_)));
     }
@@ -243,10 +245,10 @@ mod tests {
         insta::assert_snapshot!(check_names(&names).expect_err("refused"), @"
         the entry script imports interfaces that are not granted:
           sandmill:entry/host@0.2.0: it is version 0.2.0 of the contract, and this Sandmill supports version 0.1: build with an SDK of that version
-          wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, by the contract's wit/; with Rust: --target wasm32-wasip2
+          wasi:cli/environment@0.3.0: it is WASI 0.3.0, and this Sandmill grants WASI 0.2: build for wasm32-wasip2, or with a toolchain of WASI 0.2. With jco's QuickJS: --backend-qjs-disable-async; with componentize-py: functions without async, as in the contract's wit/; with Rust: --target wasm32-wasip2
           wasi:cli/enviroment@0.2.0: Sandmill has no such interface of WASI 0.2 (the nearest is wasi:cli/environment): update or change the toolchain, or leave out the library that needs it
           wasi:clocks/timezone@0.2.0: Sandmill has no such interface of WASI 0.2: update or change the toolchain, or leave out the library that needs it
-          wasi:http/outgoing-handler@0.2.4: it is for HTTP, and entry scripts have no network: bring the data in as an input or side input, and leave the HTTP client out of the build
+          wasi:http/outgoing-handler@0.2.4: it is for HTTP, and entry scripts have no network: pass the data as an input or side input, and leave the HTTP client out of the build
           wasi:nn/inference@0.2.0-rc-2024-08-19: it is wasi:nn 0.2.0-rc-2024-08-19, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
           wasi:nn/inference: it is wasi:nn without a version, and this Sandmill grants only wasi:nn 0.2.0-rc-2024-10-28, as versions of this draft are incompatible: build with bindings of that version, which is in the contract's wit/ folder
           wasi:nn/training@0.2.0-rc-2024-10-28: wasi:nn 0.2.0-rc-2024-10-28 has no such interface; it has tensor, graph, inference and errors

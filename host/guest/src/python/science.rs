@@ -123,7 +123,7 @@ pub(super) fn make(
     let opened = File::open(&module).map_err(failed(&module))?;
     let target = File::create(&preparing).map_err(failed(&preparing))?;
     say(
-        "making the science runtime, step 1 of 3: compiling CPython, numpy, pandas and the others, 1 to 2 minutes",
+        "making the science runtime, step 1 of 3: compiling CPython, numpy, pandas and other packages, 1 to 2 minutes",
     );
     compiler.prepare_interpreter(opened, TEXT, &target)?;
     let cache = Cache::open(Some(&scratch.join("cache")), compiler)?;
