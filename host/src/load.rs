@@ -10,8 +10,8 @@ use std::num::NonZero;
 use std::path::Path;
 use std::thread::available_parallelism;
 
-/// The variable with the number of GPUs of a machine (docs/parallel-run-step.md G3).
-const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+/// The environment variable with the number of GPUs of a machine (docs/parallel-run-step.md G3).
+const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
 
 /// The properties of this machine that defaults depend on.
 pub(crate) fn this_machine() -> MachineSize {
@@ -19,7 +19,7 @@ pub(crate) fn this_machine() -> MachineSize {
     MachineSize {
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
         // A build without CUDA finds no GPUs.
-        gpus_found: std::env::var_os(GPU_COUNT).filter(|_| node::has(Feature::Cuda)),
+        gpus_found: std::env::var_os(GPU_COUNT_VARIABLE).filter(|_| node::has(Feature::Cuda)),
         count_gpus: gpu::count,
     }
 }
@@ -33,8 +33,8 @@ pub fn load(path: &Path, overrides: &[(String, String)]) -> Result<JobSpec, Spec
     load_under(path, overrides, &OperatorPolicy::default())
 }
 
-/// The same under an operator's policy. What the job asks for beyond the policy is an error. A default above
-/// a ceiling is lowered, with a notice.
+/// Like [`load`], under an operator's policy. A setting of the job that exceeds the policy is an error. A
+/// default that exceeds a limit of the policy is lowered, with a notice.
 ///
 /// # Errors
 /// As for [`spec::load`].

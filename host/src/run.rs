@@ -1,4 +1,4 @@
-//! A job on this machine: connects the leader, `engine`, to its only node.
+//! Runs a job on this machine: connects the leader (`engine`) to its only node (`node`).
 
 use crate::cancel::Cancel;
 use crate::engine::machine::OrderTarget;
@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub use engine::run;
 
-/// Writes the results of a completed job to the store that it names, if it names one.
+/// Writes the results of a completed job to the store that the job names, if it names one.
 ///
 /// # Errors
 /// If the policy does not allow the store, or if the results could not be written.
@@ -66,7 +66,7 @@ pub struct Options {
     /// What the operator of this machine allows jobs to do; by default everything. The job file must be
     /// loaded [under the same policy](crate::load_under), so that defaults comply with it.
     pub policy: OperatorPolicy,
-    /// The command line, for `job.json`; empty if the job was not started by one.
+    /// The command line that started the job, for `job.json`; empty if another program started it.
     pub command: Vec<String>,
     /// Additional notices for the user, one line each, shown when the job starts.
     pub notices: Vec<String>,
@@ -133,7 +133,7 @@ impl Options {
 /// Prepares a job. `say` receives lines for people about steps that take long.
 ///
 /// If the job was run before and did not complete, it is resumed, or refused if something has changed that
-/// decides its rows. If it completed, its result is reused if nothing has changed.
+/// decides its rows. If the job completed, its result is reused if nothing has changed.
 ///
 /// # Errors
 /// If the job cannot begin.
@@ -142,17 +142,17 @@ pub fn prepare(
     options: &Options,
     say: &mut dyn FnMut(&str),
 ) -> Result<Prepared, PrepareError> {
-    let here = Here { spec: spec.clone(), options: options.node() };
-    engine::prepare(spec, &options.leader(), here, say)
+    let machine = MachineForJob { spec: spec.clone(), options: options.node() };
+    engine::prepare(spec, &options.leader(), machine, say)
 }
 
 /// This machine, for one job.
-struct Here {
+struct MachineForJob {
     spec: JobSpec,
     options: NodeOptions,
 }
 
-impl NodeHandle for Here {
+impl NodeHandle for MachineForJob {
     type Error = NodeError;
     type Job = JobHere;
 

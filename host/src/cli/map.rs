@@ -70,7 +70,7 @@ fn runtime(text: &str) -> Result<PythonRuntime, String> {
 /// Maps standard input to standard output.
 pub(super) fn map(arguments: &MapArguments, is_verbose: bool) -> Result<Exit, Problem> {
     let (from, to) = terminal::streams().map_err(Problem::usage)?;
-    let tools = arguments.tools.ready()?;
+    let tools = arguments.tools.load()?;
     let trial = check::TrialArguments::of(arguments.given.clone());
     let check = CheckArguments::of(&arguments.entry_script, &trial, &tools, &arguments.backends)?;
     let scratch = ScratchFolder::create("map")

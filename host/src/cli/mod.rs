@@ -275,7 +275,7 @@ fn build_and_print(
     as_json: bool,
     tools: &ToolArguments,
 ) -> Result<Exit, Problem> {
-    let ToolSettings { policy, compiler, cache, .. } = tools.ready()?;
+    let ToolSettings { policy, compiler, cache, .. } = tools.load()?;
     policy.check_trial(path, [], []).map_err(refused)?;
     let components = build::build((path, examples), cache.as_deref(), &compiler, &mut say);
     let components = components.map_err(Problem::usage)?;
@@ -305,7 +305,7 @@ fn check_and_print(
             "{option} needs --run: add --run, with or without files"
         )));
     }
-    let tools = tools.ready()?;
+    let tools = tools.load()?;
     let check = check::CheckArguments::of(path, trial, &tools, backends)?;
     if trial.kit {
         let report = kit::kit(&check, &mut say).map_err(Problem::usage)?;

@@ -64,9 +64,9 @@ fn create_folder(
         }
         return Err(error).with_context(|| format!("cannot make the folder {}", folder.display()));
     }
-    let embedded_sdk = format!("path = \"{}\"", sdk::FOLDER);
+    let embedded_sdk = format!("path = \"{}\"", sdk::SDK_FOLDER);
     if sdk.is_none() && kind.language == Language::Rust {
-        let folder = folder.join(sdk::FOLDER);
+        let folder = folder.join(sdk::SDK_FOLDER);
         sdk::write(&folder).with_context(|| format!("cannot write {}", folder.display()))?;
     }
     let sdk = format!("{}{}", sdk.unwrap_or(&embedded_sdk), kind.features());
@@ -153,7 +153,7 @@ mod tests {
             let parent = tempfile::tempdir().unwrap();
             create_folder(parent.path(), "my-script", None, kind).unwrap();
             let folder = parent.path().join("my-script");
-            assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::FOLDER).exists());
+            assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::SDK_FOLDER).exists());
             for (path, _) in kind.files() {
                 let text = fs::read_to_string(folder.join(path)).unwrap();
                 for word in ["{{", "crate", "lib.rs", "i64", "::"] {
@@ -173,7 +173,7 @@ mod tests {
             let parent = tempfile::tempdir().unwrap();
             create_folder(parent.path(), "my-script", None, kind).unwrap();
             let folder = parent.path().join("my-script");
-            assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::FOLDER).exists());
+            assert!(!folder.join("Cargo.toml").exists() && !folder.join(sdk::SDK_FOLDER).exists());
             let text = |path| fs::read_to_string(folder.join(path)).unwrap();
             for (path, _) in kind.files() {
                 assert!(!text(path).contains("{{") && !text(path).contains("crate"), "{path}");

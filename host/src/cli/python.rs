@@ -132,7 +132,7 @@ pub(super) fn javascript(command: &JavascriptCommand) -> Result<Exit, Problem> {
 }
 
 fn install_runtime(runtime: runtimes::Runtime, install: &InstallOptions) -> Result<Exit, Problem> {
-    let ToolSettings { program, os_sandbox, compiler, cache, .. } = install.tools.ready()?;
+    let ToolSettings { program, os_sandbox, compiler, cache, .. } = install.tools.load()?;
     let installer = runtimes::Installer {
         program: &program,
         compiler: &compiler,

@@ -27,22 +27,22 @@ pub(super) enum DatasetCommand {
         /// Files, folders or globs. With --datastore, paths in the datastore.
         #[arg(value_name = "PATH", required = true)]
         paths: Vec<String>,
-        /// The datastore that holds the paths. They are not checked then.
+        /// The datastore that holds the paths. Such paths are not checked.
         #[arg(long, value_name = "NAME")]
         datastore: Option<String>,
     },
     /// Lists the latest version of each dataset.
     List(ListArguments),
     /// Shows a registered dataset.
-    Show(Show),
+    Show(ShowArguments),
     /// Unregisters a version of a dataset, or all versions. The files stay.
-    Remove(Remove),
+    Remove(RemoveArguments),
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ModelCommand {
-    /// Registers a model under a name, for models: `model: NAME@VERSION`. Its SHA-256 is recorded, and a job
-    /// does not start if the file has changed.
+    /// Registers a model under a name, for models: `model: NAME@VERSION`. The file's SHA-256 is recorded, and
+    /// a job does not start if the file has changed.
     Register {
         #[command(flatten)]
         new: VersionToAdd,
@@ -54,9 +54,9 @@ pub(super) enum ModelCommand {
     /// Lists the latest version of each model.
     List(ListArguments),
     /// Shows a registered model.
-    Show(Show),
+    Show(ShowArguments),
     /// Unregisters a version of a model, or all versions. The files stay.
-    Remove(Remove),
+    Remove(RemoveArguments),
 }
 
 #[derive(Debug, clap::Args)]
@@ -85,7 +85,7 @@ pub(super) struct ListArguments {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Show {
+pub(super) struct ShowArguments {
     /// NAME@VERSION, or NAME for the latest version.
     #[arg(value_name = "NAME[@VERSION]")]
     name: RegisteredName,
@@ -95,8 +95,8 @@ pub(super) struct Show {
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Remove {
-    /// NAME@VERSION, or NAME for all its versions.
+pub(super) struct RemoveArguments {
+    /// NAME@VERSION, or NAME for all versions.
     #[arg(value_name = "NAME[@VERSION]")]
     name: RegisteredName,
 }
@@ -108,13 +108,13 @@ fn name(text: &str) -> Result<String, ArgumentError> {
     }
 }
 
-/// A longer text is refused: it is not a description but a document.
-const LONGEST_DESCRIPTION: usize = 4096;
+/// The longest description, in bytes.
+const MAX_DESCRIPTION_BYTES: usize = 4096;
 
 fn description(text: &str) -> Result<String, ArgumentError> {
-    match text.len() <= LONGEST_DESCRIPTION {
+    match text.len() <= MAX_DESCRIPTION_BYTES {
         true => Ok(text.to_owned()),
-        false => Err(ArgumentError::Long { limit: LONGEST_DESCRIPTION }),
+        false => Err(ArgumentError::Long { limit: MAX_DESCRIPTION_BYTES }),
     }
 }
 
@@ -137,8 +137,8 @@ impl Registrations for RegistryNames {
         kind: RegisteredKind,
         wanted: &RegisteredName,
     ) -> Result<Registered, NotRegistered> {
-        let was = |known: &&Latest| known.kind == kind && known.name == wanted.name;
-        let known = self.latest.iter().find(was).map(|known| known.version);
+        let is_wanted = |known: &&Latest| known.kind == kind && known.name == wanted.name;
+        let known = self.latest.iter().find(is_wanted).map(|known| known.version);
         let version = wanted.version.or(known);
         let wanted = RegisteredName { name: wanted.name.clone(), version };
         find(kind, &wanted).map_err(|error| match error {
@@ -180,8 +180,8 @@ pub(super) fn dataset(command: &DatasetCommand) -> Result<Exit, Problem> {
             if let Some(address) = paths.iter().find(|path| Address::looks_like_one(path)) {
                 return Err(in_a_store(&new.name, address));
             }
-            let (paths, held) = match datastore {
-                // Checked when a job reads them.
+            let (paths, content) = match datastore {
+                // These paths are checked when a job reads them.
                 Some(datastore) => {
                     name(datastore).map_err(|why| {
                         Problem::usage(anyhow!("--datastore: found {datastore:?}; {why}"))
@@ -195,12 +195,16 @@ pub(super) fn dataset(command: &DatasetCommand) -> Result<Exit, Problem> {
                     policy
                         .check_registered(kind, paths.iter().map(String::as_str))
                         .map_err(refused)?;
-                    let held = held(&new.name, &paths)?;
-                    (paths, Some(held))
+                    let content = content(&new.name, &paths)?;
+                    (paths, Some(content))
                 }
             };
             let datastore = datastore.clone();
-            register(kind, new, NewVersion { paths, datastore, held, ..NewVersion::default() })
+            register(
+                kind,
+                new,
+                NewVersion { paths, datastore, held: content, ..NewVersion::default() },
+            )
         }
         DatasetCommand::List(list) => self::list(kind, list),
         DatasetCommand::Show(show) => self::show(kind, show),
@@ -225,11 +229,11 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             allowed(&path)?;
             let model = ModelSpec::at(&new.name, path.as_ref());
             let model = model.map_err(|why| Problem::usage(anyhow!("{why}")))?;
-            // Again for the file, since a version may be a link.
+            // We check the file again, since the folder of a version may be a link.
             allowed(&text(&model.file)?)?;
             let digests = node::model_digests(&model).map_err(Problem::usage)?;
             let paths = vec![text(model.folder.as_ref().unwrap_or(&model.file))?];
-            let held = Some(RegisteredContent {
+            let content = Some(RegisteredContent {
                 files: digests.files,
                 bytes: digests.bytes,
                 newest: None,
@@ -237,7 +241,7 @@ pub(super) fn model(command: &ModelCommand) -> Result<Exit, Problem> {
             let digest = Some(digests.file);
             let folder_digest = digests.folder;
             let new_version =
-                NewVersion { paths, digest, folder_digest, held, ..NewVersion::default() };
+                NewVersion { paths, digest, folder_digest, held: content, ..NewVersion::default() };
             register(kind, new, new_version)
         }
         ModelCommand::List(list) => self::list(kind, list),
@@ -258,7 +262,8 @@ fn register(
         file().and_then(|file| Registry::open_or_make(&file)).map_err(Problem::usage)?;
     let registered = registry.register(kind, version, new.new_version).map_err(Problem::usage)?;
     let title = registered.title();
-    let what = registered.held.map_or_else(String::new, |held| format!(", {}", amount(&held)));
+    let what =
+        registered.held.map_or_else(String::new, |content| format!(", {}", content_text(&content)));
     let word = kind.word();
     say(&format!("registered; for a job file: {word}: {title}{what}"));
     print(&format!("{title}\n"))?;
@@ -289,30 +294,30 @@ fn text(path: &Path) -> Result<String, Problem> {
     })
 }
 
-/// The files that are there now, listed as a job would list them.
-fn held(name: &str, paths: &[String]) -> Result<RegisteredContent, Problem> {
+/// The files that the paths contain now, listed as a job would list them.
+fn content(name: &str, paths: &[String]) -> Result<RegisteredContent, Problem> {
     let input =
         Input { name: name.to_owned(), paths: paths.to_vec(), partition_format: None, take: None };
-    let mut held = RegisteredContent::default();
+    let mut content = RegisteredContent::default();
     for source in dataset::resolve(&[input]).map_err(Problem::usage)? {
         let mut files = SourceListing::new(&source).map_err(Problem::usage)?;
         while let Some(file) = files.next_file().map_err(Problem::usage)? {
             let path = source.root.join(file);
             let metadata = path.metadata().with_context(|| path.display().to_string());
             let metadata = metadata.map_err(Problem::usage)?;
-            held.files += 1;
-            held.bytes = held.bytes.saturating_add(metadata.len());
+            content.files += 1;
+            content.bytes = content.bytes.saturating_add(metadata.len());
             let changed = metadata.modified().ok().and_then(|time| Timestamp::try_from(time).ok());
-            held.newest = held.newest.max(changed);
+            content.newest = content.newest.max(changed);
         }
         if let Some(bad) = files.take_bad().first() {
             return Err(Problem::usage(anyhow!("{}", bad.reason)));
         }
-        if let (0, Some(nothing)) = (held.files, files.take_notices().pop()) {
+        if let (0, Some(nothing)) = (content.files, files.take_notices().pop()) {
             return Err(Problem::usage(anyhow!(nothing)));
         }
     }
-    Ok(held)
+    Ok(content)
 }
 
 fn list(kind: RegisteredKind, list: &ListArguments) -> Result<Exit, Problem> {
@@ -338,18 +343,19 @@ fn list(kind: RegisteredKind, list: &ListArguments) -> Result<Exit, Problem> {
     let mut text = String::new();
     for (title, one) in titles.iter().zip(&all) {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "{title:width$}  {}  {}", when(one.registered), place(one));
+        let _ =
+            writeln!(text, "{title:width$}  {}  {}", time_text(one.registered), location_text(one));
     }
     print(&text)?;
     Ok(Exit::Completed)
 }
 
-/// Unregisters, and prints what was removed: `NAME@VERSION` on standard output.
-fn remove(kind: RegisteredKind, remove: &Remove) -> Result<Exit, Problem> {
+/// Unregisters versions, and prints them: `NAME@VERSION` on standard output.
+fn remove(kind: RegisteredKind, remove: &RemoveArguments) -> Result<Exit, Problem> {
     let file = file().map_err(Problem::usage)?;
     let removed = match Registry::open(&file).map_err(Problem::usage)? {
         Some(mut registry) => registry.remove(kind, &remove.name).map_err(Problem::usage)?,
-        // Fails with the message that there is none.
+        // Fails with the message that the name is not registered.
         None => vec![find(kind, &remove.name).map_err(Problem::usage)?],
     };
     let mut text = String::new();
@@ -365,7 +371,7 @@ fn remove(kind: RegisteredKind, remove: &Remove) -> Result<Exit, Problem> {
     Ok(Exit::Completed)
 }
 
-fn show(kind: RegisteredKind, show: &Show) -> Result<Exit, Problem> {
+fn show(kind: RegisteredKind, show: &ShowArguments) -> Result<Exit, Problem> {
     let found = find(kind, &show.name).map_err(Problem::usage)?;
     if show.json {
         return print_json(&json(&found)).map(|()| Exit::Completed);
@@ -390,17 +396,17 @@ fn description_of(kind: RegisteredKind, one: &Registered) -> String {
     if let Some(description) = &one.description {
         line("description", description);
     }
-    line("registered", &format!("{} by {}", when(one.registered), one.by));
+    line("registered", &format!("{} by {}", time_text(one.registered), one.by));
     if let Some(datastore) = &one.datastore {
         line("datastore", datastore);
     }
     for (index, path) in one.paths.iter().enumerate() {
         line(if index == 0 { "path" } else { "" }, path);
     }
-    if let Some(held) = &one.held {
-        line("then", &amount(held));
-        if let Some(newest) = held.newest {
-            line("newest", &when(newest));
+    if let Some(content) = &one.held {
+        line("contained", &content_text(content));
+        if let Some(newest) = content.newest {
+            line("newest", &time_text(newest));
         }
     }
     if let Some(digest) = &one.digest {
@@ -412,16 +418,16 @@ fn description_of(kind: RegisteredKind, one: &Registered) -> String {
     text
 }
 
-fn amount(held: &RegisteredContent) -> String {
-    format!("{} with {}", counted(held.files, "file"), counted(held.bytes, "byte"))
+fn content_text(content: &RegisteredContent) -> String {
+    format!("{} with {}", counted(content.files, "file"), counted(content.bytes, "byte"))
 }
 
-fn when(time: Timestamp) -> String {
+fn time_text(time: Timestamp) -> String {
     time.strftime("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// Where it is, in short.
-fn place(one: &Registered) -> String {
+/// Where a registered dataset or model is, in short.
+fn location_text(one: &Registered) -> String {
     let more = match one.paths.len() {
         0 | 1 => String::new(),
         paths => format!(" and {}", counted(paths as u64 - 1, "more path")),

@@ -23,7 +23,7 @@ pub(super) struct ResumeArguments {
     #[command(flatten)]
     job: JobArgument,
     /// Sets KEY of the job file to VALUE, in addition to the settings when the job began. Only settings that
-    /// do not decide rows may change (time-outs, limits, thresholds, numbers of workers and attempts).
+    /// do not change the rows may be set (time-outs, limits, thresholds, numbers of workers and attempts).
     #[arg(long = "set", value_name = "KEY=VALUE", value_parser = setting)]
     sets: Vec<Setting>,
     #[command(flatten)]
@@ -56,13 +56,13 @@ pub(super) fn resume(
     let Some(JobFile { path, overrides, latest }) = state.job_file else {
         return refused(ClaimError::NoJobFile { dir, name: state.name });
     };
-    let later = arguments.counts.appended_to(&arguments.sets);
-    let mut job_file = JobFile::new(&path, &[overrides, later].concat());
+    let new_sets = arguments.counts.appended_to(&arguments.sets);
+    let mut job_file = JobFile::new(&path, &[overrides, new_sets].concat());
     let policy = arguments.policy.load()?;
     let names = RegistryNames::with(latest);
     let machine = this_machine();
-    let surroundings = LoadContext { policy: &policy, registrations: &names, machine: &machine };
-    let spec = spec::load(&job_file.path, &job_file.overrides, surroundings)
+    let context = LoadContext { policy: &policy, registrations: &names, machine: &machine };
+    let spec = spec::load(&job_file.path, &job_file.overrides, context)
         .map_err(|errors| Problem::each_line(&errors.to_string()))?;
     job_file.latest.clone_from(&spec.latest);
     let mut options = Options::new(&dir, this_program()?);

@@ -61,19 +61,18 @@ impl JobArguments {
         Config::load(&self.policy)
     }
 
-    /// Reads the job file under the operator's policy. Returns both, and all settings from the command line.
+    /// Reads the job file under the operator's policy.
     pub(super) fn load(&self, counts: &OptionSettings) -> Result<LoadedJob, Problem> {
         let policy = self.policy.load()?;
         let mut sets = self.all_sets(counts);
         let machine = this_machine();
         let names = RegistryNames::default();
-        let surroundings =
-            LoadContext { policy: &policy, registrations: &names, machine: &machine };
-        let mut spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
+        let context = LoadContext { policy: &policy, registrations: &names, machine: &machine };
+        let mut spec = spec::load(&self.job, &sets, context).map_err(refused)?;
         if let Some(limit) = counts.limit {
-            // Only now are the names of the inputs known.
+            // The names of the inputs are known only after the first load.
             sets.extend(limit::settings(&spec, limit)?);
-            spec = spec::load(&self.job, &sets, surroundings).map_err(refused)?;
+            spec = spec::load(&self.job, &sets, context).map_err(refused)?;
         }
         Ok(LoadedJob { spec, policy, sets })
     }
@@ -106,7 +105,7 @@ pub(super) struct OptionSettings {
 }
 
 impl OptionSettings {
-    /// These settings, followed by those of the options here.
+    /// The given settings, followed by the settings of these options.
     pub(super) fn appended_to(&self, sets: &[Setting]) -> Vec<Setting> {
         let processes = self.process_count.map(|n| ("process_count_per_node", n.to_string()));
         let gpus = self.gpus.map(|n| ("gpus", n.to_string()));
@@ -117,7 +116,7 @@ impl OptionSettings {
     }
 
     /// A notice that the job is only a first try; `None` if it is not.
-    fn part(&self, spec: &JobSpec) -> Option<String> {
+    fn first_try_notice(&self, spec: &JobSpec) -> Option<String> {
         let sample = spec.settings.sample;
         match self.limit {
             Some(limit) => {
@@ -205,23 +204,23 @@ impl BackendArguments {
 pub(super) fn run(arguments: &RunArguments, logging: &LoggingArguments) -> Result<Exit, Problem> {
     let LoadedJob { spec, policy, sets } = arguments.job.load(&arguments.counts)?;
     let config = arguments.job.config()?;
-    let usual = || config.jobs_root().join(&spec.name);
-    let named = arguments.job_dir.clone().unwrap_or_else(usual);
-    let mut options = Options::new(here()?.join(named), this_program()?);
+    let default_dir = || config.jobs_root().join(&spec.name);
+    let named = arguments.job_dir.clone().unwrap_or_else(default_dir);
+    let mut options = Options::new(current_dir()?.join(named), this_program()?);
     options.cache_dir = config.cache_dir(arguments.cache_dir.as_deref());
     options.policy = policy;
     options.datastores = arguments.job.datastores.load()?;
     options.onnxruntime = arguments.backends.onnxruntime(options.policy.file(), &config);
     options.overwrite = arguments.overwrite;
     options.reuse = !arguments.no_reuse;
-    options.notices.extend(arguments.counts.part(&spec));
+    options.notices.extend(arguments.counts.first_try_notice(&spec));
     let mut job_file = JobFile::new(&arguments.job.job, &sets);
     job_file.latest.clone_from(&spec.latest);
     options.job_file = Some(job_file);
     prepare_and_run(spec, options, logging, &arguments.followers)
 }
 
-fn here() -> Result<PathBuf, Problem> {
+fn current_dir() -> Result<PathBuf, Problem> {
     std::env::current_dir().context("the current folder cannot be found").map_err(Problem::usage)
 }
 
@@ -238,7 +237,7 @@ pub(super) fn prepare_and_run(
             say(text);
         }
     };
-    let shown_from = here()?;
+    let shown_from = current_dir()?;
     options.command = std::env::args_os().map(|word| word.to_string_lossy().into()).collect();
     if !options.overwrite {
         options.notices.extend(other_policy(&options));
@@ -248,14 +247,14 @@ pub(super) fn prepare_and_run(
         options.notices.push(engine::RUNS_AS_ROOT.to_owned());
     }
     let options = &options;
-    // If the job starts anew, its earlier files are removed later.
+    // The columns are read now: if the job starts anew, its earlier files are removed later.
     let columns = report::earlier_columns(&JobDir::new(&options.job_dir));
-    let places =
+    let paths =
         |spec: &JobSpec, job_dir: &JobDir, output: &Path, parent: Option<&PathBuf>| ReportPaths {
             job: spec.name.clone(),
             description: spec.settings.description.clone(),
             job_dir: job_dir.clone(),
-            output: output_place(spec, output),
+            output: output_path(spec, output),
             earlier_columns: columns.clone(),
             resume: Resume::for_command(&options.command, options.job_file.is_some()),
             unit: unit(&spec.input_kind),
@@ -273,7 +272,7 @@ pub(super) fn prepare_and_run(
     let target = signals::watch(options.cancel.clone());
     let target = target.map_err(|e| say(&format!("warning: Ctrl-C will not wind down: {e}"))).ok();
     let named = spec.clone();
-    let put = |output: &Path, exit: Exit| match exit {
+    let write_results = |output: &Path, exit: Exit| match exit {
         Exit::Completed => {
             put_results(&named, options, output, &mut { say_progress }).map(|()| exit)
         }
@@ -294,57 +293,57 @@ pub(super) fn prepare_and_run(
     };
     match prepared {
         Prepared::Job(job) => {
-            let places = places(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
+            let paths = paths(&job.spec, &job.job_dir, job.claim.output(), job.parent.as_ref());
             let output = job.claim.output().to_owned();
             let shown = (target.as_ref(), logging.shown(), followers.reporter());
-            let result = start(*job, &places, &options.cancel, shown)?;
-            let exit = put(&output, exit_of(&result));
+            let result = start(*job, &paths, &options.cancel, shown)?;
+            let exit = write_results(&output, exit_of(&result));
             let status = if exit.is_err() { JobStatus::Failed } else { result.status };
-            followers.call(&places.job, &places.job_dir, status);
-            followers.print(&places, &result, false)?;
+            followers.call(&paths.job, &paths.job_dir, status);
+            followers.print(&paths, &result, false)?;
             exit
         }
         Prepared::Reused(earlier) => {
             let Reused { spec, result, ended, output, job_dir } = &*earlier;
-            let places = places(spec, job_dir, output, None);
-            say_progress(reused_text(result, *ended, &places).trim_end());
-            let exit = put(output, Exit::Completed);
+            let paths = paths(spec, job_dir, output, None);
+            say_progress(reused_text(result, *ended, &paths).trim_end());
+            let exit = write_results(output, Exit::Completed);
             let status = if exit.is_err() { JobStatus::Failed } else { result.status };
-            followers.call(&places.job, job_dir, status);
-            followers.print(&places, result, true)?;
+            followers.call(&paths.job, job_dir, status);
+            followers.print(&paths, result, true)?;
             exit
         }
     }
 }
 
-/// The notice that a job is resumed under another policy than in its last run. That is not an error: the
-/// current policy decides.
+/// The notice that a job is resumed under another policy than in its last run. This is not an error: the
+/// current policy applies.
 fn other_policy(options: &Options) -> Option<String> {
     let earlier = JobState::read(&JobDir::new(&options.job_dir)).ok()??;
     policy_note(earlier.started_by?.policy.as_ref(), options.policy_used().as_ref())
 }
 
-fn policy_note(was: Option<&PolicyUsed>, is: Option<&PolicyUsed>) -> Option<String> {
-    let note = match (was, is) {
+fn policy_note(last: Option<&PolicyUsed>, current: Option<&PolicyUsed>) -> Option<String> {
+    let note = match (last, current) {
         (None, None) => return None,
-        (Some(was), None) => {
-            let was = was.file.display();
-            format!("policy: the last run of this job was under {was}; no policy applies now")
+        (Some(last), None) => {
+            let last = last.file.display();
+            format!("policy: the last run of this job was under {last}; no policy applies now")
         }
-        (None, Some(is)) => {
-            let is = is.file.display();
-            format!("policy: the last run of this job was under no policy; {is} applies now")
+        (None, Some(current)) => {
+            let current = current.file.display();
+            format!("policy: the last run of this job was under no policy; {current} applies now")
         }
-        (Some(was), Some(is)) if was.sha256 == is.sha256 => return None,
-        (Some(was), Some(is)) if was.file == is.file => {
-            let is = is.file.display();
+        (Some(last), Some(current)) if last.sha256 == current.sha256 => return None,
+        (Some(last), Some(current)) if last.file == current.file => {
+            let current = current.file.display();
             format!(
-                "policy: {is} has changed since the last run of this job; the current one applies"
+                "policy: {current} has changed since the last run of this job; the current one applies"
             )
         }
-        (Some(was), Some(is)) => {
-            let (was, is) = (was.file.display(), is.file.display());
-            format!("policy: the last run of this job was under {was}; {is} applies now")
+        (Some(last), Some(current)) => {
+            let (last, current) = (last.file.display(), current.file.display());
+            format!("policy: the last run of this job was under {last}; {current} applies now")
         }
     };
     Some(note)
@@ -375,10 +374,10 @@ pub(super) fn not_prepared(error: PrepareError) -> Problem {
     }
 }
 
-/// Runs the engine with its reporters, and waits.
+/// Runs the job with its reporters, and returns its result.
 fn start(
     job: Job,
-    places: &ReportPaths,
+    paths: &ReportPaths,
     cancel: &Cancel,
     (target, shown, other): (
         Option<&signals::SignalTarget>,
@@ -387,10 +386,10 @@ fn start(
     ),
 ) -> Result<JobResult, Problem> {
     let out = || Box::new(terminal::stderr()) as _;
-    let mut all = report::terminal(places, shown, out);
-    all.extend(log_tree(places));
-    all.extend(other);
-    let reporters = Reporters::new(all);
+    let mut reporters_list = report::terminal(paths, shown, out);
+    reporters_list.extend(log_tree(paths));
+    reporters_list.extend(other);
+    let reporters = Reporters::new(reporters_list);
     if let Some(target) = target {
         target.report_with(reporters.clone());
     }
@@ -423,8 +422,8 @@ fn unit(kind: &InputKind) -> Unit {
     }
 }
 
-/// What the user will look for: the output file, or the folder if there is no output file.
-fn output_place(spec: &JobSpec, folder: &Path) -> PathBuf {
+/// The path that the user looks for: the output file, or the folder if there is no output file.
+fn output_path(spec: &JobSpec, folder: &Path) -> PathBuf {
     match spec.worker.output_action {
         OutputAction::AppendRow => folder.join(&spec.append_row_file_name),
         OutputAction::SummaryOnly => folder.to_owned(),
@@ -441,8 +440,8 @@ mod tests {
             Some(PolicyUsed { file: file.into(), sha256: sha256.to_owned() })
         };
         let (one, changed, other) = (policy("/a", "1"), policy("/a", "2"), policy("/b", "2"));
-        let note = |was: &Option<PolicyUsed>, is: &Option<PolicyUsed>| {
-            policy_note(was.as_ref(), is.as_ref()).unwrap_or_default()
+        let note = |last: &Option<PolicyUsed>, current: &Option<PolicyUsed>| {
+            policy_note(last.as_ref(), current.as_ref()).unwrap_or_default()
         };
         assert_eq!((note(&one, &one), note(&None, &None)), (String::new(), String::new()));
         assert_eq!(note(&changed, &other), "", "the same text elsewhere");

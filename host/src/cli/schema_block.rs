@@ -19,16 +19,16 @@ pub(super) fn schema_block(
             continue;
         }
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {}:", word(&source.dataset));
+        let _ = writeln!(text, "  {}:", yaml_name(&source.dataset));
         let kind = table.kind.name();
         if !table.kind.is_text() {
             let _ = writeln!(text, "    # {kind} files have their own schema");
             continue;
         }
         let columns = text_columns(table)?;
-        let unsaid: Vec<_> = columns.iter().filter(|(_, kind)| kind.is_none()).collect();
+        let without_type: Vec<_> = columns.iter().filter(|(_, kind)| kind.is_none()).collect();
         let is_whole =
-            unsaid.is_empty() && (table.kind == TableKind::Csv || input.columns.is_none());
+            without_type.is_empty() && (table.kind == TableKind::Csv || input.columns.is_none());
         if columns.is_empty() {
             let _ = writeln!(text, "    # no columns were found");
             continue;
@@ -39,22 +39,22 @@ pub(super) fn schema_block(
         let _ = writeln!(text, "    {}:", if is_whole { "schema" } else { "types" });
         for (name, kind) in &columns {
             if let Some(kind) = kind {
-                let _ = writeln!(text, "      {}: {kind}", word(name));
+                let _ = writeln!(text, "      {}: {kind}", yaml_name(name));
             }
         }
-        for (name, _) in unsaid {
-            let _ = writeln!(text, "      # {}: has parts, which are inferred", word(name));
+        for (name, _) in without_type {
+            let _ = writeln!(text, "      # {}: has parts, which are inferred", yaml_name(name));
         }
     }
     Ok(text)
 }
 
 /// A name in YAML, quoted if it could be read as something else.
-fn word(name: &str) -> String {
+fn yaml_name(name: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     let is_plain = name.chars().all(plain) && name.starts_with(|c: char| c.is_ascii_alphabetic());
-    let means = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
-    if is_plain && !means.iter().any(|word| word.eq_ignore_ascii_case(name)) {
+    let reserved = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"];
+    if is_plain && !reserved.iter().any(|word| word.eq_ignore_ascii_case(name)) {
         return name.to_owned();
     }
     // A JSON string is a valid YAML string.

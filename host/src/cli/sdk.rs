@@ -7,13 +7,13 @@ use std::io;
 use std::path::Path;
 
 /// The SDK's folder, within the entry script's folder.
-pub(super) const FOLDER: &str = "sandmill-guest";
+pub(super) const SDK_FOLDER: &str = "sandmill-guest";
 
-/// The paths in that folder, and the texts.
+/// The files of the SDK's folder: paths and texts.
 const FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
-/// The beginning of the part of its manifest that only this repository needs.
-const OWN_PARTS: &str = "\n[dev-dependencies]";
+/// The beginning of the part of the SDK's manifest that only this repository needs.
+const REPOSITORY_PART: &str = "\n[dev-dependencies]";
 
 /// Writes the SDK to a new folder.
 ///
@@ -34,7 +34,7 @@ pub(super) fn write(folder: &Path) -> io::Result<()> {
 
 /// The manifest without the workspace, and without the settings for the SDK's own tests.
 fn manifest(text: &str) -> &str {
-    text.split_once(OWN_PARTS).map_or(text, |(kept, _)| kept)
+    text.split_once(REPOSITORY_PART).map_or(text, |(kept, _)| kept)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::model::OsSandbox;
 use crate::spec::OperatorPolicy;
 use std::path::PathBuf;
 
-/// The options.
+/// The options of such a command.
 #[derive(Debug, clap::Args)]
 pub(super) struct ToolArguments {
     /// The folder for compiled entry scripts, as for `run`.
@@ -37,9 +37,11 @@ pub(super) struct ToolSettings {
 }
 
 impl ToolArguments {
+    /// Reads the config file and the policy, and sets up the compiler.
+    ///
     /// # Errors
     /// If the config file or the policy cannot be used.
-    pub(super) fn ready(&self) -> Result<ToolSettings, Problem> {
+    pub(super) fn load(&self) -> Result<ToolSettings, Problem> {
         let config = Config::load(&self.policy)?;
         let policy = self.policy.load()?;
         let program = this_program()?;

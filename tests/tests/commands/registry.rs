@@ -93,7 +93,7 @@ fn names_are_registered_listed_and_shown() {
       registered  [WHEN] by [WHO]
       path        [DIR]/two/*.txt
                   [DIR]/one/a.txt
-      then        3 files with 6 bytes
+      contained   3 files with 6 bytes
       newest      [WHEN]
     ");
     let ran = ran.into_job().command(&["dataset", "show", "images@1", "--json"]);
@@ -104,7 +104,7 @@ fn names_are_registered_listed_and_shown() {
     model net@1
       registered  [WHEN] by [WHO]
       path        [DIR]/net
-      then        2 files with 9 bytes
+      contained   2 files with 9 bytes
       sha256      [SHA256]
       of folder   [SHA256]
     ");
