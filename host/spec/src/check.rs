@@ -30,7 +30,7 @@ pub(super) fn check(
     let script_folder = settings_folder(script.source_directory.as_deref(), &script.entry_script);
     let script_folder = script_folder.filter(|folder| {
         let file = folder.join(settings_file::FILE_NAME);
-        let origin = raw.entry_script.as_ref().map(|at| &at.origin);
+        let origin = raw.entry_script.as_ref().map(|setting| &setting.origin);
         location.policy.allows_settings(&file, origin, report)
     });
     let (settings, mut worker) = raw.settings.in_force(&defaults.raw.settings);
@@ -53,7 +53,8 @@ pub(super) fn check(
     let models = models::check(raw, sides, &mut stored, limits.models, location, report);
     defaults.note("error_threshold", &raw.settings.error_threshold, settings.error_threshold);
     defaults.note("logging_level", &raw.settings.logging_level, worker.logging_level);
-    let text = |given: &Option<Located<String>>| given.as_ref().map(|at| at.value.clone());
+    let text =
+        |given: &Option<Located<String>>| given.as_ref().map(|setting| setting.value.clone());
     let mut spec = JobSpec {
         name: text(&raw.name).unwrap_or_else(|| location.job_name()),
         entry_script: script.entry_script,
@@ -125,8 +126,11 @@ fn script(
         missing_folder_key.as_deref(),
         report,
     );
-    let (side_inputs, stored) =
-        mounts::check(raw.side_inputs.as_ref().map(|at| at.value.as_slice()), location, report);
+    let (side_inputs, stored) = mounts::check(
+        raw.side_inputs.as_ref().map(|setting| setting.value.as_slice()),
+        location,
+        report,
+    );
     let references = TemplateNames::new(raw, &side_inputs, source_directory.is_some());
     let arguments = templates::arguments(raw.arguments.as_ref(), &references, dialect, report);
     let environment_variables =

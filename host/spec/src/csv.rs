@@ -14,7 +14,10 @@ pub(super) fn of(input: &RawInput, format: InputFormat) -> CsvFormat {
     CsvFormat {
         delimiter: value(input.delimiter.as_ref()).unwrap_or(delimiter),
         header: value(input.header.as_ref()).unwrap_or(default.header),
-        null_values: input.null_values.as_ref().map_or(default.null_values, |at| at.value.clone()),
+        null_values: input
+            .null_values
+            .as_ref()
+            .map_or(default.null_values, |setting| setting.value.clone()),
         quoted_newlines: value(input.quoted_newlines.as_ref()).unwrap_or(default.quoted_newlines),
         quote,
         // A doubled quote always stands for one quote, so the quote need not also be the escape character.
@@ -27,7 +30,7 @@ pub(super) fn of(input: &RawInput, format: InputFormat) -> CsvFormat {
 }
 
 fn value<T: Copy>(given: Option<&Located<T>>) -> Option<T> {
-    given.map(|at| at.value)
+    given.map(|setting| setting.value)
 }
 
 /// Refuses a character with two meanings, and `duplicate_names` for files without a header.
@@ -35,10 +38,10 @@ pub(super) fn check(input: &RawInput, report: &ErrorReport) {
     let csv = of(input, input.format.as_ref().map_or(InputFormat::Files, |format| format.value));
     if let Some((key, Some(other))) = csv.conflict() {
         let characters = [
-            ("quote", input.quote.as_ref().map(|at| (&at.origin, &at.key)), csv.quote),
-            ("escape", input.escape.as_ref().map(|at| (&at.origin, &at.key)), csv.escape),
-            ("comment", input.comment.as_ref().map(|at| (&at.origin, &at.key)), csv.comment),
-            ("delimiter", input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), None),
+            ("quote", input.quote.as_ref().map(|it| (&it.origin, &it.key)), csv.quote),
+            ("escape", input.escape.as_ref().map(|it| (&it.origin, &it.key)), csv.escape),
+            ("comment", input.comment.as_ref().map(|it| (&it.origin, &it.key)), csv.comment),
+            ("delimiter", input.delimiter.as_ref().map(|it| (&it.origin, &it.key)), None),
         ];
         let byte = characters.iter().find(|(name, ..)| *name == key).and_then(|(.., byte)| *byte);
         let found = char::from(byte.unwrap_or_default()).to_string();

@@ -125,7 +125,8 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
     let mut scope = UnreadNames::of_datastores(entries, report);
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut stores: Vec<Datastore> = Vec::new();
-    for (name, scope) in scope.named("datastores").map(|at| at.value).unwrap_or_default() {
+    for (name, scope) in scope.named("datastores").map(|setting| setting.value).unwrap_or_default()
+    {
         if stores.iter().any(|store| store.name == name.value) {
             name.blame(report, "appears a second time; names must differ");
         }
@@ -135,17 +136,22 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<Datastores> {
     let mut cache_size = None;
     if let Some(mut cache) = scope.group("cache") {
         cache_folder = cache.text("folder");
-        cache_size = cache.setting("size").map(|at| at.value);
+        cache_size = cache.setting("size").map(|setting| setting.value);
         cache.finish();
     }
-    if let Some(at) = cache_folder.as_ref().filter(|at| !Path::new(&at.value).is_absolute()) {
-        at.blame(report, format!("found {:?}; expected an absolute path to a folder", at.value));
+    if let Some(setting) =
+        cache_folder.as_ref().filter(|setting| !Path::new(&setting.value).is_absolute())
+    {
+        setting.blame(
+            report,
+            format!("found {:?}; expected an absolute path to a folder", setting.value),
+        );
     }
     scope.finish();
     Some(Datastores {
         file: Some(path.to_owned()),
         stores,
-        cache_folder: cache_folder.map(|at| at.value.into()),
+        cache_folder: cache_folder.map(|setting| setting.value.into()),
         cache_size,
     })
 }
@@ -221,15 +227,16 @@ fn datastore(
     let path = scope.path.clone();
     let kind = scope
         .parsed_by("type", |_, text| choice(text, &StoreKind::ALL.map(|kind| (kind.name(), kind))));
-    let prefix = scope.text("prefix").map_or_else(String::new, |at| at.value);
+    let prefix = scope.text("prefix").map_or_else(String::new, |setting| setting.value);
     let tenants = scope.texts("tenants");
     let given: Vec<(&str, &str, Located<String>)> = TEXT_KEYS
         .iter()
         .filter_map(|&(key, option)| {
             let value = match key {
-                "managed_identity" | "anonymous" => {
-                    scope.bool(key).filter(|at| at.value).map(|at| at.map(|_| "true".to_owned()))
-                }
+                "managed_identity" | "anonymous" => scope
+                    .bool(key)
+                    .filter(|setting| setting.value)
+                    .map(|setting| setting.map(|_| "true".to_owned())),
                 _ => scope.text(key),
             };
             Some((key, option, value?))
@@ -251,7 +258,7 @@ fn datastore(
     };
     let value = |wanted: &str| {
         let found = given.iter().find(|(key, ..)| *key == wanted);
-        found.map(|(.., at)| at.value.trim().to_owned()).filter(|text| !text.is_empty())
+        found.map(|(.., setting)| setting.value.trim().to_owned()).filter(|text| !text.is_empty())
     };
     let needed = [container_key].into_iter().chain((kind == StoreKind::Azure).then_some("account"));
     for key in needed.filter(|key| value(key).is_none()) {
@@ -261,20 +268,20 @@ fn datastore(
             format!("has no {key}; a store of type {} needs one", kind.name()),
         );
     }
-    if let Some((.., at)) = given.iter().find(|(key, ..)| *key == "url")
-        && !is_plain_url(at.value.trim())
+    if let Some((.., setting)) = given.iter().find(|(key, ..)| *key == "url")
+        && !is_plain_url(setting.value.trim())
     {
         let message = "is not a plain address of a web server's folder; expected https://server/folder, without \
                        a user, a query (?...) or a fragment: write credentials in their own keys";
-        at.blame(report, message);
+        setting.blame(report, message);
     }
-    let option = |(key, option, at): &(&str, &str, Located<String>)| {
+    let option = |(key, option, setting): &(&str, &str, Located<String>)| {
         let text = match *key {
             // A relative path starts at the folder of this file.
             "token_file" | "service_account" => {
-                folder.join(at.value.trim()).to_string_lossy().into_owned()
+                folder.join(setting.value.trim()).to_string_lossy().into_owned()
             }
-            _ => at.value.trim().to_owned(),
+            _ => setting.value.trim().to_owned(),
         };
         (!option.is_empty()).then(|| ((*option).to_owned(), text))
     };
@@ -285,7 +292,7 @@ fn datastore(
         container: value(container_key).unwrap_or_default(),
         prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
         options: given.iter().filter_map(option).collect(),
-        tenants: tenants.map(|at| at.value.into_iter().map(|name| name.value).collect()),
+        tenants: tenants.map(|setting| setting.value.into_iter().map(|name| name.value).collect()),
     })
 }
 
@@ -310,9 +317,9 @@ fn check_authentication(
     let is_credential = |key: &str| methods.iter().any(|method| method.contains(&key));
     let is_known = |key: &str| common_keys(kind).contains(&key) || is_credential(key);
     let mut keys: Vec<&str> = Vec::new();
-    for (key, _, at) in given {
+    for (key, _, setting) in given {
         if !is_known(key) {
-            at.blame(report, format!("is not for a store of type {}; remove it", kind.name()));
+            setting.blame(report, format!("is not for a store of type {}; remove it", kind.name()));
         } else if is_credential(key) {
             keys.push(key);
         }

@@ -33,12 +33,15 @@ fn defaults(dialect: JobFileDialect) -> RawJob {
     let text = default_job(keys::JOB, "");
     let defaults = tree::parse(&text, &discarded).map(|root| raw::read(root, &discarded));
     let mut raw = defaults.flatten().unwrap_or_default();
-    let set_true = |at: &mut Located<bool>| at.value = true;
+    let set_true = |setting: &mut Located<bool>| setting.value = true;
     if dialect.is_azure() {
         raw.settings.pass_settings.iter_mut().for_each(set_true);
     }
     if dialect == JobFileDialect::Version2 {
-        raw.settings.error_threshold.iter_mut().for_each(|at| at.value = ErrorThreshold::Ignore);
+        raw.settings
+            .error_threshold
+            .iter_mut()
+            .for_each(|setting| setting.value = ErrorThreshold::Ignore);
     }
     raw
 }
@@ -70,8 +73,8 @@ impl<'r> Defaults<'r> {
         raw: &RawJob,
         field: impl Fn(&RawJob) -> &Option<Located<T>>,
     ) -> T {
-        let at = field(raw).as_ref().or(field(self.raw).as_ref());
-        at.expect("a test checks that the default of every key can be read").value.clone()
+        let setting = field(raw).as_ref().or(field(self.raw).as_ref());
+        setting.expect("a test checks that the default of every key can be read").value.clone()
     }
 
     /// For an Azure file that leaves a setting out, reports the value that is used.

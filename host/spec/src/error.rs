@@ -251,7 +251,7 @@ pub(super) enum FileError {
     /// Another user owns the file, or a folder or link on the way to it.
     #[error(
         "is not used, because {what} belongs to user {owner}, neither to you (user {user}) nor to root, and the owner could change what jobs may do; run: {command} {user} {}",
-        at.display()
+        path.display()
     )]
     Owner {
         /// What the other user owns, as a phrase in the message.
@@ -263,13 +263,13 @@ pub(super) enum FileError {
         /// The command that changes the owner.
         command: &'static str,
         /// Its path.
-        at: PathBuf,
+        path: PathBuf,
     },
     /// Other users can write to the file, or to a folder on the way to it.
     #[error(
         "is not used, because other users can write to {what} (mode {mode:03o}) and so change what jobs may do; \
          run: chmod go-w {}",
-        at.display()
+        path.display()
     )]
     Writable {
         /// What they can write to, as a phrase in the message.
@@ -277,7 +277,7 @@ pub(super) enum FileError {
         /// Its permissions.
         mode: u32,
         /// Its path.
-        at: PathBuf,
+        path: PathBuf,
     },
 }
 

@@ -25,8 +25,10 @@ macro_rules! read_ceiling {
 
 macro_rules! given_amount {
     ([$most:tt] $amounts:ident, $key:expr, $given:ident $field:ident) => {
-        if let Some(at) = &$given.$field {
-            $amounts.extend(at.value.amount().map(|amount| ($key, amount, at.origin.clone())));
+        if let Some(setting) = &$given.$field {
+            $amounts.extend(
+                setting.value.amount().map(|amount| ($key, amount, setting.origin.clone())),
+            );
         }
     };
     ([$($most:tt)?] $amounts:ident, $key:expr, $($given:ident $field:ident)?) => {};
@@ -161,8 +163,8 @@ pub(crate) fn limits(
 }
 
 fn value<T: Setting + Clone>(given: &Option<Located<T>>, default: &Option<Located<T>>) -> T {
-    let at = given.as_ref().or(default.as_ref());
-    let value = at.map(|at| at.value.clone()).or_else(T::unset);
+    let setting = given.as_ref().or(default.as_ref());
+    let value = setting.map(|setting| setting.value.clone()).or_else(T::unset);
     value.expect("a test checks that the default of every key can be read")
 }
 

@@ -166,7 +166,7 @@ fn check_input(input: &RawInput, location: &JobFileLocation, report: &ErrorRepor
     }
     let partition_format =
         input.partition_format.as_ref().and_then(|format| partition::template(format, report));
-    let take = input.take.as_ref().map(|at| at.value);
+    let take = input.take.as_ref().map(|setting| setting.value);
     Input { name: input.name.value.clone(), paths, partition_format, take }
 }
 
@@ -184,23 +184,23 @@ fn check_keys(input: &RawInput, report: &ErrorReport) {
     let databases = "inputs of format sqlite";
     let parquet_inputs = "inputs of format parquet";
     let keys = [
-        (input.delimiter.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.header.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.null_values.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.quoted_newlines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.quote.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.escape.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.comment.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.skip_lines.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.duplicate_names.as_ref().map(|at| (&at.origin, &at.key)), is_csv, csv_inputs),
-        (input.schema.as_ref().map(|at| (&at.origin, &at.key)), is_text, text_inputs),
-        (input.columns.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), tables),
-        (input.drop_columns.as_ref().map(|at| (&at.origin, &at.key)), is_text, text_inputs),
-        (input.types.as_ref().map(|at| (&at.origin, &at.key)), is_text, text_inputs),
-        (input.hive.as_ref().map(|at| (&at.origin, &at.key)), kind.is_some(), tables),
-        (input.files.as_ref().map(|at| (&at.origin, &at.key)), is_parquet, parquet_inputs),
-        (input.table.as_ref().map(|at| (&at.origin, &at.key)), is_database, databases),
-        (input.query.as_ref().map(|at| (&at.origin, &at.key)), is_database, databases),
+        (input.delimiter.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.header.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.null_values.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.quoted_newlines.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.quote.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.escape.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.comment.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.skip_lines.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.duplicate_names.as_ref().map(|it| (&it.origin, &it.key)), is_csv, csv_inputs),
+        (input.schema.as_ref().map(|it| (&it.origin, &it.key)), is_text, text_inputs),
+        (input.columns.as_ref().map(|it| (&it.origin, &it.key)), kind.is_some(), tables),
+        (input.drop_columns.as_ref().map(|it| (&it.origin, &it.key)), is_text, text_inputs),
+        (input.types.as_ref().map(|it| (&it.origin, &it.key)), is_text, text_inputs),
+        (input.hive.as_ref().map(|it| (&it.origin, &it.key)), kind.is_some(), tables),
+        (input.files.as_ref().map(|it| (&it.origin, &it.key)), is_parquet, parquet_inputs),
+        (input.table.as_ref().map(|it| (&it.origin, &it.key)), is_database, databases),
+        (input.query.as_ref().map(|it| (&it.origin, &it.key)), is_database, databases),
     ];
     for (key, _, formats) in keys.into_iter().filter(|(_, is_allowed, _)| !is_allowed) {
         let Some((origin, key)) = key else { continue };
@@ -425,13 +425,17 @@ fn tables_kind(
             TableInput {
                 kind: format.table().unwrap_or_default(),
                 csv: csv::of(input, format),
-                schema: input.schema.as_ref().map(|at| at.value.clone()),
+                schema: input.schema.as_ref().map(|setting| setting.value.clone()),
                 columns: input.columns.as_ref().map(names),
                 dropped: input.drop_columns.as_ref().map(names).unwrap_or_default(),
-                types: input.types.as_ref().map(|at| at.value.clone()).unwrap_or_default(),
-                hive: input.hive.as_ref().map(|at| at.value),
+                types: input
+                    .types
+                    .as_ref()
+                    .map(|setting| setting.value.clone())
+                    .unwrap_or_default(),
+                hive: input.hive.as_ref().map(|setting| setting.value),
                 query: query::of(input),
-                files: input.files.as_ref().is_some_and(|at| at.value),
+                files: input.files.as_ref().is_some_and(|setting| setting.value),
             }
         })
         .collect();

@@ -107,7 +107,7 @@ pub(super) fn rows(
 fn layout(raw: &RawJob, defaults: &Defaults<'_>, report: &ErrorReport) -> OutputLayout {
     let layout = defaults.of(raw, |raw| &raw.output_layout);
     if layout == OutputLayout::Parts
-        && let Some(ordered) = raw.settings.ordered.as_ref().filter(|at| at.value)
+        && let Some(ordered) = raw.settings.ordered.as_ref().filter(|setting| setting.value)
     {
         ordered.blame(
             report,
@@ -169,7 +169,7 @@ fn format(
     let dataframe = raw.append_row_dataframe_header.as_ref();
     let header = agree(
         given.header.as_ref(),
-        dataframe.map(|at| at.value),
+        dataframe.map(|setting| setting.value),
         "append_row_dataframe_header",
         bool::to_string,
         report,
@@ -192,8 +192,10 @@ fn format(
     let null = settings.and_then(|settings| settings.null_value.clone());
     let null = agree(given.null_value.as_ref(), null, file, |text| format!("{text:?}"), report);
     format.null = null.unwrap_or_default();
-    if let Some(at) = given.null_value.as_ref().filter(|at| at.value.contains(['\n', '\r', '\0'])) {
-        at.blame(report, "found a line end or a NUL in it; each row is one line");
+    if let Some(setting) =
+        given.null_value.as_ref().filter(|setting| setting.value.contains(['\n', '\r', '\0']))
+    {
+        setting.blame(report, "found a line end or a NUL in it; each row is one line");
     }
     format.index = flag_setting(|settings| settings.index).unwrap_or(false);
     format
@@ -242,10 +244,10 @@ fn note_unused(raw: &RawJob, report: &ErrorReport) {
         ("output_format", has_format),
         (
             "append_row_dataframe_header",
-            raw.append_row_dataframe_header.as_ref().is_some_and(|at| at.value),
+            raw.append_row_dataframe_header.as_ref().is_some_and(|setting| setting.value),
         ),
         ("output_layout", raw.output_layout.is_some()),
-        ("ordered", raw.settings.ordered.as_ref().is_some_and(|at| at.value)),
+        ("ordered", raw.settings.ordered.as_ref().is_some_and(|setting| setting.value)),
         ("join", raw.join.is_some()),
     ] {
         if given {
@@ -314,10 +316,10 @@ fn refuse_line_settings(
     let format = &raw.output_format;
     let header = format.header.as_ref().or(raw.append_row_dataframe_header.as_ref());
     for (origin, key) in [
-        format.delimiter.as_ref().map(|at| (&at.origin, &at.key)),
-        header.filter(|at| at.value).map(|at| (&at.origin, &at.key)),
-        format.quoting.as_ref().map(|at| (&at.origin, &at.key)),
-        format.null_value.as_ref().map(|at| (&at.origin, &at.key)),
+        format.delimiter.as_ref().map(|it| (&it.origin, &it.key)),
+        header.filter(|setting| setting.value).map(|it| (&it.origin, &it.key)),
+        format.quoting.as_ref().map(|it| (&it.origin, &it.key)),
+        format.null_value.as_ref().map(|it| (&it.origin, &it.key)),
     ]
     .into_iter()
     .flatten()

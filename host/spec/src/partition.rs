@@ -60,7 +60,8 @@ fn is_table(input: &RawInput) -> bool {
 fn check_input(input: &RawInput, keys: &[Located<String>], report: &ErrorReport) {
     let name = &input.name.value;
     // The check of the input reports an invalid template.
-    let Ok(path_keys) = input.partition_format.as_ref().map(|at| keys_of(&at.value)).transpose()
+    let Ok(path_keys) =
+        input.partition_format.as_ref().map(|setting| keys_of(&setting.value)).transpose()
     else {
         return;
     };

@@ -39,14 +39,17 @@ pub(super) fn script(
         }
         return None;
     };
-    let runtime = raw.python.runtime.as_ref().map(|at| at.value).unwrap_or_default();
+    let runtime = raw.python.runtime.as_ref().map(|setting| setting.value).unwrap_or_default();
     // Samples of the interpreter say little about the script. Python's own profilers measure the script's
     // functions.
     let is_python_profiler = language == ScriptLanguage::Python
         && matches!(worker.profiling_module, Some(Profiler::CProfile | Profiler::Profile));
     let profile = is_python_profiler && worker.profiling_module.take().is_some();
-    let requirements =
-        raw.python.requirements.as_ref().and_then(|at| pinned_packages(at, location, report));
+    let requirements = raw
+        .python
+        .requirements
+        .as_ref()
+        .and_then(|setting| pinned_packages(setting, location, report));
     let guest = format!("{GUEST_SOURCE}/{}", path_in_source.display());
     Some(LoadedScript { guest, language, runtime, requirements, profile })
 }

@@ -161,7 +161,7 @@ impl<'r> UnreadNames<'r> {
             return Some(self.text(name)?.map(|text| (vec![text], true)));
         }
         let list = self.scalars(name)?;
-        Some(list.map(|list| (list.into_iter().map(|at| at.value).collect(), false)))
+        Some(list.map(|list| (list.into_iter().map(|setting| setting.value).collect(), false)))
     }
 
     /// Reads a list of texts.

@@ -19,7 +19,7 @@ impl OperatorPolicy {
     pub(crate) fn apply(&self, spec: &mut JobSpec, raw: &RawJob, report: &ErrorReport) {
         let Some(settings) = &self.0 else { return };
         settings.apply_ceilings(spec, Some(raw), report);
-        let origin = raw.settings.os_sandbox.as_ref().map(|at| &at.origin);
+        let origin = raw.settings.os_sandbox.as_ref().map(|setting| &setting.origin);
         settings.check_sandbox(spec.worker.os_sandbox, origin, report);
         settings.check_file_paths(spec, raw, report);
         settings.check_model_names(&spec.models, Some(raw), report);

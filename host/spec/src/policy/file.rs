@@ -173,7 +173,7 @@ fn parse(path: &Path, text: &str, report: &ErrorReport) -> Option<PolicySettings
         file: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
         ceilings,
         os_sandbox: Some(os_sandbox),
-        process_lists: process_lists.map(|at| at.value),
+        process_lists: process_lists.map(|setting| setting.value),
         roots,
         entry_script_crates,
         entry_script_modules,
@@ -230,10 +230,10 @@ fn machine(
     let workers_origin = origin_of(&workers);
     let per_tenant_origin = origin_of(&per_tenant);
     let caps = MachineCaps {
-        workers: workers.map(|at| at.value),
-        workers_per_tenant: per_tenant.map(|at| at.value),
-        memory: memory.map(|at| at.value),
-        directory: directory.map(|at| PathBuf::from(at.value)),
+        workers: workers.map(|setting| setting.value),
+        workers_per_tenant: per_tenant.map(|setting| setting.value),
+        memory: memory.map(|setting| setting.value),
+        directory: directory.map(|setting| PathBuf::from(setting.value)),
     };
     (caps, workers_origin, per_tenant_origin)
 }

@@ -64,19 +64,19 @@ fn check_folder(what: &'static str, path: &Path) -> Result<(), FileError> {
     check_mode(what, folder, &metadata, metadata.mode() & 0o1000 != 0)
 }
 
-fn check_owner(what: &'static str, at: &Path, metadata: &Metadata) -> Result<(), FileError> {
+fn check_owner(what: &'static str, path: &Path, metadata: &Metadata) -> Result<(), FileError> {
     let user = rustix::process::geteuid().as_raw();
     let owner = metadata.uid();
     if [user, 0].contains(&owner) {
         return Ok(());
     }
     let command = if metadata.is_symlink() { "chown -h" } else { "chown" };
-    Err(FileError::Owner { what, owner, user, command, at: at.to_owned() })
+    Err(FileError::Owner { what, owner, user, command, path: path.to_owned() })
 }
 
 fn check_mode(
     what: &'static str,
-    at: &Path,
+    path: &Path,
     metadata: &Metadata,
     is_sticky: bool,
 ) -> Result<(), FileError> {
@@ -84,7 +84,7 @@ fn check_mode(
     if mode & 0o022 == 0 || is_sticky {
         return Ok(());
     }
-    Err(FileError::Writable { what, mode: mode & 0o777, at: at.to_owned() })
+    Err(FileError::Writable { what, mode: mode & 0o777, path: path.to_owned() })
 }
 
 /// Follows a path one link at a time.

@@ -37,7 +37,10 @@ impl PolicySettings {
                 let paths = sides.map(|side| &side.path).chain(models.map(|model| &model.path));
                 paths.chain(&raw.output)
             });
-            let other = others.into_iter().find(|at| at.key == key).map(|at| &at.origin);
+            let other = others
+                .into_iter()
+                .find(|setting| setting.key == key)
+                .map(|setting| &setting.origin);
             let origin = input.or(other);
             report.error(origin.unwrap_or(&SettingOrigin::File), &key, message);
             reported = key;
