@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the tests of cgroups (tests/tests/walls/cgroups.rs) in a virtual machine with a Debian kernel. Use it
-# on a machine that has no cgroups with limits. Needs Debian or Ubuntu with qemu-system-x86, busybox-static
+# Runs the tests of cgroups (tests/tests/walls/cgroups.rs) in a virtual machine with a Debian kernel, for
+# machines on which the tests cannot create cgroups with limits. Needs Debian or Ubuntu with qemu-system-x86, busybox-static
 # and e2fsprogs. Run `cargo build --workspace --all-targets` first. Takes some minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,7 +16,7 @@ kernel=$(apt-cache depends linux-image-cloud-amd64 | awk '$1 == "Depends:" { pri
 (cd "$work" && apt-get download "$kernel" && dpkg-deb -x "$kernel"_*.deb kernel)
 find "$work/kernel" -name 'virtio*.ko' -exec cp -t "$work/start" {} +
 
-# The first program, which mounts the disk.
+# The program `init` of the initial RAM disk, which mounts the disk and runs the tests.
 cp /bin/busybox "$work/start/bin"
 cat >"$work/start/init" <<'END'
 #!/bin/busybox sh
@@ -48,7 +48,7 @@ cat >"$work/disk/test.sh" <<END
 export PATH=/bin HOME=/tmp
 $root/target/debug/sandmill doctor
 $tests cgroups:: --nocapture && echo the tests passed
-echo left: /sys/fs/cgroup/sandmill-*
+echo cgroups that are left: /sys/fs/cgroup/sandmill-*
 END
 truncate -s 3G "$work/disk.img"
 mke2fs -q -t ext4 -d "$work/disk" "$work/disk.img"

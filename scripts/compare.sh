@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Prints how many rows of a job's output are equal to the expected rows, in any order. Fails unless all are.
-# $1: the output file. $2: the expected rows, made with scikit-learn: lines, or CSV with a header.
-# Numbers are equal if their first six decimal places are.
+# Prints how many rows of a job's output are equal to expected rows, in any order. Fails if any row differs.
+# $1: the output file. $2: a file with the expected rows, made with scikit-learn: lines, or CSV with a header.
+# Numbers are equal if the first six decimal places are equal.
 set -euo pipefail
 export LC_ALL=C
 
@@ -20,12 +20,12 @@ case $2 in
 *) expected=$(rows "$2" ' ' 0) ;;
 esac
 actual=$(rows "$1" ' ' 0)
-wanted=$(wc -l <<<"$expected")
-found=$(wc -l <<<"$actual")
-equal=$(comm -12 <(echo "$actual") <(echo "$expected") | wc -l)
-printf "%s of %s rows equal scikit-learn's predictions.\n" "$equal" "$wanted"
-if [ "$equal" != "$wanted" ] || [ "$found" != "$wanted" ]; then
-    printf 'error: %s holds %s rows; the first that differ:\n' "$1" "$found" >&2
+expected_count=$(wc -l <<<"$expected")
+actual_count=$(wc -l <<<"$actual")
+equal_count=$(comm -12 <(echo "$actual") <(echo "$expected") | wc -l)
+printf "%s of %s rows equal scikit-learn's predictions.\n" "$equal_count" "$expected_count"
+if [ "$equal_count" != "$expected_count" ] || [ "$actual_count" != "$expected_count" ]; then
+    printf 'error: %s has %s rows; the first rows that differ:\n' "$1" "$actual_count" >&2
     diff <(echo "$actual") <(echo "$expected") | head -n 6 >&2 || true
     exit 1
 fi

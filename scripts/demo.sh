@@ -10,7 +10,7 @@ for example in digit-identification iris; do
     job_dir=target/demo/$example
     printf '\n== examples/%s\n' "$example"
     "$sandmill" run "examples/$example/job.yaml" --job-dir "$job_dir" --overwrite
-    # Each folder has only one file: the output, and the expected rows.
+    # The output folder and the folder of expected rows have one file each.
     actual=$(echo "$job_dir"/output/*)
     printf '\nThe first lines of %s:\n' "$actual"
     head -n 5 "$actual"

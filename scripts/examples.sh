@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
 # Runs a cargo command in each crate outside of the workspace: the examples, and with `all` also the guests of
-# the tests and benchmarks. These crates share one folder of build outputs. $1: `examples` or `all`. The other
+# the tests and benchmarks. All these crates build into target/outside. $1: `examples` or `all`. The other
 # arguments: the cargo command, e.g. `test --quiet`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=$PWD/target/outside
-which=$1
+scope=$1
 shift
 
 crates=(examples/*/Cargo.toml)
-if [ "$which" = all ]; then
+if [ "$scope" = all ]; then
     crates+=(tests/guests/Cargo.toml tests/guests/*/Cargo.toml benches/guests/*/Cargo.toml benches/native/Cargo.toml)
 fi
 for manifest in "${crates[@]}"; do
     [ -e "$manifest" ] || continue
-    # It is a member of the workspace.
+    # examples/embed is a member of the workspace.
     [ "$manifest" != examples/embed/Cargo.toml ] || continue
     printf '   %s: cargo %s\n' "${manifest%/Cargo.toml}" "$*"
     (cd "${manifest%/Cargo.toml}" && cargo "$@")

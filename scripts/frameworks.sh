@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs entry scripts from Ray Data and Spark, as users of these do. Installs both from PyPI into a separate
-# virtual environment below target/, because they are large. Spark also needs Java. `make test` does not run
-# this.
+# Tests entry scripts in Ray Data and Spark. Installs Ray and Spark from PyPI into a separate virtual environment
+# below target/, because they are large. Spark also needs Java. `make test` does not run
+# this script; `make test-frameworks` does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -20,5 +20,5 @@ if [ ! -e "$stamp" ]; then
         fail "pip could not install $packages; target/setup/frameworks.log says more"
     touch "$stamp"
 fi
-have java || say "Java is not here: the test of Spark is passed over"
+have java || say "Java is not installed: the test of Spark is skipped"
 SANDMILL_BIN=$PWD/target/debug/sandmill SANDMILL_CACHE_DIR=$PWD/target/test-cache exec "$env/bin/python" python/tests/frameworks.py

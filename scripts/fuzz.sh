@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# Fuzzes. `smoke` fuzzes all targets for about a minute together. Without cargo-fuzz or a nightly toolchain,
+# Fuzzes. `smoke` fuzzes all targets, which takes about a minute. Without cargo-fuzz or a nightly toolchain,
 # it runs the tests that replay the corpora instead. `run TARGET [RUNS]` fuzzes one target, for RUNS
-# executions or without end. Findings are in fuzz/artifacts.
+# executions, or until you stop it. Findings are in fuzz/artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
 targets=(frames jobs tables rows columns results stores streams recovery)
 
-# No sanitizer: nearly all of the fuzzed code is safe Rust, so a sanitizer would not be worth its cost.
-# Overflows and failed assertions panic, and too much time or memory is also a finding.
+# Fuzzes one target. Without a sanitizer, because nearly all of the fuzzed code is safe Rust. Overflows and
+# failed assertions panic. An input that takes too much time or memory is also a finding.
 fuzz() {
     local target=$1
     shift
-    # New inputs go to another folder, so that the corpus in the repository stays small.
+    # New inputs go to target/corpus, so that the corpus in the repository stays small.
     mkdir -p "target/corpus/$target"
     local length=4096
-    # Longer inputs only take longer.
+    # For these targets, longer inputs take more time and find nothing more.
     case $target in
         jobs) length=2048 ;;
         tables | rows) length=512 ;;

@@ -3,12 +3,12 @@
 #
 #   scripts/gpu.sh pack    builds all that is needed into target/gpu.tar.gz, for a machine that cannot build
 #   scripts/gpu.sh         on the machine with the GPU, in the root of the repository: shows the hardware,
-#                          runs the tests that need a GPU, and measures throughput. With cargo it builds
-#                          first, else it unpacks target/gpu.tar.gz. Needs python3 with numpy, onnx and onnxruntime.
+#                          runs the tests that need a GPU, and measures throughput. If cargo is installed,
+#                          builds first; otherwise unpacks target/gpu.tar.gz. Needs python3 with numpy, onnx and onnxruntime.
 #                          Continues after a failure, and lists the failures at the end.
 #
-# SANDMILL_CUDA_LIBRARIES and CUDA_HOME name the folders of CUDA's libraries, as for any job. Libraries in
-# python3's packages are found without them.
+# SANDMILL_CUDA_LIBRARIES and CUDA_HOME name the folders of CUDA's libraries, as for any job. They are not
+# needed for libraries in python3's packages.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 packed=target/gpu
@@ -34,6 +34,7 @@ pack() {
 }
 
 failed=()
+# Runs a command. Notes if it failed, and prints how long it took.
 step() {
     local begun=$SECONDS
     printf '\n#### %s\n' "$*"
@@ -41,8 +42,8 @@ step() {
     printf '#### %s s\n' "$((SECONDS - begun))"
 }
 
-# Prints the folders of CUDA's toolkit, then those of the libraries in python3's packages.
-libraries() {
+# Prints the folders of CUDA's toolkit, then the folders of the CUDA libraries in python3's packages.
+cuda_libraries() {
     local packages folder
     packages=$(python3 -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
     for folder in /usr/local/cuda/lib64 /usr/local/nvidia/lib64 "$packages"/nvidia/*/lib; do
@@ -50,7 +51,7 @@ libraries() {
     done | sed 's/:$//'
 }
 
-# Builds if cargo is installed, else unpacks.
+# Builds if cargo is installed. Otherwise unpacks.
 prepare() {
     if command -v cargo >/dev/null; then
         pack
@@ -89,13 +90,14 @@ if [ "${1-}" = pack ]; then
     exit
 fi
 prepare
-SANDMILL_CUDA_LIBRARIES=${SANDMILL_CUDA_LIBRARIES:-$(libraries)}
+SANDMILL_CUDA_LIBRARIES=${SANDMILL_CUDA_LIBRARIES:-$(cuda_libraries)}
 SANDMILL_ONNXRUNTIME=${SANDMILL_ONNXRUNTIME:-$(python3 -c 'import onnxruntime, os; print(os.path.dirname(onnxruntime.__file__))')}
 SANDMILL_CACHE_DIR=$PWD/target/test-cache
 export SANDMILL_CUDA_LIBRARIES SANDMILL_ONNXRUNTIME SANDMILL_CACHE_DIR
 export SANDMILL_PACKED=$PWD/$packed SANDMILL_REQUIRE_GPU=1
 mkdir -p target/test-cache
-# A program that workers may not start creates this device when CUDA is first used, so create it now.
+# When CUDA is first used, it starts a program that creates this device. Workers may not start programs, so create
+# the device now.
 [ -e /dev/nvidia-uvm ] || nvidia-modprobe -u -c=0 || true
 step nvidia-smi
 step sh -c 'uname -a; ls -l /dev/nvidia* /proc/driver/nvidia; id'
@@ -103,7 +105,7 @@ step "$packed/sandmill" doctor
 step first_job
 step rust_test gpu_real::
 step rust_test models_on_a_gpu
-# The native programs find the libraries through the loader's path.
+# The native programs find CUDA's libraries only by LD_LIBRARY_PATH.
 step env LD_LIBRARY_PATH="$SANDMILL_CUDA_LIBRARIES" python3 benches/run.py --rounds 3 gpu
 if [ ${#failed[@]} = 0 ]; then
     printf '\n#### all passed\n'

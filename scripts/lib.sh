@@ -12,7 +12,7 @@ fail() {
 # Whether a command exists.
 have() { command -v "$1" >/dev/null 2>&1; }
 
-# Installs packages of Debian or Ubuntu. Fails with the reason in $apt_why.
+# Installs packages of Debian or Ubuntu. If this fails, $apt_why has the reason.
 apt_install() {
     apt_why=""
     have apt-get || { apt_why="this system has no apt-get"; return 1; }

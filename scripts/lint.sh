@@ -25,18 +25,18 @@ shell() {
     PYTHONPYCACHEPREFIX=target/pycache python3 -m py_compile scripts/*.py benches/*.py tests/formats/*.py tests/models/*.py
 }
 
-# docs/style.md says what to write instead of these words.
+# Finds words that docs/style.md replaces by clearer ones.
 words() { python3 scripts/words.py; }
 
 code() {
     cargo clippy --locked --workspace --all-targets -- --deny warnings
-    # With the tests, cargo builds the other crates with their feature `testing`. The program must compile
-    # without it.
+    # The command above also enables the feature `testing`, because tests need it. The program must compile
+    # without this feature.
     cargo check --locked --package sandmill --bin sandmill
 }
 
-# Checks every set of features except the full one, which `code` checks. `tests/without` keeps cargo from
-# compiling the other crates again.
+# Checks every set of features except the full one, which `code` checks. The dependencies of `tests/without` keep
+# cargo from compiling other crates again.
 features() {
     local name set packages=()
     for name in sandmill sandmill-guest-host sandmill-node sandmill-store sandmill-without; do
@@ -57,13 +57,12 @@ documents() {
         cargo doc --locked --workspace --no-deps --document-private-items
 }
 
-# Checks licences, sources and bans, which need only the crates, and advisories, which need a database from
-# the network.
+# Checks licences, sources and bans, which works offline, and advisories, which needs a database from the network.
 dependencies() {
     local deny
     if ! deny=$(command -v cargo-deny); then
         deny=$PWD/target/tools/bin/cargo-deny
-        # Without optimisation the build takes a minute and a half of CPU.
+        # Build without optimisation, which takes a minute and a half of CPU.
         [ -x "$deny" ] || CARGO_TARGET_DIR=$PWD/target/tools/target CARGO_PROFILE_DEV_DEBUG=0 \
             cargo install --debug --locked --quiet --root target/tools --version "$deny_version" cargo-deny
     fi
@@ -71,7 +70,7 @@ dependencies() {
     if "$deny" --locked fetch db 2>/dev/null; then
         "$deny" --locked check advisories
     else
-        echo "the database of advisories cannot be had: advisories were not checked"
+        echo "the database of advisories cannot be downloaded: advisories were not checked"
     fi
 }
 

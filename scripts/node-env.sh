@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 package="azurite@3.37.0"
 env=target/node
 stamp=$env/$package
-# Azurite is a set of scripts, so it also needs node.
+# Azurite consists of JavaScript files, so it also needs node.
 if [ -e "$stamp" ] && have node; then
     exit 0
 fi

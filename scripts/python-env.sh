@@ -2,8 +2,8 @@
 # Installs the packages that the tests need from PyPI into a virtual environment below target/. Does nothing
 # if they are installed:
 # - componentize-py, which makes the Python entry script that the tests run;
-# - ONNX Runtime, a backend for models;
-# - pyarrow, pandas, scikit-learn, Pillow and openpyxl, with which the tests compare results;
+# - ONNX Runtime, which Sandmill can use to run models;
+# - pyarrow, pandas, scikit-learn, Pillow and openpyxl, for expected results;
 # - ziglang, which compiles entry scripts in C;
 # - moto, a server that emulates S3.
 set -euo pipefail
@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 packages="componentize-py==0.25.1 onnxruntime==1.31.1 pyarrow==26.0.1 pandas==3.1.1 scikit-learn==1.9.1 pillow==13.0.0 openpyxl==3.1.5 ziglang==0.17.1 moto[server]==5.2.5"
 env=target/venv
 stamp=$env/${packages// /+}
-# A virtual environment does not work without the Python that made it.
+# Whether the virtual environment works. It does not if the Python that made it was removed.
 works() { "$env/bin/python" -c '' 2>/dev/null; }
 if [ -e "$stamp" ] && works; then
     exit 0

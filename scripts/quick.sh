@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the unit tests of single crates: of those that are named (`data`, `leader`, ...), or of all crates with
-# uncommitted changes. Takes seconds after the build.
+# Runs the unit tests of the crates in the arguments (`data`, `leader`, ...), or without arguments of all crates
+# with uncommitted changes. Takes seconds after the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ if [ ${#crates[@]} = 0 ]; then
         sed -nE 's|^.. host/src/.*|sandmill|p; s|^.. host/([a-z]+)/src/.*|\1|p' | grep -vx templates | sort -u)
 fi
 if [ ${#crates[@]} = 0 ]; then
-    echo "no crate has changes that are not committed; name one: make quick CRATE=data" >&2
+    echo "no crate has uncommitted changes; name a crate: make quick CRATE=data" >&2
     exit 2
 fi
 
@@ -26,7 +26,7 @@ for crate in "${crates[@]}"; do
     esac
     case $crate in
         sandmill) packages+=(--package sandmill) ;;
-        # `sandmill-guest` is the SDK.
+        # The name `sandmill-guest` is the SDK's.
         guest) packages+=(--package sandmill-guest-host) ;;
         *) packages+=(--package "sandmill-$crate") ;;
     esac

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the compiler for entry scripts: a Rust toolchain that can build for WebAssembly. It first tries
 # `rustup target add wasm32-wasip2`, then Debian's packages. It does nothing if the toolchain is installed.
-# `make` runs it. Run it again after a change of toolchains.
+# `make` runs this script. Run it again after you changed the toolchain.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
@@ -9,17 +9,17 @@ cd "$(dirname "$0")/.."
 
 target=wasm32-wasip2
 packages="rustc-web rust-web-src wasi-libc lld"
-# After a failure, rustup is not tried again for a day, because an attempt takes up to $rustup_seconds.
+# After a failure, rustup is not tried again for a day, because an attempt takes up to $rustup_seconds seconds.
 rustup_failed=target/setup/rustup-cannot-add-$target
 rustup_seconds=120
 
-rustup_target_is_there() {
+has_rustup_target() {
     local libraries
     libraries=$(rustc --print target-libdir --target $target 2>/dev/null) || return 1
     compgen -G "$libraries/libstd-*.rlib" >/dev/null
 }
 
-debian_packages_are_there() {
+has_debian_packages() {
     have dpkg-query || return 1
     local package
     for package in $packages; do
@@ -35,10 +35,9 @@ add_rustup_target() {
     fi
     say "adding Rust's $target target (rustup target add $target)"
     mkdir -p target/setup
-    # The log gets its name only after a failure, so that an interrupted attempt does not count as a failed
-    # one.
+    # The log is renamed only after a failure, so that an interrupted attempt does not count as a failure.
     if timeout "$rustup_seconds" rustup target add "$target" >"$rustup_failed.part" 2>&1 &&
-        rustup_target_is_there; then
+        has_rustup_target; then
         rm -f "$rustup_failed.part" "$rustup_failed"
         return 0
     fi
@@ -50,16 +49,16 @@ add_rustup_target() {
 check_rust() {
     have rustc && have cargo || fail "Rust is missing; install it from https://rustup.rs"
     have cc || fail "a C compiler is missing; install it with: apt-get install gcc"
-    local wanted found
-    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
+    local required found
+    required=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
     found=$(rustc --version | sed 's/^rustc \([0-9.]*\).*/\1/')
-    [ "$(printf '%s\n' "$wanted" "$found" | sort -V | head -n 1)" = "$wanted" ] ||
-        fail "Rust $wanted or newer is needed, this is $found; update it with: rustup update stable"
+    [ "$(printf '%s\n' "$required" "$found" | sort -V | head -n 1)" = "$required" ] ||
+        fail "Rust $required or newer is needed, and $found is installed; update it with: rustup update stable"
 }
 
 check_rust
-rustup_target_is_there && exit 0
-debian_packages_are_there && exit 0
+has_rustup_target && exit 0
+has_debian_packages && exit 0
 why=""
 add_rustup_target && exit 0
 say "$why; trying the packages of the distribution"

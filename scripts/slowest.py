@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Prints the slowest tests of the last `make test`, with seconds, from its JUnit report."""
+"""Prints the slowest tests of the last `make test` and their seconds. Reads the JUnit report."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 REPORT = Path(__file__).resolve().parent.parent / "target/nextest/all/tests.xml"
-SHOWN = 10
+MAX_SHOWN = 10
 
 
 def main():
@@ -15,8 +15,8 @@ def main():
         return
     cases = list(ElementTree.parse(REPORT).iter("testcase"))
     cases.sort(key=lambda case: float(case.get("time", 0)), reverse=True)
-    print(f"The {min(SHOWN, len(cases))} slowest of {len(cases)} tests:")
-    for case in cases[:SHOWN]:
+    print(f"The {min(MAX_SHOWN, len(cases))} slowest of {len(cases)} tests:")
+    for case in cases[:MAX_SHOWN]:
         print(f"{float(case.get('time', 0)):8.1f} s  {case.get('classname')} {case.get('name')}")
 
 

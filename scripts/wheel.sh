@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Makes the package for `pip install` in target/wheel: the program and the Python library. zig links the
-# program against glibc 2.28, so that it runs on every Linux of 2018 and later. Also writes SHA256SUMS.
-# PROFILE names a profile of cargo. The default, dist, is that of releases, and takes many minutes.
+# program against glibc 2.28, so that it runs on every Linux distribution with this version or a later one (since 2018). Also writes SHA256SUMS.
+# PROFILE names a profile of cargo. The default, dist, is the profile of releases, and takes many minutes.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=scripts/lib.sh
 . scripts/lib.sh
 
 profile=${PROFILE:-dist}
-floor=2.28
+min_glibc=2.28
 packages="maturin==1.16.0 ziglang==0.17.1"
 out=$PWD/target/wheel
 env=$out/env
@@ -35,14 +35,14 @@ sed -i "s|^manifest-path = .*|manifest-path = \"$PWD/host/Cargo.toml\"|" "$stage
 # The build must not use packed relocations, which need glibc 2.36 or later.
 export SANDMILL_PORTABLE=1
 (cd "$stage" && PATH=$env/bin:$PATH "$env/bin/maturin" build --profile "$profile" --zig --target x86_64-unknown-linux-gnu \
-    --compatibility "manylinux_${floor/./_}" --target-dir "$out/build" --out "$out")
+    --compatibility "manylinux_${min_glibc/./_}" --target-dir "$out/build" --out "$out")
 
 wheel=$(echo "$out"/*.whl)
 rm -rf "$out/unpacked"
 python3 -m zipfile -e "$wheel" "$out/unpacked"
 program=$(find "$out/unpacked" -path '*.data/scripts/sandmill')
-needed=$(objdump -T "$program" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
-newest=$(printf '%s\n' "GLIBC_$floor" "$needed" | sort -V | tail -n 1)
-[ "$newest" = "GLIBC_$floor" ] || fail "the program needs $needed, and is to run with glibc $floor"
+program_glibc=$(objdump -T "$program" | grep -o 'GLIBC_[0-9.]*' | sort -Vu | tail -n 1)
+newest=$(printf '%s\n' "GLIBC_$min_glibc" "$program_glibc" | sort -V | tail -n 1)
+[ "$newest" = "GLIBC_$min_glibc" ] || fail "the program needs $program_glibc, but it must run with glibc $min_glibc"
 (cd "$out" && sha256sum ./*.whl >SHA256SUMS)
-say "$wheel: glibc ${needed#GLIBC_} and later; $(stat -c %s "$wheel") bytes"
+say "$wheel: glibc ${program_glibc#GLIBC_} and later; $(stat -c %s "$wheel") bytes"

@@ -8,7 +8,7 @@ import re
 import subprocess
 import sys
 
-# The pattern, and the advice.
+# Pairs of a pattern and advice.
 BANNED = [
     (r"whoever|whomever", "name the actor: the caller, the user, a process"),
     (r"somebody|anybody|nobody", "name the actor: the user, another process, no process"),
@@ -24,9 +24,9 @@ BANNED = [
      "is not a ..., has no ..."),
     (r"prs-semantics", "docs/parallel-run-step.md"),
 ]
-# Behind is for walls and for what lies in space.
+# `behind` is allowed only for walls, and for other things in space.
 BEHIND = re.compile(r"\bbehind(?! (?:(?:both|the|a|an|its|their|this|that|two|one|each|which|proxies|walls?|locks?|your|our|Sandmill's) ?)+)", re.I)
-# A page that names the words, and texts of others.
+# Files that must quote the words, and texts by other authors.
 EXCEPT = ("docs/style.md", "scripts/words.py", "wit/deps/", "tests/formats/", "fuzz/corpus/", "LICENSE", "Cargo.lock", "package-lock.json", "examples/word-count/data/")
 KINDS = (".rs", ".md", ".py", ".js", ".ts", ".c", ".h", ".cpp", ".wit", ".sh", ".yaml", ".yml", ".toml", ".json", ".wat", "Makefile", "run")
 

@@ -148,7 +148,7 @@ fn an_old_rust_is_refused() {
     let messages = machine.setup();
     assert!(
         messages
-            .contains("or newer is needed, this is 1.70.0; update it with: rustup update stable"),
+            .contains("or newer is needed, and 1.70.0 is installed; update it with: rustup update stable"),
         "{messages}"
     );
 }
