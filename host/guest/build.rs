@@ -1,5 +1,5 @@
-//! Generates the C bindings of entry scripts from the contract. `sandmill build` puts them next to the user's
-//! sources.
+//! Generates the C bindings of entry scripts from the contract (the WIT files in `wit/`). `sandmill build`
+//! copies them into the folder with the user's sources.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,7 @@ use wit_bindgen_c::Opts;
 use wit_bindgen_core::Files;
 use wit_bindgen_core::wit_parser::Resolve;
 
-/// The imports that an entry script in C may use. Unused ones are not in its component.
+/// The imports that an entry script in C may use. Its component contains only the imports that it uses.
 const WORLD: &str = "
 package sandmill:c;
 
@@ -24,11 +24,11 @@ fn main() -> anyhow::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={}", contract.display());
     let target = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
-    bindings(&contract, &target)
+    write_bindings(&contract, &target)
 }
 
 /// Writes `entry_script.h`, `entry_script.c` and `entry_script_component_type.o`.
-fn bindings(contract: &Path, target: &Path) -> anyhow::Result<()> {
+fn write_bindings(contract: &Path, target: &Path) -> anyhow::Result<()> {
     let mut resolve = Resolve::default();
     resolve.push_path(contract)?;
     let package = resolve.push_str("c.wit", WORLD)?;

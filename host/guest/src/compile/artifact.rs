@@ -17,23 +17,24 @@ pub enum Artifact {
     Module,
 }
 
-const MODULE: [u8; 4] = [1, 0, 0, 0];
-const COMPONENT: [u8; 4] = [0x0d, 0, 1, 0];
+/// The bytes after `\0asm`.
+const MODULE_VERSION: [u8; 4] = [1, 0, 0, 0];
+const COMPONENT_VERSION: [u8; 4] = [0x0d, 0, 1, 0];
 
-/// Recognises a file from its bytes, of which the first ones suffice.
+/// Recognises a file by its first bytes.
 ///
 /// # Errors
-/// If it is not WebAssembly of a known version; the text says what it looks like instead.
+/// If the file is not WebAssembly of a known version. The text says what it looks like instead.
 pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
     if let Some(version) = bytes.strip_prefix(b"\0asm") {
         return match version.get(..4) {
-            Some(version) if version == MODULE => Ok(Artifact::Module),
-            Some(version) if version == COMPONENT => Ok(Artifact::Component),
+            Some(version) if version == MODULE_VERSION => Ok(Artifact::Module),
+            Some(version) if version == COMPONENT_VERSION => Ok(Artifact::Component),
             _ => Err(CompileError::new(format!(
                 "the file is WebAssembly of an unknown version (found the bytes {}; supported are core \
                  modules of version 1 and components of version 13): build it with a current \
                  toolchain",
-                shown(&bytes[4..bytes.len().min(8)])
+                hex_bytes(&bytes[4..bytes.len().min(8)])
             ))),
         };
     }
@@ -46,19 +47,19 @@ pub fn identify(bytes: &[u8]) -> Result<Artifact, CompileError> {
 
 fn looks_like(bytes: &[u8]) -> String {
     let text = std::str::from_utf8(bytes.get(..bytes.len().min(4096)).unwrap_or(bytes)).ok();
-    let starts = |prefix: &str| text.is_some_and(|text| text.trim_start().starts_with(prefix));
-    let start = || shown(&bytes[..bytes.len().min(4)]);
+    let starts_with = |prefix: &str| text.is_some_and(|text| text.trim_start().starts_with(prefix));
+    let start = || hex_bytes(&bytes[..bytes.len().min(4)]);
     match bytes {
         [] => "it is empty".into(),
         [0x7f, b'E', b'L', b'F', ..] => "it is a native program or library (ELF)".into(),
         [b'M', b'Z', ..] => "it is a Windows program (MZ)".into(),
         [b'P', b'K', 3, 4, ..] => "it is a zip archive".into(),
         [0x1f, 0x8b, ..] => "it is gzip-compressed".into(),
-        _ if starts("(component") || starts("(module") => {
+        _ if starts_with("(component") || starts_with("(module") => {
             "it is WebAssembly in text form (WAT)".into()
         }
         _ if looks_like_python(text) => "it is Python source".into(),
-        _ if starts("#!") => "it is a script for another interpreter".into(),
+        _ if starts_with("#!") => "it is a script for another interpreter".into(),
         _ if text.is_some_and(|text| text.contains("fn ") && text.contains('{')) => {
             "it is Rust source".into()
         }
@@ -90,7 +91,7 @@ fn advice(bytes: &[u8]) -> &'static str {
     }
 }
 
-fn shown(bytes: &[u8]) -> String {
+fn hex_bytes(bytes: &[u8]) -> String {
     if bytes.is_empty() {
         return "none".into();
     }
@@ -101,7 +102,7 @@ fn shown(bytes: &[u8]) -> String {
 /// Returns a component unchanged.
 ///
 /// # Errors
-/// If the bytes are neither, have no metadata, or are inconsistent.
+/// If the bytes are not a component or core module, have no metadata, or are inconsistent.
 pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
     if identify(&bytes)? == Artifact::Component {
         return Ok(bytes);
@@ -118,11 +119,11 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, CompileError> {
     })
 }
 
-/// Makes a component of a core module. `glue` is a module between it and the contract, with the name from
-/// which the core module imports it.
+/// Makes a component of a core module. `glue` is a module that connects the core module to the contract, and
+/// the module name from which the core module imports.
 pub(super) fn encode(module: &[u8], glue: Option<(&str, &[u8])>) -> anyhow::Result<Vec<u8>> {
-    // The adapter grows the memory for itself. It cannot call the module's own allocator, which in some
-    // languages (Go) cannot run before `_initialize`.
+    // The adapter (WASI 0.1 on WASI 0.2) gets its memory by growing the module's memory. It cannot call the
+    // module's allocator, which in some languages (Go) cannot run before `_initialize`.
     let mut encoder =
         ComponentEncoder::default().validate(true).realloc_via_memory_grow(true).module(module)?;
     if let Some((name, glue)) = glue {

@@ -1,36 +1,36 @@
 //! The folder in which cargo compiles guest crates.
 
 use super::cache::{Cache, make_folder};
-use super::tidy::{FileCount, below, clear_below};
+use super::tidy::{FileCount, clear_folder, measure_folder};
 use std::ffi::OsString;
 use std::fs::{File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The subfolder's name in the folder for compiled code.
-const GUESTS: &str = "guests";
+/// The name of this folder, which is below the folder for compiled code.
+const GUESTS_FOLDER: &str = "guests";
 
 /// Environment variables with which users choose cargo's build folder.
-const VARIABLES: [&str; 3] =
+const BUILD_FOLDER_VARIABLES: [&str; 3] =
     ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_BUILD_BUILD_DIR"];
 
-/// The depth of cargo's lock files below the build folder: a target's folder, and a profile's folder in it.
-const DEPTH_OF_LOCKS: u32 = 2;
-/// The prefix of those files' names.
-const LOCK: &str = ".cargo-";
+/// The depth of cargo's lock files below the build folder: `TARGET/PROFILE/`.
+const LOCK_DEPTH: u32 = 2;
+/// The prefix of the names of cargo's lock files.
+const LOCK_PREFIX: &str = ".cargo-";
 
 /// Measures the compiled dependencies that guest crates share. `cache_dir` is the folder for compiled code.
 ///
 /// # Errors
 /// If the folder cannot be read.
 pub fn built_guests(cache_dir: &Path) -> io::Result<FileCount> {
-    below(&guests_folder(cache_dir))
+    measure_folder(&guests_folder(cache_dir))
 }
 
 /// The folder for the compiled dependencies that guest crates share, in the folder for compiled code.
 #[must_use]
 pub fn guests_folder(cache_dir: &Path) -> PathBuf {
-    cache_dir.join(GUESTS)
+    cache_dir.join(GUESTS_FOLDER)
 }
 
 /// Removes the shared dependencies, unless a build is using them. Returns what was removed, and whether a
@@ -40,15 +40,15 @@ pub fn guests_folder(cache_dir: &Path) -> PathBuf {
 /// If the folder cannot be read, or a file in it cannot be removed.
 pub fn clear_built_guests(cache_dir: &Path) -> io::Result<(FileCount, bool)> {
     let folder = guests_folder(cache_dir);
-    // Held until everything is removed, so that a build that starts meanwhile waits.
-    match locks(&folder, DEPTH_OF_LOCKS)? {
-        Some(_held) => Ok((clear_below(&folder)?, false)),
+    // Held until everything is removed: a build that starts before then waits.
+    match take_locks(&folder, LOCK_DEPTH)? {
+        Some(_held) => Ok((clear_folder(&folder)?, false)),
         None => Ok((FileCount::default(), true)),
     }
 }
 
 /// Takes cargo's locks below a folder; `None` if another process holds one.
-fn locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
+fn take_locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
     let mut held = Vec::new();
     let entries = match std::fs::read_dir(folder) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Some(held)),
@@ -58,10 +58,10 @@ fn locks(folder: &Path, depth: u32) -> io::Result<Option<Vec<File>>> {
         let entry = entry?;
         let kind = entry.file_type()?;
         if kind.is_dir() && depth > 0 {
-            let Some(more) = locks(&entry.path(), depth - 1)? else { return Ok(None) };
+            let Some(more) = take_locks(&entry.path(), depth - 1)? else { return Ok(None) };
             held.extend(more);
         } else if kind.is_file()
-            && entry.file_name().as_encoded_bytes().starts_with(LOCK.as_bytes())
+            && entry.file_name().as_encoded_bytes().starts_with(LOCK_PREFIX.as_bytes())
         {
             let file = File::open(entry.path())?;
             match file.try_lock() {
@@ -83,14 +83,14 @@ pub(super) fn shared(
     cache_dir: Option<&Path>,
     variable: impl Fn(&str) -> Option<OsString>,
 ) -> Option<PathBuf> {
-    if VARIABLES.iter().any(|name| variable(name).is_some()) {
+    if BUILD_FOLDER_VARIABLES.iter().any(|name| variable(name).is_some()) {
         return None;
     }
     let crate_folder = std::path::absolute(crate_folder).ok()?;
     let home = variable("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| variable("HOME").map(|home| PathBuf::from(home).join(".cargo")));
     let above = crate_folder.ancestors().map(|folder| folder.join(".cargo"));
-    if above.chain(home).any(|folder| names_a_folder(&folder)) {
+    if above.chain(home).any(|folder| sets_build_folder(&folder)) {
         return None;
     }
     let cache = cache_dir.map(Path::to_owned).or_else(Cache::default_folder)?;
@@ -102,7 +102,7 @@ pub(super) fn shared(
 }
 
 /// Whether cargo's configuration in this folder sets a build folder.
-fn names_a_folder(folder: &Path) -> bool {
+fn sets_build_folder(folder: &Path) -> bool {
     ["config.toml", "config"].iter().any(|name| {
         let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
         text.lines().any(|line| {
@@ -139,11 +139,11 @@ mod tests {
         let Some(shared_folder) = shared(&guest, None, variable("HOME")) else {
             panic!("the machine that tests run on has a folder for its cache");
         };
-        assert!(shared_folder.ends_with(GUESTS));
+        assert!(shared_folder.ends_with(GUESTS_FOLDER));
         assert_eq!(shared(&path.join("other"), None, variable("HOME")), Some(shared_folder));
         let named = path.join("named");
-        assert_eq!(shared(&guest, Some(&named), variable("HOME")), Some(named.join(GUESTS)));
-        for name in VARIABLES {
+        assert_eq!(shared(&guest, Some(&named), variable("HOME")), Some(named.join(GUESTS_FOLDER)));
+        for name in BUILD_FOLDER_VARIABLES {
             assert_eq!(shared(&guest, Some(&named), variable(name)), None, "{name}");
         }
         let config = path.join("work/.cargo/config.toml");
@@ -160,7 +160,7 @@ mod tests {
         let cache = dir.path();
         assert_eq!(built_guests(cache).unwrap(), FileCount::default());
         assert_eq!(clear_built_guests(cache).unwrap(), (FileCount::default(), false));
-        let profile = cache.join(GUESTS).join("wasm32-wasip2/release");
+        let profile = cache.join(GUESTS_FOLDER).join("wasm32-wasip2/release");
         std::fs::create_dir_all(profile.join("deps")).unwrap();
         let lock = profile.join(".cargo-lock");
         std::fs::write(&lock, "").unwrap();
@@ -173,6 +173,6 @@ mod tests {
         assert_eq!(clear_built_guests(cache).unwrap(), (FileCount::default(), true));
         drop(build);
         assert_eq!(clear_built_guests(cache).unwrap(), (expected, false));
-        assert!(cache.is_dir() && !cache.join(GUESTS).exists());
+        assert!(cache.is_dir() && !cache.join(GUESTS_FOLDER).exists());
     }
 }

@@ -1,5 +1,5 @@
-//! Builds a folder of C or C++ sources into a core module. A clang with WASI support compiles them together
-//! with Sandmill's own files, which connect them to the contract.
+//! Builds a folder of C or C++ sources into a core module. A compiler with WASI support compiles them
+//! together with Sandmill's own C files, which connect them to the contract.
 
 use super::CompileError;
 use super::toolchain::in_path;
@@ -8,15 +8,15 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The folder for Sandmill's files, below the user's folder.
-const BINDINGS: &str = "target/sandmill";
-/// The user's own flags, one per line, in the format of clangd.
-const FLAGS: &str = "compile_flags.txt";
-/// Headers and libraries of the Linux distribution.
+/// The folder for Sandmill's C files, below the user's folder.
+const BINDINGS_FOLDER: &str = "target/sandmill";
+/// The file with the user's compiler flags, one per line, as clangd reads it.
+const FLAGS_FILE: &str = "compile_flags.txt";
+/// The distribution's headers of wasi-libc.
 const WASI_INCLUDE: &str = "/usr/include/wasm32-wasi";
-
 /// The distribution's headers of the C++ standard library.
 const CPP_INCLUDE: &str = "/usr/include/wasm32-wasi/c++/v1";
+/// The distribution's libraries of wasi-libc.
 const WASI_LIBC: &str = "/usr/lib/wasm32-wasi";
 
 macro_rules! generated {
@@ -26,7 +26,7 @@ macro_rules! generated {
 }
 
 /// Sandmill's headers and sources.
-const OWN: &[(&str, &str)] = embedded!("c":
+const OWN_FILES: &[(&str, &str)] = embedded!("c":
     "sandmill.h",
     "sandmill_internal.h",
     "sandmill.c",
@@ -34,30 +34,30 @@ const OWN: &[(&str, &str)] = embedded!("c":
     "sandmill_write.c",
 );
 /// The files that wit-bindgen generated from the contract.
-const GENERATED: [(&str, &[u8]); 3] =
+const GENERATED_FILES: [(&str, &[u8]); 3] =
     generated!["entry_script.h", "entry_script.c", "entry_script_component_type.o"];
 
-/// Compiles the sources and returns the path of the core module, in the folder's `target`. `say` receives the
-/// compiler's warnings.
+/// Compiles the sources. Returns the path of the core module, which is in the folder's `target`. `say`
+/// receives the compiler's warnings.
 ///
 /// # Errors
-/// If there is no compiler, the folder cannot be written, or the sources do not compile: the text ends with
-/// the compiler's output.
+/// If there is no compiler, the folder cannot be written, or the sources do not compile. Then the text ends
+/// with the compiler's output.
 pub(super) fn build(
     folder: &Path,
     sources: &[PathBuf],
     say: &mut dyn FnMut(&str),
 ) -> Result<PathBuf, CompileError> {
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
-    let bindings = folder.join(BINDINGS);
-    write(&bindings).map_err(|error| {
+    let bindings = folder.join(BINDINGS_FOLDER);
+    write_files(&bindings).map_err(|error| {
         CompileError::new(format!("{} cannot be written: {error}", bindings.display()))
     })?;
     let has_cpp = sources.iter().any(|source| is_cpp(source));
     let compiler = CCompiler::find(has_cpp, |name| std::env::var_os(name).map(PathBuf::from))?;
     let name = folder.file_name().unwrap_or(OsStr::new("entry-script"));
     let module = folder.join("target").join(name).with_extension("wasm");
-    // Renamed into place, so that no reader sees half of it.
+    // Written under another name and then renamed, so that no reader sees an incomplete file.
     let part = module.with_extension(format!("{}.part", std::process::id()));
     let mut command = compiler.command(has_cpp);
     command.current_dir(&folder).args(["-O2", "-mexec-model=reactor", "-I"]).arg(&bindings);
@@ -67,7 +67,7 @@ pub(super) fn build(
         let source = std::path::absolute(source).unwrap_or_else(|_| source.clone());
         relative(&source)
     }));
-    let own_sources = beside_sources().map(|(name, _)| name).filter(|name| !name.ends_with(".h"));
+    let own_sources = own_files().map(|(name, _)| name).filter(|name| !name.ends_with(".h"));
     command.args(own_sources.map(|name| bindings.join(name)));
     // Keep the names of functions: error messages about traps show them.
     command.args(has_cpp.then_some("-fno-exceptions")).args(["-Wl,--strip-debug", "-o"]).arg(&part);
@@ -83,16 +83,16 @@ pub(super) fn build(
     renamed.map(|()| module)
 }
 
-/// The files that are compiled with the user's sources.
-fn beside_sources() -> impl Iterator<Item = (&'static str, &'static [u8])> {
-    OWN.iter().map(|(name, text)| (*name, text.as_bytes())).chain(GENERATED)
+/// Sandmill's own files, with their names.
+fn own_files() -> impl Iterator<Item = (&'static str, &'static [u8])> {
+    OWN_FILES.iter().map(|(name, text)| (*name, text.as_bytes())).chain(GENERATED_FILES)
 }
 
 /// Writes Sandmill's files. An unchanged file keeps its modification time, so that programs that watch files
 /// see no change.
-fn write(bindings: &Path) -> std::io::Result<()> {
+fn write_files(bindings: &Path) -> std::io::Result<()> {
     std::fs::create_dir_all(bindings)?;
-    for (name, bytes) in beside_sources() {
+    for (name, bytes) in own_files() {
         let path = bindings.join(name);
         if std::fs::read(&path).is_ok_and(|existing| existing == bytes) {
             continue;
@@ -104,8 +104,9 @@ fn write(bindings: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Reads the user's compiler flags.
 fn flags(folder: &Path) -> Result<Vec<String>, CompileError> {
-    let path = folder.join(FLAGS);
+    let path = folder.join(FLAGS_FILE);
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -134,7 +135,7 @@ fn run(
         return Ok(());
     }
     let hint = if messages.contains("undefined symbol: sandmill_run") {
-        "\nEach entry script defines `sandmill_run`, as sandmill.h declares it; in C++ the file includes sandmill.h"
+        "\nDefine `sandmill_run` as sandmill.h declares it. A C++ file must include sandmill.h"
     } else {
         ""
     };
@@ -148,11 +149,11 @@ fn run(
 /// A C compiler that targets WebAssembly with WASI.
 #[derive(Debug, PartialEq, Eq)]
 enum CCompiler {
-    /// The clang of wasi-sdk, with its own libc.
+    /// The clang of wasi-sdk, which has a libc.
     Sdk(PathBuf),
     /// A clang that uses the distribution's wasi-libc.
     Distribution(PathBuf),
-    /// zig, which contains everything that it needs.
+    /// zig, which contains a clang and wasi-libc.
     Zig(PathBuf),
     /// zig as a Python package.
     PythonZig(PathBuf),
@@ -178,13 +179,14 @@ impl CCompiler {
             let active = variable("VIRTUAL_ENV").map(|env| env.join("bin/python3"));
             active.into_iter().chain(in_path("python3")).find(|python| has_zig(python))
         };
-        let distribution = Path::new(WASI_INCLUDE).join("stdio.h").is_file()
+        let has_distribution_libc = Path::new(WASI_INCLUDE).join("stdio.h").is_file()
             && (!has_cpp || Path::new(CPP_INCLUDE).join("vector").is_file());
         // The newest version first.
         let clangs = (14..=30).rev().map(|version| format!("clang-{version}"));
-        let clang = std::iter::once("clang".to_owned()).chain(clangs).find_map(|it| in_path(&it));
+        let clang =
+            std::iter::once("clang".to_owned()).chain(clangs).find_map(|name| in_path(&name));
         clang
-            .filter(|_| distribution)
+            .filter(|_| has_distribution_libc)
             .map(Self::Distribution)
             .or_else(|| in_path("zig").map(Self::Zig))
             .or_else(|| python().map(Self::PythonZig))
@@ -212,7 +214,8 @@ impl CCompiler {
             Self::Distribution(_) => {
                 command.args(["--target=wasm32-wasi", "--sysroot=/usr"]);
                 if has_cpp {
-                    // The headers of C++ include those of C with `#include_next`, so they must come first.
+                    // The C++ headers must come first, because they include the C headers with
+                    // `#include_next`.
                     command.args(["-isystem", CPP_INCLUDE]);
                 }
                 command.args(["-isystem", WASI_INCLUDE]);
@@ -226,8 +229,8 @@ impl CCompiler {
             }
         }
         if has_cpp && matches!(self, Self::Sdk(_) | Self::Distribution(_)) {
-            // We call the C driver, because it compiles each source by its file name and our own sources are
-            // C. It does not link the C++ libraries by itself.
+            // We call clang and not clang++: it compiles each source by its file name, and our own sources
+            // are C. But it does not link the C++ libraries by itself.
             command.args(["-lc++", "-lc++abi"]);
         }
         command
@@ -273,7 +276,7 @@ mod tests {
         assert!(error.ends_with("set it to the folder of wasi-sdk, or unset it"), "{error}");
     }
 
-    /// Checks that all source files are in the list: a missing one would be missing in a release.
+    /// Checks that all source files are in the list: a release has only the files of the list.
     #[test]
     fn all_source_files_are_embedded() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../c");
@@ -281,7 +284,7 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name().into_string().unwrap())
             .collect();
-        let mut embedded: Vec<_> = OWN.iter().map(|(name, _)| (*name).to_owned()).collect();
+        let mut embedded: Vec<_> = OWN_FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         names.sort();
         embedded.sort();
         assert_eq!(names, embedded);

@@ -1,14 +1,15 @@
 //! Compiled code on disk.
 //!
-//! Loading compiled code is equivalent to running it, so only its user may have access to the folder. The
-//! folder is opened once: all names below are relative to the open folder.
+//! A user who can write to the folder can make Sandmill run any code, so only the folder's owner may have
+//! access. The folder is opened once, and all names are relative to the open folder.
 //!
-//! An entry consists of the compiled code, a byte for what the entry script takes, and a trailer. The
-//! trailer's checksum covers both and the entry's name, and detects damage by the disk.
+//! An entry consists of the compiled code, a byte for the kind of mini-batch that the entry script takes, and
+//! a trailer. The trailer has a checksum of the code, the byte and the entry's name, to detect damage by the
+//! disk.
 //!
-//! The cache writes an entry to a temporary file and renames it. A reader therefore sees a whole entry or
-//! none, even if processes are killed or several compile at once. A process that writes a temporary file
-//! holds a lock on it. A temporary file without a lock is a leftover.
+//! The cache writes an entry to a temporary file and renames it. A reader therefore never sees an incomplete
+//! entry, even if a process is killed or several processes compile the same script. A process locks the
+//! temporary file that it writes. A temporary file without a lock is left over from a killed process.
 
 use super::hash::each_block;
 use super::{AcceptedKind, CompileError, Compiler, EntryFile, Instrumentation, engine};
@@ -27,10 +28,12 @@ use std::time::{Duration, SystemTime};
 
 /// The magic bytes that begin the trailer, with its version.
 const MAGIC: &[u8; 8] = b"SMCODE04";
-const TRAILER: usize = MAGIC.len() + 16;
-pub(super) const TEMPORARY: &str = "tmp-";
-/// Without file locks, a temporary file (its name begins with `TEMPORARY`) is removed after this time.
-const STALE: Duration = Duration::from_secs(24 * 60 * 60);
+/// The trailer: the magic bytes and the checksum.
+const TRAILER_BYTES: usize = MAGIC.len() + 16;
+/// The prefix of the names of temporary files.
+pub(super) const TEMPORARY_PREFIX: &str = "tmp-";
+/// On a file system without locks, a temporary file is removed after this time.
+const STALE_AFTER: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Compiled components, in a folder that only its owner can use.
 #[derive(Debug)]
@@ -43,13 +46,13 @@ pub struct Cache {
 /// Compiled code that has been checked.
 #[derive(Debug)]
 pub struct Compiled {
-    /// The open file; map this, not its path.
+    /// The open file. Map this file, and do not open its path again.
     pub file: File,
     /// SHA-256 of the entry script's file, in hex.
     pub digest: String,
-    /// The kind of mini-batch that the entry script takes; `None` if it does not say.
+    /// The kind of mini-batch that the entry script takes; `None` if it does not declare a kind.
     pub takes: Option<AcceptedKind>,
-    /// Whether the cache had it already.
+    /// Whether the cache already had the code.
     pub cached: bool,
 }
 
@@ -93,9 +96,9 @@ impl Cache {
     /// Checks that [`Cache::open`] could open or create this folder. Creates nothing.
     ///
     /// # Errors
-    /// If this user cannot write there, or other users have access to it.
+    /// If this user cannot write to the folder, or other users have access to it.
     pub fn check(path: &Path) -> Result<(), CompileError> {
-        // The path must be absolute: possibly no ancestor of a relative path exists.
+        // A relative path may have no ancestor that exists.
         let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         if let Ok(opened) = Dir::open_ambient_dir(&path, ambient_authority())
             && let Ok(metadata) = opened.dir_metadata()
@@ -114,8 +117,8 @@ impl Cache {
         })
     }
 
-    /// Compiles a component, or a core module with WIT metadata, in a child process, unless the cache has it.
-    /// The child first checks that it keeps the contract. `say` receives a line for the user before a
+    /// Compiles a component, or a core module with WIT metadata, unless the cache has its code. A child
+    /// process compiles, after it has checked the contract. `say` receives a line for the user before a
     /// compilation, which may take many seconds.
     ///
     /// # Errors
@@ -156,7 +159,7 @@ impl Cache {
             .compile(source, &temporary.file, &digest, with)
             .map_err(|error| CompileError(format!("{path}: {error}")))?;
         let file = temporary.publish(&name).map_err(|error| self.write_error(&error))?;
-        Ok(Compiled { takes: takes(&file), file, digest, cached: false })
+        Ok(Compiled { takes: read_takes(&file), file, digest, cached: false })
     }
 
     /// Returns the compiled code if the cache has it.
@@ -170,10 +173,11 @@ impl Cache {
     ) -> Result<Option<Compiled>, CompileError> {
         let digest = script.digest().to_owned();
         let file = self.lookup(&entry_name(&digest, with)?);
-        Ok(file.map(|file| Compiled { takes: takes(&file), file, digest, cached: true }))
+        Ok(file.map(|file| Compiled { takes: read_takes(&file), file, digest, cached: true }))
     }
 
-    /// Returns the entry with that name if it exists, is private to this user, and is whole.
+    /// Returns the entry with this name. `None` if it does not exist, other users can access it, or it is
+    /// damaged.
     fn lookup(&self, name: &str) -> Option<File> {
         let mut file = open(&self.dir, name).ok()?;
         let metadata = cap_std::fs::Metadata::from_file(&file).ok()?;
@@ -195,7 +199,7 @@ impl Cache {
         let Ok(entries) = self.dir.entries() else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
-            let Some(name) = name.to_str().filter(|name| name.starts_with(TEMPORARY)) else {
+            let Some(name) = name.to_str().filter(|name| name.starts_with(TEMPORARY_PREFIX)) else {
                 continue;
             };
             if open(&self.dir, name).is_ok_and(|file| is_left_over(&file)) {
@@ -225,8 +229,8 @@ pub(super) fn is_left_over(file: &File) -> bool {
         Err(TryLockError::WouldBlock) => false,
         Err(TryLockError::Error(_)) => {
             let modified = file.metadata().and_then(|metadata| metadata.modified());
-            let age = |at| SystemTime::now().duration_since(at).ok();
-            modified.ok().and_then(age).is_some_and(|age| age > STALE)
+            let age_since = |time| SystemTime::now().duration_since(time).ok();
+            modified.ok().and_then(age_since).is_some_and(|age| age > STALE_AFTER)
         }
     }
 }
@@ -243,21 +247,21 @@ impl<'a> TemporaryFile<'a> {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         loop {
             let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-            let name = format!("{TEMPORARY}{}-{count}", std::process::id());
+            let name = format!("{TEMPORARY_PREFIX}{}-{count}", std::process::id());
             let mut options = OpenOptions::new();
             options.read(true).write(true).create_new(true).mode(0o600);
             match dir.open_with(&name, &options) {
                 Ok(file) => {
                     let file = file.into_std();
-                    // The compiler process shares this lock for as long as it can write. On a file system
-                    // without locks, the file's age decides.
+                    // The compiler process shares this lock while it can write. On a file system without
+                    // locks, the file's age decides.
                     let _ = file.lock();
                     if file.metadata()?.nlink() > 0 {
                         return Ok(Self { dir, name, file });
                     }
                     // Another process removed the file as a leftover before we locked it.
                 }
-                // A leftover of a process that had the same id.
+                // The file is left over from a process with the same id.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
@@ -329,9 +333,9 @@ fn check_private(metadata: &cap_std::fs::Metadata, path: &Path) -> Result<(), Co
     Ok(())
 }
 
-/// Reads the byte that the compiler wrote before the trailer.
-fn takes(file: &File) -> Option<AcceptedKind> {
-    let at = file.metadata().ok()?.len().checked_sub(TRAILER as u64 + 1)?;
+/// Reads the byte before the trailer: the kind of mini-batch that the entry script takes.
+fn read_takes(file: &File) -> Option<AcceptedKind> {
+    let at = file.metadata().ok()?.len().checked_sub(TRAILER_BYTES as u64 + 1)?;
     let mut byte = [0];
     file.read_exact_at(&mut byte, at).ok()?;
     AcceptedKind::of_byte(byte[0])
@@ -339,15 +343,15 @@ fn takes(file: &File) -> Option<AcceptedKind> {
 
 /// Whether a file's trailer matches its name and content. Leaves the file position at the end.
 fn is_whole(file: &mut impl Read, length: u64, name: &str) -> io::Result<bool> {
-    let Some(code) = length.checked_sub(TRAILER as u64) else { return Ok(false) };
-    let wanted = [&MAGIC[..], &checksum(name, &mut Read::by_ref(file).take(code))?].concat();
-    let mut trailer = [0; TRAILER];
+    let Some(code) = length.checked_sub(TRAILER_BYTES as u64) else { return Ok(false) };
+    let expected = [&MAGIC[..], &checksum(name, &mut Read::by_ref(file).take(code))?].concat();
+    let mut trailer = [0; TRAILER_BYTES];
     file.read_exact(&mut trailer)?;
-    Ok(trailer[..] == wanted)
+    Ok(trailer[..] == expected)
 }
 
-/// XXH3 of an entry's name and of the rest of `reader`. The name is included so that an entry is invalid
-/// under another name.
+/// The XXH3 hash of an entry's name and the rest of `reader`. Because of the name, an entry is invalid under
+/// another name.
 fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
     let mut hasher = twox_hash::xxhash3_128::Hasher::new();
     hasher.write(&[name.as_bytes(), &[0]].concat());
@@ -358,10 +362,10 @@ fn checksum(name: &str, reader: &mut impl Read) -> io::Result<[u8; 16]> {
     Ok(hasher.finish_128().to_le_bytes())
 }
 
-/// A key for everything in the engine that compiled code depends on: version, settings, processor.
+/// A hash of everything that compiled code depends on: the engine's version and settings, and the processor.
 fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
-    struct Feed(Sha256);
-    impl Hasher for Feed {
+    struct HashInput(Sha256);
+    impl Hasher for HashInput {
         fn write(&mut self, bytes: &[u8]) {
             self.0.update(bytes);
         }
@@ -371,14 +375,14 @@ fn engine_key(with: Instrumentation) -> Result<String, CompileError> {
     }
     let engine = engine(with)
         .map_err(|error| CompileError::new(format!("the engine cannot start: {error:#}")))?;
-    let mut feed = Feed(Sha256::new());
-    MAGIC.hash(&mut feed);
-    engine.precompile_compatibility_hash().hash(&mut feed);
+    let mut input = HashInput(Sha256::new());
+    MAGIC.hash(&mut input);
+    engine.precompile_compatibility_hash().hash(&mut input);
     // A build with inference accepts imports that this build refuses.
     if !HAS_INFERENCE {
-        "without inference".hash(&mut feed);
+        "without inference".hash(&mut input);
     }
-    Ok(hex(&feed.0.finalize()[..16]))
+    Ok(hex(&input.0.finalize()[..16]))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The compiler process itself. It needs only the files that it was started with: the entry script as
-//! standard input, and standard output for the result.
+//! The compiler process itself. It uses only two open files: standard input is the entry script, and standard
+//! output receives the result.
 
 use super::description::describe;
 use super::hash::digest;
-use super::imports::FOR_TOOLS_OF_ASYNC;
+use super::imports::ADVICE_FOR_WASI_0_3;
 use super::task::{ANSWER_BYTES, CODE_BYTES, CPU_SECONDS, CompileTask, MEMORY_BYTES, SCRIPT_BYTES};
 use super::{
     AcceptedKind, CompileError, ComponentOutline, Instrumentation, check_names, compiling_engine,
@@ -17,22 +17,23 @@ use std::process::ExitCode;
 use wasmtime::Engine;
 use wasmtime::component::Component;
 
-/// Checks function by function that the host has everything that a component imports. The sandbox passes it
-/// in, because it knows the host's functions.
+/// Checks that the host has each function that a component imports. The sandbox module passes this check,
+/// because it defines the host's functions.
 pub type CheckImports = fn(&Engine, &Component) -> Result<(), CompileError>;
 
 /// The maximum length of an error message, in bytes. A message may contain types of any length.
-const MESSAGE_BYTES: usize = 16 << 10;
-/// The limit on open files. The compiler's library opens files to count the processors.
-const OPEN_FILES: u64 = 64;
+const MAX_MESSAGE_BYTES: usize = 16 << 10;
+/// The limit on open files. Libraries of the compiler open files to count the processors.
+const MAX_OPEN_FILES: u64 = 64;
 
 impl CompileTask {
     /// Performs the task. Only this code parses the bytes of an entry script.
     fn perform(&self, bytes: Vec<u8>, check: CheckImports) -> Result<Vec<u8>, CompileError> {
         match self {
             Self::Compile { digest: expected, with } => {
-                // The leader named the cache entry after the digest of the bytes that it read. Code of other
-                // bytes under that name would later run for the script that really has that digest.
+                // The leader (the main process) names the cache entry after the digest of the bytes that it
+                // read. If other bytes were compiled, their code would later run for the script that has this
+                // digest.
                 if digest(&bytes) != *expected {
                     return Err(CompileError::new("it changed while it was read: start again"));
                 }
@@ -41,13 +42,13 @@ impl CompileTask {
             Self::Componentize => componentize(bytes),
             Self::Outline => {
                 let component = componentize(bytes)?;
-                answer(&ComponentOutline {
+                encode_answer(&ComponentOutline {
                     bytes: component.len() as u64,
                     names: read_names(&component)?,
                     takes: AcceptedKind::read(&component),
                 })
             }
-            Self::Describe => answer(&describe(bytes)?),
+            Self::Describe => encode_answer(&describe(bytes)?),
             Self::Prepare(text) => interpreter::preparing(&bytes, text),
             Self::Snapshot(length) => {
                 let (module, memory) = bytes.split_at_checked(*length).ok_or_else(|| {
@@ -60,9 +61,9 @@ impl CompileTask {
 }
 
 /// Encodes a result for the parent.
-fn answer(reported: &impl Serialize) -> Result<Vec<u8>, CompileError> {
+fn encode_answer(reported: &impl Serialize) -> Result<Vec<u8>, CompileError> {
     let answer = postcard::to_stdvec(reported)
-        .map_err(|error| CompileError(format!("its names cannot be read: {error}")))?;
+        .map_err(|error| CompileError(format!("its names cannot be encoded: {error}")))?;
     if answer.len() as u64 > ANSWER_BYTES {
         return Err(CompileError(format!(
             "the names of its imports and exports take {} bytes, but the limit is {}: remove imports and \
@@ -81,7 +82,7 @@ pub fn serve_compile(arguments: &[String], check: CheckImports) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let text = error.to_string();
-            let reported = &text[..text.floor_char_boundary(MESSAGE_BYTES)];
+            let reported = &text[..text.floor_char_boundary(MAX_MESSAGE_BYTES)];
             let cut = if reported.len() < text.len() { " ... (cut)" } else { "" };
             // If this fails, there is no other way to report it.
             let _ = writeln!(io::stderr(), "{reported}{cut}");
@@ -94,14 +95,14 @@ fn serve(arguments: &[String], check: CheckImports) -> Result<(), CompileError> 
     let (task, mode) = CompileTask::parse(arguments)
         .ok_or_else(|| CompileError::new("this command is run by sandmill itself"))?;
     wall::enter().map_err(|error| CompileError::new(error.to_string()))?;
-    // The engine needs the page size, which comes from a file. Read and cache it now: no file can be opened
-    // behind the wall.
+    // The engine needs the page size, which rustix reads from a file and caches. Read it now: behind the wall
+    // no file can be opened.
     let _ = rustix::param::page_size();
     lock_down(mode)?;
-    let made = task.perform(read(&mut io::stdin().lock())?, check)?;
+    let result = task.perform(read(&mut io::stdin().lock())?, check)?;
     let mut stdout = io::stdout().lock();
     stdout
-        .write_all(&made)
+        .write_all(&result)
         .and_then(|()| stdout.flush())
         .map_err(|error| CompileError::new(format!("the result cannot be written: {error}")))
 }
@@ -111,7 +112,7 @@ fn lock_down(mode: OsSandbox) -> Result<(), CompileError> {
         memory: Some(MEMORY_BYTES),
         cpu_seconds: Some(CPU_SECONDS),
         largest_file: CODE_BYTES,
-        open_files: OPEN_FILES,
+        open_files: MAX_OPEN_FILES,
     };
     let wall = Wall { occupant: WallRole::Compiler, mode, folders: Vec::new(), bounds };
     wall.build().map(drop).map_err(|error| CompileError::new(error.to_string()))
@@ -130,8 +131,8 @@ fn read(source: &mut impl Read) -> Result<Vec<u8>, CompileError> {
     Ok(bytes)
 }
 
-/// Compiles the bytes of an entry script, with all checks of the contract. The last byte of the result says
-/// what the script takes.
+/// Compiles the bytes of an entry script, after all checks of the contract. The last byte of the result is
+/// the kind of mini-batch that the script takes.
 fn translate(
     bytes: Vec<u8>,
     with: Instrumentation,
@@ -144,8 +145,8 @@ fn translate(
     let takes = AcceptedKind::read(&component);
     let component = Component::from_binary(&engine, &component).map_err(|error| {
         let error = format!("{error:#}");
-        let remedy = remedy(&error);
-        CompileError(format!("it is not a valid component, or cannot be compiled: {error}{remedy}"))
+        let advice = async_advice(&error);
+        CompileError(format!("it is not a valid component, or cannot be compiled: {error}{advice}"))
     })?;
     find_entry(&engine, &component)?;
     check(&engine, &component)?;
@@ -156,10 +157,10 @@ fn translate(
     Ok(code)
 }
 
-/// Advice for a component that needs features of WASI 0.3.
-fn remedy(error: &str) -> String {
+/// Advice for a component that was built for WASI 0.3; empty for other errors.
+fn async_advice(error: &str) -> String {
     if error.contains("component model async") {
-        format!("\nIt was built for WASI 0.3, and this Sandmill runs WASI 0.2{FOR_TOOLS_OF_ASYNC}")
+        format!("\nIt was built for WASI 0.3, and this Sandmill runs WASI 0.2{ADVICE_FOR_WASI_0_3}")
     } else {
         String::new()
     }
@@ -186,13 +187,13 @@ pub(super) fn perform_here(
     mut source: std::fs::File,
     target: Option<&std::fs::File>,
 ) -> Result<Vec<u8>, CompileError> {
-    let made = task.perform(read(&mut source)?, |_, _| Ok(()))?;
+    let result = task.perform(read(&mut source)?, |_, _| Ok(()))?;
     match target {
         Some(mut target) => target
-            .write_all(&made)
+            .write_all(&result)
             .map(|()| Vec::new())
             .map_err(|error| CompileError::new(format!("the result cannot be written: {error}"))),
-        None => Ok(made),
+        None => Ok(result),
     }
 }
 

@@ -21,14 +21,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The time limit of one task.
-const LIMIT: Duration = Duration::from_secs(600);
+const TASK_TIME_LIMIT: Duration = Duration::from_secs(600);
 /// How often `stop` is polled.
-const TICK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The maximum length of an error message, in bytes.
-const MESSAGE_BYTES: u64 = 64 << 10;
+const MAX_MESSAGE_BYTES: u64 = 64 << 10;
 
-/// Inspects and compiles entry scripts in child processes behind the process wall. A file that makes the
-/// parser or compiler run wild ends only that child.
+/// Inspects and compiles entry scripts in child processes behind the process wall (the sandbox of the
+/// operating system). A file that exploits or crashes the compiler harms only that child.
 #[derive(Clone)]
 pub struct Compiler {
     program: PathBuf,
@@ -44,11 +44,11 @@ impl fmt::Debug for Compiler {
 }
 
 impl Compiler {
-    /// `program` is the sandmill binary; `os_sandbox` says how strict the child's wall is.
+    /// `program` is the sandmill binary. `os_sandbox` is the strictness of the child's wall.
     pub fn new(program: &Path, os_sandbox: OsSandbox) -> Self {
         // Children run in another working folder.
         let program = std::path::absolute(program).unwrap_or_else(|_| program.to_owned());
-        Self { program, os_sandbox, limit: LIMIT, stop: None }
+        Self { program, os_sandbox, limit: TASK_TIME_LIMIT, stop: None }
     }
 
     /// Ends the child processes as soon as `stop` returns true.
@@ -58,7 +58,7 @@ impl Compiler {
         self
     }
 
-    /// Whether the caller wants it to stop.
+    /// Whether the caller wants the compiler to stop.
     pub(super) fn is_stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop())
     }
@@ -68,19 +68,23 @@ impl Compiler {
     pub fn here() -> Self {
         let program = PathBuf::new();
         let os_sandbox = OsSandbox::Off;
-        Self { program, os_sandbox, limit: LIMIT, stop: None }
+        Self { program, os_sandbox, limit: TASK_TIME_LIMIT, stop: None }
     }
 
-    /// What a component imports and exports. A core module is first made into a component.
+    /// Reads what a component imports and exports. A core module is first made into a component.
     ///
     /// # Errors
-    /// If the file cannot be read or is neither.
+    /// If the file cannot be read, or is not a component or core module.
     pub fn outline(&self, path: &Path) -> Result<ComponentOutline, CompileError> {
-        let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
-        let (source, _) = regular(path).map_err(|error| at(&error))?;
-        let answer = self.ask(&CompileTask::Outline, source, None).map_err(|error| at(&error))?;
-        let mut outline: ComponentOutline = decode(&answer)
-            .map_err(|error| at(&format!("the compiler's output cannot be understood: {error}")))?;
+        let with_path =
+            |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
+        let (source, _) = regular(path).map_err(|error| with_path(&error))?;
+        let answer = self
+            .run_task(&CompileTask::Outline, source, None)
+            .map_err(|error| with_path(&error))?;
+        let mut outline: ComponentOutline = decode(&answer).map_err(|error| {
+            with_path(&format!("the compiler's output cannot be understood: {error}"))
+        })?;
         let ComponentNames { imports, exports } = &mut outline.names;
         for name in imports.iter_mut().chain(exports) {
             // A hostile name must not contain terminal escapes.
@@ -89,31 +93,35 @@ impl Compiler {
         Ok(outline)
     }
 
-    /// What a component could access. A core module is first made into a component.
+    /// Describes what a component could access. A core module is first made into a component.
     ///
     /// # Errors
-    /// If the file cannot be read or is neither.
+    /// If the file cannot be read, or is not a component or core module.
     pub fn describe(&self, path: &Path) -> Result<ScriptDescription, CompileError> {
-        let at = |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
+        let with_path =
+            |text: &dyn fmt::Display| CompileError(format!("{}: {text}", path.display()));
         let (source, _) = regular(path).map_err(|error| match error.kind() {
             ErrorKind::IsADirectory | ErrorKind::Other => {
-                at(&format!("{error}; name a component (.wasm) or a core module"))
+                with_path(&format!("{error}; name a component (.wasm) or a core module"))
             }
-            _ => at(&format!("it cannot be read: {error}")),
+            _ => with_path(&format!("it cannot be read: {error}")),
         })?;
-        let answer = self.ask(&CompileTask::Describe, source, None).map_err(|error| at(&error))?;
-        let description: ScriptDescription = decode(&answer)
-            .map_err(|error| at(&format!("the compiler's output cannot be understood: {error}")))?;
+        let answer = self
+            .run_task(&CompileTask::Describe, source, None)
+            .map_err(|error| with_path(&error))?;
+        let description: ScriptDescription = decode(&answer).map_err(|error| {
+            with_path(&format!("the compiler's output cannot be understood: {error}"))
+        })?;
         Ok(description.printable())
     }
 
     /// Makes a component of a core module and writes it to `target`.
     pub(super) fn componentize(&self, source: File, target: &File) -> Result<(), CompileError> {
-        self.ask(&CompileTask::Componentize, source, Some(target)).map(drop)
+        self.run_task(&CompileTask::Componentize, source, Some(target)).map(drop)
     }
 
-    /// Writes the component that prepares an interpreter to `target`. The interpreter runs `text`, in its own
-    /// language.
+    /// Writes a component to `target` that prepares an interpreter: it runs `text`, a program in the
+    /// interpreter's language.
     ///
     /// # Errors
     /// If the module is not an interpreter's.
@@ -123,24 +131,25 @@ impl Compiler {
         text: &str,
         target: &File,
     ) -> Result<(), CompileError> {
-        self.ask(&CompileTask::Prepare(text.to_owned()), module, Some(target)).map(drop)
+        self.run_task(&CompileTask::Prepare(text.to_owned()), module, Some(target)).map(drop)
     }
 
-    /// Writes the component of a prepared interpreter to `target`. `module_and_memory` has the module, which
-    /// is `module_bytes` long, and then the interpreter's memory.
+    /// Writes the component of a prepared interpreter to `target`. The file `module_and_memory` has the
+    /// interpreter's module (`module_bytes` long), followed by its memory after the preparation.
     ///
     /// # Errors
     /// If the module is not an interpreter's.
-    pub fn keep_interpreter(
+    pub fn snapshot_interpreter(
         &self,
         module_and_memory: File,
         module_bytes: usize,
         target: &File,
     ) -> Result<(), CompileError> {
-        self.ask(&CompileTask::Snapshot(module_bytes), module_and_memory, Some(target)).map(drop)
+        self.run_task(&CompileTask::Snapshot(module_bytes), module_and_memory, Some(target))
+            .map(drop)
     }
 
-    /// Writes compiled code to `target`. `digest` is that of the bytes that the caller read.
+    /// Writes compiled code to `target`. `digest` is the digest of the bytes that the caller read.
     pub(super) fn compile(
         &self,
         source: File,
@@ -149,11 +158,11 @@ impl Compiler {
         with: Instrumentation,
     ) -> Result<(), CompileError> {
         let task = CompileTask::Compile { digest: digest.to_owned(), with };
-        self.ask(&task, source, Some(target)).map(drop)
+        self.run_task(&task, source, Some(target)).map(drop)
     }
 
     /// Runs a task in a child. Its result is written to `target`, or returned if there is no `target`.
-    fn ask(
+    fn run_task(
         &self,
         task: &CompileTask,
         source: File,
@@ -168,7 +177,7 @@ impl Compiler {
             CompileError(format!("{program} cannot be run to inspect the entry script: {error}"))
         };
         let stdout =
-            target.map_or_else(|| Ok(Stdio::piped()), |it| it.try_clone().map(Stdio::from));
+            target.map_or_else(|| Ok(Stdio::piped()), |file| file.try_clone().map(Stdio::from));
         let mut command = Command::new(&self.program);
         command.arg(COMPILE_COMMAND).args(task.words(self.os_sandbox)).env_clear().current_dir("/");
         wall::keep_apart(&mut command);
@@ -178,9 +187,9 @@ impl Compiler {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(cannot)?;
-        // Both pipes must be drained, or a full one would block the child.
+        // Read both pipes, because a full pipe would block the child.
         let answer = drain(child.stdout.take(), ANSWER_BYTES);
-        let message = drain(child.stderr.take(), MESSAGE_BYTES);
+        let message = drain(child.stderr.take(), MAX_MESSAGE_BYTES);
         let reported = self.wait(&message);
         let status = end(&mut child).map_err(cannot)?;
         let message = reported?;
@@ -191,11 +200,11 @@ impl Compiler {
         Err(CompileError(failure(status, printable(message.trim()).into_owned())))
     }
 
-    /// Waits until the child closes its standard error, which it does when it ends.
+    /// Waits until the child closes its standard error: then it has ended.
     fn wait(&self, message: &Receiver<Vec<u8>>) -> Result<Vec<u8>, CompileError> {
         let begun = Instant::now();
         loop {
-            match message.recv_timeout(TICK) {
+            match message.recv_timeout(POLL_INTERVAL) {
                 Ok(message) => return Ok(message),
                 Err(RecvTimeoutError::Disconnected) => return Ok(Vec::new()),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -214,7 +223,7 @@ impl Compiler {
     }
 }
 
-/// Reads a pipe on a thread, to its end or to a limit.
+/// Reads a pipe on another thread, up to its end or a limit.
 fn drain(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel();
     if let Some(pipe) = pipe {
@@ -229,7 +238,7 @@ fn drain(pipe: Option<impl Read + Send + 'static>, limit: u64) -> Receiver<Vec<u
     receiver
 }
 
-/// Ends the child, from which no more output is needed. If it is exiting already, its status does not change.
+/// Kills the child. If it is already exiting, its status does not change.
 fn end(child: &mut Child) -> io::Result<ExitStatus> {
     // This fails only if the child has ended.
     let _ = child.kill();

@@ -1,8 +1,8 @@
-//! Checks that a component keeps the contract of `wit/`: what it imports and exports. `imports` judges each
-//! import.
+//! Checks that the imports and exports of a component keep the contract (the interfaces in `wit/`). The
+//! module `imports` judges each import.
 //!
-//! Names are checked before compiling, which is quick. Types are checked after compiling, when the engine
-//! knows them.
+//! Names are checked before compiling, because this is quick. Types are checked after compiling, because only
+//! then does the engine know them.
 
 use super::imports::{is_contract_version, split_version};
 use super::{AcceptedKind, CompileError, ImportVerdict, describe_function, judge_import};
@@ -25,28 +25,28 @@ pub struct ComponentNames {
 /// What is known about a component without compiling it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ComponentOutline {
-    /// Its size in bytes. For a core module: the size of the component that is made of it.
+    /// The component's size in bytes. For a core module: the size of the component that is made of it.
     pub bytes: u64,
     /// What it imports and exports.
     pub names: ComponentNames,
-    /// The kind of mini-batch that it takes; `None` if it does not say.
+    /// The kind of mini-batch that the entry script takes; `None` if it does not declare a kind.
     pub takes: Option<AcceptedKind>,
 }
 
 /// Where the functions of an entry script are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryFunctions {
-    /// The exported instance that holds them; `None` if `run` is exported at the top level.
+    /// The exported interface that has the functions; `None` if `run` is exported at the top level.
     pub instance: Option<String>,
-    /// Whether it has an `init`.
+    /// Whether there is an `init`.
     pub init: bool,
-    /// Whether it has a `shutdown`.
+    /// Whether there is a `shutdown`.
     pub shutdown: bool,
 }
 
-const INIT: &str = "func() -> result<_, string>";
-const SHUTDOWN: &str = "func()";
-const RUN: &str = "func(\
+const INIT_TYPE: &str = "func() -> result<_, string>";
+const SHUTDOWN_TYPE: &str = "func()";
+const RUN_TYPE: &str = "func(\
     variant { files(list<string>), table(list<u8>), void }, \
     record { id: u64, dataset: string, attempt: u32, \
     partition-key-value: list<tuple<string, string>> }) -> \
@@ -85,11 +85,11 @@ pub fn read_names(component: &[u8]) -> Result<ComponentNames, CompileError> {
     Ok(names)
 }
 
-/// Checks the names: all imports are granted, and there are exports, none of them for another version of the
-/// contract.
+/// Checks that all imports are granted, that there are exports, and that no export is for another version of
+/// the contract.
 ///
 /// # Errors
-/// With all problems at once.
+/// The error lists all refused imports.
 pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
     let mut text = String::new();
     for import in &names.imports {
@@ -103,7 +103,9 @@ pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
         )));
     }
     if names.exports.is_empty() {
-        return Err(CompileError::new(format!("the component exports nothing. {WANTED}")));
+        return Err(CompileError::new(format!(
+            "the component exports nothing. {REQUIRED_EXPORTS}"
+        )));
     }
     for export in &names.exports {
         if let Some((package, version)) = split_version(export)
@@ -120,7 +122,7 @@ pub fn check_names(names: &ComponentNames) -> Result<(), CompileError> {
     Ok(())
 }
 
-const WANTED: &str = "An entry script exports the interface sandmill:entry/entry@0.1.0 (init, \
+const REQUIRED_EXPORTS: &str = "An entry script exports the interface sandmill:entry/entry@0.1.0 (init, \
     run, shutdown) or sandmill:entry/entry-run@0.1.0 (run only); sandmill-guest makes one";
 
 /// Finds `run` in a compiled component and checks the types of all three functions.
@@ -147,12 +149,12 @@ pub fn find_entry(engine: &Engine, component: &Component) -> Result<EntryFunctio
                 Some(name.clone()),
                 instance
                     .exports(engine)
-                    .filter_map(|(name, item)| function(name, item.ty))
+                    .filter_map(|(name, item)| as_function(name, item.ty))
                     .collect::<Vec<_>>(),
             )),
             ComponentItem::ComponentFunc(_) if name == "run" => Some((
                 None,
-                ty.exports(engine).filter_map(|(name, item)| function(name, item.ty)).collect(),
+                ty.exports(engine).filter_map(|(name, item)| as_function(name, item.ty)).collect(),
             )),
             _ => None,
         };
@@ -163,25 +165,26 @@ pub fn find_entry(engine: &Engine, component: &Component) -> Result<EntryFunctio
             Err(error) => wrong_type = wrong_type.or(Some(error)),
         }
     }
-    Err(wrong_type.unwrap_or_else(|| no_run(&exports)))
+    Err(wrong_type.unwrap_or_else(|| no_run_error(&exports)))
 }
 
-fn no_run(exports: &[(String, ComponentItem)]) -> CompileError {
+fn no_run_error(exports: &[(String, ComponentItem)]) -> CompileError {
     let names: Vec<&str> = exports.iter().map(|(name, _)| name.as_str()).collect();
     CompileError::new(format!(
-        "the component does not export run (it exports {}). {WANTED}",
+        "the component does not export run (it exports {}). {REQUIRED_EXPORTS}",
         if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
     ))
 }
 
-fn function(name: &str, item: ComponentItem) -> Option<(String, ComponentFunc)> {
+fn as_function(name: &str, item: ComponentItem) -> Option<(String, ComponentFunc)> {
     match item {
         ComponentItem::ComponentFunc(function) => Some((name.to_owned(), function)),
         _ => None,
     }
 }
 
-/// Returns an entry if there is a `run`, and an error if `run`, `init` or `shutdown` has the wrong type.
+/// Returns the entry functions; `None` if there is no `run`. Fails if `run`, `init` or `shutdown` has the
+/// wrong type.
 fn check_functions(
     instance: Option<&str>,
     functions: &[(String, ComponentFunc)],
@@ -200,11 +203,11 @@ fn check_functions(
              Generate its bindings from the contract's wit/ folder"
         )))
     };
-    if !check("run", RUN)? {
+    if !check("run", RUN_TYPE)? {
         return Ok(None);
     }
-    let init = check("init", INIT)?;
-    let shutdown = check("shutdown", SHUTDOWN)?;
+    let init = check("init", INIT_TYPE)?;
+    let shutdown = check("shutdown", SHUTDOWN_TYPE)?;
     Ok(Some(EntryFunctions { instance: instance.map(str::to_owned), init, shutdown }))
 }
 

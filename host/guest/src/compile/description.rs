@@ -1,4 +1,5 @@
-//! What a component is and what it could access, from its names and types. Its code is not analysed.
+//! Describes what a component is and what it could access, by its imports and exports. Its code is not
+//! analysed.
 
 use super::hash::digest;
 use super::{
@@ -13,7 +14,7 @@ use wasmparser::types::Types;
 use wasmparser::{KnownCustom, Parser, Payload, Validator, WasmFeatures};
 
 /// The size of a WebAssembly memory page, in bytes.
-const PAGE: u64 = 64 << 10;
+const PAGE_BYTES: u64 = 64 << 10;
 
 /// A description of an entry script.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,13 +29,13 @@ pub struct ScriptDescription {
     pub imports: Vec<Import>,
     /// Its exports, in file order.
     pub exports: Vec<Export>,
-    /// The kind of mini-batch that it takes; `None` if it does not say.
+    /// The kind of mini-batch that the entry script takes; `None` if it does not declare a kind.
     pub takes: Option<AcceptedKind>,
-    /// The tools that made it, as the file itself claims; sorted.
+    /// The tools that made the file, as the file itself claims; sorted.
     pub producers: BTreeSet<Producer>,
-    /// All memories that it declares, including those of inner modules.
+    /// All memories that the file declares, including those of inner modules.
     pub memories: Vec<DeclaredMemory>,
-    /// All tables that it declares, including those of inner modules.
+    /// All tables that the file declares, including those of inner modules.
     pub tables: Vec<DeclaredTable>,
 }
 
@@ -43,9 +44,9 @@ pub struct ScriptDescription {
 pub struct Import {
     /// The name, with its version.
     pub name: String,
-    /// The capability that it stands for.
+    /// The capability that the import gives.
     pub power: ImportPower,
-    /// Why a job with this import does not start; `None` if it does.
+    /// Why a job with this import does not start; `None` if the import is granted.
     pub refused: Option<String>,
 }
 
@@ -87,7 +88,7 @@ pub struct DeclaredTable {
     pub maximum: Option<u64>,
 }
 
-/// The capability that an import stands for.
+/// The capability that an import gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ImportPower {
@@ -118,7 +119,7 @@ pub enum ImportPower {
 }
 
 impl super::contract::ComponentNames {
-    /// Whether an entry script computes with models on the host.
+    /// Whether an entry script imports inference, so that it may run models on the host.
     pub fn compute_with_models(&self) -> bool {
         self.imports.iter().any(|import| ImportPower::of(import) == ImportPower::Inference)
     }
@@ -187,7 +188,7 @@ impl ImportPower {
 /// Describes a component, or a core module with WIT metadata.
 ///
 /// # Errors
-/// If the bytes are neither, or damaged.
+/// If the bytes are not a component or core module, or are damaged.
 pub(super) fn describe(bytes: Vec<u8>) -> Result<ScriptDescription, CompileError> {
     let kind = match identify(&bytes)? {
         Artifact::Component => "component",
@@ -221,7 +222,7 @@ pub(super) fn describe(bytes: Vec<u8>) -> Result<ScriptDescription, CompileError
         tables: Vec::new(),
     };
     for payload in Parser::new(0).parse_all(&component) {
-        add(&payload.map_err(damaged)?, &mut description).map_err(damaged)?;
+        add_section(&payload.map_err(damaged)?, &mut description).map_err(damaged)?;
     }
     Ok(description)
 }
@@ -237,12 +238,16 @@ fn functions(types: &Types, export: &str) -> Vec<String> {
         .collect()
 }
 
-fn add(payload: &Payload<'_>, description: &mut ScriptDescription) -> wasmparser::Result<()> {
+/// Adds the memories, tables or producers of a section to the description.
+fn add_section(
+    payload: &Payload<'_>,
+    description: &mut ScriptDescription,
+) -> wasmparser::Result<()> {
     match payload {
         Payload::MemorySection(section) => {
             for memory in section.clone() {
                 let memory = memory?;
-                let bytes = |pages: u64| pages.saturating_mul(PAGE);
+                let bytes = |pages: u64| pages.saturating_mul(PAGE_BYTES);
                 description.memories.push(DeclaredMemory {
                     minimum_bytes: bytes(memory.initial),
                     maximum_bytes: memory.maximum.map(bytes),
@@ -317,7 +322,7 @@ mod tests {
         assert_eq!(module.exports, component.exports);
         assert_eq!(module.exports[0].functions, ["run"]);
         assert_eq!(module.memories, component.memories);
-        assert_eq!(module.memories[0].minimum_bytes, 2 * PAGE);
+        assert_eq!(module.memories[0].minimum_bytes, 2 * PAGE_BYTES);
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! The engine's configuration. Compiling and running must agree on every setting, so only this module sets
-//! them.
+//! Configures the wasmtime engine. Compiling and running must agree on every setting, so only this module
+//! sets them.
 
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroUsize;
@@ -7,18 +7,18 @@ use std::sync::Arc;
 use wasmtime::{Collector, Config, CustomCodeMemory, Engine, WasmBacktraceDetails};
 
 /// The default stack size of guest code, in bytes.
-const STACK: usize = 1 << 20;
+const DEFAULT_STACK_BYTES: usize = 1 << 20;
 
-/// The number of guest stack frames in an error. A panic alone takes about ten.
+/// The maximum number of guest stack frames in an error. A panic adds about ten frames.
 pub const MAX_FRAMES: usize = 40;
 
-/// The number of guest stack frames in a profile's sample. An interpreter has many.
-const PROFILED_FRAMES: usize = 500;
+/// The maximum number of guest stack frames in a profile's sample. An interpreter has many frames.
+const MAX_PROFILED_FRAMES: usize = 500;
 
 /// The version of wasmtime.
 pub const WASMTIME_VERSION: &str = "48.0.8";
 
-/// Additional work of guest code. Each kind makes it slower.
+/// Instructions that the compiler adds to guest code. Each kind makes the code slower.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Instrumentation {
     /// The guest counts its instructions.
@@ -30,15 +30,15 @@ pub struct Instrumentation {
 }
 
 impl Instrumentation {
-    /// The enabled settings, as words of a command line.
+    /// The names of the enabled settings, for a command line.
     pub fn words(self) -> impl Iterator<Item = &'static str> {
-        let all =
+        let settings =
             [(self.fuel, "fuel"), (self.profile, "profile"), (self.deterministic, "deterministic")];
-        all.into_iter().filter(|(is_enabled, _)| *is_enabled).map(|(_, word)| word)
+        settings.into_iter().filter(|(is_enabled, _)| *is_enabled).map(|(_, word)| word)
     }
 
-    /// Parses such words; `None` if one is unknown.
-    pub(super) fn of_words<'a>(words: impl Iterator<Item = &'a str>) -> Option<Self> {
+    /// Parses the words that [`Instrumentation::words`] returns. `None` if a word is unknown.
+    pub(super) fn parse_words<'a>(words: impl Iterator<Item = &'a str>) -> Option<Self> {
         let mut with = Self::default();
         for word in words {
             match word {
@@ -55,12 +55,12 @@ impl Instrumentation {
 /// An engine for compiling, loading and running. Engines with different instrumentation cannot load each
 /// other's code.
 ///
-/// Nothing else interrupts guest code: a time-out kills the worker process.
+/// The engine does not interrupt guest code at a time-out: the worker process is killed.
 ///
 /// # Errors
 /// If the machine's processor is not supported.
 pub fn engine(with: Instrumentation) -> wasmtime::Result<Engine> {
-    engine_with_stack(with, STACK)
+    engine_with_stack(with, DEFAULT_STACK_BYTES)
 }
 
 /// [`engine`] for guests with a stack of this many bytes. Engines that differ only in the stack size can load
@@ -72,10 +72,12 @@ pub fn engine_with_stack(with: Instrumentation, stack: usize) -> wasmtime::Resul
     Engine::new(&config(with, stack))
 }
 
-/// An engine whose code cannot run in this process, for the compiler, whose wall forbids executable memory.
-/// [`engine`] loads its code.
+/// An engine for the compiler process. Its code cannot run in this process, because the compiler's wall
+/// forbids executable memory. An [`engine`] can load the code.
 pub(super) fn compiling_engine(with: Instrumentation) -> wasmtime::Result<Engine> {
-    Engine::new(config(with, STACK).with_custom_code_memory(Some(Arc::new(NeverExecutable))))
+    Engine::new(
+        config(with, DEFAULT_STACK_BYTES).with_custom_code_memory(Some(Arc::new(NeverExecutable))),
+    )
 }
 
 /// Memory for code that is never made executable.
@@ -97,10 +99,10 @@ impl CustomCodeMemory for NeverExecutable {
 
 fn config(with: Instrumentation, stack: usize) -> Config {
     let mut config = Config::new();
-    // Source lines would need a look-up in debug information for each frame of each sample. One stack would
-    // then take longer than the interval between two samples.
+    // A profile has no source lines: looking them up in the debug information for each frame of a sample
+    // would take longer than the interval between two samples.
     let (details, frames) = if with.profile {
-        (WasmBacktraceDetails::Disable, PROFILED_FRAMES)
+        (WasmBacktraceDetails::Disable, MAX_PROFILED_FRAMES)
     } else {
         (WasmBacktraceDetails::Enable, MAX_FRAMES)
     };
@@ -112,19 +114,19 @@ fn config(with: Instrumentation, stack: usize) -> Config {
         .async_stack_size(stack.saturating_add(1 << 20))
         .wasm_backtrace_details(details)
         .wasm_backtrace_max_frames(NonZeroUsize::new(frames))
-        // Needed so that the same job gives the same rows on every machine.
+        // So that the same job gives the same rows on every machine.
         .relaxed_simd_deterministic(true)
         .cranelift_nan_canonicalization(with.deterministic)
         .wasm_memory64(false)
-        // C++ and setjmp need exceptions. Nothing needs the other garbage collection proposals: the
-        // collector's heap may hold exceptions only. The memory budget counts its growth.
+        // C++ and setjmp need exceptions, which are on the collector's heap. The memory budget counts the
+        // growth of this heap. The other proposals for garbage collection are not needed.
         .wasm_exceptions(true)
         .wasm_gc(false)
         .wasm_function_references(false)
         .collector(Collector::DeferredReferenceCounting)
         // Shared memories would not count towards the memory budget.
         .shared_memory(false)
-        // A guest has one call at a time, so it needs no bookkeeping for concurrent calls.
+        // A guest runs one call at a time.
         .concurrency_support(false);
     config
 }

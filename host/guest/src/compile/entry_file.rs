@@ -8,7 +8,8 @@ use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind, Seek};
 use std::path::{Path, PathBuf};
 
-/// An open entry script, with the digest of its content. Later changes at its path do not matter.
+/// An open entry script, with the digest of its content. Replacing the file at its path has no effect on the
+/// open file.
 #[derive(Debug)]
 pub struct EntryFile {
     file: File,
@@ -17,10 +18,10 @@ pub struct EntryFile {
 }
 
 impl EntryFile {
-    /// Opens the file and hashes all of it. Stops if the compiler is to stop.
+    /// Opens the file and computes its digest. Stops if the compiler is stopped.
     ///
     /// # Errors
-    /// If it cannot be read, is not a regular file, or is larger than an entry script may be.
+    /// If the file cannot be read, is not a regular file, or is too large for an entry script.
     pub fn open(path: &Path, compiler: &Compiler) -> Result<Self, CompileError> {
         Self::read(path, opening::regular(path), compiler)
     }
@@ -38,21 +39,23 @@ impl EntryFile {
         opened: io::Result<(File, Metadata)>,
         compiler: &Compiler,
     ) -> Result<Self, CompileError> {
-        let at = |text: String| CompileError(format!("the entry script {} {text}", path.display()));
-        let (mut file, metadata) = opened.map_err(|error| at(unreadable(&error)))?;
+        let with_path =
+            |text: String| CompileError(format!("the entry script {} {text}", path.display()));
+        let (mut file, metadata) = opened.map_err(|error| with_path(describe_failure(&error)))?;
         if metadata.len() > SCRIPT_BYTES {
             let found = ByteSize(metadata.len()).rounded();
             let most = ByteSize(SCRIPT_BYTES);
-            return Err(at(format!(
+            return Err(with_path(format!(
                 "has {found}, but an entry script may have at most {most}; check the path"
             )));
         }
         let digest = hash_until(&mut file, &|| compiler.is_stopped());
-        let digest = digest.map(hex).map_err(|error| at(format!("cannot be read: {error}")))?;
+        let digest =
+            digest.map(hex).map_err(|error| with_path(format!("cannot be read: {error}")))?;
         Ok(Self { file, path: path.to_owned(), digest })
     }
 
-    /// The path with which it was opened.
+    /// The path at which the file was opened.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
@@ -72,7 +75,7 @@ impl EntryFile {
     }
 }
 
-fn unreadable(error: &io::Error) -> String {
+fn describe_failure(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::IsADirectory | ErrorKind::Other => format!(
             "cannot be used: {error}; name a component (.wasm), a core module (.wasm) or the folder of a guest crate or of C sources"

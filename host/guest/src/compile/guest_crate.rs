@@ -1,5 +1,5 @@
-//! Builds a guest crate, a folder of C sources, or a core module into a component. This runs the crate's own
-//! build scripts, so use it only on trusted code.
+//! Builds a guest crate (an entry script in Rust), a folder of C sources, or a core module into a component.
+//! This runs the crate's build scripts, so use it only on trusted code.
 
 use super::toolchain::Toolchain;
 use super::{Artifact, CompileError, Compiler, EntryFile, identify};
@@ -13,14 +13,14 @@ use std::io::{self, BufRead, BufReader, Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Builds a guest crate, or a folder of C or C++ sources, into a component, and returns its path below the
-/// folder's target folder. Dependencies that crates share are compiled below `cache_dir`, the folder for
-/// compiled code (`None` means the default folder). `say` receives lines for the user. Up-to-date files are
-/// not rebuilt.
+/// Builds a guest crate, or a folder of C or C++ sources, into a component. Returns the component's path,
+/// which is below the folder's target folder. Dependencies that crates share are compiled below `cache_dir`,
+/// the folder for compiled code (`None` means the default folder). `say` receives lines for the user.
+/// Up-to-date files are not rebuilt.
 ///
 /// # Errors
 /// If there are no sources or no toolchain for WebAssembly, if the build fails (the text ends with the
-/// compiler's output), or if it does not give exactly one library of type `cdylib`.
+/// compiler's output), or if it does not build exactly one library of type `cdylib`.
 pub fn build_guest_crate(
     folder: &Path,
     cache_dir: Option<&Path>,
@@ -40,7 +40,7 @@ pub fn build_guest_crate(
             folder.display(),
             more + 1
         ))),
-        (None, _) => Err(no_library(folder)),
+        (None, _) => Err(no_library_error(folder)),
     }
 }
 
@@ -63,17 +63,17 @@ pub fn build_guest_examples(
 /// # Errors
 /// If the file cannot be read or is not a module with WIT metadata, or if the result cannot be written.
 pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, CompileError> {
-    let at = |error: io::Error| CompileError::new(format!("{}: {error}", path.display()));
-    let (mut source, _) = regular(path).map_err(at)?;
+    let with_path = |error: io::Error| CompileError::new(format!("{}: {error}", path.display()));
+    let (mut source, _) = regular(path).map_err(with_path)?;
     let mut head = Vec::new();
-    Read::by_ref(&mut source).take(HEAD).read_to_end(&mut head).map_err(at)?;
+    Read::by_ref(&mut source).take(HEAD_BYTES).read_to_end(&mut head).map_err(with_path)?;
     if identify(&head) == Ok(Artifact::Component) {
         return Ok(path.to_owned());
     }
-    source.rewind().map_err(at)?;
+    source.rewind().map_err(with_path)?;
     let target = path.with_extension("component.wasm");
-    // Renamed into place, so that no reader sees half of it. The random name cannot have been taken by
-    // another user.
+    // Written under another name and then renamed, so that no reader sees an incomplete file. The name is
+    // random, so that other users cannot create that file before us.
     let random = RandomState::new().hash_one(path);
     let temporary = path.with_extension(format!("{random:016x}.tmp"));
     let made = write_component(compiler, source, &temporary, &target);
@@ -84,8 +84,8 @@ pub fn build_module(path: &Path, compiler: &Compiler) -> Result<PathBuf, Compile
     Ok(target)
 }
 
-/// The first bytes of a file, enough to tell its kind.
-const HEAD: u64 = 8;
+/// The number of bytes at the start of a file that show its kind.
+const HEAD_BYTES: u64 = 8;
 
 fn write_component(
     compiler: &Compiler,
@@ -98,8 +98,7 @@ fn write_component(
     };
     let file = File::create_new(temporary).map_err(cannot)?;
     compiler.componentize(source, &file)?;
-    // Modification times cannot show whether the target belongs to this module: the user may have restored an
-    // older one.
+    // Do not compare modification times: the user may have restored an older module.
     let digest = |path| EntryFile::open(path, compiler).map(|file| file.digest().to_owned());
     if digest(target).is_ok_and(|existing| digest(temporary) == Ok(existing)) {
         return std::fs::remove_file(temporary).map_err(cannot);
@@ -134,7 +133,7 @@ fn build(
     }
     command
         .args(examples.then_some("--examples"))
-        // With colours, lines would begin with escape codes.
+        // With colours, lines would begin with escape sequences.
         .args(["--message-format=json-render-diagnostics", "--color=never"])
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -142,13 +141,13 @@ fn build(
     let mut cargo = command.spawn().map_err(|error| {
         CompileError::new(format!("cargo, which builds guest crates, cannot be run: {error}"))
     })?;
-    // One thread per pipe, or a full pipe would block cargo.
+    // One thread reads each pipe, because a full pipe would block cargo.
     let stdout = cargo.stdout.take();
     let kind = if examples { "example" } else { "cdylib" };
-    let reader = std::thread::spawn(move || artifacts(stdout, &manifest, kind));
+    let stdout_thread = std::thread::spawn(move || built_files(stdout, &manifest, kind));
     let errors = cargo.stderr.take().map_or_else(Vec::new, |stderr| report(stderr, is_first, say));
     let status = cargo.wait();
-    let modules = reader.join().unwrap_or_default();
+    let modules = stdout_thread.join().unwrap_or_default();
     if !status.is_ok_and(|status| status.success()) {
         let reason = if errors.is_empty() {
             "cargo ended without saying why".to_owned()
@@ -165,9 +164,9 @@ fn build(
     modules.iter().map(|module| build_module(module, compiler)).collect()
 }
 
-/// Passes cargo's lines to `say` up to the first error. Returns the first error and all later lines, which
-/// become the text of our error. All lines about progress are replaced by a single one. `is_first`: no shared
-/// dependencies have been compiled yet.
+/// Passes cargo's lines to `say` up to the first error. Returns the first error and all later lines, for the
+/// text of our error. Replaces all lines about progress by a single line. `is_first`: no shared dependencies
+/// have been compiled yet.
 fn report(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<String> {
     let mut errors = Vec::new();
     let mut compiles = false;
@@ -179,42 +178,44 @@ fn report(stderr: impl Read, is_first: bool, say: &mut dyn FnMut(&str)) -> Vec<S
         match line.split_whitespace().next() {
             Some("Compiling") => {
                 if !std::mem::replace(&mut compiles, true) {
-                    say(if is_first { COMPILES_FIRST } else { COMPILES });
+                    say(if is_first { COMPILING_FIRST } else { COMPILING });
                 }
             }
-            Some(word) if PROGRESS.contains(&word) => {}
+            Some(word) if PROGRESS_WORDS.contains(&word) => {}
             _ => say(&line),
         }
     }
     errors
 }
 
-/// Printed when cargo compiles something.
-const COMPILES: &str = "compiling the entry script";
-/// The same, if all libraries must be compiled too.
-const COMPILES_FIRST: &str = "compiling the entry script, and the libraries of entry scripts: the first time this takes a minute or more, \
+/// The line that is printed when cargo compiles something.
+const COMPILING: &str = "compiling the entry script";
+/// The same line, if all libraries must be compiled, too.
+const COMPILING_FIRST: &str = "compiling the entry script, and the libraries of entry scripts: the first time this takes a minute or more, \
      later seconds";
 
 /// The first words of cargo's progress lines.
-const PROGRESS: [&str; 7] =
+const PROGRESS_WORDS: [&str; 7] =
     ["Adding", "Downloaded", "Downloading", "Finished", "Fresh", "Locking", "Updating"];
 
-fn no_library(folder: &Path) -> CompileError {
+fn no_library_error(folder: &Path) -> CompileError {
     CompileError::new(format!(
         "the crate in {} builds no component: its Cargo.toml needs\n[lib]\ncrate-type = [\"cdylib\"]",
         folder.display()
     ))
 }
 
-/// The WebAssembly files in cargo's messages that belong to the crate itself and have the wanted kind of
-/// target.
-fn artifacts(stdout: Option<impl Read>, manifest: &Path, kind: &str) -> Vec<PathBuf> {
+/// Returns the crate's own WebAssembly files in cargo's messages. `kind` is cargo's kind of target, such as
+/// `cdylib`.
+fn built_files(stdout: Option<impl Read>, manifest: &Path, kind: &str) -> Vec<PathBuf> {
     let Some(stdout) = stdout else { return Vec::new() };
     let mut files = Vec::new();
     for line in BufReader::new(stdout).lines().map_while(Result::ok) {
         let Ok(message) = serde_json::from_str::<Value>(&line) else { continue };
         let has = |field: &str, wanted: &str| {
-            message["target"][field].as_array().is_some_and(|all| all.iter().any(|v| v == wanted))
+            message["target"][field]
+                .as_array()
+                .is_some_and(|values| values.iter().any(|v| v == wanted))
         };
         if message["reason"] == "compiler-artifact"
             && message["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest)
@@ -251,7 +252,7 @@ mod tests {
             r#"{"reason":"build-finished","success":true}"#.to_owned(),
         ]
         .join("\n");
-        let found = |kind| artifacts(Some(output.as_bytes()), Path::new("/own/Cargo.toml"), kind);
+        let found = |kind| built_files(Some(output.as_bytes()), Path::new("/own/Cargo.toml"), kind);
         assert_eq!(found("cdylib"), [PathBuf::from("/t/own.wasm")]);
         assert_eq!(found("example"), [PathBuf::from("/t/examples/a.wasm")]);
     }
@@ -315,7 +316,7 @@ mod tests {
                 report(lines.as_bytes(), first, &mut |line| messages.push(line.to_owned()));
             assert_eq!(errors, ["error: x", " --> y"]);
         }
-        assert_eq!(messages, [COMPILES_FIRST, "warning: w", COMPILES, "warning: w"]);
+        assert_eq!(messages, [COMPILING_FIRST, "warning: w", COMPILING, "warning: w"]);
     }
 
     #[test]

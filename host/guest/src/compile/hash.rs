@@ -1,19 +1,19 @@
-//! Digests.
+//! Computes SHA-256 digests.
 
 use crate::model::hex;
 use sha2::{Digest, Sha256};
 use std::io::{self, ErrorKind, Read};
 
-/// SHA-256, in hex.
+/// The SHA-256 of bytes, in hex.
 pub(super) fn digest(bytes: &[u8]) -> String {
     hex(Sha256::digest(bytes))
 }
 
-/// SHA-256 of the rest of `reader`, without loading it into memory. A file may be large, so `stop` is called
-/// after each block.
+/// The SHA-256 of the rest of `reader`, which is read in blocks. Calls `stop` after each block, because a
+/// large file takes long.
 ///
 /// # Errors
-/// If it cannot be read, or `stop` returns true.
+/// If `reader` fails, or `stop` returns true.
 pub fn hash_until(reader: &mut impl Read, stop: &dyn Fn() -> bool) -> io::Result<[u8; 32]> {
     let mut hash = Sha256::new();
     each_block(reader, |block| {
@@ -26,16 +26,16 @@ pub fn hash_until(reader: &mut impl Read, stop: &dyn Fn() -> bool) -> io::Result
     Ok(hash.finalize().into())
 }
 
-/// Passes the rest of `reader` to `take`, in blocks.
+/// Passes the rest of `reader` to `consume`, in blocks.
 pub(super) fn each_block(
     reader: &mut impl Read,
-    mut take: impl FnMut(&[u8]) -> io::Result<()>,
+    mut consume: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; 64 << 10];
     loop {
         match reader.read(&mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => take(&buffer[..count])?,
+            Ok(count) => consume(&buffer[..count])?,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }

@@ -3,19 +3,19 @@
 use crate::features::HAS_INFERENCE;
 use crate::model::{Feature, nearest};
 
-/// The version of `wasi:nn` that is granted. Its drafts are mutually incompatible.
+/// The granted version of `wasi:nn`. The drafts of `wasi:nn` are incompatible with each other.
 pub const NN_VERSION: &str = "0.2.0-rc-2024-10-28";
 
-/// How to make tools for WASI 0.3 build WASI 0.2 components.
-pub(super) const FOR_TOOLS_OF_ASYNC: &str = ". With jco's QuickJS: --backend-qjs-disable-async; with \
+/// How to build WASI 0.2 components with tools for WASI 0.3.
+pub(super) const ADVICE_FOR_WASI_0_3: &str = ". With jco's QuickJS: --backend-qjs-disable-async; with \
     componentize-py: functions without async, as in the contract's wit/; with Rust: --target wasm32-wasip2";
 
 /// The verdict on one import.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ImportVerdict {
-    /// It is granted; the text says what it gives the guest.
+    /// The import is granted. The text says what it gives the entry script.
     Granted(&'static str),
-    /// It is refused; the text says why, and how to avoid it.
+    /// The import is refused. The text says why, and how to avoid the import.
     Refused(String),
 }
 
@@ -32,13 +32,13 @@ pub fn judge_import(import: &str) -> ImportVerdict {
         Some((package, interface)) if is_granted_wasi(package) => {
             if version != "0.2" && !version.starts_with("0.2.") {
                 let for_tools =
-                    if version.starts_with("0.3") { FOR_TOOLS_OF_ASYNC } else { "" };
+                    if version.starts_with("0.3") { ADVICE_FOR_WASI_0_3 } else { "" };
                 return Refused(format!(
                     "it is WASI {version}, and this Sandmill grants WASI 0.2: build for \
                      wasm32-wasip2, or with a toolchain of WASI 0.2{for_tools}"
                 ));
             }
-            wasi_words(package, interface).map_or_else(
+            describe_wasi(package, interface).map_or_else(
                 || {
                     let near = nearest_granted(package, interface)
                         .map_or(String::new(), |near| format!(" (the nearest is {package}/{near})"));
@@ -107,7 +107,7 @@ fn is_granted_wasi(package: &str) -> bool {
 }
 
 /// The interfaces of WASI that are granted.
-const WASI: [(&str, &[&str]); 6] = [
+const GRANTED_WASI: [(&str, &[&str]); 6] = [
     (
         "wasi:cli",
         &[
@@ -143,11 +143,12 @@ const WASI: [(&str, &[&str]); 6] = [
 
 /// The granted interface with the most similar name, if one is similar.
 fn nearest_granted(package: &str, interface: &str) -> Option<&'static str> {
-    let (_, known) = WASI.iter().find(|(name, _)| *name == package)?;
+    let (_, known) = GRANTED_WASI.iter().find(|(name, _)| *name == package)?;
     nearest(interface, known.iter().copied())
 }
 
-fn wasi_words(package: &str, interface: &str) -> Option<&'static str> {
+/// What an interface gives the entry script. `None` if the interface is not granted.
+fn describe_wasi(package: &str, interface: &str) -> Option<&'static str> {
     Some(match (package, interface) {
         ("wasi:cli", "environment") => "the job's arguments and environment variables",
         ("wasi:cli", "exit") => "ending itself",
@@ -176,7 +177,7 @@ fn wasi_words(package: &str, interface: &str) -> Option<&'static str> {
     })
 }
 
-/// Splits `a:b/c@1.2.3` into name and version.
+/// Splits a name such as `a:b/c@1.2.3` at the `@`.
 pub(super) fn split_version(name: &str) -> Option<(&str, &str)> {
     name.split_once('@')
 }
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn each_listed_interface_is_granted() {
-        for (package, interfaces) in WASI {
+        for (package, interfaces) in GRANTED_WASI {
             for interface in interfaces {
                 let name = format!("{package}/{interface}@0.2.12");
                 assert!(matches!(judge_import(&name), ImportVerdict::Granted(_)), "{name}");

@@ -1,13 +1,13 @@
 //! Turns a guest crate, core module or component into compiled code in a cache.
 //!
 //! - `engine`: the only place that configures the engine;
-//! - `artifact`: recognises the kind of a file, and turns a core module into a component;
-//! - `contract`: checks that a component keeps the contract of `wit/`, and words its errors; `imports`: the
+//! - `artifact`: recognises the kind of a file, and makes components of core modules;
+//! - `contract`: checks that a component keeps the contract (the interfaces in `wit/`); `imports`: the
 //!   imports that are allowed;
 //! - `takes`: the kind of mini-batch that an entry script takes;
-//! - `cache`: compiled code on disk; `tidy`: its size and its removal;
-//! - `compiler`: the parent's side of the compiler process; `child`: the process itself, the only place where
-//!   the bytes of an entry script are parsed; `task`: the requests that the parent sends it;
+//! - `cache`: compiled code on disk; `tidy`: measures and removes it;
+//! - `compiler`: the parent's side of the compiler process; `child`: the process itself, which alone parses
+//!   the bytes of an entry script; `task`: the requests that the parent sends;
 //! - `description`: what a component could access;
 //! - `interpreter`: turns the module of an interpreter into an entry script;
 //! - `toolchain`, `guest_crate`: build a guest crate's folder into a component; `c_folder`: builds C sources.
@@ -60,7 +60,7 @@ pub use interpreter::{WIT, host_functions};
 pub use takes::AcceptedKind;
 pub use task::COMPILE_COMMAND;
 pub use tidy::{FileCount, clear_compiled, compiled};
-pub(crate) use tidy::{below, clear_below};
+pub(crate) use tidy::{clear_folder, measure_folder};
 pub use toolchain::describe_toolchain;
 pub(crate) use toolchain::in_path;
 pub use wit_text::describe_function;

@@ -24,16 +24,17 @@ pub enum AcceptedKind {
 impl AcceptedKind {
     const ALL: [Self; 3] = [Self::Files, Self::Table, Self::Void];
 
-    /// What a component declares. `None` if it declares nothing, an unknown kind, or two kinds.
+    /// Reads the kind that a component declares. `None` if it declares no kind, an unknown kind, or two
+    /// kinds.
     pub(super) fn read(component: &[u8]) -> Option<Self> {
         let mut declared = None;
         for payload in Parser::new(0).parse_all(component) {
-            // Damage is reported by the code that needs the rest of the component.
+            // Damaged components are reported by the code that reads the rest.
             if let Payload::CustomSection(section) = payload.ok()?
                 && section.name() == SECTION
             {
                 let word = section.data().trim_ascii_end();
-                let takes = Self::ALL.into_iter().find(|it| it.word().as_bytes() == word)?;
+                let takes = Self::ALL.into_iter().find(|kind| kind.word().as_bytes() == word)?;
                 if declared.replace(takes).is_some_and(|previous| previous != takes) {
                     return None;
                 }
@@ -51,7 +52,7 @@ impl AcceptedKind {
         }
     }
 
-    /// Encodes it as the byte that follows compiled code.
+    /// Encodes a kind as the byte that follows compiled code.
     pub(super) fn to_byte(takes: Option<Self>) -> u8 {
         takes.map_or(0, |takes| takes.word().as_bytes()[0])
     }
@@ -61,7 +62,7 @@ impl AcceptedKind {
         Self::ALL.into_iter().find(|takes| Self::to_byte(Some(*takes)) == byte)
     }
 
-    /// The kind of mini-batch that a job with such inputs gives.
+    /// The kind of mini-batch that a job with these inputs gives.
     pub fn given_by(inputs: &InputKind) -> Self {
         match inputs {
             InputKind::Files { .. } => Self::Files,

@@ -6,7 +6,7 @@ use crate::model::OsSandbox;
 /// The hidden subcommand. It must call [`serve_compile`](super::serve_compile).
 pub const COMPILE_COMMAND: &str = "compile-component";
 
-/// The limit on CPU seconds, for all threads together.
+/// The limit on CPU time, in seconds, for all threads together.
 pub(super) const CPU_SECONDS: u64 = 1800;
 /// The limit on the memory that the compiler may write to, in bytes.
 pub(super) const MEMORY_BYTES: u64 = 8 << 30;
@@ -17,7 +17,7 @@ pub(super) const ANSWER_BYTES: u64 = 4 << 20;
 /// The limit on the size of an entry script, in bytes.
 pub(super) const SCRIPT_BYTES: u64 = 1 << 30;
 
-/// The words of the command line.
+/// The names of the tasks on the command line.
 const COMPILE: &str = "compile";
 const COMPONENTIZE: &str = "componentize";
 const OUTLINE: &str = "outline";
@@ -28,9 +28,9 @@ const SNAPSHOT: &str = "snapshot";
 /// A request about an entry script.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum CompileTask {
-    /// Check that it keeps the contract, and compile it.
+    /// Check that the entry script keeps the contract, and compile it.
     Compile {
-        /// The SHA-256 that it must have, in hex.
+        /// The SHA-256 that the entry script must have, in hex.
         digest: String,
         with: Instrumentation,
     },
@@ -42,8 +42,8 @@ pub(super) enum CompileTask {
     Describe,
     /// Make the component that prepares an interpreter by running this text.
     Prepare(String),
-    /// Make the component of a prepared interpreter. The input is its module, which has this many bytes, and
-    /// then its memory.
+    /// Make the component of a prepared interpreter. The input is the interpreter's module (this many bytes),
+    /// followed by its memory.
     Snapshot(usize),
 }
 
@@ -67,13 +67,14 @@ impl CompileTask {
         words.into_iter().map(str::to_owned).collect()
     }
 
+    /// Parses the arguments of [`COMPILE_COMMAND`].
     pub(super) fn parse(words: &[String]) -> Option<(Self, OsSandbox)> {
         let (mode, words) = words.split_first()?;
         let mode = OsSandbox::ALL.into_iter().find(|known| known.name() == mode)?;
         let (task_name, words) = words.split_first()?;
         let task = match (task_name.as_str(), words) {
             (COMPILE, [digest, more @ ..]) => {
-                let with = Instrumentation::of_words(more.iter().map(String::as_str))?;
+                let with = Instrumentation::parse_words(more.iter().map(String::as_str))?;
                 Self::Compile { digest: digest.clone(), with }
             }
             (COMPONENTIZE, []) => Self::Componentize,

@@ -3,8 +3,8 @@
 use wit_component::StringEncoding;
 use wit_parser::Resolve;
 
-/// The common part of every test module: one memory, a bump allocator that never frees and, like those of
-/// some languages, does not support reallocation.
+/// The common part of every test module: a memory, and a bump allocator that never frees. It does not support
+/// reallocation, like the allocators of some languages.
 const COMMON: &str = r#"
     (memory (export "memory") 2)
     (global $heap (mut i32) (i32.const 65536))

@@ -1,10 +1,9 @@
-//! How much compiled code a cache holds, and its removal.
+//! Measures and removes the compiled code in a cache.
 //!
-//! Only files with an entry's name are touched; all other files in the folder stay. Removing an entry does
-//! not harm a running job: the job holds the file open, and its workers map the open file. The next job
-//! compiles again.
+//! Only cache entries and temporary files are removed; all other files in the folder stay. A running job does
+//! not notice that an entry is removed, because its workers map the open file. The next job compiles again.
 
-use super::cache::{TEMPORARY, is_left_over, open};
+use super::cache::{TEMPORARY_PREFIX, is_left_over, open};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use std::collections::HashSet;
@@ -13,13 +12,14 @@ use std::ops::AddAssign;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The lengths of the two digests in an entry's name: of the entry script, and of the engine's settings.
-const DIGESTS: (usize, usize) = (64, 32);
+/// The lengths of the two digests in an entry's name: the digest of the entry script, and the digest of the
+/// engine's settings.
+const DIGEST_LENGTHS: (usize, usize) = (64, 32);
 
 /// A number of files, and their total size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileCount {
-    /// How many files.
+    /// The number of files.
     pub files: u64,
     /// The sum of their lengths, in bytes.
     pub bytes: u64,
@@ -38,14 +38,15 @@ impl AddAssign for FileCount {
 /// If the folder cannot be read.
 pub fn compiled(folder: &Path) -> io::Result<FileCount> {
     let Some(dir) = open_folder(folder)? else { return Ok(FileCount::default()) };
-    let mut kept = FileCount::default();
+    let mut total = FileCount::default();
     for name in entries(&dir)? {
-        kept += kept_by(&dir, &name);
+        total += file_count_of(&dir, &name);
     }
-    Ok(kept)
+    Ok(total)
 }
 
-/// Removes a cache's compiled code, and temporary files that no process is writing. Returns what was removed.
+/// Removes a cache's compiled code, and temporary files that no process is writing. Returns the number and
+/// size of the removed files.
 ///
 /// # Errors
 /// If the folder cannot be read, or a file in it cannot be removed.
@@ -53,12 +54,14 @@ pub fn clear_compiled(folder: &Path) -> io::Result<FileCount> {
     let mut removed = FileCount::default();
     let Some(dir) = open_folder(folder)? else { return Ok(removed) };
     for name in entries(&dir)? {
-        if name.starts_with(TEMPORARY) && !open(&dir, &name).is_ok_and(|file| is_left_over(&file)) {
+        if name.starts_with(TEMPORARY_PREFIX)
+            && !open(&dir, &name).is_ok_and(|file| is_left_over(&file))
+        {
             continue;
         }
-        let kept = kept_by(&dir, &name);
+        let count = file_count_of(&dir, &name);
         match dir.remove_file(&name) {
-            Ok(()) => removed += kept,
+            Ok(()) => removed += count,
             Err(error) if error.kind() == ErrorKind::NotFound => {}
             Err(error) => {
                 let path = folder.join(&name);
@@ -71,8 +74,8 @@ pub fn clear_compiled(folder: &Path) -> io::Result<FileCount> {
 
 /// Measures all files below a folder. A file with several hard links counts once. A missing folder counts as
 /// empty. Symbolic links are not followed.
-pub(crate) fn below(folder: &Path) -> io::Result<FileCount> {
-    let mut kept = FileCount::default();
+pub(crate) fn measure_folder(folder: &Path) -> io::Result<FileCount> {
+    let mut total = FileCount::default();
     let mut seen = HashSet::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {
@@ -87,21 +90,21 @@ pub(crate) fn below(folder: &Path) -> io::Result<FileCount> {
             if found.is_dir() {
                 folders.push(entry.path());
             } else if found.nlink() < 2 || seen.insert((found.dev(), found.ino())) {
-                kept += FileCount { files: 1, bytes: found.len() };
+                total += FileCount { files: 1, bytes: found.len() };
             }
         }
     }
-    Ok(kept)
+    Ok(total)
 }
 
-/// Removes a folder with its content, and returns how much that was.
-pub(crate) fn clear_below(folder: &Path) -> io::Result<FileCount> {
-    let kept = below(folder)?;
+/// Removes a folder. Returns the number and size of its files.
+pub(crate) fn clear_folder(folder: &Path) -> io::Result<FileCount> {
+    let removed = measure_folder(folder)?;
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
             Err(io::Error::new(error.kind(), format!("{}: {error}", folder.display())))
         }
-        _ => Ok(kept),
+        _ => Ok(removed),
     }
 }
 
@@ -119,9 +122,9 @@ fn entries(dir: &Dir) -> io::Result<Vec<String>> {
     for entry in dir.entries()? {
         let entry = entry?;
         let name = entry.file_name();
-        let known = name.to_str().filter(|name| is_entry(name) || is_temporary(name));
+        let name = name.to_str().filter(|name| is_entry(name) || is_temporary(name));
         names.extend(
-            known.filter(|_| entry.file_type().is_ok_and(|it| it.is_file())).map(str::to_owned),
+            name.filter(|_| entry.file_type().is_ok_and(|kind| kind.is_file())).map(str::to_owned),
         );
     }
     Ok(names)
@@ -129,21 +132,23 @@ fn entries(dir: &Dir) -> io::Result<Vec<String>> {
 
 fn is_entry(name: &str) -> bool {
     let is_hex = |text: &str, length| {
-        text.len() == length && text.bytes().all(|it| matches!(it, b'0'..=b'9' | b'a'..=b'f'))
+        text.len() == length && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
     };
     let parts = name.split_once('-');
-    parts.is_some_and(|(script, engine)| is_hex(script, DIGESTS.0) && is_hex(engine, DIGESTS.1))
+    parts.is_some_and(|(script, engine)| {
+        is_hex(script, DIGEST_LENGTHS.0) && is_hex(engine, DIGEST_LENGTHS.1)
+    })
 }
 
 /// Whether the name has the form `tmp-PROCESS-COUNT`.
 fn is_temporary(name: &str) -> bool {
-    let numbers = name.strip_prefix(TEMPORARY).and_then(|name| name.split_once('-'));
+    let numbers = name.strip_prefix(TEMPORARY_PREFIX).and_then(|name| name.split_once('-'));
     let is_number = |text: &str| text.parse::<u64>().is_ok();
     numbers.is_some_and(|(process, count)| is_number(process) && is_number(count))
 }
 
 /// The size of one file; zero if another process has removed it.
-fn kept_by(dir: &Dir, name: &str) -> FileCount {
+fn file_count_of(dir: &Dir, name: &str) -> FileCount {
     let length = dir.symlink_metadata(name).map(|found| found.len());
     length.map_or_else(|_| FileCount::default(), |bytes| FileCount { files: 1, bytes })
 }

@@ -1,4 +1,4 @@
-//! Finds the Rust toolchain that can build a guest on this machine, and the command line for it.
+//! Finds a Rust toolchain on this machine that can build guest crates, and its command line.
 
 use super::CompileError;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 /// A toolchain for guests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Toolchain {
-    /// rustc supports `wasm32-wasip2`: its linker writes components.
+    /// A rustc with the target `wasm32-wasip2`, whose linker writes components.
     Rustup,
     /// The distribution's rustc, with the standard library's source and wasi-libc. It builds core modules.
     Distribution {
@@ -23,7 +23,8 @@ impl Toolchain {
     /// Finds a toolchain for a crate in `folder` (which may configure its own rustc).
     pub(super) fn find(folder: &Path) -> Result<Self, CompileError> {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let sysroot = ask(Command::new(rustc).current_dir(folder).args(["--print", "sysroot"]));
+        let sysroot =
+            printed_path(Command::new(rustc).current_dir(folder).args(["--print", "sysroot"]));
         if sysroot.as_ref().is_some_and(|root| root.join("lib/rustlib/wasm32-wasip2").is_dir()) {
             return Ok(Self::Rustup);
         }
@@ -37,7 +38,7 @@ impl Toolchain {
     }
 
     fn distribution(sysroot: Option<&Path>) -> Option<Self> {
-        let system = ask(Command::new(SYSTEM_RUSTC).args(["--print", "sysroot"]))?;
+        let system = printed_path(Command::new(SYSTEM_RUSTC).args(["--print", "sysroot"]))?;
         let source = system.join("lib/rustlib/src/rust/library/std");
         if !source.is_dir() || !Path::new(WASI_LIBC).join("crt1-reactor.o").is_file() {
             return None;
@@ -60,7 +61,7 @@ impl Toolchain {
         command
             .current_dir(folder)
             .args(["build", "--release", "--target", self.target()])
-            // These are meant for the machine's own programs, and would override the flags below.
+            // These variables are for the machine's own programs, and would override the flags below.
             .env_remove("RUSTFLAGS")
             .env_remove("CARGO_ENCODED_RUSTFLAGS");
         match self {
@@ -92,7 +93,7 @@ impl Toolchain {
 /// If cargo cannot be run, or no toolchain here builds for WebAssembly. The text says what to install.
 pub fn describe_toolchain() -> Result<String, CompileError> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let version = ask(Command::new(cargo).arg("--version")).ok_or_else(|| {
+    let version = printed_path(Command::new(cargo).arg("--version")).ok_or_else(|| {
         CompileError::new("cargo is not found in PATH: install Rust (https://rustup.rs)")
     })?;
     let toolchain = Toolchain::find(Path::new("."))?;
@@ -118,8 +119,8 @@ pub(crate) fn in_path(name: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(name)).find(|path| path.is_file())
 }
 
-/// The one line that a command prints, as a path; `None` if the command fails.
-fn ask(command: &mut Command) -> Option<PathBuf> {
+/// The line that a command prints, as a path; `None` if the command fails.
+fn printed_path(command: &mut Command) -> Option<PathBuf> {
     let output = command.output().ok()?;
     let line = String::from_utf8(output.stdout).ok()?;
     (output.status.success() && !line.trim().is_empty()).then(|| PathBuf::from(line.trim()))

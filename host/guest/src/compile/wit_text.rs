@@ -2,8 +2,8 @@
 
 use wasmtime::component::types::{ComponentFunc, Type};
 
-/// A function's type, e.g. `func() -> result<_, string>`. Parameter names are left out, because they do not
-/// matter for a call.
+/// A function's type, for example `func() -> result<_, string>`. The names of parameters are left out,
+/// because a call does not depend on them.
 pub fn describe_function(function: &ComponentFunc) -> String {
     let parameters: Vec<String> = function.params().map(|(_, ty)| describe(&ty)).collect();
     let result = function.results().next().map(|ty| format!(" -> {}", describe(&ty)));
@@ -11,7 +11,7 @@ pub fn describe_function(function: &ComponentFunc) -> String {
     format!("{prefix}func({}){}", parameters.join(", "), result.unwrap_or_default())
 }
 
-/// A type, with the types in it written out.
+/// A type in WIT notation. Named types are replaced by their definitions.
 fn describe(ty: &Type) -> String {
     let optional = |ty: Option<Type>| ty.map_or_else(|| "_".to_owned(), |ty| describe(&ty));
     match ty {

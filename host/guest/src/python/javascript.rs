@@ -1,5 +1,5 @@
-//! Makes the JavaScript runtime. The user's own npm downloads the tools that build a component from the
-//! sources in this program.
+//! Makes the JavaScript runtime. The user's npm downloads tools, which build a component from the sources
+//! that this program contains.
 
 use super::error::InstallError;
 use super::fetch::{run, tool};
@@ -29,9 +29,9 @@ pub(super) fn make(
     bundling.arg(packages.join("esbuild/bin/esbuild")).arg(folder.join("runtime/main.js"));
     bundling.args(["--bundle", "--format=esm", "--platform=neutral", "--main-fields=module,main"]);
     bundling.args(["--external:sandmill:*", "--external:wasi:*", "--log-level=warning"]);
-    let mut out = std::ffi::OsString::from("--outfile=");
-    out.push(&bundle);
-    run(bundling.arg(out))?;
+    let mut outfile = std::ffi::OsString::from("--outfile=");
+    outfile.push(&bundle);
+    run(bundling.arg(outfile))?;
     let mut making = tool(&node, scratch)?;
     // Without --sync, the component would import WASI's asynchronous interfaces.
     making.arg(packages.join("componentize-qjs/bin/componentize-qjs")).arg("--sync");

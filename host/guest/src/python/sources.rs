@@ -1,4 +1,5 @@
-//! The sources of the runtimes: Python and JavaScript files in this program, and the contract.
+//! The sources of the runtimes: Python and JavaScript files that this program contains, and the contract
+//! (`wit/`).
 
 use super::Runtime;
 use crate::compile::{WIT, host_functions};
@@ -52,7 +53,7 @@ pub(super) fn write_javascript(folder: &Path) -> io::Result<()> {
     }
     let wit = folder.join("wit");
     for (name, text) in WIT {
-        // The world includes the contract as a package, like those of WASI.
+        // The world includes the contract as a dependency, like the packages of WASI.
         let name = if *name == "entry.wit" { "deps/entry.wit" } else { name };
         write(&wit, &[(name, *text)])?;
     }
@@ -77,7 +78,7 @@ pub(super) fn package(runtime: Runtime) -> (&'static str, &'static str, &'static
     }
 }
 
-/// The requirements file for pip: the version, and the digests of its wheels.
+/// The requirements file for pip: the package's version, and the digests of its wheels.
 pub(super) fn requirements(runtime: Runtime) -> &'static str {
     match runtime {
         Runtime::Light => include_str!("../../../../python/requirements-light.txt"),
@@ -88,7 +89,7 @@ pub(super) fn requirements(runtime: Runtime) -> &'static str {
 }
 
 /// The modules that scripts of both Python runtimes import, and the code that loads the scripts.
-const SHARED: &[(&str, &str)] = embedded!("python/runtime":
+const PYTHON_SHARED: &[(&str, &str)] = embedded!("python/runtime":
     "light.py",
     "azureml/__init__.py",
     "azureml/core/__init__.py",
@@ -109,7 +110,7 @@ const SHARED: &[(&str, &str)] = embedded!("python/runtime":
 );
 
 /// The additional modules of the science runtime.
-const SCIENCE: &[(&str, &str)] = embedded!("python/science":
+const PYTHON_SCIENCE: &[(&str, &str)] = embedded!("python/science":
     "abi.py",
     "frames.py",
     "mlflow/__init__.py",
@@ -120,25 +121,25 @@ const SCIENCE: &[(&str, &str)] = embedded!("python/science":
 );
 
 /// The file with the numbers of the host functions, for the science runtime.
-const FUNCTIONS: &str = "imports.txt";
+const FUNCTIONS_FILE: &str = "imports.txt";
 
 /// The name of the file with the world, in the folder of the sources.
 pub(super) const WORLD_FILE: &str = "light.wit";
 
 /// The world of the light runtime.
-const WORLD: &str = include_str!("../../../../python/light.wit");
+const LIGHT_WORLD: &str = include_str!("../../../../python/light.wit");
 
-/// A digest of all sources of a runtime, 12 hex digits.
+/// A digest of all sources of a runtime, in 12 hex digits.
 pub(super) fn digest(runtime: Runtime) -> String {
     let functions = host_functions().join("\n");
     let own: &[(&str, &str)] = match runtime {
-        Runtime::Light => &[("", WORLD), ("", COMPONENTIZE_PY)],
-        Runtime::Science => &[(FUNCTIONS, &functions), ("", requirements(runtime))],
+        Runtime::Light => &[("", LIGHT_WORLD), ("", COMPONENTIZE_PY)],
+        Runtime::Science => &[(FUNCTIONS_FILE, &functions), ("", requirements(runtime))],
         Runtime::JavaScript => &[],
     };
     let (shared, more) = match runtime {
-        Runtime::Light => (SHARED, &[][..]),
-        Runtime::Science => (SHARED, SCIENCE),
+        Runtime::Light => (PYTHON_SHARED, &[][..]),
+        Runtime::Science => (PYTHON_SHARED, PYTHON_SCIENCE),
         Runtime::JavaScript => (JAVASCRIPT, &[][..]),
     };
     let mut hash = Sha256::new();
@@ -158,9 +159,9 @@ pub(super) fn digest(runtime: Runtime) -> String {
 /// # Errors
 /// If they cannot be written.
 pub(super) fn write_light(folder: &Path) -> io::Result<()> {
-    write(&folder.join("runtime"), SHARED)?;
+    write(&folder.join("runtime"), PYTHON_SHARED)?;
     write(&folder.join("wit"), WIT)?;
-    std::fs::write(folder.join(WORLD_FILE), WORLD)
+    std::fs::write(folder.join(WORLD_FILE), LIGHT_WORLD)
 }
 
 /// Writes the sources of the science runtime into `folder`.
@@ -168,9 +169,9 @@ pub(super) fn write_light(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// If they cannot be written.
 pub(super) fn write_science(folder: &Path) -> io::Result<()> {
-    write(folder, SHARED)?;
-    write(folder, SCIENCE)?;
-    std::fs::write(folder.join(FUNCTIONS), host_functions().join("\n"))
+    write(folder, PYTHON_SHARED)?;
+    write(folder, PYTHON_SCIENCE)?;
+    std::fs::write(folder.join(FUNCTIONS_FILE), host_functions().join("\n"))
 }
 
 fn write(folder: &Path, files: &[(&str, &str)]) -> io::Result<()> {
@@ -188,21 +189,21 @@ mod tests {
     use std::path::PathBuf;
     use walkdir::WalkDir;
 
-    /// Checks that all files are in the lists: a missing one would be missing from the runtime.
+    /// Checks that all files are in the lists: a runtime has only the files of the lists.
     #[test]
     fn all_sources_are_embedded() {
-        let all = [
-            ("python/runtime", SHARED),
-            ("python/science", SCIENCE),
+        let lists = [
+            ("python/runtime", PYTHON_SHARED),
+            ("python/science", PYTHON_SCIENCE),
             ("wit", WIT),
             ("javascript", JAVASCRIPT),
         ];
-        for (below, files) in all {
+        for (below, files) in lists {
             let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(below);
             let found = WalkDir::new(&folder).sort_by_file_name().into_iter().map(Result::unwrap);
             let found = found.filter(|entry| {
                 let end = entry.path().extension();
-                end.is_some_and(|end| ["js", "json", "py", "wit"].iter().any(|it| end == *it))
+                end.is_some_and(|end| ["js", "json", "py", "wit"].iter().any(|known| end == *known))
                     && !entry.path().ends_with("science/world.wit")
             });
             let mut names: Vec<String> = found

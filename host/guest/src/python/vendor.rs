@@ -14,15 +14,16 @@ use walkdir::WalkDir;
 /// The folder of a script's packages, next to the script.
 pub const PACKAGES: &str = "python_packages";
 
-/// A file in that folder. It lists the packages of the runtime that the installed ones need. Its presence
-/// also means that Sandmill may replace the folder.
+/// A file in the folder of packages. It lists the packages of the science runtime that the installed packages
+/// need. If it exists, Sandmill may replace the folder.
 const MANIFEST: &str = "sandmill.json";
 
-/// A Python program that makes empty wheels.
-const EMPTY_WHEELS: &str = include_str!("../../../../python/vendor.py");
+/// A Python program that makes empty wheels. They stand for the packages of the science runtime, so that pip
+/// does not download these packages.
+const EMPTY_WHEELS_PROGRAM: &str = include_str!("../../../../python/vendor.py");
 
 /// A Python program that runs pip without running code of packages.
-const PIP: &str = include_str!("../../../../python/vendor_pip.py");
+const PIP_PROGRAM: &str = include_str!("../../../../python/vendor_pip.py");
 
 /// Packages to install next to a script.
 pub struct Vendor<'a> {
@@ -43,15 +44,15 @@ pub struct Vendored {
     pub folder: PathBuf,
     /// The packages in it, with their versions.
     pub packages: Vec<String>,
-    /// Packages that the user asked for, but the science runtime already has.
+    /// Packages that the user requested for, but the science runtime already has.
     pub left_out: Vec<String>,
-    /// Packages of the science runtime that the installed ones need.
+    /// Packages of the science runtime that the installed packages need.
     pub needs: Vec<String>,
 }
 
 impl Vendor<'_> {
-    /// Downloads the packages and their dependencies, and replaces those of an earlier call. `say` receives
-    /// lines about slow steps.
+    /// Downloads the packages and their dependencies. Replaces the packages of an earlier call. `say`
+    /// receives lines about slow steps.
     ///
     /// # Errors
     /// If a package has native code or cannot be downloaded, or the disk is full.
@@ -61,27 +62,28 @@ impl Vendor<'_> {
         if target.exists() && !target.join(MANIFEST).is_file() {
             return Err(InstallError::NotOurs { folder: target });
         }
-        let (asked, left_out) = self.asked()?;
+        let (requested, left_out) = self.requested()?;
         let scratch = folder.join(format!(".{PACKAGES}-{}", std::process::id()));
         let scratch = ScratchFolder::at(scratch.clone()).map_err(InstallError::write(&scratch))?;
-        let made = scratch.path().join("packages");
-        std::fs::create_dir(&made).map_err(InstallError::write(&made))?;
-        if !asked.is_empty() {
+        let packages_folder = scratch.path().join("packages");
+        std::fs::create_dir(&packages_folder).map_err(InstallError::write(&packages_folder))?;
+        if !requested.is_empty() {
             say("fetching pure-Python packages");
-            self.fetch(&asked, scratch.path(), &made)?;
+            self.fetch(&requested, scratch.path(), &packages_folder)?;
         }
-        let needs = take_needs(&made)?;
-        let packages = installed(&made)?;
-        let manifest = made.join(MANIFEST);
+        let needs = remove_empty_wheels(&packages_folder)?;
+        let packages = installed(&packages_folder)?;
+        let manifest = packages_folder.join(MANIFEST);
         let text = serde_json::json!({ "needs": needs }).to_string() + "\n";
         std::fs::write(&manifest, text).map_err(InstallError::write(&manifest))?;
         remove_tree(&target).map_err(InstallError::write(&target))?;
-        std::fs::rename(&made, &target).map_err(InstallError::write(&target))?;
+        std::fs::rename(&packages_folder, &target).map_err(InstallError::write(&target))?;
         Ok(Vendored { folder: target, packages, left_out, needs })
     }
 
-    /// The packages to ask pip for, and the ones that the science runtime has.
-    fn asked(&self) -> Result<(Vec<String>, Vec<String>), InstallError> {
+    /// Splits the packages that the user requested: packages for pip, and packages that the science runtime
+    /// has.
+    fn requested(&self) -> Result<(Vec<String>, Vec<String>), InstallError> {
         let mut lines = self.packages.to_vec();
         if let Some(file) = self.requirements {
             let text = std::fs::read_to_string(file)
@@ -92,51 +94,62 @@ impl Vendor<'_> {
         let lines = lines.iter().map(clean);
         let lines: Vec<_> =
             lines.filter(|line| !line.is_empty() && !line.starts_with('#')).collect();
-        // For a path or an address, pip would build its content: that is untrusted code outside of any
-        // sandbox.
+        // Paths and addresses are refused, because pip would build them: that would run untrusted code
+        // outside of the sandbox.
         let is_plain = |line: &String| {
             line.starts_with(|c: char| c.is_ascii_alphanumeric())
                 && !line.contains(['@', '/', '\\'])
         };
         if let Some(other) = lines.iter().find(|line| !is_plain(line)) {
-            return Err(InstallError::Option { line: other.clone() });
+            return Err(InstallError::NotPackage { line: other.clone() });
         }
-        let has: BTreeSet<String> = science_packages().map(|(package, _)| package).collect();
+        let in_runtime: BTreeSet<String> = science_packages().map(|(package, _)| package).collect();
         Ok(lines
             .into_iter()
-            .partition(|line| line.contains('[') || !has.contains(&package_name(line).0)))
+            .partition(|line| line.contains('[') || !in_runtime.contains(&package_name(line).0)))
     }
 
-    fn fetch(&self, asked: &[String], scratch: &Path, made: &Path) -> Result<(), InstallError> {
+    fn fetch(
+        &self,
+        requested: &[String],
+        scratch: &Path,
+        packages_folder: &Path,
+    ) -> Result<(), InstallError> {
         let python = python()?;
         let pins: Vec<String> =
             science_packages().map(|(package, version)| format!("{package}=={version}")).collect();
         let wheels = scratch.join("wheels");
         std::fs::create_dir(&wheels).map_err(InstallError::write(&wheels))?;
-        run(tool(&python, scratch)?.args(["-c", EMPTY_WHEELS]).arg(&wheels).args(&pins))?;
+        run(tool(&python, scratch)?.args(["-c", EMPTY_WHEELS_PROGRAM]).arg(&wheels).args(&pins))?;
         let constraints = scratch.join("constraints.txt");
         std::fs::write(&constraints, pins.join("\n")).map_err(InstallError::write(&constraints))?;
         let mut fetch = tool(&python, scratch)?;
-        fetch.args(["-c", PIP, "install", "--quiet", "--disable-pip-version-check"]);
+        fetch.args(["-c", PIP_PROGRAM, "install", "--quiet", "--disable-pip-version-check"]);
         fetch.args(["--only-binary", ":all:", "--platform", "any", "--implementation", "py"]);
         fetch.args(["--abi", "none", "--python-version", "3.14", "--no-compile", "--target"]);
-        fetch.arg(made).arg("--find-links").arg(&wheels).arg("--constraint").arg(&constraints);
+        fetch
+            .arg(packages_folder)
+            .arg("--find-links")
+            .arg(&wheels)
+            .arg("--constraint")
+            .arg(&constraints);
         if let Some(from) = self.from {
             let from = std::path::absolute(from).map_err(InstallError::write(from))?;
             fetch.arg("--no-index").arg("--find-links").arg(from);
         }
-        run(fetch.args(asked)).map_err(|error| match error {
-            InstallError::Failed { what, output } => match impure(&output) {
+        run(fetch.args(requested)).map_err(|error| match error {
+            InstallError::Failed { command, output } => match package_without_wheel(&output) {
                 Some(package) => InstallError::NotPure { package },
-                None => InstallError::Failed { what, output },
+                None => InstallError::Failed { command, output },
             },
             other => other,
         })
     }
 }
 
-/// The package for which pip found no wheel. `None` if pip could not reach the network.
-fn impure(output: &str) -> Option<String> {
+/// Finds the package for which pip found no wheel in pip's output. `None` if pip could not reach the network,
+/// or failed for another reason.
+fn package_without_wheel(output: &str) -> Option<String> {
     if output.contains("onnection") || output.contains("Max retries") {
         return None;
     }
@@ -144,11 +157,12 @@ fn impure(output: &str) -> Option<String> {
     Some(after.split_whitespace().next()?.to_owned())
 }
 
-/// Removes the empty wheels, and returns their packages.
-fn take_needs(made: &Path) -> Result<Vec<String>, InstallError> {
+/// Removes the empty wheels that pip installed. Returns their packages.
+fn remove_empty_wheels(packages_folder: &Path) -> Result<Vec<String>, InstallError> {
     let mut needs = Vec::new();
     for (package, version) in science_packages() {
-        let info = made.join(format!("{}-{version}.dist-info", package.replace('-', "_")));
+        let info =
+            packages_folder.join(format!("{}-{version}.dist-info", package.replace('-', "_")));
         if info.is_dir() {
             remove_tree(&info).map_err(InstallError::write(&info))?;
             needs.push(package);
@@ -157,15 +171,19 @@ fn take_needs(made: &Path) -> Result<Vec<String>, InstallError> {
     Ok(needs)
 }
 
-/// The packages in a folder, with their versions. Removes programs that came with them.
-fn installed(made: &Path) -> Result<Vec<String>, InstallError> {
-    let programs = made.join("bin");
+/// Lists the packages in a folder, with their versions. Removes the packages' programs. Fails if a package
+/// has native code.
+fn installed(packages_folder: &Path) -> Result<Vec<String>, InstallError> {
+    let programs = packages_folder.join("bin");
     remove_tree(&programs).map_err(InstallError::write(&programs))?;
     let mut packages = Vec::new();
-    for entry in WalkDir::new(made).sort_by_file_name().into_iter().filter_map(Result::ok) {
+    for entry in
+        WalkDir::new(packages_folder).sort_by_file_name().into_iter().filter_map(Result::ok)
+    {
         let name = entry.file_name().to_string_lossy();
         if entry.file_type().is_file() && (name.ends_with(".so") || name.contains(".so.")) {
-            let first = entry.path().strip_prefix(made).unwrap_or(entry.path()).iter().next();
+            let first =
+                entry.path().strip_prefix(packages_folder).unwrap_or(entry.path()).iter().next();
             let package = first.unwrap_or_default().to_string_lossy().into_owned();
             return Err(InstallError::NotPure { package });
         }
@@ -184,8 +202,8 @@ mod tests {
     fn pip_errors_about_native_packages_are_recognised() {
         let output = "ERROR: Could not find a version that satisfies the requirement lightgbm (from versions: none)\n\
                     ERROR: No matching distribution found for lightgbm\n";
-        assert_eq!(impure(output).as_deref(), Some("lightgbm"));
-        assert_eq!(impure(&format!("Max retries exceeded\n{output}")), None);
+        assert_eq!(package_without_wheel(output).as_deref(), Some("lightgbm"));
+        assert_eq!(package_without_wheel(&format!("Max retries exceeded\n{output}")), None);
     }
 
     #[test]
@@ -199,10 +217,10 @@ mod tests {
             folder: dir.path(),
             from: None,
         };
-        let (asked, left_out) = vendor.asked().unwrap();
-        assert_eq!(asked, ["rich"]);
+        let (requested, left_out) = vendor.requested().unwrap();
+        assert_eq!(requested, ["rich"]);
         assert_eq!(left_out, ["scikit_learn", "pandas==1.5.3", "PyYAML"]);
         std::fs::write(&file, "-r other.txt\n").unwrap();
-        assert!(vendor.asked().unwrap_err().to_string().contains("-r other.txt"));
+        assert!(vendor.requested().unwrap_err().to_string().contains("-r other.txt"));
     }
 }

@@ -17,21 +17,25 @@ const HOST_MODULE: &str = "host";
 pub(in super::super) fn assemble(module: &[u8]) -> Result<Vec<u8>, CompileError> {
     let world = ParsedWorld::parse()?;
     let text = glue(&world.functions()?);
-    join(module, &world, &text)
+    encode_with_glue(module, &world, &text)
 }
 
-/// Makes the component that prepares an interpreter: `init` starts the interpreter, `run` runs `text` and
-/// returns its memory as a table.
+/// Makes the component that prepares an interpreter: `init` starts the interpreter, and `run` runs `text` and
+/// returns the interpreter's memory as a table.
 ///
 /// # Errors
 /// As [`assemble`].
 pub(in super::super) fn preparing(module: &[u8], text: &str) -> Result<Vec<u8>, CompileError> {
     let world = ParsedWorld::parse()?;
     let glue = preparing_glue(&world.functions()?, text);
-    join(&with_reset(module)?, &world, &glue)
+    encode_with_glue(&with_reset(module)?, &world, &glue)
 }
 
-fn join(module: &[u8], world: &ParsedWorld, glue: &str) -> Result<Vec<u8>, CompileError> {
+fn encode_with_glue(
+    module: &[u8],
+    world: &ParsedWorld,
+    glue: &str,
+) -> Result<Vec<u8>, CompileError> {
     let failed = |error: &dyn std::fmt::Display| {
         CompileError(format!("the interpreter cannot be made into a component: {error:#}"))
     };

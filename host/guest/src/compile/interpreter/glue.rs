@@ -1,16 +1,17 @@
-//! The module between an interpreter and the contract, in text form. It passes addresses in the interpreter's
-//! memory. The interpreter's own side (`python/science/abi.py`) writes and reads the data at these addresses.
+//! Generates the module between an interpreter and the contract, in text form (WAT). The module passes
+//! addresses in the interpreter's memory. The interpreter's side (`python/science/abi.py`) writes and reads
+//! the data at these addresses.
 //!
-//! The interpreter calls the glue with bytes: a number that names the request, then numbers or bytes. It gets
-//! bytes back.
+//! The interpreter calls the glue with bytes: the number of a request, then numbers or bytes. The glue
+//! returns bytes.
 
 use super::world::HostFunction;
 use std::fmt::Write as _;
 
-/// The requests of the interpreter, by number. Numbers from [`FIRST`] on call a host function, with its
-/// parameters.
+/// The function `call`, with which the interpreter sends requests. Requests from [`FIRST_HOST_FUNCTION`] on
+/// call a host function, with its parameters.
 const REQUESTS: &str = r#"
-  ;; A 32-bit number as the answer.
+  ;; Answers with a 32-bit number.
   (func $number (param $value i32) (param $address i32) (param $length i32)
     (local $at i32)
     (local.set $at (call $alloc (i32.const 4)))
@@ -23,26 +24,26 @@ const REQUESTS: &str = r#"
     (memory.copy (local.get $at) (local.get $from) (local.get $bytes))
     (local.get $at))
   (func (export "call") (param $from i32) (param $bytes i32) (param $address i32) (param $length i32) (result i32)
-    (local $want i32)
+    (local $request i32)
     (local $first i32)
     (local $second i32)
-    (local.set $want (i32.load (local.get $from)))
+    (local.set $request (i32.load (local.get $from)))
     (if (i32.ge_u (local.get $bytes) (i32.const 8))
       (then (local.set $first (i32.load offset=4 (local.get $from)))))
     (if (i32.ge_u (local.get $bytes) (i32.const 12))
       (then (local.set $second (i32.load offset=8 (local.get $from)))))
-    ;; 0: a copy of bytes at an address.
-    (if (i32.eqz (local.get $want)) (then
+    ;; 0: answers with a copy of the bytes at an address.
+    (if (i32.eqz (local.get $request)) (then
       (i32.store (local.get $address) (call $copy (local.get $first) (local.get $second)))
       (i32.store (local.get $length) (local.get $second))
       (return (i32.const 0))))
-    ;; 1: the bytes at an address, which are freed.
-    (if (i32.eq (local.get $want) (i32.const 1)) (then
+    ;; 1: answers with the bytes at an address. The interpreter then frees them.
+    (if (i32.eq (local.get $request) (i32.const 1)) (then
       (i32.store (local.get $address) (local.get $first))
       (i32.store (local.get $length) (local.get $second))
       (return (i32.const 0))))
-    ;; 2: the address of a copy of the bytes that follow.
-    (if (i32.eq (local.get $want) (i32.const 2)) (then
+    ;; 2: copies the bytes that follow, and answers with the address.
+    (if (i32.eq (local.get $request) (i32.const 2)) (then
       (call $number
         (call $copy
           (i32.add (local.get $from) (i32.const 4))
@@ -50,19 +51,20 @@ const REQUESTS: &str = r#"
         (local.get $address)
         (local.get $length))
       (return (i32.const 0))))
-    ;; 3: the address of the parameters of `run`.
-    (if (i32.eq (local.get $want) (i32.const 3)) (then
+    ;; 3: answers with the address of the parameters of `run`.
+    (if (i32.eq (local.get $request) (i32.const 3)) (then
       (call $number (global.get $parameters) (local.get $address) (local.get $length))
       (return (i32.const 0))))
-    ;; 4: this is the address of what the function returns.
-    (if (i32.eq (local.get $want) (i32.const 4)) (then
+    ;; 4: sets the address of the function's results.
+    (if (i32.eq (local.get $request) (i32.const 4)) (then
       (global.set $returned (local.get $first))
       (return (i32.const 0))))
 "#;
 
 /// The request number of the first host function.
-const FIRST: usize = 16;
+const FIRST_HOST_FUNCTION: usize = 16;
 
+/// The exported functions of a prepared interpreter. `INIT`, `RUN` and `STOP` are texts of up to eight bytes.
 const EXPORTS: &str = r#"
   ;; Runs a text of up to eight bytes.
   (func $enter (param $text i64) (param $bytes i32) (result i32)
@@ -71,7 +73,7 @@ const EXPORTS: &str = r#"
     (local.set $at (call $alloc (i32.const 8)))
     (i64.store align=1 (local.get $at) (local.get $text))
     (drop (call $turn (local.get $at) (local.get $bytes)))
-    ;; It stopped without an answer: it is not to be used again.
+    ;; The text ended without results, so the instance must not be used again.
     (if (i32.eqz (global.get $returned)) (then unreachable))
     (global.get $returned))
   (func (export "ENTRY#init") (result i32) (call $enter (i64.const INIT) (i32.const 7)))
@@ -95,11 +97,13 @@ const EXPORTS: &str = r#"
   (func (export "ENTRY#shutdown") (drop (call $enter (i64.const STOP) (i32.const 7))))
 "#;
 
-/// Prepares the interpreter and returns its whole memory: as a table, because that is a list of bytes.
-const PREPARING: &str = r#"
+/// The imports of the glue that prepares an interpreter.
+const PREPARING_IMPORTS: &str = r#"
   (import "__main_module__" "wizer.initialize" (func $begin))
   (import "__main_module__" "reset_folders" (func $reset_folders))"#;
 
+/// The exported functions of the glue that prepares an interpreter. `run` returns the whole memory as a
+/// table, because a table is a list of bytes.
 const PREPARING_EXPORTS: &str = r#"
   (func (export "ENTRY#init") (result i32)
     (local $returned i32)
@@ -130,10 +134,10 @@ const ENTRY: &str = "sandmill:entry/entry@0.1.0";
 /// The glue of a prepared interpreter. It runs the texts `_init()`, `_run()` and `_stop()`.
 pub(super) fn glue(functions: &[HostFunction]) -> String {
     let exports = EXPORTS
-        .replace("INIT", &number(b"_init()").to_string())
-        .replace("RUN)", &format!("{})", number(b"_run()")))
-        .replace("STOP", &number(b"_stop()").to_string());
-    module("", functions, &exports)
+        .replace("INIT", &little_endian(b"_init()").to_string())
+        .replace("RUN)", &format!("{})", little_endian(b"_run()")))
+        .replace("STOP", &little_endian(b"_stop()").to_string());
+    module_text("", functions, &exports)
 }
 
 /// The glue that prepares an interpreter by running `text`.
@@ -144,31 +148,32 @@ pub(super) fn preparing_glue(functions: &[HostFunction], text: &str) -> String {
             stores,
             "    (i64.store offset={} align=1 (local.get $at) (i64.const {}))",
             8 * index,
-            number(eight)
+            little_endian(eight)
         );
     }
     let exports = PREPARING_EXPORTS
         .replace("BYTES", &text.len().next_multiple_of(8).to_string())
         .replace("LENGTH", &text.len().to_string())
         .replace("TEXT", &stores);
-    module(PREPARING, functions, &exports)
+    module_text(PREPARING_IMPORTS, functions, &exports)
 }
 
-/// Up to eight bytes as a little-endian number.
-fn number(text: &[u8]) -> i64 {
+/// Converts up to eight bytes to a little-endian number.
+fn little_endian(text: &[u8]) -> i64 {
     let mut eight = [0; 8];
     eight[..text.len()].copy_from_slice(text);
     i64::from_le_bytes(eight)
 }
 
-fn module(more: &str, functions: &[HostFunction], exports: &str) -> String {
+/// The text of the module. `imports` are further imports.
+fn module_text(imports: &str, functions: &[HostFunction], exports: &str) -> String {
     let mut text = String::from(
         r#"(module
   (import "env" "memory" (memory 0))
   (import "__main_module__" "turn" (func $turn (param i32 i32) (result i32)))
   (import "__main_module__" "host_alloc" (func $alloc (param i32) (result i32)))"#,
     );
-    text.push_str(more);
+    text.push_str(imports);
     for (index, function) in functions.iter().enumerate() {
         let HostFunction { interface, name, parameters, has_result } = function;
         let parameters = " i32".repeat(*parameters);
@@ -196,10 +201,10 @@ fn module(more: &str, functions: &[HostFunction], exports: &str) -> String {
         if function.has_result {
             call = format!("(call $number {call} (local.get $address) (local.get $length))");
         }
-        let want = FIRST + index;
+        let number = FIRST_HOST_FUNCTION + index;
         let _ = writeln!(
             text,
-            "    (if (i32.eq (local.get $want) (i32.const {want})) (then {call} (return (i32.const 0))))"
+            "    (if (i32.eq (local.get $request) (i32.const {number})) (then {call} (return (i32.const 0))))"
         );
     }
     text.push_str("    (i32.const -1))\n");

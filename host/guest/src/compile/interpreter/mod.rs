@@ -1,16 +1,15 @@
-//! Turns a core module that contains an interpreter into an entry script. The interpreter is initialised
-//! once, and its state is saved.
+//! Turns a core module that contains an interpreter (CPython) into an entry script. The interpreter is
+//! initialised once, and its memory is saved.
 //!
 //! The module exports `_initialize`, `wizer.initialize`, `host_alloc(length) -> address` and `turn(address,
-//! length) -> status`. `turn` runs a text in the interpreter's language and frees it. Besides WASI 0.1 the
-//! module imports only `host.call(address, length, *address, *length) -> i32`, with which that text calls the
-//! host.
+//! length) -> status`. `turn` runs a text in the interpreter's language and frees it. The module imports WASI
+//! 0.1 and `host.call(address, length, *address, *length) -> i32`, with which the text calls the host.
 //!
 //! - `world`: the contract, and the host functions that the interpreter calls;
-//! - `glue`: a module of some hundred instructions between interpreter and contract. It handles addresses
-//!   only, not the data there;
+//! - `glue`: a module of some hundred instructions between interpreter and contract. It passes addresses on,
+//!   and does not read the data at them;
 //! - `assemble`: makes a component of module and glue;
-//! - `snapshot`: the module with the memory of a prepared interpreter.
+//! - `snapshot`: combines the module with the memory of a prepared interpreter.
 
 mod assemble;
 mod glue;

@@ -9,23 +9,25 @@ use wasm_encoder::{ExportKind, ExportSection, Module, RawSection};
 use wasmparser::{KnownCustom, Name, Parser, Payload};
 use wasmtime_wizer::{InstanceState, SnapshotVal, ValType, Wizer};
 
-/// A function of wasi-libc that forgets the preopened folders, so that libc asks for them again.
-const RESET: &str = "__wasilibc_reset_preopens";
+/// A function of wasi-libc that clears the list of preopened folders, so that libc reads it again from the
+/// host.
+const RESET_FUNCTION: &str = "__wasilibc_reset_preopens";
 
-/// The name of the export through which the glue calls it.
+/// The name under which the module exports [`RESET_FUNCTION`] to the glue.
 const RESET_EXPORT: &str = "reset_folders";
 
 fn failed(error: &dyn Display) -> CompileError {
     CompileError(format!("the interpreter's module cannot be read: {error:#}"))
 }
 
-/// Exports [`RESET`] from the module, and removes the custom sections.
+/// Exports [`RESET_FUNCTION`] from the module, and removes the custom sections.
 ///
 /// # Errors
-/// If the bytes are not a module, or it does not have the function.
+/// If the bytes are not a module, or the module does not have the function.
 pub(super) fn with_reset(module: &[u8]) -> Result<Vec<u8>, CompileError> {
-    let reset = function_named(module, RESET)?
-        .ok_or_else(|| CompileError(format!("the interpreter's module has no function {RESET}")))?;
+    let reset = function_named(module, RESET_FUNCTION)?.ok_or_else(|| {
+        CompileError(format!("the interpreter's module has no function {RESET_FUNCTION}"))
+    })?;
     let mut out = Module::new();
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload.map_err(|error| failed(&error))?;
@@ -69,22 +71,22 @@ fn function_named(module: &[u8], wanted: &str) -> Result<Option<u32>, CompileErr
     Ok(None)
 }
 
-/// The module in the state after its preparation. `memory` is its whole memory at that time. The stack
-/// pointer, its only mutable global, has its initial value, because no function is running.
+/// Makes a module that starts in the state after the preparation. `memory` is the module's whole memory in
+/// that state. The stack pointer (the only mutable global) has its initial value, because no function is
+/// running.
 ///
 /// # Errors
-/// If the bytes are not a module, or it cannot be saved: it changes a table, or has more than one mutable
-/// global.
+/// If the bytes are not a module, or the module changes a table or has more than one mutable global.
 pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>, CompileError> {
     let module = with_reset(module)?;
-    let stack_pointer = only_variable(&module)?;
+    let stack_pointer = initial_stack_pointer(&module)?;
     let mut wizer = Wizer::new();
     wizer.init_func("wizer.initialize");
     let cannot = |error: wasmtime::Error| {
         CompileError(format!("the interpreter cannot be saved: {error:#}"))
     };
     let (context, _) = wizer.instrument(&module).map_err(cannot)?;
-    let mut state = KeptExports { stack_pointer, memory };
+    let mut state = PreparedState { stack_pointer, memory };
     let future = pin!(wizer.snapshot(&context, &mut state));
     // The future never waits.
     match future.poll(&mut Context::from_waker(Waker::noop())) {
@@ -93,12 +95,13 @@ pub(in super::super) fn snapshot(module: &[u8], memory: &[u8]) -> Result<Vec<u8>
     }
 }
 
-struct KeptExports<'a> {
+/// The state that is saved: the global and the memory.
+struct PreparedState<'a> {
     stack_pointer: i32,
     memory: &'a [u8],
 }
 
-impl InstanceState for KeptExports<'_> {
+impl InstanceState for PreparedState<'_> {
     async fn global_get(&mut self, _: &str, _: ValType) -> SnapshotVal {
         SnapshotVal::I32(self.stack_pointer)
     }
@@ -108,8 +111,8 @@ impl InstanceState for KeptExports<'_> {
     }
 }
 
-/// The initial value of the module's only mutable global.
-fn only_variable(module: &[u8]) -> Result<i32, CompileError> {
+/// The initial value of the module's only mutable global, which is the stack pointer.
+fn initial_stack_pointer(module: &[u8]) -> Result<i32, CompileError> {
     let mut found = Vec::new();
     for payload in Parser::new(0).parse_all(module) {
         let Payload::GlobalSection(section) = payload.map_err(|error| failed(&error))? else {
@@ -126,7 +129,7 @@ fn only_variable(module: &[u8]) -> Result<i32, CompileError> {
     match found.as_slice() {
         [wasmparser::Operator::I32Const { value }] => Ok(*value),
         _ => Err(CompileError(format!(
-            "the interpreter cannot be saved: it has {} variable globals, not only the stack pointer",
+            "the interpreter cannot be saved: it has {} mutable globals, but only the stack pointer is supported",
             found.len()
         ))),
     }

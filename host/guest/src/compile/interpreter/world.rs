@@ -1,11 +1,12 @@
-//! The contract, from the perspective of an interpreter's glue.
+//! The contract (the WIT files in `wit/`), as an interpreter's glue needs it.
 
 use super::super::CompileError;
 use crate::features::HAS_INFERENCE;
 use wit_parser::abi::{AbiVariant, WasmType};
 use wit_parser::{Resolve, UnresolvedPackageGroup, WorldId, WorldItem};
 
-/// The contract's files: paths in its folder, and texts. The contract itself comes first.
+/// The WIT files: paths in `wit/`, and texts. The contract itself is first, followed by the interfaces that
+/// it uses.
 pub const WIT: &[(&str, &str)] = embedded!("wit":
     "entry.wit",
     "deps/cli.wit",
@@ -24,12 +25,13 @@ const WORLD: &str = include_str!("../../../../../python/science/world.wit");
 const IMPORTS: &str = include_str!("../../../../../python/science/imports.txt");
 
 /// Prefixes of the functions that exist only in builds with inference.
-const OF_INFERENCE: [&str; 2] = ["sandmill:entry/models@", "wasi:nn/"];
+const INFERENCE_PREFIXES: [&str; 2] = ["sandmill:entry/models@", "wasi:nn/"];
 
 /// The host functions that an interpreter may call. A function's number is its index.
 pub fn host_functions() -> Vec<&'static str> {
-    let is_available =
-        |line: &&str| HAS_INFERENCE || !OF_INFERENCE.iter().any(|begin| line.starts_with(begin));
+    let is_available = |line: &&str| {
+        HAS_INFERENCE || !INFERENCE_PREFIXES.iter().any(|prefix| line.starts_with(prefix))
+    };
     IMPORTS.lines().filter(is_available).collect()
 }
 
@@ -41,15 +43,17 @@ pub(super) struct HostFunction {
     pub(super) has_result: bool,
 }
 
-/// The parsed world.
+/// The parsed world of an interpreter.
 pub(super) struct ParsedWorld {
     pub(super) resolve: Resolve,
     pub(super) world: WorldId,
 }
 
 impl ParsedWorld {
+    /// Parses the WIT files.
+    ///
     /// # Errors
-    /// If the WIT texts that this program contains are inconsistent.
+    /// If the WIT files in this program are inconsistent.
     pub(super) fn parse() -> Result<Self, CompileError> {
         let parse = || {
             let group = |name: &str, text: &str| {
@@ -73,7 +77,7 @@ impl ParsedWorld {
     /// Looks up the functions of [`host_functions`].
     ///
     /// # Errors
-    /// If the world lacks one, or one has parameters that are not 32-bit numbers.
+    /// If the world lacks a function, or a function has parameters that are not 32-bit numbers.
     pub(super) fn functions(&self) -> Result<Vec<HostFunction>, CompileError> {
         let function = |line: &'static str| {
             self.function(line).ok_or_else(|| CompileError(format!("the contract has no {line}")))
@@ -96,8 +100,8 @@ impl ParsedWorld {
         let signature = self.resolve.wasm_signature(AbiVariant::GuestImport, found);
         let is_number =
             |kind: &WasmType| matches!(kind, WasmType::I32 | WasmType::Pointer | WasmType::Length);
-        let all = signature.params.iter().chain(&signature.results);
-        all.into_iter().all(is_number).then_some(HostFunction {
+        let types = signature.params.iter().chain(&signature.results);
+        types.into_iter().all(is_number).then_some(HostFunction {
             interface,
             name,
             parameters: signature.params.len(),
