@@ -11,38 +11,38 @@ use std::io;
 /// The result of starting a worker process.
 #[derive(Debug)]
 pub(super) enum Spawned {
-    /// It runs, with this process id.
+    /// The worker runs, with this process id.
     Runs(u32),
-    /// The machine has no place for it now.
+    /// The machine has no place for the worker now.
     NoRoom,
-    /// It cannot be started, for this reason.
+    /// The process cannot be started, for this reason.
     Failed(String),
 }
 
-/// The places that this job's workers have.
+/// The places on the machine that this job's workers have.
 #[derive(Debug, Default)]
 pub(super) struct Admission {
     /// `None` if there are no caps.
-    turns: Option<MachineSlots>,
+    slots: Option<MachineSlots>,
     taken: HashMap<WorkerId, SlotLease>,
-    /// Whether the machine was full in this round.
-    full: bool,
+    /// Whether a worker of this round found no place.
+    is_full: bool,
 }
 
 impl Admission {
-    pub(super) fn new(turns: Option<MachineSlots>) -> Self {
-        Self { turns, ..Self::default() }
+    pub(super) fn new(slots: Option<MachineSlots>) -> Self {
+        Self { slots, ..Self::default() }
     }
 
     /// Whether there may be no place for a worker.
     pub(super) fn is_capped(&self) -> bool {
-        self.turns.is_some()
+        self.slots.is_some()
     }
 
-    /// Begins a new round. After one worker found no place, no other gets one in the same round, because the
-    /// numbers of workers without a place are used again.
+    /// Begins a new round of starts. After one worker found no place, the later ones of the same round get
+    /// none either: the numbers of workers without a place are used again.
     pub(super) fn begin_round(&mut self) {
-        self.full = false;
+        self.is_full = false;
     }
 
     /// Starts a worker process, if there is a place for it.
@@ -53,11 +53,14 @@ impl Admission {
         setup: WorkerSetup,
     ) -> Spawned {
         let worker = setup.worker;
-        match self.take(worker) {
+        match self.take_place(worker) {
             Ok(true) => {}
             Ok(false) => return Spawned::NoRoom,
             Err(e) => {
-                return Spawned::Failed(format!("no place for it: {}", os_error(&e)));
+                return Spawned::Failed(format!(
+                    "its place on the machine cannot be taken: {}",
+                    os_error(&e)
+                ));
             }
         }
         match pool.spawn(setup) {
@@ -74,14 +77,15 @@ impl Admission {
         }
     }
 
-    fn take(&mut self, worker: WorkerId) -> io::Result<bool> {
-        let Some(turns) = &self.turns else { return Ok(true) };
-        let place = if self.full { None } else { turns.take()? };
-        self.full = place.is_none();
+    /// Takes a place for a worker. Returns whether the worker may start.
+    fn take_place(&mut self, worker: WorkerId) -> io::Result<bool> {
+        let Some(slots) = &self.slots else { return Ok(true) };
+        let place = if self.is_full { None } else { slots.take()? };
+        self.is_full = place.is_none();
         if let Some(place) = place {
             self.taken.insert(worker, place);
         }
-        Ok(!self.full)
+        Ok(!self.is_full)
     }
 
     /// Frees the place of a worker that is gone.

@@ -1,4 +1,4 @@
-//! The libraries that compute with a job's models: found and tried before the job begins.
+//! Finds and tries the inference libraries of a job before the job begins.
 
 use super::error::NodeError;
 use super::model_error::ModelError;
@@ -12,28 +12,28 @@ use std::path::PathBuf;
 /// The libraries that were found besides tract.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct FoundBackends {
-    /// ONNX Runtime's library, if the job may use it, with its version.
+    /// The path of ONNX Runtime's library, and its version if known. `None` if the job uses only tract.
     pub(super) onnxruntime: Option<(PathBuf, Option<String>)>,
     /// A notice for the user.
     pub(super) notice: Option<String>,
 }
 
-/// Finds ONNX Runtime's library for a job that may use it. If it cannot be used, this is an error only if a
-/// model of the job must run on it, or if the command line names it for this job. Otherwise tract is used
-/// instead, and a notice says so.
+/// Finds ONNX Runtime's library for a job that may use it. A library that cannot be used is an error only if
+/// a model of the job must run on ONNX Runtime, or if the command line names the library. Otherwise tract is
+/// used instead, and a notice says so.
 pub(super) fn find_onnxruntime(
     spec: &JobSpec,
     options: &NodeOptions,
 ) -> Result<FoundBackends, NodeError> {
-    let by_name = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
-    let may = by_name.is_some()
+    let must_use = spec.models.iter().find(|model| model.backend == Backend::OnnxRuntime);
+    let may_use = must_use.is_some()
         || spec.inference.allow_guest_models
         || spec.models.iter().any(|model| model.backend == Backend::Auto);
     let mut found = FoundBackends::default();
-    if !may {
+    if !may_use {
         return Ok(found);
     }
-    match (&options.onnxruntime, by_name) {
+    match (&options.onnxruntime, must_use) {
         (None, None) => {}
         (None, Some(model)) => {
             return Err(NodeError::Backend(format!(
@@ -43,10 +43,10 @@ pub(super) fn find_onnxruntime(
                 model.name
             )));
         }
-        (Some(named), by_name) => match probe(spec, options).named(named) {
+        (Some(named), must_use) => match probe(spec, options).named(named) {
             Ok(usable) => found.onnxruntime = Some(usable),
-            Err(why) if by_name.is_some() || named.by_option() => {
-                let model = by_name.map(|model| {
+            Err(why) if must_use.is_some() || named.by_option() => {
+                let model = must_use.map(|model| {
                     format!("models.{}.backend is onnxruntime, which cannot be used: ", model.name)
                 });
                 return Err(NodeError::Backend(model.unwrap_or_default() + &why.to_string()));
@@ -57,9 +57,9 @@ pub(super) fn find_onnxruntime(
     Ok(found)
 }
 
-/// Refuses models that are too large together with their external weights. Only a process behind a wall may
-/// find out which files these are, so we ask it only if all files of the folder together exceed the limit.
-/// Returns notices for the user.
+/// Refuses models that exceed `limits.models` together with their external weights. Only a sandboxed process
+/// may find out which files hold the weights, so we start one only if all files of the model's folder
+/// together exceed the limit. Returns notices for the user.
 pub(super) fn weigh_models(
     spec: &JobSpec,
     models: &[ModelSpec],
@@ -80,17 +80,17 @@ pub(super) fn weigh_models(
                 }
             }
             Err(why) => notices.push(format!(
-                "models.{name}: its folder holds more than limits.models ({limit}), and workers refuse \
-                 the model if its weights do, too; which files these are is not known: {why}"
+                "models.{name}: its folder holds more than limits.models ({limit}). Workers refuse the model \
+                 if its weights alone exceed the limit; which files hold the weights is not known: {why}"
             )),
         }
     }
     Ok(notices)
 }
 
-/// Checks each model before workers load it. Fails if tract has to compute a model and cannot. Returns
-/// notices for the user about outputs that the entry script does not get. If a model cannot be checked,
-/// workers report the reason later.
+/// Checks each model before workers load it. Fails if a model has to run on tract and cannot. Returns notices
+/// for the user about outputs that the entry script does not get. If a model cannot be checked, workers
+/// report the reason later.
 pub(super) fn judge_models(
     spec: &JobSpec,
     models: &[ModelSpec],
@@ -111,7 +111,9 @@ pub(super) fn judge_models(
         if by_tract && let Some(why) = not_by_tract {
             return Err(ModelError::Refused { name, why }.into());
         }
-        notices.extend(left_out.into_iter().map(|what| format!("model {name}: its output {what}")));
+        notices.extend(
+            left_out.into_iter().map(|output| format!("model {name}: its output {output}")),
+        );
     }
     Ok(notices)
 }
@@ -123,7 +125,8 @@ pub(super) fn probe(spec: &JobSpec, options: &NodeOptions) -> Probe {
     Probe { program, os_sandbox, cuda: cuda_folders(options) }
 }
 
-/// The folders of CUDA's libraries, also those installed with ONNX Runtime, for any backend.
+/// The folders of CUDA's libraries, including those that were installed with ONNX Runtime. Both backends use
+/// them.
 pub(super) fn cuda_folders(options: &NodeOptions) -> Vec<PathBuf> {
     let library = options.onnxruntime.as_ref().and_then(|named| named.find().ok());
     library_folders(library.as_deref())

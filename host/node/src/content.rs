@@ -1,4 +1,4 @@
-//! Identifies the contents of folders that the entry script sees as a whole.
+//! Identifies the contents of a folder that the entry script sees as a whole.
 
 use crate::model::hex;
 use sha2::{Digest, Sha256};
@@ -7,12 +7,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use walkdir::WalkDir;
 
-/// The maximum number of files that count.
-const FILES: usize = 100_000;
+/// Files after this many do not change the digest.
+const MAX_FILES: usize = 100_000;
 
-/// A digest of a folder's files: their names, sizes and times. Folders of Git and of compilers are skipped,
-/// as they change on their own; so is `job_file`.
-pub(super) fn content(folder: &Path, job_file: Option<&Path>) -> String {
+/// A digest of the names, sizes and times of a folder's files. Skips `job_file`, and the folders of Git and
+/// of compilers, whose files change although the user did not change anything.
+pub(super) fn content_digest(folder: &Path, job_file: Option<&Path>) -> String {
     let is_cache = |path: &Path| {
         path.file_name().is_some_and(|name| name == ".git") || path.join("CACHEDIR.TAG").exists()
     };
@@ -24,7 +24,7 @@ pub(super) fn content(folder: &Path, job_file: Option<&Path>) -> String {
         .filter(|entry| !entry.file_type().is_dir())
         .filter(|entry| !job_file.is_some_and(|file| is_same(entry.path(), file)));
     let mut seen = Vec::new();
-    for entry in entries.take(FILES) {
+    for entry in entries.take(MAX_FILES) {
         let path = entry.path();
         let name = path.strip_prefix(folder).unwrap_or(path);
         seen.extend(name.as_os_str().as_bytes());
@@ -58,16 +58,16 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         write("a/model.bin", "1");
-        let first = content(dir.path(), None);
+        let first = content_digest(dir.path(), None);
         write("target/CACHEDIR.TAG", "");
         write("target/debug/x", "1");
         write(".git/index", "1");
-        assert_eq!(content(dir.path(), None), first);
+        assert_eq!(content_digest(dir.path(), None), first);
         write("a/model.bin", "12");
-        let second = content(dir.path(), None);
+        let second = content_digest(dir.path(), None);
         assert_ne!(second, first);
         write("b", "");
-        assert_ne!(content(dir.path(), None), second);
+        assert_ne!(content_digest(dir.path(), None), second);
     }
 
     /// C25: a job file may change its time-outs, even if the entry script can see the file.
@@ -76,12 +76,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("sub")).unwrap();
         let job = dir.path().canonicalize().unwrap().join("job.yaml");
-        let known = || content(dir.path(), Some(&job));
+        let digest = || content_digest(dir.path(), Some(&job));
         fs::write(&job, "run_max_try: 1").unwrap();
-        let first = known();
+        let first = digest();
         fs::write(&job, "run_max_try: 22").unwrap();
-        assert_eq!(known(), first);
+        assert_eq!(digest(), first);
         fs::write(dir.path().join("sub/job.yaml"), "another").unwrap();
-        assert_ne!(known(), first);
+        assert_ne!(digest(), first);
     }
 }

@@ -1,4 +1,4 @@
-//! Why a job cannot run on this machine, for people.
+//! The errors of preparing and starting a job on this machine.
 
 use super::features::NotBuilt;
 use super::model_error::ModelError;
@@ -13,10 +13,10 @@ use crate::wall::WallError;
 use std::io;
 use std::path::PathBuf;
 
-/// Why this machine cannot do what a job needs.
+/// Why this machine cannot do what a job needs. The text is shown to users.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// An input is missing, or is not what it should be.
+    /// An input is missing or cannot be used.
     #[error(transparent)]
     Input(#[from] DatasetError),
     /// An input is in a store and cannot be downloaded.
@@ -25,7 +25,7 @@ pub enum NodeError {
     /// This build lacks a feature that the job needs.
     #[error(transparent)]
     NotBuilt(#[from] NotBuilt),
-    /// The operator's policy forbids it.
+    /// The operator's policy forbids the job.
     #[error(transparent)]
     Policy(#[from] SpecErrors),
     /// The operator's caps for all jobs of the machine leave no room for this one.
@@ -38,7 +38,7 @@ pub enum NodeError {
         folder.display()
     )]
     Overlap {
-        /// The input that is read, as in "input 'texts'".
+        /// What is read, such as "input 'texts'".
         reader: String,
         /// "the job directory" or "the output folder".
         what: &'static str,
@@ -50,7 +50,7 @@ pub enum NodeError {
     /// A path that cannot be passed to child processes.
     #[error("the path of {what} is not UTF-8: {path:?}; rename the folder, or use another")]
     NotUtf8 {
-        /// The path's role, as in "the job directory".
+        /// The path's role, such as "the job directory".
         what: String,
         /// The path.
         path: PathBuf,
@@ -65,9 +65,10 @@ pub enum NodeError {
     },
     /// The side inputs that are single files are larger than may be copied.
     #[error(
-        "with the side input {}, which is on another file system or belongs to another user, more than limits.copies ({most}) \
-         would be copied into the job directory; put it into a folder of its own and name the folder, which is shown without \
-         a copy, or raise the limit", path.display()
+        "the side input {} would be copied into the job directory, as it is on another file system or \
+         belongs to another user, but all copies together would exceed limits.copies ({most}); put the file \
+         into a separate folder and name that folder as the side input, since folders are not copied, or \
+         raise the limit", path.display()
     )]
     Copies {
         /// The file that exceeded the limit.
@@ -89,7 +90,7 @@ pub enum NodeError {
     Misfit {
         /// The component.
         path: PathBuf,
-        /// The kind that it takes.
+        /// The kind that the entry script takes.
         takes: AcceptedKind,
         /// The kind that the job's inputs give.
         given: AcceptedKind,
@@ -97,7 +98,7 @@ pub enum NodeError {
     /// The entry script is not the one that the job file pins.
     #[error(
         "{path} has the SHA-256 {found}, but entry_script_digest is {expected}: it is not the \
-         component that this job was made for; put the right one there, or change the pin"
+         component that this job was made for; put the right one there, or change entry_script_digest"
     )]
     Digest {
         /// The component.
@@ -118,10 +119,10 @@ pub enum NodeError {
     /// A model is missing, or is not the one that the job names.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// A library that computes with the job's models is missing.
+    /// An inference library that the job needs is missing.
     #[error("{0}")]
     Backend(String),
-    /// The inputs could not be compared with those of an earlier run.
+    /// The inputs cannot be compared with the inputs of an earlier run.
     #[error("{0}")]
     Inputs(String),
     /// The job requires a wall that this machine cannot build.
@@ -145,6 +146,6 @@ pub enum NodeError {
     #[error("the planner process cannot be started: {0}")]
     Planner(io::Error),
     /// The workers' memory cannot be watched.
-    #[error("the monitor of memory cannot be started: {0}")]
+    #[error("the memory monitor cannot be started: {0}")]
     Monitor(io::Error),
 }

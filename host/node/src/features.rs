@@ -1,7 +1,7 @@
 //! The optional features of this build. A job that needs more is refused before anything begins.
 
 use crate::model::{Absence, DeviceChoice, Feature};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, ModelSpec};
 use sandmill_guest_host::features::{HAS_CUDA, HAS_INFERENCE};
 use sandmill_store::HAS_STORES;
 
@@ -9,7 +9,7 @@ use sandmill_store::HAS_STORES;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}, and {source}: {instead}use a build with that feature")]
 pub struct NotBuilt {
-    /// The setting that needs it, in the words of the job file.
+    /// The setting that needs the feature, such as "gpus is 2".
     what: String,
     source: Absence,
     /// What the user can do instead, if anything.
@@ -27,6 +27,7 @@ impl NotBuilt {
         self.source.0
     }
 
+    /// The same error with advice that continues with "or".
     fn or(self, instead: &'static str) -> Self {
         Self { instead, ..self }
     }
@@ -56,30 +57,30 @@ pub(super) fn check_stores(spec: &JobSpec) -> Result<(), NotBuilt> {
 /// has.
 fn lacking(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
     if !has(Feature::Inference) {
-        let of = |what: String| NotBuilt::new(what, Feature::Inference);
+        let without_inference = |what: String| NotBuilt::new(what, Feature::Inference);
         if let Some(model) = spec.models.first() {
-            return Some(of(format!("the job computes with models.{}", model.name)));
+            return Some(without_inference(format!("the job uses models.{}", model.name)));
         }
         if spec.inference.allow_guest_models {
             let what = "inference.allow_guest_models is true".to_owned();
-            return Some(of(what).or("leave it out, or "));
+            return Some(without_inference(what).or("leave it out, or "));
         }
     }
     if !has(Feature::Cuda) {
-        let of = |what: String| NotBuilt::new(what, Feature::Cuda);
+        let without_cuda = |what: String| NotBuilt::new(what, Feature::Cuda);
         if spec.gpus > 0 {
-            return Some(of(format!("gpus is {}", spec.gpus)).or("set it to 0, or "));
+            return Some(without_cuda(format!("gpus is {}", spec.gpus)).or("set it to 0, or "));
         }
-        let needs = |device, fallback: bool| device == DeviceChoice::Gpu && !fallback;
-        if let Some(model) = spec.models.iter().find(|it| needs(it.device, it.fallback)) {
+        let needs_gpu = |model: &&ModelSpec| model.device == DeviceChoice::Gpu && !model.fallback;
+        if let Some(model) = spec.models.iter().find(needs_gpu) {
             let what = format!("models.{}.device is gpu", model.name);
-            return Some(of(what).or("also set fallback to cpu, or "));
+            return Some(without_cuda(what).or("also set fallback to cpu, or "));
         }
     }
     None
 }
 
-/// The same for stores.
+/// The feature for stores, if a job needs it and the build lacks it.
 fn lacking_stores(spec: &JobSpec, has: impl Fn(Feature) -> bool) -> Option<NotBuilt> {
     if has(Feature::Stores) {
         return None;
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     /// The message of a build with these features about a job.
-    fn describe(lines: &str, parts: &[Feature]) -> String {
+    fn describe(lines: &str, features: &[Feature]) -> String {
         let dir = tempfile::tempdir().unwrap();
         for name in ["entry.wasm", "a.txt", "m.onnx"] {
             std::fs::write(dir.path().join(name), "x").unwrap();
@@ -106,9 +107,9 @@ mod tests {
         let job = dir.path().join("job.yaml");
         std::fs::write(&job, format!("entry_script: entry.wasm\n{lines}\n")).unwrap();
         let spec = crate::spec::load_plain(&job, &[]).unwrap();
-        let has = |feature| parts.contains(&feature);
+        let has = |feature| features.contains(&feature);
         let lacking = lacking(&spec, has).or_else(|| lacking_stores(&spec, has));
-        assert!(lacking.iter().all(|lacking| !parts.contains(&lacking.feature())));
+        assert!(lacking.iter().all(|lacking| !features.contains(&lacking.feature())));
         lacking.map_or(String::new(), |lacking| lacking.to_string())
     }
 
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(describe(inputs, none), "");
         insta::assert_snapshot!(describe("inputs: {texts: s3://b/x}", none), @"inputs.texts.path is s3://b/x, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
         insta::assert_snapshot!(describe(&format!("{inputs}\noutput: s3://b/out"), none), @"output is s3://b/out, and this sandmill was built without stores (feature `stores`): name a folder of this machine, or use a build with that feature");
-        insta::assert_snapshot!(describe(&format!("{inputs}\nmodels: {{m: m.onnx}}"), none), @"the job computes with models.m, and this sandmill was built without inference (feature `inference`): use a build with that feature");
+        insta::assert_snapshot!(describe(&format!("{inputs}\nmodels: {{m: m.onnx}}"), none), @"the job uses models.m, and this sandmill was built without inference (feature `inference`): use a build with that feature");
         insta::assert_snapshot!(describe(&format!("{inputs}\nmodels: {{m: s3://b/m.onnx}}"), &[Feature::Inference]), @"models.m.path is s3://b/m.onnx, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
         insta::assert_snapshot!(describe(&format!("{inputs}\nside_inputs: {{s: s3://b/s}}"), none), @"side_inputs.s.path is s3://b/s, and this sandmill was built without stores (feature `stores`): copy its files to this machine, or use a build with that feature");
         insta::assert_snapshot!(describe(&format!("{inputs}\ninference: {{allow_guest_models: true}}"), none), @"inference.allow_guest_models is true, and this sandmill was built without inference (feature `inference`): leave it out, or use a build with that feature");

@@ -11,7 +11,7 @@ use crate::model::{GpuLease, InferenceSettings};
 use crate::spec::JobSpec;
 use std::fmt::Write as _;
 
-/// The GPUs that the job has taken. Other jobs may take them once this is dropped and the workers are gone.
+/// The GPUs that the job has taken. Other jobs can take them after this is dropped and the workers are gone.
 #[derive(Debug, Default)]
 pub(super) struct LeasedGpus {
     leases: Vec<GpuLease>,
@@ -22,8 +22,8 @@ pub(super) struct LeasedGpus {
 }
 
 impl LeasedGpus {
-    /// Takes as many GPUs as the job has workers for. If there are fewer, a notice says why, and which
-    /// processes have the others.
+    /// Takes as many GPUs as the job has workers for. If it gets fewer, a notice says why, and which
+    /// processes have the other GPUs.
     pub(super) fn take(
         spec: &JobSpec,
         options: &NodeOptions,
@@ -40,23 +40,24 @@ impl LeasedGpus {
             .held
             .iter()
             .filter_map(|held| {
-                let lease = candidates.get(held.place)?.clone();
+                let lease = candidates.get(held.position)?.clone();
                 Some(GpuLease { lock: Some(held.file.clone()), ..lease })
             })
             .collect();
         let notice = (leases.len() < most).then(|| {
             let busy = taken.busy.iter();
-            let busy = busy.filter_map(|(place, by)| Some((candidates.get(*place)?.index, *by)));
+            let busy =
+                busy.filter_map(|(position, by)| Some((candidates.get(*position)?.index, *by)));
             let busy: Vec<(u32, Option<u32>)> = busy.collect();
-            lacking(leases.len(), most, &busy, inventory.missing.as_deref())
+            lacking_notice(leases.len(), most, &busy, inventory.missing.as_deref())
         });
         let memory = nvidia.ok().filter(|_| inventory.known && !leases.is_empty());
         let memory = memory.map(|nvidia| MemoryWatch::new(nvidia, &leases));
         Ok((Self { leases, _taken: taken, memory }, notice))
     }
 
-    /// Compiles tract's kernels for the GPUs, if a model may run there; returns a notice if that fails.
-    /// `inference`: the settings that were found for the job.
+    /// Compiles tract's kernels for the GPUs if tract may run a model on a GPU. Returns a notice if that
+    /// fails. `inference`: the job's settings, with the libraries that were found.
     pub(super) fn make_ready(
         &mut self,
         spec: &JobSpec,
@@ -64,16 +65,16 @@ impl LeasedGpus {
         options: &NodeOptions,
         say: &mut dyn FnMut(&str),
     ) -> Option<String> {
-        let has_other = || {
+        let onnxruntime_has_gpu = || {
             let library = inference.onnxruntime.as_deref();
-            library.is_some_and(|it| probe(spec, options).onnxruntime_on_gpu(it).is_ok())
+            library.is_some_and(|path| probe(spec, options).onnxruntime_on_gpu(path).is_ok())
         };
         // Without a driver there is nothing to compile for.
-        if self.memory.is_none() || !kernels::wanted(spec, has_other) {
+        if self.memory.is_none() || !kernels::are_needed(spec, onnxruntime_has_gpu) {
             return None;
         }
         let cache = options.cache_dir.clone().or_else(Cache::default_folder)?;
-        say("making the GPUs ready for models, which takes minutes the first time");
+        say("compiling GPU kernels for models, which takes minutes the first time");
         let libraries = &inference.cuda;
         let cancel = &options.cancel;
         match kernels::compile(&options.program, &cache, &self.leases, libraries, cancel) {
@@ -100,14 +101,14 @@ impl LeasedGpus {
         self.leases.iter().find(|lease| lease.index == index).cloned()
     }
 
-    /// Watches whether the memory of a GPU is free again.
+    /// What watches the memory of the GPUs. `None` if no driver reports it.
     pub(super) fn memory(&self) -> Option<MemoryWatch> {
         self.memory.clone()
     }
 }
 
 /// The GPUs that a job may have, with names that are the same for all jobs of the machine. If no driver
-/// reports them, we trust the job's number.
+/// reports GPUs, we assume as many as the job asks for.
 fn candidates(gpus: u32, inventory: &Inventory) -> (Vec<GpuLease>, Vec<String>) {
     if inventory.known {
         inventory.gpus.iter().map(|gpu| (gpu.lease(), gpu.uuid.clone())).unzip()
@@ -116,9 +117,9 @@ fn candidates(gpus: u32, inventory: &Inventory) -> (Vec<GpuLease>, Vec<String>) 
     }
 }
 
-/// The notice for a job with fewer GPUs than it could use. `busy` are those that other jobs have, with the
-/// processes that took them.
-fn lacking(
+/// The notice for a job with fewer GPUs than it could use. `busy` are the GPUs that other jobs have, each
+/// with the process that took it.
+fn lacking_notice(
     has: usize,
     wanted: usize,
     busy: &[(u32, Option<u32>)],
@@ -140,7 +141,7 @@ fn lacking(
             let _ = write!(text, ": {missing}");
         }
         _ if busy.is_empty() => text.push_str(": this machine has no more"),
-        _ => text.push_str("; start the job again once they are free, if it needs them"),
+        _ => text.push_str("; if the job needs these GPUs, start it again once they are free"),
     }
     text
 }
@@ -152,10 +153,10 @@ mod tests {
 
     #[test]
     fn missing_gpus_are_reported_with_the_reason() {
-        assert_snapshot!(lacking(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or one of its workers that still runs; start the job again once they are free, if it needs them");
-        assert_snapshot!(lacking(1, 2, &[(1, None)], None), @"1 of 2 workers that could each use a GPU get one; GPU 1 is taken by another job; start the job again once they are free, if it needs them");
-        assert_snapshot!(lacking(1, 4, &[], None), @"1 of 4 workers that could each use a GPU get one: this machine has no more");
-        assert_snapshot!(lacking(0, 4, &[], Some("the driver reports no GPU")), @"no worker of this job gets a GPU: the driver reports no GPU");
+        assert_snapshot!(lacking_notice(0, 1, &[(0, Some(17))], None), @"no worker of this job gets a GPU; GPU 0 is taken by the job of process 17, or one of its workers that still runs; if the job needs these GPUs, start it again once they are free");
+        assert_snapshot!(lacking_notice(1, 2, &[(1, None)], None), @"1 of 2 workers that could each use a GPU get one; GPU 1 is taken by another job; if the job needs these GPUs, start it again once they are free");
+        assert_snapshot!(lacking_notice(1, 4, &[], None), @"1 of 4 workers that could each use a GPU get one: this machine has no more");
+        assert_snapshot!(lacking_notice(0, 4, &[], Some("the driver reports no GPU")), @"no worker of this job gets a GPU: the driver reports no GPU");
     }
 
     /// The job's count is used only if the driver does not report its GPUs.

@@ -9,9 +9,10 @@ use std::io::Read;
 use std::os::unix::fs::OpenOptionsExt;
 use std::time::Duration;
 
-/// The worker's current model call, in words. `None` if there is none. `most`: how long its guest has been in
-/// the current call, an upper bound for the duration. `template`: the set-up of workers.
-pub(super) fn inferring(
+/// Describes the worker's current model call, such as `loading the model "a" for the last 2.0 s`. `None` if
+/// there is none. `most`: how long the guest has been inside `init` or `run`, which the model call cannot
+/// exceed. `template`: the set-up of workers.
+pub(super) fn current_model_call(
     template: &WorkerSetup,
     job_dir: &JobDir,
     worker: WorkerId,
@@ -22,11 +23,11 @@ pub(super) fn inferring(
     }
     let mut names: Vec<&str> = template.models.iter().map(|model| model.name.as_str()).collect();
     names.sort_unstable();
-    words(read(job_dir, worker)?, &names, most)
+    describe_note(read_note(job_dir, worker)?, &names, most)
 }
 
-/// The worker's last note. The worker is untrusted, so we check that it is a valid note.
-fn read(job_dir: &JobDir, worker: WorkerId) -> Option<InferenceNote> {
+/// The worker's last note. The worker is untrusted, so we check that the note is valid.
+fn read_note(job_dir: &JobDir, worker: WorkerId) -> Option<InferenceNote> {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let mut options = OpenOptions::new();
     let options = options.read(true).custom_flags(flags);
@@ -36,10 +37,11 @@ fn read(job_dir: &JobDir, worker: WorkerId) -> Option<InferenceNote> {
     InferenceNote::decode(&bytes)
 }
 
-/// `computing with the model "digits" for the last 1.9 s`.
-fn words(note: InferenceNote, names: &[&str], most: Duration) -> Option<String> {
+/// Describes a note, such as `computing with the model "digits" for the last 1.9 s`. `None` if there is no
+/// such model.
+fn describe_note(note: InferenceNote, names: &[&str], most: Duration) -> Option<String> {
     let model = match note.model {
-        None => "a model of its own".to_owned(),
+        None => "a model that the entry script supplied".to_owned(),
         Some(index) => format!("the model {:?}", names.get(index as usize)?),
     };
     let what = match note.work {
@@ -61,13 +63,13 @@ mod tests {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let describe = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
-            words(read(&job_dir, WorkerId(3))?, &["a", "b"], Duration::from_secs(2))
+            describe_note(read_note(&job_dir, WorkerId(3))?, &["a", "b"], Duration::from_secs(2))
         };
         let note =
             |work, model| InferenceNote::encode(Some(InferenceNote { work, model, since: 0 }));
         let computing = note(InferenceWork::Computing, Some(1));
         insta::assert_snapshot!(describe(&computing).unwrap(), @r#"computing with the model "b" for the last 2.0 s"#);
-        insta::assert_snapshot!(describe(&note(InferenceWork::Loading, None)).unwrap(), @"loading a model of its own for the last 2.0 s");
+        insta::assert_snapshot!(describe(&note(InferenceWork::Loading, None)).unwrap(), @"loading a model that the entry script supplied for the last 2.0 s");
         assert_eq!(
             describe(&note(InferenceWork::Loading, Some(2))),
             None,
@@ -77,6 +79,6 @@ mod tests {
         assert_eq!(describe(&[2; 4000]), None);
         std::fs::remove_file(&path).unwrap();
         std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-        assert_eq!(read(&job_dir, WorkerId(3)), None);
+        assert_eq!(read_note(&job_dir, WorkerId(3)), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Reports the current state of a job's inputs: it plans the job once in advance, and stamps the files of its
-//! mini-batches as workers do.
+//! Reports the current state of a job's inputs: plans the job once before it runs, and stamps the files of
+//! its mini-batches as workers do.
 
 use super::error::NodeError;
 use super::job::NodeJob;
@@ -16,20 +16,21 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Plans the job, and passes each part of the plan, with the state of its files, to `on_report`,
-    /// until that returns `Break`.
+    /// Plans the job, and passes each part of the plan, with the state of its files, to `on_report`, until
+    /// that returns `Break`.
     ///
     /// # Errors
-    /// If the inputs cannot be planned, if no news arrives for too long, or if the job is cancelled.
+    /// If the inputs cannot be planned, if the planner sends nothing for too long, or if the job is
+    /// cancelled.
     pub fn look(
         &mut self,
         wanted: &InspectRequest,
         on_report: &mut dyn FnMut(InspectReport) -> ControlFlow<()>,
     ) -> Result<(), NodeError> {
-        let looked = self.inspect(wanted, on_report);
-        // The run writes again what a shuffle wrote here.
+        let result = self.inspect(wanted, on_report);
+        // The run itself writes these files again.
         self.remove_spill()?;
-        looked
+        result
     }
 
     fn inspect(
@@ -42,8 +43,9 @@ impl NodeJob {
         let program = self.options.program.clone();
         let cancel = self.options.cancel.clone();
         let objects = &mut self.staged.objects;
-        let failed =
-            |e: std::io::Error| NodeError::Inputs(format!("the inputs cannot be cut: {e}"));
+        let failed = |e: std::io::Error| {
+            NodeError::Inputs(format!("the inputs cannot be split into mini-batches: {e}"))
+        };
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let result = runtime.block_on(async {
@@ -57,10 +59,10 @@ impl NodeJob {
             let planner = LonePlanner { incoming, answer: &answer, reads, objects };
             let view = WorkerView::new(&request.sources, wanted.since);
             let mut cancelled = cancel.watch();
-            let asked = async { cancelled.wait_for(Option::is_some).await.is_ok() };
+            let was_cancelled = async { cancelled.wait_for(Option::is_some).await.is_ok() };
             tokio::select! {
                 biased;
-                true = asked => Err(NodeError::Cancelled(cancel.reason().unwrap_or_default())),
+                true = was_cancelled => Err(NodeError::Cancelled(cancel.reason().unwrap_or_default())),
                 result = follow(planner, view, wanted.patience, on_report) => result,
             }
         });
@@ -70,7 +72,7 @@ impl NodeJob {
     }
 }
 
-/// Follows the planner to the end of the plan, and passes on what it plans, with the state of the files.
+/// Passes each part of the planner's plan to `on_report`, with the state of its files, until the plan ends.
 async fn follow(
     mut planner: LonePlanner<'_>,
     view: WorkerView,
@@ -79,22 +81,22 @@ async fn follow(
 ) -> Result<(), NodeError> {
     let late = |_| {
         NodeError::Inputs(format!(
-            "no answer for {} s on whether the inputs are unchanged: check that they can be \
+            "comparing the inputs with the earlier run made no progress for {} s: check that they can be \
              read, or raise first_task_creation_timeout",
             patience.as_secs()
         ))
     };
     let view = Arc::new(view);
     loop {
-        let looked = match planner.next(patience).await.map_err(late)? {
+        let report = match planner.next(patience).await.map_err(late)? {
             Some(FromPlanner::MiniBatches(batches)) => {
                 let view = Arc::clone(&view);
-                let looked = tokio::task::spawn_blocking(move || view.inspect(batches));
-                let looked = tokio::time::timeout(patience, looked).await.map_err(late)?;
-                InspectReport::MiniBatches(looked.map_err(|e| NodeError::Inputs(e.to_string()))?)
+                let inspection = tokio::task::spawn_blocking(move || view.inspect(batches));
+                let inspected = tokio::time::timeout(patience, inspection).await.map_err(late)?;
+                InspectReport::MiniBatches(inspected.map_err(|e| NodeError::Inputs(e.to_string()))?)
             }
             Some(FromPlanner::Finished) => {
-                // There is nothing left to break off.
+                // The plan is complete, so `Break` would change nothing.
                 let _ = on_report(InspectReport::Finished);
                 return Ok(());
             }
@@ -111,7 +113,7 @@ async fn follow(
             }
             None => return Err(NodeError::Inputs("the planner process failed".to_owned())),
         };
-        if on_report(looked).is_break() {
+        if on_report(report).is_break() {
             return Ok(());
         }
     }
@@ -131,14 +133,14 @@ impl WorkerView {
     }
 
     fn inspect(&self, batches: Vec<MiniBatch>) -> Vec<InspectedMiniBatch> {
-        let look = |batch: MiniBatch| {
-            let look = |(source, file)| self.roots.get(source as usize)?.look_at(file);
-            let found: Vec<_> = batch.files().map(look).collect();
+        let inspect = |batch: MiniBatch| {
+            let version = |(source, file)| self.roots.get(source as usize)?.look_at(file);
+            let found: Vec<_> = batch.files().map(version).collect();
             let stamp = content_stamp(batch.stamp, found.iter().copied());
             let changed = found.iter().flatten().find_map(|file| self.change(file));
             InspectedMiniBatch { batch, stamp, changed }
         };
-        batches.into_iter().map(look).collect()
+        batches.into_iter().map(inspect).collect()
     }
 
     /// The time a file was changed, if that is after `since`. A time in the future is ignored: a file
@@ -163,7 +165,8 @@ mod tests {
         MiniBatch { stamp, ..batch }
     }
 
-    /// The messages for the leader when the planner sends these. Breaks off after `most` of them.
+    /// The reports for the leader if the planner sends these messages. `on_report` breaks after `most`
+    /// reports.
     fn received(
         messages: Vec<FromPlanner>,
         most: usize,
@@ -181,8 +184,8 @@ mod tests {
             let reads = PlannerReads::new(&[]);
             let planner = LonePlanner { incoming, answer: &drop, reads, objects: &mut objects };
             let view = WorkerView::new(&[source], Timestamp::UNIX_EPOCH);
-            let mut on_report = |looked| {
-                received.push(looked);
+            let mut on_report = |report| {
+                received.push(report);
                 if received.len() < most {
                     ControlFlow::Continue(())
                 } else {
@@ -202,22 +205,22 @@ mod tests {
             vec![FromPlanner::Tables(vec![]), notice, batches, FromPlanner::Finished]
         };
         // The file does not exist.
-        let at = InspectedMiniBatch { batch: batch(7), stamp: 7, changed: None };
-        let all = [
+        let inspected = InspectedMiniBatch { batch: batch(7), stamp: 7, changed: None };
+        let reports = [
             InspectReport::Tables(vec![]),
-            InspectReport::MiniBatches(vec![at]),
+            InspectReport::MiniBatches(vec![inspected]),
             InspectReport::Finished,
         ];
-        assert_eq!(received(messages(), 9), (all.to_vec(), Ok(())));
-        assert_eq!(received(messages(), 1), (all[..1].to_vec(), Ok(())));
+        assert_eq!(received(messages(), 9), (reports.to_vec(), Ok(())));
+        assert_eq!(received(messages(), 1), (reports[..1].to_vec(), Ok(())));
     }
 
     #[test]
     fn a_planner_that_fails_is_an_error() {
         let (_, result) = received(vec![FromPlanner::Failed("no such folder".into())], 9);
         assert_eq!(result, Err("no such folder".to_owned()));
-        let (looked, result) = received(vec![FromPlanner::MiniBatches(vec![batch(1)])], 9);
-        assert_eq!((looked.len(), result), (1, Err("the planner process failed".to_owned())));
+        let (reports, result) = received(vec![FromPlanner::MiniBatches(vec![batch(1)])], 9);
+        assert_eq!((reports.len(), result), (1, Err("the planner process failed".to_owned())));
     }
 
     /// C25: a file that is newer than the job is reported.
@@ -229,16 +232,16 @@ mod tests {
         let source = Source::new("texts", folder.path().into());
         let now = Timestamp::now();
         let view = WorkerView::new(&[source], now - SignedDuration::from_secs(100));
-        let look = |age: i64| {
+        let change_at_age = |age: i64| {
             let time = now - SignedDuration::from_secs(age);
             file.set_modified(time.into()).unwrap();
-            let [looked] = view.inspect(vec![batch(7)]).try_into().unwrap();
+            let [inspected] = view.inspect(vec![batch(7)]).try_into().unwrap();
             let stamp = content_stamp(7, [view.roots[0].look_at("0.txt")]);
-            assert_eq!((looked.stamp, looked.batch), (stamp, batch(7)));
-            looked.changed.map(|changed| changed == time)
+            assert_eq!((inspected.stamp, inspected.batch), (stamp, batch(7)));
+            inspected.changed.map(|changed| changed == time)
         };
-        assert_eq!(look(200), None);
-        assert_eq!(look(50), Some(true));
-        assert_eq!(look(-60), None, "the time of a server whose clock is ahead");
+        assert_eq!(change_at_age(200), None);
+        assert_eq!(change_at_age(50), Some(true));
+        assert_eq!(change_at_age(-60), None, "the time of a server whose clock is ahead");
     }
 }

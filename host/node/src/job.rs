@@ -1,4 +1,4 @@
-//! What this machine holds for a prepared job and cannot send in a message: open files, locks, processes.
+//! What this machine holds for a prepared job: open files, locks and processes, which no message can carry.
 
 use super::backends::cuda_folders;
 use super::error::NodeError;
@@ -14,35 +14,37 @@ use crate::pool::PrestartedProcesses;
 use crate::spec::JobSpec;
 use std::path::PathBuf;
 
-/// A prepared job on this machine: its settings as they were checked, and what was found for them here.
+/// A prepared job on this machine: its checked settings, and the files and libraries that were found for
+/// them.
 #[derive(Debug)]
 pub struct NodeJob {
     pub(super) spec: JobSpec,
     pub(super) options: NodeOptions,
     pub(super) real: RealPaths,
-    /// Its name in the job, or where it was built.
+    /// The entry script: the path in the job file, or the component that was built from the crate there.
     pub(super) entry_script: PathBuf,
     pub(super) staged: Staged,
     /// The settings for inference, with the libraries that were found.
     pub(super) inference: InferenceSettings,
     pub(super) component: Compiled,
-    /// The library of a script's runtime.
+    /// The folder with the library of a script's runtime. `None` if the runtime has none.
     pub(super) library: Option<PathBuf>,
-    /// The models as they were checked.
-    pub(super) seen: Vec<InspectedModel>,
+    /// The files of the models when they were checked, in the order of the models.
+    pub(super) inspected_models: Vec<InspectedModel>,
     /// The memory budget of each worker.
     pub(super) budget: MemoryBudget,
     pub(super) job_dir: JobDir,
-    /// The machine's caps. `None` if there are none.
-    pub(super) turns: Option<MachineSlots>,
+    /// The places for workers on the machine. `None` if the operator sets no caps.
+    pub(super) slots: Option<MachineSlots>,
     /// Processes that were started during the preparation, if any.
-    pub(super) standby: Option<PrestartedProcesses>,
+    pub(super) prestarted: Option<PrestartedProcesses>,
     /// The GPUs that only this job has.
     pub(super) gpus: LeasedGpus,
 }
 
 impl NodeJob {
-    /// Waits for all objects of stores that are downloaded without a request. `say` gets lines for people.
+    /// Waits for all objects that are downloaded from stores without a request of the planner or a
+    /// mini-batch. `say` gets lines for the user.
     pub fn await_objects(&self, say: &mut dyn FnMut(&str)) {
         wait_for(&self.staged.objects, &self.options, say);
     }

@@ -15,10 +15,10 @@ use std::time::Duration;
 
 /// How long compiling may take for one GPU.
 const PATIENCE: Duration = Duration::from_secs(900);
-/// The number of bytes of the process's output that are reported.
-const REPORTED: u64 = 2000;
+/// At most this many bytes of the process's output are reported.
+const MAX_OUTPUT: u64 = 2000;
 
-/// Why tract cannot use the GPUs; a clause for people.
+/// Why tract cannot use the GPUs. The text completes a sentence for the user.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KernelsError {
     /// The cache folder has no absolute path.
@@ -35,7 +35,7 @@ pub(super) enum KernelsError {
     /// The process cannot be started.
     #[error(transparent)]
     Start(io::Error),
-    /// The process was killed before it was done, for this reason.
+    /// The process was killed before it ended by itself, for this reason.
     #[error(transparent)]
     Stopped(WaitError),
     /// The process failed.
@@ -43,25 +43,32 @@ pub(super) enum KernelsError {
     Failed(TaskEnd),
 }
 
+/// The process's error output, or how it ended.
 fn explain(ended: &TaskEnd) -> String {
     if ended.faults.is_empty() { ended.describe("its process") } else { ended.faults.clone() }
 }
 
-/// Whether tract may run a model on a GPU. `has_other`: whether ONNX Runtime can use the GPU; then `auto`
-/// means ONNX Runtime there. Called only if that matters.
-pub(super) fn wanted(spec: &JobSpec, has_other: impl FnOnce() -> bool) -> bool {
-    may_run(&spec.models, spec.inference.allow_guest_models, has_other)
+/// Whether tract may run a model on a GPU. `onnxruntime_has_gpu`: whether ONNX Runtime can use the GPU, so
+/// that models with the backend `auto` run on it instead of on tract. Called only if that matters.
+pub(super) fn are_needed(spec: &JobSpec, onnxruntime_has_gpu: impl FnOnce() -> bool) -> bool {
+    may_run(&spec.models, spec.inference.allow_guest_models, onnxruntime_has_gpu)
 }
 
-fn may_run(models: &[ModelSpec], guests: bool, has_other: impl FnOnce() -> bool) -> bool {
+fn may_run(
+    models: &[ModelSpec],
+    allow_guest_models: bool,
+    onnxruntime_has_gpu: impl FnOnce() -> bool,
+) -> bool {
     let on_gpu = |backend| {
         let mut models = models.iter();
         models.any(|model| model.device != DeviceChoice::Cpu && model.backend == backend)
     };
-    on_gpu(Backend::Tract) || (guests || on_gpu(Backend::Auto)) && !has_other()
+    on_gpu(Backend::Tract)
+        || (allow_guest_models || on_gpu(Backend::Auto)) && !onnxruntime_has_gpu()
 }
 
-/// Compiles for these GPUs into a folder inside the cache folder, if not done yet. Returns the folder.
+/// Compiles the kernels for these GPUs into a folder inside the cache folder, unless they are there already.
+/// Returns the folder.
 pub(super) fn compile(
     program: &Path,
     cache: &Path,
@@ -79,7 +86,7 @@ pub(super) fn compile(
     for lease in leases {
         let lease = GpuLease { kernels: Some(folder.clone()), ..lease.clone() };
         let child = start(program, &lease, libraries).map_err(KernelsError::Start)?;
-        let ended = wall::end_of(child, PATIENCE, REPORTED, || cancel.reason());
+        let ended = wall::end_of(child, PATIENCE, MAX_OUTPUT, || cancel.reason());
         let ended = ended.map_err(KernelsError::Stopped)?;
         if !ended.status.success() {
             return Err(KernelsError::Failed(ended));
@@ -110,7 +117,9 @@ mod tests {
     #[test]
     fn kernels_are_compiled_only_if_a_model_needs_them() {
         use {Backend::*, DeviceChoice as Device};
-        let may = |models: &[ModelSpec], guests, has_other| may_run(models, guests, || has_other);
+        let may = |models: &[ModelSpec], guests, onnxruntime_has_gpu| {
+            may_run(models, guests, || onnxruntime_has_gpu)
+        };
         assert!(!may(&[], false, false));
         assert!(!may(&[model(Tract, Device::Cpu), model(OnnxRuntime, Device::Gpu)], false, false));
         let auto = [model(Auto, Device::Cpu), model(Auto, Device::Auto)];

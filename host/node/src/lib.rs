@@ -1,29 +1,28 @@
-//! One machine that runs a job: it prepares the job's files here, and runs its workers. It knows a leader
-//! only through the messages of `wire`.
+//! Runs a job on one machine: prepares the job's files, and runs its workers. Talks to the leader only in the
+//! messages of `wire`.
 //!
-//! This crate uses all crates below it except `registry`. Only `sandmill` uses it, and connects it to a
-//! leader.
+//! This crate uses all crates below it except `registry`. Only the crate `sandmill` uses this one, and
+//! connects it to a leader.
 //!
-//! `prepare` finds and checks everything that a job needs and makes a `job` of it, which `start` starts;
-//! `inspect_inputs` reports the current state of the inputs. The leader asks for these with the messages of
-//! `protocol::node`.
+//! `prepare` finds and checks everything that a job needs, and makes a `job`, which `start` starts.
+//! `inspect_inputs` reports the current state of the inputs. The leader requests all three with the messages
+//! of `protocol::node`.
 //!
 //! `staging` downloads objects from stores, and uploads results; `real_paths` resolves the paths that a job
 //! names, and `overlap` refuses a job that would read what it writes. `models` checks the job's models
 //! (`model_digests` and `model_folder` check their files), and puts single files where workers find them
-//! (`single_file`); `backends` finds and tries the libraries that compute with models. `content` identifies
-//! the contents of folders. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models.
-//! `setup` makes the requests for the planner and the workers, and `planner_reads` lists what the planner
-//! reads.
+//! (`single_file`). `backends` finds and tries the inference libraries. `content` identifies the contents of
+//! folders. `gpus` takes GPUs that no other job has, and `kernels` prepares them for models. `setup` makes
+//! the requests for the planner and the workers, and `planner_reads` lists what the planner reads.
 //!
-//! `python` makes a Python script visible to workers, and checks its imports; `trial` runs entry scripts on
-//! trial, and maps a stream of tables with one (`mapping`).
+//! `python` makes a Python or JavaScript script visible to workers, and checks its imports. `trial` runs an
+//! entry script on trial, or maps a stream of tables with it (`mapping`).
 //!
 //! `features` refuses a job that needs a feature which this build lacks.
 //!
 //! `run` runs a job here: `machine` decides, and `run` does what it decides. `admission` starts workers when
-//! the machine has room for them, `processor_time` counts what killed workers used, and `hang_report` reports
-//! with which model a worker computes.
+//! the machine has room for them, `processor_time` counts the processor time of killed workers, and
+//! `hang_report` reports the model call in which a worker hangs.
 
 mod admission;
 mod backends;

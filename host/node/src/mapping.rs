@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 
-/// The name of the input in the context.
-const DATASET: &str = "stdin";
+/// The name of the input that `run` gets in its context.
+const INPUT_NAME: &str = "stdin";
 
 /// The settings for mapping.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
@@ -38,7 +38,7 @@ pub enum MapNews {
     Ready,
     /// `run` is about to be called.
     Began(MappedRows),
-    /// `run` returned. Has the number of items that it reported as failed, and the first of them: the
+    /// `run` returned. Holds the number of items that it reported as failed, and for the first of them the
     /// position in the mini-batch, from 1, and the reason.
     Returned(u64, Vec<(u64, String)>),
     /// All mini-batches are done; `shutdown` is about to be called.
@@ -51,7 +51,7 @@ pub enum MapNews {
     Failed(Failure),
 }
 
-/// The child's side. Returns an error if the other side is gone.
+/// Maps the stream in the child process. `data` is the socket for both streams. Fails if the parent is gone.
 pub(super) fn map(
     instance: &mut Instance,
     limits: &crate::model::Limits,
@@ -79,7 +79,7 @@ pub(super) fn map(
             .and_then(|loaded| sink.finish(loaded))
             .and_then(|tally| outgoing.take(&rows, tally.header.as_ref()).map(|()| tally));
         match tally {
-            Ok(tally) => say(failed(&tally))?,
+            Ok(tally) => say(returned(&tally))?,
             Err(failure) => return say(MapNews::Failed(failure)),
         }
         outgoing.flush()?;
@@ -100,15 +100,16 @@ fn call<'a>(
     sink: &mut RowSink<'_>,
 ) -> Result<LoadedMiniBatch<'a>, Failure> {
     let data = MiniBatchData::Table(taken.table.pieces());
-    let context = RunContext { id, dataset: DATASET, attempt: 1, partition_key_value: &[] };
+    let context = RunContext { id, dataset: INPUT_NAME, attempt: 1, partition_key_value: &[] };
     let (_, result) = instance.run(data, &context, sink);
-    result.map(|()| LoadedMiniBatch::new(data, DATASET, taken.count))
+    result.map(|()| LoadedMiniBatch::new(data, INPUT_NAME, taken.count))
 }
 
-fn failed(tally: &AttemptTally) -> MapNews {
+/// The news that `run` returned, with the failed items.
+fn returned(tally: &AttemptTally) -> MapNews {
     let named = tally.failed_items.iter().map(|item| (item.row.unwrap_or(1), item.reason.clone()));
     let named: Vec<_> = named.collect();
-    // Rows that are missing without a reason have not failed: a script may filter.
+    // Missing rows for which the script gave no reason have not failed: it may filter.
     let count = if named.is_empty() { 0 } else { tally.items.failed };
     MapNews::Returned(count, named)
 }

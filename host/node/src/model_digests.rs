@@ -1,7 +1,7 @@
-//! The digests of a model. They are registered with the model, and checked when a job begins.
+//! The digests of a model, which are registered with it and checked when a job begins.
 
 use super::model_error::ModelError;
-use super::model_folder::of_folder;
+use super::model_folder::folder_digest;
 use super::models::inspect_model;
 use crate::model::ByteSize;
 use crate::spec::ModelSpec;
@@ -15,22 +15,22 @@ pub struct ModelDigests {
     pub folder: Option<String>,
     /// The number of files.
     pub files: u64,
-    /// The bytes in them.
+    /// The bytes of all files together.
     pub bytes: u64,
 }
 
-/// Reads all files of a model.
+/// Computes the digests of a model, for which it reads all files.
 ///
 /// # Errors
 /// If a file cannot be read, or the folder has too many files for a model.
 pub fn model_digests(model: &ModelSpec) -> Result<ModelDigests, ModelError> {
-    // Ctrl-C ends the command that asks for the digests.
-    let go_on = || false;
-    let file = inspect_model(model, ByteSize(u64::MAX), &go_on)?.sha256;
+    // Ctrl-C ends the whole command that asks for the digests.
+    let never_stop = || false;
+    let file = inspect_model(model, ByteSize(u64::MAX), &never_stop)?.sha256;
     let Some(folder) = &model.folder else {
         return Ok(ModelDigests { file, folder: None, files: 1, bytes: model.bytes });
     };
-    let (folder, files, bytes) = of_folder(model, folder, &go_on)?;
+    let (folder, files, bytes) = folder_digest(model, folder, &never_stop)?;
     Ok(ModelDigests { file, folder: Some(folder), files, bytes })
 }
 

@@ -1,28 +1,28 @@
-//! Errors about models, for people.
+//! Errors about models.
 
 use crate::spec::ModelSpec;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is wrong with a model.
+/// What is wrong with a model. The text is shown to users.
 #[derive(Debug, thiserror::Error)]
 pub enum ModelError {
-    /// Its file or folder cannot be used.
+    /// The model's file or folder cannot be used.
     #[error("model {name}: {} {what}: {source}", path.display())]
     Io {
         /// The model.
         name: String,
-        /// What we cannot do, as in "cannot be read".
+        /// What failed, such as "cannot be read".
         what: &'static str,
         /// The file or folder.
         path: PathBuf,
         /// The reason.
         source: io::Error,
     },
-    /// It does not have the digest in the job file.
+    /// The model does not have the digest in the job file.
     #[error(
         "model {name}: {} has the SHA-256 {found}, but {expected}: it is not \
-         the model that this job was made for; put the right one there, or change the digest",
+         the model that this job was made for; put the right model there, or change the digest",
         path.display()
     )]
     Digest {
@@ -35,7 +35,7 @@ pub enum ModelError {
         /// The digest in the job file, and where: `models.m.digest (job.yaml:12) is ...`.
         expected: String,
     },
-    /// It differs from what was registered.
+    /// The model differs from the registered one.
     #[error(
         "model {which}: {} is not what was registered as {title}: its SHA-256 was {expected}, and is \
          {found}; restore the registered file, or register the present one as a new version",
@@ -53,23 +53,23 @@ pub enum ModelError {
         /// The digest that was registered.
         expected: String,
     },
-    /// No library on this machine can compute it.
+    /// No inference library on this machine can run it.
     #[error("model {name}: {why}")]
     Refused {
         /// The model.
         name: String,
-        /// What it needs, and what to do, in words.
+        /// What the model needs, and what to do.
         why: String,
     },
-    /// It is larger than a worker may load.
+    /// The model is larger than a worker may load.
     #[error("model {name}: {why}")]
     TooLarge {
         /// The model.
         name: String,
-        /// Its size and the limit, in words.
+        /// A sentence with its size and the limit.
         why: String,
     },
-    /// It was changed or replaced while the job was prepared.
+    /// The model was changed or replaced while the job was prepared.
     #[error(
         "model {name}: {} changed while the job was being prepared; start the job again once no \
          process writes to it",

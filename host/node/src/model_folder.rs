@@ -12,11 +12,11 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use walkdir::{DirEntry, WalkDir};
 
-/// A folder with more files is hardly one model.
-const FILES: u64 = 10_000;
+/// A model's folder may not have more files: a folder with more is probably not one model.
+const MAX_FILES: u64 = 10_000;
 
-/// The digest of a folder, the number of its files and their bytes.
-pub(super) fn of_folder(
+/// The digest of a model's folder, the number of its files, and their bytes.
+pub(super) fn folder_digest(
     model: &ModelSpec,
     folder: &Path,
     stop: &dyn Fn() -> bool,
@@ -34,20 +34,22 @@ pub(super) fn of_folder(
             continue;
         }
         files += 1;
-        if files > FILES {
-            let why =
-                format!("it holds more than {FILES} files; put the model into a folder of its own");
+        if files > MAX_FILES {
+            let why = format!(
+                "it holds more than {MAX_FILES} files; put the model into a separate folder"
+            );
             return Err(failed(folder, io::Error::other(why)));
         }
         let path = entry.path();
-        bytes += add(&entry, folder, &mut digest, stop).map_err(|error| failed(path, error))?;
+        bytes +=
+            add_file(&entry, folder, &mut digest, stop).map_err(|error| failed(path, error))?;
     }
     Ok((hex(digest.finalize()), files, bytes))
 }
 
-/// The current stamps of a folder's files, by their paths in it. `None` if there are more than a model has,
-/// or if they cannot be read: then changes cannot be detected.
-pub(super) fn stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
+/// The paths below the folder and the current stamps of its files. `None` if there are too many files, or if
+/// they cannot be read: then changes cannot be detected.
+pub(super) fn file_stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
     let mut stamps = Vec::new();
     for entry in WalkDir::new(folder).sort_by_file_name() {
         let entry = entry.ok()?;
@@ -58,7 +60,7 @@ pub(super) fn stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
             let name = path.strip_prefix(folder).unwrap_or(path).to_str()?;
             stamps.push((name.to_owned(), FileStamp::of(&metadata)));
         }
-        if stamps.len() as u64 > FILES {
+        if stamps.len() as u64 > MAX_FILES {
             return None;
         }
     }
@@ -66,8 +68,8 @@ pub(super) fn stamps(folder: &Path) -> Option<Vec<(String, FileStamp)>> {
 }
 
 /// Adds a file to the digest: its path below the folder, its kind, and its content or, for a link, its
-/// target. Returns its bytes.
-fn add(
+/// target. Returns the size of the file in bytes.
+fn add_file(
     entry: &DirEntry,
     folder: &Path,
     digest: &mut Sha256,

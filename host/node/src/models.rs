@@ -1,7 +1,7 @@
-//! The job's models: whether each is the expected one, and where its workers find it.
+//! Checks the job's models, and puts them where workers find them.
 //!
 //! Workers see a model's folder unchanged. If a model is a single file, workers must not see the files beside
-//! it: the file gets a folder of its own in the job directory, as a hard link if the file system allows it,
+//! it: the file gets a separate folder in the job directory, as a hard link if the file system allows that,
 //! otherwise as a copy.
 
 use super::model_error::{ModelError, io_error};
@@ -20,10 +20,11 @@ use std::path::{Path, PathBuf};
 pub(super) struct InspectedModel {
     /// The SHA-256 of the ONNX file, in hexadecimal.
     pub(super) sha256: String,
-    /// The ONNX file that was read, without links.
+    /// The path of the ONNX file, without links.
     file: PathBuf,
-    /// The model's folder, without links.
+    /// The path of the model's folder, without links. `None` if the model is a single file.
     folder: Option<PathBuf>,
+    /// The stamp of the ONNX file.
     stamp: FileStamp,
 }
 
@@ -52,45 +53,46 @@ pub(super) fn inspect_model(
     }
     let sha256 = hash_until(&mut file, stop).map(hex).map_err(failed)?;
     if let Some(expected) = model.digest.as_ref().filter(|expected| **expected != sha256) {
-        return Err(other(model, &model.file, sha256, expected));
+        return Err(wrong_digest(model, &model.file, sha256, expected));
     }
     if let Some(folder) = &model.folder
-        && let Some(expected) = model.registered.as_ref().and_then(|of| of.folder_digest.as_ref())
+        && let Some(expected) =
+            model.registered.as_ref().and_then(|registered| registered.folder_digest.as_ref())
     {
-        let (found, ..) = model_folder::of_folder(model, folder, stop)?;
+        let (found, ..) = model_folder::folder_digest(model, folder, stop)?;
         if found != *expected {
-            return Err(other(model, folder, found, expected));
+            return Err(wrong_digest(model, folder, found, expected));
         }
     }
     let folder = folder.map_err(failed)?;
     Ok(InspectedModel { sha256, file: real, folder, stamp: FileStamp::of(&metadata) })
 }
 
-/// The paths of models without links, with the models' names.
-pub(super) fn places<'a>(
+/// The name of each model with the paths of its files and folders, without links.
+pub(super) fn model_paths<'a>(
     models: &'a [ModelSpec],
-    seen: &'a [InspectedModel],
+    inspected: &'a [InspectedModel],
 ) -> impl Iterator<Item = (&'a str, &'a Path)> {
-    models.iter().zip(seen).flat_map(|(model, seen)| {
-        let paths = seen.folder.iter().chain([&seen.file]);
+    models.iter().zip(inspected).flat_map(|(model, inspected)| {
+        let paths = inspected.folder.iter().chain([&inspected.file]);
         paths.map(|path| (model.name.as_str(), path.as_path()))
     })
 }
 
 /// The error for a digest that is not the expected one.
-fn other(model: &ModelSpec, path: &Path, found: String, expected: &str) -> ModelError {
+fn wrong_digest(model: &ModelSpec, path: &Path, found: String, expected: &str) -> ModelError {
     let name = model.name.clone();
     let path = path.to_owned();
     let expected = expected.to_owned();
-    let at = model.digest_at.clone().unwrap_or_else(|| "the job file".to_owned());
+    let digest_at = model.digest_at.clone().unwrap_or_else(|| "the job file".to_owned());
     match &model.registered {
         None => {
-            let expected = format!("models.{name}.digest ({at}) is {expected}");
+            let expected = format!("models.{name}.digest ({digest_at}) is {expected}");
             ModelError::Digest { name, path, found, expected }
         }
         Some(registered) => {
             let title = registered.title.clone();
-            let which = format!("{name} ({at})");
+            let which = format!("{name} ({digest_at})");
             ModelError::NotAsRegistered { which, title, path, found, expected }
         }
     }
@@ -105,32 +107,32 @@ pub fn give_models(
     limit: ByteSize,
     job_dir: &JobDir,
 ) -> Result<Vec<Model>, ModelError> {
-    let seen = inspect(models, limit, &Cancel::new())?;
-    stage(models, &seen, job_dir)?;
-    Ok(placed(models, &seen, job_dir))
+    let inspected = inspect(models, limit, &Cancel::new())?;
+    stage(models, &inspected, job_dir)?;
+    Ok(placed(models, &inspected, job_dir))
 }
 
-/// Puts models that are single files where workers find them, and first removes what an earlier run left
-/// there. `seen`: the models as they were checked.
+/// Puts models that are single files where workers find them. First removes what an earlier run left there.
+/// `inspected`: the models when they were checked.
 pub(super) fn stage(
     models: &[ModelSpec],
-    seen: &[InspectedModel],
+    inspected: &[InspectedModel],
     job_dir: &JobDir,
 ) -> Result<(), ModelError> {
-    for (model, seen) in models.iter().zip(seen) {
+    for (model, inspected) in models.iter().zip(inspected) {
         if model.folder.is_none() {
-            give_folder(model, seen, &job_dir.model(&model.name))?;
+            give_folder(model, inspected, &job_dir.model(&model.name))?;
         }
-        open_again(model, seen)?;
+        open_again(model, inspected)?;
     }
     Ok(())
 }
 
-/// Opens the file of a model again, and checks that it has not changed.
-fn open_again(model: &ModelSpec, seen: &InspectedModel) -> Result<File, ModelError> {
-    let opened = regular_at_its_path(&seen.file);
+/// Opens the file of a model again, and checks that it has not changed since it was inspected.
+fn open_again(model: &ModelSpec, inspected: &InspectedModel) -> Result<File, ModelError> {
+    let opened = regular_at_its_path(&inspected.file);
     let (file, now) = opened.map_err(|e| io_error(model, "cannot be read", &model.file, e))?;
-    if FileStamp::of(&now) != seen.stamp {
+    if FileStamp::of(&now) != inspected.stamp {
         let name = model.name.clone();
         let path = model.file.clone();
         return Err(ModelError::Changed { name, path });
@@ -138,8 +140,13 @@ fn open_again(model: &ModelSpec, seen: &InspectedModel) -> Result<File, ModelErr
     Ok(file)
 }
 
-fn give_folder(model: &ModelSpec, seen: &InspectedModel, folder: &Path) -> Result<(), ModelError> {
-    let mut file = open_again(model, seen)?;
+/// Puts the file of a model into its own folder.
+fn give_folder(
+    model: &ModelSpec,
+    inspected: &InspectedModel,
+    folder: &Path,
+) -> Result<(), ModelError> {
+    let mut file = open_again(model, inspected)?;
     let name = Path::new(model.file.file_name().unwrap_or_default());
     // The size of models was checked against their own limit.
     single_file::give(&mut file, name, folder, u64::MAX)
@@ -147,20 +154,20 @@ fn give_folder(model: &ModelSpec, seen: &InspectedModel, folder: &Path) -> Resul
         .map_err(|e| io_error(model, "cannot be copied into the job directory", &model.file, e))
 }
 
-/// The models as workers find them. Those that are single files must have been [staged](stage).
+/// The models as workers find them. Models that are single files must have been [staged](stage).
 pub(super) fn placed(
     models: &[ModelSpec],
-    seen: &[InspectedModel],
+    inspected: &[InspectedModel],
     job_dir: &JobDir,
 ) -> Vec<Model> {
-    let placed = |(model, seen): (&ModelSpec, &InspectedModel)| {
-        let host = seen.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
+    let placed = |(model, inspected): (&ModelSpec, &InspectedModel)| {
+        let host = inspected.folder.clone().unwrap_or_else(|| job_dir.model(&model.name));
         let file = match &model.folder {
             Some(folder) => model.file.strip_prefix(folder).unwrap_or(&model.file),
             None => model.file.file_name().map_or(Path::new(""), Path::new),
         };
         let stamp = host.join(file).metadata().ok().as_ref().map(FileStamp::of);
-        let beside = model.folder.as_deref().and_then(model_folder::stamps);
+        let beside = model.folder.as_deref().and_then(model_folder::file_stamps);
         Model {
             name: model.name.clone(),
             // The paths of models were checked to be UTF-8.
@@ -174,7 +181,7 @@ pub(super) fn placed(
             beside,
         }
     };
-    models.iter().zip(seen).map(placed).collect()
+    models.iter().zip(inspected).map(placed).collect()
 }
 
 #[cfg(test)]
@@ -198,7 +205,7 @@ mod tests {
 
     const LIMIT: ByteSize = ByteSize(1 << 20);
 
-    fn seen(model: &ModelSpec) -> InspectedModel {
+    fn inspected(model: &ModelSpec) -> InspectedModel {
         inspect_model(model, LIMIT, &|| false).unwrap()
     }
 
@@ -217,15 +224,15 @@ mod tests {
             // Make a new file, as a user does who replaces a model.
             fs::remove_file(&models[0].file).unwrap();
             fs::write(&models[0].file, text).unwrap();
-            let seen = inspect(&models, LIMIT, &Cancel::new()).unwrap();
-            stage(&models, &seen, &job_dir).unwrap();
-            let [placed] = placed(&models, &seen, &job_dir).try_into().unwrap();
-            let there: Vec<_> = fs::read_dir(&placed.host).unwrap().collect();
-            assert_eq!(there.len(), 1);
+            let inspected = inspect(&models, LIMIT, &Cancel::new()).unwrap();
+            stage(&models, &inspected, &job_dir).unwrap();
+            let [placed] = placed(&models, &inspected, &job_dir).try_into().unwrap();
+            let entries: Vec<_> = fs::read_dir(&placed.host).unwrap().collect();
+            assert_eq!(entries.len(), 1);
             assert_eq!(fs::read_to_string(placed.host.join(&placed.file)).unwrap(), text);
             assert_eq!(placed.guest, "/models/digits");
-            let there = placed.host.join(&placed.file).metadata().unwrap();
-            assert_eq!(placed.stamp, Some(FileStamp::of(&there)));
+            let metadata = placed.host.join(&placed.file).metadata().unwrap();
+            assert_eq!(placed.stamp, Some(FileStamp::of(&metadata)));
         }
     }
 
@@ -236,12 +243,12 @@ mod tests {
         std::os::unix::fs::symlink("digits.onnx", &link).unwrap();
         model.file = link;
         let job_dir = JobDir::new(dir.path().join("job"));
-        give_folder(&model, &seen(&model), &job_dir.model("digits")).unwrap();
+        give_folder(&model, &inspected(&model), &job_dir.model("digits")).unwrap();
         let staged = job_dir.model("digits").join("link.onnx");
         assert!(staged.symlink_metadata().unwrap().is_file());
         // The kernel cannot hard-link files of `/proc`.
         model.file = PathBuf::from("/proc/version");
-        give_folder(&model, &seen(&model), &job_dir.model("digits")).unwrap();
+        give_folder(&model, &inspected(&model), &job_dir.model("digits")).unwrap();
         let copied = fs::read(job_dir.model("digits").join("version")).unwrap();
         assert_eq!(copied, fs::read("/proc/version").unwrap());
     }
@@ -254,9 +261,9 @@ mod tests {
         model.folder = Some(dir.path().to_owned());
         let job_dir = JobDir::new(dir.path().join("job"));
         let models = [model];
-        let seen = inspect(&models, LIMIT, &Cancel::new()).unwrap();
-        stage(&models, &seen, &job_dir).unwrap();
-        let [placed] = placed(&models, &seen, &job_dir).try_into().unwrap();
+        let inspected = inspect(&models, LIMIT, &Cancel::new()).unwrap();
+        stage(&models, &inspected, &job_dir).unwrap();
+        let [placed] = placed(&models, &inspected, &job_dir).try_into().unwrap();
         assert_eq!((placed.host.as_path(), placed.file.as_str()), (dir.path(), "digits.onnx"));
         let beside: Vec<_> = placed.beside.unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(beside, ["digits.onnx", "sub/weights.bin"]);
@@ -275,7 +282,7 @@ mod tests {
         insta::assert_snapshot!(refused(&model, ByteSize(3)), @"model digits: /d/digits.onnx has 4 bytes, more than limits.models (3 bytes) lets a worker load; write limits.models: 1 MB, or more");
         model.digest = Some("ab".to_owned());
         model.digest_at = Some("job.yaml:7".to_owned());
-        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/digits.onnx has the SHA-256 982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1, but models.digits.digest (job.yaml:7) is ab: it is not the model that this job was made for; put the right one there, or change the digest");
+        insta::assert_snapshot!(refused(&model, LIMIT), @"model digits: /d/digits.onnx has the SHA-256 982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1, but models.digits.digest (job.yaml:7) is ab: it is not the model that this job was made for; put the right model there, or change the digest");
         model.digest =
             Some("982d9e3eb996f559e633f4d194def3761d909f5a3b647d1a851fead67c32c9d1".to_owned());
         inspect(std::slice::from_ref(&model), LIMIT, &Cancel::new()).unwrap();
@@ -289,10 +296,10 @@ mod tests {
     fn a_model_that_changes_during_preparation_is_refused() {
         let (dir, model) = model("text");
         let models = [model];
-        let seen = inspect(&models, LIMIT, &Cancel::new()).unwrap();
+        let inspected = inspect(&models, LIMIT, &Cancel::new()).unwrap();
         fs::write(&models[0].file, "other text").unwrap();
         let job_dir = JobDir::new(dir.path().join("job"));
-        let error = stage(&models, &seen, &job_dir).unwrap_err();
+        let error = stage(&models, &inspected, &job_dir).unwrap_err();
         insta::assert_snapshot!(describe(&dir, &error), @"model digits: /d/digits.onnx changed while the job was being prepared; start the job again once no process writes to it");
     }
 }

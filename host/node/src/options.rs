@@ -1,11 +1,11 @@
-//! The resources of this machine for a job.
+//! What this machine offers to a job.
 
 use crate::cancel::Cancel;
 use crate::inference::NamedLibrary;
 use crate::spec::{Datastores, OperatorPolicy};
 use std::path::PathBuf;
 
-/// The resources of this machine for a job, and its policy.
+/// What this machine offers to a job, and the policy of its operator.
 #[derive(Clone, Debug)]
 pub struct NodeOptions {
     /// The folder for compiled components. `None` means the user's cache folder.
@@ -14,7 +14,7 @@ pub struct NodeOptions {
     pub program: PathBuf,
     /// ONNX Runtime's library, for jobs with models. `None` if it is not known.
     pub onnxruntime: Option<NamedLibrary>,
-    /// Ends the preparation early.
+    /// Cancels slow steps, such as preparing the job.
     pub cancel: Cancel,
     /// The stores that inputs may name, with their credentials.
     pub datastores: Datastores,

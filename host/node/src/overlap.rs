@@ -7,26 +7,28 @@ use crate::dataset;
 use crate::spec::JobSpec;
 use std::path::{Path, PathBuf};
 
-/// Fails if something that is read contains, or is inside, what the job writes. Also fails if one of these
-/// paths is not UTF-8: messages and `job.json` could not hold it.
+/// Fails if a path that the job reads contains a folder that the job writes, or is inside such a folder. Also
+/// fails if one of these paths is not UTF-8: messages and `job.json` could not hold it.
 pub(super) fn refuse_overlap(
     spec: &JobSpec,
     staged: &Staged,
     job_dir: &Path,
 ) -> Result<(), NodeError> {
-    let mut places = vec![("the job directory", utf8("the job directory", job_dir)?)];
+    let mut written = vec![("the job directory", utf8("the job directory", job_dir)?)];
     if let Some(output) = &spec.output {
-        places.push(("the output folder", utf8("the output folder", output)?));
+        written.push(("the output folder", utf8("the output folder", output)?));
     }
     let refused = |reader: String, what, folder: &PathBuf, advice| {
         Err(NodeError::Overlap { reader, what, folder: folder.clone(), advice })
     };
     for source in &staged.sources {
-        for (what, folder) in &places {
+        for (what, folder) in &written {
             if source.root.starts_with(folder) || dataset::reaches(source, folder)? {
                 let advice = match *what {
                     "the output folder" => "name another folder for `output`",
-                    _ => "name another place with --job-dir, or narrow the input (e.g. data/*.png)",
+                    _ => {
+                        "choose another job directory with --job-dir, or narrow the input (e.g. data/*.png)"
+                    }
                 };
                 let reader = format!("input '{}'", source.dataset);
                 return refused(reader, what, folder, advice.to_owned());
@@ -35,11 +37,14 @@ pub(super) fn refuse_overlap(
     }
     for (reader, path) in shown_whole(spec, staged) {
         let shown = utf8(&reader, path)?;
-        for (what, folder) in &places {
+        for (what, folder) in &written {
             if shown.starts_with(folder) || folder.starts_with(&shown) {
                 let advice = match *what {
                     "the output folder" => "name another folder for `output`".to_owned(),
-                    _ => format!("name another place, {}", place_beside(&shown, &spec.name)),
+                    _ => format!(
+                        "choose another job directory, {}",
+                        option_beside(&shown, &spec.name)
+                    ),
                 };
                 return refused(reader, what, folder, advice);
             }
@@ -48,13 +53,14 @@ pub(super) fn refuse_overlap(
     Ok(())
 }
 
-/// Advice for a job directory beside the folder instead of inside it.
-fn place_beside(folder: &Path, job: &str) -> String {
+/// The option for a job directory beside the folder instead of inside it.
+fn option_beside(folder: &Path, job: &str) -> String {
     let beside = folder.parent().unwrap_or(Path::new("/")).join("jobs").join(job);
-    format!("as by --job-dir '{}'", beside.display().to_string().replace('\'', r"'\''"))
+    format!("e.g. with --job-dir '{}'", beside.display().to_string().replace('\'', r"'\''"))
 }
 
-/// The folders besides the inputs that the entry script sees as a whole, and models that are single files.
+/// The side inputs, the source folder and the models, all of which the entry script sees whole, with their
+/// names for messages.
 fn shown_whole<'a>(
     spec: &'a JobSpec,
     staged: &'a Staged,
@@ -70,7 +76,7 @@ fn shown_whole<'a>(
     side_inputs.chain(source.map(|path| ("source_directory".to_owned(), path))).chain(models)
 }
 
-/// The path without links. Fails if it, or its target, is not UTF-8.
+/// The path without links. Fails if the path or its target is not UTF-8.
 fn utf8(what: &str, path: &Path) -> Result<PathBuf, NodeError> {
     let resolved = resolve(path)?;
     for path in [path, &resolved] {

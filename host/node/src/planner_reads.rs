@@ -1,4 +1,4 @@
-//! The objects of stores that the planner asks for.
+//! Downloads the objects from stores that the planner asks for.
 
 use crate::model::Source;
 use crate::protocol::{FromPlanner, MayOpen};
@@ -9,34 +9,36 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::error::Elapsed;
 
-/// The file that the planner asked for last, and those that it will probably ask for next. The first one's
-/// object stays here from the answer until the planner asks for another, or says that it needs none. The
-/// others are downloaded as far as there is room.
+/// The file that the planner asked for last, and the files that it will probably ask for next. After the
+/// answer, the object of the first file stays on this machine until the planner asks for another file or
+/// needs none. The objects of the next files are downloaded in advance if there is room.
 #[derive(Debug)]
 pub struct PlannerReads {
     roots: Vec<PathBuf>,
     files: VecDeque<PlannerRead>,
 }
 
+/// A file that was requested.
 #[derive(Debug)]
 struct PlannerRead {
+    /// The number of the request to the store.
     number: u64,
     source: u32,
     file: String,
-    /// The result, once it is known.
+    /// The answer for the planner. `None` until the object has arrived.
     answer: Option<MayOpen>,
 }
 
 impl PlannerReads {
-    /// For a planner that reads these sources and has not asked for anything yet.
+    /// The reads of a planner that has not asked for a file of these sources yet.
     pub fn new(sources: &[Source]) -> Self {
         let roots = sources.iter().map(|source| source.root.clone()).collect();
         Self { roots, files: VecDeque::new() }
     }
 
-    /// Handles the planner's request for a file of a source; it will probably ask for the files in `next`.
-    /// Returns the answer if it is known; otherwise a later [arrival](Self::arrived) has it. If a new planner
-    /// repeats its predecessor's request, the object is kept.
+    /// Handles the planner's request for a file of a source. `next`: the files that the planner will probably
+    /// ask for next. Returns the answer if it is known; otherwise [`arrived`](Self::arrived) returns it
+    /// later. If a new planner repeats its predecessor's request, the object is kept.
     pub fn open(
         &mut self,
         source: u32,
@@ -44,12 +46,12 @@ impl PlannerReads {
         next: Vec<String>,
         objects: &mut JobObjects,
     ) -> Option<MayOpen> {
-        let known = self.files.iter().position(|look| look.is(source, &file));
+        let index = self.files.iter().position(|read| read.is_of(source, &file));
         // Release first: there may be room for one object only, and objects are downloaded in the order of
         // the requests.
-        self.release(0, known.unwrap_or(self.files.len()), objects);
+        self.release(0, index.unwrap_or(self.files.len()), objects);
         for (index, file) in std::iter::once(file).chain(next).enumerate() {
-            if self.files.get(index).is_some_and(|look| !look.is(source, &file)) {
+            if self.files.get(index).is_some_and(|read| !read.is_of(source, &file)) {
                 self.release(index, self.files.len(), objects);
             }
             if index == self.files.len() {
@@ -69,11 +71,11 @@ impl PlannerReads {
     /// Handles an arrival. Returns the answer for the planner, if the planner waits for it.
     pub fn arrived(&mut self, arrival: &StagingReport) -> Option<MayOpen> {
         let StagingReport::Ready(number, failed) = arrival else { return None };
-        let index = self.files.iter().position(|look| look.number == *number)?;
-        let look = self.files.get_mut(index)?;
+        let index = self.files.iter().position(|read| read.number == *number)?;
+        let read = self.files.get_mut(index)?;
         let unfetched = failed.first().map(|(_, reason)| reason.clone());
-        look.answer = Some(MayOpen { source: look.source, file: look.file.clone(), unfetched });
-        look.answer.clone().filter(|_| index == 0)
+        read.answer = Some(MayOpen { source: read.source, file: read.file.clone(), unfetched });
+        read.answer.clone().filter(|_| index == 0)
     }
 
     /// The planner needs no file now.
@@ -82,7 +84,7 @@ impl PlannerReads {
     }
 
     fn release(&mut self, from: usize, to: usize, objects: &JobObjects) {
-        let numbers: Vec<u64> = self.files.drain(from..to).map(|look| look.number).collect();
+        let numbers: Vec<u64> = self.files.drain(from..to).map(|read| read.number).collect();
         if !numbers.is_empty() {
             objects.release(numbers);
         }
@@ -90,12 +92,12 @@ impl PlannerReads {
 }
 
 impl PlannerRead {
-    fn is(&self, source: u32, file: &str) -> bool {
+    fn is_of(&self, source: u32, file: &str) -> bool {
         (self.source, self.file.as_str()) == (source, file)
     }
 }
 
-/// A planner whose mini-batches are not run. An object is released when the planner asks for the next one.
+/// A planner whose mini-batches are not run. Its objects are released when it asks for the next file.
 pub(super) struct LonePlanner<'a> {
     /// The planner's messages.
     pub(super) incoming: mpsc::Receiver<FromPlanner>,
@@ -108,9 +110,9 @@ pub(super) struct LonePlanner<'a> {
 }
 
 impl LonePlanner<'_> {
-    /// The planner's next message; `None` at its end. Its requests are answered here and not returned. If the
-    /// disk has no room for objects, this counts as the planner's failure. Fails if neither the planner nor
-    /// an object has made progress for so long.
+    /// The planner's next message; `None` after the last one. The planner's requests for files are answered
+    /// here, and not returned. If the disk has no room for an object, returns `Failed`, as if the planner had
+    /// failed. Fails if neither the planner nor a download has made progress for `patience`.
     pub(super) async fn next(
         &mut self,
         patience: Duration,
@@ -148,7 +150,7 @@ mod tests {
     use super::*;
 
     /// The number of the first request.
-    const FIRST: u64 = 1 << 63;
+    const FIRST_NUMBER: u64 = 1 << 63;
 
     fn answer(file: &str, unfetched: Option<&str>) -> Option<MayOpen> {
         let file = file.to_owned();
@@ -156,14 +158,14 @@ mod tests {
         Some(MayOpen { source: 0, file, unfetched })
     }
 
-    /// The arrival of the request that follows `number` others.
+    /// The arrival of the object of request `number`, counted from 0.
     fn ready(number: u64) -> StagingReport {
-        StagingReport::Ready(FIRST + number, vec![])
+        StagingReport::Ready(FIRST_NUMBER + number, vec![])
     }
 
-    struct LooksFixture(PlannerReads, JobObjects);
+    struct ReadsFixture(PlannerReads, JobObjects);
 
-    impl LooksFixture {
+    impl ReadsFixture {
         fn open(&mut self, file: &str, next: &[&str]) -> Option<MayOpen> {
             let next = next.iter().map(|&file| file.to_owned()).collect();
             self.0.open(0, file.to_owned(), next, &mut self.1)
@@ -171,37 +173,41 @@ mod tests {
 
         fn numbers(&self) -> Vec<(&str, u64)> {
             let files = self.0.files.iter();
-            files.map(|look| (look.file.as_str(), look.number - FIRST)).collect()
+            files.map(|read| (read.file.as_str(), read.number - FIRST_NUMBER)).collect()
         }
     }
 
     #[test]
     fn each_request_is_answered_when_its_file_arrives() {
-        let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
+        let mut bench = ReadsFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &[]), None);
         assert_eq!(bench.0.arrived(&StagingReport::Progress), None);
-        assert_eq!(bench.0.arrived(&StagingReport::Ready(0, vec![])), None, "that of a mini-batch");
+        assert_eq!(
+            bench.0.arrived(&StagingReport::Ready(0, vec![])),
+            None,
+            "the object of a mini-batch"
+        );
         assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
         assert_eq!(bench.open("a", &[]), answer("a", None), "another planner asks");
         assert_eq!(bench.open("b", &[]), None);
-        // The planner that asked for it has died.
+        // The planner that asked for "b" has died.
         assert_eq!(bench.open("c", &[]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None);
-        let failed = StagingReport::Ready(FIRST + 2, vec![(0, "gone".to_owned())]);
+        let failed = StagingReport::Ready(FIRST_NUMBER + 2, vec![(0, "gone".to_owned())]);
         assert_eq!(bench.0.arrived(&failed), answer("c", Some("gone")));
-        assert_eq!(bench.open("a", &[]), None, "it is not kept");
+        assert_eq!(bench.open("a", &[]), None, "the object was released");
     }
 
     #[test]
     fn likely_next_files_are_requested_once_in_order() {
-        let mut bench = LooksFixture(PlannerReads::new(&[]), JobObjects::default());
+        let mut bench = ReadsFixture(PlannerReads::new(&[]), JobObjects::default());
         assert_eq!(bench.open("a", &["b", "c"]), None);
         assert_eq!(bench.0.arrived(&ready(1)), None, "no planner waits for it yet");
         assert_eq!(bench.0.arrived(&ready(0)), answer("a", None));
         assert_eq!(bench.open("b", &["c", "d"]), answer("b", None));
         assert_eq!(bench.numbers(), [("b", 1), ("c", 2), ("d", 3)]);
-        // Other files than announced, and then an earlier one: objects requested too early would be in the
-        // way.
+        // The planner asks for other files than announced, and then for an earlier one: objects that were
+        // requested too early are released, so that they take no room.
         assert_eq!(bench.open("c", &["x", "d"]), None);
         assert_eq!(bench.numbers(), [("c", 2), ("x", 4), ("d", 5)]);
         assert_eq!(bench.open("a", &["b", "c"]), None);

@@ -2,12 +2,12 @@
 //! models. Writes nothing to the job directory.
 
 use super::backends::{self, find_onnxruntime, judge_models, weigh_models};
-use super::content::content;
+use super::content::content_digest;
 use super::error::NodeError;
 use super::features;
 use super::gpus::LeasedGpus;
 use super::job::NodeJob;
-use super::models::{InspectedModel, inspect, places};
+use super::models::{InspectedModel, inspect, model_paths};
 use super::options::NodeOptions;
 use super::overlap::refuse_overlap;
 use super::python::{self, Chooser};
@@ -27,7 +27,7 @@ use crate::spec::{JobSpec, LoadedScript, ModelSpec};
 use crate::wall;
 use std::path::{Path, PathBuf};
 
-/// Prepares a job on this machine. `say` gets lines for people about slow steps.
+/// Prepares a job on this machine. `say` gets lines for the user about slow steps.
 ///
 /// # Errors
 /// If the machine lacks something that the job needs, if its policy forbids the job, or if the job is
@@ -41,7 +41,7 @@ pub fn prepare(
     features::check(&spec)?;
     // Before any input is downloaded, because the downloading process needs the wall, too.
     wall::check(spec.worker.os_sandbox)?;
-    let standby = start_standby(&spec, &options, ask.begins);
+    let prestarted = prestart(&spec, &options, ask.begins);
     let staged = stage(&spec, &options, say)?;
     let mut real = RealPaths::find(&spec, &staged)?;
     let job_dir = JobDir::new(&ask.job_dir);
@@ -49,25 +49,25 @@ pub fn prepare(
     options.policy.check(&checked, &staged.sources, Some(&job_dir))?;
     refuse_overlap(&spec, &staged, job_dir.root())?;
     let script = FoundScript::find(&spec, &options, &mut real, say)?;
-    let seen = inspect(&staged.models, spec.limits.models, &options.cancel)?;
-    options.policy.check_model_places(places(&staged.models, &seen))?;
+    let inspected_models = inspect(&staged.models, spec.limits.models, &options.cancel)?;
+    options.policy.check_model_places(model_paths(&staged.models, &inspected_models))?;
     let mut notices = weigh_models(&spec, &staged.models, &options)?;
     refuse_cancelled(&options)?;
-    // An entry script may do other things with its models than compute with them.
-    let computes = !staged.models.is_empty() && script.computes_with_models(&spec)?;
-    let ReadyComponent { path: entry_script, component, library, runtime, notices: of_script } =
+    // The entry script may read its models as files without running them.
+    let runs_models = !staged.models.is_empty() && script.may_run_models(&spec)?;
+    let ReadyComponent { path: entry_script, component, library, runtime, notices: script_notices } =
         script.compile(&spec, &options, &real, say)?;
-    notices.extend(of_script);
+    notices.extend(script_notices);
     let mut found = find_onnxruntime(&spec, &options)?;
     notices.extend(found.notice.take());
-    if computes {
+    if runs_models {
         let has_onnxruntime = found.onnxruntime.is_some();
         notices.extend(judge_models(&spec, &staged.models, &options, has_onnxruntime)?);
     }
     let mut inference = spec.inference.clone();
     inference.onnxruntime = found.onnxruntime.as_ref().map(|(library, _)| library.clone());
     let budget = setup::budget(&spec, &staged.models, &inference);
-    let turns =
+    let slots =
         MachineSlots::open(&options.policy.machine(), budget.total(), &spec.settings.tenant)?;
     let job = NodeJob {
         spec,
@@ -78,43 +78,43 @@ pub fn prepare(
         inference,
         component,
         library,
-        seen,
+        inspected_models,
         budget,
         job_dir,
-        turns,
-        standby,
+        slots,
+        prestarted,
         gpus: LeasedGpus::default(),
     };
     Ok((describe(&job, found, ask.job_file.as_deref(), (runtime, notices))?, job))
 }
 
-/// The result for the leader.
+/// The reply to the leader.
 fn describe(
     job: &NodeJob,
     found: backends::FoundBackends,
     job_file: Option<&Path>,
     (runtime, notices): (Option<String>, Vec<String>),
 ) -> Result<Prepared, NodeError> {
-    let NodeJob { spec, real, staged, seen, component, budget, .. } = job;
+    let NodeJob { spec, real, staged, inspected_models, component, budget, .. } = job;
     let job_file = job_file.and_then(|path| path.canonicalize().ok());
-    let content = |folder: &Path| content(folder, job_file.as_deref());
-    let model = |(model, seen): (&ModelSpec, &InspectedModel)| PreparedModel {
+    let digest = |folder: &Path| content_digest(folder, job_file.as_deref());
+    let model = |(model, inspected): (&ModelSpec, &InspectedModel)| PreparedModel {
         name: model.name.clone(),
         file: model.file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-        sha256: seen.sha256.clone(),
-        folder: model.folder.as_deref().map(content),
+        sha256: inspected.sha256.clone(),
+        folder: model.folder.as_deref().map(digest),
     };
     let source_directory = match &spec.source_directory {
-        Some(folder) => Some(content(folder)),
-        None if spec.script.is_some() => Some(python::content(&real.entry_script)?),
+        Some(folder) => Some(digest(folder)),
+        None if spec.script.is_some() => Some(python::content_digest(&real.entry_script)?),
         None => None,
     };
     Ok(Prepared {
         component: component.digest.clone(),
         sources: staged.sources.clone(),
-        side_inputs: staged.side_inputs.iter().map(|mount| content(&mount.host)).collect(),
+        side_inputs: staged.side_inputs.iter().map(|mount| digest(&mount.host)).collect(),
         source_directory,
-        models: staged.models.iter().zip(seen).map(model).collect(),
+        models: staged.models.iter().zip(inspected_models).map(model).collect(),
         backends: usable_backends(job, found),
         budget: budget.total().0,
         runtime,
@@ -136,9 +136,9 @@ fn usable_backends(job: &NodeJob, found: backends::FoundBackends) -> Vec<Prepare
     std::iter::once(tract).chain(onnxruntime).collect()
 }
 
-/// An entry script that was found, with the digest that the job expects.
+/// The entry script. Its digest is the one that the job expects.
 struct FoundScript {
-    /// Its name in the job, or where it was built.
+    /// The path in the job file, or of the component that was built from the crate there.
     path: PathBuf,
     file: EntryFile,
     compiler: Compiler,
@@ -166,8 +166,8 @@ impl FoundScript {
         Ok(Self { path, file, compiler })
     }
 
-    /// Whether it may compute with models. The runtimes of scripts can.
-    fn computes_with_models(&self, spec: &JobSpec) -> Result<bool, NodeError> {
+    /// Whether the entry script may run models. The runtimes of Python and JavaScript scripts may.
+    fn may_run_models(&self, spec: &JobSpec) -> Result<bool, NodeError> {
         Ok(spec.script.is_some() || self.compiler.outline(&self.path)?.names.compute_with_models())
     }
 
@@ -202,15 +202,15 @@ struct ReadyComponent {
     /// The entry script, or the runtime that loads it.
     path: PathBuf,
     component: Compiled,
-    /// The folder with the runtime's library.
+    /// The folder with the runtime's library. `None` if there is none.
     library: Option<PathBuf>,
-    /// The runtime, for people.
+    /// A description of the runtime for the user. `None` if the entry script is a component.
     runtime: Option<String>,
-    /// What the user should know, one line each.
+    /// Notices for the user, one line each.
     notices: Vec<String>,
 }
 
-/// Checks the imports of a script. Fails if a package that it needs is missing.
+/// Chooses the runtime of a script, and checks the script's imports. Fails if a needed package is missing.
 fn python_script(
     script: &LoadedScript,
     compiler: &Compiler,
@@ -227,28 +227,24 @@ fn python_script(
         limits: &spec.limits,
         os_sandbox: spec.worker.os_sandbox,
     };
-    let shown = python::ScriptToRun {
+    let script_to_run = python::ScriptToRun {
         path: &real.entry_script,
         guest: &script.guest,
         source: real.source_directory.as_deref(),
         gets_tables: matches!(spec.input_kind, InputKind::Tables { .. }),
         requirements: script.requirements.as_ref(),
     };
-    let chosen = chooser.choose(shown, script.runtime, say)?;
+    let chosen = chooser.choose(script_to_run, script.runtime, say)?;
     refuse_cancelled(options)?;
     let runtime = Some(runtimes::describe(chosen.runtime));
     let python::Chosen { component: path, compiled: component, library, notices, .. } = chosen;
     Ok(ReadyComponent { path, component, library, runtime, notices })
 }
 
-/// Starts standby processes if the job begins here and its workers can be forked.
-fn start_standby(
-    spec: &JobSpec,
-    options: &NodeOptions,
-    begins: bool,
-) -> Option<PrestartedProcesses> {
+/// Starts processes in advance if the job will run and its workers can be forked.
+fn prestart(spec: &JobSpec, options: &NodeOptions, will_run: bool) -> Option<PrestartedProcesses> {
     let can_fork = spec.gpus == 0 && spec.models.is_empty();
-    (begins && can_fork)
+    (will_run && can_fork)
         .then(|| PrestartedProcesses::start(&options.program, spec.worker.os_sandbox))
 }
 
@@ -256,7 +252,8 @@ fn refuse_cancelled(options: &NodeOptions) -> Result<(), NodeError> {
     options.cancel.reason().map_or(Ok(()), |reason| Err(NodeError::Cancelled(reason)))
 }
 
-/// Fails if the entry script takes another kind of mini-batch. A script that declares no kind may take any.
+/// Fails if the entry script takes another kind of mini-batch than the job has. A script that declares no
+/// kind may take any kind.
 fn refuse_misfit(
     spec: &JobSpec,
     path: &Path,
@@ -306,8 +303,8 @@ mod tests {
     }
 
     fn refused_in(folder: &Path, lines: &str, job_dir: &OsStr) -> String {
-        for made in ["in", "model"] {
-            fs::create_dir_all(folder.join(made)).unwrap();
+        for name in ["in", "model"] {
+            fs::create_dir_all(folder.join(name)).unwrap();
         }
         fs::write(folder.join("in/a.txt"), "a").unwrap();
         let entry = folder.join("entry.wasm");
@@ -317,26 +314,26 @@ mod tests {
         let spec = spec::load_plain(&job, &[]).map_err(|errors| errors.to_string()).unwrap();
         let cache_dir = Some(folder.join("cache"));
         let options = NodeOptions { cache_dir, ..NodeOptions::of("/nonexistent") };
-        let place = |path: &Path| resolve(path).unwrap();
+        let resolved = |path: &Path| resolve(path).unwrap();
         let ask = PrepareRequest {
-            output: spec.output.as_deref().map(place),
-            ..PrepareRequest::sample(place(&folder.join(job_dir)))
+            output: spec.output.as_deref().map(resolved),
+            ..PrepareRequest::sample(resolved(&folder.join(job_dir)))
         };
         let error = prepare(spec, options, &ask, &mut |_| {}).err().unwrap();
         assert!(!ask.job_dir.exists(), "{error}");
-        let resolved = folder.canonicalize().unwrap();
-        let text = error.to_string().replace(resolved.to_str().unwrap_or("/none"), "/d");
-        let above = resolved.parent().and_then(Path::to_str).unwrap_or("/none");
+        let real_folder = folder.canonicalize().unwrap();
+        let text = error.to_string().replace(real_folder.to_str().unwrap_or("/none"), "/d");
+        let above = real_folder.parent().and_then(Path::to_str).unwrap_or("/none");
         text.replace(&format!("{above}/jobs"), "/above/jobs")
     }
 
     #[test]
     fn folders_to_read_may_not_overlap_folders_to_write() {
         let side = "inputs: {a: in}\nside_inputs: {s: model}";
-        assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x overlap, so the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
-        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x overlap, so the job would read what it writes: name another place, as by --job-dir '/d/jobs/x'");
+        assert_snapshot!(refused("inputs: {a: .}", "jobs/x"), @"input 'a' and the job directory /d/jobs/x overlap, so the job would read what it writes: choose another job directory with --job-dir, or narrow the input (e.g. data/*.png)");
+        assert_snapshot!(refused(side, "model/jobs/x"), @"the side input at /side_inputs/s and the job directory /d/model/jobs/x overlap, so the job would read what it writes: choose another job directory, e.g. with --job-dir '/d/jobs/x'");
         assert_snapshot!(refused(&format!("{side}\noutput: model/out"), "jobs/x"), @"the side input at /side_inputs/s and the output folder /d/model/out overlap, so the job would read what it writes: name another folder for `output`");
-        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x overlap, so the job would read what it writes: name another place, as by --job-dir '/above/jobs/x'");
+        assert_snapshot!(refused("inputs: {a: in}\nsource_directory: .", "jobs/x"), @"source_directory and the job directory /d/jobs/x overlap, so the job would read what it writes: choose another job directory, e.g. with --job-dir '/above/jobs/x'");
         // With these lines, only the entry script is wrong.
         for lines in [side, "inputs: {a: '*/*.txt'}", "inputs: {a: in}\nsource_directory: model"] {
             let error = refused(lines, "jobs/x");

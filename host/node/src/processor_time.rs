@@ -1,5 +1,5 @@
-//! The processor time of the attempts of killed workers, which cannot report it themselves. Together with the
-//! elapsed time it shows whether an attempt computed or waited (1.10 and 1.11 in
+//! Measures the processor time of attempts of killed workers, which cannot report it themselves. Together
+//! with the elapsed time, it shows whether an attempt computed or waited (1.10 and 1.11 in
 //! `docs/parallel-run-step.md`).
 
 use crate::model::WorkerId;
@@ -10,15 +10,15 @@ use std::collections::HashMap;
 /// The processor time of each worker, in seconds.
 #[derive(Debug, Default)]
 pub(super) struct ProcessorTime {
-    /// The time up to the end of its last attempt, or of `init`. Reading a process's time costs too much to
-    /// do it for each mini-batch, so we add up what attempts report.
+    /// The time up to the end of the worker's last attempt, or of its `init`. Reading the time of a process
+    /// costs too much to do so after each mini-batch, so we add up what attempts report.
     before: HashMap<WorkerId, f64>,
     /// The time of the attempt that a kill has ended.
     killed: HashMap<WorkerId, f64>,
 }
 
 impl ProcessorTime {
-    /// Call it with every event before the event is handled.
+    /// Must be called with every event before the event is handled.
     pub(super) fn note(&mut self, event: &PoolEvent, pool: &Pool) {
         match event {
             PoolEvent::Worker(worker, FromWorker::Ready { .. }) => {
@@ -35,7 +35,7 @@ impl ProcessorTime {
         }
     }
 
-    /// Call it before a worker is killed.
+    /// Must be called before a worker is killed.
     pub(super) fn note_kill(&mut self, worker: WorkerId, pool: &Pool) {
         if let (Some(before), Some(used)) =
             (self.before.get(&worker), pool.processor_seconds(worker))

@@ -1,5 +1,5 @@
-//! The paths that a job names, resolved once. So the paths that are checked against the operator's policy are
-//! the ones that are opened. If a link later replaces a part of such a path, opening it fails.
+//! Resolves the paths that a job names, once. So the paths that are opened are the paths that were checked
+//! against the operator's policy. If a link later replaces a part of such a path, opening it fails.
 
 use super::error::NodeError;
 use super::staging::Staged;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct RealPaths {
     pub(super) entry_script: PathBuf,
     pub(super) source_directory: Option<PathBuf>,
-    /// In the order of the job file.
+    /// The side inputs, in the order of the job file.
     side_inputs: Vec<PathBuf>,
 }
 
@@ -44,7 +44,8 @@ impl RealPaths {
         })
     }
 
-    /// A copy of the job with these paths, and with the staged files. `output`, `parent`: where it writes.
+    /// A copy of the job with these paths, and with the staged files. `output`, `parent`: the resolved paths
+    /// of the output folder and of the parent job's folder.
     pub(super) fn of(
         &self,
         spec: &JobSpec,
@@ -66,8 +67,9 @@ impl RealPaths {
 
     /// The side inputs at these paths.
     pub(super) fn side_inputs(&self, named: &[Mount]) -> Vec<Mount> {
-        let at = |(mount, real): (&Mount, &PathBuf)| Mount { host: real.clone(), ..mount.clone() };
-        named.iter().zip(&self.side_inputs).map(at).collect()
+        let with_path =
+            |(mount, real): (&Mount, &PathBuf)| Mount { host: real.clone(), ..mount.clone() };
+        named.iter().zip(&self.side_inputs).map(with_path).collect()
     }
 }
 

@@ -1,10 +1,10 @@
-//! Runs a job on this machine: it passes events to `machine`, and does what that decides. It decides nothing
+//! Runs a job on this machine: passes events to `machine`, and does what `machine` decides. Decides nothing
 //! itself.
 
 use super::admission::{Admission, Spawned};
 use super::error::NodeError;
 use super::gpus::LeasedGpus;
-use super::hang_report::inferring;
+use super::hang_report::current_model_call;
 use super::machine::{NodeAction, NodeMachine, NodeMessage, NodeOutput};
 use super::planner_reads::PlannerReads;
 use super::processor_time::ProcessorTime;
@@ -29,20 +29,21 @@ pub struct RunningJob {
     pub(super) pool: Pool,
     /// Events of the workers.
     pub(super) workers: mpsc::Receiver<PoolEvent>,
-    /// Whether a worker has reported since the last pause.
-    pub(super) received: bool,
+    /// Whether a worker has reported since the last call of [`may_pause`](Self::may_pause).
+    pub(super) has_received: bool,
     /// Workers that were asked to end.
     pub(super) leaving: HashSet<WorkerId>,
-    /// Decides whether there is a place for another worker.
-    pub(super) room: Admission,
+    /// Takes places on the machine for workers.
+    pub(super) admission: Admission,
     /// The GPUs that the job has until it ends.
     pub(super) gpus: LeasedGpus,
     /// Whether workers will have GPUs.
     pub(super) wants_gpus: bool,
-    /// The set-up of workers. `None` until the models are where workers find them.
+    /// The set-up that all workers share. `None` until the models are where workers find them.
     pub(super) template: Option<WorkerSetup>,
     pub(super) job_dir: JobDir,
     pub(super) processor_time: ProcessorTime,
+    /// The request for the planner.
     pub(super) request: PlanRequest,
     /// The planner's messages. `None` until it is started.
     pub(super) planner: Option<mpsc::Receiver<FromPlanner>>,
@@ -52,19 +53,21 @@ pub struct RunningJob {
     pub(super) objects: JobObjects,
     /// The objects that the planner asks for.
     pub(super) reads: PlannerReads,
-    pub(super) watched: MonitorOptions,
+    /// The settings of `monitor`.
+    pub(super) monitor_options: MonitorOptions,
     /// `None` before and after the job.
     pub(super) monitor: Option<Monitor>,
+    /// Events of `monitor`.
     pub(super) perf: mpsc::UnboundedReceiver<PerfEvent>,
     /// When the clock of `machine` began.
     pub(super) start: Instant,
 }
 
 impl RunningJob {
-    /// Starts the planner, which cuts the inputs into mini-batches.
+    /// Starts the planner, which splits the inputs into mini-batches.
     ///
     /// # Errors
-    /// If its process cannot be started.
+    /// If the process cannot be started.
     pub fn plan(&mut self) -> Result<(), NodeError> {
         let (events, planner) = mpsc::channel(4);
         self.pool.plan(&self.request, events).map_err(NodeError::Planner)?;
@@ -72,13 +75,14 @@ impl RunningJob {
         Ok(())
     }
 
-    /// Begins to watch the resources that the workers use.
+    /// Starts the monitor, which watches the resources that the workers use.
     ///
     /// # Errors
     /// If the monitor cannot be started.
     pub fn watch(&mut self) -> Result<(), NodeError> {
         let (events, perf) = mpsc::unbounded_channel();
-        let monitor = Monitor::start(self.watched.clone(), events).map_err(NodeError::Monitor)?;
+        let monitor =
+            Monitor::start(self.monitor_options.clone(), events).map_err(NodeError::Monitor)?;
         self.monitor = Some(monitor);
         self.perf = perf;
         Ok(())
@@ -95,15 +99,16 @@ impl RunningJob {
     ) {
         self.machine.number_from(first_worker);
         self.start = start;
-        if is_new && !self.wants_gpus && !self.room.is_capped() {
+        if is_new && !self.wants_gpus && !self.admission.is_capped() {
             // An error is reported when the worker is spawned.
             let _ = self.pool.begin(&for_worker(&template, WorkerId(0), None, &[]));
         }
         self.template = Some(template);
     }
 
-    /// Waits for the next event here, and returns what the leader must know of it. The planner's messages are
-    /// read only if `wants_plan`. Nothing is lost if this is dropped while it waits.
+    /// Waits for the next event on this machine, and returns what the leader must know about it. The
+    /// planner's messages are read only if `wants_plan`. No event is lost if this future is dropped while it
+    /// waits.
     pub async fn next(&mut self, wants_plan: bool) -> Vec<NodeReport> {
         tokio::select! {
             biased;
@@ -114,7 +119,8 @@ impl RunningJob {
         }
     }
 
-    /// What the leader must know of a worker event that is already queued, if there is one.
+    /// What the leader must know about the next event of a worker that is already queued. `None` if there is
+    /// none.
     pub fn said_already(&mut self) -> Option<Vec<NodeReport>> {
         let event = self.workers.try_recv().ok()?;
         Some(self.on_pool_event(event))
@@ -131,12 +137,12 @@ impl RunningJob {
     }
 
     fn on_pool_event(&mut self, event: PoolEvent) -> Vec<NodeReport> {
-        self.received = true;
+        self.has_received = true;
         self.processor_time.note(&event, &self.pool);
         let mut reported = Vec::new();
         let message = match event {
             PoolEvent::Worker(worker, FromWorker::Ready { init, wall }) => {
-                reported.push(NodeReport::Wall(self.all_of_wall(wall)));
+                reported.push(NodeReport::Wall(self.with_cgroup_reason(wall)));
                 NodeMessage::Ready(worker, init)
             }
             PoolEvent::Worker(worker, FromWorker::Restarting) => NodeMessage::Restarting(worker),
@@ -150,7 +156,7 @@ impl RunningJob {
                 NodeMessage::Finished(worker, report)
             }
             PoolEvent::Exited(worker, exit) => {
-                // A worker that was killed, or that failed, may have left half a file.
+                // A worker that was killed, or that failed, may have left partial files.
                 if self.leaving.remove(&worker) && exit.code == Some(0) {
                     reported.push(NodeReport::WorkerDone(worker));
                 }
@@ -158,7 +164,7 @@ impl RunningJob {
                 if let Some(monitor) = &self.monitor {
                     monitor.exited(worker);
                 }
-                self.room.release(worker);
+                self.admission.release(worker);
                 NodeMessage::Exited(worker, exit)
             }
             PoolEvent::GpuFree(worker) => NodeMessage::GpuFree(worker),
@@ -167,8 +173,8 @@ impl RunningJob {
         self.handle(message, reported)
     }
 
-    /// Adds the reason if workers have no cgroup.
-    fn all_of_wall(&self, mut wall: WallState) -> WallState {
+    /// Adds why workers have no cgroup, if they have none.
+    fn with_cgroup_reason(&self, mut wall: WallState) -> WallState {
         wall.missing.extend(self.pool.unconfined().map(|reason| format!("cgroup: {reason}")));
         wall
     }
@@ -186,7 +192,8 @@ impl RunningJob {
         }
     }
 
-    /// The planner waits for the objects it asks for, so its messages about one come before its next request.
+    /// Handles a message of the planner. The planner waits for each object that it asks for, so its messages
+    /// about an object come before its next request.
     fn on_planner(&mut self, message: FromPlanner) -> Vec<NodeReport> {
         match message {
             FromPlanner::Opening { waits: false, .. } => Vec::new(),
@@ -212,7 +219,7 @@ impl RunningJob {
         }
     }
 
-    /// Does what the leader orders. Returns what the leader must know of that.
+    /// Does what the leader orders. Returns what the leader must know about the result.
     pub fn obey(&mut self, order: Order) -> Vec<NodeReport> {
         let outputs = self.machine.obey(order, self.start.elapsed());
         self.follow_all(outputs, Vec::new())
@@ -222,12 +229,13 @@ impl RunningJob {
     pub fn tick(&mut self) -> Vec<NodeReport> {
         let now = self.start.elapsed();
         let template = self.template.as_ref();
-        let noted =
-            |(worker, most)| Some((worker, inferring(template?, &self.job_dir, worker, most)?));
-        let inferring: Vec<(WorkerId, String)> =
-            self.machine.inside_guests(now).filter_map(noted).collect();
-        for (worker, words) in inferring {
-            self.machine.handle(NodeMessage::Inferring(worker, words), now);
+        let model_call = |(worker, most)| {
+            Some((worker, current_model_call(template?, &self.job_dir, worker, most)?))
+        };
+        let model_calls: Vec<(WorkerId, String)> =
+            self.machine.inside_guests(now).filter_map(model_call).collect();
+        for (worker, model_call) in model_calls {
+            self.machine.handle(NodeMessage::Inferring(worker, model_call), now);
         }
         self.handle(NodeMessage::Tick, Vec::new())
     }
@@ -239,15 +247,15 @@ impl RunningJob {
         reported
     }
 
-    /// Does what was decided, and what follows from that. The machine receives a result only after all
-    /// actions of its round are done.
+    /// Performs the outputs of the machine, and what the machine decides about their results. The machine
+    /// gets the result of an action only after all actions of the same round are done.
     fn follow_all(
         &mut self,
         outputs: Vec<NodeOutput>,
         mut reported: Vec<NodeReport>,
     ) -> Vec<NodeReport> {
         let mut inbox = VecDeque::new();
-        self.room.begin_round();
+        self.admission.begin_round();
         self.follow(outputs, &mut reported, &mut inbox);
         while let Some(message) = inbox.pop_front() {
             let outputs = self.machine.handle(message, self.start.elapsed());
@@ -256,6 +264,8 @@ impl RunningJob {
         reported
     }
 
+    /// Performs one round of outputs. Adds to `reported` what the leader must know, and to `inbox` the
+    /// results for the machine.
     fn follow(
         &mut self,
         outputs: Vec<NodeOutput>,
@@ -305,7 +315,7 @@ impl RunningJob {
         let lease = gpu.and_then(|gpu| self.gpus.lease(gpu));
         let tables = self.tables.as_deref().unwrap_or_default();
         let setup = for_worker(template, worker, lease, tables);
-        match self.room.start(&mut self.pool, self.monitor.as_ref(), setup) {
+        match self.admission.start(&mut self.pool, self.monitor.as_ref(), setup) {
             Spawned::Runs(pid) => NodeMessage::Spawned(worker, pid),
             Spawned::NoRoom => NodeMessage::NoRoom(worker),
             Spawned::Failed(reason) => NodeMessage::SpawnFailed(worker, reason),
@@ -325,7 +335,7 @@ impl RunningJob {
     /// Whether a worker has reported since the last call, and all workers have enough to do while the leader
     /// pauses.
     pub fn may_pause(&mut self) -> bool {
-        std::mem::take(&mut self.received) && self.machine.is_supplied()
+        std::mem::take(&mut self.has_received) && self.machine.is_supplied()
     }
 
     /// Whether objects of stores are downloaded only when a mini-batch needs them.
@@ -333,21 +343,22 @@ impl RunningJob {
         self.objects.come_on_demand()
     }
 
-    /// A mini-batch needs these files, each from the source with that index. [`NodeReport::Fetched`]
-    /// reports when they are here.
+    /// Requests the files that a mini-batch needs, each with the index of its source. [`NodeReport::Fetched`]
+    /// reports when they have arrived.
     pub fn want(&mut self, id: MiniBatchId, files: &[(u32, &str)]) {
         let path = |(source, file): &(u32, &str)| self.reads.path(*source, file);
         self.objects.want(id.0, files.iter().map(path).collect());
     }
 
-    /// These mini-batches no longer need their objects.
+    /// Releases the objects of these mini-batches.
     pub fn release(&mut self, ids: &[MiniBatchId]) {
         if self.objects.come_on_demand() {
             self.objects.release(ids.iter().map(|id| id.0).collect());
         }
     }
 
-    /// The output has the rows of this attempt, and of all that its worker reported before.
+    /// Tells a worker that the output has the rows of this attempt, and of all attempts that the worker
+    /// reported before.
     pub fn free(&mut self, worker: WorkerId, id: MiniBatchId, attempt: u32) {
         self.pool.queue(worker, &ToWorker::Free { id, attempt });
     }
@@ -357,7 +368,7 @@ impl RunningJob {
         self.pool.flush();
     }
 
-    /// The job is over, and starts no more processes.
+    /// Ends the job, which starts no more processes.
     pub fn close(&mut self) {
         self.pool.close();
     }

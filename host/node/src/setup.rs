@@ -15,7 +15,8 @@ use crate::protocol::{CutOptions, ObjectsToAsk, PROTOCOL_VERSION, PlanRequest, W
 use crate::spec::{JobSpec, ModelSpec};
 use std::path::{Path, PathBuf};
 
-/// The memory budget of each worker. `models` and `inference` are those found on this machine.
+/// The memory budget of each worker. `models` and `inference`: the models and libraries that were found on
+/// this machine.
 pub(super) fn budget(
     spec: &JobSpec,
     models: &[ModelSpec],
@@ -30,7 +31,7 @@ pub(super) fn budget(
             MAX_SLICE
         }
         InputKind::Tables { mini_batch_size: SliceSize::Bytes(bytes), .. } => *bytes,
-        // The size of these rows is known only when the input is cut.
+        // The size of these rows is known only when the input is planned.
         InputKind::Tables { mini_batch_size: SliceSize::Rows(_), .. } => MAX_SLICE,
         InputKind::Files { .. } | InputKind::Void { .. } => 0,
     };
@@ -40,10 +41,10 @@ pub(super) fn budget(
     MemoryBudget::new(&spec.limits, table, inference)
 }
 
-/// The request for the planner. Also used to show a plan without running it. `spill` is the folder in which a
-/// shuffle may write.
+/// The request for the planner, of a job that runs or whose plan is only shown. `spill`: the folder for the
+/// files of a shuffle.
 pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanRequest {
-    let cut = match &spec.input_kind {
+    let options = match &spec.input_kind {
         InputKind::Files { mini_batch_files } => CutOptions::Files { count: *mini_batch_files },
         InputKind::Tables { mini_batch_size, inputs, full_inference } => CutOptions::Tables {
             size: *mini_batch_size,
@@ -56,13 +57,13 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
     PlanRequest {
         protocol: PROTOCOL_VERSION,
         sources: sources.to_vec(),
-        cut,
+        cut: options,
         partition_keys: spec.partition_keys.clone(),
         spill,
         processes: spec.process_count,
         os_sandbox: spec.worker.os_sandbox,
         memory: spec.limits.memory.0,
-        // What an earlier run or planner left; the job file does not know it.
+        // These fields depend on an earlier run or planner, or on the stores; the caller sets them.
         again: Vec::new(),
         reports_files: false,
         asks: ObjectsToAsk::Never,
@@ -71,7 +72,7 @@ pub fn plan_request(spec: &JobSpec, sources: &[Source], spill: PathBuf) -> PlanR
     }
 }
 
-/// The table settings of a source: they are given per input, and a source belongs to one input.
+/// The table settings of the input to which a source belongs.
 fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableInput {
     let input = inputs.iter().position(|input| input.name == source.dataset);
     input.and_then(|index| tables.get(index).cloned()).unwrap_or_default()
@@ -81,9 +82,9 @@ fn table_of(inputs: &[Input], source: &Source, tables: &[TableInput]) -> TableIn
 /// where workers find them.
 pub(super) fn template(job: &NodeJob) -> WorkerSetup {
     let NodeJob { spec, real, staged, job_dir, .. } = job;
-    let models = placed(&staged.models, &job.seen, job_dir);
+    let models = placed(&staged.models, &job.inspected_models, job_dir);
     let program = match &spec.script {
-        // As in ordinary Python, argument 0 is the script. The runtime loads the file that it names.
+        // As in ordinary Python, argument 0 is the path of the script. The runtime loads this file.
         Some(script) => script.guest.clone(),
         None => job.entry_script.file_name().unwrap_or_default().to_string_lossy().into_owned(),
     };
@@ -132,11 +133,11 @@ pub(super) fn for_worker(
     WorkerSetup { worker, environment, tables: tables.to_vec(), gpu, ..template }
 }
 
-/// The environment of every guest: the job's variables, and those that scripts for ParallelRunStep look for
-/// (V1 and V2 in `docs/parallel-run-step.md`), unless the job sets them.
+/// The environment of every guest: the job's variables, and the variables that ParallelRunStep sets (V1 and
+/// V2 in `docs/parallel-run-step.md`) unless the job sets them.
 fn environment(spec: &JobSpec) -> Vec<(String, String)> {
     let mut environment = spec.environment_variables.clone();
-    let gpus = (spec.gpus > 0).then(|| (GPU_COUNT, spec.gpus.to_string()));
+    let gpus = (spec.gpus > 0).then(|| (GPU_COUNT_VARIABLE, spec.gpus.to_string()));
     let output = Some(("AZUREML_BI_OUTPUT_PATH", GUEST_OUTPUT.to_owned()));
     for (name, value) in [output, gpus].into_iter().flatten() {
         if environment.iter().all(|(known, _)| known != name) {
@@ -144,7 +145,7 @@ fn environment(spec: &JobSpec) -> Vec<(String, String)> {
         }
     }
     if let Some(script) = &spec.script {
-        environment.retain(|(name, _)| name != python::VARIABLE);
+        environment.retain(|(name, _)| name != python::SETTINGS_VARIABLE);
         environment.push(python::variable(spec.worker.logging_level, script.profile));
     }
     environment
@@ -157,14 +158,14 @@ fn with_gpu(
     gpu: Option<&GpuLease>,
 ) -> Vec<(String, String)> {
     if let Some(lease) = gpu {
-        environment.retain(|(name, _)| name != VISIBLE_GPUS);
-        environment.push((VISIBLE_GPUS.to_owned(), lease.visible.clone()));
+        environment.retain(|(name, _)| name != VISIBLE_GPUS_VARIABLE);
+        environment.push((VISIBLE_GPUS_VARIABLE.to_owned(), lease.visible.clone()));
     }
     environment
 }
 
-const GPU_COUNT: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
-const VISIBLE_GPUS: &str = "CUDA_VISIBLE_DEVICES";
+const GPU_COUNT_VARIABLE: &str = "AZ_BATCHAI_GPU_COUNT_FOUND";
+const VISIBLE_GPUS_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 
 #[cfg(test)]
 mod tests {
@@ -175,7 +176,8 @@ mod tests {
         list.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
     }
 
-    /// G1, G2: the variable shows the lease, and overrides the job's; without a lease it is not set.
+    /// G1, G2: a lease sets the variable, and overrides the job's value. Without a lease, the variable is not
+    /// changed.
     #[test]
     fn cuda_visible_devices_names_only_the_leased_gpu() {
         let own = pairs(&[("A", "1"), ("CUDA_VISIBLE_DEVICES", "7")]);

@@ -1,4 +1,4 @@
-//! Single files that an entry script may see: each gets a folder of its own in the job directory, so that the
+//! Gives each single file that an entry script may see a separate folder in the job directory, so that the
 //! script does not see the files beside it.
 
 use super::error::NodeError;
@@ -11,41 +11,43 @@ use std::io::{self, ErrorKind, Read as _};
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-/// Puts an open file into a folder of its own, after removing what was there. The file is hard-linked if the
-/// file system allows it, otherwise copied, up to `most` bytes. Returns the number of bytes that were copied.
+/// Puts an open file into a separate folder, after removing what was there. Hard-links the file if the file
+/// system allows that, and otherwise copies it, up to `most` bytes. Returns the number of bytes that were
+/// copied.
 ///
 /// # Errors
-/// If there is no space for it, if it has more bytes, or if the folder cannot be made.
+/// If there is no space for the file, if it would be copied but has more bytes, or if the folder cannot be
+/// made.
 pub(super) fn give(file: &mut File, name: &Path, folder: &Path, most: u64) -> io::Result<u64> {
     remove_tree(folder)?;
     fs::create_dir_all(folder)?;
-    let place = folder.join(name);
-    // By this name the kernel links the open file, even if its path now has another file.
+    let target = folder.join(name);
+    // With this path the kernel links the open file, even if another file has replaced it.
     let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
-    if rustix::fs::linkat(CWD, opened.as_str(), CWD, &place, AtFlags::SYMLINK_FOLLOW).is_ok() {
+    if rustix::fs::linkat(CWD, opened.as_str(), CWD, &target, AtFlags::SYMLINK_FOLLOW).is_ok() {
         return Ok(0);
     }
-    // It is on another file system, or on one without such links, or belongs to another user.
-    copy(file, &place, most).inspect_err(|_| {
+    // The file is on another file system, or on one without hard links, or belongs to another user.
+    copy(file, &target, most).inspect_err(|_| {
         // Delete the partial copy: it is useless, and it fills the disk.
-        let _ = fs::remove_file(&place);
+        let _ = fs::remove_file(&target);
     })
 }
 
 /// Copies a file of at most `most` bytes. The file may grow meanwhile.
-fn copy(file: &mut File, place: &Path, most: u64) -> io::Result<u64> {
-    let mut to = File::create_new(place)?;
+fn copy(file: &mut File, target: &Path, most: u64) -> io::Result<u64> {
+    let mut to = File::create_new(target)?;
     let copied = io::copy(&mut file.take(most), &mut to)?;
     let is_whole = copied < most || file.read(&mut [0])? == 0;
     is_whole.then_some(copied).ok_or_else(|| ErrorKind::FileTooLarge.into())
 }
 
-/// Gives side inputs that are single files their folders; each file keeps the name that it has in the job.
-/// `real`: the same side inputs, at paths without links. `most`: bytes that may be copied for all of them
-/// together.
+/// Puts each side input that is a single file into a separate folder. The file keeps the name that it has in
+/// the job. `real`: the same side inputs, at paths without links. `most`: how many bytes may be copied for
+/// all side inputs together.
 ///
 /// # Errors
-/// If one cannot be read, if there is no space for it, or if too much would be copied.
+/// If a file cannot be read, if there is no space for it, or if too much would be copied.
 pub(super) fn give_side_inputs(
     named: &[Mount],
     real: &[Mount],
@@ -68,7 +70,7 @@ pub(super) fn give_side_inputs(
     Ok(())
 }
 
-/// The side inputs as workers find them: for a single file, its new folder.
+/// The side inputs as workers find them: a single file is replaced by its new folder.
 pub(super) fn placed(mut mounts: Vec<Mount>, job_dir: &JobDir) -> Vec<Mount> {
     for (index, mount) in mounts.iter_mut().enumerate() {
         if mount.host.is_file() {
@@ -92,16 +94,16 @@ mod tests {
         let job_dir = JobDir::new(path("job"));
         let mount = |host: &str| Mount { host: path(host), guest: String::new(), writable: false };
         let mounts = vec![mount("in"), mount("in/labels.txt")];
-        // The second time, the files of the first one are replaced.
+        // The second call replaces the files of the first.
         for _ in 0..2 {
             give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(0)).unwrap();
         }
-        let seen = placed(mounts, &job_dir);
-        assert_eq!(seen[0].host, path("in"));
+        let shown = placed(mounts, &job_dir);
+        assert_eq!(shown[0].host, path("in"));
         let names: Vec<_> =
-            fs::read_dir(&seen[1].host).unwrap().map(|it| it.unwrap().file_name()).collect();
+            fs::read_dir(&shown[1].host).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["labels.txt"]);
-        assert_eq!(fs::read_to_string(seen[1].host.join("labels.txt")).unwrap(), "a\nb");
+        assert_eq!(fs::read_to_string(shown[1].host.join("labels.txt")).unwrap(), "a\nb");
     }
 
     /// The entry script sees the name in the job file.
@@ -123,19 +125,19 @@ mod tests {
     /// `/dev/shm` is another file system, so files are copied.
     #[test]
     fn the_total_size_of_copies_is_limited() {
-        let there = tempfile::tempdir_in("/dev/shm").unwrap();
+        let source = tempfile::tempdir_in("/dev/shm").unwrap();
         let dir = tempfile::tempdir().unwrap();
         let job_dir = JobDir::new(dir.path());
         let mounts = ["a", "b"].map(|name| {
-            let host = there.path().join(name);
+            let host = source.path().join(name);
             fs::write(&host, "1234").unwrap();
             Mount { host, guest: String::new(), writable: false }
         });
         give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(8)).unwrap();
         assert_eq!(fs::read(job_dir.side_input(1).join("b")).unwrap(), b"1234");
         let error = give_side_inputs(&mounts, &mounts, &job_dir, ByteSize(7)).unwrap_err();
-        let error = error.to_string().replace(there.path().to_str().unwrap(), "/d");
-        insta::assert_snapshot!(error, @"with the side input /d/b, which is on another file system or belongs to another user, more than limits.copies (7 bytes) would be copied into the job directory; put it into a folder of its own and name the folder, which is shown without a copy, or raise the limit");
-        assert!(!job_dir.side_input(1).join("b").exists(), "a part of it is of no use");
+        let error = error.to_string().replace(source.path().to_str().unwrap(), "/d");
+        insta::assert_snapshot!(error, @"the side input /d/b would be copied into the job directory, as it is on another file system or belongs to another user, but all copies together would exceed limits.copies (7 bytes); put the file into a separate folder and name that folder as the side input, since folders are not copied, or raise the limit");
+        assert!(!job_dir.side_input(1).join("b").exists(), "the partial copy is deleted");
     }
 }

@@ -1,4 +1,4 @@
-//! What a job reads from stores, and how it gets to this machine.
+//! Downloads what a job reads from stores, and uploads its results.
 
 use super::error::NodeError;
 use super::features::check_stores;
@@ -11,31 +11,31 @@ use crate::store::{FetchTiming, JobObjects, KeptObjects, Stager, StoreError, Wat
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// The folder for objects, inside the folder for compiled code.
-const OBJECTS: &str = "objects";
+/// The name of the folder for objects, inside the folder for compiled code.
+const OBJECTS_FOLDER: &str = "objects";
 /// The interval of progress messages.
 const NOTICE_INTERVAL: Duration = Duration::from_secs(10);
 
-/// What a job reads, with paths of this machine.
+/// What a job reads, with paths on this machine.
 #[derive(Debug)]
 pub struct Staged {
     /// The sources of the inputs.
     pub sources: Vec<Source>,
-    /// Keeps the objects of the inputs here; hold it while the inputs are read.
+    /// Keeps the objects of the inputs on this machine. Must live while the inputs are read.
     pub objects: JobObjects,
-    /// The job's side inputs. Those from stores have the folders to which they were downloaded.
+    /// The job's side inputs. A side input from a store has the folder to which it was downloaded.
     pub side_inputs: Vec<Mount>,
-    /// The job's models. Those from stores have the paths to which they were downloaded.
+    /// The job's models. A model from a store has the path to which it was downloaded.
     pub models: Vec<ModelSpec>,
 }
 
-/// Finds the sources of a job's inputs. Side inputs and models in stores are downloaded, and get paths of
-/// this machine. Checks the operator's policy first. `say` gets lines for people.
+/// Finds the sources of a job's inputs, and downloads side inputs and models from stores. Checks the
+/// operator's policy first. `say` gets lines for the user.
 ///
-/// If the entry script gets the names of files, they are downloaded when their mini-batches are due. Tables
-/// are read while the job is planned. If they fit into the cache, all of them are being downloaded when this
-/// returns, and the planner [asks](crate::protocol::PlanRequest::asks) for those that are not here yet.
-/// Otherwise each is downloaded when the planner asks for it.
+/// If the entry script gets the names of files, each file is downloaded when its mini-batch is due. Tables
+/// are read while the job is planned. If they fit into the cache, the download of all tables has begun when
+/// this returns, and the planner [asks](crate::protocol::PlanRequest::asks) for those that have not arrived
+/// yet. Otherwise each table is downloaded when the planner asks for it.
 ///
 /// # Errors
 /// If the policy forbids a store, if something that the job names cannot be found or listed or does not fit,
@@ -55,8 +55,8 @@ pub fn stage(
     let inputs = stage_inputs(spec, options, &mut staged, say)?;
     staged.sources = dataset::resolve_with(&inputs, &mut staged.objects.lookup())?;
     for source in &mut staged.sources {
-        let is_of = |input: &&Input| input.name == source.dataset;
-        let input = spec.inputs.iter().find(is_of);
+        let has_source = |input: &&Input| input.name == source.dataset;
+        let input = spec.inputs.iter().find(has_source);
         let is_stored = input.is_some_and(|input| input.addresses().next().is_some());
         if let Some(input) = input.filter(|_| !is_stored) {
             check_table_log(spec, input, source, say)?;
@@ -65,37 +65,37 @@ pub fn stage(
             return Err(outside(&format!("input '{}'", source.dataset), &source.root).into());
         }
         // Without a pattern, the folder would also show files that are not part of the input.
-        let is_of_files = matches!(spec.input_kind, InputKind::Files { .. });
-        if is_stored && is_of_files && source.pattern.is_none() {
+        let gets_files = matches!(spec.input_kind, InputKind::Files { .. });
+        if is_stored && gets_files && source.pattern.is_none() {
             source.pattern = Some("**".to_owned());
         }
     }
     Ok(staged)
 }
 
-/// Checks whether a source is, or is part of, a table whose log says which rows are valid. Fails if its files
-/// would be read as the table's rows. Jobs that name the files, and entry scripts that
-/// get files instead of rows, are allowed.
+/// Checks whether a source is, or is part of, a table whose log says which rows are valid, such as a Delta
+/// Lake table. Fails if its files would be read as the rows of the table. Jobs that list the files, and entry
+/// scripts that get files instead of rows, are allowed.
 fn check_table_log(
     spec: &JobSpec,
     input: &Input,
     source: &Source,
     say: &mut dyn FnMut(&str),
 ) -> Result<(), DatasetError> {
-    let is_of_files = matches!(spec.input_kind, InputKind::Files { .. });
-    if !is_of_files && !refuses_tables(spec, input) {
+    let gets_files = matches!(spec.input_kind, InputKind::Files { .. });
+    if !gets_files && !refuses_tables(spec, input) {
         return Ok(());
     }
     let Some((log, table)) = TableLog::above(&source.root) else { return Ok(()) };
     let input = format!("input '{}'", input.name);
     let table = table.display().to_string();
     let names_files = matches!(Pattern::new(source.pattern.as_deref())?, Pattern::List(_));
-    if !is_of_files && !names_files {
+    if !gets_files && !names_files {
         return Err(DatasetError(format!("{input}: {}", log.refusal(&table))));
     }
     say(&format!(
-        "{input}: {table} is a table of the format {}; all its files are read, also those whose rows it \
-         no longer has",
+        "{input}: {table} is a table of the format {}; all its files are read, including files whose \
+         rows were deleted from the table",
         log.name()
     ));
     Ok(())
@@ -114,7 +114,8 @@ fn outside(what: &str, path: &Path) -> StoreError {
     StoreError::AllOutside(path.to_owned()).of(what)
 }
 
-/// The inputs with paths of this machine. Other downloads are put into `staged`.
+/// Downloads side inputs and models into `staged`, and starts the download of inputs. Returns the inputs with
+/// paths on this machine.
 fn stage_inputs(
     spec: &JobSpec,
     options: &NodeOptions,
@@ -131,11 +132,11 @@ fn stage_inputs(
     let mut kept = KeptObjects::default();
     let stager = stager(spec, options, &cache);
     for stored in &spec.stored {
-        let wrong = |error: StoreError| error.of(&stored.key);
+        let with_key = |error: StoreError| error.of(&stored.key);
         let path = stager.fetch(&stored.key, &stored.address, &mut kept, &mut watch)?;
         match stored.kind {
             StoredKind::SideInput(_) if !path.is_dir() => {
-                return Err(wrong(StoreError::OneObject(stored.address.to_string())).into());
+                return Err(with_key(StoreError::OneObject(stored.address.to_string())).into());
             }
             StoredKind::SideInput(index) => {
                 if let Some(mount) = staged.side_inputs.get_mut(index) {
@@ -145,19 +146,19 @@ fn stage_inputs(
             StoredKind::Model(index) => {
                 if let Some(model) = staged.models.get_mut(index) {
                     let fetched = model.fetched(&path, stored.version);
-                    *model = fetched.map_err(|error| wrong(StoreError::Model(error)))?;
+                    *model = fetched.map_err(|error| with_key(StoreError::Model(error)))?;
                 }
             }
         }
     }
-    let (inputs, objects) = stager.stage(&spec.inputs, coming(spec), kept, &mut watch)?;
+    let (inputs, objects) = stager.stage(&spec.inputs, fetch_timing(spec), kept, &mut watch)?;
     staged.objects = objects;
     Ok(inputs)
 }
 
-/// When objects are downloaded. Grouping needs all rows, and a database consists of many files; both need all
-/// objects at once.
-fn coming(spec: &JobSpec) -> FetchTiming {
+/// When objects are downloaded. Grouping by keys needs all rows, and a database consists of many files, so
+/// both need all objects before planning begins.
+fn fetch_timing(spec: &JobSpec) -> FetchTiming {
     match &spec.input_kind {
         InputKind::Files { .. } => FetchTiming::OnDemand,
         InputKind::Tables { inputs, .. } => {
@@ -171,8 +172,8 @@ fn coming(spec: &JobSpec) -> FetchTiming {
     }
 }
 
-/// Waits for all objects that are downloaded without a request, so that a plan that is compared with an
-/// earlier one does not have to wait.
+/// Waits for all objects that are downloaded without a request, so that planning the job for a comparison
+/// with an earlier run does not have to wait for downloads.
 pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dyn FnMut(&str)) {
     let mut reported = Instant::now();
     objects.wait(&|| options.cancel.reason().is_some(), &mut |objects, bytes| {
@@ -183,7 +184,7 @@ pub(super) fn wait_for(objects: &JobObjects, options: &NodeOptions, say: &mut dy
     });
 }
 
-/// Uploads the results of a completed job, if it names a store.
+/// Uploads the results of a completed job, if the job names a store for them.
 ///
 /// # Errors
 /// If the policy forbids the store, or if the upload fails.
@@ -217,10 +218,10 @@ fn cache(options: &NodeOptions) -> Result<PathBuf, StoreError> {
     folder.ok_or(StoreError::NoCache)
 }
 
-/// The folder for objects: the one in the file of datastores, or one inside the folder for compiled code.
-/// `None` if neither is known.
+/// The folder for downloaded objects: the folder that the datastores file names, or a folder inside the
+/// folder for compiled code. `None` if neither is known.
 pub fn objects_folder(datastores: &Datastores, cache_dir: Option<&Path>) -> Option<PathBuf> {
     let named = datastores.cache_folder().map(ToOwned::to_owned);
-    let usual = || cache_dir.map(ToOwned::to_owned).or_else(Cache::default_folder);
-    named.or_else(|| Some(usual()?.join(OBJECTS)))
+    let default = || cache_dir.map(ToOwned::to_owned).or_else(Cache::default_folder);
+    named.or_else(|| Some(default()?.join(OBJECTS_FOLDER)))
 }

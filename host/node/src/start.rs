@@ -25,7 +25,7 @@ use std::time::Instant;
 use tokio::sync::mpsc;
 
 impl NodeJob {
-    /// Makes the job ready to run, and moves what this holds for it into the result. `plan` says how the
+    /// Makes the job ready to run, and moves its processes, GPUs and objects into the result. `plan`: how the
     /// inputs will be planned.
     ///
     /// # Errors
@@ -36,11 +36,11 @@ impl NodeJob {
         let (events, workers) = mpsc::channel(256);
         let component = self.component.file.try_clone().map_err(NodeError::Component)?;
         let mut pool = Pool::new(self.options.program.clone(), component, events);
-        if let Some(standby) = self.standby.take() {
-            pool.take_over(standby);
+        if let Some(prestarted) = self.prestarted.take() {
+            pool.take_over(prestarted);
         }
         let gpus = std::mem::take(&mut self.gpus);
-        let watched = MonitorOptions {
+        let monitor_options = MonitorOptions {
             job_dir: self.job_dir.clone(),
             interval: self.spec.settings.resource_monitor_interval,
             budget: self.budget.clone(),
@@ -56,16 +56,16 @@ impl NodeJob {
             load_timeout: self.spec.settings.task_overhead_timeout,
             gpus: gpus.indices(),
         };
-        // Before `objects` is moved out, as the request depends on it.
+        // The request depends on `objects`, which is moved out below.
         let request = self.plan_request(plan);
         let reads = PlannerReads::new(&self.staged.sources);
         Ok(RunningJob {
             machine: NodeMachine::new(policy, 0),
             pool,
             workers,
-            received: false,
+            has_received: false,
             leaving: HashSet::new(),
-            room: Admission::new(self.turns.take()),
+            admission: Admission::new(self.slots.take()),
             gpus,
             wants_gpus: self.spec.gpus > 0,
             template: None,
@@ -76,27 +76,27 @@ impl NodeJob {
             tables: None,
             reads,
             objects: std::mem::take(&mut self.staged.objects),
-            watched,
+            monitor_options,
             monitor: None,
             perf: mpsc::unbounded_channel().1,
             start: Instant::now(),
         })
     }
 
-    /// Begins to run the job at `start`, after its models are [given](Self::give_models). Its workers are
-    /// numbered from `first_worker`. If it `is_new`, the process from which workers are forked starts while
-    /// the planner reads the input.
+    /// Begins to run the job, after [`give_models`](Self::give_models). The clock of the job begins at
+    /// `start`, and its workers are numbered from `first_worker`. If the job `is_new`, the zygote starts
+    /// while the planner reads the input.
     pub fn begin(&self, running: &mut RunningJob, start: Instant, first_worker: u32, is_new: bool) {
         running.begin(template(self), start, first_worker, is_new);
     }
 
-    /// Tidies up after a worker whose leader was killed.
+    /// Tidies up the files of a worker whose leader was killed.
     pub fn settle(&self, worker: WorkerId) {
         pool::settle(&self.job_dir, worker);
     }
 
-    /// Puts models and side inputs that are single files where workers find them. Replaces those of an
-    /// earlier run.
+    /// Puts models and side inputs that are single files, and a script without a source folder, where workers
+    /// find them. Replaces the files of an earlier run.
     ///
     /// # Errors
     /// If a model has changed since it was checked, if a side input cannot be read, or if there is no space.
@@ -107,10 +107,10 @@ impl NodeJob {
         if let (Some(script), None) = (&self.spec.script, &self.real.source_directory) {
             python::copy(&self.real.entry_script, &script.guest, &self.job_dir.python_source())?;
         }
-        Ok(models::stage(&self.staged.models, &self.seen, &self.job_dir)?)
+        Ok(models::stage(&self.staged.models, &self.inspected_models, &self.job_dir)?)
     }
 
-    /// Makes output files other than text lines.
+    /// What makes output files of other formats than text lines.
     pub fn finisher(&self) -> Finisher {
         let NodeJob { spec, options, .. } = self;
         Finisher::new(&options.program, spec.worker.os_sandbox, &spec.output_format)

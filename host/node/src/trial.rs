@@ -1,9 +1,9 @@
-//! Runs an entry script on trial: a child process loads it, and runs it if asked, behind the same two walls
-//! as a worker. The calling process loads nothing.
+//! Runs an entry script on trial: a child process loads it, and runs it if the caller wants that, behind the
+//! same two walls as a worker. The calling process loads no untrusted code.
 
 use super::mapping::{self, MapNews, MapSettings};
 use super::trial_results::{FirstResult, Returned};
-use super::trial_steps::live;
+use super::trial_steps::run_steps;
 pub use super::trial_steps::{InstanceResults, StepData, TrialResult, TrialStep, TrialTableKind};
 use crate::compile::{Compiled, Instrumentation};
 use crate::inference::{LoadedModels, NO_TELEMETRY, PROCESSORS, has_inference, inference_memory};
@@ -34,15 +34,15 @@ use std::time::Duration;
 pub const TRIAL_COMMAND: &str = "try-component";
 
 /// The longest time that loading may take.
-const LOADING: Duration = Duration::from_secs(60);
+const LOAD_LIMIT: Duration = Duration::from_secs(60);
 /// Bytes that the process may use besides its guest's memory and results.
 const OWN_MEMORY: u64 = 1 << 30;
 /// Bytes of the largest file that the process may write.
 const LARGEST_FILE: u64 = 4 << 30;
-/// The number of files that may be open at once.
-const OPEN_FILES: u64 = 16 << 10;
+/// The number of files that the process may have open.
+const MAX_OPEN_FILES: u64 = 16 << 10;
 
-/// What to try. The caller has made its folders.
+/// What to try. The caller must have made the folders.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialSetup {
     /// Which layers of the process wall are required.
@@ -59,7 +59,7 @@ pub struct TrialSetup {
     pub environment: Vec<(String, String)>,
     /// The models; their folders are among the mounts.
     pub models: Vec<Model>,
-    /// The settings of the libraries that compute with the models.
+    /// The settings of the inference libraries.
     pub inference: InferenceSettings,
     /// How the code was compiled.
     pub with: Instrumentation,
@@ -68,7 +68,8 @@ pub struct TrialSetup {
 }
 
 impl TrialSetup {
-    /// A request without folders, arguments, models and limits of its own. `with`: how the code was compiled.
+    /// A set-up without folders, arguments and models, with the default limits. `with`: how the code was
+    /// compiled.
     pub fn plain(
         scratch: &Path,
         os_sandbox: OsSandbox,
@@ -90,13 +91,13 @@ impl TrialSetup {
     }
 }
 
-/// What the caller wants to know about an entry script.
+/// What the caller wants to know about an entry script ("it" below).
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TrialRequest {
     /// Whether it can be loaded.
     Load,
-    /// What it returns, for people: calls `init`, then `run` on these items, as the guest sees them, then
-    /// `shutdown`.
+    /// A text for the user about what it returns: calls `init`, then `run` on these items, as the guest sees
+    /// them, then `shutdown`.
     Run(Vec<String>),
     /// The first row that `run` returns when it gets no data.
     Row,
@@ -104,7 +105,7 @@ pub enum TrialRequest {
     Table,
     /// The results of these mini-batches, one after another.
     Steps(Vec<TrialStep>),
-    /// What it makes of a stream of tables: see [`TrialChild::map`].
+    /// Its results for each table of a stream: see [`TrialChild::map`].
     Map(MapSettings),
 }
 
@@ -133,7 +134,7 @@ pub enum TrialError {
     /// The system cannot make a pipe, a file or a thread.
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The process died. Holds how, in words.
+    /// The process died. Holds the words that say how.
     #[error("the process that tried it {0}")]
     Died(String),
     /// The process has ended, and its status is unknown.
@@ -162,6 +163,7 @@ enum TrialMessage {
 /// The child process. Dropping this kills it.
 pub struct TrialChild {
     child: Child,
+    /// The child's messages. `None` if it sends no more, or must be killed.
     incoming: Receiver<Option<TrialMessage>>,
     sender: SyncSender<Option<TrialMessage>>,
 }
@@ -187,8 +189,9 @@ impl TrialChild {
         Self::spawn(program, Stdio::from(code.file.try_clone()?), asked)
     }
 
-    /// Starts a child process that maps; `asked` must want [`TrialRequest::Map`]. An Arrow IPC stream
-    /// goes into the returned socket, and one comes out of it; this process does not parse either.
+    /// Starts a child process that maps a stream; `asked` must want [`TrialRequest::Map`]. The caller writes
+    /// an Arrow IPC stream to the returned socket, and reads the stream of results from it. This process does
+    /// not parse the streams.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -219,7 +222,7 @@ impl TrialChild {
             .stderr(Stdio::from(File::create(asked.scratch.join("worker"))?))
             .spawn()
             .map_err(|source| TrialError::Start { program, source })?;
-        // If the child cannot read it, the child's exit status says more than this error would.
+        // If the child cannot read the frame, its exit status says more than this error would.
         let _ = ours.write_all(&frame);
         let (sender, incoming) = mpsc::sync_channel(2);
         let reader = sender.clone();
@@ -227,8 +230,8 @@ impl TrialChild {
             let mut buffer = Vec::new();
             loop {
                 let message = read_frame(&mut ours, &mut buffer).unwrap_or_default();
-                let last = message.is_none();
-                if reader.send(message).is_err() || last {
+                let is_last = message.is_none();
+                if reader.send(message).is_err() || is_last {
                     return;
                 }
             }
@@ -241,10 +244,10 @@ impl TrialChild {
     /// # Errors
     /// If the process died, or took too long.
     pub fn functions(&mut self) -> Result<Result<Vec<String>, NotLoaded>, TrialError> {
-        match self.next(LOADING) {
+        match self.next(LOAD_LIMIT) {
             Ok(TrialMessage::Loaded(result)) => Ok(result),
             Ok(_) => Err(self.died()),
-            Err(None) => Err(TrialError::Slow(LOADING)),
+            Err(None) => Err(TrialError::Slow(LOAD_LIMIT)),
             Err(Some(error)) => Err(error),
         }
     }
@@ -255,7 +258,7 @@ impl TrialChild {
     /// If the process died.
     pub fn ran(&mut self, limit: Duration) -> Result<Option<(String, bool)>, TrialError> {
         match self.next(limit) {
-            Ok(TrialMessage::Ran(text, good)) => Ok(Some((text, good))),
+            Ok(TrialMessage::Ran(text, succeeded)) => Ok(Some((text, succeeded))),
             Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
@@ -269,7 +272,7 @@ impl TrialChild {
     /// If the process died.
     pub fn lived(&mut self, limit: Duration) -> Result<Option<InstanceResults>, TrialError> {
         match self.next(limit) {
-            Ok(TrialMessage::Lived(lived)) => Ok(Some(lived)),
+            Ok(TrialMessage::Lived(results)) => Ok(Some(results)),
             Ok(_) => Err(self.died()),
             Err(None) => Ok(None),
             Err(Some(error)) => Err(error),
@@ -289,7 +292,7 @@ impl TrialChild {
         }
     }
 
-    /// The next news of a process that [maps](Self::map). `None` if there is none within `limit`.
+    /// The next news of a process that [maps](Self::map). `None` if none arrives within `limit`.
     ///
     /// # Errors
     /// If the process died, or was [stopped](Self::stopper).
@@ -315,7 +318,7 @@ impl TrialChild {
         }
     }
 
-    /// The child sends nothing more, or an unexpected message: kills it, and reports how it ended.
+    /// Kills a child that sends nothing more, or an unexpected message. Returns how it ended.
     fn died(&mut self) -> TrialError {
         let _ = self.child.kill();
         match self.child.wait() {
@@ -327,14 +330,14 @@ impl TrialChild {
 
 impl Drop for TrialChild {
     fn drop(&mut self) {
-        // It has ended, or should.
+        // The child has ended, or must end now.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The child's side. Descriptor 0 is a socket. Descriptor 1 is the compiled component or, if the child maps,
-/// a socket that passes the component and the data's socket.
+/// Serves as the child process. Descriptor 0 is the socket to the parent. Descriptor 1 is the compiled
+/// component or, if the child maps, a socket that passes the component and the socket for the streams.
 pub fn serve() -> io::Result<()> {
     wall::enter()?;
     let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
@@ -342,12 +345,13 @@ pub fn serve() -> io::Result<()> {
     let asked: Option<TrialSetup> =
         read_frame(&mut socket, &mut Vec::new()).map_err(io::Error::other)?;
     let missing = |what| io::Error::new(io::ErrorKind::UnexpectedEof, what);
-    let Some(asked) = asked else { return Err(missing("nothing was asked for")) };
+    let Some(asked) = asked else { return Err(missing("the parent sent no request")) };
     let (code, data) = match &asked.wanted {
         TrialRequest::Map(_) => {
             let received = receive_packet::<bool>(&given)?;
             let files = received.and_then(|(_, files)| <[OwnedFd; 2]>::try_from(files).ok());
-            let [code, data] = files.ok_or_else(|| missing("no data was given"))?;
+            let [code, data] =
+                files.ok_or_else(|| missing("the parent passed no socket for the streams"))?;
             (File::from(code), Some(File::from(data)))
         }
         _ => (File::from(given), None),
@@ -384,12 +388,12 @@ fn serve_wanted(
 ) -> io::Result<()> {
     match (&asked.wanted, data) {
         (TrialRequest::Run(items), _) => {
-            let (text, good) = run(program, asked, models, items);
-            say(socket, &TrialMessage::Ran(text, good))
+            let (text, succeeded) = run(program, asked, models, items);
+            say(socket, &TrialMessage::Ran(text, succeeded))
         }
         (TrialRequest::Steps(steps), _) => {
             let make = || program.instantiate(&grants(asked, Arc::clone(&models)));
-            say(socket, &TrialMessage::Lived(live(&make, steps)))
+            say(socket, &TrialMessage::Lived(run_steps(&make, steps)))
         }
         (TrialRequest::Map(wanted), Some(data)) => {
             let mut say = |news| say(socket, &TrialMessage::Mapped(news));
@@ -403,7 +407,7 @@ fn serve_wanted(
         (
             TrialRequest::Load | TrialRequest::Row | TrialRequest::Table | TrialRequest::Map(_),
             _,
-        ) => say(socket, &TrialMessage::Returned(first(program, asked, models))),
+        ) => say(socket, &TrialMessage::Returned(first_result(program, asked, models))),
     }
 }
 
@@ -434,7 +438,7 @@ fn lock_down(asked: &TrialSetup) -> io::Result<()> {
             // The caller limits the time.
             cpu_seconds: None,
             largest_file: LARGEST_FILE,
-            open_files: OPEN_FILES,
+            open_files: MAX_OPEN_FILES,
         },
     };
     wall.build().map(drop).map_err(io::Error::other)
@@ -448,15 +452,15 @@ fn run(
     items: &[String],
 ) -> (String, bool) {
     let mut text = String::new();
-    let good = match program.instantiate(&grants(asked, models)) {
+    let succeeded = match program.instantiate(&grants(asked, models)) {
         Ok(mut instance) => call(&mut instance, items, &mut text),
         Err(failure) => report("starting", &Err(failure), &mut text),
     };
-    (text, good)
+    (text, succeeded)
 }
 
 /// Calls `init` and `run`, and returns the first row, or the path of the table.
-fn first(
+fn first_result(
     program: &GuestProgram,
     asked: &TrialSetup,
     models: Arc<LoadedModels>,
@@ -500,6 +504,7 @@ fn grants(asked: &TrialSetup, models: Arc<LoadedModels>) -> Grants {
     }
 }
 
+/// Calls `init`, `run` and `shutdown`. Appends the results to the text. Returns whether all calls succeeded.
 fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
     let (stats, result) = instance.init();
     if !report(&format!("init ({:.3} s)", stats.seconds), &result, text) {
@@ -511,7 +516,7 @@ fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
     let (stats, result) = instance.run(data, &context, &mut returned);
     if !report(&format!("run ({:.3} s)", stats.seconds), &result, text) {
         if paths.is_empty() {
-            text.push_str("It was given no items; name files after --run if it needs them.\n");
+            text.push_str("run got no items; if it needs files, name them after --run.\n");
         }
         return false;
     }
@@ -520,6 +525,7 @@ fn call(instance: &mut Instance, paths: &[String], text: &mut String) -> bool {
     report(&format!("shutdown ({:.3} s)", stats.seconds), &result, text)
 }
 
+/// Appends the result of a call to the text. Returns whether the call succeeded.
 fn report(what: &str, result: &Result<(), Failure>, text: &mut String) -> bool {
     match result {
         Ok(()) => {
@@ -564,8 +570,8 @@ mod tests {
         };
         let items = ["/inputs/items/0/a.txt".to_owned(), "x".repeat(2 * SHOWN_BYTES)];
         let models = crate::sandbox::no_models();
-        let (text, good) = run(&program, &asked, models, &items);
-        assert!(good, "{text}");
+        let (text, succeeded) = run(&program, &asked, models, &items);
+        assert!(succeeded, "{text}");
         let text = text.replace(|c: char| c.is_ascii_digit(), "0");
         let text = text.replace(&"x".repeat(SHOWN_BYTES), "[1000 x]");
         insta::assert_snapshot!(text, @"

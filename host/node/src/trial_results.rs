@@ -5,21 +5,24 @@ use crate::sandbox::ResultSink;
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// The number of rows that are shown.
-const SHOWN: usize = 20;
-/// The number of bytes of a row, or of a reason, that are shown.
+/// At most this many rows and failed items are shown.
+const SHOWN_LINES: usize = 20;
+/// At most this many bytes of a row, or of a failed item's reason, are shown.
 pub(super) const SHOWN_BYTES: usize = 1000;
 
 /// The first results that `run` returned, and their counts.
 #[derive(Default)]
 pub(super) struct Returned {
+    /// The rows and failed items that are shown.
     lines: String,
     rows: usize,
     failed: usize,
+    /// The bytes of the returned table. `None` if no table was returned.
     table: Option<usize>,
 }
 
 impl Returned {
+    /// Appends a description of the results to the text.
     pub(super) fn describe(&self, text: &mut String) {
         if let Some(bytes) = self.table {
             let _ = writeln!(text, "returned a table (Arrow IPC) of {bytes} bytes");
@@ -29,14 +32,14 @@ impl Returned {
         let failed = counted(self.failed as u64, "failed item");
         let _ = writeln!(text, "returned {rows} and {failed}");
         text.push_str(&self.lines);
-        let more = (self.rows + self.failed).saturating_sub(SHOWN);
+        let more = (self.rows + self.failed).saturating_sub(SHOWN_LINES);
         if more > 0 {
             let _ = writeln!(text, "  and {more} more");
         }
     }
 
-    fn line(&mut self, line: &str) {
-        if self.rows + self.failed < SHOWN {
+    fn add_line(&mut self, line: &str) {
+        if self.rows + self.failed < SHOWN_LINES {
             let shown = &line[..line.floor_char_boundary(SHOWN_BYTES)];
             let cut = if shown.len() < line.len() { " (cut)" } else { "" };
             let _ = writeln!(self.lines, "  {}{cut}", shown.escape_debug());
@@ -46,12 +49,12 @@ impl Returned {
 
 impl ResultSink for Returned {
     fn row(&mut self, row: &str) {
-        self.line(row);
+        self.add_line(row);
         self.rows += 1;
     }
 
     fn failed(&mut self, index: usize, reason: &str) {
-        self.line(&format!("item {index} failed: {reason}"));
+        self.add_line(&format!("item {index} failed: {reason}"));
         self.failed += 1;
     }
 

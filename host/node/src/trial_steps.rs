@@ -1,4 +1,4 @@
-//! Mini-batches that an entry script gets one after another, to check whether its language SDK keeps the
+//! Runs mini-batches one after another on an entry script, to check whether the SDK of its language keeps the
 //! contract.
 
 use crate::model::{Failure, FailureKind};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// A mini-batch, and how often the script gets it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TrialStep {
-    /// Its data.
+    /// The data of the mini-batch.
     pub data: StepData,
     /// The mini-batch number in the context.
     pub id: u64,
@@ -30,16 +30,16 @@ pub enum TrialTableKind {
     Types,
     /// The same columns without rows.
     Empty,
-    /// 65 columns: more than a word has bits.
+    /// 65 columns, more than a 64-bit word has bits.
     Wide,
 }
 
 /// The data of a mini-batch.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum StepData {
-    /// Files, as the guest sees them.
+    /// The paths of files, as the guest sees them.
     Files(Vec<String>),
-    /// A table of [`sample`].
+    /// A table from [`sample`].
     Table(TrialTableKind),
     /// Nothing.
     Void,
@@ -48,35 +48,37 @@ pub enum StepData {
 /// The results of an instance from `init` to `shutdown`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InstanceResults {
-    /// Why the instance did not start, or `init` failed.
+    /// Why an instance did not start, or why `init` failed. `None` if all went well.
     pub init: Option<Failure>,
     /// The result of each step.
     pub steps: Vec<TrialResult>,
-    /// Why `shutdown` failed.
+    /// Why `shutdown` failed. `None` if it succeeded or was not called.
     pub shutdown: Option<Failure>,
 }
 
 /// The result of a mini-batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialResult {
-    /// Rows, and failed items with their reasons, in the order in which they came.
+    /// The rows, and the reasons of failed items as errors, in the order in which they were returned.
     pub rows: Vec<Result<String, String>>,
-    /// The rows of the returned table, each as `NAME=VALUE NAME=VALUE`; or why it cannot be read.
+    /// The rows of the returned table, each as `NAME=VALUE NAME=VALUE`, or why the table cannot be read.
+    /// `None` if no table was returned.
     pub table: Option<Result<Vec<String>, String>>,
-    /// Why the call failed.
+    /// Why the call failed. `None` if it succeeded.
     pub failure: Option<Failure>,
     /// The peak memory of the process so far, in bytes; 0 if the system does not report it.
     pub peak: u64,
 }
 
 impl TrialTableKind {
+    /// The table as an Arrow IPC stream.
     fn ipc(self) -> Result<Vec<u8>, Failure> {
-        let made = match self {
+        let ipc = match self {
             Self::Types => sample::types(),
             Self::Empty => sample::empty(),
             Self::Wide => sample::wide(),
         };
-        made.map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))
+        ipc.map_err(|error| Failure::new(FailureKind::HostFault, error.to_string()))
     }
 
     /// The rows of this table, formatted as in [`TrialResult::table`].
@@ -90,44 +92,45 @@ impl TrialTableKind {
 
 /// Runs the steps on instances from `make`. As in a worker, a failure that breaks an instance is followed by
 /// a new instance.
-pub(super) fn live(
+pub(super) fn run_steps(
     make: &dyn Fn() -> Result<Instance, Failure>,
     steps: &[TrialStep],
 ) -> InstanceResults {
-    let mut lived = InstanceResults::default();
-    let mut instance = match begin(make) {
+    let mut results = InstanceResults::default();
+    let mut instance = match start_instance(make) {
         Ok(instance) => instance,
-        Err(failure) => return InstanceResults { init: Some(failure), ..lived },
+        Err(failure) => return InstanceResults { init: Some(failure), ..results },
     };
     for step in steps {
-        let mut came = TrialResult::default();
+        let mut step_result = TrialResult::default();
         for _ in 0..step.times {
-            came = take(&mut instance, step);
-            if came.failure.is_some() {
+            step_result = run_once(&mut instance, step);
+            if step_result.failure.is_some() {
                 break;
             }
         }
-        let is_broken = came.failure.as_ref().is_some_and(|it| it.kind.breaks_instance());
-        lived.steps.push(came);
+        let is_broken =
+            step_result.failure.as_ref().is_some_and(|failure| failure.kind.breaks_instance());
+        results.steps.push(step_result);
         if is_broken {
-            instance = match begin(make) {
+            instance = match start_instance(make) {
                 Ok(instance) => instance,
-                Err(failure) => return InstanceResults { init: Some(failure), ..lived },
+                Err(failure) => return InstanceResults { init: Some(failure), ..results },
             };
         }
     }
-    lived.shutdown = instance.shutdown().1.err();
-    lived
+    results.shutdown = instance.shutdown().1.err();
+    results
 }
 
-fn begin(make: &dyn Fn() -> Result<Instance, Failure>) -> Result<Instance, Failure> {
+fn start_instance(make: &dyn Fn() -> Result<Instance, Failure>) -> Result<Instance, Failure> {
     let mut instance = make()?;
     instance.init().1?;
     Ok(instance)
 }
 
-fn take(instance: &mut Instance, step: &TrialStep) -> TrialResult {
-    let mut came = TrialResult::default();
+fn run_once(instance: &mut Instance, step: &TrialStep) -> TrialResult {
+    let mut step_result = TrialResult::default();
     let table;
     let data = match &step.data {
         StepData::Files(paths) => MiniBatchData::Files(paths),
@@ -137,7 +140,7 @@ fn take(instance: &mut Instance, step: &TrialStep) -> TrialResult {
                 table = [ipc.into()];
                 MiniBatchData::Table(&table)
             }
-            Err(failure) => return TrialResult { failure: Some(failure), ..came },
+            Err(failure) => return TrialResult { failure: Some(failure), ..step_result },
         },
     };
     let context = RunContext {
@@ -146,10 +149,10 @@ fn take(instance: &mut Instance, step: &TrialStep) -> TrialResult {
         attempt: step.attempt,
         partition_key_value: &step.keys,
     };
-    let (_, result) = instance.run(data, &context, &mut came);
-    came.failure = result.err();
-    came.peak = peak();
-    came
+    let (_, result) = instance.run(data, &context, &mut step_result);
+    step_result.failure = result.err();
+    step_result.peak = peak();
+    step_result
 }
 
 /// The peak memory of this process, in bytes.

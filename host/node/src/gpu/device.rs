@@ -1,4 +1,4 @@
-//! A GPU.
+//! A GPU, or a part of one.
 
 use crate::model::GpuLease;
 use serde::{Deserialize, Serialize};
@@ -6,21 +6,21 @@ use serde::{Deserialize, Serialize};
 /// A GPU, or a part of one (MIG), that one worker can have for itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gpu {
-    /// Its number in the order of the PCI bus, as in `nvidia-smi`; if a GPU is split, each of its parts has a
-    /// number.
+    /// The number in the order of the PCI bus, as in `nvidia-smi`. If a GPU is split, each of its parts is
+    /// counted instead.
     pub index: u32,
-    /// Its permanent name: `GPU-...`, or `MIG-...` for a part.
+    /// The permanent name: `GPU-...`, or `MIG-...` for a part.
     pub uuid: String,
-    /// Its model, such as "NVIDIA H200".
+    /// The model, such as "NVIDIA H200".
     pub name: String,
-    /// Bytes of its memory.
+    /// Bytes of memory. `None` if unknown.
     pub memory: Option<u64>,
-    /// The number of the GPU that it is a part of, as in `nvidia-smi`.
+    /// The number of the whole GPU, as in `nvidia-smi`. `None` if this is not a part.
     pub part_of: Option<u32>,
-    /// The number of the GPU itself, as in `nvidia-smi`.
+    /// The number of the whole GPU, as in `nvidia-smi`, also for a part.
     #[serde(skip)]
     pub(super) device: u32,
-    /// The number in `/dev/nvidiaN`.
+    /// N of the device file `/dev/nvidiaN`. `None` if unknown.
     #[serde(skip)]
     pub(super) minor: Option<u32>,
 }
@@ -33,7 +33,7 @@ pub(super) struct ReportedGpu {
     pub(super) name: String,
     pub(super) memory: Option<u64>,
     pub(super) minor: Option<u32>,
-    /// Whether only its parts can be used (MIG).
+    /// Whether the GPU is split (MIG), so that only its parts can be used.
     pub(super) is_split: bool,
     /// UUID, name and memory of each part.
     pub(super) parts: Vec<(String, String, Option<u64>)>,
@@ -42,13 +42,13 @@ pub(super) struct ReportedGpu {
 /// How busy a GPU is.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct GpuUse {
-    /// Percent of the time that it was busy in the last moment.
+    /// Percent of the driver's last sample period in which the GPU was busy.
     pub percent: Option<u32>,
     /// Bytes of memory in use.
     pub used: Option<u64>,
     /// Bytes of memory.
     pub total: Option<u64>,
-    /// Power that it draws.
+    /// The power draw.
     pub watts: Option<f64>,
     /// Degrees Celsius.
     pub celsius: Option<u32>,
@@ -60,7 +60,7 @@ impl Gpu {
         if self.part_of.is_some() { self.uuid.clone() } else { self.device.to_string() }
     }
 
-    /// A lease for it, without a lock.
+    /// A lease of this GPU, without a lock file.
     pub fn lease(&self) -> GpuLease {
         GpuLease { minor: self.minor, visible: self.visible(), ..GpuLease::plain(self.index) }
     }

@@ -1,9 +1,9 @@
-//! Why there are no GPUs.
+//! Why the NVIDIA driver cannot be used.
 
 use crate::model::Absence;
 use std::error::Error;
 
-/// Why the driver cannot be used.
+/// Why the NVIDIA driver cannot be used. The text is shown to users.
 #[derive(Debug, thiserror::Error)]
 pub enum NvidiaError {
     /// There is no driver.
@@ -11,11 +11,11 @@ pub enum NvidiaError {
     NoDriver,
     /// The driver's library cannot be opened.
     #[error(
-        "the NVIDIA driver is installed, but not its library {library} ({why}): install it, have it given to \
-         the container, or name its folder in SANDMILL_CUDA_LIBRARIES"
+        "the NVIDIA driver is installed, but its library {library} cannot be opened ({why}): install the \
+         library, mount it into the container, or name its folder in SANDMILL_CUDA_LIBRARIES"
     )]
     NoLibrary {
-        /// The library.
+        /// The library's file name.
         library: &'static str,
         /// The loader's error.
         why: String,
@@ -26,7 +26,7 @@ pub enum NvidiaError {
     /// The driver returned an error.
     #[error("the NVIDIA driver cannot be queried: {0}")]
     Unanswered(#[source] Box<dyn Error + Send + Sync>),
-    /// This build cannot ask a driver.
+    /// This build has no code that queries the driver.
     #[error(transparent)]
     NotBuilt(#[from] Absence),
 }

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// The variable that says which GPUs a process may see, as CUDA reads it.
-const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
+/// CUDA's variable that says which GPUs a process may see.
+const VISIBLE_VARIABLE: &str = "CUDA_VISIBLE_DEVICES";
 
 /// The GPUs that a job may use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,7 @@ pub struct Inventory {
     pub gpus: Vec<Gpu>,
     /// Whether the driver reported its GPUs.
     pub known: bool,
-    /// Why there are none, or fewer than the machine has.
+    /// Why there are no GPUs, or fewer than the machine has.
     pub missing: Option<String>,
     /// The driver's version.
     pub driver: Option<String>,
@@ -27,13 +27,13 @@ pub struct Inventory {
 }
 
 impl Inventory {
-    /// The GPUs now. Costs nothing without a driver.
+    /// Lists the GPUs now. Costs nothing without a driver.
     pub fn now() -> Self {
         Self::of(&Nvidia::open())
     }
 
-    /// The GPUs that this driver reports, if their device files are here and the environment of this process
-    /// allows them; or why there is no driver.
+    /// The GPUs that this driver reports, without those whose device files are missing here or that the
+    /// environment of this process hides. `nvidia` may also hold why there is no driver.
     pub fn of(nvidia: &Result<Nvidia, NvidiaError>) -> Self {
         let none = |reason: &NvidiaError| {
             let missing = Some(reason.to_string());
@@ -47,7 +47,7 @@ impl Inventory {
             Ok(found) => found,
             Err(reason) => return none(&reason),
         };
-        let visible = env::var_os(VISIBLE).map(|text| text.to_string_lossy().into_owned());
+        let visible = env::var_os(VISIBLE_VARIABLE).map(|text| text.to_string_lossy().into_owned());
         let (gpus, missing) = usable(found, visible.as_deref(), Path::exists);
         let (driver, cuda) = nvidia.versions();
         Self { gpus, known: true, missing, driver, cuda }
@@ -59,20 +59,20 @@ pub fn count() -> u32 {
     u32::try_from(Inventory::now().gpus.len()).unwrap_or(u32::MAX)
 }
 
-/// The GPUs that can be leased, and why some cannot.
+/// The GPUs that can be leased, and why others cannot.
 fn usable(
     found: Vec<ReportedGpu>,
     visible: Option<&str>,
-    there: impl Fn(&Path) -> bool,
+    exists: impl Fn(&Path) -> bool,
 ) -> (Vec<Gpu>, Option<String>) {
     if found.is_empty() {
         return (Vec::new(), Some("the driver reports no GPU".to_owned()));
     }
-    let needed = NVIDIA_DEVICES.iter().find(|path| !there(Path::new(path)));
-    if let Some(path) = needed {
+    let absent = NVIDIA_DEVICES.iter().find(|path| !exists(Path::new(path)));
+    if let Some(path) = absent {
         let why = format!(
             "the device file {path} is missing: load the driver's modules (nvidia-modprobe -u \
-             makes it), or give it to the container"
+             makes it), or pass it to the container"
         );
         return (Vec::new(), Some(why));
     }
@@ -80,9 +80,10 @@ fn usable(
     let mut gpus: Vec<Gpu> = Vec::new();
     for device in found {
         let file = device.minor.map(|minor| PathBuf::from(format!("/dev/nvidia{minor}")));
-        match file.filter(|file| !there(file)) {
+        match file.filter(|file| !exists(file)) {
             Some(file) => {
-                missing = Some(format!("GPU {} has no {} here", device.index, file.display()));
+                missing =
+                    Some(format!("GPU {} has no device file {}", device.index, file.display()));
             }
             None if device.is_split && device.parts.is_empty() => {
                 missing = Some(format!("GPU {} is in MIG mode and has no parts", device.index));
@@ -94,19 +95,19 @@ fn usable(
         gpu.index = index;
     }
     let Some(visible) = visible else { return (gpus, missing) };
-    let all = gpus.len();
-    let gpus = cut(gpus, visible);
-    if gpus.len() < all {
+    let total = gpus.len();
+    let gpus = keep_visible(gpus, visible);
+    if gpus.len() < total {
         let left = gpus.len();
         missing = Some(format!(
-            "{VISIBLE} is {visible:?} in Sandmill's environment, which leaves {left} of {all}"
+            "{VISIBLE_VARIABLE} is {visible:?} in Sandmill's environment, which leaves {left} of {total}"
         ));
     }
     (gpus, missing)
 }
 
 impl ReportedGpu {
-    /// The GPU itself, or its parts. The caller sets the indices.
+    /// The whole GPU, or its parts if it is split. The caller sets the indices.
     fn into_gpus(self) -> Vec<Gpu> {
         let device = self.index;
         let minor = self.minor;
@@ -122,21 +123,21 @@ impl ReportedGpu {
     }
 }
 
-/// The GPUs that the variable leaves, read as CUDA reads it: numbers in the order of the PCI bus, or prefixes
-/// of UUIDs. The first entry without a match ends the list.
-fn cut(gpus: Vec<Gpu>, visible: &str) -> Vec<Gpu> {
+/// The GPUs that the variable's value `visible` allows. As in CUDA, its entries are numbers in the order of
+/// the PCI bus, or prefixes of UUIDs, and the first entry without a match ends the list.
+fn keep_visible(gpus: Vec<Gpu>, visible: &str) -> Vec<Gpu> {
     let mut kept = Vec::new();
     for entry in visible.split(',').map(str::trim) {
-        let is_meant = |gpu: &Gpu| match entry.parse::<u32>() {
+        let matches = |gpu: &Gpu| match entry.parse::<u32>() {
             Ok(number) => gpu.device == number,
             Err(_) => entry.len() > 4 && gpu.uuid.starts_with(entry),
         };
-        let meant: Vec<u32> =
-            gpus.iter().filter(|gpu| is_meant(gpu)).map(|gpu| gpu.index).collect();
-        if meant.is_empty() {
+        let matching: Vec<u32> =
+            gpus.iter().filter(|gpu| matches(gpu)).map(|gpu| gpu.index).collect();
+        if matching.is_empty() {
             break;
         }
-        kept.extend(meant);
+        kept.extend(matching);
     }
     gpus.into_iter().filter(|gpu| kept.contains(&gpu.index)).collect()
 }
@@ -207,11 +208,11 @@ mod tests {
         let without = |missing: &'static str| move |path: &Path| path != Path::new(missing);
         let (gpus, missing) = usable(vec![device(0, &[])], None, without("/dev/nvidia-uvm"));
         assert!(gpus.is_empty());
-        insta::assert_snapshot!(missing.unwrap(), @"the device file /dev/nvidia-uvm is missing: load the driver's modules (nvidia-modprobe -u makes it), or give it to the container");
+        insta::assert_snapshot!(missing.unwrap(), @"the device file /dev/nvidia-uvm is missing: load the driver's modules (nvidia-modprobe -u makes it), or pass it to the container");
         let two = || vec![device(0, &[]), device(1, &[])];
         let (gpus, missing) = usable(two(), None, without("/dev/nvidia3"));
         assert_eq!((gpus.len(), gpus[0].device, gpus[0].index), (1, 1, 0));
-        insta::assert_snapshot!(missing.unwrap(), @"GPU 0 has no /dev/nvidia3 here");
+        insta::assert_snapshot!(missing.unwrap(), @"GPU 0 has no device file /dev/nvidia3");
         let empty = ReportedGpu { is_split: true, ..device(0, &[]) };
         let (gpus, missing) = usable(vec![empty], None, |_| true);
         assert!(gpus.is_empty());

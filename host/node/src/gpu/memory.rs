@@ -15,13 +15,15 @@ use tokio::time::{Instant, sleep, timeout_at};
 /// How long we wait before we notify the user.
 const PATIENCE: Duration =
     if cfg!(test) { Duration::from_millis(200) } else { Duration::from_secs(5) };
-/// As long as the job takes.
+/// Longer than any job takes.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
-/// The intervals between two readings: at first, and later.
+/// The interval between two readings before the user is notified.
 const PAUSE: Duration = Duration::from_millis(50);
+/// The interval between two readings after that.
 const LONG_PAUSE: Duration = Duration::from_secs(1);
-/// We ignore this much more than before: the driver keeps some memory for itself.
-const SLACK: u64 = 64 << 20;
+/// The GPU counts as free if at most this many bytes more than before the job are in use: the driver keeps
+/// some memory for itself.
+const SLACK_BYTES: u64 = 64 << 20;
 
 /// Reads the bytes in use on the GPU with this value of `CUDA_VISIBLE_DEVICES`. `None` if that is unknown.
 type Reading = Arc<dyn Fn(&str) -> Option<u64> + Send + Sync>;
@@ -51,30 +53,30 @@ impl MemoryWatch {
         Self { reading, before }
     }
 
-    /// Waits until the memory of this GPU is free, at most some seconds. If it is not free by then, returns a
-    /// message for people. Call it after the worker has ended.
+    /// Waits a few seconds until the memory of this GPU is free. If it is still not free, returns a message
+    /// for the user. Call this after the worker has ended.
     pub async fn wait(&self, lease: &GpuLease) -> Option<String> {
-        let left = self.freed(lease, PATIENCE, PAUSE).await.err()?;
-        let what = match left {
+        let excess = self.wait_until_free(lease, PATIENCE, PAUSE).await.err()?;
+        let what = match excess {
             Some(bytes) => format!("{} MB of its memory are in use", bytes >> 20),
             None => "the driver does not report whether its memory is free".to_owned(),
         };
         let waited = PATIENCE.as_secs();
         Some(format!(
-            "GPU {}: {what} {waited} s after its worker ended; no worker of this job gets it until it \
-             is free",
+            "GPU {}: {what} {waited} s after its worker ended; no worker of this job gets this GPU until \
+             the memory is free",
             lease.index
         ))
     }
 
-    /// Waits for as long as it takes.
+    /// Waits for the memory of this GPU without a time limit.
     pub async fn wait_on(&self, lease: &GpuLease) {
-        while self.freed(lease, FOR_EVER, LONG_PAUSE).await.is_err() {
+        while self.wait_until_free(lease, FOR_EVER, LONG_PAUSE).await.is_err() {
             sleep(LONG_PAUSE).await;
         }
     }
 
-    async fn freed(
+    async fn wait_until_free(
         &self,
         lease: &GpuLease,
         patience: Duration,
@@ -83,27 +85,28 @@ impl MemoryWatch {
         let Some(before) = self.before.get(&lease.visible) else { return Ok(()) };
         let reading = Arc::clone(&self.reading);
         let visible = lease.visible.clone();
-        freed(*before, move || reading(&visible), patience, pause).await
+        wait_until_free(*before, move || reading(&visible), patience, pause).await
     }
 }
 
-/// Bytes in use, except those of living processes: memory that an ended worker left does not belong to them.
+/// The bytes in use, without the bytes of living processes. The rest may belong to a worker that has ended.
 fn in_use(nvidia: &Nvidia, visible: &str) -> Option<u64> {
     let used = nvidia.used(visible)?;
     Some(used.saturating_sub(held_by_processes(&nvidia.processes(visible).unwrap_or_default())))
 }
 
 /// The bytes of all processes that the driver lists. 0 if one of them is not alive or its bytes are unknown:
-/// for processes of other containers, the driver may list other ids than they have here.
+/// the driver may list a process of another container under an id that it does not have here.
 fn held_by_processes(processes: &[(u32, Option<u64>)]) -> u64 {
-    let lives = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
-    let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| lives(*pid)));
+    let is_alive = |pid: u32| Path::new(&format!("/proc/{pid}")).exists();
+    let known = processes.iter().map(|(pid, bytes)| bytes.filter(|_| is_alive(*pid)));
     known.sum::<Option<u64>>().unwrap_or(0)
 }
 
-/// Waits until little more is in use than before. Otherwise returns how much more, if known. Asks on a
-/// separate thread, as a driver whose GPU hangs may never answer.
-async fn freed(
+/// Waits until little more memory is in use than `before`. If that takes longer than `patience`, fails with
+/// the excess in bytes, if known. Asks the driver on a separate thread, because it may never answer if the
+/// GPU hangs.
+async fn wait_until_free(
     before: u64,
     used: impl Fn() -> Option<u64> + Send + 'static,
     patience: Duration,
@@ -113,8 +116,8 @@ async fn freed(
     let asking = thread::Builder::new().name("gpu memory".to_owned()).spawn(move || {
         // The receiver is dropped when the wait ends.
         loop {
-            let more = used().map(|bytes| bytes.saturating_sub(before));
-            if sender.send(more).is_err() {
+            let excess = used().map(|bytes| bytes.saturating_sub(before));
+            if sender.send(excess).is_err() {
                 return;
             }
             thread::sleep(pause);
@@ -124,15 +127,15 @@ async fn freed(
         return Err(None);
     }
     let until = Instant::now() + patience;
-    let mut more = None;
+    let mut excess = None;
     while let Ok(Some(bytes)) = timeout_at(until, answers.recv()).await {
-        if bytes.is_some_and(|bytes| bytes <= SLACK) {
+        if bytes.is_some_and(|bytes| bytes <= SLACK_BYTES) {
             return Ok(());
         }
         // A driver that no longer answers may have lost the GPU.
-        more = bytes;
+        excess = bytes;
     }
-    Err(more)
+    Err(excess)
 }
 
 #[cfg(test)]
@@ -146,7 +149,10 @@ mod tests {
     async fn waits_until_the_memory_is_freed() {
         let used = AtomicU64::new(1000 * MB);
         let falling = move || Some(used.fetch_sub(400 * MB, Ordering::Relaxed));
-        assert_eq!(freed(150 * MB, falling, Duration::from_secs(60), PAUSE).await, Ok(()));
+        assert_eq!(
+            wait_until_free(150 * MB, falling, Duration::from_secs(60), PAUSE).await,
+            Ok(())
+        );
     }
 
     #[test]
@@ -170,12 +176,23 @@ mod tests {
     #[tokio::test]
     async fn the_wait_for_memory_has_a_time_limit() {
         let short = Duration::from_millis(120);
-        assert_eq!(freed(100 * MB, || Some(900 * MB), short, PAUSE).await, Err(Some(800 * MB)));
-        assert_eq!(freed(0, || None, short, PAUSE).await, Err(None), "the GPU may be lost");
+        assert_eq!(
+            wait_until_free(100 * MB, || Some(900 * MB), short, PAUSE).await,
+            Err(Some(800 * MB))
+        );
+        assert_eq!(
+            wait_until_free(0, || None, short, PAUSE).await,
+            Err(None),
+            "the GPU may be lost"
+        );
         let hangs = || {
             thread::sleep(Duration::from_secs(5));
             None
         };
-        assert_eq!(freed(0, hangs, short, PAUSE).await, Err(None), "the driver does not answer");
+        assert_eq!(
+            wait_until_free(0, hangs, short, PAUSE).await,
+            Err(None),
+            "the driver does not answer"
+        );
     }
 }

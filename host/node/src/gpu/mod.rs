@@ -1,4 +1,4 @@
-//! NVIDIA GPUs: which there are, how busy they are, and when one is free again.
+//! NVIDIA GPUs: a list of them, how busy they are, and when their memory is free again.
 //!
 //! - `device`: a GPU, or a part of one; `inventory`: the GPUs that a job may use, and why some are missing;
 //! - `nvidia`: the driver's library (NVML), which only this module calls; `without` replaces it in a build

@@ -1,4 +1,4 @@
-//! The driver's own library (NVML). Any reading may be missing.
+//! The NVIDIA driver's library (NVML). Any reading may be missing.
 
 use super::device::{GpuUse, ReportedGpu};
 use super::error::NvidiaError;
@@ -9,8 +9,8 @@ use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml, cuda_driver_version_major, cuda_driver_version_minor};
 use std::path::Path;
 
-/// A driver is installed if one of these exists.
-const SIGNS: [&str; 2] = ["/proc/driver/nvidia", "/dev/nvidiactl"];
+/// The driver is installed if one of these paths exists.
+const DRIVER_PATHS: [&str; 2] = ["/proc/driver/nvidia", "/dev/nvidiactl"];
 
 const LIBRARY: &str = "libnvidia-ml.so.1";
 
@@ -21,7 +21,7 @@ pub struct Nvidia(Nvml);
 impl Nvidia {
     /// Opens the library. An error says why it cannot be used.
     pub fn open() -> Result<Self, NvidiaError> {
-        if !SIGNS.iter().any(|sign| Path::new(sign).exists()) {
+        if !DRIVER_PATHS.iter().any(|path| Path::new(path).exists()) {
             return Err(NvidiaError::NoDriver);
         }
         load().map(Self).map_err(|error| match error {
@@ -53,6 +53,7 @@ impl Nvidia {
                 name: device.name().unwrap_or_else(|_| "unknown".to_owned()),
                 memory: memory(&device).map(|(_, total)| total),
                 minor: device.minor_number().ok(),
+                // 1 is NVML_DEVICE_MIG_ENABLE.
                 is_split: device.mig_mode().is_ok_and(|mode| mode.current == 1),
                 parts: parts(&device),
             })
@@ -78,14 +79,14 @@ impl Nvidia {
         memory(&self.device(visible).ok()?).map(|(used, _)| used)
     }
 
-    /// The processes that compute on it, with the ids that the driver knows, and their bytes of memory.
+    /// The processes that compute on this GPU: the ids that the driver reports, and the bytes of memory.
     pub(super) fn processes(&self, visible: &str) -> Option<Vec<(u32, Option<u64>)>> {
         let processes = self.device(visible).ok()?.running_compute_processes().ok()?;
         let bytes = |memory: &UsedGpuMemory| match memory {
             UsedGpuMemory::Used(bytes) => Some(*bytes),
             UsedGpuMemory::Unavailable => None,
         };
-        Some(processes.iter().map(|it| (it.pid, bytes(&it.used_gpu_memory))).collect())
+        Some(processes.iter().map(|listed| (listed.pid, bytes(&listed.used_gpu_memory))).collect())
     }
 
     fn device(&self, visible: &str) -> Result<Device<'_>, NvmlError> {
@@ -100,17 +101,17 @@ fn unanswered(error: NvmlError) -> NvidiaError {
     NvidiaError::Unanswered(Box::new(error))
 }
 
-/// Opens the library as every program finds it, or else in the folders of CUDA's libraries: containers often
-/// have the driver in a folder that the loader does not know.
+/// Opens the library from the loader's folders, or else from the folders of CUDA's libraries: containers
+/// often have the driver in a folder that the loader does not know.
 fn load() -> Result<Nvml, NvmlError> {
-    let first = match Nvml::init() {
+    let error = match Nvml::init() {
         Err(error @ NvmlError::LibloadingError(_)) => error,
         other => return other,
     };
-    let mut places = library_folders(None).into_iter().map(|folder| folder.join(LIBRARY));
-    match places.find(|place| place.exists()) {
-        Some(place) => Nvml::builder().lib_path(place.as_os_str()).init(),
-        None => Err(first),
+    let mut candidates = library_folders(None).into_iter().map(|folder| folder.join(LIBRARY));
+    match candidates.find(|path| path.exists()) {
+        Some(path) => Nvml::builder().lib_path(path.as_os_str()).init(),
+        None => Err(error),
     }
 }
 
@@ -119,10 +120,10 @@ fn memory(device: &Device<'_>) -> Option<(u64, u64)> {
     device.memory_info().ok().map(|memory| (memory.used, memory.total))
 }
 
-/// The parts of a GPU. Their numbers have gaps.
+/// UUID, name and memory of each part of a GPU. The numbers of parts may have gaps.
 fn parts(device: &Device<'_>) -> Vec<(String, String, Option<u64>)> {
-    let most = device.mig_device_count().unwrap_or(0);
-    let parts = (0..most).filter_map(|index| {
+    let max_parts = device.mig_device_count().unwrap_or(0);
+    let parts = (0..max_parts).filter_map(|index| {
         let part = device.mig_device_by_index(index).ok()?;
         let name = part.name().unwrap_or_else(|_| format!("MIG {index}"));
         Some((part.uuid().ok()?, name, memory(&part).map(|(_, total)| total)))
@@ -134,7 +135,7 @@ fn parts(device: &Device<'_>) -> Vec<(String, String, Option<u64>)> {
 mod tests {
     use super::*;
 
-    /// On any machine, nothing panics.
+    /// With or without a driver, nothing panics.
     #[test]
     fn a_driver_is_queried_or_reported_missing() {
         match Nvidia::open() {

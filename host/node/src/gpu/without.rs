@@ -38,7 +38,7 @@ impl Nvidia {
         match *self {}
     }
 
-    /// The processes that compute on it.
+    /// The processes that compute on this GPU.
     pub(super) fn processes(&self, _visible: &str) -> Option<Vec<(u32, Option<u64>)>> {
         match *self {}
     }

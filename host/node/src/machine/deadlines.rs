@@ -1,4 +1,4 @@
-//! The time-outs of single workers. Each message names the stage, the setting and its value.
+//! The time-outs of individual workers. Each message names the stage, the setting and its value.
 
 use super::worker::{Activity, LiveWorker};
 use super::{NodeAction, NodeMachine};
@@ -12,19 +12,19 @@ impl NodeMachine {
     /// workers then.
     pub fn next_deadline(&self) -> Option<Duration> {
         let past_init = self.is_one_past_init();
-        let starts = |at: &Duration| !self.is_ending && self.now < *at;
+        let may_start_later = |at: &Duration| !self.is_ending && self.now < *at;
         self.workers
             .values()
             .filter_map(|worker| self.deadline_of(worker, past_init))
-            .chain(self.spawn_again_at.filter(starts))
-            .chain(self.room_again_at.filter(starts))
-            .chain(self.leases.next_end(self.now).filter(starts))
+            .chain(self.spawn_again_at.filter(may_start_later))
+            .chain(self.room_again_at.filter(may_start_later))
+            .chain(self.leases.next_end(self.now).filter(may_start_later))
             .min()
     }
 
     /// When something must happen if this worker sends nothing.
     fn deadline_of(&self, worker: &LiveWorker, past_init: bool) -> Option<Duration> {
-        let (since, longest) = match worker.activity {
+        let (since, time_out) = match worker.activity {
             Activity::Loading(since) => (since, self.policy.load_timeout),
             Activity::Running(since) | Activity::ShuttingDown(since) => {
                 (since, self.policy.run_timeout)
@@ -36,14 +36,15 @@ impl NodeMachine {
             }
             Activity::Starting(_) | Activity::Idle => return None,
         };
-        Some(since.saturating_add(longest))
+        Some(since.saturating_add(time_out))
     }
 
     fn is_one_past_init(&self) -> bool {
         self.past_init_elsewhere || self.workers.values().any(LiveWorker::is_past_init)
     }
 
-    /// Only a tick checks deadlines: a process that ends in time is not late.
+    /// Kills the workers that are late. Called only for a tick, so a process whose end has arrived is not
+    /// late.
     pub(super) fn check_deadlines(&mut self) {
         let past_init = self.is_one_past_init();
         let ids: Vec<WorkerId> = self.workers.keys().copied().collect();
@@ -67,9 +68,9 @@ impl NodeMachine {
         })
     }
 
-    pub(super) fn on_inferring(&mut self, id: WorkerId, words: String) {
+    pub(super) fn on_inferring(&mut self, id: WorkerId, model_call: String) {
         if let Some(worker) = self.workers.get_mut(&id) {
-            worker.inferring = Some(words);
+            worker.inferring = Some(model_call);
         }
     }
 
@@ -77,7 +78,7 @@ impl NodeMachine {
         let Some(worker) = self.workers.get(&id) else { return };
         let run_timeout = self.policy.run_timeout.as_secs_f64();
         let inferring = match &worker.inferring {
-            Some(words) => format!(", and was {words}"),
+            Some(model_call) => format!(", and was {model_call}"),
             None => String::new(),
         };
         let failure = match worker.activity {
@@ -85,14 +86,14 @@ impl NodeMachine {
                 FailureKind::Timeout,
                 format!(
                     "run took longer than run_invocation_timeout ({run_timeout} s){inferring}; the worker \
-                     was killed. Raise it, or make mini-batches smaller (mini_batch_size)"
+                     was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)"
                 ),
             ),
             Activity::Loading(_) => Failure::new(
                 FailureKind::LoadTimeout,
                 format!(
                     "loading the mini-batch took longer than task_overhead_timeout ({} s); the \
-                     worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)",
+                     worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)",
                     self.policy.load_timeout.as_secs_f64()
                 ),
             ),
@@ -116,7 +117,7 @@ impl NodeMachine {
         self.kill_and_lose(id, failure);
     }
 
-    /// One worker hangs in `init`, while others do not.
+    /// Kills a worker that hangs in `init` while others do not.
     fn time_out_init(&mut self, id: WorkerId, inferring: &str) {
         let failure = Failure::new(
             FailureKind::Timeout,

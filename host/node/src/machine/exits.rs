@@ -1,4 +1,4 @@
-//! Workers that have exited.
+//! Handles the exit of a worker.
 
 use super::NodeMachine;
 use super::worker::{Activity, LiveWorker};
@@ -40,14 +40,19 @@ impl NodeMachine {
         match activity {
             Activity::Starting(_) => {
                 self.give_back(held);
-                self.init_failed(id, death(exit, &how, "while it started"));
+                self.init_failed(id, failure_of(exit, &how, "while it started"));
             }
             Activity::Loading(_) => {
-                self.lose_held(id, held, (picked, None), death(exit, &how, "loading a mini-batch"));
+                self.lose_held(
+                    id,
+                    held,
+                    (picked, None),
+                    failure_of(exit, &how, "loading a mini-batch"),
+                );
             }
             Activity::Running(since) => {
                 let began = (picked, Some(since));
-                self.lose_held(id, held, began, death(exit, &how, "inside run"));
+                self.lose_held(id, held, began, failure_of(exit, &how, "inside run"));
             }
             Activity::Idle | Activity::ShuttingDown(_) | Activity::Doomed(_) => {
                 self.give_back(held);
@@ -65,9 +70,9 @@ fn describe_exit(exit: &WorkerExit) -> String {
     }
 }
 
-/// W6: an unexplained SIGKILL is attributed to the kernel's OOM killer, unless the kernel's counter shows
-/// that it has killed no process.
-fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
+/// The failure of a worker that exited unexpectedly. W6: an unexplained SIGKILL is attributed to the kernel's
+/// OOM killer, unless the kernel's counter shows that the kernel has killed no process.
+fn failure_of(exit: &WorkerExit, how: &str, when: &str) -> Failure {
     if let Some(failure) = &exit.failure {
         return failure.clone().with_detail(exit.note.clone());
     }
@@ -90,9 +95,9 @@ fn death(exit: &WorkerExit, how: &str, when: &str) -> Failure {
         // The standard library prints this before it aborts; the kernel refused memory because of a limit.
         Some(libc::SIGABRT) if exit.note.contains("memory allocation of ") => (
             FailureKind::OutOfMemory,
-            "; it was refused memory, for a mini-batch that is too large or a model that takes more \
-             than its file: make mini_batch_size smaller, or raise limits.memory or limits.tensors, \
-             which its budget follows",
+            "; it reached its memory limit, because a mini-batch is too large or a model needs more \
+             memory than its file has bytes: make mini_batch_size smaller, or raise limits.memory or \
+             limits.tensors, from which the limit is computed",
         ),
         _ => (FailureKind::WorkerDied, ""),
     };

@@ -1,4 +1,4 @@
-//! Which worker gets an attempt, and what happens to the attempt there.
+//! Assigns attempts to workers, and handles what the workers report about them.
 
 use super::worker::{Activity, HeldAttempt, LiveWorker};
 use super::{NodeAction, NodeMachine};
@@ -20,15 +20,15 @@ impl NodeMachine {
         }
     }
 
-    /// A worker without a mini-batch; `but` only if there is no other.
-    fn free_worker(&self, but: Option<WorkerId>) -> Option<WorkerId> {
+    /// A worker without a mini-batch. The worker `avoided` only if there is no other.
+    fn free_worker(&self, avoided: Option<WorkerId>) -> Option<WorkerId> {
         let free = self.workers.iter().filter(|(_, worker)| worker.is_free());
         let mut free = free.map(|(id, _)| *id);
         let first = free.next()?;
-        if Some(first) == but { free.next().or(Some(first)) } else { Some(first) }
+        if Some(first) == avoided { free.next().or(Some(first)) } else { Some(first) }
     }
 
-    /// Gives one attempt to each of the workers that have the fewest.
+    /// Gives one attempt to each of the workers with the fewest attempts.
     pub(super) fn grant_ahead(&mut self, assignments: Vec<Assignment>) {
         let depth = self.workers.values().filter_map(LiveWorker::takes_ahead).min();
         let takers = self
@@ -66,7 +66,7 @@ impl NodeMachine {
         });
     }
 
-    /// Lets the workers continue that wait after a failed attempt.
+    /// Lets the workers that wait after a failed attempt continue.
     pub(super) fn resume_waiting(&mut self) {
         for id in std::mem::take(&mut self.waiting).into_keys() {
             let Some(worker) = self.workers.get(&id) else { continue };
@@ -120,30 +120,30 @@ impl NodeMachine {
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
         let drops_next = worker.drops_next;
         let failure = report.outcome.as_ref().err();
-        let has = |kind| failure.is_some_and(|failure| failure.kind == kind);
-        let is_spent = has(FailureKind::DeviceOutOfMemory);
-        let is_full = has(FailureKind::NoSpace);
-        let mends_slowly =
+        let failed_with = |kind| failure.is_some_and(|failure| failure.kind == kind);
+        let gpu_is_broken = failed_with(FailureKind::DeviceOutOfMemory);
+        let disk_is_full = failed_with(FailureKind::NoSpace);
+        let restarts_slowly =
             worker.starts_slowly() && failure.is_some_and(|failure| failure.kind.breaks_instance());
         let awaits_decision = failure.is_some_and(|failure| held.awaits_decision(failure));
         self.report(NodeNews::Finished { worker: id, age, has_run, report });
         match (self.is_ending, drops_next) {
             // If the disk is full, the leader ends the job immediately.
-            _ if is_full => {}
+            _ if disk_is_full => {}
             (true, true) => self.kill(id),
             (true, false) => self.shut_down(id),
-            (false, _) if awaits_decision && !is_spent => {
-                self.waiting.insert(id, !mends_slowly);
+            (false, _) if awaits_decision && !gpu_is_broken => {
+                self.waiting.insert(id, !restarts_slowly);
             }
             (false, _) => {}
         }
-        if is_spent {
+        if gpu_is_broken {
             self.kill_and_return(id);
         }
     }
 
-    /// The attempt was decided when its worker was killed, and another worker may have it now. A mini-batch
-    /// is committed only once, so this report is discarded.
+    /// Discards a report that came after its worker was killed: the attempt was then reported as lost, and
+    /// another worker may run the mini-batch now. A mini-batch is committed only once.
     fn discard_late(&mut self, id: WorkerId, report: &AttemptReport) {
         self.abandoned.remove(&id);
         self.report(NodeNews::Late {
@@ -154,7 +154,7 @@ impl NodeMachine {
         });
     }
 
-    /// Kills a worker, which makes its first mini-batch fail.
+    /// Kills a worker and reports that its first attempt has failed.
     pub(super) fn kill_and_lose(&mut self, id: WorkerId, failure: Failure) {
         let running = self.workers.get(&id).and_then(|worker| worker.activity.running_since());
         self.kill(id);
@@ -165,8 +165,9 @@ impl NodeMachine {
         }
     }
 
-    /// The worker's first attempt has failed; the others are returned unharmed. The pair is when the worker
-    /// picked the attempt up, and when `run` began, if it did.
+    /// Reports that the first of a worker's attempts has failed. Its other attempts are returned to the
+    /// leader, and do not count as failed. The pair is when the worker picked the first attempt up, and when
+    /// `run` began; `None` if it did not.
     pub(super) fn lose_held(
         &mut self,
         id: WorkerId,
@@ -192,13 +193,14 @@ impl NodeMachine {
         }
     }
 
+    /// Returns attempts to the leader. They do not count as failed.
     pub(super) fn give_back(&mut self, held: VecDeque<HeldAttempt>) {
         if !held.is_empty() {
             self.report(NodeNews::Returned(held.into_iter().map(|held| held.id).collect()));
         }
     }
 
-    /// Returns all attempts of a worker unharmed.
+    /// Returns all attempts of a worker to the leader. They do not count as failed.
     pub(super) fn give_back_of(&mut self, id: WorkerId) {
         let held = self.workers.get_mut(&id).map(|worker| std::mem::take(&mut worker.held));
         self.give_back(held.unwrap_or_default());

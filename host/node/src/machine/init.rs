@@ -1,4 +1,4 @@
-//! Workers inside `init`, and failures of `init` (I1 in `docs/parallel-run-step.md`). Failures are an error
+//! Workers inside `init`, and failures of `init` (I1 in `docs/parallel-run-step.md`). A failure is an error
 //! or trap in `init`, a component that cannot be loaded, a worker that ends before it is ready, and an `init`
 //! that is killed for time or memory. One `init` that succeeds resets the count: the newest documentation of
 //! ParallelRunStep says "continuously".
@@ -15,7 +15,7 @@ impl NodeMachine {
         worker.picked = self.now;
         worker.activity =
             if worker.held.is_empty() { Activity::Idle } else { Activity::Loading(self.now) };
-        worker.good = true;
+        worker.has_initialized = true;
         let start = self.now.saturating_sub(since);
         worker.start_took = start;
         self.init_failures_in_a_row = 0;
@@ -25,7 +25,8 @@ impl NodeMachine {
         }
     }
 
-    /// The time-out of `init` applies. A failure is not a failure of the mini-batch that waits.
+    /// A worker makes a new instance: the time-out of `init` applies, and a failure does not count for the
+    /// mini-batch that waits.
     pub(super) fn on_restarting(&mut self, id: WorkerId) {
         if let Some(worker) = self.workers.get_mut(&id)
             && std::mem::take(&mut worker.may_restart)
@@ -39,7 +40,7 @@ impl NodeMachine {
         }
     }
 
-    /// A worker whose `init` failed ends by itself; its attempts are returned unharmed.
+    /// A worker whose `init` failed ends by itself. Its attempts are returned to the leader.
     pub(super) fn on_init_failed(&mut self, id: WorkerId, failure: Failure) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         if worker.is_doomed() {
@@ -50,14 +51,14 @@ impl NodeMachine {
         self.init_failed(id, failure);
     }
 
-    /// Kills a worker in `init` because of this failure; its attempts are returned unharmed.
+    /// Kills a worker in `init` because of this failure. Its attempts are returned to the leader.
     pub(super) fn kill_in_init(&mut self, id: WorkerId, failure: Failure) {
         self.kill(id);
         self.give_back_of(id);
         self.init_failed(id, failure);
     }
 
-    /// Reports and counts a failure. A full disk is not a fault of `init`, so it does not count.
+    /// Reports and counts a failure of `init`. A full disk is not a fault of `init`, so it does not count.
     pub(super) fn init_failed(&mut self, id: WorkerId, failure: Failure) {
         if failure.kind != FailureKind::NoSpace {
             self.init_failures_in_a_row += 1;
@@ -68,8 +69,8 @@ impl NodeMachine {
     /// I1: how many more workers may be started. We subtract those that are inside `init`, because they may
     /// still fail.
     pub(super) fn starts_left(&self) -> usize {
-        let starting = |worker: &&LiveWorker| matches!(worker.activity, Activity::Starting(_));
-        let starting = self.workers.values().filter(starting).count();
+        let is_starting = |worker: &&LiveWorker| matches!(worker.activity, Activity::Starting(_));
+        let starting = self.workers.values().filter(is_starting).count();
         let allowed = NodePolicy::init_failures_allowed(self.policy.workers) as usize;
         allowed.saturating_sub(self.init_failures_in_a_row as usize + starting)
     }

@@ -1,4 +1,4 @@
-//! Which worker has which GPU (G1 and G2 in `docs/parallel-run-step.md`).
+//! The leases of GPUs to workers (G1 and G2 in `docs/parallel-run-step.md`).
 
 use crate::model::WorkerId;
 use std::collections::BTreeMap;
@@ -9,37 +9,39 @@ use std::time::Duration;
 pub(super) struct Leases {
     gpus: Vec<u32>,
     taken: BTreeMap<u32, WorkerId>,
-    /// Workers that are gone although their GPUs are not free, and until when their places stay empty.
+    /// Workers that are gone although their GPUs are not free yet, and until when new workers wait for these
+    /// GPUs.
     kept: BTreeMap<WorkerId, Duration>,
 }
 
 impl Leases {
-    /// `gpus` are the indices.
+    /// `gpus` are the indices of the job's GPUs.
     pub(super) fn new(mut gpus: Vec<u32>) -> Self {
         gpus.sort_unstable();
         Self { gpus, taken: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
-    /// Leases the lowest free index to this worker. `None` if all are taken.
+    /// Leases the free GPU with the lowest index to this worker. `None` if all GPUs are taken.
     pub(super) fn take(&mut self, worker: WorkerId) -> Option<u32> {
         let index = *self.gpus.iter().find(|index| !self.taken.contains_key(index))?;
         self.taken.insert(index, worker);
         Some(index)
     }
 
-    /// The index that a worker holds.
+    /// The index of the GPU that a worker holds. `None` if it holds none.
     pub(super) fn of(&self, worker: WorkerId) -> Option<u32> {
         self.taken.iter().find(|(_, holder)| **holder == worker).map(|(index, _)| *index)
     }
 
-    /// Call it when a worker is gone and its GPU is free, not when the worker is killed: a process that is
-    /// ending may still use its GPU.
+    /// Frees the GPU of a worker. Call this when the worker is gone and its GPU is free, not when the worker
+    /// is killed: a process that is ending may still use its GPU.
     pub(super) fn release(&mut self, worker: WorkerId) {
         self.taken.retain(|_, holder| *holder != worker);
         self.kept.remove(&worker);
     }
 
-    /// Call it when a worker is gone but its GPU is not free.
+    /// Keeps the GPU of a worker that is gone, because the GPU is not free. New workers wait for it until
+    /// `until`.
     pub(super) fn keep(&mut self, worker: WorkerId, until: Duration) {
         if self.of(worker).is_some() {
             self.kept.insert(worker, until);
@@ -52,19 +54,19 @@ impl Leases {
     }
 
     /// How many of `workers` new workers should wait for the GPU of a worker that is gone, because no other
-    /// is free.
+    /// GPU is free.
     pub(super) fn awaited(&self, workers: usize, now: Duration) -> usize {
         let free = self.gpus.len().saturating_sub(self.taken.len());
         let kept = self.kept.values().filter(|until| now < **until).count();
         kept.min(workers.saturating_sub(free))
     }
 
-    /// When we stop waiting for the next of these GPUs.
+    /// When the next of these waits for a GPU ends. `None` if there is none.
     pub(super) fn next_end(&self, now: Duration) -> Option<Duration> {
         self.kept.values().copied().filter(|until| now < *until).min()
     }
 
-    /// All leases.
+    /// All leases: the index of each GPU, and the worker that holds it.
     pub(super) fn taken(&self) -> impl Iterator<Item = (u32, WorkerId)> {
         self.taken.iter().map(|(index, holder)| (*index, *holder))
     }

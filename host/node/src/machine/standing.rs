@@ -9,7 +9,10 @@ impl NodeMachine {
     /// What the workers are doing now.
     pub fn standing(&self) -> WorkersStanding {
         let mut standing = WorkersStanding {
-            has_good: self.workers.values().any(|worker| worker.good && !worker.is_doomed()),
+            has_good: self
+                .workers
+                .values()
+                .any(|worker| worker.has_initialized && !worker.is_doomed()),
             init_failures: self.init_failures_in_a_row,
             is_pausing: self.is_pausing(),
             ahead: self.ahead(),
@@ -38,16 +41,18 @@ impl NodeMachine {
         standing
     }
 
+    /// The length of the shortest queues that may grow, and the number of these queues. `None` if no queue
+    /// may.
     fn ahead(&self) -> Option<GrowingQueues> {
         let depths = || self.workers.values().filter_map(LiveWorker::takes_ahead);
         let depth = depths().min()?;
-        let takers = depths().filter(|at| *at == depth).count();
+        let takers = depths().filter(|other| *other == depth).count();
         Some(GrowingQueues { depth: count_u32(depth), takers: count_u32(takers) })
     }
 
     /// Whether no worker runs out of work while the leader pauses for
     /// [`PAUSE`](crate::protocol::NodePolicy::PAUSE). If mini-batches are tiny, waking the leader for each of
-    /// them would cost more than they do.
+    /// them would cost more than running them.
     pub fn is_supplied(&self) -> bool {
         !self.workers.is_empty() && self.workers.values().all(LiveWorker::is_supplied)
     }

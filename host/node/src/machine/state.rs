@@ -1,4 +1,4 @@
-//! The machine of a node: its state and its two entry points.
+//! The state machine of a node: its state and its two entry points.
 
 use super::leases::Leases;
 use super::types::{NodeAction, NodeMessage, NodeOutput};
@@ -20,13 +20,13 @@ pub struct NodeMachine {
     pub(super) leases: Leases,
     /// Workers whose lost GPU the user has been notified of.
     pub(super) reported_lost: BTreeSet<WorkerId>,
-    /// Workers whose attempt has just failed, and that wait for the leader's decision. The value says whether
-    /// a retry may run there: it may not if the worker's `init` is slow.
+    /// Workers whose attempt has just failed and that wait for the leader's decision. The value says whether
+    /// a retry may run on the worker: it may not if the worker needs a new instance and its `init` is slow.
     pub(super) waiting: BTreeMap<WorkerId, bool>,
     /// The number of orders that granted attempts.
     pub(super) grants: u64,
-    /// The attempts that killed workers had, until the workers have exited: later reports about them are
-    /// late.
+    /// The attempts that workers had when they were killed, until they have exited: a report about such an
+    /// attempt is late.
     pub(super) abandoned: BTreeMap<WorkerId, (MiniBatchId, u32)>,
     /// Failures of `init` since one last succeeded (I1).
     pub(super) init_failures_in_a_row: u32,
@@ -62,7 +62,7 @@ impl NodeMachine {
         }
     }
 
-    /// Sets the number of the next worker; no worker has had it or a higher one.
+    /// Sets the number of the next worker. No worker may have had this number or a higher one.
     pub fn number_from(&mut self, first_worker: u32) {
         self.next_worker = first_worker;
     }
@@ -85,8 +85,8 @@ impl NodeMachine {
             NodeMessage::Exited(worker, exit) => self.on_exited(worker, &exit),
             NodeMessage::GpuFree(worker) => self.on_gpu_free(worker),
             NodeMessage::Inferring(worker, words) => self.on_inferring(worker, words),
-            // Deadlines are checked only here: if the node was held up, messages that have arrived already
-            // come before the clock.
+            // Deadlines are checked only here: if the node was held up, the messages that have arrived
+            // meanwhile are handled first.
             NodeMessage::Tick => self.check_deadlines(),
         }
         std::mem::take(&mut self.outputs)

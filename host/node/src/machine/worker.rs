@@ -8,8 +8,8 @@ use std::time::Duration;
 /// What a worker is doing, and since when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// Loading the component, or inside `init`, also again after a trap. It may hold mini-batches that it
-    /// received before the trap.
+    /// Loading the component or inside `init`, also for a new instance after a trap. It may then hold
+    /// mini-batches that it received before the trap.
     Starting(Duration),
     /// Waiting for a mini-batch.
     Idle,
@@ -24,7 +24,7 @@ pub(super) enum Activity {
 }
 
 impl Activity {
-    /// Since when it is inside `run`. `None` if it is not.
+    /// Since when the worker is inside `run`. `None` if it is not.
     pub(super) fn running_since(self) -> Option<Duration> {
         match self {
             Self::Running(since) => Some(since),
@@ -37,7 +37,7 @@ impl Activity {
 #[derive(Clone, Debug)]
 pub(super) struct HeldAttempt {
     pub(super) id: MiniBatchId,
-    /// From 1.
+    /// The number of the attempt, from 1.
     pub(super) attempt: u32,
     /// The number of items in its mini-batch.
     items: u64,
@@ -60,8 +60,7 @@ impl HeldAttempt {
         Assignment::awaits_decision_after(failure, self.is_last)
     }
 
-    /// Whether the report is consistent. A compromised worker may report anything; sums and limits must hold
-    /// nevertheless.
+    /// Whether the sums and limits of the report hold. A compromised worker may report anything.
     pub(super) fn fits(&self, report: &AttemptReport) -> bool {
         let items = report.items;
         let rows = report.outcome.as_ref().map_or(0, |segment| segment.rows);
@@ -87,13 +86,13 @@ pub(super) struct LiveWorker {
     pub(super) pace: Option<Duration>,
     /// How long the start took, including `init`.
     pub(super) start_took: Duration,
-    /// Whether it has received mini-batches that must not run now: it is killed, not asked to end, once the
-    /// running one is done.
+    /// Whether the worker has received mini-batches that must no longer run. It is then killed, not asked to
+    /// end, after the running mini-batch is done.
     pub(super) drops_next: bool,
     /// Whether its `init` has ever succeeded.
-    pub(super) good: bool,
-    /// Whether it may report a broken instance: once after each attempt. Otherwise a compromised worker could
-    /// keep a job waiting forever.
+    pub(super) has_initialized: bool,
+    /// Whether the worker may report a broken instance: once after each attempt. Otherwise a compromised
+    /// worker could keep the job waiting forever.
     pub(super) may_restart: bool,
     /// The number of messages that it sent out of turn.
     pub(super) strays: u32,
@@ -111,7 +110,7 @@ impl LiveWorker {
             pace: None,
             start_took: Duration::ZERO,
             drops_next: false,
-            good: false,
+            has_initialized: false,
             may_restart: false,
             strays: 0,
             inferring: None,
@@ -127,8 +126,8 @@ impl LiveWorker {
         self.pace = Some(self.pace.map_or(took, |pace| took.max((3 * pace + took) / 4)));
     }
 
-    /// How many mini-batches it should have queued.
-    fn ahead(&self) -> usize {
+    /// How many mini-batches should wait in its queue.
+    fn queue_target(&self) -> usize {
         let Some(pace) = self.pace else { return 1 };
         let count = NodePolicy::AHEAD_TIME.as_nanos() / pace.as_nanos().max(1);
         (count as usize).clamp(1, NodePolicy::AHEAD)
@@ -139,7 +138,7 @@ impl LiveWorker {
         match self.activity {
             Activity::Loading(_) | Activity::Running(_) => {
                 let depth = self.held.len();
-                (depth <= self.ahead()).then_some(depth)
+                (depth <= self.queue_target()).then_some(depth)
             }
             Activity::Idle
             | Activity::Starting(_)

@@ -1,4 +1,4 @@
-//! Workers: their start, kill and orderly end.
+//! Starts, kills and ends workers.
 
 use super::worker::{Activity, LiveWorker};
 use super::{NodeAction, NodeMachine};
@@ -12,20 +12,19 @@ impl NodeMachine {
         if self.is_ending || self.is_pausing() {
             return;
         }
-        // A killed worker with a GPU keeps its place until it is gone, as the next worker will get that GPU
-        // (G1).
-        let in_place = |id: &WorkerId, worker: &LiveWorker| {
+        // A killed worker with a GPU counts until it is gone, as the next worker will get its GPU (G1).
+        let counts = |id: &WorkerId, worker: &LiveWorker| {
             !worker.is_doomed() || (!self.policy.gpus.is_empty() && self.leases.of(*id).is_some())
         };
-        let places = self.workers.iter().filter(|(id, worker)| in_place(id, worker)).count();
-        let missing = (wanted as usize).saturating_sub(places);
+        let present = self.workers.iter().filter(|(id, worker)| counts(id, worker)).count();
+        let missing = (wanted as usize).saturating_sub(present);
         let awaited = self.leases.awaited(missing, self.now);
         for _ in 0..missing.saturating_sub(awaited).min(self.starts_left()) {
             self.spawn();
         }
     }
 
-    /// Whether the machine had no room for a worker a moment ago.
+    /// Whether no workers are started for now, because the machine had no room for one a moment ago.
     pub(super) fn is_pausing(&self) -> bool {
         let pauses = [self.spawn_again_at, self.room_again_at];
         pauses.into_iter().flatten().any(|until| self.now < until)
@@ -42,8 +41,8 @@ impl NodeMachine {
         self.act(NodeAction::Spawn(id, gpu));
     }
 
-    /// Notifies the user of a GPU that is lost: a process that cannot be killed keeps its GPU, and so does
-    /// one whose GPU memory the driver has not freed.
+    /// Notifies the user if a GPU is lost: its worker does not end although it was killed, or has ended
+    /// without the driver freeing its memory.
     fn report_lost_gpus(&mut self, id: WorkerId) {
         let lost = self.leases.taken().find(|(_, holder)| !self.workers.contains_key(holder));
         let Some((index, holder)) = lost.filter(|(_, holder)| self.reported_lost.insert(*holder))
@@ -51,8 +50,8 @@ impl NodeMachine {
             return;
         };
         let why = match self.leases.is_kept(holder) {
-            true => "had it, and its memory there is still in use",
-            false => "was killed, does not end, and still holds it",
+            true => "has ended, but its GPU memory is still in use",
+            false => "was killed but does not end",
         };
         self.notice(format!(
             "{id} starts without a GPU: GPU {index} is not free, as {holder} {why}"
@@ -64,7 +63,7 @@ impl NodeMachine {
         self.report(NodeNews::Spawned { worker, pid, gpu });
     }
 
-    /// The other workers continue; the machine may have room again later.
+    /// A worker process could not be started. The other workers continue, and we try again later.
     pub(super) fn on_spawn_failed(&mut self, worker: WorkerId, reason: String) {
         self.workers.remove(&worker);
         self.leases.release(worker);
@@ -72,7 +71,7 @@ impl NodeMachine {
         self.report(NodeNews::SpawnFailed { worker, reason, is_alone: self.workers.is_empty() });
     }
 
-    /// Other jobs use the machine. We try again soon.
+    /// Other jobs use the whole machine. We try again soon.
     pub(super) fn on_no_room(&mut self, worker: WorkerId) {
         self.workers.remove(&worker);
         self.leases.release(worker);
@@ -80,16 +79,16 @@ impl NodeMachine {
         self.room_again_at = Some(self.now + NodePolicy::ROOM_PAUSE);
         // The workers with higher numbers will get the same answer.
         let mut others = self.workers.range(..worker).map(|(_, worker)| worker.is_doomed());
-        let company = match (others.next(), others.all(|is_doomed| is_doomed)) {
+        let other_workers = match (others.next(), others.all(|is_doomed| is_doomed)) {
             (None, _) => OtherWorkers::Alone,
             (Some(true), true) => OtherWorkers::Ending,
             _ => OtherWorkers::Working,
         };
-        self.report(NodeNews::NoRoom(company));
+        self.report(NodeNews::NoRoom(other_workers));
     }
 
-    /// A worker sent a message out of turn, which is ignored. If it does so repeatedly, it keeps the node
-    /// busy and is killed.
+    /// Ignores a message that a worker sent out of turn. A worker that does so repeatedly keeps the node
+    /// busy, and is killed.
     pub(super) fn stray(&mut self, id: WorkerId) {
         let Some(worker) = self.workers.get_mut(&id) else { return };
         worker.strays += 1;
@@ -112,8 +111,7 @@ impl NodeMachine {
         }
     }
 
-    /// Kills a worker that ends by itself because its GPU is in an unknown state; its attempts are returned
-    /// unharmed.
+    /// Kills a worker whose GPU is in an unknown state. Its attempts are returned to the leader.
     pub(super) fn kill_and_return(&mut self, id: WorkerId) {
         self.give_back_of(id);
         self.kill(id);
@@ -144,14 +142,14 @@ impl NodeMachine {
         }
     }
 
-    /// Asks workers without an attempt to end.
+    /// Asks the workers without an attempt to end.
     pub(super) fn retire(&mut self) {
         let idle = self.workers.iter().filter(|(_, worker)| worker.activity == Activity::Idle);
         let ids: Vec<WorkerId> = idle.map(|(id, _)| *id).collect();
         ids.into_iter().for_each(|id| self.shut_down(id));
     }
 
-    /// All mini-batches have ended.
+    /// Ends the workers after all mini-batches have ended.
     pub(super) fn end_done(&mut self) {
         self.is_ending = true;
         for (id, activity) in self.activities() {
@@ -164,7 +162,7 @@ impl NodeMachine {
         }
     }
 
-    /// The job is cancelled, with time for an orderly end.
+    /// Ends the workers of a cancelled job: running mini-batches may finish.
     pub(super) fn end_orderly(&mut self) {
         self.is_ending = true;
         for (id, activity) in self.activities() {

@@ -1,8 +1,8 @@
-//! Which job has which device of the machine. Each device has a file, locked by the job that has it and by
-//! the worker that uses it. Both hold a shared lock, so the device stays taken until both are gone: a worker
+//! Lends devices of the machine to jobs. Each device has a file. The job that has the device and the worker
+//! that uses it both hold a shared lock on the file, so the device stays taken until both are gone: a worker
 //! that outlives its leader keeps its device.
 
-use super::folder::{SlotsFolder, TurnsError, at, lock, share};
+use super::folder::{SlotsFolder, TurnsError, lock, share, with_path};
 use crate::model::MachineCaps;
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
@@ -10,9 +10,11 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-const DEVICE: &str = "gpu-";
-/// A process that counts holds the gate for microseconds, but may be stopped meanwhile.
-const TRIES: u32 = 1000;
+/// The beginning of the name of a device's file.
+const FILE_PREFIX: &str = "gpu-";
+/// How often we try to lock the gate. A process that takes devices holds it for microseconds, but may be
+/// stopped meanwhile.
+const GATE_TRIES: u32 = 1000;
 
 /// Takes devices for a job.
 #[derive(Debug)]
@@ -21,7 +23,7 @@ pub struct Devices(SlotsFolder);
 /// The result of taking devices.
 #[derive(Debug, Default)]
 pub struct TakenDevices {
-    /// The devices that this job got. It keeps them until this is dropped.
+    /// The devices that this job got. The job keeps them until this is dropped.
     pub held: Vec<DeviceLease>,
     /// The devices that other jobs have, by their positions in the requested list, with the process that took
     /// each, if known.
@@ -32,14 +34,14 @@ pub struct TakenDevices {
 #[derive(Debug)]
 pub struct DeviceLease {
     /// The device's position in the requested list.
-    pub place: usize,
+    pub position: usize,
     /// The device's file, which the worker will [`keep`].
     pub file: PathBuf,
     _lock: File,
 }
 
 impl Devices {
-    /// Opens the folder where devices are counted, and makes it if it is missing.
+    /// Opens the folder with the files of devices. Creates the folder if it is missing.
     ///
     /// # Errors
     /// If the folder cannot be used or is open to other users.
@@ -47,8 +49,8 @@ impl Devices {
         SlotsFolder::open(caps).map(Self)
     }
 
-    /// Takes the first free devices of the list, at most `most`. Each name stands for one device of this
-    /// machine.
+    /// Takes the first free devices of this list of names, at most `most`. A name stands for the same device
+    /// in all jobs of the machine.
     ///
     /// # Errors
     /// If the folder cannot be used.
@@ -63,46 +65,52 @@ impl Devices {
 
     fn try_take(&self, names: &[String], most: usize) -> io::Result<TakenDevices> {
         let mut taken = TakenDevices::default();
-        let Some(_gate) = self.0.gate(TRIES)? else {
-            let text = format!("the lock of {} is held for long", self.0.path().display());
+        let Some(_gate) = self.0.gate(GATE_TRIES)? else {
+            let text =
+                format!("another process has locked {} for too long", self.0.path().display());
             return Err(io::Error::other(text));
         };
-        for (place, name) in names.iter().enumerate() {
+        for (position, name) in names.iter().enumerate() {
             if taken.held.len() == most {
                 break;
             }
-            let name = format!("{DEVICE}{name}");
+            let name = format!("{FILE_PREFIX}{name}");
             let mut file = self.0.file(&name)?;
             if !lock(&file)? {
-                taken.busy.push((place, holder(&mut file)?));
+                taken.busy.push((position, holder(&mut file)?));
                 continue;
             }
             file.set_len(0)?;
             file.write_all(std::process::id().to_string().as_bytes())?;
-            // No other job takes it in between: all take devices only while they hold the gate.
+            // No other job takes the device in between: all jobs take devices only while they hold the gate.
             if share(&file)? {
-                taken.held.push(DeviceLease { place, file: self.0.path().join(name), _lock: file });
+                taken.held.push(DeviceLease {
+                    position,
+                    file: self.0.path().join(name),
+                    _lock: file,
+                });
             }
         }
         Ok(taken)
     }
 }
 
-/// Keeps a job's device while the returned file is open. A worker that uses the device calls this. The worker
-/// ends with the job's leader, and must call this before the leader ends.
+/// Keeps a job's device taken while the returned file is open. A worker that uses the device calls this
+/// before its leader ends.
 ///
 /// # Errors
 /// If the file cannot be opened, or if another job is just taking the device.
 pub fn keep(file: &Path) -> io::Result<File> {
     let flags = OFlags::NOFOLLOW.bits().cast_signed();
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(file);
-    let opened = opened.map_err(|error| at(&error, file))?;
+    let opened = opened.map_err(|error| with_path(&error, file))?;
     if share(&opened)? {
         return Ok(opened);
     }
     Err(io::Error::other(format!("{}: another job is taking this GPU", file.display())))
 }
 
+/// The process that took the device, as its file says. `None` if the file does not say.
 fn holder(file: &mut File) -> io::Result<Option<u32>> {
     let mut text = String::new();
     file.seek(SeekFrom::Start(0))?;
@@ -127,8 +135,8 @@ mod tests {
         (0..count).map(|name| name.to_string()).collect()
     }
 
-    fn places(taken: &TakenDevices) -> Vec<usize> {
-        taken.held.iter().map(|held| held.place).collect()
+    fn positions(taken: &TakenDevices) -> Vec<usize> {
+        taken.held.iter().map(|held| held.position).collect()
     }
 
     #[test]
@@ -137,14 +145,14 @@ mod tests {
         let one = machine.job();
         let other = machine.job();
         let first = one.take(&names(3), 2).unwrap();
-        assert_eq!((places(&first), first.busy.len()), (vec![0, 1], 0));
+        assert_eq!((positions(&first), first.busy.len()), (vec![0, 1], 0));
         let second = other.take(&names(3), 2).unwrap();
-        assert_eq!(places(&second), [2]);
+        assert_eq!(positions(&second), [2]);
         let me = Some(std::process::id());
         assert_eq!(second.busy, [(0, me), (1, me)]);
         drop(first);
         let third = other.take(&names(3), 3).unwrap();
-        assert_eq!(places(&third), [0, 1]);
+        assert_eq!(positions(&third), [0, 1]);
     }
 
     /// The leader was killed; the worker that still uses the device keeps it.
@@ -159,10 +167,10 @@ mod tests {
         drop(worker);
         assert_eq!(machine.job().take(&names(1), 1).unwrap().busy.len(), 1);
         drop(again);
-        assert_eq!(places(&machine.job().take(&names(1), 1).unwrap()), [0]);
+        assert_eq!(positions(&machine.job().take(&names(1), 1).unwrap()), [0]);
     }
 
-    /// The worker comes after its leader has ended, and has lost the device.
+    /// The worker calls `keep` only after its leader has ended, and has lost the device.
     #[test]
     fn a_worker_cannot_keep_a_device_taken_by_another_job() {
         let machine = DevicesFixture(tempfile::tempdir().unwrap());
@@ -181,6 +189,6 @@ mod tests {
         let job = machine.job();
         let _gate = job.0.gate(1).unwrap().expect("the gate");
         let error = job.take(&names(1), 1).unwrap_err().to_string();
-        assert!(error.contains("is held for long"), "{error}");
+        assert!(error.contains("another process has locked"), "{error}");
     }
 }

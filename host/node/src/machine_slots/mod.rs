@@ -1,9 +1,9 @@
 //! Machine-wide caps: jobs that run at the same time share the machine, so that all their workers together
-//! stay within the operator's caps, and no two jobs have the same device. Of jobs and workers, this module
-//! knows only how much one needs; of devices, only their names.
+//! stay within the operator's caps, and no two jobs have the same device. This module knows a job only by its
+//! tenant and the memory of its workers, and a device only by its name.
 //!
-//! - `register`: places for workers; `devices`: which job has which device;
-//! - `folder`: the folder with lock files that both use.
+//! - `register`: places for workers; `devices`: devices, such as GPUs;
+//! - `folder`: the folder of lock files, which both use.
 //!
 //! Imports only `model` and `files`.
 

@@ -1,5 +1,4 @@
-//! The places for workers on the machine: a folder with one file for each place, locked by the job that has
-//! it.
+//! The places for workers on the machine. Each place has a file, locked by the job that has the place.
 
 use super::folder::{SlotsFolder, TurnsError, lock};
 use crate::files::lock_holders;
@@ -9,9 +8,10 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
-const PLACE: &str = "worker-";
+/// The beginning of the name of a place's file.
+const FILE_PREFIX: &str = "worker-";
 /// How often we try to lock the gate.
-const TRIES: u32 = 20;
+const GATE_TRIES: u32 = 20;
 
 /// Takes places for the workers of a job.
 #[derive(Debug)]
@@ -29,12 +29,12 @@ pub struct MachineSlots {
 pub struct SlotLease(#[expect(dead_code, reason = "holds the lock")] File);
 
 impl MachineSlots {
-    /// Opens the folder where places are counted, and makes it if it is missing. `share` is the memory that
-    /// each worker of the job may use, and `tenant` is the one for whom the job runs. `None` if there are no
-    /// caps.
+    /// Opens the folder with the files of places. Creates the folder if it is missing. `share` is the memory
+    /// that each worker of the job may use, and `tenant` the tenant for whom the job runs. `None`
+    /// without caps.
     ///
     /// # Errors
-    /// If one worker alone exceeds the cap, or if the folder cannot be used or is open to other users.
+    /// If a single worker would exceed the cap, or if the folder cannot be used or is open to other users.
     pub fn open(
         caps: &MachineCaps,
         share: ByteSize,
@@ -45,8 +45,8 @@ impl MachineSlots {
         }
         if let Some(memory) = caps.memory.filter(|memory| share > *memory) {
             return Err(TurnsError(format!(
-                "each worker of this job may hold {} of memory (limits.memory, and what results, \
-                 reading and decoding take), and all jobs on this machine together {memory} \
+                "each worker of this job may use {} of memory (limits.memory, and memory for results, \
+                 reading and decoding), but all jobs on this machine together may use only {memory} \
                  (machine.memory of the operator's policy): lower limits.memory, limits.results or \
                  limits.read, or make mini_batch_size smaller",
                 share.rounded()
@@ -61,15 +61,15 @@ impl MachineSlots {
     /// # Errors
     /// If the folder cannot be used.
     pub fn take(&self) -> io::Result<Option<SlotLease>> {
-        let Some(_gate) = self.folder.gate(TRIES)? else { return Ok(None) };
+        let Some(_gate) = self.folder.gate(GATE_TRIES)? else { return Ok(None) };
         let counted = self.count()?;
-        let workers = self.caps.workers.is_some_and(|most| counted.workers >= most)
-            || self.caps.workers_per_tenant.is_some_and(|most| counted.tenants >= most);
-        let held = counted.memory.saturating_add(self.share.0);
-        if workers || self.caps.memory.is_some_and(|most| held > most.0) {
+        let too_many = self.caps.workers.is_some_and(|most| counted.workers >= most)
+            || self.caps.workers_per_tenant.is_some_and(|most| counted.of_tenant >= most);
+        let memory = counted.memory.saturating_add(self.share.0);
+        if too_many || self.caps.memory.is_some_and(|most| memory > most.0) {
             return Ok(None);
         }
-        let mut file = self.folder.file(&format!("{PLACE}{}", counted.free))?;
+        let mut file = self.folder.file(&format!("{FILE_PREFIX}{}", counted.free))?;
         if !lock(&file)? {
             return Ok(None); // A process locked it without the gate.
         }
@@ -78,16 +78,17 @@ impl MachineSlots {
         Ok(Some(SlotLease(file)))
     }
 
+    /// Counts the places that are taken.
     fn count(&self) -> io::Result<TakenCounts> {
-        let mut counted = TakenCounts { workers: 0, tenants: 0, memory: 0, free: 0 };
+        let mut counted = TakenCounts { workers: 0, of_tenant: 0, memory: 0, free: 0 };
         let mut taken = Vec::new();
         for entry in std::fs::read_dir(self.folder.path())? {
             let name = entry?.file_name();
-            let number = name.to_str().and_then(|name| name.strip_prefix(PLACE));
+            let number = name.to_str().and_then(|name| name.strip_prefix(FILE_PREFIX));
             let Some(number) = number.and_then(|number| number.parse::<u32>().ok()) else {
                 continue;
             };
-            let mut file = self.folder.file(&format!("{PLACE}{number}"))?;
+            let mut file = self.folder.file(&format!("{FILE_PREFIX}{number}"))?;
             if lock(&file)? {
                 continue; // The place is free; this lock ends with `file`.
             }
@@ -95,7 +96,7 @@ impl MachineSlots {
             counted.workers += 1;
             let held = SlotRecord::read(&mut file)?;
             counted.memory = counted.memory.saturating_add(held.memory);
-            counted.tenants += u32::from(held.may_be_of(&self.tenant));
+            counted.of_tenant += u32::from(held.may_be_of(&self.tenant));
         }
         taken.sort_unstable();
         for number in taken {
@@ -105,10 +106,11 @@ impl MachineSlots {
     }
 }
 
-/// The processes that have places for workers on the machine, with the number of places; most first.
+/// The processes that have places for workers on the machine, with their numbers of places. The process with
+/// the most places comes first.
 ///
 /// # Errors
-/// If the folder where they are counted cannot be read.
+/// If the folder with the files of places cannot be read.
 pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
     let mut found: BTreeMap<u32, u32> = BTreeMap::new();
     if !caps.any() {
@@ -117,7 +119,7 @@ pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
     let folder = SlotsFolder::open(caps).map_err(io::Error::other)?;
     for entry in std::fs::read_dir(folder.path())? {
         let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(PLACE)) {
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(FILE_PREFIX)) {
             for pid in lock_holders(&entry.metadata()?) {
                 *found.entry(pid).or_default() += 1;
             }
@@ -132,7 +134,7 @@ pub fn holders(caps: &MachineCaps) -> io::Result<Vec<(u32, u32)>> {
 struct TakenCounts {
     workers: u32,
     /// The workers of this job's tenant.
-    tenants: u32,
+    of_tenant: u32,
     memory: u64,
     /// The lowest number of a free place.
     free: u32,
@@ -222,7 +224,7 @@ mod tests {
         assert!(large.take().unwrap().is_none(), "150 of 100");
     }
 
-    /// M5: the jobs of one tenant leave room for those of others.
+    /// M5: the jobs of one tenant leave room for the jobs of other tenants.
     #[test]
     fn a_tenant_gets_no_more_than_its_places() {
         let machine = SlotsFixture::new();
@@ -237,7 +239,7 @@ mod tests {
         let _third = other.take().unwrap().expect("the place that is left for others");
         drop(first);
         assert!(again.take().unwrap().is_some());
-        // A place without a readable tenant may belong to any of them.
+        // A place without a readable tenant may belong to any tenant.
         let _fourth = one.take().unwrap().expect("a place");
         std::fs::write(machine.0.path().join("turns/worker-2"), "1").unwrap();
         assert!(other.take().unwrap().is_none());
@@ -249,7 +251,7 @@ mod tests {
         let caps = machine.caps(None, Some(100));
         let error =
             MachineSlots::open(&caps, ByteSize(101 * MB), "default").unwrap_err().to_string();
-        insta::assert_snapshot!(error, @"each worker of this job may hold 101 MB of memory (limits.memory, and what results, reading and decoding take), and all jobs on this machine together 100 MB (machine.memory of the operator's policy): lower limits.memory, limits.results or limits.read, or make mini_batch_size smaller");
+        insta::assert_snapshot!(error, @"each worker of this job may use 101 MB of memory (limits.memory, and memory for results, reading and decoding), but all jobs on this machine together may use only 100 MB (machine.memory of the operator's policy): lower limits.memory, limits.results or limits.read, or make mini_batch_size smaller");
         assert!(
             MachineSlots::open(&MachineCaps::default(), ByteSize(MB), "default").unwrap().is_none()
         );
@@ -263,14 +265,14 @@ mod tests {
         std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
         let caps = machine.caps(Some(1), None);
         let error = MachineSlots::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
-        assert!(error.contains("can be written by others (mode 777)"), "{error}");
+        assert!(error.contains("can be written by other users (mode 777)"), "{error}");
         std::fs::remove_dir(&folder).unwrap();
         std::os::unix::fs::symlink(machine.0.path(), &folder).unwrap();
         let error = MachineSlots::open(&caps, ByteSize(MB), "default").unwrap_err().to_string();
         assert!(error.contains("is not a folder"), "{error}");
     }
 
-    /// A place without its share may stand for any amount of memory.
+    /// A place whose file does not say its share may stand for any amount of memory.
     #[test]
     fn a_place_without_a_share_leaves_no_memory() {
         let machine = SlotsFixture::new();

@@ -1,4 +1,4 @@
-//! How full the disks are.
+//! Samples of how full the disks are.
 
 use super::table::{line, megabytes, number};
 use crate::model::to_f64;
@@ -7,10 +7,11 @@ use rustix::fs::{StatVfs, statvfs};
 use std::collections::HashSet;
 use std::path::Path;
 
+/// The columns of `node_disk_usage.csv`.
 pub(super) const HEADER: [&str; 7] =
     ["Time (UTC)", "Disk", "Mounted At", "Total (MB)", "Used (MB)", "Free (MB)", "Used %"];
 
-/// A mounted file system.
+/// A mounted file system, with its sizes in bytes.
 #[derive(Debug)]
 pub(super) struct Disk {
     pub(super) device: String,
@@ -21,31 +22,31 @@ pub(super) struct Disk {
     pub(super) free: u64,
 }
 
-/// File systems whose server may be gone: a query could hang forever.
+/// Whether the file system is on a server, which may be gone: a query could hang forever.
 fn is_remote(kind: &str) -> bool {
     kind.starts_with("fuse")
         || matches!(kind, "nfs" | "nfs4" | "cifs" | "smb3" | "smbfs" | "ceph" | "afs" | "lustre")
 }
 
-/// File systems of the kernel or the system, even if they report blocks.
-fn is_kernels(mount: &MountEntry) -> bool {
+/// Whether the file system shows the kernel's own data, even if it reports blocks.
+fn is_virtual(mount: &MountEntry) -> bool {
     mount.fs_vfstype == "devtmpfs"
-        || ["/sys", "/proc"].iter().any(|at| Path::new(&mount.fs_file).starts_with(at))
+        || ["/sys", "/proc"].iter().any(|folder| Path::new(&mount.fs_file).starts_with(folder))
 }
 
-/// The local file systems that hold files, each once, however often it is mounted. The one that contains
-/// `job_dir` comes first.
+/// The local file systems that hold files, each once, even if it is mounted several times. The file system
+/// that contains `job_dir` comes first.
 pub(super) fn disks(job_dir: &Path) -> Vec<Disk> {
     let mounts = Vec::<MountEntry>::current().unwrap_or_default();
     let holds = |mount: &MountEntry| job_dir.starts_with(&mount.fs_file);
-    let own = mounts.iter().filter(|m| holds(m)).max_by_key(|mount| mount.fs_file.len());
-    let others = mounts.iter().filter(|mount| !is_remote(&mount.fs_vfstype) && !is_kernels(mount));
+    let jobs = mounts.iter().filter(|m| holds(m)).max_by_key(|mount| mount.fs_file.len());
+    let others = mounts.iter().filter(|mount| !is_remote(&mount.fs_vfstype) && !is_virtual(mount));
     let mut seen = HashSet::new();
     let mut disks = Vec::new();
-    for mount in own.into_iter().chain(others) {
+    for mount in jobs.into_iter().chain(others) {
         let Ok(numbers) = statvfs(mount.fs_file.as_str()) else { continue };
-        // A file system without blocks holds no files. A device name such as `tmpfs` does not identify one,
-        // so we compare ids.
+        // A file system without blocks holds no files. Several file systems may have the same device name,
+        // such as `tmpfs`, so we compare ids.
         if numbers.f_blocks == 0 || !seen.insert(numbers.f_fsid) {
             continue;
         }
@@ -73,6 +74,7 @@ impl Disk {
         (usable > 0).then(|| to_f64(self.used) * 100.0 / to_f64(usable))
     }
 
+    /// A line of `node_disk_usage.csv`.
     pub(super) fn line(&self, time: &str) -> String {
         line(&[
             time.to_owned(),

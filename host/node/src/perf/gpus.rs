@@ -1,7 +1,7 @@
 //! Readings from the drivers of GPUs.
 //!
-//! AMD's driver puts use and memory into `/sys`. NVIDIA's lists its devices below `/proc`, and its library
-//! reports how busy they are.
+//! AMD's driver reports use and memory in `/sys`. NVIDIA's driver lists its devices below `/proc`, and its
+//! library reports how busy they are.
 
 use super::table::{known, megabytes, number};
 use crate::gpu::{self, GpuUse, Inventory, Nvidia};
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 /// A GPU that the kernel knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct KernelGpu {
-    /// The driver.
+    /// The driver's name.
     pub(super) driver: &'static str,
-    /// Its address on the bus, or its name.
+    /// The GPU's address on the PCI bus (NVIDIA), or its name in `/sys` (AMD).
     pub(super) device: String,
-    /// Its model, if the driver reports it.
+    /// The GPU's model. `None` if the driver does not report it.
     pub(super) model: Option<String>,
 }
 
-/// How busy an AMD GPU is, in columns of `node_resource_usage.csv`.
+/// How busy an AMD GPU is. The memory is in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Usage {
+struct AmdUsage {
     device: String,
     busy_percent: u64,
     used: u64,
@@ -38,12 +38,13 @@ pub(super) fn gpus(proc: &Path, sys: &Path) -> Vec<KernelGpu> {
         let model = model.map(|model| model.trim().to_owned());
         gpus.push(KernelGpu { driver: "nvidia", device, model });
     }
-    let amd = usages(sys).into_iter().map(|usage| usage.device);
+    let amd = amd_usages(sys).into_iter().map(|usage| usage.device);
     gpus.extend(amd.map(|device| KernelGpu { driver: "amdgpu", device, model: None }));
     gpus
 }
 
-fn usages(sys: &Path) -> Vec<Usage> {
+/// The use of each AMD GPU.
+fn amd_usages(sys: &Path) -> Vec<AmdUsage> {
     let cards = entries(&sys.join("class/drm")).into_iter();
     cards
         .filter_map(|(name, path)| {
@@ -53,7 +54,7 @@ fn usages(sys: &Path) -> Vec<Usage> {
             // The folder also has connectors (`card0-DP-1`).
             let index = name.strip_prefix("card")?;
             index.bytes().all(|byte| byte.is_ascii_digit()).then_some(())?;
-            Some(Usage {
+            Some(AmdUsage {
                 busy_percent: number("gpu_busy_percent")?,
                 used: number("mem_info_vram_used")?,
                 total: number("mem_info_vram_total")?,
@@ -79,19 +80,19 @@ impl GpuUsages {
         Self { nvidia: nvidia.ok(), gpus, sys: sys.to_owned() }
     }
 
-    /// The names of the columns. Empty without such GPUs.
+    /// The names of the columns. Empty if no GPU reports how busy it is.
     pub(super) fn header(&self) -> Vec<String> {
         let nvidia = self.gpus.iter().flat_map(|gpu| columns(&gpu.index.to_string()));
-        let amd = usages(&self.sys).into_iter();
+        let amd = amd_usages(&self.sys).into_iter();
         nvidia.chain(amd.flat_map(|usage| columns(&usage.device).into_iter().take(3))).collect()
     }
 
-    /// The fields of the columns in [`header`](Self::header).
+    /// The values for the columns in [`header`](Self::header).
     pub(super) fn fields(&self) -> Vec<String> {
-        let amd = usages(&self.sys)
+        let amd = amd_usages(&self.sys)
             .into_iter()
-            .map(|usage| fields(&usage.describe()).into_iter().take(3));
-        self.describe(self.gpus.iter())
+            .map(|usage| fields(&usage.to_gpu_use()).into_iter().take(3));
+        self.nvidia_usages(self.gpus.iter())
             .flat_map(|usage| fields(&usage))
             .chain(amd.flatten())
             .collect()
@@ -100,13 +101,13 @@ impl GpuUsages {
     /// The average use, in percent, of the GPUs with these indices and of AMD's, which are never leased.
     /// `None` if no GPU reports it.
     pub(super) fn percent(&self, leased: &[u32]) -> Option<u32> {
-        let amd = usages(&self.sys).into_iter().map(|usage| usage.describe());
+        let amd = amd_usages(&self.sys).into_iter().map(|usage| usage.to_gpu_use());
         let leased = self.gpus.iter().filter(|gpu| leased.contains(&gpu.index));
-        mean(self.describe(leased).chain(amd).filter_map(|usage| usage.percent))
+        mean(self.nvidia_usages(leased).chain(amd).filter_map(|usage| usage.percent))
     }
 
     /// The readings of NVIDIA's driver for these GPUs.
-    fn describe<'a>(
+    fn nvidia_usages<'a>(
         &'a self,
         gpus: impl Iterator<Item = &'a gpu::Gpu>,
     ) -> impl Iterator<Item = GpuUse> {
@@ -114,8 +115,9 @@ impl GpuUsages {
     }
 }
 
-impl Usage {
-    fn describe(&self) -> GpuUse {
+impl AmdUsage {
+    /// In the form that NVIDIA's readings have.
+    fn to_gpu_use(&self) -> GpuUse {
         GpuUse {
             percent: u32::try_from(self.busy_percent).ok(),
             used: Some(self.used),
@@ -125,7 +127,7 @@ impl Usage {
     }
 }
 
-/// The columns of one GPU. The last two are for NVIDIA's only.
+/// The columns of one GPU. AMD GPUs have only the first three.
 fn columns(name: &str) -> [String; 5] {
     ["%", "Memory Used (MB)", "Memory Total (MB)", "Power (W)", "Temperature (C)"]
         .map(|column| format!("GPU {name} {column}"))
@@ -147,7 +149,8 @@ fn mean(percents: impl Iterator<Item = u32>) -> Option<u32> {
     (count > 0).then(|| sum / count)
 }
 
-fn entries(folder: &Path) -> Vec<(String, std::path::PathBuf)> {
+/// The names and paths of a folder's entries, sorted. Empty if the folder cannot be read.
+fn entries(folder: &Path) -> Vec<(String, PathBuf)> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
     let mut entries: Vec<_> = entries
         .flatten()
@@ -173,15 +176,15 @@ mod tests {
             columns,
             "GPU 1 %,GPU 1 Memory Used (MB),GPU 1 Memory Total (MB),GPU 1 Power (W),GPU 1 Temperature (C)"
         );
-        let all = GpuUse {
+        let whole = GpuUse {
             percent: Some(93),
             used: Some(3 << 20),
             total: Some(80 << 30),
             watts: Some(612.3456),
             celsius: Some(71),
         };
-        assert_eq!(fields(&all), ["93", "3.00", "81920.00", "612.35", "71"]);
-        let part = GpuUse { percent: None, watts: None, ..all };
+        assert_eq!(fields(&whole), ["93", "3.00", "81920.00", "612.35", "71"]);
+        let part = GpuUse { percent: None, watts: None, ..whole };
         assert_eq!(fields(&part), ["", "3.00", "81920.00", "", "71"]);
         assert_eq!(fields(&GpuUse::default()), [""; 5]);
         assert_eq!(mean([100, 0, 20].into_iter()), Some(40));

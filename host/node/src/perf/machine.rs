@@ -1,4 +1,4 @@
-//! A description of the machine, written once for readers of the samples.
+//! A description of the machine, written once next to the samples.
 
 use super::disks::{Disk, disks};
 use super::gpus::{KernelGpu, gpus};
@@ -14,22 +14,24 @@ use std::thread::available_parallelism;
 /// null.
 #[derive(Debug, Serialize)]
 pub(super) struct MachineInfo {
+    /// The version of Sandmill.
     sandmill: &'static str,
     /// The version of the engine that runs guests.
     wasmtime: &'static str,
+    /// When the description was made.
     at: String,
     hostname: Option<String>,
     operating_system: Option<String>,
     kernel: Option<String>,
     architecture: &'static str,
     processor: Option<String>,
-    /// The processors of the machine.
+    /// The number of processors of the machine.
     processors: Option<usize>,
-    /// The processors that this process may use.
+    /// The number of processors that this process may use.
     processors_usable: Option<usize>,
     memory: Option<u64>,
     swap: Option<u64>,
-    /// Over 1, 5 and 15 minutes.
+    /// The load averages over 1, 5 and 15 minutes.
     load: Option<[f32; 3]>,
     uptime_seconds: Option<f64>,
     cgroups: Vec<Cgroup>,
@@ -37,15 +39,16 @@ pub(super) struct MachineInfo {
     gpus: Vec<KernelGpu>,
 }
 
-/// A cgroup with limits that this process is in.
+/// A cgroup that limits this process.
 #[derive(Debug, Serialize)]
 struct Cgroup {
-    /// The path, as in `/proc/self/cgroup`.
+    /// The cgroup's path, as in `/proc/self/cgroup`.
     path: String,
-    /// The file and the content of each limit that is set.
+    /// The file name and the content of each limit that is set.
     limits: Vec<(String, String)>,
 }
 
+/// A mounted file system.
 #[derive(Debug, Serialize)]
 struct Mounted {
     device: String,
@@ -83,7 +86,7 @@ impl MachineInfo {
         }
     }
 
-    /// As indented JSON.
+    /// The description as indented JSON.
     pub(super) fn text(&self) -> String {
         // Plain data always serializes.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
@@ -103,13 +106,13 @@ fn first_line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.lines().next()?.to_owned())
 }
 
-/// The name in the text of `/etc/os-release`.
+/// The name of the operating system in the text of `/etc/os-release`.
 fn pretty_name(release: &str) -> Option<String> {
     let name = release.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="))?;
     Some(name.trim_matches('"').to_owned())
 }
 
-/// The controllers (empty in version 2) and the path of each cgroup that this process is in.
+/// The controllers (empty in cgroup version 2) and the path of each cgroup that this process is in.
 fn own_cgroups() -> Vec<(String, String)> {
     let text = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let entry = |line: &str| {
@@ -128,22 +131,22 @@ fn cgroups(root: &Path, own: &[(String, String)]) -> Vec<Cgroup> {
     for (controllers, path) in own {
         let base = root.join(controllers.as_str());
         let inside = Path::new(path.trim_start_matches('/'));
-        for above in inside.ancestors() {
+        for ancestor in inside.ancestors() {
             let limits: Vec<_> = FILES
                 .iter()
                 .filter_map(|file| {
-                    let text = fs::read_to_string(base.join(above).join(file)).ok()?;
+                    let text = fs::read_to_string(base.join(ancestor).join(file)).ok()?;
                     let value = text.trim();
-                    // Version 1 has the largest number of whole pages instead of "no limit".
-                    let unlimited = value.starts_with("max")
+                    // In version 1, "no limit" is the largest number of whole pages.
+                    let is_unlimited = value.starts_with("max")
                         || value == "-1"
                         || value.parse::<u64>().is_ok_and(|n| n > i64::MAX as u64 - (1 << 20));
-                    (!unlimited).then(|| ((*file).to_owned(), value.to_owned()))
+                    (!is_unlimited).then(|| ((*file).to_owned(), value.to_owned()))
                 })
                 .collect();
             // A period means nothing without a quota.
             if limits.iter().any(|(file, _)| file != PERIOD) {
-                let path = Path::new("/").join(above).display().to_string();
+                let path = Path::new("/").join(ancestor).display().to_string();
                 found.push(Cgroup { path, limits });
             }
         }

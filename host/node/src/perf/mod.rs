@@ -1,13 +1,14 @@
-//! The resource use of the machine and of a job's processes, measured by a thread that sleeps nearly always.
+//! Measures the resource use of the machine and of a job's processes, on a thread that sleeps nearly all the
+//! time.
 //!
 //! - `monitor`: the thread, and its schedule;
-//! - `watch`: workers that use more memory than they may;
+//! - `watch`: finds workers that use more memory or threads than they may;
 //! - `node`, `disks`, `gpus`: samples of the machine; `processes`: samples of the job's own processes, and
 //!   lists of all processes; `machine`: a description of the machine, written once;
 //! - `table`: the files to which samples are appended.
 //!
-//! This process itself reads everything from `/proc` and `/sys`, and from the driver of NVIDIA's GPUs; it
-//! starts no programs. A value that a machine does not report is an empty field, never an error.
+//! Everything is read from `/proc`, `/sys` and NVIDIA's driver, without starting programs. A value that a
+//! machine does not report is an empty field, never an error.
 //!
 //! Imports only `model` and `gpu`.
 

@@ -24,30 +24,31 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// The delay of the first sample. A shorter job has no samples, and costs only a sleeping thread.
 const FIRST_SAMPLE: Duration = Duration::from_millis(500);
 
-/// When counting begins for the first sample: percentages need a start.
+/// When counting begins for the first sample: a percentage needs two readings.
 const BASELINE: Duration = Duration::from_millis(250);
 
-/// Each sample waits this many times as long as the one before, up to the interval. So a job that is shorter
-/// than the interval has samples too.
-const GROWTH: u32 = 4;
+/// The gap before each sample is this many times the gap before the last one, up to the interval. So a job
+/// that is shorter than the interval has samples too.
+const GAP_GROWTH: u32 = 4;
 
-/// Processes are listed no earlier than this, and at most once a minute, as it takes milliseconds.
+/// The delay of the first list of processes. Processes are listed at most once a minute, as that takes
+/// milliseconds.
 const FIRST_LIST: Duration = Duration::from_secs(1);
 
-/// How often the GPUs are checked for the job's progress display; and by how many percent their use must
-/// change to be reported again.
+/// How often the use of the GPUs is read for the job's progress display.
 const GPU_CHECK_INTERVAL: Duration = Duration::from_secs(3);
-const GPU_STEP: u32 = 5;
+/// By how many percentage points the use of the GPUs must change to be reported again.
+const MIN_GPU_CHANGE: u32 = 5;
 
-/// How long the end of a job waits for the last sample, so that a disk that hangs does not block it.
-const LAST_SAMPLE: Duration = Duration::from_secs(2);
+/// How long the end of a job waits for the last sample, so that a hanging disk does not block the job.
+const LAST_SAMPLE_PATIENCE: Duration = Duration::from_secs(2);
 
 /// The monitor's settings.
 #[derive(Clone, Debug)]
 pub struct MonitorOptions {
     /// The job directory, in which the samples are written.
     pub job_dir: JobDir,
-    /// The interval of samples, once the job runs that long. `None` for no samples (A4 in
+    /// The interval between samples; at the beginning it is shorter. `None` for no samples (A4 in
     /// `docs/parallel-run-step.md`). The workers' memory is watched in any case.
     pub interval: Option<Duration>,
     /// The memory that each worker may use.
@@ -74,7 +75,7 @@ pub enum PerfEvent {
 /// Takes samples and watches memory until it is dropped, at the end of the job.
 #[derive(Debug)]
 pub struct Monitor {
-    /// `None` only while it is dropped.
+    /// `None` only while the monitor is being dropped.
     commands: Option<Sender<MonitorCommand>>,
     done: Receiver<()>,
 }
@@ -86,13 +87,13 @@ enum MonitorCommand {
 }
 
 impl Monitor {
-    /// Starts the thread. Fails if the system cannot.
+    /// Starts the thread. Fails if the system cannot start one.
     pub fn start(options: MonitorOptions, events: UnboundedSender<PerfEvent>) -> io::Result<Self> {
         let (commands, inbox) = channel();
         let (finished, done) = channel();
         thread::Builder::new().name("monitor".to_owned()).spawn(move || {
             Watcher::new(options, inbox, events).run();
-            // The receiver is gone if this took too long.
+            // The receiver is gone if the last sample took too long.
             let _ = finished.send(());
         })?;
         Ok(Self { commands: Some(commands), done })
@@ -120,7 +121,7 @@ impl Monitor {
 impl Drop for Monitor {
     fn drop(&mut self) {
         self.commands = None;
-        let _ = self.done.recv_timeout(LAST_SAMPLE);
+        let _ = self.done.recv_timeout(LAST_SAMPLE_PATIENCE);
     }
 }
 
@@ -146,8 +147,9 @@ impl GpuWatch {
     fn changed_use(&mut self, percent: Option<u32>) -> Option<u32> {
         self.next = Instant::now() + GPU_CHECK_INTERVAL;
         let percent = percent?;
-        let changed = self.reported.is_none_or(|reported| reported.abs_diff(percent) >= GPU_STEP);
-        changed.then(|| *self.reported.insert(percent))
+        let has_changed =
+            self.reported.is_none_or(|reported| reported.abs_diff(percent) >= MIN_GPU_CHANGE);
+        has_changed.then(|| *self.reported.insert(percent))
     }
 }
 
@@ -195,7 +197,7 @@ impl Watcher {
                 self.sample(true);
             }
         }
-        if self.sampler.as_ref().is_some_and(|sampler| sampler.machine_written) {
+        if self.sampler.as_ref().is_some_and(|sampler| sampler.is_machine_written) {
             self.sample(false);
         }
     }
@@ -224,14 +226,14 @@ impl Watcher {
         }
     }
 
-    /// Takes a sample. `lists`: also lists the processes, if that is due.
-    fn sample(&mut self, lists: bool) {
+    /// Takes a sample. `with_lists`: also lists the processes if that is due.
+    fn sample(&mut self, with_lists: bool) {
         let Some(sampler) = &mut self.sampler else { return };
-        if let Err(error) = sampler.sample(&mut self.workers, lists) {
+        if let Err(error) = sampler.sample(&mut self.workers, with_lists) {
             let folder = sampler.job_dir.perf();
             self.sampler = None;
             let message = format!(
-                "no more samples of what the machine uses are written, the job continues: {}: {error}",
+                "resource samples are no longer written, but the job continues: {}: {error}",
                 folder.display()
             );
             let _ = self.events.send(PerfEvent::Notice(message));
@@ -247,14 +249,16 @@ struct Sampler {
     processes: ProcessLists,
     /// `None` until counting begins.
     node: Option<NodeCounters>,
+    /// This process, which is the leader.
     myself: Process,
     leader: ProcessMeter,
     start: Instant,
     next: Instant,
+    /// The time between this sample and the next.
     gap: Duration,
-    machine_written: bool,
-    /// The minute of the last list of processes.
-    listed: Option<String>,
+    is_machine_written: bool,
+    /// The hour and minute of the last list of processes.
+    listed_at: Option<String>,
 }
 
 impl Sampler {
@@ -279,8 +283,8 @@ impl Sampler {
             start,
             next: start + BASELINE,
             gap: FIRST_SAMPLE,
-            machine_written: false,
-            listed: None,
+            is_machine_written: false,
+            listed_at: None,
         })
     }
 
@@ -288,18 +292,19 @@ impl Sampler {
         self.node.as_ref().is_some_and(NodeCounters::has_gpus)
     }
 
+    /// Takes and writes a sample. The first call only begins counting.
     fn sample(
         &mut self,
         workers: &mut [(WatchedWorker, ProcessMeter)],
-        lists: bool,
+        with_lists: bool,
     ) -> io::Result<()> {
         let Some(node) = &mut self.node else {
             self.node = Some(NodeCounters::new());
             self.next = self.start + FIRST_SAMPLE;
             return Ok(());
         };
-        self.gap = self.gap.saturating_mul(GROWTH).min(self.interval);
-        // An interval of centuries may be beyond the clock's range.
+        self.gap = self.gap.saturating_mul(GAP_GROWTH).min(self.interval);
+        // A very long interval may exceed the clock's range.
         let far = Instant::now() + Duration::from_secs(1 << 30);
         self.next = Instant::now().checked_add(self.gap).unwrap_or(far);
         let now = Timestamp::now();
@@ -307,10 +312,10 @@ impl Sampler {
         let line = node.line(&time);
         let file = self.job_dir.perf().join("node_resource_usage.csv");
         append(&file, node.header(), &line)?;
-        if !self.machine_written {
+        if !self.is_machine_written {
             let text = MachineInfo::now(self.job_dir.root(), self.wasmtime).text();
             std::fs::write(self.file("machine.json"), &*printable_json(&text))?;
-            self.machine_written = true;
+            self.is_machine_written = true;
         }
         let disks = disks::disks(self.job_dir.root());
         let disks: String = disks.iter().map(|disk| disk.line(&time)).collect();
@@ -320,23 +325,27 @@ impl Sampler {
         lines.extend(each.filter_map(|(watched, meter)| meter.line(&watched.process, &time)));
         let file = self.file("processes_resource_usage.csv");
         append(&file, &header(&processes::HEADER), &lines)?;
-        let lists = lists && self.processes != ProcessLists::Off;
-        if lists && self.start.elapsed() >= FIRST_LIST { self.list(now) } else { Ok(()) }
+        let is_wanted = with_lists && self.processes != ProcessLists::Off;
+        if is_wanted && self.start.elapsed() >= FIRST_LIST {
+            self.list_processes(now)
+        } else {
+            Ok(())
+        }
     }
 
-    fn list(&mut self, now: Timestamp) -> io::Result<()> {
+    fn list_processes(&mut self, now: Timestamp) -> io::Result<()> {
         let hour = hour(now);
         let minute = now.strftime("%M").to_string();
         let stamp = format!("{hour}{minute}");
-        if self.listed.as_ref() == Some(&stamp) {
+        if self.listed_at.as_ref() == Some(&stamp) {
             return Ok(());
         }
-        self.listed = Some(stamp);
+        self.listed_at = Some(stamp);
         let list = ProcessList::now(self.processes);
         let raw = self.file(&format!("os/{hour}/processes_{minute}"));
         append(&raw, "", &list.text())?;
-        for (by, text) in [("cpu", list.by_cpu()), ("memory", list.by_memory())] {
-            let path = self.file(&format!("processes_cpu_memory_usage/{hour}_{by}.txt"));
+        for (order, text) in [("cpu", list.by_cpu()), ("memory", list.by_memory())] {
+            let path = self.file(&format!("processes_cpu_memory_usage/{hour}_{order}.txt"));
             append(&path, "", &format!("{}\n{text}\n", time(now)))?;
         }
         Ok(())
@@ -378,7 +387,7 @@ mod tests {
             Self { folder, monitor, events }
         }
 
-        /// Ends the job. Returns the names of the files, too.
+        /// Ends the job. Also returns the names of the files.
         fn end(self) -> (Vec<String>, JobDir, tempfile::TempDir) {
             drop(self.monitor);
             let job_dir = JobDir::new(self.folder.path());
@@ -429,10 +438,10 @@ mod tests {
         assert!((3..=6).contains(&node.lines().count()), "{node}");
         assert!(node.starts_with("Time (UTC),CPU %,Memory Total (MB),"), "{node}");
         let processes = read("processes_resource_usage.csv");
-        let of = |name: &str| processes.lines().filter(|line| line.contains(name)).count();
-        assert!(of(",process007,") >= 1, "{processes}");
+        let lines_of = |name: &str| processes.lines().filter(|line| line.contains(name)).count();
+        assert!(lines_of(",process007,") >= 1, "{processes}");
         assert!(
-            of(",leader,") > of(",process007,"),
+            lines_of(",leader,") > lines_of(",process007,"),
             "the last sample is without workers: {processes}"
         );
         let lists = fs::read_dir(job_dir.perf().join("processes_cpu_memory_usage")).unwrap();
@@ -487,7 +496,7 @@ mod tests {
         let Some(PerfEvent::Notice(text)) = bench.events.blocking_recv() else {
             panic!("no notice was sent");
         };
-        assert!(text.starts_with("no more samples of what the machine uses are written"), "{text}");
+        assert!(text.starts_with("resource samples are no longer written"), "{text}");
         assert!(bench.events.try_recv().is_err(), "sent twice");
     }
 }

@@ -1,4 +1,4 @@
-//! The resource use of the whole machine.
+//! Samples of the resource use of the whole machine.
 
 use super::gpus::GpuUsages;
 use super::table::{known, line, megabytes, number};
@@ -8,7 +8,7 @@ use procfs::{Current, CurrentSI, KernelStats, Meminfo};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The columns; see K2 in `docs/parallel-run-step.md`.
+/// The first columns of `node_resource_usage.csv`; see K2 in `docs/parallel-run-step.md`.
 const HEADER: [&str; 14] = [
     "Time (UTC)",
     "CPU %",
@@ -26,15 +26,19 @@ const HEADER: [&str; 14] = [
     "UDP Connections",
 ];
 
-/// The kernel counts sectors of this size, regardless of the disk's.
-const SECTOR: u64 = 512;
+/// The kernel counts in sectors of this size, also if the disk has other sectors.
+const SECTOR_BYTES: u64 = 512;
 
-/// Counters that only grow, since the machine was started.
+/// The kernel's counters since the machine was started.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct KernelCounters {
+    /// Clock ticks in which a processor was busy.
     cpu_busy: u64,
-    cpu_all: u64,
+    /// All clock ticks of the processors.
+    cpu_total: u64,
+    /// Reads, writes, sectors read, sectors written.
     disk: Option<[u64; 4]>,
+    /// Bytes sent, bytes received.
     network: Option<[u64; 2]>,
 }
 
@@ -73,8 +77,8 @@ impl NodeCounters {
         self.gpus.percent(leased)
     }
 
-    /// A sample. CPU % is the share since the previous sample; disks and network count from the start of the
-    /// job.
+    /// Takes a sample and returns its line. CPU % is the share since the previous sample. Disk and network
+    /// values count from the start of the job.
     pub(super) fn line(&mut self, time: &str) -> String {
         let now = KernelCounters::now(&self.sys);
         let mut fields = vec![time.to_owned(), number(now.cpu_percent(&self.last))];
@@ -95,7 +99,7 @@ impl KernelCounters {
             let idle = total.idle + total.iowait.unwrap_or(0);
             let rest = [total.irq, total.softirq, total.steal].map(|time| time.unwrap_or(0));
             now.cpu_busy = total.user + total.nice + total.system + rest.iter().sum::<u64>();
-            now.cpu_all = now.cpu_busy + idle;
+            now.cpu_total = now.cpu_busy + idle;
         }
         now.disk = disk_counters(sys);
         now.network = dev_status().ok().map(|devices| {
@@ -107,10 +111,10 @@ impl KernelCounters {
         now
     }
 
-    /// `None` if no time has passed.
+    /// The busy share of the processors since `before`. `None` if no time has passed.
     fn cpu_percent(&self, before: &Self) -> Option<f64> {
-        let all = self.cpu_all.checked_sub(before.cpu_all).filter(|all| *all > 0)?;
-        Some(to_f64(self.cpu_busy.saturating_sub(before.cpu_busy)) * 100.0 / to_f64(all))
+        let total = self.cpu_total.checked_sub(before.cpu_total).filter(|total| *total > 0)?;
+        Some(to_f64(self.cpu_busy.saturating_sub(before.cpu_busy)) * 100.0 / to_f64(total))
     }
 
     /// Reads, writes, megabytes read and written, megabytes sent and received since `first`.
@@ -124,30 +128,31 @@ impl KernelCounters {
         vec![
             known(disk(0)),
             known(disk(1)),
-            known(disk(2).map(|sectors| megabytes(sectors * SECTOR))),
-            known(disk(3).map(|sectors| megabytes(sectors * SECTOR))),
+            known(disk(2).map(|sectors| megabytes(sectors * SECTOR_BYTES))),
+            known(disk(3).map(|sectors| megabytes(sectors * SECTOR_BYTES))),
             known(network(0).map(megabytes)),
             known(network(1).map(megabytes)),
         ]
     }
 }
 
-/// Reads, writes, sectors read, sectors written of whole disks. Devices on top of others (partitions, loops,
-/// mapped volumes) would be counted twice.
+/// Reads, writes, sectors read and sectors written of whole disks. Devices on top of other devices
+/// (partitions, loops, mapped volumes) are left out, because they would be counted twice.
 fn disk_counters(sys: &Path) -> Option<[u64; 4]> {
-    let stacked = ["loop", "ram", "zram", "dm-", "md"];
+    let stacked_prefixes = ["loop", "ram", "zram", "dm-", "md"];
     let is_whole = |name: &str| {
-        !stacked.iter().any(|kind| name.starts_with(kind)) && sys.join("block").join(name).exists()
+        !stacked_prefixes.iter().any(|prefix| name.starts_with(prefix))
+            && sys.join("block").join(name).exists()
     };
     let disks = procfs::diskstats().ok()?;
     let whole = disks.iter().filter(|disk| is_whole(&disk.name));
     Some(whole.fold([0; 4], |sum, disk| {
-        let here = [disk.reads, disk.writes, disk.sectors_read, disk.sectors_written];
-        std::array::from_fn(|index| sum[index] + here[index])
+        let counters = [disk.reads, disk.writes, disk.sectors_read, disk.sectors_written];
+        std::array::from_fn(|index| sum[index] + counters[index])
     }))
 }
 
-/// Total, available, used, used percent.
+/// The memory fields: total, available, used, used percent.
 fn memory() -> [String; 4] {
     let Ok(memory) = Meminfo::current() else { return Default::default() };
     let total = memory.mem_total;
@@ -158,18 +163,19 @@ fn memory() -> [String; 4] {
     [megabytes(total), megabytes(available), megabytes(used), number(percent)]
 }
 
-/// How many sockets of a protocol are in use, for both versions of IP. We read the kernel's counts: its list
-/// of connections takes tens of milliseconds, however few there are.
+/// How many sockets of a protocol are in use, for both versions of IP. We read the kernel's counts, because
+/// its list of connections takes tens of milliseconds even if there are few.
 fn connections(protocol: &str) -> Option<u64> {
-    let four = fs::read_to_string("/proc/net/sockstat").ok()?;
-    let six = fs::read_to_string("/proc/net/sockstat6").unwrap_or_default();
-    Some(in_use(&four, protocol)? + in_use(&six, &format!("{protocol}6")).unwrap_or(0))
+    let ipv4 = fs::read_to_string("/proc/net/sockstat").ok()?;
+    let ipv6 = fs::read_to_string("/proc/net/sockstat6").unwrap_or_default();
+    Some(in_use(&ipv4, protocol)? + in_use(&ipv6, &format!("{protocol}6")).unwrap_or(0))
 }
 
 /// The count in a line such as `TCP: inuse 5 orphan 0`.
 fn in_use(text: &str, protocol: &str) -> Option<u64> {
-    let of = |line: &str| line.strip_prefix(protocol)?.strip_prefix(": inuse ").map(str::to_owned);
-    text.lines().find_map(of)?.split_whitespace().next()?.parse().ok()
+    let count_in =
+        |line: &str| line.strip_prefix(protocol)?.strip_prefix(": inuse ").map(str::to_owned);
+    text.lines().find_map(count_in)?.split_whitespace().next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -200,13 +206,13 @@ mod tests {
     fn counters_are_shown_as_differences() {
         let first = KernelCounters {
             cpu_busy: 100,
-            cpu_all: 1000,
+            cpu_total: 1000,
             disk: Some([1, 2, 2048, 0]),
             network: Some([10, 20]),
         };
         let later = KernelCounters {
             cpu_busy: 150,
-            cpu_all: 1200,
+            cpu_total: 1200,
             disk: Some([4, 2, 4096, 4096]),
             network: Some([10 + (1 << 20), 20]),
         };

@@ -1,4 +1,4 @@
-//! The resource use of the job's processes, and lists of other processes.
+//! Samples of the resource use of the job's processes, and lists of processes.
 
 use super::table::{known, line, megabytes, number};
 use super::watch::private_memory;
@@ -10,6 +10,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::time::Instant;
 
+/// The columns of `processes_resource_usage.csv`.
 pub(super) const HEADER: [&str; 11] = [
     "Time (UTC)",
     "Process",
@@ -25,9 +26,9 @@ pub(super) const HEADER: [&str; 11] = [
 ];
 
 /// The number of processes in each of the sorted lists.
-const SORTED: usize = 50;
+const SORTED_LIST_LENGTH: usize = 50;
 
-/// A process of the job: the leader, or a worker.
+/// Measures a process of the job: the leader, or a worker.
 #[derive(Debug)]
 pub(super) struct ProcessMeter {
     name: String,
@@ -41,7 +42,7 @@ impl ProcessMeter {
         Self { name: worker.to_string(), last: (Instant::now(), 0.0) }
     }
 
-    /// This process.
+    /// The leader, which is this process.
     pub(super) fn leader(process: &Process) -> Self {
         let cpu = process.stat().map_or(0.0, |stat| cpu_seconds(&stat));
         Self { name: "leader".to_owned(), last: (Instant::now(), cpu) }
@@ -53,9 +54,9 @@ impl ProcessMeter {
         let stat = process.stat().ok().filter(|stat| stat.state != 'Z')?;
         let now = Instant::now();
         let cpu = cpu_seconds(&stat);
-        let (then, before) = std::mem::replace(&mut self.last, (now, cpu));
-        let elapsed = now.duration_since(then).as_secs_f64();
-        let percent = (elapsed > 0.0).then(|| (cpu - before).max(0.0) * 100.0 / elapsed);
+        let (last_time, last_cpu) = std::mem::replace(&mut self.last, (now, cpu));
+        let elapsed = now.duration_since(last_time).as_secs_f64();
+        let percent = (elapsed > 0.0).then(|| (cpu - last_cpu).max(0.0) * 100.0 / elapsed);
         let io = process.io().ok();
         Some(line(&[
             time.to_owned(),
@@ -85,13 +86,14 @@ struct ListedProcess {
     user: String,
     /// CPU time divided by lifetime, in percent, as in `ps`.
     cpu: f64,
-    /// Bytes.
+    /// Bytes of resident memory.
     resident: u64,
-    /// Bytes.
+    /// Bytes of virtual memory.
     size: u64,
     state: char,
+    /// The lifetime in seconds.
     elapsed: f64,
-    /// The name only: arguments of other users may contain secrets.
+    /// The name only, because arguments of other users' processes may contain secrets.
     command: String,
 }
 
@@ -124,11 +126,12 @@ impl ProcessList {
         self.0.retain(|listed| family.contains(&listed.pid));
     }
 
+    /// All processes, by their ids.
     fn of_machine() -> Self {
         let uptime = Uptime::current().map_or(0.0, |uptime| uptime.uptime);
         let users = users(&fs::read_to_string("/etc/passwd").unwrap_or_default());
-        let Ok(all) = all_processes() else { return Self(Vec::new()) };
-        let mut list: Vec<_> = all
+        let Ok(processes) = all_processes() else { return Self(Vec::new()) };
+        let mut list: Vec<_> = processes
             .flatten()
             .filter_map(|process| ListedProcess::new(&process, uptime, &users))
             .collect();
@@ -136,17 +139,17 @@ impl ProcessList {
         Self(list)
     }
 
-    /// The list as `ps` shows it.
+    /// The list in the format of `ps`.
     pub(super) fn text(&self) -> String {
-        print(self.0.iter())
+        format_list(self.0.iter())
     }
 
-    /// The processes with the most CPU time for their age, most first.
+    /// The list of the processes with the highest [`cpu`](ListedProcess::cpu), highest first.
     pub(super) fn by_cpu(&self) -> String {
         self.sorted(|a, b| b.cpu.total_cmp(&a.cpu))
     }
 
-    /// The processes with the most memory, most first.
+    /// The list of the processes with the most resident memory, largest first.
     pub(super) fn by_memory(&self) -> String {
         self.sorted(|a, b| b.resident.cmp(&a.resident))
     }
@@ -157,12 +160,12 @@ impl ProcessList {
     ) -> String {
         let mut sorted: Vec<&ListedProcess> = self.0.iter().collect();
         sorted.sort_by(|a, b| order(a, b));
-        print(sorted.into_iter().take(SORTED))
+        format_list(sorted.into_iter().take(SORTED_LIST_LENGTH))
     }
 }
 
 impl ListedProcess {
-    /// `None` if the process has ended meanwhile.
+    /// `None` if the process has ended.
     fn new(process: &Process, uptime: f64, users: &HashMap<u32, String>) -> Option<Self> {
         let stat = process.stat().ok()?;
         let started = to_f64(stat.starttime) / to_f64(procfs::ticks_per_second());
@@ -194,7 +197,8 @@ fn users(passwd: &str) -> HashMap<u32, String> {
     passwd.lines().filter_map(entry).collect()
 }
 
-fn print<'a>(processes: impl Iterator<Item = &'a ListedProcess>) -> String {
+/// Formats a list.
+fn format_list<'a>(processes: impl Iterator<Item = &'a ListedProcess>) -> String {
     let mut text = format!(
         "{:>8} {:>8} {:<12} {:>6} {:>10} {:>12} {:<4} {:>11} {}\n",
         "PID", "PPID", "USER", "%CPU", "RSS(KB)", "VSZ(KB)", "STAT", "ELAPSED", "COMMAND"
@@ -210,15 +214,15 @@ fn print<'a>(processes: impl Iterator<Item = &'a ListedProcess>) -> String {
             process.resident >> 10,
             process.size >> 10,
             process.state,
-            elapsed(process.elapsed),
+            format_elapsed(process.elapsed),
             process.command
         );
     }
     text
 }
 
-/// `3-04:05:06`, without days if there are none.
-fn elapsed(seconds: f64) -> String {
+/// A duration such as `3-04:05:06`: days, hours, minutes, seconds. Without the days if there are none.
+fn format_elapsed(seconds: f64) -> String {
     let seconds = whole(seconds);
     let days = seconds / 86_400;
     let rest = seconds % 86_400;
@@ -283,16 +287,16 @@ mod tests {
             std::process::Command::new("sh").args(["-c", "sleep 60; :", secret]).spawn().unwrap();
         let pid = |child: &std::process::Child| i32::try_from(child.id()).unwrap();
         std::thread::sleep(std::time::Duration::from_millis(200));
-        let all = ProcessList::now(ProcessLists::Machine);
-        let mine = ProcessList::now(ProcessLists::Job);
+        let machine = ProcessList::now(ProcessLists::Machine);
+        let job = ProcessList::now(ProcessLists::Job);
         let is_in = |list: &ProcessList, pid| list.0.iter().any(|listed| listed.pid == pid);
-        for list in [&all, &mine] {
+        for list in [&machine, &job] {
             assert!(is_in(list, pid(&child)) && is_in(list, pid(&shell)));
             let text = format!("{}{}{}", list.text(), list.by_cpu(), list.by_memory());
             assert!(!text.contains("hunter2") && !text.contains("sleep 60"), "{text}");
             assert!(text.contains(" sleep\n"), "{text}");
         }
-        assert!(is_in(&all, 1) && !is_in(&mine, 1));
+        assert!(is_in(&machine, 1) && !is_in(&job, 1));
         for process in [&mut child, &mut shell] {
             process.kill().unwrap();
             process.wait().unwrap();

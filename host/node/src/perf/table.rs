@@ -1,4 +1,4 @@
-//! Files to which samples are appended.
+//! The files of samples, and the format of their fields.
 
 use crate::model::{printable, text_cell, to_f64};
 use jiff::Timestamp;
@@ -7,33 +7,33 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The time of a sample, as all files show it: UTC, with milliseconds.
+/// Formats the time of a sample: UTC, with milliseconds.
 pub(super) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
 }
 
-/// The hour of a sample, as in the names of folders and files.
+/// Formats the hour of a sample for the names of folders and files.
 pub(super) fn hour(at: Timestamp) -> String {
     at.strftime("%Y%m%d%H").to_string()
 }
 
-/// Bytes as megabytes (2^20 bytes), with two decimals.
+/// Formats bytes as megabytes (2^20 bytes), with two decimals.
 pub(super) fn megabytes(bytes: u64) -> String {
     format!("{:.2}", to_f64(bytes) / f64::from(1 << 20))
 }
 
-/// A number with two decimals; empty for `None`.
+/// Formats a number with two decimals. Empty for `None`.
 pub(super) fn number(value: Option<f64>) -> String {
     value.map_or_else(String::new, |value| format!("{value:.2}"))
 }
 
-/// A value; empty for `None`.
+/// Formats a value. Empty for `None`.
 pub(super) fn known(value: Option<impl Display>) -> String {
     value.map_or_else(String::new, |value| value.to_string())
 }
 
-/// One line of CSV, with a line break. Fields are quoted if necessary, and escaped so that no spreadsheet
-/// program reads one as a formula.
+/// One line of CSV, with its line break. Fields are quoted if necessary, and escaped so that no spreadsheet
+/// program takes a field for a formula.
 pub(super) fn line(fields: &[String]) -> String {
     let quoted = |field: &String| {
         let field = text_cell(field);
@@ -48,10 +48,11 @@ pub(super) fn line(fields: &[String]) -> String {
     line
 }
 
-/// Appends `text` to the file, which begins with `header` (empty for no header). Makes the file's folder.
+/// Appends `text` to the file. A new file begins with `header` (empty for no header). Creates the file's
+/// folder if it is missing.
 ///
-/// Opens the file for each sample: the file of a resumed job is continued, and no file stays open between
-/// samples.
+/// The file is opened for each sample, so no file stays open between samples. A resumed job continues its
+/// files.
 pub(super) fn append(path: &Path, header: &str, text: &str) -> io::Result<()> {
     let open = || OpenOptions::new().append(true).create(true).open(path);
     let mut file = match open() {
@@ -61,10 +62,10 @@ pub(super) fn append(path: &Path, header: &str, text: &str) -> io::Result<()> {
         }
         file => file?,
     };
-    let whole;
+    let with_header;
     let text = if file.metadata()?.len() == 0 && !header.is_empty() {
-        whole = format!("{header}{text}");
-        &whole
+        with_header = format!("{header}{text}");
+        &with_header
     } else {
         text
     };

@@ -1,77 +1,77 @@
-//! Workers that use more memory, or run more threads, than they may.
+//! Finds workers that use more memory, or run more threads, than they may.
 //!
-//! The worker itself enforces the memory limit of an instance. This is a second barrier: it also sees what
-//! the host side of a worker uses (a mini-batch that is decoded, results on their way), and kills a worker
-//! before the machine runs out of memory and the kernel kills another process.
+//! The worker itself enforces the memory limit of an instance. This is a second barrier: it also counts what
+//! Sandmill's own code in the worker uses, such as for decoded mini-batches and collected results. A worker
+//! over its budget is killed before the machine runs out of memory and the kernel kills another process.
 
 use crate::model::{Failure, FailureKind, MemoryBudget, WorkerId};
 use procfs::process::Process;
 
-/// The allowance for a worker's threads, in addition to one for each processor, which ONNX Runtime may start.
-/// A worker has three threads, and a few more with a GPU.
-const THREADS: u64 = 64;
+/// A worker may run this many threads, and one more for each processor, because ONNX Runtime may start that
+/// many. A worker itself has three threads, and a few more with a GPU.
+const BASE_THREADS: u64 = 64;
 
 /// The most threads that a worker process may run.
-fn most_threads() -> u64 {
-    THREADS + std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
+fn max_threads() -> u64 {
+    BASE_THREADS + std::thread::available_parallelism().map_or(1, |count| count.get() as u64)
 }
 
-/// The failure of a worker that runs this many threads. `None` if it may.
+/// The failure of a worker that runs this many threads. `None` if the number is allowed.
 fn judge_threads(threads: u64) -> Option<Failure> {
-    let most = most_threads();
-    (threads > most).then(|| {
+    let max = max_threads();
+    (threads > max).then(|| {
         let message = format!(
-            "the worker process ran {threads} threads, and no worker needs more than {most}; it was killed. \
-             Entry scripts cannot start threads: native code ran in this worker that does not belong there"
+            "the worker process ran {threads} threads, but no worker needs more than {max}; it was killed. \
+             Entry scripts cannot start threads, so foreign native code ran in this worker"
         );
         Failure::new(FailureKind::Forbidden, message)
     })
 }
 
-/// A watched worker process. Its folder in `/proc` stays open, so that another process that gets its id later
-/// is not mistaken for it.
+/// A watched worker process. Its folder in `/proc` stays open, so that a later process with the same id is
+/// not mistaken for the worker.
 #[derive(Debug)]
 pub(super) struct WatchedWorker {
     pub(super) worker: WorkerId,
     pub(super) process: Process,
-    /// Whether it was found over its budget, or with too many threads. Each worker is reported once.
-    reported: bool,
+    /// Whether the worker has been reported, for memory or threads. Each worker is reported once.
+    is_reported: bool,
 }
 
 impl WatchedWorker {
     /// `None` if the process is gone.
     pub(super) fn new(worker: WorkerId, pid: u32) -> Option<Self> {
         let process = Process::new(i32::try_from(pid).ok()?).ok()?;
-        Some(Self { worker, process, reported: false })
+        Some(Self { worker, process, is_reported: false })
     }
 
     /// Checks the worker once. Returns a failure if it uses more memory, or runs more threads, than it may.
     pub(super) fn check(&mut self, budget: &MemoryBudget) -> Option<Failure> {
-        if self.reported {
+        if self.is_reported {
             return None;
         }
         let failure = budget.judge(private_memory(&self.process)?).or_else(|| {
             let threads = self.process.stat().ok()?.num_threads;
             judge_threads(u64::try_from(threads).unwrap_or(0))
         })?;
-        self.reported = true;
+        self.is_reported = true;
         Some(failure)
     }
 }
 
-/// Bytes in memory that are not file-backed. `None` if the process is gone.
+/// The bytes of resident memory that are not backed by files. `None` if the process is gone.
 pub(super) fn private_memory(process: &Process) -> Option<u64> {
-    let pages = process.statm().ok()?;
-    Some(pages.resident.saturating_sub(pages.shared).saturating_mul(procfs::page_size()))
+    let sizes = process.statm().ok()?;
+    Some(sizes.resident.saturating_sub(sizes.shared).saturating_mul(procfs::page_size()))
 }
 
 /// How many processes the kernel's OOM killer has killed since the machine started. `None` if the kernel does
 /// not report it.
 pub fn memory_kills() -> Option<u64> {
-    kills(&std::fs::read_to_string("/proc/vmstat").ok()?)
+    oom_kills(&std::fs::read_to_string("/proc/vmstat").ok()?)
 }
 
-fn kills(vmstat: &str) -> Option<u64> {
+fn oom_kills(vmstat: &str) -> Option<u64> {
     vmstat.lines().find_map(|line| line.strip_prefix("oom_kill "))?.trim().parse().ok()
 }
 
@@ -84,7 +84,7 @@ mod tests {
     /// W6: an out-of-memory failure differs from other ends, and says how much was used and allowed.
     #[test]
     fn a_process_over_its_budget_is_reported_once() {
-        // `tail` keeps all of its input in memory, as its last bytes may follow.
+        // `tail` keeps all its input in memory, because any part of it may belong to the last bytes.
         let mut child = Command::new("sh")
             .args(["-c", "exec tail -c 200000000"])
             .stdin(Stdio::piped())
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(watched.check(&budget), None, "reported twice");
         child.kill().unwrap();
         child.wait().unwrap();
-        let mut gone = WatchedWorker { reported: false, ..watched };
+        let mut gone = WatchedWorker { is_reported: false, ..watched };
         assert_eq!(gone.check(&budget), None, "it is gone");
     }
 
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(watched.check(&budget), None);
         let (end, ended) = std::sync::mpsc::channel::<()>();
         let ended = std::sync::Arc::new(std::sync::Mutex::new(ended));
-        let threads: Vec<_> = (0..most_threads())
+        let threads: Vec<_> = (0..max_threads())
             .map(|_| {
                 let ended = ended.clone();
                 std::thread::spawn(move || ended.lock().unwrap().recv().is_err())
@@ -128,7 +128,7 @@ mod tests {
             .collect();
         let failure = watched.check(&budget).expect("has one thread too many");
         assert_eq!(failure.kind, FailureKind::Forbidden);
-        let most = format!("and no worker needs more than {}; it was killed", most_threads());
+        let most = format!("but no worker needs more than {}; it was killed", max_threads());
         assert!(failure.message.contains(&most), "{failure}");
         assert_eq!(watched.check(&budget), None, "reported twice");
         drop(end);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn kills_for_lack_of_memory_are_counted() {
-        assert_eq!(kills("drop_slab 1\noom_kill 17\nnuma_hit 4\n"), Some(17));
-        assert_eq!(kills("drop_slab 1\noom_kills 17\n"), None);
+        assert_eq!(oom_kills("drop_slab 1\noom_kill 17\nnuma_hit 4\n"), Some(17));
+        assert_eq!(oom_kills("drop_slab 1\noom_kills 17\n"), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A child process to wait for, whether we spawned it or the zygote forked it.
+//! A child process that is waited for: one that we spawned, or one that the zygote forked.
 
 use rustix::io::Errno;
 use rustix::process::{
@@ -13,11 +13,12 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// How often, and at what interval, we check whether a killed child is gone.
-const TRIES: u32 = 2000;
-const TICK: Duration = Duration::from_millis(1);
+/// How often we check whether a killed child is gone.
+const END_CHECKS: u32 = 2000;
+/// The interval between two of these checks.
+const END_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A worker or planner process. If it is dropped before it was waited for, it is killed.
+/// A worker or planner process. Dropping it before it was waited for kills the process.
 #[derive(Debug)]
 pub(super) enum Child {
     /// Started by this process.
@@ -35,7 +36,7 @@ impl Child {
         }
     }
 
-    /// Waits for the child to end. May be cancelled and called again, until it has returned.
+    /// Waits for the child to end. If the call is cancelled, it may be repeated.
     pub(super) async fn wait(&mut self) -> io::Result<ExitStatus> {
         match self {
             Self::Spawned(child) => child.wait().await,
@@ -47,21 +48,21 @@ impl Child {
 /// A child that the standard library does not know about.
 #[derive(Debug)]
 pub(super) struct ForkedChild {
-    /// `None` after it was waited for: another process may then have the id.
+    /// `None` after the child was waited for: another process may then have the id.
     id: Option<Pid>,
     /// Becomes readable when the child ends.
     end: AsyncFd<OwnedFd>,
 }
 
 impl ForkedChild {
-    /// The child with this id, which has not been waited for yet. Kills the child if it cannot be watched.
-    /// Fails if the process is not a child of this one, and leaves it alone.
+    /// The child with this id, which has not been waited for yet. If the child cannot be watched, kills it
+    /// and fails. If the process with this id is not our child, fails and does not touch it.
     pub(super) fn new(id: Pid) -> io::Result<Self> {
-        is_child(id)?;
-        match opened(id).and_then(watched) {
+        require_child(id)?;
+        match pidfd(id).and_then(watch) {
             Ok(end) => Ok(Self { id: Some(id), end }),
             Err(error) => {
-                end(id);
+                kill_and_wait(id);
                 Err(error)
             }
         }
@@ -93,45 +94,45 @@ impl Drop for ForkedChild {
     }
 }
 
-fn opened(id: Pid) -> io::Result<OwnedFd> {
+fn pidfd(id: Pid) -> io::Result<OwnedFd> {
     Ok(pidfd_open(id, PidfdFlags::empty())?)
 }
 
-fn watched(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+fn watch(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
     // SAFETY: the `AsyncFd` owns the descriptor, and no code takes it out.
     unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }.map_err(io::Error::from)
 }
 
-/// Fails if this process has no child with this id that is still to be waited for: the id may belong to
-/// another process, or to another PID namespace. A child keeps its id until it has been waited for.
-fn is_child(id: Pid) -> io::Result<()> {
+/// Fails if this process has no child with this id that still has to be waited for: the id may belong to
+/// another process, or come from another PID namespace. A child keeps its id until it has been waited for.
+fn require_child(id: Pid) -> io::Result<()> {
     waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT)?;
     Ok(())
 }
 
-/// Kills a child and waits for it to end, but not forever: a child that hangs in the kernel, for example on a
-/// dead file system, ends only when the kernel lets it. Does nothing to a process that is not our child.
-/// Returns whether the child is gone.
-pub(super) fn end(id: Pid) -> bool {
-    if is_child(id).is_err() {
+/// Kills a child and waits for it to end, but not forever: a child may hang in the kernel, for example in a
+/// file system that does not respond. Does nothing to a process that is not our child. Returns whether the
+/// child is gone.
+pub(super) fn kill_and_wait(id: Pid) -> bool {
+    if require_child(id).is_err() {
         return true;
     }
     let _ = kill_process(id, Signal::KILL);
-    for _ in 0..TRIES {
+    for _ in 0..END_CHECKS {
         match waitid(WaitId::Pid(id), WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
-            Ok(None) | Err(Errno::INTR) => thread::sleep(TICK),
+            Ok(None) | Err(Errno::INTR) => thread::sleep(END_CHECK_INTERVAL),
             Ok(Some(_)) | Err(_) => return true,
         }
     }
     false
 }
 
-/// Fails if the kernel cannot watch children that another process forked.
-pub(super) fn check() -> io::Result<()> {
-    opened(rustix::process::getpid()).map(drop)
+/// Fails if the kernel has no pidfds, with which we watch children that the zygote forked.
+pub(super) fn check_pidfds() -> io::Result<()> {
+    pidfd(rustix::process::getpid()).map(drop)
 }
 
-/// Encodes the status as `wait` does.
+/// The status as the standard library's `wait` returns it.
 fn exit_status(status: &WaitIdStatus) -> ExitStatus {
     let raw = match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => (code & 0xff) << 8,
@@ -146,8 +147,8 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
-    /// Looks like a child that another process started.
-    #[expect(clippy::zombie_processes, reason = "it is waited for by its number")]
+    /// A child that looks as if another process had forked it.
+    #[expect(clippy::zombie_processes, reason = "the child is waited for by its id")]
     fn forked(script: &str) -> ForkedChild {
         let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         ForkedChild::new(Pid::from_raw(child.id().cast_signed()).unwrap()).unwrap()
@@ -169,7 +170,7 @@ mod tests {
         }
     }
 
-    /// Its id may be from another PID namespace, or have been reused.
+    /// The id may come from another PID namespace, or have been reused.
     #[tokio::test]
     async fn a_process_that_is_not_a_child_is_refused() {
         let mut parent = Command::new("sh")
@@ -182,10 +183,10 @@ mod tests {
         let grandchild = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
         let error = ForkedChild::new(grandchild).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ECHILD));
-        assert!(end(grandchild));
-        // Until it ends, the shell waits for it.
+        assert!(kill_and_wait(grandchild));
+        // The shell waits for the grandchild until that ends.
         thread::sleep(Duration::from_millis(100));
-        assert!(parent.try_wait().unwrap().is_none(), "it lives");
+        assert!(parent.try_wait().unwrap().is_none(), "the shell still waits");
         kill_process(grandchild, Signal::KILL).unwrap();
         parent.wait().unwrap();
     }

@@ -1,10 +1,10 @@
-//! One worker process, as the leader sees it: receive and deliver its messages, reap it, report its end.
+//! The parent side of one worker process: receives and delivers its messages, reaps it, and reports its end.
 
 use super::PoolEvent;
 use super::child::Child;
 use super::confine::WorkerCgroup;
 use super::launch::{ChildProcess, StderrLog, settle};
-use super::outbox::{Outbox, registered};
+use super::outbox::{Outbox, register};
 use crate::gpu::MemoryWatch;
 use crate::model::WorkerExit;
 use crate::model::{ByteSize, GpuLease, JobDir, WorkerId};
@@ -22,16 +22,17 @@ use tokio::io::unix::AsyncFd;
 use tokio::sync::mpsc;
 
 /// How long a worker that closed its socket may take to end.
-const GRACE: Duration = Duration::from_secs(5);
-/// Bytes read at once. A report has a few hundred bytes, so one read gets many.
-const READ: usize = 16 << 10;
+const EXIT_PATIENCE: Duration = Duration::from_secs(5);
+/// The size of one read. A report has a few hundred bytes, so one read gets many reports.
+const READ_BYTES: usize = 16 << 10;
 
 /// The leader's end of one worker.
 #[derive(Debug)]
 pub(super) struct WorkerLink {
     pub(super) process: ChildProcess,
     outbox: Outbox,
-    /// Why the pool killed the worker, if it did so on its own.
+    /// Why the pool killed the worker. `None` if it did not, or killed it only because the leader ordered
+    /// that.
     fault: Mutex<Option<String>>,
 }
 
@@ -43,7 +44,8 @@ impl WorkerLink {
         Ok(())
     }
 
-    /// Queues a message. If it is too long to send, kills the worker, which would wait for it forever.
+    /// Queues a message. If the message is too long, kills the worker, because it would wait for the message
+    /// forever.
     pub(super) fn queue(&self, message: &ToWorker) {
         if let Err(error) = self.outbox.queue(message) {
             self.kill_for(format!("a message to it could not be sent: {error}"));
@@ -76,22 +78,23 @@ impl WorkerLink {
 pub(super) struct WorkerRemains {
     pub(super) dir: JobDir,
     pub(super) cgroup: Option<WorkerCgroup>,
-    /// The worker's GPU, if its memory can be watched.
+    /// The worker's GPU, and what watches its memory. `None` without a GPU, or if its memory cannot be
+    /// watched.
     pub(super) gpu: Option<(MemoryWatch, GpuLease)>,
     /// How many processes the kernel's OOM killer had killed when the job began.
     pub(super) memory_kills: Option<u64>,
 }
 
-/// The channels to and from a worker. A pipe takes a report in a third of the time of a socket, and reports
-/// are by far the most frequent messages.
+/// The leader's ends of the channels to and from a worker. Reports have their own pipe: they are by far the
+/// most frequent messages, and writing to a pipe takes a third of the time of writing to a socket.
 #[derive(Debug)]
 pub(super) struct WorkerEnds {
     pub(super) socket: UnixStream,
     pub(super) reports: OwnedFd,
 }
 
-/// Makes both ends of a worker: the one that sends, and the task that listens. `results` is the job's
-/// `limits.results`.
+/// Makes what the leader uses to talk to a worker: the link that sends, and the task that listens. `results`
+/// is the job's `limits.results`.
 pub(super) fn open(
     worker: WorkerId,
     results: ByteSize,
@@ -111,16 +114,16 @@ pub(super) fn open(
     let inbox = Inbox {
         worker,
         results,
-        reports: registered(reports, Interest::READABLE)?,
+        reports: register(reports, Interest::READABLE)?,
         frames: FrameBuffer::default(),
-        buffer: vec![0; READ],
+        buffer: vec![0; READ_BYTES],
         held: None,
         events,
     };
     Ok((link.clone(), Listener { link, inbox, child, stderr, remains }))
 }
 
-/// The task of one worker.
+/// The task that listens to one worker.
 #[derive(Debug)]
 pub(super) struct Listener {
     link: Arc<WorkerLink>,
@@ -155,10 +158,10 @@ impl Listener {
         let is_malformed = matches!(ended, Err(ListenEnd::Malformed(_)));
         let status = match ended {
             Ok(status) => status,
-            Err(ListenEnd::Closed) => match tokio::time::timeout(GRACE, &mut wait).await {
+            Err(ListenEnd::Closed) => match tokio::time::timeout(EXIT_PATIENCE, &mut wait).await {
                 Ok(status) => status,
                 Err(_) => {
-                    link.kill_for("it hung up but did not end".into());
+                    link.kill_for("it closed its connection but did not end".into());
                     wait.await
                 }
             },
@@ -174,12 +177,12 @@ impl Listener {
         link.process.set_reaped();
         let dir = remains.dir.clone();
         let worker = inbox.worker;
-        // `settle` makes some twenty file syscalls, so we run it off the runtime's thread. If it fails, the
-        // job continues.
+        // `settle` makes about twenty file syscalls, so we run it on another thread than the runtime's. If it
+        // fails, the job continues.
         let _ = tokio::task::spawn_blocking(move || settle(&dir, worker)).await;
-        // We do not wait for the end of the stream: a child of the worker may still run and hold the socket
-        // forever. All that the worker itself sent has arrived by now. What follows a malformed message does
-        // not count.
+        // We do not wait for the end of the stream: a child of the worker may still run and keep the socket
+        // open forever. All messages of the worker itself have arrived by now. Messages after a malformed one
+        // are ignored.
         if !is_malformed && let ListenEnd::Malformed(error) = inbox.drain().await {
             link.kill_for(malformed(&error));
         }
@@ -188,7 +191,7 @@ impl Listener {
         exit.failure = remains.cgroup.and_then(|cgroup| cgroup.end(exit.signal));
         exit.not_for_memory = exit.signal == Some(9)
             && remains.memory_kills.is_some_and(|kills| memory_kills() == Some(kills));
-        // We also wait a moment for the GPU's memory to be free. If the receiver is gone, nothing is lost.
+        // We wait a few seconds until the GPU's memory is free. If the receiver is gone, nothing is lost.
         let mut held = remains.gpu;
         if let Some((memory, lease)) = &held {
             match memory.wait(lease).await {
@@ -224,19 +227,19 @@ fn describe(status: io::Result<ExitStatus>, fault: Option<String>, log: &StderrL
 #[derive(Debug)]
 struct Inbox {
     worker: WorkerId,
-    /// The limit on the rows of one attempt.
+    /// The job's `limits.results`, in bytes.
     results: ByteSize,
     reports: AsyncFd<OwnedFd>,
     frames: FrameBuffer,
     buffer: Vec<u8>,
-    /// A message that waits for room in the channel. It is kept here because `listen` may be cancelled
-    /// meanwhile.
+    /// A message that waits for room in the channel. It is kept here so that it is not lost if `listen` is
+    /// cancelled.
     held: Option<FromWorker>,
     events: mpsc::Sender<PoolEvent>,
 }
 
 impl Inbox {
-    /// Delivers messages until the stream ends. May be cancelled without losing any.
+    /// Delivers messages until the stream ends. No message is lost if the call is cancelled.
     async fn listen(&mut self) -> ListenEnd {
         loop {
             if let Some(end) = self.deliver().await {
@@ -282,7 +285,7 @@ impl Inbox {
         }
     }
 
-    /// Delivers the complete messages in the buffer.
+    /// Delivers the complete messages in the buffer. `None` if listening can continue.
     async fn deliver(&mut self) -> Option<ListenEnd> {
         loop {
             if self.held.is_none() {
@@ -332,9 +335,9 @@ mod tests {
             let mut inbox = Inbox {
                 worker: WorkerId(0),
                 results: ByteSize(1),
-                reports: registered(reports.into(), Interest::READABLE).unwrap(),
+                reports: register(reports.into(), Interest::READABLE).unwrap(),
                 frames: FrameBuffer::default(),
-                buffer: vec![0; READ],
+                buffer: vec![0; READ_BYTES],
                 held: None,
                 events,
             };

@@ -6,16 +6,17 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-/// The variables that GPU libraries read. `libraries` are the folders of CUDA's libraries. Fails if the name
-/// of one contains a colon.
+/// The variables that GPU libraries read. `libraries` are the folders of CUDA's libraries. Fails if the path
+/// of a folder contains a colon.
 pub fn gpu_environment(
     gpu: &GpuLease,
     libraries: &[PathBuf],
 ) -> io::Result<Vec<(&'static str, OsString)>> {
-    // Always set: without it, a library starts a program to find CUDA, for which the wall kills a worker.
+    // `CUDA_HOME` is always set: without it, a library starts a program to find CUDA, and the wall kills a
+    // worker that starts a program.
     let home = ["CUDA_HOME", "CUDA_PATH"].iter().find_map(var_os);
     let mut variables = vec![
-        // GPUs are numbered as in nvidia-smi, not by speed as in the driver's default.
+        // Number the GPUs as nvidia-smi does. The driver's default is to number them by speed.
         ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".into()),
         ("CUDA_VISIBLE_DEVICES", gpu.visible.clone().into()),
         // The worker has no folder for the driver's cache.

@@ -1,4 +1,4 @@
-//! Why workers run without an option of the wall.
+//! Why workers run without the optional cgroups.
 
 use crate::wall::LayerError;
 
@@ -8,7 +8,7 @@ pub(super) enum NoCgroups {
     /// The job turned the wall off.
     #[error("os_sandbox is off")]
     Off,
-    /// This machine has no place for them, for the reason that the wall gives.
+    /// This machine does not allow cgroups, for this reason.
     #[error(transparent)]
     NoPlace(#[from] LayerError),
 }

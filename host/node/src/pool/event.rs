@@ -1,4 +1,4 @@
-//! What the pool reports to its owner.
+//! The events that the pool reports to its owner.
 
 use crate::model::{WorkerExit, WorkerId};
 use crate::protocol::FromWorker;

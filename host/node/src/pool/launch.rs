@@ -1,4 +1,4 @@
-//! What a child process gets: its command line, environment, folders and descriptors.
+//! Makes the command line, environment, folders and descriptors of a child process.
 
 use super::child::Child;
 use super::environment::gpu_environment;
@@ -20,26 +20,26 @@ use std::process::{self, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::process::Command;
 
-/// Bytes of stderr that go into a note.
-pub(super) const STDERR_TAIL: usize = 2048;
+/// At most this many of the last bytes of stderr are shown to the user.
+pub(super) const STDERR_TAIL_BYTES: usize = 2048;
 
-/// Makes glibc's allocator ask for huge pages, which most machines give on request only. Without them,
-/// computing with tensors of megabytes took a seventh longer.
+/// Makes glibc's allocator request huge pages, which most machines give only on request. Without huge pages,
+/// inference with tensors of megabytes took a seventh longer.
 const HUGE_PAGES: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1");
 
-/// The program and the arguments that make it a worker or a planner.
+/// The program of child processes, with the arguments that make it a worker or a planner.
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) path: PathBuf,
     pub(super) worker: Vec<OsString>,
     pub(super) planner: Vec<OsString>,
-    /// Whether workers can be forked from it, too.
+    /// Whether it can also run as the zygote, from which workers are forked.
     pub(super) has_zygote: bool,
 }
 
 impl Program {
-    /// The sandmill binary. A relative path is made absolute now, because children get another working
-    /// directory.
+    /// The program is the sandmill binary at this path. A relative path is made absolute, because children
+    /// get another working directory.
     pub(super) fn sandmill(path: &Path) -> Self {
         Self {
             path: std::path::absolute(path).unwrap_or_else(|_| path.to_owned()),
@@ -49,15 +49,15 @@ impl Program {
         }
     }
 
-    /// A command that inherits nothing: its environment is empty, and it has its own process group.
+    /// A command whose process inherits nothing: its environment is empty, and it has its own process group.
     ///
-    /// No hook runs between fork and exec, so the standard library uses `posix_spawn`. With a hook it would
-    /// copy the page tables of the whole leader. Children lock themselves down instead.
+    /// No hook runs between fork and exec, so the standard library uses `posix_spawn`. With a hook, it would
+    /// have to copy the page tables of the whole leader. So children lock themselves down, without a hook.
     fn command(&self, arguments: &[OsString], folder: &Path) -> Command {
         let mut command = Command::new(&self.path);
         command.args(arguments).env_clear().current_dir(folder);
         wall::keep_apart(command.as_std_mut());
-        // For the case that the runtime ends before the pool's tasks do, or that starting a task fails.
+        // For the case that the runtime ends before the pool's tasks do, or that a task cannot be started.
         command.kill_on_drop(true);
         if let Some(value) = std::env::var_os("RUST_BACKTRACE") {
             command.env("RUST_BACKTRACE", value);
@@ -70,9 +70,9 @@ impl Program {
         command
     }
 
-    /// Starts the process from which others are forked. Its descriptor 0 is its end of a message socket. We
-    /// discard its output: if it fails, processes are started without it, and report what is wrong
-    /// themselves.
+    /// Starts the zygote, from which the planner and workers are forked. Its descriptor 0 is its end of a
+    /// message socket. Its output is discarded: if the zygote fails, processes are started without it, and
+    /// report errors themselves.
     pub(super) fn start_zygote(&self, socket: OwnedFd) -> io::Result<process::Child> {
         let mut command = self.command(&self.worker, Path::new("/"));
         command.stdin(Stdio::from(socket)).stdout(Stdio::null()).stderr(Stdio::null());
@@ -93,9 +93,9 @@ impl Program {
         Ok((Child::Spawned(child), pipes))
     }
 
-    /// Starts a worker. Its descriptor 0 is its end of a socket, 1 the compiled component, and 2 its own log
-    /// file. All workers share the component's file offset, so they map the file. `cgroup` is the one that
-    /// the worker will join.
+    /// Starts a worker. Its descriptor 0 is its end of a socket, 1 is the compiled component, and 2 is its
+    /// log file. All workers share the file offset of the component, so they map the file instead of reading
+    /// it. `cgroup`: the cgroup that the worker joins.
     pub(super) fn start_worker(
         &self,
         setup: &WorkerSetup,
@@ -131,7 +131,7 @@ pub(super) fn prepare_folders(setup: &WorkerSetup) -> io::Result<StderrLog> {
     StderrLog::open(&dir.worker_stderr(setup.worker))
 }
 
-/// Makes every folder that the worker writes in, so that it needs no right to make them.
+/// Makes all folders in which the worker writes, so that the worker itself needs no right to make them.
 fn make_folders(dir: &JobDir, setup: &WorkerSetup) -> io::Result<()> {
     let worker = setup.worker;
     let folders =
@@ -159,8 +159,8 @@ fn make_folders(dir: &JobDir, setup: &WorkerSetup) -> io::Result<()> {
     Ok(())
 }
 
-/// Tidies up a worker's files after it has ended, and removes the guest's log files that are empty. If this
-/// fails, the job continues.
+/// Tidies up the files of a worker that has ended: removes the guest's empty log files, and moves a new
+/// profile to its final name. If that fails, the job continues.
 pub fn settle(dir: &JobDir, worker: WorkerId) {
     let length = |path: &Path| {
         let found = path.symlink_metadata().ok().filter(fs::Metadata::is_file);
@@ -178,7 +178,7 @@ pub fn settle(dir: &JobDir, worker: WorkerId) {
     }
 }
 
-/// Adds to an error what we tried, and the path.
+/// Adds to an error what was tried, and with which path.
 fn explain(error: &io::Error, tried: &str, path: &Path) -> io::Error {
     io::Error::new(error.kind(), format!("cannot {tried} {}: {error}", path.display()))
 }
@@ -194,7 +194,7 @@ pub(super) struct StderrLog {
 
 impl StderrLog {
     fn open(path: &Path) -> io::Result<Self> {
-        // A worker of an earlier run may have replaced the file.
+        // A worker of an earlier run may have replaced the file with a link or a pipe.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
         let open = |options: &mut OpenOptions| {
             let opened = options.custom_flags(flags).open(path);
@@ -214,26 +214,29 @@ impl StderrLog {
         Ok(Self { written, read, start })
     }
 
-    /// The descriptor for the worker.
+    /// The descriptor to which the worker writes.
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
         self.written.as_fd()
     }
 
-    /// The last bytes that the worker wrote, for people. Empty if they cannot be read.
+    /// The last text that the worker wrote, safe to show. Empty if it cannot be read.
     pub(super) fn tail(&self) -> String {
         let read = || -> io::Result<Vec<u8>> {
             let mut file = &self.read;
             let end = file.metadata()?.len();
-            file.seek(SeekFrom::Start(self.start.max(end.saturating_sub(STDERR_TAIL as u64))))?;
+            file.seek(SeekFrom::Start(
+                self.start.max(end.saturating_sub(STDERR_TAIL_BYTES as u64)),
+            ))?;
             let mut bytes = Vec::new();
-            file.take(STDERR_TAIL as u64).read_to_end(&mut bytes)?;
+            file.take(STDERR_TAIL_BYTES as u64).read_to_end(&mut bytes)?;
             Ok(bytes)
         };
         printable(&read().unwrap_or_default())
     }
 }
 
-/// Text from an untrusted process, made safe: its control characters could steer a terminal.
+/// Text from an untrusted process, safe to show: control characters, which could steer a terminal, are
+/// escaped.
 pub(super) fn printable(bytes: &[u8]) -> String {
     model::printable(String::from_utf8_lossy(bytes).trim()).into_owned()
 }
@@ -241,6 +244,7 @@ pub(super) fn printable(bytes: &[u8]) -> String {
 /// A child process that can be killed until it is reaped. After that, another process may have its id.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
+    /// The process id, which is also the id of the process group.
     group: Option<Pid>,
     reaped: AtomicBool,
 }
@@ -260,22 +264,23 @@ impl ChildProcess {
     /// Seconds of processor time, user and system. `None` if the process is gone.
     pub(super) fn processor_seconds(&self) -> Option<f64> {
         if self.is_reaped() {
-            return None; // Another process may have its id by now.
+            return None; // Another process may have the id by now.
         }
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        // The program's name, in brackets, may contain anything. User and system time are the 12th and 13th
-        // field after it.
+        // The program's name is in brackets and may contain any character. User and system time are the 12th
+        // and 13th field after the name.
         let (_, fields) = stat.rsplit_once(") ")?;
         let mut times = fields.split(' ').skip(11).map(str::parse::<u64>);
         let ticks = times.next()?.ok()?.checked_add(times.next()?.ok()?)?;
         Some(to_f64(ticks) / to_f64(rustix::param::clock_ticks_per_second()))
     }
 
-    /// Kills the process and all that it started, immediately.
+    /// Kills the process, and all processes that it started, immediately.
     pub(super) fn kill(&self) {
         if let (Some(group), false) = (self.group, self.is_reaped()) {
-            // While the process starts its own session, the group does not exist for a moment; the process
-            // has not started others then. Otherwise this fails only if the process is gone.
+            // While the process starts its own session, its group does not exist for a moment. It has not
+            // started other processes then, so we kill it alone. Otherwise this fails only if the process is
+            // gone.
             let _ = kill_process_group(group, Signal::KILL)
                 .or_else(|_| kill_process(group, Signal::KILL));
         }

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use tokio::net::unix::pipe::{Receiver, Sender};
 
-/// The leader's ends.
+/// The leader's ends of the pipes.
 #[derive(Debug)]
 pub(super) struct Pipes {
     stdin: OwnedFd,
@@ -13,7 +13,7 @@ pub(super) struct Pipes {
     stderr: OwnedFd,
 }
 
-/// The planner's ends.
+/// The planner's ends of the pipes.
 #[derive(Debug)]
 pub(super) struct PlannerPipes {
     pub(super) stdin: OwnedFd,
@@ -33,15 +33,16 @@ impl Pipes {
         Ok((ours, theirs))
     }
 
-    /// Writes as much of the request as fits without waiting, so that the planner begins while the leader
-    /// does other things. Returns how many bytes were written. The write of the rest reports errors.
+    /// Writes the part of the request that fits into the pipe without waiting, so that the planner begins
+    /// while the leader does other things. Returns how many bytes were written. Errors are reported when the
+    /// rest is written.
     pub(super) fn begin(&self, request: &[u8]) -> usize {
-        let status = fcntl_getfl(&self.stdin);
-        let set = status.and_then(|flags| fcntl_setfl(&self.stdin, flags | OFlags::NONBLOCK));
-        set.and_then(|()| rustix::io::write(&self.stdin, request)).unwrap_or(0)
+        let flags = fcntl_getfl(&self.stdin);
+        let set_result = flags.and_then(|flags| fcntl_setfl(&self.stdin, flags | OFlags::NONBLOCK));
+        set_result.and_then(|()| rustix::io::write(&self.stdin, request)).unwrap_or(0)
     }
 
-    /// The leader's ends, for the runtime of this thread.
+    /// Registers the leader's ends with the runtime of this thread.
     pub(super) fn open(self) -> io::Result<(Sender, Receiver, Receiver)> {
         Ok((
             Sender::from_owned_fd(self.stdin)?,

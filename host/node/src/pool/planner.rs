@@ -1,7 +1,7 @@
-//! The planner process, as the leader sees it.
+//! The parent side of the planner process.
 
 use super::child::Child;
-use super::launch::{ChildProcess, Program, STDERR_TAIL, printable};
+use super::launch::{ChildProcess, Program, STDERR_TAIL_BYTES, printable};
 use super::pipes::Pipes;
 use crate::model::{BadFile, MiniBatch, MiniBatchWork, TableFormat};
 use crate::protocol::{
@@ -19,12 +19,12 @@ use tokio::net::unix::pipe::{Receiver, Sender};
 use tokio::sync::mpsc;
 
 /// How long a planner may take to end after its last message.
-const GRACE: Duration = Duration::from_secs(1);
-/// Bytes read at once.
-const READ: usize = 64 << 10;
+const EXIT_PATIENCE: Duration = Duration::from_secs(1);
+/// The size of one read.
+const READ_BYTES: usize = 64 << 10;
 
-/// The number of files in one plan that planners may die on.
-const DEADLY: usize = 8;
+/// A plan fails if planners die on more files than this.
+const MAX_DEADLY_FILES: usize = 8;
 
 /// The current planner process. Dropping the pool kills it.
 #[derive(Debug, Default)]
@@ -35,12 +35,12 @@ enum PlannerSlot {
     #[default]
     Empty,
     Running(Arc<ChildProcess>),
-    /// The plan is no longer wanted.
+    /// The plan is no longer needed.
     Closed,
 }
 
 impl PlannerChild {
-    /// Kills the planner, and prevents another.
+    /// Kills the planner, and prevents another one from being started.
     pub(super) fn kill(&self) {
         let slot = std::mem::replace(&mut *self.slot(), PlannerSlot::Closed);
         if let PlannerSlot::Running(process) = slot {
@@ -52,8 +52,8 @@ impl PlannerChild {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the process as the current one. Returns false if no planner is wanted.
-    fn put(&self, process: &Arc<ChildProcess>) -> bool {
+    /// Stores the process as the current planner. Returns false if the plan is no longer needed.
+    fn try_put(&self, process: &Arc<ChildProcess>) -> bool {
         let mut slot = self.slot();
         if matches!(*slot, PlannerSlot::Closed) {
             return false;
@@ -68,21 +68,21 @@ impl PlannerChild {
 enum ReadEnd {
     /// `Finished` or `Failed` was delivered.
     Complete,
-    /// The planner closed its output, or it cannot be read.
+    /// The planner closed its output, or the output cannot be read.
     Closed,
     /// The planner sent something that is not a message.
     Malformed(FrameError),
-    /// The planner plans differently than the one it replaced.
+    /// The planner made a different plan than the planner that it replaced.
     Changed,
     /// The receiver of the events is gone.
     NoReceiver,
 }
 
-/// How a planner ended that did not finish its plan.
+/// The end of a planner that did not finish its plan.
 struct Death {
-    /// For people.
+    /// A sentence for the user.
     text: String,
-    /// How the process ended, for people, if a signal ended it.
+    /// How the signal ended the process, for the user. `None` if no signal did.
     by_signal: Option<String>,
 }
 
@@ -93,11 +93,11 @@ pub(super) struct RunningPlan {
     planner: Arc<PlannerChild>,
     /// Answers for the files that the planner asks for.
     answers: mpsc::UnboundedReceiver<MayOpen>,
-    /// The question of the current process.
+    /// Whether the current process waits for an answer.
     question: PlannerQuestion,
     reported: DeliveredPlan,
-    /// How the previous process ended.
-    died: String,
+    /// How the previous process ended. Empty if there was none.
+    previous_death: String,
 }
 
 impl RunningPlan {
@@ -114,11 +114,12 @@ impl RunningPlan {
             answers,
             question: PlannerQuestion::default(),
             reported: DeliveredPlan::default(),
-            died: String::new(),
+            previous_death: String::new(),
         }
     }
 
-    /// Sends the planner its request and delivers its messages, as fast as the channel is emptied.
+    /// Sends the planner its request, and delivers its messages. Reads them only as fast as the channel is
+    /// emptied.
     pub(super) async fn run(
         mut self,
         mut process: (Child, Pipes),
@@ -127,7 +128,7 @@ impl RunningPlan {
     ) {
         let text = loop {
             let Some(death) = self.attend(process, frame, &events).await else { return };
-            let Some(next) = self.next(&death) else { break death.text };
+            let Some(next) = self.replace(&death) else { break death.text };
             (process, frame) = next;
         };
         // If the receiver is gone, nothing is lost.
@@ -142,10 +143,10 @@ impl RunningPlan {
         events: &mpsc::Sender<FromPlanner>,
     ) -> Option<Death> {
         let process = Arc::new(ChildProcess::of(child.id()));
-        if !self.planner.put(&process) {
+        if !self.planner.try_put(&process) {
             process.kill();
         }
-        // Without the pipes, we treat the planner as one that sent nothing.
+        // If the pipes cannot be used, we treat the planner as if it had sent nothing.
         let (stdin, stdout, stderr) = match pipes.open() {
             Ok((stdin, stdout, stderr)) => (Some(stdin), Some(stdout), Some(stderr)),
             Err(_) => (None, None, None),
@@ -156,22 +157,22 @@ impl RunningPlan {
         let answers = &mut self.answers;
         let feed = async {
             if let Some(stdin) = stdin {
-                // A planner that does not read reports why, or its exit status does.
+                // A planner that does not read its input reports why, or its exit status shows it.
                 let _ = feed(stdin, &request, question.map(|question| (question, answers))).await;
             }
         };
-        let aside = async {
+        let feed_and_collect = async {
             tokio::join!(feed, stderr.collect());
             std::future::pending::<()>().await;
         };
         let end = tokio::select! {
             end = read(stdout, question, &mut self.reported, events) => end,
-            () = aside => ReadEnd::Closed,
+            () = feed_and_collect => ReadEnd::Closed,
         };
         if matches!(end, ReadEnd::Malformed(_) | ReadEnd::Changed | ReadEnd::NoReceiver) {
             process.kill();
         }
-        let status = match tokio::time::timeout(GRACE, child.wait()).await {
+        let status = match tokio::time::timeout(EXIT_PATIENCE, child.wait()).await {
             Ok(status) => status,
             Err(_) => {
                 process.kill();
@@ -183,16 +184,17 @@ impl RunningPlan {
             return None;
         }
         // The planner's stderr ends with it, unless another process holds the pipe.
-        let _ = tokio::time::timeout(GRACE, stderr.collect()).await;
-        let text = describe(&end, &self.died, &status, &printable(&stderr.bytes));
+        let _ = tokio::time::timeout(EXIT_PATIENCE, stderr.collect()).await;
+        let text = describe(&end, &self.previous_death, &status, &printable(&stderr.bytes));
         let status = status.ok().filter(|status| status.signal().is_some());
         let by_signal = status.filter(|_| matches!(end, ReadEnd::Closed)).map(death);
         Some(Death { text, by_signal })
     }
 
-    /// Starts another process after one died. From the second process on, the planner reports which file it
-    /// opens. If it dies again, its successor skips that file. `None` if nothing can be done.
-    fn next(&mut self, death: &Death) -> Option<((Child, Pipes), Vec<u8>)> {
+    /// Starts another process after one died. From the second process on, the planner reports each file that
+    /// it opens. If it dies again, its successor skips the file that was open. `None` if no process can
+    /// continue.
+    fn replace(&mut self, death: &Death) -> Option<((Child, Pipes), Vec<u8>)> {
         let how = death.by_signal.as_ref()?;
         // Another planner would rewrite the files that workers are reading.
         if matches!(*self.planner.slot(), PlannerSlot::Closed) || self.reported.has_spilled {
@@ -205,39 +207,40 @@ impl RunningPlan {
             let folder = self.request.sources.get(source as usize).map(|source| &source.root);
             let path = folder.map_or_else(|| file.clone().into(), |folder| folder.join(&file));
             let reason = format!(
-                "{} cannot be read: the planner process {how} while it read it",
+                "{} cannot be read: the planner process {how} while it read this file",
                 path.display()
             );
-            let is_known = |(index, bad): &(u32, BadFile)| *index == source && bad.file == file;
+            let is_skipped = |(index, bad): &(u32, BadFile)| *index == source && bad.file == file;
             let deadly = &mut self.request.deadly;
-            if deadly.len() == DEADLY || deadly.iter().any(is_known) {
+            if deadly.len() == MAX_DEADLY_FILES || deadly.iter().any(is_skipped) {
                 return None;
             }
             deadly.push((source, BadFile { file, reason }));
         }
-        self.died.clone_from(how);
+        self.previous_death.clone_from(how);
         self.request.reports_files = true;
-        self.reported.begin();
+        self.reported.begin_process();
         let mut frame = Vec::new();
         encode(&self.request, &mut frame).ok()?;
         Some((self.program.start_planner().ok()?, frame))
     }
 }
 
-/// What was delivered. The plans of all processes form one.
+/// The part of the plan that was delivered. The messages of successive processes form one plan.
 #[derive(Default)]
 struct DeliveredPlan {
     tables: Option<Vec<TableFormat>>,
-    /// `delivered`: the mini-batches that were delivered; `received`: those that this process has sent.
+    /// The mini-batches that were delivered.
     delivered: Prefix,
+    /// The mini-batches that the current process has sent.
     received: Prefix,
-    /// Whether workers read files that a planner wrote for them.
+    /// Whether a delivered mini-batch is read from a file that a planner wrote.
     has_spilled: bool,
     /// The notices so far. Each is delivered once, even if a later process repeats it.
     notices: HashSet<String>,
     /// Whether an earlier process has died.
     is_later: bool,
-    /// The file that the process has opened.
+    /// The source and name of the file that the current process has open.
     opening: Option<(u32, String)>,
 }
 
@@ -245,7 +248,7 @@ struct DeliveredPlan {
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Prefix {
     count: u64,
-    /// A digest of their stamps and ids, in order.
+    /// A digest of the stamps and ids of these mini-batches, in order.
     digest: u64,
 }
 
@@ -269,28 +272,29 @@ fn is_spilled(batch: &MiniBatch) -> bool {
     }
 }
 
-/// The number of notices that we remember.
-const NOTICES: usize = 1000;
+/// We remember at most this many notices.
+const MAX_NOTICES: usize = 1000;
 
 impl DeliveredPlan {
-    /// Resets what belongs to one process, for the next one.
-    fn begin(&mut self) {
+    /// Resets the state of the current process when the next process begins.
+    fn begin_process(&mut self) {
         (self.received, self.is_later, self.opening) = (Prefix::default(), true, None);
     }
 
-    /// Whether no earlier process has sent this text. Remembers the text.
-    fn is_new(&mut self, text: &str) -> bool {
+    /// Remembers the text of a message. Returns whether no earlier process has sent it.
+    fn remember(&mut self, text: &str) -> bool {
         if self.is_later && self.notices.contains(text) {
             return false;
         }
-        if self.notices.len() < NOTICES {
+        if self.notices.len() < MAX_NOTICES {
             self.notices.insert(text.to_owned());
         }
         true
     }
 
-    /// The part of a message to deliver, if any. Fails if it contradicts an earlier process.
-    fn new_in(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, ReadEnd> {
+    /// The part of a message that is new and must be delivered. `None` if an earlier process has sent all of
+    /// it. Fails if the message contradicts an earlier process.
+    fn new_part(&mut self, message: FromPlanner) -> Result<Option<FromPlanner>, ReadEnd> {
         match message {
             FromPlanner::Opening { source, file, waits, next } => {
                 self.opening = Some((source, file.clone()));
@@ -316,7 +320,7 @@ impl DeliveredPlan {
                     self.has_spilled |= is_spilled(batch);
                     true
                 });
-                // Otherwise some mini-batches would be missing, and others there twice.
+                // If we continued, some mini-batches would be missing, and others would run twice.
                 if !is_same {
                     return Err(ReadEnd::Changed);
                 }
@@ -326,10 +330,10 @@ impl DeliveredPlan {
                 Err(ReadEnd::Changed)
             }
             FromPlanner::Columns(text) => {
-                Ok(self.is_new(&text).then_some(FromPlanner::Columns(text)))
+                Ok(self.remember(&text).then_some(FromPlanner::Columns(text)))
             }
             FromPlanner::Notice(text) => {
-                Ok(self.is_new(&text).then_some(FromPlanner::Notice(text)))
+                Ok(self.remember(&text).then_some(FromPlanner::Notice(text)))
             }
             FromPlanner::Closed => {
                 self.opening = None;
@@ -360,6 +364,7 @@ async fn feed(
     Ok(())
 }
 
+/// Reads the planner's messages and delivers them.
 async fn read(
     stdout: Option<Receiver>,
     question: Option<&PlannerQuestion>,
@@ -368,7 +373,7 @@ async fn read(
 ) -> ReadEnd {
     let Some(mut stdout) = stdout else { return ReadEnd::Closed };
     let mut frames = FrameBuffer::default();
-    let mut buffer = vec![0; READ];
+    let mut buffer = vec![0; READ_BYTES];
     loop {
         loop {
             let message: FromPlanner = match frames.next_message() {
@@ -380,16 +385,16 @@ async fn read(
             if let Err(error) = message.check().and(received) {
                 return ReadEnd::Malformed(error);
             }
-            let message = match reported.new_in(message) {
+            let message = match reported.new_part(message) {
                 Ok(Some(message)) => message,
                 Ok(None) => continue,
                 Err(end) => return end,
             };
-            let last = matches!(message, FromPlanner::Finished | FromPlanner::Failed(_));
+            let is_last = matches!(message, FromPlanner::Finished | FromPlanner::Failed(_));
             if events.send(message).await.is_err() {
                 return ReadEnd::NoReceiver;
             }
-            if last {
+            if is_last {
                 return ReadEnd::Complete;
             }
         }
@@ -402,16 +407,21 @@ async fn read(
     }
 }
 
-fn describe(end: &ReadEnd, died: &str, status: &io::Result<ExitStatus>, stderr: &str) -> String {
+fn describe(
+    end: &ReadEnd,
+    previous_death: &str,
+    status: &io::Result<ExitStatus>,
+    stderr: &str,
+) -> String {
     let how = match (end, status) {
         (ReadEnd::Malformed(error), _) => format!("sent something that is not a message ({error})"),
         (ReadEnd::Changed, _) => {
-            format!("{died}, and its replacement made another plan")
+            format!("{previous_death}, and its replacement made a different plan")
         }
         (_, Err(e)) => format!("ended, and how is unknown ({e})"),
         (_, Ok(status)) => death(*status),
     };
-    let mut text = format!("the planner process {how} before it had cut all inputs");
+    let mut text = format!("the planner process {how} before it had planned all mini-batches");
     if !stderr.is_empty() {
         text.push_str("; the end of what it printed:\n");
         text.push_str(stderr);
@@ -435,7 +445,7 @@ impl Tail {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 _ => self.pipe = None,
             }
-            let surplus = self.bytes.len().saturating_sub(STDERR_TAIL);
+            let surplus = self.bytes.len().saturating_sub(STDERR_TAIL_BYTES);
             self.bytes.drain(..surplus);
         }
     }

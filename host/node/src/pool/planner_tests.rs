@@ -1,4 +1,4 @@
-//! The planner is a shell script here.
+//! In these tests, the planner is a shell script.
 
 use super::*;
 use crate::model::OsSandbox;
@@ -41,7 +41,7 @@ async fn the_planner_gets_its_request_and_its_messages_arrive() {
     assert_eq!(next(&mut planner).await, None);
 }
 
-/// The standby process has failed, or it was started by a thread that has ended.
+/// The prestarted process has failed, or the thread that started it has ended.
 #[tokio::test]
 async fn the_planner_is_started_if_it_cannot_be_forked() {
     let dir = tempfile::tempdir().unwrap();
@@ -55,7 +55,7 @@ async fn the_planner_is_started_if_it_cannot_be_forked() {
             planner: Vec::new(),
             has_zygote: true,
         };
-        let standby = match same_thread {
+        let prestarted = match same_thread {
             true => PrestartedProcesses::with_program(&gone, OsSandbox::Off),
             false => {
                 std::thread::spawn(move || PrestartedProcesses::with_program(&gone, OsSandbox::Off))
@@ -63,7 +63,7 @@ async fn the_planner_is_started_if_it_cannot_be_forked() {
                     .unwrap()
             }
         };
-        bench.pool.take_over(standby);
+        bench.pool.take_over(prestarted);
         let mut planner = bench.plan(8);
         assert_eq!(next(&mut planner).await, Some(FromPlanner::Finished));
         assert_eq!(next(&mut planner).await, None);
@@ -93,7 +93,7 @@ async fn a_planner_that_crashes_is_explained() {
     let mut bench = PoolFixture::new("echo 'cannot open a.csv' >&2; kill -ABRT $$", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
     insta::assert_snapshot!(text, @r"
-    the planner process aborted (SIGABRT; it may have run out of its allowed memory) before it had cut all inputs; the end of what it printed:
+    the planner process aborted (SIGABRT; it may have run out of its allowed memory) before it had planned all mini-batches; the end of what it printed:
     cannot open a.csv
     ");
 }
@@ -142,7 +142,7 @@ async fn a_file_that_kills_planners_is_skipped() {
     assert!(asked("request1").reports_files && asked("request1").deadly.is_empty());
     let deadly = asked("request2").deadly;
     assert_eq!((deadly.len(), deadly[0].0, deadly[0].1.file.as_str()), (1, 0, "b.parquet"));
-    insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it");
+    insta::assert_snapshot!(deadly[0].1.reason, @"b.parquet cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file");
 }
 
 /// Mini-batches are never left out or delivered twice, even if planners differ.
@@ -187,7 +187,7 @@ async fn a_replacement_planner_with_another_plan_fails_the_job() {
             }
         }
         let reported = "the planner process was killed (signal 9; the machine may have run out of memory), and its replacement \
-                    made another plan before it had cut all inputs";
+                    made a different plan before it had planned all mini-batches";
         assert_eq!(failed.as_deref(), (!is_same).then_some(reported));
         assert_eq!(received, if is_same { vec![0, 1, 2] } else { vec![0, 1] });
     }
@@ -244,7 +244,7 @@ async fn requests_of_a_planner_are_answered() {
 async fn a_planner_that_exits_early_or_sends_garbage_fails() {
     let mut bench = PoolFixture::new("exit 0", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };
-    insta::assert_snapshot!(text, @"the planner process ended with exit code 0 before it had cut all inputs");
+    insta::assert_snapshot!(text, @"the planner process ended with exit code 0 before it had planned all mini-batches");
 
     let mut bench = PoolFixture::new(r"printf '\001\000\000\000\377'; sleep 60", 8);
     let Some(FromPlanner::Failed(text)) = next(&mut bench.plan(8)).await else { panic!() };

@@ -1,4 +1,4 @@
-//! Processes that are started before the job is known in detail.
+//! Processes that are started while the job is still being prepared.
 
 use super::confine::{CgroupRoot, cgroup_root};
 use super::launch::Program;
@@ -8,21 +8,23 @@ use crate::model::OsSandbox;
 use std::path::Path;
 use std::thread::{self, ThreadId};
 
-/// Processes that start while we inspect a job, because starting them takes longer than that: the one from
-/// which workers are forked, and a planner. They know nothing of the job. They end with this value, or with
-/// the thread that made it, unless a [`Pool`](super::Pool) takes them over.
+/// The zygote, from which workers are forked, and a planner. They start while we prepare a job, because their
+/// start takes longer than the preparation. They know nothing of the job. They end when this value is
+/// dropped, or when the thread that made it ends, unless a [`Pool`](super::Pool) takes them over.
 #[derive(Debug)]
 pub struct PrestartedProcesses {
     zygote: Zygote,
+    /// The pipes of the planner. `None` if none was requested.
     planner: Option<Pipes>,
+    /// The thread that started the processes.
     thread: ThreadId,
-    /// The place for cgroups, determined before there are other processes. Dropped last.
+    /// Where cgroups can be made, found before there were other processes. Dropped last.
     cgroup_root: CgroupRoot,
 }
 
 impl PrestartedProcesses {
-    /// Starts the processes from the `sandmill` binary. If that fails, they are started when they are needed,
-    /// and the error is reported then.
+    /// Starts the processes from the `sandmill` binary. If that fails, processes are started later, when they
+    /// are needed, and the error is reported then.
     pub fn start(program: &Path, mode: OsSandbox) -> Self {
         Self::with_program(&Program::sandmill(program), mode)
     }
@@ -32,11 +34,12 @@ impl PrestartedProcesses {
         let cgroup_root = cgroup_root(mode);
         let mut zygote = Zygote::default();
         zygote.begin(program);
-        let planner = zygote.call_planner();
+        let planner = zygote.request_planner();
         Self { zygote, planner, thread: thread::current().id(), cgroup_root }
     }
 
-    /// The processes. `None` if the current thread did not start them, as they end with the thread that did.
+    /// The processes. `None` if another thread than the current one started them, because they end with that
+    /// thread.
     pub(super) fn take(self) -> Option<(Zygote, Option<Pipes>, CgroupRoot)> {
         let Self { zygote, planner, thread, cgroup_root } = self;
         (thread == thread::current().id()).then_some((zygote, planner, cgroup_root))

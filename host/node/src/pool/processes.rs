@@ -1,4 +1,4 @@
-//! The pool.
+//! The pool of a machine's child processes.
 
 use super::PoolEvent;
 use super::child::Child;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 
-/// A machine's child processes. Dropping it kills them all.
+/// The child processes of a job on this machine. Dropping the pool kills them all.
 ///
 /// All calls must come from the thread of one current-thread tokio runtime (see the module).
 #[derive(Debug)]
@@ -33,24 +33,28 @@ pub struct Pool {
     planner: Option<Arc<PlannerChild>>,
     /// The channel for answers to the planner's questions about files.
     answers: Option<mpsc::UnboundedSender<MayOpen>>,
-    /// Dropped before the leader leaves the cgroup that both share.
+    /// Dropped before the leader leaves the cgroup that it shares with the zygote.
     zygote: Zygote,
-    /// The pipes of a planner that the zygote was asked for before the plan was known.
-    waiting: Option<Pipes>,
+    /// The pipes of a planner that was forked in advance and waits for its request.
+    waiting_planner: Option<Pipes>,
     workers: HashMap<WorkerId, Arc<WorkerLink>>,
     /// Workers with queued messages that are not yet sent.
     queued: HashSet<WorkerId>,
     confinement: Confinement,
-    /// The place for cgroups, if it was determined before [`confine`](Self::confine).
+    /// Where cgroups can be made. `None` until that was found, and after [`confine`](Self::confine).
     cgroup_root: Option<CgroupRoot>,
     gpus: Option<MemoryWatch>,
-    /// How many processes the kernel's OOM killer had killed before.
+    /// How many processes the kernel's OOM killer had killed when the pool was made. `None` if unknown.
     memory_kills: Option<u64>,
 }
 
 impl Pool {
-    /// `program` is the sandmill binary, `component` the compiled code for the workers.
-    #[expect(clippy::needless_pass_by_value, reason = "the pool's owner has no more use for it")]
+    /// A pool without processes. `program` is the sandmill binary, `component` the compiled code for the
+    /// workers.
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "the caller does not need the path afterwards"
+    )]
     pub fn new(program: PathBuf, component: File, events: mpsc::Sender<PoolEvent>) -> Self {
         Self::with_program(Program::sandmill(&program), component, events)
     }
@@ -67,7 +71,7 @@ impl Pool {
             planner: None,
             answers: None,
             zygote: Zygote::default(),
-            waiting: None,
+            waiting_planner: None,
             workers: HashMap::new(),
             queued: HashSet::new(),
             confinement: Confinement::default(),
@@ -77,45 +81,46 @@ impl Pool {
         }
     }
 
-    /// Takes over processes that were started earlier. Must be called first.
-    pub fn take_over(&mut self, standby: PrestartedProcesses) {
-        if let Some((zygote, waiting, cgroup_root)) = standby.take() {
-            (self.zygote, self.waiting, self.cgroup_root) = (zygote, waiting, Some(cgroup_root));
+    /// Takes over processes that were started earlier. Must be called before all other methods.
+    pub fn take_over(&mut self, prestarted: PrestartedProcesses) {
+        if let Some((zygote, planner, cgroup_root)) = prestarted.take() {
+            self.zygote = zygote;
+            self.waiting_planner = planner;
+            self.cgroup_root = Some(cgroup_root);
         }
     }
 
-    /// Kills the process from which workers are forked, as there will be no more workers. Does not wait for
-    /// its end.
+    /// Kills the zygote, as there will be no more workers. Does not wait for its end.
     pub fn close(&mut self) {
         self.zygote.end();
     }
 
-    /// Gives each worker from now on its own cgroup with this budget as its limit, if the machine and the job
-    /// allow it. Must be called before any process is started, except those that are [taken
+    /// From now on, gives each worker its own cgroup with this budget as its limit, if the machine and the
+    /// job allow cgroups. Must be called before any process is started, except those that are [taken
     /// over](Self::take_over).
     pub fn confine(&mut self, mode: OsSandbox, job_dir: &JobDir, budget: MemoryBudget) {
         let cgroup_root = self.cgroup_root.take().unwrap_or_else(|| cgroup_root(mode));
         self.confinement = Confinement::new(cgroup_root, job_dir, budget);
     }
 
-    /// If a worker has a GPU, delays its `Exited` for some seconds until the GPU's memory is free; see
-    /// [`PoolEvent::GpuFree`]. `None` if GPU memory cannot be watched.
+    /// Delays the `Exited` of a worker with a GPU until the GPU's memory is free, at most for some seconds;
+    /// see [`PoolEvent::GpuFree`]. `None` if GPU memory cannot be watched.
     pub fn watch_gpus(&mut self, memory: Option<MemoryWatch>) {
         self.gpus = memory;
     }
 
-    /// Why workers have no cgroup of their own. `None` if they have one.
+    /// Why workers do not have their own cgroups. `None` if they have.
     pub fn unconfined(&self) -> Option<&str> {
         self.confinement.missing()
     }
 
-    /// Starts the planner, or uses the one that waits. Its messages come through a channel of its own, and
-    /// are read only as fast as the channel is emptied. If the planner is killed over a file, another one
-    /// replaces it, which skips that file. If it ends without `Finished` or `Failed`, the pool sends a
+    /// Starts the planner, or uses the one that was prestarted. Its messages come through the channel
+    /// `events`, and are read only as fast as the channel is emptied. If the planner is killed while it reads
+    /// a file, its replacement skips that file. If it ends without `Finished` or `Failed`, the pool sends a
     /// `Failed` that says how it ended.
     ///
-    /// Fails if there is one already, if the request is too long for a message, or if the process cannot be
-    /// started.
+    /// Fails if there is a planner already, if the request is too long for a message, or if the process
+    /// cannot be started.
     pub fn plan(
         &mut self,
         request: &PlanRequest,
@@ -126,9 +131,9 @@ impl Pool {
         }
         let mut bytes = Vec::new();
         encode(request, &mut bytes).map_err(io::Error::other)?;
-        let waiting = self.waiting.take();
-        let waiting = waiting.and_then(|pipes| Some((self.zygote.planner()?, pipes)));
-        let (child, pipes) = waiting.map_or_else(|| self.program.start_planner(), Ok)?;
+        let pipes = self.waiting_planner.take();
+        let prestarted = pipes.and_then(|pipes| Some((self.zygote.planner()?, pipes)));
+        let (child, pipes) = prestarted.map_or_else(|| self.program.start_planner(), Ok)?;
         bytes.drain(..pipes.begin(&bytes));
         let planner = Arc::new(PlannerChild::default());
         self.planner = Some(Arc::clone(&planner));
@@ -139,7 +144,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Answers the planner's question, if its request lets it [ask](PlanRequest::asks).
+    /// Answers the planner's question about a file. Only planners whose request lets them
+    /// [ask](PlanRequest::asks) have questions.
     pub fn answer(&self, answer: MayOpen) {
         if let Some(answers) = &self.answers {
             // A planner that has ended needs no answer.
@@ -147,8 +153,8 @@ impl Pool {
         }
     }
 
-    /// Starts the process from which workers like this one will be forked, so that it is ready when the first
-    /// one is [spawned](Self::spawn).
+    /// Starts the zygote for workers like this one, so that it is ready when the first worker is
+    /// [spawned](Self::spawn).
     ///
     /// # Errors
     /// If the worker's folders cannot be made, which `spawn` would report as well.
@@ -158,7 +164,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Starts a worker's process. Returns it with the channels to and from it.
+    /// Starts a worker's process. Returns the process with the channels to and from it.
     fn start(
         &mut self,
         setup: &WorkerSetup,
@@ -171,10 +177,10 @@ impl Pool {
         if let Some((child, reports)) = self.zygote.fork(setup, leaf, (&worker_end, stderr)) {
             return Ok((child, WorkerEnds { socket, reports }));
         }
-        // A worker that was forked too late may hold the other socket.
+        // If the fork succeeded too late to be noticed, that worker holds the first pair of sockets.
         let (socket, worker_end) = UnixStream::pair()?;
-        let own = (worker_end, stderr);
-        let child = self.program.start_worker(setup, &self.component, leaf, own)?;
+        let ends = (worker_end, stderr);
+        let child = self.program.start_worker(setup, &self.component, leaf, ends)?;
         let reports = socket.try_clone()?.into();
         Ok((child, WorkerEnds { socket, reports }))
     }
@@ -209,7 +215,7 @@ impl Pool {
         Ok(id)
     }
 
-    /// Queues a message. It goes out with the next message that is sent, or by [`flush`](Self::flush).
+    /// Queues a message. [`flush`](Self::flush), or the next [`send`](Self::send) to this worker, sends it.
     pub fn queue(&mut self, worker: WorkerId, message: &ToWorker) {
         if let Some(link) = self.workers.get(&worker) {
             link.queue(message);
@@ -233,12 +239,13 @@ impl Pool {
         }
     }
 
-    /// Seconds of processor time, user and system, that a worker has used so far. `None` if it is gone.
+    /// Seconds of processor time, user and system, that a worker has used so far. `None` if the worker is
+    /// gone.
     pub fn processor_seconds(&self, worker: WorkerId) -> Option<f64> {
         self.workers.get(&worker)?.process.processor_seconds()
     }
 
-    /// Kills a worker immediately. Its `Exited` still follows.
+    /// Kills a worker immediately. Its `Exited` event still follows.
     pub fn kill(&mut self, worker: WorkerId) {
         if let Some(link) = self.workers.get(&worker) {
             link.process.kill();

@@ -1,4 +1,4 @@
-//! Real processes: shell scripts that act as workers, and in `planner` as the planner.
+//! Tests with real processes: shell scripts act as workers, and in `planner` as the planner.
 
 use super::launch::Program;
 use super::{Pool, PoolEvent, PrestartedProcesses};
@@ -64,7 +64,7 @@ impl PoolFixture {
         wait.await.expect("an event should have come").expect("the pool is alive")
     }
 
-    /// All messages until the worker's end, and the end.
+    /// All messages until the worker's end, and how it ended.
     async fn until_the_end(&mut self) -> (Vec<FromWorker>, WorkerExit) {
         let mut messages = Vec::new();
         loop {
@@ -148,13 +148,13 @@ async fn the_pool_waits_for_an_exited_workers_gpu() {
     assert!(matches!(bench.next().await, PoolEvent::GpuFree(WORKER)));
 }
 
-/// A zygote that fails is tried once, and then each worker is started on its own. (All tests that run the
+/// A zygote that fails is tried only once. Then each worker is started without it. (All tests that run the
 /// binary cover forked workers.)
 #[tokio::test]
 async fn workers_start_without_a_zygote_if_it_fails() {
-    let seen = tempfile::tempdir().unwrap();
-    let seen = seen.path().join("zygotes");
-    let script = format!(r#"[ "$PWD" = / ] || exit 5; echo once >>"{}""#, seen.display());
+    let folder = tempfile::tempdir().unwrap();
+    let zygotes = folder.path().join("zygotes");
+    let script = format!(r#"[ "$PWD" = / ] || exit 5; echo once >>"{}""#, zygotes.display());
     let mut bench = PoolFixture::with(&script, 8, true);
     bench.pool.begin(&bench.setup()).unwrap();
     for _ in 0..2 {
@@ -162,13 +162,13 @@ async fn workers_start_without_a_zygote_if_it_fails() {
         let (_, exit) = bench.until_the_end().await;
         assert_eq!((exit.code, exit.note.as_str()), (Some(5), ""));
     }
-    assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
+    assert_eq!(fs::read_to_string(&zygotes).unwrap(), "once\n");
     // A worker with a GPU cannot be forked.
     let mut bench = PoolFixture::with(&script, 8, true);
     let gpu = Some(GpuLease::plain(0));
     bench.pool.spawn(WorkerSetup { gpu, ..bench.setup() }).unwrap();
     bench.until_the_end().await;
-    assert_eq!(fs::read_to_string(&seen).unwrap(), "once\n");
+    assert_eq!(fs::read_to_string(&zygotes).unwrap(), "once\n");
 }
 
 /// With telemetry, the library would start a thread before the wall is built.
@@ -247,8 +247,8 @@ async fn a_worker_that_sends_a_malformed_message_is_killed() {
 async fn a_worker_that_exceeds_message_bounds_is_killed() {
     let mut bench = PoolFixture::new("cat ../../frames >&0; sleep 60", 8);
     let init = CallStats { seconds: f64::NAN, fuel: None };
-    let odd = FromWorker::Ready { init, wall: WallState::default() };
-    bench.file("frames", &frames(&[started(1), odd, started(2)]));
+    let impossible = FromWorker::Ready { init, wall: WallState::default() };
+    bench.file("frames", &frames(&[started(1), impossible, started(2)]));
     bench.pool.spawn(bench.setup()).unwrap();
     let (seen, exit) = bench.until_the_end().await;
     assert_eq!((seen, exit.signal), (vec![started(1)], Some(9)));

@@ -1,6 +1,6 @@
-//! The leader's end of the process from which the planner and workers are forked (`worker::zygote`). That
-//! process has already done the start-up that each of them needs. Where it cannot be used, each process is
-//! started on its own.
+//! The leader's side of the zygote, the process from which the planner and workers are forked
+//! (`worker::zygote`). The zygote has already done the start-up work that each of them needs. If it cannot be
+//! used, each process is started from the program.
 
 use super::child::{self, Child, ForkedChild};
 use super::launch::{Program, StderrLog};
@@ -22,7 +22,8 @@ use std::time::Duration;
 
 /// How long the zygote may take to start, to load the entry script and to fork. The leader blocks meanwhile.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How long we wait for last answers after the zygote has ended: a copy may hold its socket for a moment.
+/// How long we wait for the last answers after the zygote has ended: a forked process may keep the zygote's
+/// socket open for a moment.
 const LAST_PATIENCE: Duration = Duration::from_millis(100);
 
 /// The zygote of a pool.
@@ -31,15 +32,18 @@ pub(super) enum Zygote {
     /// The zygote has not been needed yet.
     #[default]
     Unborn,
+    /// The zygote runs.
     Open(OpenZygote),
     /// The zygote failed, or cannot be started.
     Closed,
 }
 
+/// A zygote that runs.
 #[derive(Debug)]
 pub(super) struct OpenZygote {
     process: process::Child,
     socket: OwnedFd,
+    /// The settings with which the zygote loads the entry script. `None` until it was asked to.
     loading: Option<Loading>,
 }
 
@@ -51,9 +55,10 @@ impl Zygote {
         }
     }
 
-    /// Starts the zygote if it is not running yet, and makes it load the entry script, once. Does nothing
-    /// for a worker with a GPU or ONNX Runtime: its libraries read environment variables when a program
-    /// starts. `cgroups`: the folder of the workers' cgroups. The folders of one worker must exist.
+    /// Starts the zygote if it is not running yet, and makes it load the entry script if it has not done so.
+    /// Does nothing for a worker with a GPU or ONNX Runtime: such a worker cannot be forked, because its
+    /// libraries read environment variables when the program starts. `cgroups`: the folder of the workers'
+    /// cgroups. The folders of at least one worker must exist.
     pub(super) fn open(
         &mut self,
         program: &Program,
@@ -61,7 +66,7 @@ impl Zygote {
         setup: &WorkerSetup,
         cgroups: Option<&Path>,
     ) {
-        if !suits(setup) {
+        if !can_fork(setup) {
             return;
         }
         self.begin(program);
@@ -76,9 +81,9 @@ impl Zygote {
         }
     }
 
-    /// Asks for a planner, which will wait for its request. Call [`planner`](Self::planner) for the answer
-    /// before anything else is requested.
-    pub(super) fn call_planner(&mut self) -> Option<Pipes> {
+    /// Asks the zygote for a planner, which will wait for its request. Call [`planner`](Self::planner) for
+    /// the answer before the next request to the zygote.
+    pub(super) fn request_planner(&mut self) -> Option<Pipes> {
         let Self::Open(open) = self else { return None };
         let (pipes, PlannerPipes { stdin, stdout, stderr }) = Pipes::new().ok()?;
         let descriptors = [stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
@@ -86,7 +91,7 @@ impl Zygote {
         Some(pipes)
     }
 
-    /// The requested planner, if it could be forked.
+    /// The planner that was [requested](Self::request_planner). `None` if it could not be forked.
     pub(super) fn planner(&mut self) -> Option<Child> {
         let Self::Open(open) = self else { return None };
         match open.planner() {
@@ -98,8 +103,8 @@ impl Zygote {
         }
     }
 
-    /// Forks a worker that gets its end of a socket, and returns it with the pipe for its reports. `None` if
-    /// it cannot be forked. After one failure the zygote is not used again.
+    /// Forks a worker that gets this end of a socket. Returns the process with the pipe for its reports.
+    /// `None` if the worker cannot be forked. After one failure, the zygote is not used again.
     pub(super) fn fork(
         &mut self,
         setup: &WorkerSetup,
@@ -107,7 +112,7 @@ impl Zygote {
         (socket, stderr): (&UnixStream, &StderrLog),
     ) -> Option<(Child, OwnedFd)> {
         let Self::Open(open) = self else { return None };
-        if !suits(setup) || open.loading != Some(setup.loading()) {
+        if !can_fork(setup) || open.loading != Some(setup.loading()) {
             return None;
         }
         let folder = JobDir::new(&setup.job_dir).worker_dir(setup.worker);
@@ -131,13 +136,14 @@ impl Zygote {
     }
 }
 
-fn suits(setup: &WorkerSetup) -> bool {
+/// Whether the worker can be forked.
+fn can_fork(setup: &WorkerSetup) -> bool {
     setup.gpu.is_none() && setup.inference.onnxruntime.is_none()
 }
 
 impl OpenZygote {
     fn start(program: &Program) -> io::Result<Self> {
-        child::check()?;
+        child::check_pidfds()?;
         let (socket, zygote) = packets()?;
         set_socket_timeout(&socket, Timeout::Recv, Some(PATIENCE))?;
         set_socket_timeout(&socket, Timeout::Send, Some(PATIENCE))?;
@@ -146,16 +152,16 @@ impl OpenZygote {
     }
 
     fn planner(&mut self) -> io::Result<ForkedChild> {
-        ForkedChild::new(self.forked()?)
+        ForkedChild::new(self.forked_id()?)
     }
 
     fn fork(&self, request: &ToZygote, descriptors: &[BorrowedFd<'_>]) -> io::Result<ForkedChild> {
         send_packet(&self.socket, request, descriptors)?;
-        ForkedChild::new(self.forked()?)
+        ForkedChild::new(self.forked_id()?)
     }
 
-    /// The process that the zygote reports as forked.
-    fn forked(&self) -> io::Result<Pid> {
+    /// The id of the process that the zygote reports as forked.
+    fn forked_id(&self) -> io::Result<Pid> {
         let id = match receive_packet(&self.socket)? {
             Some((FromZygote::Forked(id), _)) => pid(id),
             Some((FromZygote::Failed(reason), _)) => return Err(io::Error::other(reason)),
@@ -167,13 +173,12 @@ impl OpenZygote {
 
 impl Drop for OpenZygote {
     fn drop(&mut self) {
-        // After the pool is gone, none of its processes is left. This includes a worker or planner whose id
-        // arrived too late.
-        let is_gone = pid(self.process.id()).is_none_or(child::end);
+        // No process of the pool may outlive it, not even a worker or planner whose id arrived too late.
+        let is_gone = pid(self.process.id()).is_none_or(child::kill_and_wait);
         let _ = set_socket_timeout(&self.socket, Timeout::Recv, Some(LAST_PATIENCE));
         while is_gone && let Ok(Some((answer, _))) = receive_packet(&self.socket) {
             if let FromZygote::Forked(id) = answer {
-                pid(id).map(child::end);
+                pid(id).map(child::kill_and_wait);
             }
         }
     }
@@ -189,15 +194,15 @@ mod tests {
     use rustix::process::{WaitId, WaitIdOptions, waitid};
     use std::process::Command;
 
-    fn sleeps() -> process::Child {
+    fn sleeper() -> process::Child {
         Command::new("sleep").arg("60").spawn().unwrap()
     }
 
     #[test]
     #[expect(clippy::zombie_processes, reason = "the test checks that they are reaped")]
     fn a_worker_that_was_forked_late_is_killed_and_reaped() {
-        let process = sleeps();
-        let worker = sleeps();
+        let process = sleeper();
+        let worker = sleeper();
         let ids = [process.id(), worker.id()];
         let (socket, zygote) = packets().unwrap();
         send_packet(&zygote, &FromZygote::Failed("late".into()), &[]).unwrap();
@@ -205,8 +210,8 @@ mod tests {
         drop(zygote);
         drop(OpenZygote { process, socket, loading: None });
         for id in ids {
-            let left = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
-            assert!(left.is_err(), "it has already been reaped");
+            let reaped_again = waitid(WaitId::Pid(pid(id).unwrap()), WaitIdOptions::EXITED);
+            assert!(reaped_again.is_err(), "the process has already been reaped");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Which runtime runs a script.
+//! Chooses the runtime of a script.
 
 use super::PythonError;
 use super::judge::{imports_in_science, judge, science_has_more};
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 pub struct Chooser<'a> {
     /// The `sandmill` binary.
     pub program: &'a Path,
-    /// The folder for compiled code, if not the usual one.
+    /// The folder for compiled code. `None` means the user's cache folder.
     pub cache_dir: Option<&'a Path>,
     /// Compiles runtimes.
     pub compiler: &'a Compiler,
-    /// How they are compiled.
+    /// How runtimes are compiled.
     pub with: Instrumentation,
     /// The limits of the script.
     pub limits: &'a Limits,
@@ -29,38 +29,42 @@ pub struct Chooser<'a> {
 /// The script for which a runtime is chosen.
 #[derive(Clone, Copy)]
 pub struct ScriptToRun<'a> {
-    /// Its file.
+    /// The script's file.
     pub path: &'a Path,
-    /// Its path in the sandbox.
+    /// The script's path in the sandbox.
     pub guest: &'a str,
-    /// The job's source folder.
+    /// The job's source folder. `None` if the job names none.
     pub source: Option<&'a Path>,
     /// Whether `run` gets tables.
     pub gets_tables: bool,
-    /// The packages that it wants in a certain version, with the name of the file that lists them.
+    /// The name of the requirements file, and the package versions that it asks for. `None` without such a
+    /// file.
     pub requirements: Option<&'a (String, Vec<Requirement>)>,
 }
 
-/// A runtime that can run a script.
+/// The chosen runtime, which can run the script.
 pub struct Chosen {
-    /// Which one.
+    /// The runtime.
     pub runtime: Runtime,
-    /// Its component.
+    /// The file of the runtime's component.
     pub component: PathBuf,
-    /// The same, compiled.
+    /// The compiled component.
     pub compiled: Compiled,
-    /// The folder that the script sees at [`LIBRARY`](crate::runtimes::LIBRARY).
+    /// The folder that the script sees at [`LIBRARY`](crate::runtimes::LIBRARY). `None` if the runtime has
+    /// none.
     pub library: Option<PathBuf>,
-    /// What the user should know about the script, one line each.
+    /// Notices for the user about the script, one line each.
     pub notices: Vec<String>,
 }
 
 impl Chooser<'_> {
-    /// Chooses the runtime that the job asks for. Otherwise chooses the one that has what the script imports,
-    /// and that has DataFrames if `run` gets tables. `say` gets lines about slow steps.
+    /// Chooses the runtime that the job asks for. If it asks for none, chooses the runtime that has the
+    /// packages that the script imports, or the science runtime if `run` gets tables. `say` gets lines about
+    /// slow steps.
     ///
     /// # Errors
-    /// If it is not installed, or lacks what the script imports, or the script cannot be parsed.
+    /// If the runtime is not installed or lacks a package that the script imports, or if the script cannot be
+    /// parsed.
     pub fn choose(
         &self,
         script: ScriptToRun<'_>,
@@ -68,21 +72,24 @@ impl Chooser<'_> {
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
         if ScriptLanguage::of(Path::new(script.guest)) == Some(ScriptLanguage::JavaScript) {
-            return self.judged(script, self.find(Runtime::JavaScript)?, say);
+            return self.scan_and_judge(script, self.find(Runtime::JavaScript)?, say);
         }
         match wanted {
-            PythonRuntime::Light => self.judged(script, self.find(Runtime::Light)?, say),
-            PythonRuntime::Science => self.judged(script, self.find(Runtime::Science)?, say),
+            PythonRuntime::Light => self.scan_and_judge(script, self.find(Runtime::Light)?, say),
+            PythonRuntime::Science => {
+                self.scan_and_judge(script, self.find(Runtime::Science)?, say)
+            }
             PythonRuntime::Auto if script.gets_tables => {
                 let found = self.find(Runtime::Science);
-                let found = found.map_err(|_| PythonError::Table(self.command()))?;
-                self.judged(script, found, say)
+                let found = found.map_err(|_| PythonError::Table(self.install_command()))?;
+                self.scan_and_judge(script, found, say)
             }
-            PythonRuntime::Auto => self.fitting(script, say),
+            PythonRuntime::Auto => self.choose_by_imports(script, say),
         }
     }
 
-    fn fitting(
+    /// Chooses between the light and the science runtime by what the script imports.
+    fn choose_by_imports(
         &self,
         script: ScriptToRun<'_>,
         say: &mut dyn FnMut(&str),
@@ -90,32 +97,33 @@ impl Chooser<'_> {
         let science = self.find(Runtime::Science);
         let light = match self.find(Runtime::Light) {
             Ok(light) => light,
-            Err(error) => return self.judged(script, science.map_err(|_| error)?, say),
+            Err(error) => return self.scan_and_judge(script, science.map_err(|_| error)?, say),
         };
         let (chosen, scan) = self.scan(script, light, say)?;
         match science {
-            Ok(science) if scan.lacks() || science_has_more(&scan) => {
-                self.judged(script, science, say)
+            Ok(science) if scan.lacks_package() || science_has_more(&scan) => {
+                self.scan_and_judge(script, science, say)
             }
-            Ok(_) => judged(chosen, &scan, script),
+            Ok(_) => with_notices(chosen, &scan, script),
             Err(_) => match imports_in_science(&scan).as_slice() {
-                [] => judged(chosen, &scan, script),
+                [] => with_notices(chosen, &scan, script),
                 lines => Err(PythonError::NeedsScience {
                     imports: lines.join("\n"),
-                    command: self.command(),
+                    command: self.install_command(),
                 }),
             },
         }
     }
 
-    fn judged(
+    /// Scans the script with this runtime, and judges its imports.
+    fn scan_and_judge(
         &self,
         script: ScriptToRun<'_>,
         found: (Runtime, Installed),
         say: &mut dyn FnMut(&str),
     ) -> Result<Chosen, PythonError> {
         let (chosen, scan) = self.scan(script, found, say)?;
-        judged(chosen, &scan, script)
+        with_notices(chosen, &scan, script)
     }
 
     fn find(&self, runtime: Runtime) -> Result<(Runtime, Installed), PythonError> {
@@ -123,7 +131,7 @@ impl Chooser<'_> {
     }
 
     /// The command that installs the science runtime as this job needs it.
-    fn command(&self) -> InstallCommand {
+    fn install_command(&self) -> InstallCommand {
         InstallCommand {
             runtime: Runtime::Science,
             with: self.with,
@@ -131,7 +139,7 @@ impl Chooser<'_> {
         }
     }
 
-    /// The runtime, without notices yet, and the result of its scan of the script.
+    /// Scans the script with a runtime. Returns the runtime, still without notices, and the scan.
     fn scan(
         &self,
         script: ScriptToRun<'_>,
@@ -143,10 +151,10 @@ impl Chooser<'_> {
         let file = EntryFile::open(&component, self.compiler)?;
         let compiled = match runtime {
             Runtime::Light | Runtime::JavaScript => cache.prepare_file(file, self.with, say)?,
-            // Compiling it takes minutes, so a job does not do it unless asked.
+            // Compiling this runtime takes minutes, so a job does not do that; the user runs the command.
             Runtime::Science => {
                 let prepared = cache.prepared(&file, self.with)?;
-                prepared.ok_or_else(|| PythonError::NotCompiled(self.command()))?
+                prepared.ok_or_else(|| PythonError::NotCompiled(self.install_command()))?
             }
         };
         let inspector = ScriptInspector {
@@ -163,7 +171,8 @@ impl Chooser<'_> {
     }
 }
 
-fn judged(
+/// Adds the notices about the script. Fails if the runtime cannot run it.
+fn with_notices(
     chosen: Chosen,
     scan: &ScriptScan,
     script: ScriptToRun<'_>,

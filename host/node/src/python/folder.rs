@@ -1,4 +1,4 @@
-//! The files of a script's folder that workers see.
+//! Selects and copies the files of a script's folder that workers see.
 
 use super::PythonError;
 use crate::model::{GUEST_SOURCE, JobDir, Mount, ScriptLanguage, hex};
@@ -11,29 +11,29 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use walkdir::WalkDir;
 
-/// The limits for files of a script's folder.
-pub(super) const FILES: usize = 1000;
-const BYTES: u64 = 64 << 20;
+/// The limits for the script and the modules of its folder.
+pub(super) const MAX_FILES: usize = 1000;
+const MAX_BYTES: u64 = 64 << 20;
 
-/// The limits for packages beside it.
-const PACKAGED_FILES: usize = 20_000;
-const PACKAGED_BYTES: u64 = 512 << 20;
+/// The limits for the packages that `sandmill python vendor` put beside the script.
+const MAX_VENDORED_FILES: usize = 20_000;
+const MAX_VENDORED_BYTES: u64 = 512 << 20;
 
-/// The files that belong to a script whose job names no source folder. They are the script and the modules
-/// beside it; in Python also the packages beside it, in JavaScript also the folders below. The paths are
-/// relative to the script's folder. `script` must be a path without links. We follow no links: their targets
-/// were not checked against the operator's policy.
+/// The files that workers see if the job names no source folder: the script and the modules beside it, in
+/// Python also the packages beside it, and in JavaScript also the folders below. The paths are relative to
+/// the script's folder. `script` must be a path without links. We follow no links, because their targets were
+/// not checked against the operator's policy.
 ///
 /// # Errors
-/// If there are too many.
+/// If there are too many files or bytes.
 fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let mut found = Vec::new();
     let language = ScriptLanguage::of(script);
-    // Files and bytes.
+    // The numbers of files and bytes.
     let mut own = (0, 0);
-    let mut packaged = (0, 0);
-    // Everything that `sandmill python vendor` put there is included, as packages also have data files.
+    let mut vendored_count = (0, 0);
+    // All files that `sandmill python vendor` put there are included, because packages also have data files.
     let vendored = folder.join(PACKAGES);
     let vendored = (language == Some(ScriptLanguage::Python)).then_some(vendored.as_path());
     let is_vendored = |path: &Path| vendored.is_some_and(|folder| path.starts_with(folder));
@@ -60,12 +60,12 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
             continue;
         }
         let length = entry.metadata().map_or(0, |found| found.len());
-        let (count, most) = match is_vendored(path) {
-            true => (&mut packaged, (PACKAGED_FILES, PACKAGED_BYTES)),
-            false => (&mut own, (FILES, BYTES)),
+        let (count, max) = match is_vendored(path) {
+            true => (&mut vendored_count, (MAX_VENDORED_FILES, MAX_VENDORED_BYTES)),
+            false => (&mut own, (MAX_FILES, MAX_BYTES)),
         };
         *count = (count.0 + 1, count.1 + length);
-        if count.0 > most.0 || count.1 > most.1 {
+        if count.0 > max.0 || count.1 > max.1 {
             return Err(PythonError::TooMuch(folder.to_owned()));
         }
         found.push(path.strip_prefix(folder).unwrap_or(path).to_owned());
@@ -73,18 +73,18 @@ fn files(script: &Path) -> Result<Vec<PathBuf>, PythonError> {
     Ok(found)
 }
 
-/// The mount that shows the runtime's library.
+/// The mount that shows the runtime's library to the script.
 pub fn library(host: &Path) -> Mount {
     Mount { host: host.to_owned(), guest: LIBRARY.to_owned(), writable: false }
 }
 
-/// A digest of the files' names and contents.
+/// A digest of the names and contents of the [`files`].
 ///
 /// # Errors
-/// If one cannot be read.
-pub(in super::super) fn content(script: &Path) -> Result<String, PythonError> {
+/// If a file cannot be read.
+pub(in super::super) fn content_digest(script: &Path) -> Result<String, PythonError> {
     let mut hash = Sha256::new();
-    for (name, mut file) in opened(script)? {
+    for (name, mut file) in open_files(script)? {
         let mut text = Vec::new();
         file.read_to_end(&mut text)
             .map_err(|source| PythonError::File { path: name.clone(), source })?;
@@ -96,7 +96,8 @@ pub(in super::super) fn content(script: &Path) -> Result<String, PythonError> {
     Ok(hex(hash.finalize()))
 }
 
-fn opened(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
+/// The names of the [`files`], each with the open file.
+fn open_files(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let open = |name: PathBuf| {
         let path = folder.join(&name);
@@ -108,18 +109,18 @@ fn opened(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
     files(script)?.into_iter().map(open).collect()
 }
 
-/// Copies the files to `folder`, after removing what was there. The script gets its name in the sandbox, the
-/// last part of `guest`.
+/// Copies the [`files`] to `folder`, after removing what was there. The script gets the name that it has in
+/// the sandbox, which is the last part of `guest`.
 ///
 /// # Errors
-/// If one cannot be read, or there is no space for it.
+/// If a file cannot be read, or if there is no space for it.
 pub fn copy(script: &Path, guest: &str, folder: &Path) -> Result<(), PythonError> {
     let fail = |path: &Path, source| PythonError::File { path: path.to_owned(), source };
     remove_tree(folder).map_err(|error| fail(folder, error))?;
-    let shown = Path::new(guest).file_name().unwrap_or_default();
-    for (name, mut file) in opened(script)? {
+    let script_name = Path::new(guest).file_name().unwrap_or_default();
+    for (name, mut file) in open_files(script)? {
         let is_script = Some(name.as_os_str()) == script.file_name();
-        let target = if is_script { folder.join(shown) } else { folder.join(&name) };
+        let target = if is_script { folder.join(script_name) } else { folder.join(&name) };
         let parent = target.parent().unwrap_or(folder);
         fs::create_dir_all(parent)
             .and_then(|()| File::create_new(&target))
@@ -129,7 +130,7 @@ pub fn copy(script: &Path, guest: &str, folder: &Path) -> Result<(), PythonError
     Ok(())
 }
 
-/// The mount for `/source`: the job's source folder, or the copies.
+/// The mount for `/source`: the job's source folder, or the copies in the job directory.
 pub(in super::super) fn source(source: Option<&Path>, job_dir: &JobDir) -> Mount {
     let host = source.map_or_else(|| job_dir.python_source(), Path::to_owned);
     Mount { host, guest: GUEST_SOURCE.to_owned(), writable: false }
@@ -152,7 +153,7 @@ mod tests {
     fn only_the_script_its_modules_and_packages_are_shown() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
-        let all = [
+        let names = [
             "score.py",
             "helper.py",
             "job.yaml",
@@ -165,7 +166,7 @@ mod tests {
             "package/deep/a.py",
             "package/loose/b.py",
         ];
-        write(&folder, &all);
+        write(&folder, &names);
         std::os::unix::fs::symlink("/etc/passwd", folder.join("secret.py")).unwrap();
         let script = folder.join("score.py");
         let shown: Vec<String> =
@@ -187,11 +188,11 @@ mod tests {
             fs::read_to_string(target.join("package/deep/a.py")).unwrap(),
             "package/deep/a.py"
         );
-        let before = content(&script).unwrap();
+        let before = content_digest(&script).unwrap();
         write(&folder, &["data/more.csv"]);
-        assert_eq!(content(&script).unwrap(), before);
+        assert_eq!(content_digest(&script).unwrap(), before);
         fs::write(folder.join("helper.py"), "another").unwrap();
-        assert_ne!(content(&script).unwrap(), before);
+        assert_ne!(content_digest(&script).unwrap(), before);
     }
 
     #[test]
@@ -209,12 +210,13 @@ mod tests {
     fn a_folder_with_too_many_or_large_scripts_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().canonicalize().unwrap();
-        (0..=FILES).for_each(|number| fs::write(folder.join(format!("{number}.py")), "").unwrap());
+        (0..=MAX_FILES)
+            .for_each(|number| fs::write(folder.join(format!("{number}.py")), "").unwrap());
         let error = files(&folder.join("0.py")).unwrap_err().to_string();
-        assert!(error.contains("more than 1000 files in its language"), "{error}");
+        assert!(error.contains("more than 1000 files in the script's language"), "{error}");
         let whole = tempfile::tempdir().unwrap();
         let script = whole.path().join("score.py");
-        File::create(&script).unwrap().set_len(BYTES + 1).unwrap();
+        File::create(&script).unwrap().set_len(MAX_BYTES + 1).unwrap();
         assert!(matches!(files(&script), Err(PythonError::TooMuch(_))));
     }
 }

@@ -1,11 +1,11 @@
-//! A Python or JavaScript script: the runtime that runs it, the files that it sees, and its imports, which
-//! are checked before a job begins.
+//! Python and JavaScript scripts: chooses the runtime of a script, selects the files that the script sees,
+//! and checks its imports before a job begins.
 //!
-//! - `choose`: which runtime runs it;
-//! - `script_scan`: what it imports; `judge`: what that means, in words;
-//! - `versions`: the packages that it wants in another version than the runtime has;
-//! - `folder`: the files of its folder that workers see;
-//! - `interpreter`: the science runtime, prepared when it is installed.
+//! - `choose`: the choice of the runtime;
+//! - `script_scan`: what the script imports; `judge`: the errors and notices about that;
+//! - `versions`: the packages that the script asks for in another version than the runtime has;
+//! - `folder`: the files of the script's folder that workers see;
+//! - `interpreter`: the preparation of the science runtime when it is installed.
 
 mod choose;
 mod folder;
@@ -22,17 +22,18 @@ use std::io;
 use std::path::PathBuf;
 
 pub use choose::{Chooser, Chosen, ScriptToRun};
-pub(super) use folder::{content, source};
+pub(super) use folder::{content_digest, source};
 pub use folder::{copy, library};
 pub use interpreter::prepare;
 
 /// The variable that passes settings to the runtime. The runtime removes it from the script's environment.
-pub(super) const VARIABLE: &str = "SANDMILL_PYTHON";
+pub(super) const SETTINGS_VARIABLE: &str = "SANDMILL_PYTHON";
 
 /// Why a Python or JavaScript script cannot be run.
 #[derive(Debug, thiserror::Error)]
 pub enum PythonError {
-    /// Its imports are missing, or it cannot be parsed: one line for each reason.
+    /// The script cannot run, because it cannot be parsed or a package is missing. Holds a line for each
+    /// reason.
     #[error("{0}")]
     Refused(String),
     /// The imports cannot be checked.
@@ -41,29 +42,29 @@ pub enum PythonError {
     /// The process that checks the imports failed.
     #[error("the imports of the script cannot be read: {0}")]
     Trial(#[from] TrialError),
-    /// Its runtime is not installed.
+    /// The script's runtime is not installed.
     #[error(transparent)]
     NoRuntime(#[from] NoRuntime),
     /// `run` gets tables, and the science runtime is not installed.
     #[error(
-        "the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the \
+        "the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep; pandas needs the \
          science runtime, which is not installed on this machine; install it once: {0}\n\
-         For a script whose run takes a sandmill.Table write python: {{runtime: light}}, or add --set python.runtime=light"
+         If run takes a sandmill.Table instead, write python: {{runtime: light}}, or add --set python.runtime=light"
     )]
     Table(InstallCommand),
     /// The script imports packages of the science runtime, which is not installed.
     #[error(
-        "{imports}\nThe science runtime has that. It is not installed on this machine; install it once: {command}"
+        "{imports}\nThe science runtime has these packages, but is not installed on this machine; install it once: {command}"
     )]
     NeedsScience {
-        /// One line for each of those imports.
+        /// One line for each import of such a package.
         imports: String,
-        /// The command that installs it.
+        /// The command that installs the science runtime.
         command: InstallCommand,
     },
     /// The science runtime has not been compiled with the options that the job needs.
     #[error(
-        "the science runtime is installed, and its compiled code{purpose} is missing; compile it once, which takes minutes: {command}",
+        "the science runtime is installed, but its compiled code{purpose} is missing; compile it once, which takes minutes: {command}",
         purpose = purpose(.0.with), command = .0
     )]
     NotCompiled(InstallCommand),
@@ -72,8 +73,8 @@ pub enum PythonError {
     Compile(#[from] CompileError),
     /// The script's folder has too many files or bytes.
     #[error(
-        "the folder of the script, {}, holds more than {} files in its language, or more than 64 MB of them; name the \
-         folder that holds just the script and its modules: source_directory", .0.display(), folder::FILES
+        "the folder of the script, {}, holds more than {} files in the script's language, or more than 64 MB of such files; \
+         set source_directory to a folder with only the script and its modules", .0.display(), folder::MAX_FILES
     )]
     TooMuch(PathBuf),
     /// A file cannot be read or copied.
@@ -86,7 +87,7 @@ pub enum PythonError {
     },
 }
 
-/// The features of instrumented code, in words.
+/// The options of the compiled code as the end of a phrase, such as " for fuel". Empty if there are none.
 fn purpose(with: Instrumentation) -> String {
     let words: Vec<_> = with.words().collect();
     if words.is_empty() { String::new() } else { format!(" for {}", words.join(" and ")) }
@@ -95,7 +96,7 @@ fn purpose(with: Instrumentation) -> String {
 /// The environment variable with the runtime's settings.
 pub fn variable(level: LoggingLevel, profile: bool) -> (String, String) {
     let settings = serde_json::json!({ "logging_level": level.name(), "profile": profile });
-    (VARIABLE.to_owned(), settings.to_string())
+    (SETTINGS_VARIABLE.to_owned(), settings.to_string())
 }
 
 #[cfg(test)]
@@ -110,8 +111,8 @@ mod tests {
             let runtime = Runtime::Science;
             PythonError::NotCompiled(InstallCommand { runtime, with, cache_dir }).to_string()
         };
-        insta::assert_snapshot!(not_compiled(Instrumentation::default(), None), @"the science runtime is installed, and its compiled code is missing; compile it once, which takes minutes: sandmill python install science");
+        insta::assert_snapshot!(not_compiled(Instrumentation::default(), None), @"the science runtime is installed, but its compiled code is missing; compile it once, which takes minutes: sandmill python install science");
         let with = Instrumentation { fuel: true, deterministic: true, profile: false };
-        insta::assert_snapshot!(not_compiled(with, Some("a cache")), @"the science runtime is installed, and its compiled code for fuel and deterministic is missing; compile it once, which takes minutes: sandmill python install science --fuel --deterministic --cache-dir 'a cache'");
+        insta::assert_snapshot!(not_compiled(with, Some("a cache")), @"the science runtime is installed, but its compiled code for fuel and deterministic is missing; compile it once, which takes minutes: sandmill python install science --fuel --deterministic --cache-dir 'a cache'");
     }
 }

@@ -1,8 +1,8 @@
-//! The imports of a script, found by its runtime in the sandbox.
+//! Scans the imports of a script, with its runtime in the sandbox.
 
 use super::super::trial::{TrialChild, TrialRequest, TrialSetup};
 use super::folder::{copy, library};
-use super::{PythonError, VARIABLE};
+use super::{PythonError, SETTINGS_VARIABLE};
 use crate::compile::{Compiled, Instrumentation};
 use crate::model::{GUEST_SOURCE, Limits, Mount, OsSandbox};
 use crate::opening::ScratchFolder;
@@ -16,9 +16,13 @@ const SCAN_LIMIT: Duration = Duration::from_secs(60);
 /// What the runtime found in a script.
 #[derive(Debug, Deserialize)]
 pub(super) struct ScriptScan {
+    /// Why the script cannot be parsed. `None` if it can.
     pub(super) error: Option<String>,
+    /// What is wrong with the function `run`, as the end of a sentence. `None` if nothing is.
     pub(super) run: Option<String>,
+    /// The imported modules that the runtime does not have.
     pub(super) missing: Vec<MissingModule>,
+    /// The lines that behave differently in pandas 3.
     #[serde(default)]
     pub(super) changed: Vec<Pandas3Line>,
 }
@@ -31,21 +35,21 @@ pub(super) struct Pandas3Line {
     pub(super) what: PandasChange,
 }
 
-/// What behaves differently.
+/// What may behave differently in pandas 3.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum PandasChange {
-    /// An assignment to a part of a part of a DataFrame changes only a copy.
+    /// A chained assignment, such as `frame["a"][0] = 1`, changes only a copy.
     Chained,
-    /// A method of a part with `inplace` changes only a copy.
+    /// A method with `inplace=True` of a part of a DataFrame changes only a copy.
     Inplace,
-    /// Text columns have the type `str`.
+    /// Text columns have the type `str` instead of `object`.
     Object,
 }
 
 impl ScriptScan {
     /// Whether the script can be parsed but needs a package that is missing.
-    pub(super) fn lacks(&self) -> bool {
+    pub(super) fn lacks_package(&self) -> bool {
         self.error.is_none() && self.missing.iter().any(|missing| !missing.guarded)
     }
 }
@@ -56,9 +60,9 @@ pub(super) struct MissingModule {
     pub(super) package: String,
     pub(super) file: String,
     pub(super) line: u64,
-    /// Whether the script works without it.
+    /// Whether the script may work without the module, because the import is in a function or a `try`.
     pub(super) guarded: bool,
-    /// Whether it belongs to the standard library.
+    /// Whether the module belongs to the standard library.
     pub(super) standard: bool,
 }
 
@@ -68,9 +72,9 @@ pub(super) struct ScriptInspector<'a> {
     pub(super) program: &'a Path,
     /// The compiled runtime.
     pub(super) runtime: &'a Compiled,
-    /// The runtime's library.
+    /// The folder with the runtime's library.
     pub(super) library: Option<&'a Path>,
-    /// How it was compiled.
+    /// How the runtime was compiled.
     pub(super) with: Instrumentation,
     /// The limits of the script.
     pub(super) limits: &'a Limits,
@@ -79,7 +83,7 @@ pub(super) struct ScriptInspector<'a> {
 }
 
 impl ScriptInspector<'_> {
-    /// Parses the script in the sandbox. `guest`: its path there.
+    /// Scans the script in the sandbox. `guest`: the script's path there.
     ///
     /// # Errors
     /// If the child process fails.
@@ -91,7 +95,7 @@ impl ScriptInspector<'_> {
     ) -> Result<ScriptScan, PythonError> {
         let scratch = ScratchFolder::create("python")
             .map_err(|error| PythonError::Scan(error.to_string()))?;
-        let shown = match source {
+        let host = match source {
             Some(folder) => folder.to_owned(),
             None => {
                 let folder = scratch.path().join("source");
@@ -99,25 +103,25 @@ impl ScriptInspector<'_> {
                 folder
             }
         };
-        let shown = Mount { host: shown, guest: GUEST_SOURCE.to_owned(), writable: false };
+        let source_mount = Mount { host, guest: GUEST_SOURCE.to_owned(), writable: false };
         let asked = TrialSetup {
             limits: self.limits.clone(),
-            mounts: self.library.map(library).into_iter().chain([shown]).collect(),
+            mounts: self.library.map(library).into_iter().chain([source_mount]).collect(),
             arguments: vec![guest.to_owned()],
-            environment: vec![(VARIABLE.to_owned(), r#"{"scan": true}"#.to_owned())],
+            environment: vec![(SETTINGS_VARIABLE.to_owned(), r#"{"scan": true}"#.to_owned())],
             ..TrialSetup::plain(scratch.path(), self.os_sandbox, self.with, TrialRequest::Row)
         };
-        let row = returned(self.program, self.runtime, &asked, SCAN_LIMIT)?;
+        let row = first_row(self.program, self.runtime, &asked, SCAN_LIMIT)?;
         let row = row.map_err(PythonError::Scan)?;
         serde_json::from_str(&row).map_err(|error| PythonError::Scan(error.to_string()))
     }
 }
 
-/// The first row that `run` returned in a runtime, or why there is none.
+/// Runs a runtime and returns the first row that its `run` returned, or why there is none.
 ///
 /// # Errors
 /// If the runtime cannot be loaded, or its process died or took longer than `limit`.
-pub(super) fn returned(
+pub(super) fn first_row(
     program: &Path,
     runtime: &Compiled,
     asked: &TrialSetup,

@@ -1,35 +1,36 @@
-//! Compares the package versions that a script asks for with those of its runtime.
+//! Compares the package versions that a script asks for with the versions in its runtime.
 
 use crate::model::printable;
 use crate::runtimes::{Runtime, package_version, python_version};
 use crate::spec::Requirement;
 
-/// A line for each package of which the runtime has another major version, or for scikit-learn another minor
-/// version: its pickles load only in close versions. `file`: the name of the requirements file.
+/// A line for each package whose major version differs in the runtime. For Python and scikit-learn, the minor
+/// version counts, too: pickles of scikit-learn load only in close versions. `file`: the name of the
+/// requirements file.
 pub(super) fn differences(
     file: &str,
     requirements: &[Requirement],
     runtime: Runtime,
 ) -> Vec<String> {
-    let differs = |it: &Requirement| {
-        let Requirement { package, version: asked } = it;
-        let there = version_of(package, runtime)?;
+    let difference = |requirement: &Requirement| {
+        let Requirement { package, version: asked } = requirement;
+        let present = version_of(package, runtime)?;
         let parts = if matches!(&**package, "scikit-learn" | "python") { 2 } else { 1 };
-        if beginning(asked, parts) == beginning(there, parts) {
+        if first_parts(asked, parts) == first_parts(present, parts) {
             return None;
         }
-        let meaning = match &**package {
+        let consequence = match &**package {
             "scikit-learn" => {
-                "; a pickled model of another version may not load, or compute something else: save it again"
+                "; a model pickled with another version may not load, or may return other results: save it again"
             }
             _ => "",
         };
         let line = format!(
-            "{file} asks for {package} {asked}, and the {runtime} runtime has {there}{meaning}"
+            "{file} asks for {package} {asked}, but the {runtime} runtime has {present}{consequence}"
         );
         Some(printable(&line).into_owned())
     };
-    requirements.iter().filter_map(differs).collect()
+    requirements.iter().filter_map(difference).collect()
 }
 
 fn version_of(package: &str, runtime: Runtime) -> Option<&'static str> {
@@ -40,7 +41,7 @@ fn version_of(package: &str, runtime: Runtime) -> Option<&'static str> {
 }
 
 /// The first numbers of a version.
-fn beginning(version: &str, parts: usize) -> Vec<&str> {
+fn first_parts(version: &str, parts: usize) -> Vec<&str> {
     version.split('.').filter(|part| !part.is_empty()).take(parts).collect()
 }
 
@@ -65,12 +66,12 @@ mod tests {
         });
         let lines = |runtime| differences("conda.yml", &asked, runtime).join("\n");
         insta::assert_snapshot!(lines(Runtime::Science), @"
-        conda.yml asks for python 3.8.5, and the science runtime has 3.15.0
-        conda.yml asks for pandas 1.5.3, and the science runtime has 3.0.6
-        conda.yml asks for scikit-learn 1.0.2, and the science runtime has 1.9.1; a pickled model of another version may not load, or compute something else: save it again
-        conda.yml asks for pillow 8.0, and the science runtime has 13.0.0
-        conda.yml asks for charset-normalizer 2.0, and the science runtime has 3.5.2
+        conda.yml asks for python 3.8.5, but the science runtime has 3.15.0
+        conda.yml asks for pandas 1.5.3, but the science runtime has 3.0.6
+        conda.yml asks for scikit-learn 1.0.2, but the science runtime has 1.9.1; a model pickled with another version may not load, or may return other results: save it again
+        conda.yml asks for pillow 8.0, but the science runtime has 13.0.0
+        conda.yml asks for charset-normalizer 2.0, but the science runtime has 3.5.2
         ");
-        insta::assert_snapshot!(lines(Runtime::Light), @"conda.yml asks for python 3.8.5, and the light runtime has 3.14.0");
+        insta::assert_snapshot!(lines(Runtime::Light), @"conda.yml asks for python 3.8.5, but the light runtime has 3.14.0");
     }
 }

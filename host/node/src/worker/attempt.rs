@@ -1,4 +1,4 @@
-//! One attempt, from descriptor to report.
+//! Makes one attempt at a mini-batch, from its assignment to its report.
 
 use super::folder::{OutputFolder, TemporaryFolder};
 use super::guest::Guest;
@@ -19,11 +19,11 @@ use std::io;
 /// What a worker does after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AfterAttempt {
-    /// It takes the next mini-batch.
+    /// The worker takes the next mini-batch.
     Continue,
-    /// It waits for the leader, which may want another attempt to run first.
+    /// The worker waits for the leader, which may send another attempt to run first.
     AwaitDecision,
-    /// It ends the process, because its GPU is in an unknown state.
+    /// The worker process ends, because its GPU is in an unknown state.
     End,
 }
 
@@ -34,27 +34,29 @@ pub(super) struct AttemptRunner {
     pub(super) loader: Loader,
     pub(super) rows: RowWriter,
     /// Whether an attempt fails if it has more or fewer rows than items.
-    pub(super) strict: bool,
+    pub(super) is_strict: bool,
     pub(super) part: PartFile,
-    /// Whether the part file begins as the output does, so that it can become a part of the output unchanged.
-    pub(super) heads: bool,
+    /// Whether the part file begins with the header of the output, so that it can become a part of the output
+    /// unchanged.
+    pub(super) has_header: bool,
     pub(super) folder: OutputFolder,
     pub(super) temporary: TemporaryFolder,
     pub(super) meter: CpuMeter,
-    /// What the process had used at the end of the last attempt. `None` if it has waited since.
-    pub(super) used: Option<ProcessUsage>,
+    /// The resource use of the process at the end of the last attempt. `None` if the process has waited
+    /// since.
+    pub(super) last_usage: Option<ProcessUsage>,
 }
 
 impl AttemptRunner {
-    /// Makes one attempt. Its report is queued in `link`, to be sent together with the next `Started`. A
-    /// report that is still queued is sent before anything that takes time. An error is an error of the link.
+    /// Makes one attempt. Queues the report in `link`, to be sent together with the next `Started`. A report
+    /// that is still queued is sent before a step that takes time. Fails only if `link` fails.
     pub(super) fn attempt(
         &mut self,
         assignment: &Assignment,
         guest: &mut Guest,
         link: &mut LeaderLink,
     ) -> io::Result<AfterAttempt> {
-        let clock = AttemptClock::start(self.used.take(), &self.meter);
+        let clock = AttemptClock::start(self.last_usage.take(), &self.meter);
         let mini_batch = &assignment.mini_batch;
         if self.loader.takes_time(mini_batch) {
             link.flush()?;
@@ -62,7 +64,7 @@ impl AttemptRunner {
         let (run, tally, stamp) = self.run(assignment, guest, link)?;
         let result = tally.and_then(|tally| {
             let may_have_files = guest.may_have_made_files();
-            let header = tally.header.as_ref().filter(|_| self.heads);
+            let header = tally.header.as_ref().filter(|_| self.has_header);
             let stored = self.store(mini_batch, assignment.attempt, may_have_files, header);
             let (segment, has_files) = stored?;
             Ok((tally, segment, has_files))
@@ -72,7 +74,7 @@ impl AttemptRunner {
         // If clearing fails, the next instance's `init` gets an emptied folder.
         let is_cleared = !may_have_files || self.temporary.clear().is_ok();
         if self.folder.is_spoiled() || !is_cleared {
-            guest.throw_away();
+            guest.drop_instance();
         }
         if let Err(error) = self.loader.unload(mini_batch) {
             let error = error.to_string();
@@ -88,15 +90,15 @@ impl AttemptRunner {
             _ => AfterAttempt::Continue,
         };
         let stopped = clock.stop(&self.meter);
-        self.used = Some(stopped.1);
+        self.last_usage = Some(stopped.1);
         let report =
             report(assignment, &clock, stopped, Finished { run, inference, result, stamp });
         link.queue(&FromWorker::Finished(Box::new(report)))?;
         Ok(next)
     }
 
-    /// Loads the mini-batch and calls `run`. The last value that it returns is the [stamp](Loader::stamp).
-    /// The outer error is an error of the link.
+    /// Loads the mini-batch and calls `run`. The last returned value is the [stamp](Loader::stamp). Fails
+    /// only if `link` fails.
     fn run(
         &mut self,
         assignment: &Assignment,
@@ -105,12 +107,12 @@ impl AttemptRunner {
     ) -> io::Result<(CallStats, Result<AttemptTally, Failure>, u64)> {
         let id = assignment.mini_batch.id;
         let planned = assignment.mini_batch.stamp;
-        let mut sink = RowSink::new(&mut self.rows, self.strict);
+        let mut sink = RowSink::new(&mut self.rows, self.is_strict);
         let loaded = match self.loader.load(&assignment.mini_batch) {
             Ok(loaded) => loaded,
             Err(failure) => return Ok((CallStats::default(), Err(failure), planned)),
         };
-        // No record could be read, so there is nothing to call `run` with.
+        // No record could be read, so there is no data for `run`.
         if loaded.items == 0 && loaded.rejected_count > 0 {
             return Ok((CallStats::default(), Ok(AttemptTally::of_rejected(loaded)), planned));
         }
@@ -118,7 +120,7 @@ impl AttemptRunner {
             return Ok((CallStats::default(), Err(failure), planned));
         }
         if guest.is_deterministic() {
-            // Its `init` counts as loading, and a failure of it is a failure of this attempt.
+            // The `init` of the new instance counts as loading. If it fails, this attempt fails.
             link.flush()?;
             if let Err(failure) = renew(&mut self.folder, &mut self.temporary, guest, id) {
                 return Ok((CallStats::default(), Err(failure), planned));
@@ -139,7 +141,8 @@ impl AttemptRunner {
         Ok((stats, tally.and_then(|tally| retired.map(|()| tally)), stamp))
     }
 
-    /// Stores the rows, and files if there may be any, where the leader finds them.
+    /// Stores the rows, and the files if there may be any, where the leader finds them. Returns whether there
+    /// were files.
     fn store(
         &mut self,
         mini_batch: &MiniBatch,
@@ -164,12 +167,14 @@ impl AttemptRunner {
     fn drop_files<T>(&mut self, failure: Failure) -> Result<T, Failure> {
         match self.folder.clear() {
             Ok(()) => Err(failure),
-            Err(second) => Err(second.with_detail(format!("after: {failure}\n{}", failure.detail))),
+            Err(second_failure) => {
+                Err(second_failure.with_detail(format!("after: {failure}\n{}", failure.detail)))
+            }
         }
     }
 }
 
-/// Appends the rows to the part file. If there is a header, the file begins with it.
+/// Appends the rows to the part file. With a header, a new file begins with it.
 fn append(
     part: &mut PartFile,
     rows: &RowWriter,

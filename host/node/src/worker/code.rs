@@ -1,4 +1,4 @@
-//! The entry script's code, loaded by this process or by the process from which it was forked.
+//! The entry script's code, loaded by this worker process or by the zygote.
 
 use crate::compile::Instrumentation;
 use crate::model::{Failure, FailureKind};
@@ -10,7 +10,7 @@ use std::fs::File;
 pub(super) enum WorkerCode {
     /// Compiled code that is still to be loaded.
     Compiled(File),
-    /// The program as loaded with these settings, or why loading failed.
+    /// The settings with which the zygote loaded the program, and the program or why loading failed.
     Loaded(Loading, Result<GuestProgram, Failure>),
 }
 
@@ -19,18 +19,18 @@ impl WorkerCode {
     pub(super) fn program(self, loading: Loading) -> Result<GuestProgram, Failure> {
         match self {
             Self::Compiled(file) => load(&file, loading),
-            Self::Loaded(so, program) if so == loading => program,
-            Self::Loaded(so, _) => Err(Failure::new(
+            Self::Loaded(loaded_with, program) if loaded_with == loading => program,
+            Self::Loaded(loaded_with, _) => Err(Failure::new(
                 FailureKind::HostFault,
                 format!(
-                    "the entry script was loaded for {so:?}, and the worker should have {loading:?}"
+                    "the entry script was loaded with {loaded_with:?}, but the worker needs {loading:?}"
                 ),
             )),
         }
     }
 }
 
-/// Maps compiled code.
+/// Maps the compiled code into memory.
 pub(super) fn load(file: &File, loading: Loading) -> Result<GuestProgram, Failure> {
     let Loading { fuel, profile, deterministic, stack, protocol: _ } = loading;
     GuestProgram::load(file, Instrumentation { fuel, profile, deterministic }, stack)

@@ -1,8 +1,8 @@
-//! The guest's output folder and its folder for temporary files, and what happens to its files there.
+//! The guest's output folder and its folder for temporary files: takes and removes the files of mini-batches.
 //!
 //! The guest keeps the folder open, so the folder itself stays, and the files of a mini-batch are moved out
-//! of it. Files that `init` made stay too. If a mini-batch has changed or removed one of them, the folder is
-//! spoiled: the next mini-batches need a new `init`, which makes them again.
+//! of it. The files that `init` made stay, too. If a mini-batch has changed or removed a file of `init`, the
+//! folder is spoiled: the next mini-batch needs a new `init`, which makes the files again.
 
 use crate::model::Failure;
 use crate::output::{InitFiles, clear_files, clear_others, collect_files, empty_folder};
@@ -17,24 +17,26 @@ use std::path::PathBuf;
 #[derive(Debug)]
 pub(super) struct OutputFolder {
     path: PathBuf,
-    open: File,
+    /// The open folder.
+    handle: File,
+    /// The files that `init` made.
     kept: InitFiles,
-    spoiled: bool,
+    is_spoiled: bool,
 }
 
 impl OutputFolder {
-    /// Makes the folder, empty.
+    /// Makes an empty folder.
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
         fs::create_dir_all(&path)?;
         empty_folder(&path)?;
-        let open = File::open(&path)?;
-        Ok(Self { path, open, kept: InitFiles::default(), spoiled: false })
+        let handle = File::open(&path)?;
+        Ok(Self { path, handle, kept: InitFiles::default(), is_spoiled: false })
     }
 
     /// Empties the folder completely, before a new `init`.
     pub(super) fn reset(&mut self) -> Result<(), Failure> {
         self.kept = InitFiles::default();
-        self.spoiled = false;
+        self.is_spoiled = false;
         empty_folder(&self.path).map_err(|e| host_fault("empty", &self.path, &e))
     }
 
@@ -48,7 +50,7 @@ impl OutputFolder {
 
     /// Whether files of `init` have changed, so that a new `init` must follow.
     pub(super) fn is_spoiled(&self) -> bool {
-        self.spoiled
+        self.is_spoiled
     }
 
     /// Whether `init` made files, which every mini-batch may have changed.
@@ -56,8 +58,8 @@ impl OutputFolder {
         !self.kept.is_empty()
     }
 
-    /// Copies a mini-batch's files to the folder `staged`, which is made only if there are any. Returns
-    /// whether there were. After a failure the caller must clear the folder.
+    /// Moves a mini-batch's files to the folder `staged`, which is made only if there are files. Returns
+    /// whether there were files. After a failure the caller must clear this folder.
     pub(super) fn take(&mut self, staged: impl FnOnce() -> PathBuf) -> Result<bool, Failure> {
         if self.kept.is_empty() && self.is_empty()? {
             return Ok(false);
@@ -71,23 +73,23 @@ impl OutputFolder {
             return Ok(());
         }
         // If the following fails, we do not know the state of the folder.
-        self.spoiled = true;
-        let intact = clear_files(&self.path, &self.kept);
-        let what = "remove a failed attempt's files from";
-        self.spoiled = !intact.map_err(|e| host_fault(what, &self.path, &e))?;
+        self.is_spoiled = true;
+        let is_intact = clear_files(&self.path, &self.kept);
+        let action = "remove a failed attempt's files from";
+        self.is_spoiled = !is_intact.map_err(|e| host_fault(action, &self.path, &e))?;
         Ok(())
     }
 
-    /// Lists the open folder once: it is empty after nearly every mini-batch of most jobs. (Its modification
-    /// time cannot show this: it is coarser than the duration of a mini-batch.)
+    /// Lists the open folder, which is empty after nearly every mini-batch of most jobs. (Its modification
+    /// time cannot show that: it is coarser than the duration of a mini-batch.)
     fn is_empty(&mut self) -> Result<bool, Failure> {
         self.holds_nothing().map_err(|e| host_fault("list", &self.path, &e))
     }
 
     fn holds_nothing(&mut self) -> io::Result<bool> {
-        self.open.rewind()?;
+        self.handle.rewind()?;
         let mut buffer = [MaybeUninit::uninit(); 1024];
-        let mut entries = RawDir::new(&self.open, &mut buffer);
+        let mut entries = RawDir::new(&self.handle, &mut buffer);
         while let Some(entry) = entries.next() {
             if !matches!(entry?.file_name().to_bytes(), b"." | b"..") {
                 return Ok(false);
@@ -97,13 +99,13 @@ impl OutputFolder {
     }
 }
 
-/// The guest's folder for temporary files, if it has one. Files of `init` stay as long as the instance; files
-/// of a mini-batch are removed after it.
+/// The guest's folder for temporary files, if the guest has one. Files of `init` stay as long as the
+/// instance. Files of a mini-batch are removed after the mini-batch.
 #[derive(Debug, Default)]
 pub(super) struct TemporaryFolder(Option<OutputFolder>);
 
 impl TemporaryFolder {
-    /// Makes the folder, empty.
+    /// Makes an empty folder.
     pub(super) fn create(path: PathBuf) -> io::Result<Self> {
         OutputFolder::create(path).map(|folder| Self(Some(folder)))
     }
@@ -118,8 +120,8 @@ impl TemporaryFolder {
         self.0.as_mut().map_or(Ok(()), OutputFolder::keep_present)
     }
 
-    /// Removes the files of a mini-batch. If it changed files of `init`, the entry script has to cope with
-    /// that.
+    /// Removes the files of a mini-batch. If the mini-batch changed files of `init`, the entry script has to
+    /// cope with that.
     pub(super) fn clear(&mut self) -> io::Result<()> {
         let Some(folder) = &mut self.0 else { return Ok(()) };
         if folder.kept.is_empty() && folder.holds_nothing()? {
@@ -177,7 +179,7 @@ mod tests {
         folder.clear().unwrap();
         assert_eq!(fs::read_to_string(path.join("cache/seen")).unwrap(), "1 2");
         assert!(!path.join("cache/more").exists() && !path.join("own").exists());
-        // A mini-batch replaced a file of `init` with a folder, which is its own.
+        // A mini-batch replaced a file of `init` with a folder, which counts as a file of the mini-batch.
         fs::remove_file(path.join("cache/seen")).unwrap();
         fs::create_dir(path.join("cache/seen")).unwrap();
         folder.clear().unwrap();
@@ -187,7 +189,7 @@ mod tests {
     #[test]
     fn changed_output_of_init_spoils_the_folder() {
         let (_root, mut folder, output, staged) = fixture();
-        for harm in [
+        for spoil in [
             &(|| fs::write(output.join("labels"), "xy").unwrap()) as &dyn Fn(),
             &|| fs::remove_file(output.join("labels")).unwrap(),
             &|| fs::remove_dir_all(output.join("made")).unwrap(),
@@ -200,7 +202,7 @@ mod tests {
             folder.clear().unwrap();
             assert!(!folder.is_spoiled());
             fs::write(output.join("a"), "").unwrap();
-            harm();
+            spoil();
             let error = folder.take(|| staged.clone()).unwrap_err();
             assert_eq!(error.kind, FailureKind::BadOutput);
             assert!(!staged.exists(), "nothing of the attempt stays");

@@ -1,4 +1,4 @@
-//! The running instance of the entry script and its replacement after a failure.
+//! Runs the instance of the entry script, and replaces it after a failure.
 
 use crate::dataset::FileVersion;
 use crate::model::{CallStats, Failure, FailureKind, InferenceStats, Limits, MiniBatchId};
@@ -13,16 +13,16 @@ pub(super) struct Guest {
     grants: Grants,
     instance: Option<Instance>,
     /// Whether each attempt gets a new instance.
-    deterministic: bool,
-    /// What the last call of `run` computed with models.
+    is_deterministic: bool,
+    /// The inference statistics of the last call of `run`.
     inference: InferenceStats,
 }
 
 impl Guest {
     /// A guest without an instance.
-    pub(super) fn new(program: GuestProgram, grants: Grants, deterministic: bool) -> Self {
+    pub(super) fn new(program: GuestProgram, grants: Grants, is_deterministic: bool) -> Self {
         let inference = InferenceStats::default();
-        Self { program, grants, instance: None, deterministic, inference }
+        Self { program, grants, instance: None, is_deterministic, inference }
     }
 
     /// The limits of an instance.
@@ -30,7 +30,7 @@ impl Guest {
         &self.grants.limits
     }
 
-    /// The descriptors of the beginning of each of the guest's logs.
+    /// The descriptors of the files for the first part of each of the guest's logs.
     pub(super) fn logs(&self) -> impl Iterator<Item = RawFd> {
         let Grants { stdout, stderr, log, .. } = &self.grants;
         [stdout, stderr, log].into_iter().filter_map(SinkFile::beginning)
@@ -38,25 +38,26 @@ impl Guest {
 
     /// Whether [`start`](Self::start) has to be called before the next mini-batch.
     pub(super) fn is_broken(&self) -> bool {
-        self.instance.is_none() && !self.deterministic
+        self.instance.is_none() && !self.is_deterministic
     }
 
     /// Whether each attempt begins with [`renew`](Self::renew).
     pub(super) fn is_deterministic(&self) -> bool {
-        self.deterministic
+        self.is_deterministic
     }
 
-    /// Starts a new instance before each attempt of a deterministic job. Its random numbers are derived from
-    /// the mini-batch.
+    /// Starts a new instance before an attempt of a deterministic job. The guest's random numbers are derived
+    /// from the mini-batch.
     pub(super) fn renew(&mut self, mini_batch: MiniBatchId) -> Result<(), Failure> {
         self.grants.seed = Seed::of_mini_batch(mini_batch.0);
         self.start().map(drop)
     }
 
-    /// Ends the instance after each attempt of a deterministic job. Calls `shutdown` if all went well so far.
-    pub(super) fn retire(&mut self, well: bool) -> Result<(), Failure> {
-        match self.instance.take_if(|_| self.deterministic) {
-            Some(mut instance) if well => instance.shutdown().1,
+    /// Ends the instance after an attempt of a deterministic job. Calls `shutdown` if the attempt has
+    /// succeeded so far.
+    pub(super) fn retire(&mut self, has_succeeded: bool) -> Result<(), Failure> {
+        match self.instance.take_if(|_| self.is_deterministic) {
+            Some(mut instance) if has_succeeded => instance.shutdown().1,
             _ => Ok(()),
         }
     }
@@ -83,7 +84,7 @@ impl Guest {
             let failure = Failure::new(FailureKind::HostFault, "no instance is running");
             return (CallStats::default(), Err(failure));
         };
-        // What `init` computed does not count for a mini-batch.
+        // The inference of `init` does not count for a mini-batch.
         self.grants.models.take_stats();
         let (stats, result) = instance.run(data, context, sink);
         self.inference = self.grants.models.take_stats();
@@ -95,7 +96,7 @@ impl Guest {
         (stats, result)
     }
 
-    /// Returns and resets what the last call of `run` computed with models.
+    /// Returns and resets the inference statistics of the last call of `run`.
     pub(super) fn take_inference(&mut self) -> InferenceStats {
         std::mem::take(&mut self.inference)
     }
@@ -111,11 +112,11 @@ impl Guest {
     }
 
     /// Drops the instance, so that a new one must be started.
-    pub(super) fn throw_away(&mut self) {
+    pub(super) fn drop_instance(&mut self) {
         self.instance = None;
     }
 
-    /// Calls `shutdown`.
+    /// Calls `shutdown`, if there is an instance.
     pub(super) fn stop(&mut self) -> Result<(), Failure> {
         self.instance.take().map_or(Ok(()), |mut instance| instance.shutdown().1)
     }

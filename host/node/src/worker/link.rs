@@ -1,4 +1,4 @@
-//! The connection to the leader, from the worker's side.
+//! The worker's side of the connection to the leader.
 
 use crate::protocol::{FrameBuffer, FrameError, FromWorker, ToWorker, encode};
 use rustix::io::Errno;
@@ -7,11 +7,11 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 
-/// Bytes to read at once. Several ordinary assignments fit.
-const CHUNK: usize = 64 << 10;
+/// The size of one read. Several ordinary assignments fit.
+const READ_BYTES: usize = 64 << 10;
 
 /// The result of a read from the socket.
-#[expect(clippy::large_enum_variant, reason = "one at a time, and handed on by reference")]
+#[expect(clippy::large_enum_variant, reason = "there is only one at a time")]
 #[derive(Debug, PartialEq)]
 pub(super) enum SocketEvent {
     /// A message.
@@ -22,15 +22,15 @@ pub(super) enum SocketEvent {
     Closed,
 }
 
-/// The socket from the leader, and the pipe or socket to it. Messages to the leader are collected and sent
-/// together, because every write wakes the leader.
+/// The socket from the leader, and the pipe or socket to the leader. Messages to the leader are collected and
+/// sent together, because every write wakes the leader.
 #[derive(Debug)]
 pub(super) struct LeaderLink {
     stream: UnixStream,
     reports: File,
     incoming: FrameBuffer,
     outgoing: Vec<u8>,
-    chunk: Vec<u8>,
+    read_buffer: Vec<u8>,
 }
 
 impl LeaderLink {
@@ -38,12 +38,12 @@ impl LeaderLink {
         stream.set_nonblocking(false)?;
         let incoming = FrameBuffer::default();
         let outgoing = Vec::new();
-        Ok(Self { stream, reports, incoming, outgoing, chunk: vec![0; CHUNK] })
+        Ok(Self { stream, reports, incoming, outgoing, read_buffer: vec![0; READ_BYTES] })
     }
 
     /// Queues a message.
     pub(super) fn queue(&mut self, message: &FromWorker) -> io::Result<()> {
-        encode(message, &mut self.outgoing).map_err(fault)
+        encode(message, &mut self.outgoing).map_err(io_error)
     }
 
     /// Sends the queued messages.
@@ -68,12 +68,12 @@ impl LeaderLink {
 
     fn next(&mut self, flags: RecvFlags) -> io::Result<SocketEvent> {
         loop {
-            if let Some(message) = self.incoming.next_message().map_err(fault)? {
+            if let Some(message) = self.incoming.next_message().map_err(io_error)? {
                 return Ok(SocketEvent::Message(message));
             }
-            match recv(&self.stream, self.chunk.as_mut_slice(), flags) {
+            match recv(&self.stream, self.read_buffer.as_mut_slice(), flags) {
                 Ok((0, _)) | Err(Errno::CONNRESET) => return Ok(SocketEvent::Closed),
-                Ok((count, _)) => self.incoming.push(&self.chunk[..count]),
+                Ok((count, _)) => self.incoming.push(&self.read_buffer[..count]),
                 Err(Errno::AGAIN) => return Ok(SocketEvent::None),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
@@ -82,7 +82,7 @@ impl LeaderLink {
     }
 }
 
-fn fault(error: FrameError) -> io::Error {
+fn io_error(error: FrameError) -> io::Error {
     match error {
         FrameError::Io(error) => error,
         other => io::Error::other(other),

@@ -1,8 +1,8 @@
-//! The second wall around a worker: what it may use while it runs a guest.
+//! Builds the second wall around a worker, which limits what the process may use while it runs a guest.
 //!
-//! It is built on the main thread before any other thread exists, because Landlock and seccomp hold for a
-//! thread and those that it starts later. By then the component is mapped, the link and the part file are
-//! open, and the worker's folders exist.
+//! The wall is built on the main thread before any other thread exists, because Landlock and seccomp hold for
+//! a thread and the threads that it starts later. By then the component is mapped, the link and the part file
+//! are open, and the worker's folders exist.
 
 use crate::inference::{PROCESSORS, has_inference, inference_memory};
 use crate::model::MemoryBudget;
@@ -13,23 +13,23 @@ use std::io;
 use std::os::fd::RawFd;
 use std::path::{Path, PathBuf};
 
-/// The largest file that the process may write: 64 GiB. Writing more fails in the guest. A result file is far
-/// smaller, but the limit also holds for the part file, which has the rows of a whole job. The number of
-/// files of a mini-batch is limited elsewhere.
+/// The largest file that the process may write: 64 GiB. A guest that writes more gets an error. Result files
+/// are far smaller, but the limit also holds for the part file, which has the rows of a whole job. The number
+/// of files of a mini-batch is limited elsewhere.
 const LARGEST_FILE: u64 = 64 << 30;
-/// The same limit if outputs are very large: 1 TiB.
+/// The same limit for a job whose output is parts, which may be very large: 1 TiB.
 const LARGEST_PART: u64 = 1 << 40;
 
-/// The kernel's information about processes.
-const PROCESSES: &str = "/proc";
+/// The folder with the kernel's information about processes.
+const PROC_FOLDER: &str = "/proc";
 
-/// Descriptors of the worker itself, in addition to those of a guest.
-const OWN_FILES: u64 = 128;
+/// The number of descriptors for the worker itself, in addition to the guest's.
+const OWN_DESCRIPTORS: u64 = 128;
 
 /// Bytes that the process may use beyond the budget that the leader watches. `RLIMIT_DATA` also counts stacks
 /// and memory that is reserved but never touched. With this slack, a guest that asks for too much fails at
 /// its own limit, with that limit's message.
-const SLACK: u64 = 1 << 30;
+const SLACK_BYTES: u64 = 1 << 30;
 
 /// The wall for this worker.
 pub(super) fn wall(setup: &WorkerSetup) -> Wall {
@@ -40,10 +40,10 @@ pub(super) fn wall(setup: &WorkerSetup) -> Wall {
     Wall { occupant, mode: setup.settings.os_sandbox, folders, bounds: bounds(setup) }
 }
 
-/// The wall of the process from which workers are forked. It allows what any of the workers may use; each
+/// The wall of the zygote, from which workers are forked. The wall allows what any worker may use; each
 /// worker builds a narrower wall inside it. In the job directory, the folders for work, parts and logs can be
-/// written. The folder of links cannot: in a writable folder, a link to an input file would make that file
-/// writable.
+/// written. The folder of links cannot be written: in a writable folder, a link to an input file would make
+/// that file writable.
 pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
     let dir = JobDir::new(&surroundings.job_dir);
     let mut folders = vec![
@@ -53,7 +53,7 @@ pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
         GrantedPath::real(dir.user_logs(), FolderRights::Write),
         GrantedPath::real(dir.links(), FolderRights::Stage),
         // A worker reads its own threads and its cgroup.
-        GrantedPath::new(PROCESSES, FolderRights::Read),
+        GrantedPath::new(PROC_FOLDER, FolderRights::Read),
         GrantedPath::new(PROCESSORS, FolderRights::Read),
     ];
     folders.extend(surroundings.sources.iter().map(|source| {
@@ -69,7 +69,7 @@ pub(super) fn zygote_wall(surroundings: &ZygoteLimits) -> Wall {
         memory: None,
         cpu_seconds: None,
         largest_file: LARGEST_PART,
-        open_files: surroundings.handles.saturating_add(OWN_FILES),
+        open_files: surroundings.handles.saturating_add(OWN_DESCRIPTORS),
     };
     Wall { occupant: WallRole::Zygote, mode: surroundings.os_sandbox, folders, bounds }
 }
@@ -92,11 +92,11 @@ fn is_staged(setup: &WorkerSetup) -> bool {
 /// The folders that the worker only reads.
 fn read_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
     let folder = |path: &Path, rights| GrantedPath::real(path, rights);
-    let rights = |linked| if linked { FolderRights::ReadAndLink } else { FolderRights::Read };
+    let rights = |is_linked| if is_linked { FolderRights::ReadAndLink } else { FolderRights::Read };
     let mut folders = Vec::new();
     for source in &setup.sources {
-        let linked = setup.tables.is_empty() && source.pattern.is_some();
-        folders.push(folder(&source.root, rights(linked)));
+        let is_linked = setup.tables.is_empty() && source.pattern.is_some();
+        folders.push(folder(&source.root, rights(is_linked)));
     }
     folders.extend(setup.mounts.iter().map(|mount| folder(&mount.host, FolderRights::Read)));
     if has_inference(&setup.models, &setup.inference) {
@@ -106,15 +106,16 @@ fn read_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
     if !setup.tables.is_empty() {
         folders.push(folder(&JobDir::new(&setup.job_dir).spill(), FolderRights::Read));
     }
-    // The library's files for GPUs are beside it, and are opened with the first model on a GPU.
+    // ONNX Runtime's files for GPUs are beside the library, and are opened with the first model on a GPU.
     let library = setup.inference.onnxruntime.as_deref().filter(|_| setup.gpu.is_some());
     folders.extend(
-        library.and_then(Path::parent).map(|place| GrantedPath::new(place, FolderRights::Read)),
+        library.and_then(Path::parent).map(|folder| GrantedPath::new(folder, FolderRights::Read)),
     );
     folders
 }
 
-/// The folders that the guest and the worker write. The part file and the guest's log files are open already.
+/// The folders to which the guest and the worker write. The part file and the guest's log files are open
+/// already.
 fn written_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
     let dir = JobDir::new(&setup.job_dir);
     let worker = setup.worker;
@@ -132,8 +133,8 @@ fn written_folders(setup: &WorkerSetup) -> Vec<GrantedPath> {
         folders.push(folder(dir.worker_copies(worker), FolderRights::Write));
     }
     let profile = dir.worker_new_profile(worker);
-    if let Some(place) = profile.parent().filter(|_| setup.settings.profiling_module.is_some()) {
-        folders.push(folder(place.to_owned(), FolderRights::Files));
+    if let Some(profiles) = profile.parent().filter(|_| setup.settings.profiling_module.is_some()) {
+        folders.push(folder(profiles.to_owned(), FolderRights::Files));
     }
     folders
 }
@@ -144,19 +145,19 @@ fn bounds(setup: &WorkerSetup) -> ResourceLimits {
     let models: Vec<&Path> = setup.models.iter().map(|model| model.host.as_path()).collect();
     let inference = inference_memory(&models, &setup.inference, &setup.limits);
     let budget = MemoryBudget::new(&setup.limits, table, inference).total();
-    let off = setup.settings.os_sandbox == OsSandbox::Off;
+    let is_off = setup.settings.os_sandbox == OsSandbox::Off;
     ResourceLimits {
-        memory: (!off).then(|| budget.0.saturating_add(SLACK)),
+        memory: (!is_off).then(|| budget.0.saturating_add(SLACK_BYTES)),
         cpu_seconds: None,
         largest_file: match setup.output_format.layout {
             OutputLayout::File => LARGEST_FILE,
             OutputLayout::Parts => LARGEST_PART,
         },
-        open_files: setup.limits.handles.saturating_add(OWN_FILES),
+        open_files: setup.limits.handles.saturating_add(OWN_DESCRIPTORS),
     }
 }
 
-/// Makes a write beyond the limit fail instead of killing the process.
+/// Makes a write beyond the largest file size fail instead of killing the process.
 fn ignore_file_size_signal() -> io::Result<()> {
     // SAFETY: ignoring a signal runs no code of ours, and no other code handles this one.
     let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };

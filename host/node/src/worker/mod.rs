@@ -1,9 +1,9 @@
-//! The child side of a worker: it takes descriptors, loads the entry script, runs it, writes rows and
-//! answers. It imports `sandbox` and crates below, never `pool`.
+//! The child side of a worker: loads the entry script, runs its mini-batches, writes their rows, and reports
+//! to the leader. Imports `sandbox` and crates below, never `pool`.
 //!
 //! - `serve`: from the process's start to its exit code; `lockdown` and `process` are its parts.
-//! - `session`: the conversation with the leader; `attempt`: one mini-batch, from descriptor to report.
-//! - `zygote`: a process that forks workers; `code`: the code that they run.
+//! - `session`: the conversation with the leader; `attempt`: one attempt, from assignment to report.
+//! - `zygote`: the process from which workers are forked; `code`: the code that workers run.
 //! - `folder`: the folders in which a guest writes. `sandmill_data::attempt` makes the guest's data, and
 //!   checks its results.
 //! - `guest`: the instance and its replacement; `link`: the connection to the leader.

@@ -1,7 +1,7 @@
-//! Settings of this process.
+//! Settings of the worker process.
 
-/// Makes the allocator keep memory instead of returning it: the next mini-batch will need as much as the last
-/// one, and new pages cost more than copying into warm ones.
+/// Makes the allocator keep freed memory instead of returning it to the kernel: the next mini-batch will need
+/// as much as the last one, and new pages cost more than copying into used ones.
 pub(super) fn keep_memory() {
     #[cfg(target_env = "gnu")]
     {

@@ -1,4 +1,4 @@
-//! From the start of a worker process to its exit code.
+//! Runs a worker process, from its start to its exit code.
 
 use super::code::WorkerCode;
 use super::link::{LeaderLink, SocketEvent};
@@ -21,16 +21,16 @@ use std::process::ExitCode;
 /// notified the leader before.
 pub const EXIT_INIT_FAILED: u8 = 3;
 
-/// The exit code after a fault that the guest did not cause; the reason is on stderr.
+/// The exit code after a fault that the guest did not cause. The reason is on stderr.
 pub const EXIT_FAULT: u8 = 4;
 
-/// The worker process. Its standard input is the socket to the leader, its standard output the compiled
-/// component, its standard error a file for faults that the guest did not cause. The exit code is 0 after
-/// `Shutdown` or when the leader is gone, otherwise [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
+/// Runs the worker process. Its standard input is the socket to the leader, its standard output the compiled
+/// component, and its standard error a file for faults that the guest did not cause. The exit code is 0 after
+/// `Shutdown` or if the leader is gone, otherwise [`EXIT_INIT_FAILED`] or [`EXIT_FAULT`].
 ///
-/// If the socket preserves message boundaries (`SOCK_SEQPACKET`), this is the process from which workers and
-/// the planner are forked, and the function also returns in each of them. It returns `None` in the planner,
-/// whose request is on standard input.
+/// If the socket preserves message boundaries (`SOCK_SEQPACKET`), this process is the zygote, from which
+/// workers and the planner are forked. The function then also returns in each forked process. It returns
+/// `None` in the planner, whose request is on standard input.
 pub fn serve() -> Option<ExitCode> {
     inference::quiet_panics();
     Some(match run() {
@@ -44,7 +44,7 @@ pub fn serve() -> Option<ExitCode> {
     })
 }
 
-/// What this process has become.
+/// What this process has become. A worker has ended its session, and so has the zygote.
 enum Role {
     Worker(SessionEnd),
     Planner,
@@ -59,7 +59,7 @@ fn run() -> io::Result<Role> {
         return work(link, WorkerCode::Compiled(compiled)).map(Role::Worker);
     }
     drop(compiled);
-    match zygote::tend(socket)? {
+    match zygote::serve_zygote(socket)? {
         Some(ForkedRole::Worker(link, code)) => work(link, code).map(Role::Worker),
         Some(ForkedRole::Planner) => Ok(Role::Planner),
         None => Ok(Role::Worker(SessionEnd::Done)),
@@ -74,7 +74,7 @@ fn work(mut link: LeaderLink, code: WorkerCode) -> io::Result<SessionEnd> {
         }
         SocketEvent::None | SocketEvent::Closed => return Ok(SessionEnd::Done),
     };
-    // No other job gets the GPU until this process is gone, however it ends and even if the leader has ended.
+    // No other job gets the GPU until this process is gone, even if the leader ends first.
     let lock = setup.gpu.as_ref().and_then(|gpu| gpu.lock.as_deref());
     let _lease = lock.map(machine_slots::keep).transpose()?;
     let wall = lockdown::wall(&setup);
@@ -86,7 +86,7 @@ fn work(mut link: LeaderLink, code: WorkerCode) -> io::Result<SessionEnd> {
 }
 
 /// Takes the socket and the component from descriptors 0 and 1 and replaces them with harmless files, so that
-/// no code reads or prints there by accident.
+/// no code reads from them or prints to them by accident.
 fn take_descriptors() -> io::Result<(OwnedFd, File)> {
     let socket: OwnedFd = rustix::stdio::stdin().try_clone_to_owned()?;
     let component: OwnedFd = rustix::stdio::stdout().try_clone_to_owned()?;

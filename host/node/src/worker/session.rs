@@ -1,4 +1,4 @@
-//! The conversation with the leader.
+//! The worker's conversation with the leader.
 
 use super::attempt::{AfterAttempt, AttemptRunner};
 use super::code::WorkerCode;
@@ -22,7 +22,7 @@ use std::os::fd::RawFd;
 use std::path::Path;
 use std::sync::Arc;
 
-/// How a session ends if the worker itself has no fault.
+/// How a session ends if no fault of the worker itself ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionEnd {
     /// The leader ended it, or is gone.
@@ -31,7 +31,7 @@ pub(super) enum SessionEnd {
     InitFailed,
 }
 
-/// A worker that has its set-up.
+/// The session of a worker that has its set-up.
 pub(super) struct Session {
     link: LeaderLink,
     /// Messages that came while the worker waited for the leader's decision, in order.
@@ -39,15 +39,15 @@ pub(super) struct Session {
     guest: Guest,
     runner: AttemptRunner,
     profiler: Option<GuestProfiler>,
-    /// Whether the guest may compute with models.
+    /// Whether the guest may run models.
     has_inference: bool,
     /// The state of the wall around this process; empty until it is built.
     pub(super) wall: WallState,
 }
 
 impl Session {
-    /// Makes the worker's folders and files and loads the component. `None` if that failed; the leader has
-    /// been notified then. An error is an error of the link.
+    /// Makes the worker's folders and files, and loads the component. `None` if that failed, after notifying
+    /// the leader. Fails only if `link` fails.
     pub(super) fn prepare(
         setup: WorkerSetup,
         mut link: LeaderLink,
@@ -62,8 +62,8 @@ impl Session {
         match loaded.and_then(|program| Ok((program, make_runner(&setup)?))) {
             Ok((program, runner)) => {
                 let program = program.profiled_by(profiler.clone());
-                let deterministic = setup.settings.deterministic;
-                let guest = Guest::new(program, grants(setup, &runner), deterministic);
+                let is_deterministic = setup.settings.deterministic;
+                let guest = Guest::new(program, grants(setup, &runner), is_deterministic);
                 let wall = WallState::default();
                 let pending = VecDeque::new();
                 Ok(Some(Self { link, pending, guest, runner, profiler, has_inference, wall }))
@@ -80,8 +80,8 @@ impl Session {
         guest_thread_stack(self.guest.limits(), self.has_inference)
     }
 
-    /// The descriptors of logs that this process appends to: its own standard output and error, and the
-    /// beginning of each of the guest's logs.
+    /// The descriptors of logs to which this process appends: its own standard output and error, and the
+    /// files for the first part of each of the guest's logs.
     pub(super) fn logs(&self) -> Vec<RawFd> {
         let mut logs = vec![libc::STDOUT_FILENO, libc::STDERR_FILENO];
         logs.extend(self.guest.logs());
@@ -128,7 +128,7 @@ impl Session {
                 }
                 SocketEvent::Message(ToWorker::GoOn) => {
                     return Err(io::Error::other(
-                        "the leader sent a message that nothing waits for",
+                        "the leader sent GoOn although the worker does not wait for a decision",
                     ));
                 }
                 SocketEvent::Message(ToWorker::Free { id, attempt }) => {
@@ -151,16 +151,17 @@ impl Session {
         match self.link.poll()? {
             SocketEvent::None => {
                 // The time until the next message does not count for a mini-batch.
-                self.runner.used = None;
+                self.runner.last_usage = None;
                 self.link.wait()
             }
             incoming => Ok(incoming),
         }
     }
 
-    /// Waits for the leader's decision after a failed attempt. Returns false if the leader is gone.
+    /// Waits for the leader's decision after a failed attempt. Other messages that arrive are kept in
+    /// `pending`. Returns false if the leader is gone.
     fn await_decision(&mut self) -> io::Result<bool> {
-        self.runner.used = None;
+        self.runner.last_usage = None;
         loop {
             match self.link.wait()? {
                 SocketEvent::Message(ToWorker::GoOn) => return Ok(true),
@@ -179,10 +180,10 @@ impl Session {
         }
     }
 
-    /// Makes an instance, calls `init` and reports the result to the leader. Returns false if it failed.
+    /// Makes an instance, calls `init` and reports the result to the leader. Returns whether that succeeded.
     fn start_guest(&mut self) -> io::Result<bool> {
         self.link.flush()?;
-        self.runner.used = None;
+        self.runner.last_usage = None;
         let AttemptRunner { folder, temporary, .. } = &mut self.runner;
         let started = folder
             .reset()
@@ -207,7 +208,7 @@ impl Session {
     fn shut_down(&mut self) -> io::Result<SessionEnd> {
         self.link.flush()?;
         if let Err(failure) = self.guest.stop() {
-            // Every mini-batch is done and reported, so a line on stderr suffices.
+            // All mini-batches are done and reported, so a line on stderr suffices.
             eprintln!("shutdown failed: {}", printable(&bounded(failure).to_string()));
         }
         Ok(SessionEnd::Done)
@@ -246,25 +247,25 @@ fn make_runner(setup: &WorkerSetup) -> Result<AttemptRunner, Failure> {
         TemporaryFolder::default()
     };
     let loader = Loader::new(&setup.sources, &setup.tables, &job_dir, worker)?;
-    let keep = setup.settings.output_action == OutputAction::AppendRow;
-    let rows = RowWriter::new(setup.limits.results.0, keep, &setup.output_format)
+    let keeps_rows = setup.settings.output_action == OutputAction::AppendRow;
+    let rows = RowWriter::new(setup.limits.results.0, keeps_rows, &setup.output_format)
         .with_row_limit(setup.limits.row);
-    let strict = setup.settings.strict_cardinality;
-    let heads = setup.output_format.layout == OutputLayout::Parts;
+    let is_strict = setup.settings.strict_cardinality;
+    let has_header = setup.output_format.layout == OutputLayout::Parts;
     let meter = CpuMeter::open();
-    let used = None;
+    let last_usage = None;
     Ok(AttemptRunner {
         job_dir,
         worker,
         loader,
         rows,
-        strict,
+        is_strict,
         part,
-        heads,
+        has_header,
         folder,
         temporary,
         meter,
-        used,
+        last_usage,
     })
 }
 
@@ -284,13 +285,15 @@ fn grants(setup: WorkerSetup, runner: &AttemptRunner) -> Grants {
     if setup.temporary {
         mounts.push(writable(job_dir.worker_temporary(worker), GUEST_TEMPORARY));
     }
-    // The libraries of backends are opened here, before the wall is built. Models are read after it is built.
+    // The inference libraries are opened here, before the wall is built. Models are read after the wall is
+    // built.
     let lease = setup.gpu.map(|gpu| gpu.index);
-    let note = has_inference(&setup.models, &setup.inference).then(|| note_place(job_dir, worker));
+    let note_file =
+        has_inference(&setup.models, &setup.inference).then(|| open_note_file(job_dir, worker));
     let models =
         LoadedModels::open(setup.models, &setup.inference, lease, setup.workers, &setup.limits);
-    if let Some(place) = note.flatten() {
-        models.note_in(place);
+    if let Some(note_file) = note_file.flatten() {
+        models.note_in(note_file);
     }
     Grants {
         mounts,
@@ -315,16 +318,16 @@ fn grants(setup: WorkerSetup, runner: &AttemptRunner) -> Grants {
 
 /// The file in which the worker records its current model call. `None` if it cannot be created (full disk);
 /// the job continues without it.
-fn note_place(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
+fn open_note_file(job_dir: &JobDir, worker: WorkerId) -> Option<NotePlace> {
     let mut options = File::options();
     let options = options.read(true).write(true).create(true).truncate(true);
-    let place =
+    let note_file =
         options.open(job_dir.worker_inference(worker)).and_then(|file| NotePlace::of(&file));
-    let describe = |error: &_| {
+    let print_error = |error: &_| {
         let error = format!("model calls cannot be recorded: {error}");
         eprintln!("{}", printable(&error));
     };
-    place.inspect_err(describe).ok()
+    note_file.inspect_err(print_error).ok()
 }
 
 #[cfg(test)]
@@ -362,8 +365,8 @@ mod tests {
         for mount in &grants.mounts {
             let host = mount.host.strip_prefix(root).unwrap().display().to_string();
             text += &format!("{} -> {host} {}\n", mount.guest, mount.writable);
-            let made = host.starts_with("job");
-            assert_eq!(mount.host.is_dir(), made, "{host}");
+            let is_in_job = host.starts_with("job");
+            assert_eq!(mount.host.is_dir(), is_in_job, "{host}");
         }
         insta::assert_snapshot!(text, @"
         /inputs/a -> data false
@@ -376,9 +379,10 @@ mod tests {
         assert_eq!(grants.agent_name, "process007");
         for file in runner.job_dir.script_files(WorkerId(7)) {
             assert!(file.is_file());
-            // In a folder that a guest can write, it could place a link that the host follows.
-            let seen = |mount: &Mount| mount.writable && file.starts_with(&mount.host);
-            assert!(!grants.mounts.iter().any(seen), "{}", file.display());
+            // In a folder that the guest can write, it could replace the file with a link, which the host
+            // would follow.
+            let guest_can_write = |mount: &Mount| mount.writable && file.starts_with(&mount.host);
+            assert!(!grants.mounts.iter().any(guest_can_write), "{}", file.display());
         }
     }
 }

@@ -1,7 +1,7 @@
-//! A process from which the planner and workers are forked, so that the program is started and the entry
-//! script is loaded only once. Before it loads the script, it builds a wall around itself and all workers: a
-//! compromised compiler may have written any code. It reads no other untrusted data, and ends with the
-//! leader.
+//! The zygote: a process from which the planner and workers are forked, so that the program is started and
+//! the entry script is loaded only once. Before the zygote loads the script, it builds a wall around itself
+//! and all workers, because a compromised compiler may have written any code. It reads no other untrusted
+//! data, and ends with the leader.
 
 use super::code::{self, WorkerCode};
 use super::link::LeaderLink;
@@ -14,24 +14,25 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// The names of the processes in tools that show only the short name.
-const ZYGOTE: &CStr = c"zygote";
-const PLANNER: &CStr = c"planner";
-const WORKER: &CStr = c"worker";
+/// The short names of the processes, which some tools show.
+const ZYGOTE_NAME: &CStr = c"zygote";
+const PLANNER_NAME: &CStr = c"planner";
+const WORKER_NAME: &CStr = c"worker";
 
-/// What this process has become.
-#[expect(clippy::large_enum_variant, reason = "there is one in the life of a process")]
+/// What a forked process has become.
+#[expect(clippy::large_enum_variant, reason = "a process has only one")]
 pub(super) enum ForkedRole {
-    /// The planner, its request on standard input.
+    /// The planner, whose request is on standard input.
     Planner,
     /// A worker with its link and its code.
     Worker(LeaderLink, WorkerCode),
 }
 
-/// Serves until the leader is gone, and then returns `None`. Also returns in each forked process.
-pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
+/// Serves as the zygote until the leader is gone, and then returns `None`. Also returns in each forked
+/// process, with its role.
+pub(super) fn serve_zygote(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
     // The name is only informative.
-    let _ = rustix::thread::set_name(ZYGOTE);
+    let _ = rustix::thread::set_name(ZYGOTE_NAME);
     let mut loaded = None;
     while let Some((message, descriptors)) = receive_packet(&socket)? {
         let twin = match message {
@@ -48,7 +49,8 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
                 process::keep_memory();
                 loaded =
                     Some(WorkerCode::Loaded(loading, code::load(&File::from(compiled), loading)));
-                // A copy has only this thread: a lock that another thread holds would stay locked forever.
+                // A forked process has only this thread. A lock that another thread holds would stay locked
+                // there forever.
                 wall::alone()?;
                 continue;
             }
@@ -73,7 +75,8 @@ pub(super) fn tend(socket: OwnedFd) -> io::Result<Option<ForkedRole>> {
     Ok(None)
 }
 
-/// Forks this process and reports the copy to the leader. Returns `Some` in the copy.
+/// Forks this process, and reports the id of the forked process to the leader. Returns `Some` in the forked
+/// process.
 fn fork(socket: &OwnedFd) -> io::Result<Option<ForkedTwin>> {
     let answer = match wall::twin() {
         Ok(Ok(id)) => FromZygote::Forked(id.as_raw_pid().cast_unsigned()),
@@ -84,6 +87,7 @@ fn fork(socket: &OwnedFd) -> io::Result<Option<ForkedTwin>> {
     Ok(None)
 }
 
+/// The descriptors of a message. Fails if their number is wrong.
 fn exactly<const N: usize>(descriptors: Vec<OwnedFd>) -> io::Result<[OwnedFd; N]> {
     descriptors.try_into().map_err(|_| io::Error::other("a message came without its descriptors"))
 }
@@ -94,7 +98,7 @@ fn become_planner(descriptors: Vec<OwnedFd>) -> io::Result<()> {
     rustix::stdio::dup2_stdin(stdin.as_fd())?;
     rustix::stdio::dup2_stdout(stdout.as_fd())?;
     rustix::stdio::dup2_stderr(stderr.as_fd())?;
-    let _ = rustix::thread::set_name(PLANNER);
+    let _ = rustix::thread::set_name(PLANNER_NAME);
     Ok(())
 }
 
@@ -104,6 +108,6 @@ fn become_worker(descriptors: Vec<OwnedFd>, folder: PathBuf) -> io::Result<Leade
     rustix::stdio::dup2_stderr(stderr.as_fd())?;
     rustix::stdio::dup2_stdout(stderr.as_fd())?;
     std::env::set_current_dir(folder)?;
-    let _ = rustix::thread::set_name(WORKER);
+    let _ = rustix::thread::set_name(WORKER_NAME);
     LeaderLink::new(socket.into(), reports.into())
 }
