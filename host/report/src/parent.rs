@@ -113,8 +113,8 @@ impl ParentCopy {
         let what = counted(left_out_script_logs.count, "file or folder");
         let logs = logs.display();
         Err(io::Error::other(format!(
-            "{what} in the entry script's log folder could not be copied to the parent, as {first}; the whole folder is \
-             in {logs}"
+            "{what} in the entry script's log folder could not be copied to the parent, as {first}; the \
+             whole folder is in {logs}"
         )))
     }
 }

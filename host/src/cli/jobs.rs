@@ -77,7 +77,10 @@ pub(super) fn list_jobs(root: &Path) -> Result<Vec<FoundJob>, Problem> {
 /// The processes that hold places for workers on this machine, each with its number of places.
 fn holders(caps: &MachineCaps) -> Vec<(u32, u32)> {
     machine_slots::holders(caps).unwrap_or_else(|error| {
-        say(&format!("warning: Sandmill cannot find out which jobs hold this machine's places for workers: {error}"));
+        say(&format!(
+            "warning: Sandmill cannot find out which jobs hold this machine's places for workers: \
+             {error}"
+        ));
         Vec::new()
     })
 }

@@ -84,8 +84,8 @@ impl LoggingArguments {
         let known = text.parse().ok().filter(|_| text.split(',').all(is_directive));
         known.map(with_spans).ok_or_else(|| {
             Problem::usage(anyhow::anyhow!(
-                "{place}: found {text:?}; expected off, error, warn, info, debug or trace, or several, each with the part \
-                 of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"
+                "{place}: found {text:?}; expected off, error, warn, info, debug or trace, or several, each with \
+                 the part of Sandmill that it applies to (e.g. sandmill_leader=debug,info)"
             ))
         })
     }
