@@ -377,7 +377,7 @@ fn print<W: Write>(
                 let last = opened.map_or_else(String::new, |file| {
                     format!("; the last file that it opened is {}", file.display())
                 });
-                bail!("the planner process {status} before it had cut all inputs{last}");
+                bail!("the planner process {status} before it had planned all mini-batches{last}");
             }
         }
     }

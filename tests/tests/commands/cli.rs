@@ -239,7 +239,7 @@ fn a_pinned_component_is_the_only_one_that_runs() {
     let ran =
         two_files().run(&["--set", &format!("entry_script_digest=sha256:{}", "0a".repeat(32))]);
     ran.exits_with(2);
-    assert_snapshot!(ran.redacted(), @"error: [REPO]/target/guests/wasm32-wasip2/release/examples/counts_runs.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change the pin");
+    assert_snapshot!(ran.redacted(), @"error: [REPO]/target/guests/wasm32-wasip2/release/examples/counts_runs.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change entry_script_digest");
     // The message contains the component's real digest.
     let digests: Vec<&str> = ran
         .stderr

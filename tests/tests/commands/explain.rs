@@ -92,10 +92,10 @@ fn a_time_out() {
     First failure
       mini-batch 3, attempt 1, process000: timeout
       /inputs/texts/f3.txt
-      run took longer than run_invocation_timeout ([TIME]); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
+      run took longer than run_invocation_timeout ([TIME]); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)
 
     Failures
-      2 attempts: timeout: run took longer than run_invocation_timeout ([TIME]); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
+      2 attempts: timeout: run took longer than run_invocation_timeout ([TIME]); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)
 
     Failed items
       1 of 4

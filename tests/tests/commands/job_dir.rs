@@ -87,7 +87,7 @@ fn inputs_must_not_overlap_the_output() {
         assert!(!ran.has("jobs"), "{ran}");
         ran.redacted()
     };
-    assert_snapshot!(refused(&["inputs.texts.path=."]), @"error: input 'texts' and the job directory [DIR]/jobs/test overlap, so the job would read what it writes: name another place with --job-dir, or narrow the input (e.g. data/*.png)");
+    assert_snapshot!(refused(&["inputs.texts.path=."]), @"error: input 'texts' and the job directory [DIR]/jobs/test overlap, so the job would read what it writes: choose another job directory with --job-dir, or narrow the input (e.g. data/*.png)");
     assert_snapshot!(refused(&["inputs.texts.path=in", "output=in/out"]), @"error: input 'texts' and the output folder [DIR]/in/out overlap, so the job would read what it writes: name another folder for `output`");
     refused(&["inputs.texts.path=**/*.txt"]);
     refused(&["inputs.texts.path=j*/test/*.txt"]);

@@ -48,7 +48,7 @@ fn stores_are_refused() {
 fn models_are_refused() {
     let model = root().join("tests/models/mlp.onnx").display().to_string();
     let job = texts().yaml(&format!("models: {{digits: {model}}}"));
-    assert_snapshot!(refused(job), @"error: the job computes with models.digits, and this sandmill was built without inference (feature `inference`): use a build with that feature");
+    assert_snapshot!(refused(job), @"error: the job uses models.digits, and this sandmill was built without inference (feature `inference`): use a build with that feature");
     let script = guest("computes").display().to_string();
     let model = format!("digits={model}");
     let arguments = ["check", &script, "--run", "a.txt", "--model", &model];

@@ -163,7 +163,7 @@ fn a_gpu_never_has_two_jobs() {
     let second = ran(&machine, "gpus: 1\nprocess_count_per_node: 1");
     let notice = format!(
         "note: no worker of this job gets a GPU; GPU 0 is taken by the job of process {}, or one of \
-         its workers that still runs; start the job again once they are free, if it needs them",
+         its workers that still runs; if the job needs these GPUs, start it again once they are free",
         first.pid()
     );
     assert!(second.stderr.contains(&notice), "{}", second.stderr);

@@ -103,7 +103,7 @@ fn a_model_with_a_wrong_digest_is_refused_first() {
     let ran = job().run(&["--set", &format!("models.digits.digest={}", "0".repeat(64))]);
     ran.exits_with(2);
     assert!(!ran.has("job"), "{ran}");
-    assert_snapshot!(ran.redacted(), @"error: model digits: [DIR]/all/digits.onnx has the SHA-256 [SHA256], but models.digits.digest (--set models.digits.digest) is [SHA256]: it is not the model that this job was made for; put the right one there, or change the digest");
+    assert_snapshot!(ran.redacted(), @"error: model digits: [DIR]/all/digits.onnx has the SHA-256 [SHA256], but models.digits.digest (--set models.digits.digest) is [SHA256]: it is not the model that this job was made for; put the right model there, or change the digest");
     let right = "785f3ec7eb32f30b90cd0fcf3657d388b5ff4297f2f9716ff66e9b69c05ddd09";
     ran.into_job().run(&["--set", &format!("models.digits.digest=sha256:{right}")]).exits_with(0);
 }

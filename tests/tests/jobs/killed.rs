@@ -285,11 +285,11 @@ fn a_file_at_which_two_planners_die_fails() {
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
-    note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
+    note: a file cannot be read, and fails: [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file
     note: input rows: its only file cannot be read as csv; check its format and its path
-    mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
+    mini-batch 0, attempt 1 ([WORKER]): [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file
     Job test failed after [TIME]: 1 item failed, more than error_threshold allows (0); to continue despite failures, set error_threshold to the number to tolerate, or to -1
-      first cause   [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read it
+      first cause   [DIR]/input/a.csv cannot be read: the planner process was killed (signal 9; the machine may have run out of memory) while it read this file
       where         mini-batch 0, [WORKER]
       mini-batches  1, 1 failed
       items         1, of which 1 failed (see job/logs/failed_items.csv)
@@ -306,5 +306,5 @@ fn plan_names_the_file_of_a_killed_planner() {
     kill_planner(&mut running, &[]);
     let ran = running.wait();
     ran.exits_with(2);
-    assert_snapshot!(ran.messages(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had cut all inputs; the last file that it opened is [DIR]/input/a.csv");
+    assert_snapshot!(ran.messages(), @"error: the planner process was killed (signal 9; the machine may have run out of memory) before it had planned all mini-batches; the last file that it opened is [DIR]/input/a.csv");
 }

@@ -132,7 +132,7 @@ fn jobs_share_the_memory_cap() {
     let machine = Machine::new("memory: 1 GB");
     let ran = machine.start(job(2, 1)).wait();
     ran.exits_with(2);
-    ran.says("all jobs on this machine together 1 GB (machine.memory of the operator's policy)");
+    ran.says("all jobs on this machine together may use only 1 GB (machine.memory of the operator's policy)");
     assert!(!ran.has("job"), "{ran}");
     let small = "limits: { memory: 64 MB, results: 64 MB, read: 64 MB }";
     let mut first = machine.start(asleep(4).yaml(small));

@@ -62,7 +62,7 @@ fn a_script_of_parallel_run_step_runs_unchanged() {
         )
         .run(&[]);
     ran.exits_with(0)
-        .says("requirements.txt asks for python 3.8, and the light runtime has 3.14.0");
+        .says("requirements.txt asks for python 3.8, but the light runtime has 3.14.0");
     let result = ran.log("job_result.txt");
     let runtime = result.lines().find(|line| line.contains("runtime")).unwrap();
     assert!(runtime.contains("python-light-") && runtime.ends_with(": Python 3.14.0"), "{runtime}");
@@ -131,11 +131,11 @@ def run(mini_batch):
     error: `run` of score.py is missing; write `def run(mini_batch):`
     error: `run` of score.py is async; write `def run(mini_batch):` without async
     error: `run` of score.py is a class; write `def run(mini_batch):`
-    error: score.py, line 1: imports numpy, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
-    error: score.py, line 2: imports sklearn, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
-    error: score.py, line 3: imports ssl, which the light runtime does not have: it needs what a sandbox does not have, such as sockets, processes and threads; do without it
-    error: score.py, line 3: imports helper, which the light runtime does not have: put a module of your own next to the script; install a pure-Python package by its name on PyPI: sandmill python vendor NAME
-    error: score.py, line 8: imports some_package, which the light runtime does not have: put a module of your own next to the script; install a pure-Python package by its name on PyPI: sandmill python vendor NAME
+    error: score.py, line 1: imports numpy, which the light runtime does not have: use the science runtime, which has this package; write python: {runtime: science}, or add --set python.runtime=science
+    error: score.py, line 2: imports sklearn, which the light runtime does not have: use the science runtime, which has this package; write python: {runtime: science}, or add --set python.runtime=science
+    error: score.py, line 3: imports ssl, which the light runtime does not have: this module needs what a sandbox does not have, such as sockets, processes and threads; do without the module
+    error: score.py, line 3: imports helper, which the light runtime does not have: put your own module next to the script, or install a pure-Python package from PyPI: sandmill python vendor NAME
+    error: score.py, line 8: imports some_package, which the light runtime does not have: put your own module next to the script, or install a pure-Python package from PyPI: sandmill python vendor NAME
     ");
 }
 
@@ -316,8 +316,8 @@ fn tables_are_columns_of_python_values() {
     let ran = job(rows).run(&[]);
     ran.exits_with(2);
     assert_snapshot!(ran.messages(), @"
-    error: the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep: that takes the science runtime, which is not installed on this machine; install it once: sandmill python install science
-    For a script whose run takes a sandmill.Table write python: {runtime: light}, or add --set python.runtime=light
+    error: the input is a table, which a Python script gets as a pandas DataFrame, as in ParallelRunStep; pandas needs the science runtime, which is not installed on this machine; install it once: sandmill python install science
+    If run takes a sandmill.Table instead, write python: {runtime: light}, or add --set python.runtime=light
     ");
     let ran = job("def run(table):\n    return table['age']\n")
         .yaml("python: {runtime: light}\nrun_max_try: 1")
@@ -332,7 +332,7 @@ fn scripts_are_checked_before_they_are_run() {
     ran.exits_with(0);
     assert_snapshot!(ran.redacted_stdout(), @"
     score.py, for the light runtime
-    note: score.py, line 2: torch is not in the light runtime; if the script needs it, it gets an ImportError
+    note: score.py, line 2: torch is not in the light runtime; if the script imports it, the import fails with ImportError
     It can be run: all modules that it imports are available.
     init ([TIME]): ok
     run ([TIME]): ok
@@ -347,7 +347,7 @@ fn scripts_are_checked_before_they_are_run() {
     assert_snapshot!(ran.redacted_stdout(), @"
     score.py
     `run` of score.py is missing; write `def run(mini_batch):`
-    score.py, line 1: imports pandas, which the light runtime does not have: the science runtime has it: write python: {runtime: science}, or add --set python.runtime=science
+    score.py, line 1: imports pandas, which the light runtime does not have: use the science runtime, which has this package; write python: {runtime: science}, or add --set python.runtime=science
     It cannot be run.
     ");
     let ran = ran.into_job().command(&["check", "score.py", "--json"]);

@@ -139,11 +139,11 @@ fn the_runtime_follows_from_the_imports() {
     source/score.py, for the science runtime
     It can be run: all modules that it imports are available.
     source/score.py, for the science runtime
-    note: score.py, line 3: if this assigns to a part of a DataFrame, as frame["a"][0] = 1, it no longer changes the DataFrame in pandas 3; write frame.loc[0, "a"] = 1
+    note: score.py, line 3: if this assigns to a part of a DataFrame, such as frame["a"][0] = 1, it no longer changes the DataFrame in pandas 3; write frame.loc[0, "a"] = 1
     It can be run: all modules that it imports are available.
     source/score.py
-    score.py, line 1: imports torch, which the science runtime does not have: export the model to ONNX, name it under `models:`, and call it by sandmill.models (docs/entry-scripts.md)
-    score.py, line 2: imports sklearn.nowhere, which the science runtime does not have: the package is installed in another version, without that module
+    score.py, line 1: imports torch, which the science runtime does not have: export the model to ONNX, name it under `models:`, and call it with sandmill.models (docs/entry-scripts.md)
+    score.py, line 2: imports sklearn.nowhere, which the science runtime does not have: the runtime's version of the package does not have this module
     It cannot be run.
     "#);
 }

@@ -52,7 +52,7 @@ fn a_damaged_component_is_refused() {
         *byte ^= 0xff;
     }
     let messages = refused("damaged.wasm", &bytes);
-    // The place where the damage is found depends on the compiler.
+    // Where the damage is found depends on the compiler that built the component.
     assert!(messages.starts_with("error: [DIR]/damaged.wasm: "), "{messages}");
     assert!(
         messages.contains("not a valid component") || messages.contains("damaged component"),
@@ -105,7 +105,7 @@ fn a_component_other_than_the_pinned_one_is_refused() {
         .run(&[]);
     ran.exits_with(2).says(&pin);
     assert!(!ran.has("job"), "{ran}");
-    assert_snapshot!(ran.messages().replace(&folder_of_guests(), "[GUESTS]"), @"error: [GUESTS]/echo_files.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change the pin");
+    assert_snapshot!(ran.messages().replace(&folder_of_guests(), "[GUESTS]"), @"error: [GUESTS]/echo_files.wasm has the SHA-256 [SHA256], but entry_script_digest is [SHA256]: it is not the component that this job was made for; put the right one there, or change entry_script_digest");
 }
 
 fn folder_of_guests() -> String {

@@ -10,11 +10,11 @@ use std::fs;
 /// The rows of the mini-batches that no act harmed.
 const GOOD: [&str; 4] = ["f0.txt: 0", "f1.txt: 1", "f4.txt: 4", "f5.txt: 5"];
 
-/// A job of three mini-batches of two files, whose guest misbehaves in the second.
-fn job(what: &str) -> Job {
+/// A job of three mini-batches of two files each. The guest commits `harm` in the second mini-batch.
+fn job(harm: &str) -> Job {
     let mut job = Job::new(&guest("hostile_files")).watched().yaml(&format!(
         "inputs: {{ texts: input }}\n\
-         arguments: [--do, {what}, --on-batch, '1']\n\
+         arguments: [--do, {harm}, --on-batch, '1']\n\
          mini_batch_size: 2\n\
          process_count_per_node: 2\n\
          run_max_try: 2"
@@ -25,10 +25,10 @@ fn job(what: &str) -> Job {
     job
 }
 
-/// Runs the job with all failures allowed and with more settings. Checks that every report has the message,
-/// and that all other rows are there. Returns the message.
-fn fails_only_its_mini_batch(what: &str, settings: &str) -> String {
-    let ran = job(what).yaml("error_threshold: -1").yaml(settings).run(&[]);
+/// Runs the job with more settings, and tolerates all failures. Checks that each report has the message of
+/// the failure, and that the output has all rows of the other mini-batches. Returns the message.
+fn fails_only_its_mini_batch(harm: &str, settings: &str) -> String {
+    let ran = job(harm).yaml("error_threshold: -1").yaml(settings).run(&[]);
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.sorted_output(), GOOD, "{ran}");
     assert_eq!(ran.attempts("RUN_EXCEPTION"), ["1, 1", "1, 2"], "{ran}");
@@ -51,18 +51,18 @@ fn fails_only_its_mini_batch(what: &str, settings: &str) -> String {
     redact(message, ran.dir())
 }
 
-/// The files that describe single failures, joined.
+/// The joined texts of the files with the failures of each worker.
 fn errors(ran: &Ran) -> String {
     let folder = ran.dir().join("job/logs/user/error/0");
     let files = fs::read_dir(folder).unwrap();
     files.map(|file| fs::read_to_string(file.unwrap().path()).unwrap()).collect()
 }
 
-/// For each of several ways to misbehave, a line with its name and the message.
+/// Runs a job for each kind of harm with its settings. Returns a line for each: the harm and the message.
 fn messages(cases: &[(&str, &str)]) -> String {
-    let line = |(what, settings): &(&str, &str)| {
-        let message = fails_only_its_mini_batch(what, settings);
-        format!("{what}: {message}\n")
+    let line = |(harm, settings): &(&str, &str)| {
+        let message = fails_only_its_mini_batch(harm, settings);
+        format!("{harm}: {message}\n")
     };
     cases.iter().map(line).collect()
 }
@@ -70,8 +70,8 @@ fn messages(cases: &[(&str, &str)]) -> String {
 /// W2.
 #[test]
 fn guests_that_panic_trap_or_exit() {
-    let all = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
-    let lines = messages(&all.map(|what| (what, "")));
+    let harms = ["panic", "error", "trap", "abort", "exit-0", "exit-3", "out-of-bounds", "recurse"];
+    let lines = messages(&harms.map(|harm| (harm, "")));
     assert_snapshot!(lines, @"
     panic: the entry script panicked in run at src/harm.rs:[LINE]: this guest panics, as asked
     error: this guest fails, as asked
@@ -87,8 +87,8 @@ fn guests_that_panic_trap_or_exit() {
 /// E7, W2.
 #[test]
 fn guests_with_invalid_results() {
-    let all = ["outcomes-too-few", "outcomes-too-many", "rows-with-line-ends"];
-    let lines = messages(&all.map(|what| (what, "")));
+    let harms = ["outcomes-too-few", "outcomes-too-many", "rows-with-line-ends"];
+    let lines = messages(&harms.map(|harm| (harm, "")));
     assert_snapshot!(lines, @"
     outcomes-too-few: run returned 1 outcome for 2 items: return one outcome for each item, in the order of the mini-batch
     outcomes-too-many: run returned 7 outcomes for 2 items: return one outcome for each item, in the order of the mini-batch
@@ -168,12 +168,13 @@ fn fewer_or_more_rows_than_items() {
 
 #[test]
 fn no_failure_is_ignored_by_default() {
-    // One worker, and the last mini-batch, so that all others are done before the job ends.
-    let last = |what| {
-        let arguments = format!("arguments=[--do, {what}, --on-batch, '2']");
-        job(what).run(&["--process-count", "1", "--set", &arguments])
+    // The guest misbehaves in the last mini-batch, and there is one worker, so that the other mini-batches
+    // are done before the job ends.
+    let run_with_last = |harm| {
+        let arguments = format!("arguments=[--do, {harm}, --on-batch, '2']");
+        job(harm).run(&["--process-count", "1", "--set", &arguments])
     };
-    let ran = last("panic");
+    let ran = run_with_last("panic");
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
@@ -205,7 +206,7 @@ fn no_failure_is_ignored_by_default() {
         assert!(errors.contains(words), "{words}\n{errors}");
     }
 
-    let ran = last("return-nothing");
+    let ran = run_with_last("return-nothing");
     ran.exits_with(42);
     assert_snapshot!(ran.messages(), @"
     job test: 1 worker
@@ -224,10 +225,10 @@ fn no_failure_is_ignored_by_default() {
 /// W3.
 #[test]
 fn a_second_attempt_may_succeed() {
-    for what in ["panic", "exit-3", "error", "outcomes-too-few"] {
-        let ran = job(what).yaml("limits: {}").run(&[
+    for harm in ["panic", "exit-3", "error", "outcomes-too-few"] {
+        let ran = job(harm).yaml("limits: {}").run(&[
             "--set",
-            &format!("arguments=[--do, {what}, --on-batch, '1', --on-attempt, '1']"),
+            &format!("arguments=[--do, {harm}, --on-batch, '1', --on-attempt, '1']"),
         ]);
         ran.exits_with(0).says("will be tried again");
         assert_eq!(ran.sorted_output().len(), 6, "{ran}");
@@ -237,11 +238,13 @@ fn a_second_attempt_may_succeed() {
 }
 
 /// W2, C16, T6, K1.
-/// With one worker, killed workers must be replaced before the rest can be done.
+/// There is one worker at a time, so killed workers must be replaced before the other mini-batches can run.
 #[test]
 fn an_endless_call_ends_its_worker() {
-    for what in ["loop", "sleep"] {
-        let ran = job(what)
+    const ELAPSED_SECONDS: usize = 8;
+    const PROCESS_SECONDS: usize = 9;
+    for harm in ["loop", "sleep"] {
+        let ran = job(harm)
             .yaml("run_invocation_timeout: 1\nerror_threshold: 2")
             .run(&["--process-count", "1"]);
         ran.exits_with(0).left_nothing();
@@ -249,24 +252,24 @@ fn an_endless_call_ends_its_worker() {
         assert_eq!(ran.attempts("RUN_TIMEOUT"), ["1, 1", "1, 2"], "{ran}");
         assert_eq!(ran.attempts("RUN_DONE"), ["0, 1", "2, 1"], "{ran}");
         assert_eq!(ran.attempts("process000"), ["0, 1", "1, 1"], "{ran}");
-        // W3: the next try comes before the third mini-batch.
+        // W3: the second attempt comes before the third mini-batch.
         assert_eq!(ran.attempts("process001"), ["1, 2"], "{ran}");
         assert_eq!(ran.attempts("process002"), ["2, 1"], "{ran}");
         // 1.10, 1.11: the processor time of a killed worker shows whether it computed or waited.
         for row in ran.log("sys/job_report/processed_mini-batches.csv").lines() {
             let fields: Vec<&str> = row.split(',').collect();
             let seconds = |column: usize| fields[column].parse::<f64>().unwrap();
-            match what {
+            match harm {
                 _ if !fields.contains(&"RUN_TIMEOUT") => {}
-                "loop" => assert!(seconds(9) >= 0.05, "{row}"),
-                _ => assert!(seconds(9) < seconds(8) / 2.0, "{row}"),
+                "loop" => assert!(seconds(PROCESS_SECONDS) >= 0.05, "{row}"),
+                _ => assert!(seconds(PROCESS_SECONDS) < seconds(ELAPSED_SECONDS) / 2.0, "{row}"),
             }
         }
-        if what == "loop" {
+        if harm == "loop" {
             assert_snapshot!(ran.messages(), @"
             job test: 1 worker
-            mini-batch 1, attempt 1 ([WORKER]), will be tried again: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
-            mini-batch 1, attempt 2 ([WORKER]): run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
+            mini-batch 1, attempt 1 ([WORKER]), will be tried again: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)
+            mini-batch 1, attempt 2 ([WORKER]): run took longer than run_invocation_timeout (1 s); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)
             Job test completed in [TIME].
               mini-batches  3, 1 failed
               items         6, of which 2 failed (see job/logs/failed_items.csv)

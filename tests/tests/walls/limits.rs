@@ -1,5 +1,5 @@
-//! The limits on an instance of the entry script, and the messages when it exceeds one. The timeout of
-//! `shutdown` is in `hostile_init.rs`.
+//! The limits of an instance of the entry script, and the messages when an instance exceeds a limit.
+//! `hostile_init.rs` tests the timeout of `shutdown`.
 
 #![cfg(unix)]
 
@@ -7,10 +7,10 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, guest, redact};
 
 /// A job of one mini-batch with one file of 2 MB.
-fn job(what: &str, settings: &str) -> Job {
+fn job(limit: &str, settings: &str) -> Job {
     Job::new(&guest("breaks_limits"))
         .yaml(&format!(
-            "inputs: {{ texts: input }}\narguments: [--do, {what}]\nmini_batch_size: 1\n\
+            "inputs: {{ texts: input }}\narguments: [--do, {limit}]\nmini_batch_size: 1\n\
              process_count_per_node: 1\nrun_max_try: 1"
         ))
         .yaml(settings)
@@ -18,8 +18,8 @@ fn job(what: &str, settings: &str) -> Job {
 }
 
 /// The kind of the failure, and its message.
-fn failure(what: &str, settings: &str) -> String {
-    let ran = job(what, settings).run(&[]);
+fn failure(limit: &str, settings: &str) -> String {
+    let ran = job(limit, settings).run(&[]);
     ran.exits_with(42);
     let line = ran.stderr.lines().find_map(|line| line.strip_prefix("mini-batch 0, attempt 1 ("));
     let Some((_, message)) = line.and_then(|line| line.split_once("): ")) else {
@@ -29,11 +29,11 @@ fn failure(what: &str, settings: &str) -> String {
     let kind = table.lines().last().and_then(|row| row.split(',').nth(12)).unwrap_or_default();
     assert!(table.contains(&message[..30]), "{table}");
     assert!(ran.log("failed_items.csv").contains(&message[..30]), "{ran}");
-    format!("{what} {kind}: {}\n", redact(&sizes(message), ran.dir()))
+    format!("{limit} {kind}: {}\n", redact(&without_written_size(message), ran.dir()))
 }
 
-/// Cuts the number of bytes written, which depends on how the guest's libraries split their writes.
-fn sizes(message: &str) -> String {
+/// Redacts the number of written bytes, which depends on how the guest's libraries split their writes.
+fn without_written_size(message: &str) -> String {
     match message.split_once("the entry script wrote ") {
         Some((start, end)) => {
             let end = end.split_once(". ").map_or("", |(_, end)| end);
@@ -66,7 +66,7 @@ fn each_limit_has_its_failure() {
         ("transfer", "limits: { transfer: 1 MB }"),
         ("time", "run_invocation_timeout: 1"),
     ]
-    .map(|(what, settings)| failure(what, settings))
+    .map(|(limit, settings)| failure(limit, settings))
     .concat();
     assert_snapshot!(messages, @"
     memory out_of_memory: the entry script ran out of memory in run: limits.memory allows 16 MB, it held [SIZE] and asked for [SIZE] more. Raise the limit, or hold less at a time
@@ -87,7 +87,7 @@ fn each_limit_has_its_failure() {
     folders over_limit: limits.files allows one call to make 1 file or folder; in run the entry script asked for 2. Have it put more into each, make mini_batch_size smaller, or raise the limit
     handles over_limit: limits.handles allows 100 open files and other handles at once; in run the entry script asked for more. Have it close what it does not need, or raise the limit
     transfer over_limit: limits.transfer allows 1 MB in one call between host and entry script; in run the entry script handed over more. Have it hand over less at a time, or raise the limit
-    time timeout: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)
+    time timeout: run took longer than run_invocation_timeout (1 s); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)
     ");
 }
 
@@ -146,5 +146,5 @@ fn init_has_the_same_limits() {
     ran.exits_with(42);
     let line = ran.stderr.lines().find(|line| line.contains("could not start")).unwrap_or_default();
     let (_, message) = line.split_once("could not start: ").unwrap_or_default();
-    assert_snapshot!(sizes(message), @"limits.logs allows 1 MB for stdout, stderr and the log of one call; in init the entry script wrote [SIZE]. Have it print less, or raise the limit");
+    assert_snapshot!(without_written_size(message), @"limits.logs allows 1 MB for stdout, stderr and the log of one call; in init the entry script wrote [SIZE]. Have it print less, or raise the limit");
 }

@@ -52,8 +52,8 @@ fn g1_a_lost_gpu_is_reported_and_returns_on_exit() {
         notices(&actions),
         [
             "process000 was killed and does not end; the job continues without it",
-            "process001 starts without a GPU: GPU 0 is not free, as process000 was killed, does not \
-             end, and still holds it"
+            "process001 starts without a GPU: GPU 0 is not free, as process000 was killed but \
+             does not end"
         ]
     );
     machine.handle(exit(None, Some(9)), secs(100));
@@ -94,10 +94,8 @@ fn g1_waiting_for_a_busy_gpu_has_a_limit() {
     assert_eq!(spawned(&actions), [(1, None)]);
     assert_eq!(
         notices(&actions),
-        [
-            "process001 starts without a GPU: GPU 0 is not free, as process000 had it, and its memory \
-             there is still in use"
-        ]
+        ["process001 starts without a GPU: GPU 0 is not free, as process000 has ended, but \
+             its GPU memory is still in use"]
     );
     let actions = machine.handle(exit_of(1, Some(1), None), secs(62));
     assert_eq!((spawned(&actions), notices(&actions).len()), (vec![(2, None)], 0), "reported once");

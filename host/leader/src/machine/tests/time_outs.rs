@@ -37,7 +37,7 @@ fn a_run_time_out_message_gives_advice() {
     assert_eq!(failure.kind.status_word(), "RUN_TIMEOUT");
     insta::assert_snapshot!(
         failure,
-        @"run took longer than run_invocation_timeout (60 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"
+        @"run took longer than run_invocation_timeout (60 s); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)"
     );
 }
 
@@ -53,7 +53,7 @@ fn a_time_out_names_the_model_that_computed() {
     machine.handle(MachineMessage::Inferring(W0, activity.to_owned()), secs(60));
     let failure =
         attempt_failure(&machine.handle(MachineMessage::Tick, secs(60))).expect("a failed attempt");
-    insta::assert_snapshot!(failure, @r#"run took longer than run_invocation_timeout (60 s), and was computing with the model "digits" for the last 59.9 s; the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"#);
+    insta::assert_snapshot!(failure, @r#"run took longer than run_invocation_timeout (60 s), and was computing with the model "digits" for the last 59.9 s; the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)"#);
     let mut machine = running(tolerant(), 1);
     machine.handle(started(0, 0), secs(0));
     machine.handle(MachineMessage::Inferring(W0, activity.to_owned()), secs(59));
@@ -74,7 +74,7 @@ fn a_time_out_of_loading_has_its_own_status_word() {
     assert_eq!(failure.kind.status_word(), "LOAD_TIMEOUT");
     insta::assert_snapshot!(
         failure,
-        @"loading the mini-batch took longer than task_overhead_timeout (600 s); the worker was killed. Raise it, or make mini-batches smaller (mini_batch_size)"
+        @"loading the mini-batch took longer than task_overhead_timeout (600 s); the worker was killed. Raise the time-out, or make mini-batches smaller (mini_batch_size)"
     );
 }
 
