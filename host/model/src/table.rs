@@ -93,7 +93,7 @@ pub struct Column {
 pub struct CsvFormat {
     /// The character between fields. One ASCII character.
     pub delimiter: u8,
-    /// Whether the first line of each file holds the names of the columns.
+    /// Whether the first line of each file has the names of the columns.
     pub header: bool,
     /// Field texts that mean null, besides the empty field.
     pub null_values: Vec<String>,

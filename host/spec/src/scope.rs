@@ -118,7 +118,7 @@ impl<'r> UnreadNames<'r> {
             return None;
         };
         match (T::read(text), T::complaint(text)) {
-            (Some(value), _) if key.kind.takes(text) => {
+            (Some(value), _) if key.kind.accepts(text) => {
                 return Some(Located { value, origin: found.origin, key: found.key });
             }
             (_, Some(complaint)) => self.report.error(&found.origin, &found.key, complaint),

@@ -3,7 +3,7 @@
 use super::key::{BOOL_EXPECTED, Key, KeyKind, NAME_EXPECTED, key};
 use crate::model::StoreKind;
 
-/// The top level.
+/// The keys at the top level.
 pub(crate) const DATASTORES: &[Key] = &[
     key(
         "cache",
@@ -28,20 +28,26 @@ const CACHE: &[Key] = &[
         KeyKind::Text,
         "an absolute path to a folder",
         "/var/cache/sandmill",
-        "The folder.",
+        "The cache's folder.",
     ),
     key(
         "size",
         KeyKind::Size { min: 1 << 20, max: u64::MAX },
         "a size of at least 1 MB (e.g. 50 GB)",
         "50 GB",
-        "The most that it holds. 10 GB unless given.",
+        "The maximum size of the cache. 10 GB unless given.",
     ),
 ];
 
 /// The keys of one store.
 const DATASTORE: &[Key] = &[
-    key("name", KeyKind::Name, NAME_EXPECTED, "nightly", "Its name, where datastores is a list."),
+    key(
+        "name",
+        KeyKind::Name,
+        NAME_EXPECTED,
+        "nightly",
+        "The store's name, if datastores is a list.",
+    ),
     key(
         "type",
         KeyKind::Choice(|| StoreKind::ALL.map(StoreKind::name).to_vec()),
@@ -53,10 +59,7 @@ const DATASTORE: &[Key] = &[
     text("container", "Of azure: the container."),
     text("account", "Of azure: the storage account."),
     text("url", "Of http: where the objects are."),
-    text(
-        "endpoint",
-        "Of s3, azure and gcs: the address of the server, if it is not the usual one.",
-    ),
+    text("endpoint", "Of s3, azure and gcs: the address of the server, if it is not the default."),
     text("region", "Of s3: the region."),
     text("prefix", "A prefix for every path."),
     key(
@@ -64,19 +67,19 @@ const DATASTORE: &[Key] = &[
         KeyKind::Texts,
         "a list of names",
         "[radiology]",
-        "Tenants whose jobs may name it. All unless given.",
+        "Tenants whose jobs may use the store. All unless given.",
     ),
     text("access_key_id", "Of s3, with secret_access_key: a key's id."),
     text("secret_access_key", "Of s3: the key."),
-    text("session_token", "Of s3: what belongs to a key that ends."),
-    text("role_arn", "Of s3, with token_file: the role of a workload."),
+    text("session_token", "Of s3: the session token of a temporary key."),
+    text("role_arn", "Of s3, with token_file: the role of a workload identity."),
     text("account_key", "Of azure: the account's key."),
     text("sas_token", "Of azure: a shared access signature."),
     text("tenant_id", "Of azure, with client_id and client_secret: a service principal's tenant."),
     text("client_id", "Of azure: a service principal or a managed identity."),
     text("client_secret", "Of azure: a service principal's secret."),
-    text("authority_host", "Of azure: the server that issues tokens, if it is not the usual one."),
-    text("token_file", "Of azure and s3: the file with the token of a workload's identity."),
+    text("authority_host", "Of azure: the server that issues tokens, if it is not the default."),
+    text("token_file", "Of azure and s3: the file with the token of a workload identity."),
     key(
         "managed_identity",
         KeyKind::Bool,

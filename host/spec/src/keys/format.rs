@@ -6,25 +6,25 @@ use crate::model::TableKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InputFormat {
     Files,
-    /// CSV with tabs.
+    /// CSV with tabs between fields.
     Tsv,
     Table(TableKind),
 }
 
 impl InputFormat {
-    /// All of them, in the order of the docs.
+    /// All formats, in the order of the docs.
     pub(crate) fn all() -> Vec<Self> {
-        let mut all = vec![Self::Files];
+        let mut formats = vec![Self::Files];
         for kind in TableKind::ALL {
-            all.push(Self::Table(kind));
+            formats.push(Self::Table(kind));
             if kind == TableKind::Csv {
-                all.push(Self::Tsv);
+                formats.push(Self::Tsv);
             }
         }
-        all
+        formats
     }
 
-    /// Its name in a job file.
+    /// The format's name in a job file.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -33,7 +33,7 @@ impl InputFormat {
         }
     }
 
-    /// The format of its tables. `None` for files.
+    /// The kind of the tables. `None` for files.
     pub(crate) fn table(self) -> Option<TableKind> {
         match self {
             Self::Files => None,

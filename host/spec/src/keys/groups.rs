@@ -1,4 +1,4 @@
-//! The keys of the groups, which are below a key of the top level.
+//! The keys of inputs, side inputs, `output_format` and `python`.
 
 use super::format::InputFormat;
 use super::key::{BOOL_EXPECTED, COUNT, Key, KeyKind, NAME_EXPECTED, key};
@@ -6,14 +6,14 @@ use crate::model::{Compression, OutputKind, PythonRuntime};
 
 /// The keys of one input.
 pub(crate) const INPUT: &[Key] = &[
-    key("name", KeyKind::Name, NAME_EXPECTED, "images", "The input's name, where inputs is a list.")
-        .describe("", "required there", "The input's name, in the list form. The entry script sees the input at `/inputs/<name>`."),
+    key("name", KeyKind::Name, NAME_EXPECTED, "images", "The input's name, if inputs is a list.")
+        .describe("", "required in the list form", "The input's name, in the list form. The entry script sees the input at `/inputs/<name>`."),
     key(
         "path",
         KeyKind::Text,
         "a file, a folder or a glob (e.g. data/*.png)",
         "data",
-        "A file, a folder or a glob; here, or in a store, as in s3://bucket/folder/*.csv.",
+        "A file, a folder or a glob, on this machine or in a store (e.g. s3://bucket/folder/*.csv).",
     )
     .describe("", "required", "A file, a folder, or a glob: `data/*.png`, `data/**/*.csv`. Or an [address of a store](stores.md): `s3://bucket/in/*.csv`. Text that starts with `*` must be in quotes."),
     key(
@@ -23,7 +23,7 @@ pub(crate) const INPUT: &[Key] = &[
         "[data/*.csv, more]",
         "Several files, folders or globs.",
     )
-    .describe("list of texts", "", "Several of them, instead of `path`."),
+    .describe("list of texts", "", "Several files, folders or globs, instead of `path`."),
     key(
         "datastore",
         KeyKind::Name,
@@ -39,7 +39,7 @@ pub(crate) const INPUT: &[Key] = &[
         "images@3",
         "A dataset of the registry (sandmill dataset register) instead of paths: NAME@VERSION, or NAME for the latest version.",
     )
-    .describe("`NAME@VERSION` or `NAME`", "", "A [registered dataset](registry.md), instead of `path`; without a version its latest one."),
+    .describe("`NAME@VERSION` or `NAME`", "", "A [registered dataset](registry.md), instead of `path`. Without a version, the latest version."),
     key(
         "partition_format",
         KeyKind::Text,
@@ -53,73 +53,73 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Choice(|| InputFormat::all().into_iter().map(InputFormat::name).collect()),
         "files, csv, tsv, jsonl, parquet, arrow or sqlite",
         "csv",
-        "files: the entry script gets the files' paths. Any other: it gets tables, from files of that kind.",
+        "files: the entry script gets the files' paths. Any other format: it gets tables, which are read from files of that format.",
     )
-    .describe("", "`files`", "`files`: the entry script gets paths. Any other: it gets tables. `tsv` is `csv` with tabs."),
+    .describe("", "`files`", "`files`: the entry script gets paths. Any other format: it gets tables. `tsv` is `csv` with tabs."),
     key(
         "delimiter",
         KeyKind::Text,
-        "one ASCII character, as \",\" or \";\", or tab",
+        "one ASCII character, such as \",\" or \";\", or tab",
         "\";\"",
-        "What separates the fields of a CSV file. A comma unless given; a tab for tsv.",
+        "The character between the fields of a CSV file. A comma unless given, or a tab for tsv.",
     )
-    .describe("one ASCII character, or `tab`", "`,`", "What separates fields. For `csv` and `tsv` only."),
+    .describe("one ASCII character, or `tab`", "`,`", "The character between fields. For `csv` and `tsv` only."),
     key(
         "header",
         KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
-        "Whether the first line of each CSV file holds the names of the columns. true unless given.",
+        "Whether the first line of each CSV file has the names of the columns. true unless given.",
     )
-    .describe("", "`true`", "Whether the first line of each file holds the names of the columns. For `csv` and `tsv` only."),
+    .describe("", "`true`", "Whether the first line of each file has the names of the columns. For `csv` and `tsv` only."),
     key(
         "null_values",
         KeyKind::Scalars,
         "a list of texts (e.g. [NA, \"-\"])",
         "[NA]",
-        "Field texts that mean null, beside the empty field.",
+        "Field texts that mean null, in addition to the empty field.",
     )
-    .describe("list of texts", "`[]`", "Texts that mean null, beside the empty field. For `csv` and `tsv` only."),
+    .describe("list of texts", "`[]`", "Texts that mean null, in addition to the empty field. For `csv` and `tsv` only."),
     key(
         "quoted_newlines",
         KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
-        "Whether a quoted field of a CSV file may hold line ends. If not, each line is a record, whatever quotes it has. true unless given.",
+        "Whether a quoted field of a CSV file may contain line ends. If not, each line is a record, even if a quote is open at its end. true unless given.",
     )
-    .describe("", "`true`", "Whether a field in quotes may hold line ends. With `false` each line is a record, whatever quotes it has. For `csv` and `tsv` only."),
+    .describe("", "`true`", "Whether a field in quotes may contain line ends. With `false` each line is a record, even if a quote is open at its end. For `csv` and `tsv` only."),
     key(
         "quote",
         KeyKind::Text,
         "one ASCII character other than a letter, digit, blank, +, - or . (e.g. \"'\"), or none",
         "\"'\"",
-        "What surrounds fields of a CSV file that hold delimiters or line ends; a doubled one within is one of its text. none: quotes are text. A double quote unless given.",
+        "The character around fields of a CSV file that contain delimiters or line ends. In such a field, a doubled quote stands for one quote. none: quotes are ordinary text. A double quote unless given.",
     )
-    .describe("one ASCII character, or `none`", "`\"`", "What surrounds fields that hold delimiters or line ends. With `none` quotes are text like any other. For `csv` and `tsv` only."),
+    .describe("one ASCII character, or `none`", "`\"`", "The character around fields that contain delimiters or line ends. With `none`, quotes are ordinary text. For `csv` and `tsv` only."),
     key(
         "escape",
         KeyKind::Text,
         "one ASCII character other than a letter, digit, blank, +, - or . (e.g. '\\')",
         "'\\'",
-        "Makes text of the character after it in a CSV file, in quotes or not. None unless given.",
+        "The character that makes the next character of a CSV file ordinary text, in quotes or not. None unless given.",
     )
-    .describe("one ASCII character", "none", "Makes text of the character after it, be it a delimiter, a quote or a line end, in quotes or not. For `csv` and `tsv` only."),
+    .describe("one ASCII character", "none", "Makes the next character ordinary text (a delimiter, a quote or a line end), in quotes or not. For `csv` and `tsv` only."),
     key(
         "comment",
         KeyKind::Text,
         "one ASCII character other than a letter, digit, blank, +, - or . (e.g. \"#\")",
         "\"#\"",
-        "Lines of a CSV file that begin with it are not read, unless they are in a quoted field. None unless given.",
+        "Lines of a CSV file that begin with this character are skipped, unless they are in a quoted field. None unless given.",
     )
-    .describe("one ASCII character", "none", "Lines that begin with it are not read, unless they are in a quoted field. For `csv` and `tsv` only."),
+    .describe("one ASCII character", "none", "Lines that begin with this character are skipped, unless they are in a quoted field. For `csv` and `tsv` only."),
     key(
         "skip_lines",
         KeyKind::Integer { min: 0, max: COUNT },
         "a whole number of lines from 0 up (e.g. 3)",
         "3",
-        "How many lines at the start of each CSV file, before its header, are not read. 0 unless given.",
+        "How many lines at the start of each CSV file, before the header, are skipped. 0 unless given.",
     )
-    .describe("a number", "`0`", "How many lines at the start of each file, before its header, are not read. For `csv` and `tsv` only."),
+    .describe("a number", "`0`", "How many lines at the start of each file, before the header, are skipped. For `csv` and `tsv` only."),
     key(
         "duplicate_names",
         KeyKind::Choice(|| vec!["refuse", "rename"]),
@@ -127,15 +127,15 @@ pub(crate) const INPUT: &[Key] = &[
         "rename",
         "What happens to columns of a CSV file's header that have the same name. rename: they become name, name_1, name_2. refuse unless given.",
     )
-    .describe("", "`refuse`", "What happens to a header with columns of the same name. `rename` makes `name`, `name_1`, `name_2` of them. For `csv` and `tsv` only."),
+    .describe("", "`refuse`", "What happens to columns of the header that have the same name. `rename`: they become `name`, `name_1`, `name_2`. For `csv` and `tsv` only."),
     key(
         "schema",
         KeyKind::Columns,
         "a map of column names to types, in the order of the file (e.g. id: int64)",
         "{id: int64, width: float64}",
-        "Names and types of all columns of a CSV file, in its order, or of those of a file of JSON lines. Inferred unless given.",
+        "Names and types of all columns of a CSV file, in the order of the file, or of the columns of a JSON lines file. Inferred unless given.",
     )
-    .describe("map of names to types", "inferred", "All columns in the order of the file. Types: `boolean`, `int64`, `uint64`, `float64`, `string`, `date`, `timestamp`, and for `jsonl` also [`json`](#types-of-json-lines). For text formats only: the others have a schema of their own."),
+    .describe("map of names to types", "inferred", "All columns in the order of the file. Types: `boolean`, `int64`, `uint64`, `float64`, `string`, `date`, `timestamp`, and for `jsonl` also [`json`](#types-of-json-lines). For text formats only: files of other formats contain their schema."),
     key(
         "columns",
         KeyKind::Texts,
@@ -157,25 +157,25 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Columns,
         "a map of column names to types (e.g. zip: string)",
         "{zip: string}",
-        "Types of some columns of a text table, where those of the others are inferred.",
+        "Types of some columns of a text table. The types of all other columns are inferred.",
     )
-    .describe("map of names to types", "inferred", "Types of some columns, instead of `schema`, which has all of them. For text formats only."),
+    .describe("map of names to types", "inferred", "Types of some columns, instead of `schema`, which has the types of all columns. For text formats only."),
     key(
         "take",
         KeyKind::Integer { min: 1, max: i64::MAX },
         "a whole number of rows, or of files, of at least 1 (e.g. 1000)",
         "1000",
-        "Takes only so many rows of a table, or files, from the first. All unless given.",
+        "Uses only this many rows of a table, or files, from the start. All unless given.",
     )
-    .describe("a number", "all", "Takes only so many rows of a table, or files, from the first: for a first try, say. Not with partition keys, and not for `sqlite`."),
+    .describe("a number", "all", "Uses only this many rows of a table, or files, from the start, for example for a first try. Not with partition keys, and not for `sqlite`."),
     key(
         "hive",
         KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
-        "Whether folders named key=value make columns of a table, after its own. Unless given, they do if the first file is in such folders.",
+        "Whether folders named key=value become columns of a table, after the table's other columns. Unless given: true if the first file is in such folders.",
     )
-    .describe("", "as found", "Whether [folders named `key=value`](#columns-of-the-path) make columns of a table."),
+    .describe("", "`true` if the first file is in such a folder", "Whether [folders named `key=value`](#columns-of-the-path) become columns of a table."),
     key(
         "files",
         KeyKind::Bool,
@@ -197,9 +197,9 @@ pub(crate) const INPUT: &[Key] = &[
         KeyKind::Text,
         "a select statement (e.g. select id from orders)",
         "select id from orders",
-        "What each SQLite database is asked: the rows of its result, which are one mini-batch, are what the entry script gets.",
+        "The query for each SQLite database. The entry script gets the rows of the result as one mini-batch.",
     )
-    .describe("a select statement", "", "What each SQLite database is asked, instead of `table`."),
+    .describe("a select statement", "", "The query for each SQLite database, instead of `table`."),
 ];
 
 /// The keys of one side input.
@@ -209,11 +209,11 @@ pub(crate) const SIDE_INPUT: &[Key] = &[
         KeyKind::Name,
         NAME_EXPECTED,
         "model",
-        "The side input's name, where side_inputs is a list.",
+        "The side input's name, if side_inputs is a list.",
     )
-    .describe("", "required there", "The side input's name, in the list form."),
-    key("path", KeyKind::Text, "a path to a folder", "weights", "A folder, here or in a store.")
-        .describe("path of a folder", "required", "A folder, here or [in a store](stores.md), shown whole and read-only. A single file is refused, since its folder would be shown with it: put it into a folder of its own."),
+    .describe("", "required in the list form", "The side input's name, in the list form."),
+    key("path", KeyKind::Text, "a path to a folder or a file", "weights", "A folder or a file, here or in a store.")
+        .describe("path of a folder or a file", "required", "A folder or a file, here or [in a store](stores.md). The entry script sees the whole folder, or only the file, read-only."),
     key(
         "mount_path",
         KeyKind::Text,
@@ -221,7 +221,7 @@ pub(crate) const SIDE_INPUT: &[Key] = &[
         "/models/digits",
         "Where the entry script sees the folder. /side_inputs/<name> unless given.",
     )
-    .describe("absolute path", "`/side_inputs/<name>`", "Where the entry script sees it. Not in `/inputs`, `/output`, `/logs` or `/source`, and not in another side input or the folder of a model."),
+    .describe("absolute path", "`/side_inputs/<name>`", "Where the entry script sees the folder. The path must not overlap `/inputs`, `/output`, `/logs`, `/source`, another side input or the folder of a model."),
 ];
 
 /// The keys below `output_format`.
@@ -231,10 +231,10 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
         KeyKind::Choice(|| OutputKind::ALL.map(OutputKind::name).to_vec()),
         "text, csv, jsonl, parquet or arrow",
         "csv",
-        "text: rows unchanged, tables with a space between fields. csv: comma-separated values with a header. jsonl: one JSON value a line. parquet, arrow: a file of tables with their types, made at the end of the job. text unless given.",
+        "text: rows unchanged, tables with a space between fields. csv: comma-separated values with a header. jsonl: one JSON value per line. parquet, arrow: a file of tables with their types, made at the end of the job. text unless given.",
     )
     .or("text")
-    .describe("", "", "`text`: rows unchanged, tables with a space between fields, as ParallelRunStep writes them. `csv`: comma-separated values. `jsonl`: one JSON value a line. `parquet`, `arrow`: a file of tables with their types."),
+    .describe("", "", "`text`: rows unchanged, tables with a space between fields, as ParallelRunStep writes them. `csv`: comma-separated values. `jsonl`: one JSON value per line. `parquet`, `arrow`: a file of tables with their types."),
     key(
         "compression",
         KeyKind::Choice(|| Compression::ALL.map(Compression::name).to_vec()),
@@ -242,15 +242,15 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
         "gzip",
         "How the output file is compressed. Lines of text: none unless given. Parquet, inside of the file: snappy unless given. Arrow: none.",
     )
-    .describe("`none`, `gzip`, `zstd`; for `parquet` also `snappy`, `lz4`", "`none`; `snappy` for `parquet`", "Lines of text are compressed as a whole, Parquet inside of the file. `arrow` takes `none`."),
+    .describe("`none`, `gzip`, `zstd`; for `parquet` also `snappy`, `lz4`", "`none`; `snappy` for `parquet`", "Text files are compressed as a whole, Parquet files inside. `arrow` allows only `none`."),
     key(
         "delimiter",
         KeyKind::Text,
-        "one ASCII character, as \",\" or \";\", or tab",
+        "one ASCII character, such as \",\" or \";\", or tab",
         "\";\"",
-        "What separates the fields of a table. A space for text, a comma for csv.",
+        "The character between the fields of a table. A space for text, a comma for csv.",
     )
-    .describe("one ASCII character, or `tab`", "a space; a comma for `csv`", "What separates the fields of a table."),
+    .describe("one ASCII character, or `tab`", "a space; a comma for `csv`", "The character between the fields of a table."),
     key(
         "header",
         KeyKind::Bool,
@@ -264,10 +264,10 @@ pub(crate) const OUTPUT_FORMAT: &[Key] = &[
         KeyKind::Choice(|| vec!["minimal", "all", "nonnumeric", "none"]),
         "minimal, all, nonnumeric or none",
         "all",
-        "Which fields of a table are in quotes: those that must be, all, all except numbers, or none, which fails an attempt that would need quotes. minimal unless given.",
+        "Which fields of a table are in quotes. minimal: only fields that need quotes. nonnumeric: all except numbers. none: no field; an attempt that would need quotes fails. minimal unless given.",
     )
     .or("minimal")
-    .describe("", "", "Which fields of a table are in quotes: those that could not be read back otherwise, all, all except numbers, or none, which fails an attempt that would need quotes."),
+    .describe("", "", "Which fields of a table are in quotes. `minimal`: only fields that could not be read back otherwise. `nonnumeric`: all except numbers. `none`: no field; an attempt that would need quotes fails."),
     key(
         "null_value",
         KeyKind::Text,
@@ -283,17 +283,17 @@ pub(crate) const PYTHON: &[Key] = &[
     key(
         "requirements",
         KeyKind::Text,
-        "the path of a requirements file of pip's, or of a conda environment (.yml, .yaml)",
+        "the path of a pip requirements file or of a conda environment (.yml, .yaml)",
         "requirements.txt",
-        "The file with the packages that the script asks for. A package of which the runtime has another version is noted.",
+        "The file with the packages that the script needs. Sandmill reports packages of which the runtime has another version.",
     )
-    .describe("", "nothing", "The file with the packages that the script asks for: a requirements file of pip's, or a conda environment. Nothing is downloaded. A package of which the runtime has another version is noted, so that you know before a result differs."),
+    .describe("", "nothing", "The file with the packages that the script needs: a pip requirements file or a conda environment. Nothing is downloaded. Sandmill reports packages of which the runtime has another version, so that you know before a result differs."),
     key(
     "runtime",
     KeyKind::Choice(|| PythonRuntime::ALL.map(PythonRuntime::name).to_vec()),
     "auto, light or science",
     "science",
-    "The runtime that runs the script. auto unless given: science if the input is a table or the script imports what science has, light otherwise.",
+    "The runtime that runs the script. auto unless given: science if the input is a table or the script imports a package that only science has; else light.",
 )
-.describe("", "`auto`", "The runtime that runs the script. `light`: CPython with its standard library; `run` gets a table as a [`sandmill.Table`](entry-scripts.md#tables-in-python). `science`: CPython with numpy, pandas, scikit-learn and more; `run` gets a table as a pandas DataFrame. `auto`: `science` if the input is a table, or the script imports what only `science` has; else `light`."),
+.describe("", "`auto`", "The runtime that runs the script. `light`: CPython with its standard library; `run` gets a table as a [`sandmill.Table`](entry-scripts.md#tables-in-python). `science`: CPython with numpy, pandas, scikit-learn and more; `run` gets a table as a pandas DataFrame. `auto`: `science` if the input is a table, or the script imports a package that only `science` has; else `light`."),
 ];

@@ -1,5 +1,4 @@
-//! The keys at the top level of a job file and those below `limits`. They come from the tables of
-//! `sandmill-model`.
+//! The keys at the top level of a job file and the keys below `limits`, from the tables of `sandmill-model`.
 
 use super::groups::{INPUT, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
 use super::key::{
@@ -74,7 +73,7 @@ macro_rules! ceiling {
     };
 }
 
-/// The value of an optional field in a row of the table.
+/// Returns the value of an optional field in a row of the table.
 const fn given<T: Copy>(field: &[T]) -> Option<T> {
     match field {
         [value] => Some(*value),
@@ -82,7 +81,7 @@ const fn given<T: Copy>(field: &[T]) -> Option<T> {
     }
 }
 
-/// The top level, in the order of the docs.
+/// The keys at the top level, in the order of the docs.
 pub(crate) const JOB: &[Key] = job_keys!(keys);
 
 /// The keys below `limits`.

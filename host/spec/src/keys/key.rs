@@ -8,7 +8,7 @@ use std::time::Duration;
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) kind: KeyKind,
-    /// What is allowed, for the end of a sentence that starts with "expected".
+    /// What is allowed, as a phrase after "expected".
     pub(crate) expected: &'static str,
     /// One or two sentences for the schema. Quoted text is in backquotes.
     pub(crate) description: &'static str,
@@ -16,7 +16,7 @@ pub(crate) struct Key {
     pub(crate) example: &'static str,
     /// The default, in YAML: the value if a file does not have the key.
     pub(crate) default: Option<&'static str>,
-    /// Words for the docs, if they differ from the fields above.
+    /// Texts for the docs, if they differ from the fields above.
     pub(crate) docs: Docs,
     pub(crate) prs: PrsNames,
     pub(crate) rows: DecidesRows,
@@ -25,7 +25,7 @@ pub(crate) struct Key {
     pub(crate) enforced: Option<(&'static str, &'static str)>,
 }
 
-/// Words for the docs, in Markdown. `None` means that they are derived from the key's other fields.
+/// Texts for the docs, in Markdown. `None` means that the text is derived from the key's other fields.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Docs {
     /// The allowed values.
@@ -41,9 +41,9 @@ pub(crate) struct Docs {
 pub(crate) enum PrsNames {
     /// ParallelRunStep does not have this setting.
     Unknown,
-    /// A key or a parameter of its own.
+    /// ParallelRunStep has a key or a parameter for the setting.
     Key(&'static str, &'static str),
-    /// The same, but ParallelRunStep also passes the setting to the entry script as an option (E11). A job
+    /// Like `Key`, but ParallelRunStep also passes the setting to the entry script as an option (E11). A job
     /// must not have this option among its arguments (C24).
     Setting(&'static str, &'static str),
     /// An option of ParallelRunStep's driver (A1 to A9, C26). It is taken out of the arguments.
@@ -54,26 +54,26 @@ pub(crate) enum PrsNames {
 /// the setting is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DecidesRows {
-    /// It does.
+    /// The setting affects rows.
     Decide,
-    /// It does. Earlier versions did not have the setting and behaved like its default, so their jobs can be
-    /// resumed.
+    /// The setting affects rows. Earlier versions did not have the setting and behaved like its default, so
+    /// their jobs can be resumed.
     DecideUnlessDefault,
-    /// It does not, for the given reason.
+    /// The setting does not affect rows, for the given reason.
     Not(&'static str),
 }
 
-/// The same for every limit (C25).
+/// Whether a limit affects rows; the same for every limit (C25).
 pub(crate) const LIMIT_ROWS: DecidesRows =
-    DecidesRows::Not("what goes beyond a limit fails, and gives no rows; it may be raised");
+    DecidesRows::Not("work beyond a limit fails and gives no rows, so the limit may be raised");
 
 /// The rule of the operator's policy for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum KeyCeiling {
-    /// The policy has a key with the same name and the same description. It is the highest value that a job
-    /// may request.
+    /// The policy has a key with the same name and the same description. Its value is the highest that a
+    /// job may request.
     Same,
-    /// The same, but the policy's key has its own expected value, example and description.
+    /// Like `Same`, but the policy's key has its own expected value, example and description.
     Key(&'static str, &'static str, &'static str),
     /// The setting needs no ceiling, for the given reason.
     No(&'static str),
@@ -92,7 +92,7 @@ pub(crate) enum KeyKind {
     Integer { min: i64, max: i64 },
     /// Seconds, more than 0.
     Seconds { max: u32 },
-    /// Seconds, 0 for never.
+    /// Seconds. 0 means never.
     Interval { max: u32 },
     /// A share in percent.
     Percent,
@@ -100,13 +100,13 @@ pub(crate) enum KeyKind {
     Size { min: u64, max: u64 },
     /// A number of files, bytes, or a number of rows.
     BatchSize,
-    /// One of these, in any case.
+    /// One of these names, in upper or lower case.
     Choice(fn() -> Vec<&'static str>),
     /// `true` or `false`.
     Bool,
     /// A list of scalars, kept as written.
     Scalars,
-    /// The same, or a single scalar instead of a list.
+    /// A list of scalars or a single scalar, kept as written.
     ScalarsOrOne,
     /// A list of texts.
     Texts,
@@ -114,7 +114,7 @@ pub(crate) enum KeyKind {
     Variables,
     /// Names and types of columns, in file order.
     Columns,
-    /// A map with keys of its own.
+    /// A map with these keys.
     Group(&'static [Key]),
     /// A map of names to paths or groups, or a list of groups that each have a name.
     Named(&'static [Key]),
@@ -122,7 +122,7 @@ pub(crate) enum KeyKind {
 
 impl KeyKind {
     /// Whether a value is within the bounds of its kind. A kind without bounds accepts every value.
-    pub(crate) fn takes(self, text: &str) -> bool {
+    pub(crate) fn accepts(self, text: &str) -> bool {
         let seconds = || text.trim().parse::<f64>().ok();
         match self {
             Self::Name => is_name(text),
@@ -146,10 +146,10 @@ impl KeyKind {
 
 /// Whether a text can be a folder's name on any machine: see [`NAME_EXPECTED`].
 pub(crate) fn is_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_alphanumeric = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     (1..=64).contains(&text.len())
-        && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'_'))
-        && text.bytes().next().is_some_and(plain)
+        && text.bytes().all(|byte| is_alphanumeric(byte) || matches!(byte, b'-' | b'_'))
+        && text.bytes().next().is_some_and(is_alphanumeric)
 }
 
 pub(crate) const NAME_EXPECTED: &str = "1 to 64 of a-z, 0-9, _ and -, starting with a letter or a \
@@ -165,7 +165,7 @@ pub(crate) const MAX_TIMEOUT: u32 = 259_200;
 pub(crate) const MAX_JOB_TIME: u32 = 31_536_000;
 /// The largest number of seconds of an [`KeyKind::Interval`].
 pub(crate) const MAX_INTERVAL: u32 = i32::MAX as u32;
-/// The limit follows from the names of workers, which have three digits.
+/// The maximum number of workers. It follows from the names of workers, which have three digits.
 pub(super) const MAX_PROCESSES: i64 = 1000;
 
 /// Names of column types, in the order of the docs.
@@ -190,24 +190,24 @@ pub(super) const fn key(
         default: None,
         docs: Docs { values: None, unless_given: None, meaning: None },
         prs: PrsNames::Unknown,
-        rows: DecidesRows::Not("the key that it belongs to says it"),
-        ceiling: KeyCeiling::No("the key that it belongs to says it"),
+        rows: DecidesRows::Not("the key of its group decides"),
+        ceiling: KeyCeiling::No("the key of its group decides"),
         enforced: None,
     }
 }
 
 impl Key {
-    /// The same key, with this default.
+    /// Returns the key with this default.
     pub(super) const fn or(self, default: &'static str) -> Self {
         Self { default: Some(default), ..self }
     }
 
-    /// The same key, with its effect on rows and its ceiling.
+    /// Returns the key with this effect on rows and this ceiling.
     pub(super) const fn flagged(self, rows: DecidesRows, ceiling: KeyCeiling) -> Self {
         Self { rows, ceiling, ..self }
     }
 
-    /// The same key, with these words for the docs. An empty text means that the words are derived.
+    /// Returns the key with these texts for the docs. An empty text means that the text is derived.
     pub(super) const fn describe(
         self,
         values: &'static str,
@@ -223,4 +223,5 @@ impl Key {
     }
 }
 
+/// The maximum of keys that count something. The tables in `sandmill-model` use this name, too.
 pub(super) const COUNT: i64 = u32::MAX as i64;

@@ -1,11 +1,13 @@
-//! The table of all keys of a job file. The reader, suggestions for misspelled keys, the JSON schema and the
-//! docs all use it. Also the table of keys of the operator's policy file. Imports `model` only.
+//! The table of all keys of a job file. It drives the reader, suggestions for misspelled keys, the JSON
+//! schema and the docs. Also the keys of the operator's policy file, of the file of datastores and of the
+//! user's config file. Imports `model` only.
 //!
 //! - `key`: the description of one key;
 //! - `job`: the keys of the top level and below `limits`, from the tables of `sandmill-model`; `groups` and
 //!   `models`: the keys of the other groups;
-//! - `format`: the formats of inputs; `names`: other systems' names for such keys;
-//! - `policy`: the keys of the operator's policy file; `datastores`: the keys of the file of datastores.
+//! - `format`: the formats of inputs; `names`: other systems' names for our keys;
+//! - `policy`: the keys of the operator's policy file; `datastores`: the keys of the file of datastores;
+//! - `user_config`: the keys of the user's config file.
 
 mod datastores;
 mod format;

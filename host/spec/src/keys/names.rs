@@ -1,4 +1,4 @@
-//! Names that are not keys, and the keys that are meant.
+//! Names from other systems that are not keys here, and our keys for them.
 
 use super::job::JOB;
 
@@ -38,21 +38,21 @@ pub(crate) const RENAMED: &[(&str, &str)] = &[
     ("failed_threshold", "error_threshold"),
 ];
 
-/// Other names for the same keys. A job file may use them; it gets a notice.
+/// Other names for our keys. A job file may use them, and Sandmill adds a notice.
 pub(crate) const ALIASES: &[(&str, &str)] =
     &[("mini_batch_error_threshold", "allowed_failed_count"), ("is_deterministic", "allow_reuse")];
 
-/// Why an environment as in Azure is not needed.
+/// Why a job needs no environment, unlike in Azure.
 pub(crate) const NO_ENVIRONMENT: &str =
-    "an entry script is a component and contains all that it needs";
+    "an entry script is a component and contains everything that it needs";
 
 /// Settings of ParallelRunStep that have no meaning on a single machine.
 pub(crate) const IGNORED: &[(&str, &str)] = &[
     ("environment", NO_ENVIRONMENT),
     ("compute_target", "the job runs on this machine"),
     ("compute", "the job runs on this machine"),
-    ("input_format", "deprecated in Azure: each input says its own format"),
-    ("add_parallel_run_step_dependencies", "an entry script contains all that it needs"),
+    ("input_format", "deprecated in Azure: each input has its own format"),
+    ("add_parallel_run_step_dependencies", "an entry script contains everything that it needs"),
     ("tags", "for display in Azure only"),
     ("properties", "for display in Azure only"),
     ("display_name", "for display in Azure only"),
@@ -69,13 +69,13 @@ mod tests {
 
     #[test]
     fn no_name_occurs_twice() {
-        let mut all: Vec<&str> = JOB.iter().map(|key| key.name).collect();
-        all.extend(RENAMED.iter().map(|(name, _)| *name));
-        all.extend(ALIASES.iter().map(|(name, _)| *name));
-        all.extend(IGNORED.iter().map(|(name, _)| *name));
-        let count = all.len();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), count);
+        let mut names: Vec<&str> = JOB.iter().map(|key| key.name).collect();
+        names.extend(RENAMED.iter().map(|(name, _)| *name));
+        names.extend(ALIASES.iter().map(|(name, _)| *name));
+        names.extend(IGNORED.iter().map(|(name, _)| *name));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 }

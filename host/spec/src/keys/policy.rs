@@ -2,51 +2,56 @@
 
 use super::job::{JOB, LIMITS};
 use super::key::{BOOL_EXPECTED, Key, KeyCeiling, KeyKind, key};
-use super::models::CEILINGS_OF_INFERENCE;
+use super::models::INFERENCE_CEILINGS;
 use crate::model::{OsSandbox, ProcessLists};
 use std::sync::LazyLock;
 
-/// The keys of the top level. A key with the name of a job's key is the ceiling for that key.
+/// The keys at the top level. A key with the name of a job file's key is the ceiling for that key.
 pub(crate) fn policy() -> &'static [Key] {
     static POLICY: LazyLock<Vec<Key>> = LazyLock::new(|| {
-        let of_job = JOB.iter().filter_map(|key| match key.ceiling {
+        let job_ceilings = JOB.iter().filter_map(|key| match key.ceiling {
             KeyCeiling::Key(expected, example, description) => {
                 Some(Key { expected, example, description, ..*key })
             }
             KeyCeiling::Same => Some(*key),
             KeyCeiling::No(_) => None,
         });
-        GROUPS.iter().copied().chain(of_job).chain(OTHERS.iter().copied()).collect()
+        GROUP_CEILINGS
+            .iter()
+            .copied()
+            .chain(job_ceilings)
+            .chain(OTHER_KEYS.iter().copied())
+            .collect()
     });
     &POLICY
 }
 
 /// Ceilings for the groups of a job.
-const GROUPS: &[Key] = &[
+const GROUP_CEILINGS: &[Key] = &[
     key(
         "limits",
         KeyKind::Group(LIMITS),
         "a map of limits (e.g. {memory: 1 GB})",
         "{memory: 1 GB}",
-        "The highest that a job may ask for, key by key as in a job file.",
+        "The highest limits that a job may request, by the keys of a job file.",
     ),
     key(
         "inference",
-        KeyKind::Group(CEILINGS_OF_INFERENCE),
+        KeyKind::Group(INFERENCE_CEILINGS),
         "a map of settings (e.g. {threads: 2})",
         "{threads: 2}",
-        "The highest that a job may ask for, as in a job file.",
+        "The highest values that a job may request, by the keys of a job file.",
     ),
 ];
 
 /// Keys that are not the ceiling of a job's key.
-const OTHERS: &[Key] = &[
+const OTHER_KEYS: &[Key] = &[
     key(
         "os_sandbox",
         KeyKind::Choice(|| OsSandbox::ALL.map(OsSandbox::name).to_vec()),
         "required, best-effort or off",
         "required",
-        "The least that a job may insist on. required unless given.",
+        "The weakest mode that a job may request. required unless given.",
     ),
     key(
         "process_lists",
@@ -61,7 +66,7 @@ const OTHERS: &[Key] = &[
         "a map with inputs, side_inputs, entry_scripts, outputs and job_directories",
         "{inputs: [/srv/data], side_inputs: [], entry_scripts: [/srv/scripts], outputs: [], \
          job_directories: [/srv/jobs]}",
-        "The folders that must hold everything a job names. Anywhere unless given.",
+        "The folders below which all paths of a job must be. Any folder unless given.",
     ),
     key(
         "entry_script_crates",
@@ -76,7 +81,7 @@ const OTHERS: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "false",
-        "Whether entry_script may be a core module, of which a component is made. true unless given.",
+        "Whether entry_script may be a core module, from which Sandmill makes a component. true unless given.",
     ),
     key(
         "models",
@@ -90,7 +95,7 @@ const OTHERS: &[Key] = &[
         KeyKind::Bool,
         BOOL_EXPECTED,
         "true",
-        "Whether an entry script may load models of its own (inference.allow_guest_models). false \
+        "Whether an entry script may load its own models from bytes (inference.allow_guest_models). false \
          unless given.",
     ),
     key(
@@ -105,7 +110,7 @@ const OTHERS: &[Key] = &[
         KeyKind::Group(MACHINE),
         "a map with workers, workers_per_tenant, memory and directory",
         "{workers: 8, memory: 32 GB}",
-        "What all jobs on this machine may use at the same time, together.",
+        "What all jobs on this machine together may use at the same time.",
     ),
 ];
 
@@ -132,21 +137,21 @@ pub(crate) const MACHINE: &[Key] = &[
         KeyKind::Integer { min: 1, max: 100_000 },
         "a whole number of at least 1",
         "4",
-        "The most workers of all jobs of one tenant together. Then only the command line names a job's tenant.",
+        "The most workers of all jobs of one tenant together. With this key, only the command line may set a job's tenant.",
     ),
     key(
         "memory",
         KeyKind::Size { min: 0, max: u64::MAX },
         "a size (e.g. 32 GB)",
         "32 GB",
-        "The most that the budgets of all these workers may add up to.",
+        "The maximum sum of the memory budgets of all these workers.",
     ),
     key(
         "directory",
         KeyKind::Text,
         "an absolute path to a folder",
         "/dev/shm/sandmill",
-        "Where jobs keep count of each other.",
+        "The folder in which jobs count each other's workers.",
     ),
 ];
 

@@ -70,7 +70,7 @@ fn a_component_runs_once_its_inputs_are_given() {
     inputs.metadata: optional, and not given
     outputs.prs_output is the folder prs_output in the output folder; the entry script creates it
     task.code is read as source_directory
-    task.environment: ignored, an entry script is a component and contains all that it needs
+    task.environment: ignored, an entry script is a component and contains everything that it needs
     task.program_arguments is read as arguments
     version: ignored, for Azure's registry only
     is_deterministic is read as allow_reuse

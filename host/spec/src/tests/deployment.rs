@@ -62,7 +62,7 @@ fn a_deployment_loads() {
     code_configuration.code is read as source_directory
     code_configuration.scoring_script is read as entry_script
     model.path is read as side_inputs.model, and AZUREML_MODEL_DIR is its folder, /side_inputs/model
-    environment: ignored, an entry script is a component and contains all that it needs
+    environment: ignored, an entry script is a component and contains everything that it needs
     compute: ignored, the job runs on this machine
     settings.retry_settings.max_retries 1 is run_max_try 2: the first attempt counts, too
     settings.retry_settings.timeout is read as run_invocation_timeout

@@ -172,7 +172,7 @@ inputs:
     job.yaml:8: inputs[3]: found "data"; expected a map with name and path
     job.yaml:9: inputs[4].paths: found an empty list; name at least one file, folder or glob
     job.yaml:10: inputs[5].paths[0]: found a list; expected a text or a number
-    job.yaml:11: inputs[6].delimiter: found "\""; expected one ASCII character, as "," or ";", or tab
+    job.yaml:11: inputs[6].delimiter: found "\""; expected one ASCII character, such as "," or ";", or tab
     job.yaml:11: inputs[6].header: found "maybe"; expected true or false
     job.yaml:11: inputs[6].null_values: found "NA"; expected a list of texts (e.g. [NA, "-"])
     job.yaml:11: inputs[6].schema: found a list; expected a map of column names to types, in the order of the file (e.g. id: int64)
@@ -187,7 +187,7 @@ inputs:
 "#), @r#"
     job.yaml:3: mini_batch_size: found "some"; expected a size of at least 1 byte (e.g. 1 MB) or a number of rows (e.g. 1000 rows), because the inputs are tables; units are KB, MB, GB and TB (powers of 1024), also written K or KiB
     job.yaml:5: inputs.a.name: remove it; the name is already "a", the key above
-    job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, as "," or ";", or tab
+    job.yaml:6: inputs.b.delimiter: found ";;"; expected one ASCII character, such as "," or ";", or tab
     job.yaml:6: inputs.b.schema.w: found a list; expected a text or a number
     job.yaml:6: inputs.b.schema.y: found "strnig"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json; did you mean string?
     job.yaml:6: inputs.b.schema.z: found "blob"; expected one of boolean, int64, uint64, float64, string, date, timestamp, json

@@ -291,7 +291,7 @@ fn void_jobs_ignore_inputs_with_a_notice() {
 fn azure_only_keys_are_ignored_with_a_notice() {
     let spec = job(&format!("{LEAST}environment: {{name: x}}\ntags: [a]\n"));
     insta::assert_snapshot!(spec.notices.join("\n"), @r"
-environment: ignored, an entry script is a component and contains all that it needs
+environment: ignored, an entry script is a component and contains everything that it needs
 tags: ignored, for display in Azure only
 ");
 }

@@ -67,7 +67,7 @@ fn a_saved_file_loads_unchanged() {
     5 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
-    environment: ignored, an entry script is a component and contains all that it needs
+    environment: ignored, an entry script is a component and contains everything that it needs
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     progress_update_timeout is not in the saved file: 3660 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600
@@ -165,12 +165,12 @@ fn saved_files_have_thresholds_and_preview_names() {
     10 settings are converted from Azure's file; sandmill plan -v lists them, and so does the job's logs/sys/master_role.*.txt
     node_count: the file asks for 4 nodes; the job runs on this machine only, with process_count_per_node workers in all
     compute_target: ignored, the job runs on this machine
-    environment: ignored, an entry script is a component and contains all that it needs
-    input_format: ignored, deprecated in Azure: each input says its own format
+    environment: ignored, an entry script is a component and contains everything that it needs
+    input_format: ignored, deprecated in Azure: each input has its own format
     models: ignored, deprecated in Azure; to use models, write the key models beside the section
     tags: ignored, for display in Azure only
     properties: ignored, for display in Azure only
-    add_parallel_run_step_dependencies: ignored, an entry script contains all that it needs
+    add_parallel_run_step_dependencies: ignored, an entry script contains everything that it needs
     task_overhead_timeout is not in the saved file: 600 seconds (Azure's pages say 30 or 600)
     first_task_creation_timeout is not in the saved file: 600 seconds (as in Azure)
     progress_update_timeout is not in the saved file: 3660 seconds, from attempts x (task_overhead_timeout + run_invocation_timeout) + 60 = 3 x (600 + 600) + 60, and at least 600

@@ -230,7 +230,7 @@ fn settings_that_do_not_fit() {
     job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: index: found 0; expected true or false
     job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: na_rep: found 5; expected a text without line ends
     job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: quoting: found 4; expected 0 (minimal), 1 (all), 2 (nonnumeric) or 3 (none)
-    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: sep: found ";;"; expected one ASCII character, as "," or " "
+    job.yaml: [dir]/source/parallel_run_step.settings.json: pandas.DataFrame.to_csv: sep: found ";;"; expected one ASCII character, such as "," or " "
     "#);
     insta::assert_snapshot!(error(r#"{"append_row": {"to_parquet": {}}, "other": 1}"#), @r#"
     job.yaml: [dir]/source/parallel_run_step.settings.json: append_row: found "to_parquet"; only pandas.DataFrame.to_csv is supported; remove it

@@ -223,7 +223,7 @@ fn every_key_says_what_it_expects() {
     job.yaml:21: limits.job_time: found nothing; expected seconds, more than 0 and at most 31536000 (e.g. 86400), or leave the key out
     job.yaml:23: output_format.type: found nothing; expected text, csv, jsonl, parquet or arrow, or leave the key out
     job.yaml:24: output_format.compression: found nothing; expected none, gzip or zstd for lines of text; none, snappy, zstd, gzip or lz4 for parquet, or leave the key out
-    job.yaml:25: output_format.delimiter: found nothing; expected one ASCII character, as "," or ";", or tab, or leave the key out
+    job.yaml:25: output_format.delimiter: found nothing; expected one ASCII character, such as "," or ";", or tab, or leave the key out
     job.yaml:26: output_format.header: found nothing; expected true or false, or leave the key out
     job.yaml:27: output_format.quoting: found nothing; expected minimal, all, nonnumeric or none, or leave the key out
     job.yaml:28: output_format.null_value: found nothing; expected a text, or leave the key out

@@ -80,7 +80,7 @@ fn a_parallel_job_loads() {
     input_data: inputs.job_data_path is cut into mini-batches
     inputs.score_model is read as side_inputs.score_model
     task.code is read as source_directory
-    task.environment: ignored, an entry script is a component and contains all that it needs
+    task.environment: ignored, an entry script is a component and contains everything that it needs
     task.program_arguments is read as arguments
     resources.instance_type: ignored, the job runs on this machine
     resources.shm_size: ignored, there are no containers here; limits.memory bounds an entry script
