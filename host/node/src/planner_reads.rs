@@ -78,7 +78,7 @@ impl PlannerReads {
         read.answer.clone().filter(|_| index == 0)
     }
 
-    /// The planner needs no file now.
+    /// Releases all objects, because the planner needs no file now.
     pub fn close(&mut self, objects: &JobObjects) {
         self.release(0, self.files.len(), objects);
     }

@@ -91,13 +91,13 @@ impl TrialSetup {
     }
 }
 
-/// What the caller wants to know about an entry script ("it" below).
+/// What the caller wants to know about an entry script.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum TrialRequest {
-    /// Whether it can be loaded.
+    /// Whether the script can be loaded.
     Load,
-    /// A text for the user about what it returns: calls `init`, then `run` on these items, as the guest sees
-    /// them, then `shutdown`.
+    /// A text for the user about the results of the script: calls `init`, then `run` on these items (paths in
+    /// the sandbox), then `shutdown`.
     Run(Vec<String>),
     /// The first row that `run` returns when it gets no data.
     Row,
@@ -105,7 +105,7 @@ pub enum TrialRequest {
     Table,
     /// The results of these mini-batches, one after another.
     Steps(Vec<TrialStep>),
-    /// Its results for each table of a stream: see [`TrialChild::map`].
+    /// The results of the script for each table of a stream: see [`TrialChild::map`].
     Map(MapSettings),
 }
 

@@ -250,7 +250,7 @@ pub(super) struct ChildProcess {
 }
 
 impl ChildProcess {
-    /// The process with this id. `None` if it has ended already.
+    /// The process with this id; `None` if the process has ended already.
     pub(super) fn of(id: Option<u32>) -> Self {
         let group = id.and_then(|id| Pid::from_raw(id.cast_signed()));
         Self { group, reaped: AtomicBool::new(false) }

@@ -78,7 +78,7 @@ pub fn library(host: &Path) -> Mount {
     Mount { host: host.to_owned(), guest: LIBRARY.to_owned(), writable: false }
 }
 
-/// A digest of the names and contents of the [`files`].
+/// A digest of the names and contents of the files that belong to a script.
 ///
 /// # Errors
 /// If a file cannot be read.
@@ -96,7 +96,7 @@ pub(in super::super) fn content_digest(script: &Path) -> Result<String, PythonEr
     Ok(hex(hash.finalize()))
 }
 
-/// The names of the [`files`], each with the open file.
+/// The names of the files that belong to a script, each with the open file.
 fn open_files(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
     let folder = script.parent().unwrap_or(Path::new("/"));
     let open = |name: PathBuf| {
@@ -109,8 +109,8 @@ fn open_files(script: &Path) -> Result<Vec<(PathBuf, File)>, PythonError> {
     files(script)?.into_iter().map(open).collect()
 }
 
-/// Copies the [`files`] to `folder`, after removing what was there. The script gets the name that it has in
-/// the sandbox, which is the last part of `guest`.
+/// Copies the script and the files that belong to it to `folder`, after removing what was there. The script
+/// gets the name that it has in the sandbox, which is the last part of `guest`.
 ///
 /// # Errors
 /// If a file cannot be read, or if there is no space for it.
