@@ -1,5 +1,5 @@
-//! Cgroups of workers. Most of these tests need a machine on which cgroups with limits can be created, as
-//! root in the root of cgroup version 2: `scripts/cgroup-tests.sh` provides one.
+//! Cgroups of workers. Most of these tests need a machine on which they can create cgroups with limits: as
+//! root, in the root of cgroup version 2. `scripts/cgroup-tests.sh` provides such a machine.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -11,21 +11,21 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The folder in which a leader creates cgroups, if it is started as the tests are. Only one test at a time
-/// may use it, because cgroups of other tests would interfere. `None`, with the reason printed, if a leader
-/// creates no cgroups.
-fn folder() -> Option<Folder> {
+/// Locks the folder in which the leaders of these tests create cgroups. Only one test at a time may use the
+/// folder, because cgroups of other tests would interfere. `None`, with the reason printed, if leaders create
+/// no cgroups.
+fn lock_folder() -> Option<Folder> {
     let output = Command::new(sandmill()).args(["doctor", "--json"]).output().unwrap();
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let Some(words) = found["cgroup_v2"]["found"].as_str() else {
         eprintln!("not tried: {}", found["cgroup_v2"]["missing"]);
         return None;
     };
-    let (_, at) = words.split_once(" below ").unwrap();
+    let (_, path_and_layers) = words.split_once(" below ").unwrap();
     // The lock holds between threads as well as between processes.
     let lock = fs::File::create(root().join("target/cgroup-tests.lock")).unwrap();
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
-    Some(Folder { path: at.split_once(", with ").unwrap().0.into(), _lock: lock })
+    Some(Folder { path: path_and_layers.split_once(", with ").unwrap().0.into(), _lock: lock })
 }
 
 /// The folder of cgroups, with a lock on it.
@@ -42,14 +42,14 @@ impl Deref for Folder {
     }
 }
 
-/// The names of the cgroups that leaders have created.
-fn made(folder: &Path) -> Vec<String> {
+/// The names of the cgroups that leaders have created in this folder.
+fn cgroups_of_leaders(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name.starts_with("sandmill-")).collect()
 }
 
-/// A job with its own guest, whose `run` has this body.
+/// A job with a guest whose `run` has this body, in WebAssembly's text format.
 fn job_of(run: &str) -> Job {
     let guest = wat_module(&format!("(module COMMON GOOD (func RUN {run}))"));
     Job::empty().file("guest.wasm", guest).yaml("name: test\nentry_script: guest.wasm")
@@ -91,45 +91,49 @@ fn a_job_without_cgroups_runs_and_reports_it() {
 /// Checks the limits of a worker's cgroup, the processes in it, and its removal after the leader was killed.
 #[test]
 fn a_worker_has_its_own_cgroup() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = lock_folder() else { return };
     let mut running = job_of(ENDLESS)
         .yaml("inputs: { files: input }\nprocess_count_per_node: 2\nmini_batch_size: 1")
         .yaml("os_sandbox: best-effort\nrun_invocation_timeout: 120")
         .file("input/a.txt", "x")
         .file("input/b.txt", "x")
         .start(&[]);
-    let leaf = |name: &str, pid: u32| folder.join(format!("sandmill-{pid}-{name}"));
+    let cgroup_of = |name: &str, pid: u32| folder.join(format!("sandmill-{pid}-{name}"));
     let text = |path: PathBuf| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
     for name in ["process000", "process001"] {
         running.until("the worker is in its cgroup", |running| {
-            let process = text(leaf(name, running.pid()).join("cgroup.procs"));
+            let process = text(cgroup_of(name, running.pid()).join("cgroup.procs"));
             running.children().iter().any(|(pid, _)| pid.to_string() == process)
         });
-        let leaf = leaf(name, running.pid());
-        assert_eq!(text(leaf.join("pids.max")), "64");
-        if leaf.join("memory.max").exists() {
-            let limit = text(leaf.join("memory.max"));
+        let cgroup = cgroup_of(name, running.pid());
+        assert_eq!(text(cgroup.join("pids.max")), "64");
+        if cgroup.join("memory.max").exists() {
+            let limit = text(cgroup.join("memory.max"));
             let is_set = limit.parse().is_ok_and(|limit: u64| limit > 256 << 20);
             assert!(is_set || limit == "max", "{limit}: a limit, or none for a disk in memory");
-            assert_eq!(is_set, text(leaf.join("memory.oom.group")) == "1");
+            assert_eq!(is_set, text(cgroup.join("memory.oom.group")) == "1");
         }
     }
     let leader = running.pid();
     running.kill_leader();
-    let left = leaf("process000", leader);
+    let left = cgroup_of("process000", leader);
     running.wait();
-    assert!(left.exists(), "the killed leader could not remove it");
+    assert!(left.exists(), "the killed leader could not remove the cgroup");
     let ran = job().yaml("os_sandbox: best-effort").run(&[]);
     ran.exits_with(0);
     assert!(has_cgroup(&wall(ran.dir())), "{ran}");
-    let mine = format!("sandmill-{leader}-");
-    assert!(!made(&folder).iter().any(|name| name.starts_with(&mine)), "{:?}", made(&folder));
+    let prefix = format!("sandmill-{leader}-");
+    assert!(
+        !cgroups_of_leaders(&folder).iter().any(|name| name.starts_with(&prefix)),
+        "{:?}",
+        cgroups_of_leaders(&folder)
+    );
 }
 
-/// As under `systemd-run --scope -p Delegate=yes`: all controllers are available, but none is enabled.
+/// All controllers are available, but none is enabled, as under `systemd-run --scope -p Delegate=yes`.
 #[test]
 fn a_leader_enables_controllers_if_it_is_alone() {
-    let Some(folder) = folder() else { return };
+    let Some(folder) = lock_folder() else { return };
     fs::write(folder.join("cgroup.subtree_control"), "+memory +pids").unwrap();
     let scope = folder.join(format!("test-{}.scope", std::process::id()));
     fs::create_dir(&scope).unwrap();
@@ -142,26 +146,26 @@ fn a_leader_enables_controllers_if_it_is_alone() {
         command.env("SANDMILL_CACHE_DIR", root().join("target/test-cache"));
         let ran = command.output().unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-        assert_eq!(made(&scope), Vec::<String>::new());
+        assert_eq!(cgroups_of_leaders(&scope), Vec::<String>::new());
         assert_eq!(fs::read_to_string(scope.join("cgroup.subtree_control")).unwrap().trim(), "");
         wall(job.dir())
     };
     let alone = run("exec \"$@\"");
     assert!(has_cgroup(&alone), "{alone}");
     // The leader must not move the shell to another cgroup.
-    let beside = run("\"$@\"; exit $?");
-    assert!(!has_cgroup(&beside), "{beside}");
-    assert!(beside["missing"].to_string().contains("other processes than this one are in"));
+    let beside_a_shell = run("\"$@\"; exit $?");
+    assert!(!has_cgroup(&beside_a_shell), "{beside_a_shell}");
+    assert!(beside_a_shell["missing"].to_string().contains("other processes than this one are in"));
     fs::remove_dir(scope).unwrap();
 }
 
 /// W6: running out of memory is reported differently from other deaths, and the report names the limit.
 #[test]
 fn a_worker_ended_by_its_cgroups_limit_is_reported() {
-    let Some(folder) = folder() else { return };
-    // The leader may notice the excess before the cgroup's limit ends the worker, so try several times.
+    let Some(folder) = lock_folder() else { return };
+    // The leader may kill the worker before the cgroup's limit does, so try several times.
     for _ in 0..5 {
-        match outgrown(&folder) {
+        match is_ended_by_limit(&folder) {
             Some(true) => return,
             Some(false) => {}
             None => {
@@ -173,9 +177,9 @@ fn a_worker_ended_by_its_cgroups_limit_is_reported() {
     panic!("the limit has never ended a worker");
 }
 
-/// Whether the limit of its cgroup ended a worker that needs too much memory. `None` if the cgroup has no
-/// such limit.
-fn outgrown(folder: &Path) -> Option<bool> {
+/// Runs a worker that needs too much memory. Returns whether its cgroup's limit ended the worker; `None` if
+/// the cgroup has no memory limit.
+fn is_ended_by_limit(folder: &Path) -> Option<bool> {
     // One record is never split, however large: reading and decoding it takes three times its size.
     let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(192 << 20));
     let running = job_of(GOOD)
@@ -184,7 +188,7 @@ fn outgrown(folder: &Path) -> Option<bool> {
         .yaml("process_count_per_node: 1\nrun_max_try: 1\nerror_threshold: -1")
         .file("input/a.csv", large)
         .start(&[]);
-    let mine = format!("sandmill-{}-", running.pid());
+    let prefix = format!("sandmill-{}-", running.pid());
     let ran = running.wait();
     ran.exits_with(0);
     if !wall(ran.dir())["active"].to_string().contains("cgroup (memory") {
@@ -196,7 +200,11 @@ fn outgrown(folder: &Path) -> Option<bool> {
     );
     assert!(ran.log("user/error.txt").contains("out_of_memory"), "{ran}");
     assert_eq!(ran.sorted_output(), [good_row(1)], "{ran}");
-    assert!(!made(folder).iter().any(|name| name.starts_with(&mine)), "{:?}", made(folder));
-    let did = "the worker process needed more memory than its budget";
-    Some(ran.stderr.contains(did) && ran.stderr.contains("the limit of its cgroup ended it."))
+    assert!(
+        !cgroups_of_leaders(folder).iter().any(|name| name.starts_with(&prefix)),
+        "{:?}",
+        cgroups_of_leaders(folder)
+    );
+    let report = "the worker process needed more memory than its budget";
+    Some(ran.stderr.contains(report) && ran.stderr.contains("the limit of its cgroup ended it."))
 }

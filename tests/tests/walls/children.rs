@@ -1,4 +1,4 @@
-//! Child processes other than workers: they end when their parent ends.
+//! Child processes other than workers end when their parent ends.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Starts a child from a thread, which the kernel takes for the parent. The thread ends as soon as `started`
-/// has seen the child run.
-fn orphan(arguments: &'static [&str], started: fn(&mut Child)) -> Child {
+/// Starts a child from a thread, which is the parent for the kernel. The thread ends after `until_running`,
+/// which waits until the child runs.
+fn orphan(arguments: &'static [&str], until_running: fn(&mut Child)) -> Child {
     let start = move || {
         let mut child = Command::new(sandmill_tests::sandmill())
             .args(arguments)
@@ -18,13 +18,13 @@ fn orphan(arguments: &'static [&str], started: fn(&mut Child)) -> Child {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        started(&mut child);
+        until_running(&mut child);
         child
     };
     thread::spawn(start).join().unwrap()
 }
 
-fn is_killed(mut child: Child) {
+fn assert_killed(mut child: Child) {
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(20) {
         if let Some(status) = child.try_wait().unwrap() {
@@ -35,12 +35,12 @@ fn is_killed(mut child: Child) {
     }
     child.kill().unwrap();
     child.wait().unwrap();
-    panic!("it outlived its parent");
+    panic!("the child outlived its parent");
 }
 
 #[test]
 fn the_planner_ends_with_its_leader() {
-    is_killed(orphan(&["plan-worker"], |child| {
+    assert_killed(orphan(&["plan-worker"], |child| {
         // The request: the version, no sources, `Cut::Void` with the largest possible number of mini-batches,
         // no keys, no folder for a shuffle, one process, no wall, no memory, no messages or requests, no bad
         // files, and all mini-batches.
@@ -51,16 +51,16 @@ fn the_planner_ends_with_its_leader() {
                 .concat();
         let frame = [&u32::try_from(request.len()).unwrap().to_le_bytes()[..], &request].concat();
         child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
-        // It plans until the pipe is full.
+        // The planner plans until the pipe is full.
         child.stdout.as_mut().unwrap().read_exact(&mut [0; 8]).unwrap();
     }));
 }
 
 #[test]
 fn a_process_that_groups_rows_ends_with_its_planner() {
-    is_killed(orphan(&["shuffle-worker"], |child| {
-        // The length of a frame, and more of the frame than a pipe can hold: after the write, the child has
-        // begun to read.
+    assert_killed(orphan(&["shuffle-worker"], |child| {
+        // A frame's length, and more bytes of the frame than a pipe can hold. So the child has begun to read
+        // when the write returns.
         let mut frame = (8_u32 << 20).to_le_bytes().to_vec();
         frame.resize(4 << 20, 0);
         child.stdin.as_mut().unwrap().write_all(&frame).unwrap();
@@ -69,8 +69,8 @@ fn a_process_that_groups_rows_ends_with_its_planner() {
 
 #[test]
 fn the_compiler_ends_with_its_leader() {
-    is_killed(orphan(&["compile-component", "required", "compile", "digest"], |child| {
-        // More than a pipe can hold: after the write, the compiler has begun to read.
+    assert_killed(orphan(&["compile-component", "required", "compile", "digest"], |child| {
+        // More bytes than a pipe can hold, so the compiler has begun to read when the write returns.
         child.stdin.as_mut().unwrap().write_all(&vec![0; 4 << 20]).unwrap();
     }));
 }

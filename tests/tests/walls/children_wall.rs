@@ -1,5 +1,5 @@
-//! Entry scripts made to harm the process that parses them. Sandmill parses them in child processes with
-//! limits, so the command ends with a clear message and leaves no process and no file.
+//! Entry scripts that are made to harm the process that parses them. Sandmill parses entry scripts in child
+//! processes with limits, so the command ends with a clear message and leaves no process and no file.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -11,8 +11,25 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Appends a number in LEB128.
-fn number(mut value: u64, out: &mut Vec<u8>) {
+// Section ids of core modules.
+const TYPES: u8 = 1;
+const FUNCTIONS: u8 = 3;
+const MEMORIES: u8 = 5;
+const CODE: u8 = 10;
+const DATA: u8 = 11;
+// Section ids of components.
+const CORE_MODULE: u8 = 1;
+const EXPORTS: u8 = 11;
+// Opcodes.
+const END: u8 = 0x0b;
+const DROP: u8 = 0x1a;
+const LOCAL_GET: u8 = 0x20;
+const LOCAL_SET: u8 = 0x21;
+const I32_CONST: u8 = 0x41;
+const I32_ADD: u8 = 0x6a;
+
+/// Appends a number in the variable-length encoding LEB128.
+fn leb128(mut value: u64, out: &mut Vec<u8>) {
     while value >= 0x80 {
         out.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
@@ -22,64 +39,66 @@ fn number(mut value: u64, out: &mut Vec<u8>) {
 
 fn section(id: u8, content: &[u8], out: &mut Vec<u8>) {
     out.push(id);
-    number(content.len() as u64, out);
+    leb128(content.len() as u64, out);
     out.extend_from_slice(content);
 }
 
-/// A component that exports this core module as `m`. Its names are valid, so only compiling it shows that it
-/// has no `run`.
+/// A component that exports this core module as `m`. Its names are valid, so Sandmill finds only after
+/// compiling that it has no `run`.
 fn component_of(module: &[u8]) -> Vec<u8> {
     let mut bytes = b"\0asm\x0d\0\x01\0".to_vec();
-    section(1, module, &mut bytes);
+    section(CORE_MODULE, module, &mut bytes);
     // One export: the name `m`, of the kind core module, with index 0 and its own type.
-    section(11, &[1, 0, 1, b'm', 0, 0x11, 0, 0], &mut bytes);
+    section(EXPORTS, &[1, 0, 1, b'm', 0, 0x11, 0, 0], &mut bytes);
     bytes
 }
 
-/// A module of functions with these bodies, each from a number to a number.
-fn module_of(bodies: &[Vec<u8>], more: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+/// A module of functions with these bodies. Each function has an i32 parameter and an i32 result.
+/// `add_sections` appends more sections.
+fn module_of(bodies: &[Vec<u8>], add_sections: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let mut bytes = b"\0asm\x01\0\0\0".to_vec();
-    section(1, &[1, 0x60, 1, 0x7f, 1, 0x7f], &mut bytes);
+    // One type: a function from i32 to i32.
+    section(TYPES, &[1, 0x60, 1, 0x7f, 1, 0x7f], &mut bytes);
     let mut types = Vec::new();
-    number(bodies.len() as u64, &mut types);
+    leb128(bodies.len() as u64, &mut types);
     types.resize(types.len() + bodies.len(), 0);
-    section(3, &types, &mut bytes);
+    section(FUNCTIONS, &types, &mut bytes);
     // One memory of 2000 pages.
-    section(5, &[1, 0, 0xd0, 0x0f], &mut bytes);
+    section(MEMORIES, &[1, 0, 0xd0, 0x0f], &mut bytes);
     let mut code = Vec::new();
-    number(bodies.len() as u64, &mut code);
+    leb128(bodies.len() as u64, &mut code);
     for body in bodies {
-        // No locals, the body, the end.
-        number(body.len() as u64 + 2, &mut code);
+        // The length, no locals, the body, the end.
+        leb128(body.len() as u64 + 2, &mut code);
         code.push(0);
         code.extend_from_slice(body);
-        code.push(0x0b);
+        code.push(END);
     }
-    section(10, &code, &mut bytes);
-    more(&mut bytes);
+    section(CODE, &code, &mut bytes);
+    add_sections(&mut bytes);
     bytes
 }
 
-/// A body with this number of additions, 7 bytes each.
+/// A function body that adds 3 to its parameter `count` times. Each addition has 7 bytes.
 fn additions(count: usize) -> Vec<u8> {
-    let mut body = [0x20, 0, 0x41, 3, 0x6a, 0x21, 0].repeat(count);
-    body.extend([0x20, 0]);
+    let mut body = [LOCAL_GET, 0, I32_CONST, 3, I32_ADD, LOCAL_SET, 0].repeat(count);
+    body.extend([LOCAL_GET, 0]);
     body
 }
 
 /// A module with a data segment of this size.
 fn with_data(bytes: usize) -> Vec<u8> {
-    module_of(&[vec![0x20, 0]], |module| {
-        // The segment starts at address 0 of memory 0.
-        let mut data = vec![1, 0, 0x41, 0, 0x0b];
-        number(bytes as u64, &mut data);
+    module_of(&[vec![LOCAL_GET, 0]], |module| {
+        // One segment, which starts at address 0 of memory 0.
+        let mut data = vec![1, 0, I32_CONST, 0, END];
+        leb128(bytes as u64, &mut data);
         data.resize(data.len() + bytes, 7);
-        section(11, &data, module);
+        section(DATA, &data, module);
     })
 }
 
-/// A component that exports a function `run` with a parameter of this type. `types` has the definitions
-/// before it.
+/// A component that exports a function `run` with a parameter of this type. `types` defines the types that it
+/// needs.
 fn run_of(types: &str, parameter: &str) -> Vec<u8> {
     wat::parse_str(format!(
         r#"(component {types}
@@ -93,7 +112,7 @@ fn run_of(types: &str, parameter: &str) -> Vec<u8> {
 
 /// Checks that each command that parses an entry script refuses this one with the expected message, ends
 /// soon, and leaves no process and no file.
-fn all_refuse(script: &[u8], expected: &str) {
+fn assert_all_refuse(script: &[u8], expected: &str) {
     let job = || {
         Job::empty()
             .file("script.wasm", script)
@@ -104,14 +123,14 @@ fn all_refuse(script: &[u8], expected: &str) {
     let run = job().run(&[]);
     run.exits_with(2).says(expected);
     assert!(!run.has("job"), "{run}");
-    ends_well(&run);
+    assert_ends_well(&run);
     let check = job().command(&["check", "script.wasm"]);
     let words = format!("{}{}", check.stdout, check.stderr);
     assert!([2, 42].contains(&check.code) && words.contains(expected), "{check}");
-    ends_well(&check);
+    assert_ends_well(&check);
 }
 
-fn ends_well(ran: &Ran) {
+fn assert_ends_well(ran: &Ran) {
     assert!(ran.took < Duration::from_secs(120), "{ran}");
     assert!(ran.left_over.is_empty(), "{ran}");
     assert!(ran.stderr.len() < 100_000, "an endless message");
@@ -127,37 +146,37 @@ fn entries(folder: &Path, prefix: &str) -> usize {
 #[test]
 fn a_function_of_seven_megabytes() {
     // Pushes a number and drops it, again and again.
-    let mut body = [0x20, 0, 0x1a].repeat(7_000_000 / 3);
-    body.extend([0x20, 0]);
-    all_refuse(&component_of(&module_of(&[body], |_| {})), "does not export run");
+    let mut body = [LOCAL_GET, 0, DROP].repeat(7_000_000 / 3);
+    body.extend([LOCAL_GET, 0]);
+    assert_all_refuse(&component_of(&module_of(&[body], |_| {})), "does not export run");
     // A body that takes longer to compile.
     let sum = additions(50_000);
-    all_refuse(&component_of(&module_of(&[sum], |_| {})), "does not export run");
-    // Larger than a function may be.
+    assert_all_refuse(&component_of(&module_of(&[sum], |_| {})), "does not export run");
+    // A body that is larger than a function may be.
     let larger = component_of(&module_of(&[additions(1_200_000)], |_| {}));
-    all_refuse(&larger, "function body size");
+    assert_all_refuse(&larger, "function body size");
 }
 
 #[test]
 fn many_functions() {
     let module = module_of(&vec![additions(3); 20_000], |_| {});
-    all_refuse(&component_of(&module), "does not export run");
+    assert_all_refuse(&component_of(&module), "does not export run");
 }
 
 #[test]
 fn a_huge_data_section() {
-    all_refuse(&component_of(&with_data(40 << 20)), "does not export run");
+    assert_all_refuse(&component_of(&with_data(40 << 20)), "does not export run");
 }
 
 #[test]
 fn types_that_are_nested_deeply() {
     let deep: String = (0..5000).map(|n| format!("(type $t{} (list $t{n}))", n + 1)).collect();
     let run = run_of(&format!("(type $t0 (list u8)) {deep}"), "$t5000");
-    all_refuse(&run, "not a valid component");
+    assert_all_refuse(&run, "not a valid component");
     // Each type is twice as large as the one before.
     let wide: String = (0..60).map(|n| format!("(type $t{} (tuple $t{n} $t{n}))", n + 1)).collect();
     let run = run_of(&format!("(type $t0 (tuple u8 u8)) {wide}"), "$t60");
-    all_refuse(&run, "not a valid component");
+    assert_all_refuse(&run, "not a valid component");
 }
 
 /// The types are valid, but too long to print.
@@ -177,7 +196,7 @@ fn a_type_too_long_to_print_is_refused() {
                     (realloc (core func $i "realloc")))))"#
     ))
     .unwrap();
-    all_refuse(&component, "run has the wrong type");
+    assert_all_refuse(&component, "run has the wrong type");
 }
 
 #[test]
@@ -188,7 +207,7 @@ fn names_without_end() {
     let component = wat::parse_str(format!("(component (core module $m) {many})")).unwrap();
     let ran = Job::empty().file("many.wasm", component).command(&["check", "many.wasm"]);
     ran.exits_with(2).says("the names of its imports and exports take");
-    ends_well(&ran);
+    assert_ends_well(&ran);
 }
 
 #[test]
@@ -201,12 +220,12 @@ fn build_parses_nothing_in_its_own_process() {
     ] {
         let ran = Job::empty().file("script.wasm", module).command(&["build", "script.wasm"]);
         if expected.is_empty() {
-            // Only its names are read.
+            // `build` reads only the names in a component.
             ran.exits_with(0);
         } else {
             ran.exits_with(2).says(expected);
         }
-        ends_well(&ran);
+        assert_ends_well(&ran);
         let files: Vec<_> = fs::read_dir(ran.dir()).unwrap().map(|e| e.unwrap().path()).collect();
         assert_eq!(files, [ran.dir().join("script.wasm")], "{ran}");
     }
@@ -215,7 +234,8 @@ fn build_parses_nothing_in_its_own_process() {
 /// An entry script that takes long to compile.
 fn slow() -> Vec<u8> {
     let mut component = component_of(&module_of(&vec![additions(100_000); 30], |_| {}));
-    // A custom section gives each test process its own digest, because other tests compile at the same time.
+    // A custom section (id 0) with the process id gives the component of each test process its own digest,
+    // because other tests compile concurrently.
     let id = std::process::id().to_le_bytes();
     component.extend([&[0, 6, 1, b'p'][..], &id].concat());
     component
@@ -239,11 +259,11 @@ fn digest_of(job: Job, script: &str) -> (String, Job) {
     (line.split(' ').next().unwrap().to_owned(), ran.into_job())
 }
 
-/// Whether a process has entered its wall: it is about to parse the entry script, or does so.
+/// Whether a process has entered its wall. Then it parses the entry script, or is about to parse it.
 fn is_walled(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let has = |line: &str| status.lines().any(|found| found == line);
-    // The machine may lack the filter, but `no_new_privs` is always set.
+    // The machine may lack the seccomp filter, but `no_new_privs` is always set.
     has("Seccomp:\t2") || has("NoNewPrivs:\t1")
 }
 
@@ -268,12 +288,12 @@ fn slow_job() -> (String, Job) {
 fn a_compiler_ends_with_its_command_and_the_next_cleans_up() {
     let (digest, job) = slow_job();
     let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
-    running.until("it is compiled", |_| !compilers_of(&digest).is_empty());
+    running.until("the compiler runs", |_| !compilers_of(&digest).is_empty());
     running.kill_leader();
     let ran = running.wait();
     until_gone(&digest);
     let cache = ran.dir().join("cache");
-    assert_eq!((entries(&cache, "tmp-"), entries(&cache, "")), (1, 1), "what was half done");
+    assert_eq!((entries(&cache, "tmp-"), entries(&cache, "")), (1, 1), "an unfinished file");
     let good = guest("echo_files").display().to_string();
     let ran = ran.into_job().command(&["check", &good]);
     ran.exits_with(0);
@@ -284,12 +304,12 @@ fn a_compiler_ends_with_its_command_and_the_next_cleans_up() {
 fn ctrl_c_ends_a_compiler() {
     let (digest, job) = slow_job();
     let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
-    running.until("it is compiled", |_| !compilers_of(&digest).is_empty());
+    running.until("the compiler runs", |_| !compilers_of(&digest).is_empty());
     running.interrupt();
     let ran = running.wait();
     ran.exits_with(130).says("the job was not started");
     until_gone(&digest);
-    ends_well(&ran);
+    assert_ends_well(&ran);
 }
 
 /// If a limit or an operator ends the compiler, the message says so.
@@ -305,30 +325,30 @@ fn the_death_of_a_compiler_is_reported() {
     ] {
         let (digest, job) = slow_job();
         let mut running = job.spawn(&["run", "job.yaml", "--job-dir", "job"]);
-        let mut held = None;
-        running.until("it is compiled", |_| {
-            // Stop the compiler as soon as it appears, so that it cannot end unnoticed. Until it is inside
-            // its wall, let it continue.
-            held = held.or_else(|| compilers_of(&digest).first().copied());
-            let Some(id) = held else { return false };
+        let mut compiler = None;
+        running.until("the compiler runs", |_| {
+            // Stop the compiler as soon as it appears, so that it cannot end unnoticed. Let it continue if it
+            // has not entered its wall.
+            compiler = compiler.or_else(|| compilers_of(&digest).first().copied());
+            let Some(id) = compiler else { return false };
             let process = Pid::from_raw(id.cast_signed()).unwrap();
             kill_process(process, Signal::STOP).unwrap();
-            let ready = is_walled(id);
-            if !ready {
+            let has_entered = is_walled(id);
+            if !has_entered {
                 kill_process(process, Signal::CONT).unwrap();
             }
-            ready
+            has_entered
         });
-        let compiler = Pid::from_raw(held.unwrap().cast_signed()).unwrap();
+        let compiler = Pid::from_raw(compiler.unwrap().cast_signed()).unwrap();
         kill_process(compiler, signal).unwrap();
         kill_process(compiler, Signal::CONT).unwrap_or_default();
         let ran = running.wait();
         ran.exits_with(2).says(words);
-        ends_well(&ran);
+        assert_ends_well(&ran);
     }
 }
 
-/// Several commands that compile the same component at once all succeed, and one cache entry stays.
+/// Several commands that compile the same component concurrently all succeed, and one cache entry stays.
 #[test]
 fn commands_that_compile_at_once_share_one_cache() {
     let folder = Job::empty();
@@ -342,7 +362,7 @@ fn commands_that_compile_at_once_share_one_cache() {
     assert_eq!((entries(Path::new(&cache), "tmp-"), entries(Path::new(&cache), "")), (0, 1));
 }
 
-/// An entry that another user might have written, or that has changed, is compiled again.
+/// If a cache entry has changed, or another user might have written it, the component is compiled again.
 #[test]
 fn a_poisoned_entry_is_not_used() {
     use std::os::unix::fs::{PermissionsExt, symlink};
@@ -359,7 +379,7 @@ fn a_poisoned_entry_is_not_used() {
     type Poison<'a> = (&'a str, &'a dyn Fn(&Path));
     let poisons: [Poison<'_>; 5] = [
         ("half written", &|path| fs::write(path, &whole[..whole.len() / 2]).unwrap()),
-        ("another's bytes", &|path| {
+        ("a changed byte", &|path| {
             let mut bytes = whole.clone();
             bytes[whole.len() / 2] ^= 1;
             fs::write(path, bytes).unwrap();
@@ -368,8 +388,8 @@ fn a_poisoned_entry_is_not_used() {
             fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
         }),
         ("a link", &|path| {
-            let there = path.with_file_name("elsewhere");
-            fs::rename(path, &there).unwrap();
+            let elsewhere = path.with_file_name("elsewhere");
+            fs::rename(path, &elsewhere).unwrap();
             symlink("elsewhere", path).unwrap();
         }),
         ("a fifo", &|path| {
@@ -384,15 +404,15 @@ fn a_poisoned_entry_is_not_used() {
             .unwrap();
         }),
     ];
-    for (what, poison) in poisons {
+    for (case, poison) in poisons {
         poison(&path);
         ran = check(ran.into_job());
-        assert!(ran.stderr.contains("compiling "), "{what}: {ran}");
-        assert_eq!(fs::read(&path).unwrap().len(), whole.len(), "{what}");
+        assert!(ran.stderr.contains("compiling "), "{case}: {ran}");
+        assert_eq!(fs::read(&path).unwrap().len(), whole.len(), "{case}");
         let metadata = fs::symlink_metadata(&path).unwrap();
-        assert!(metadata.is_file() && metadata.permissions().mode() & 0o077 == 0, "{what}");
+        assert!(metadata.is_file() && metadata.permissions().mode() & 0o077 == 0, "{case}");
         ran = check(ran.into_job());
-        assert!(!ran.stderr.contains("compiling "), "{what}: it is used again\n{ran}");
+        assert!(!ran.stderr.contains("compiling "), "{case}: the new entry is not used\n{ran}");
     }
 }
 
@@ -406,8 +426,9 @@ fn grouping() -> Job {
     )
 }
 
-/// The leader's children with this name, and the children of its children: the helpers of a planner.
-fn named(running: &Running, name: &str) -> Vec<Pid> {
+/// The processes with this name: children of the leader, or their children, which are the helpers of a
+/// planner.
+fn processes_named(running: &Running, name: &str) -> Vec<Pid> {
     let mut found = Vec::new();
     for (id, command) in running.children() {
         if command.ends_with(name) {
@@ -424,16 +445,19 @@ fn named(running: &Running, name: &str) -> Vec<Pid> {
     found.into_iter().filter_map(|id: u32| Pid::from_raw(id.cast_signed())).collect()
 }
 
+/// Sends a signal to all processes with this name, as soon as there are `count`.
 fn send(running: &mut Running, name: &str, count: usize, signal: Signal) {
-    running.until("the processes are there", |running| named(running, name).len() >= count);
-    for id in named(running, name) {
+    running
+        .until("the processes are there", |running| processes_named(running, name).len() >= count);
+    for id in processes_named(running, name) {
         kill_process(id, signal).unwrap();
     }
 }
 
-/// Waits for the planner's helpers first: until a helper has its own name, it may have the planner's.
+/// Sends a signal to the planner after its helpers have started: until a helper has its own name, it may have
+/// the planner's name.
 fn send_planner(running: &mut Running, signal: Signal) {
-    running.until("it plans", |running| named(running, "shuffle-worker").len() >= 4);
+    running.until("it plans", |running| processes_named(running, "shuffle-worker").len() >= 4);
     send(running, "plan-worker", 1, signal);
 }
 
@@ -447,11 +471,11 @@ fn the_death_of_a_planner_is_reported() {
     ] {
         let mut running = grouping().start(&[]);
         send_planner(&mut running, signal);
-        let first = named(&running, "plan-worker");
+        let first = processes_named(&running, "plan-worker");
         let another = |running: &Running| {
-            named(running, "plan-worker").into_iter().find(|id| !first.contains(id))
+            processes_named(running, "plan-worker").into_iter().find(|id| !first.contains(id))
         };
-        // The second planner is killed over the only file, or before it has read that file.
+        // The second planner is killed while it reads the only file, or before.
         running.until("another plans", |running| another(running).is_some());
         another(&running).into_iter().for_each(|id| kill_process(id, signal).unwrap());
         running.wait().says(words);

@@ -48,7 +48,7 @@ fn run(imports: &str) -> Ran {
         .run(&[])
 }
 
-/// A job's message about imports that do not exist.
+/// A job's message about imports that are refused.
 fn refused(imports: &str) -> String {
     let ran = run(imports);
     ran.exits_with(2);
@@ -56,6 +56,7 @@ fn refused(imports: &str) -> String {
     ran.messages()
 }
 
+/// Interfaces that an entry script may import.
 const GRANTED: [&str; 32] = [
     "wasi:cli/environment@0.2.0",
     "wasi:cli/exit@0.2.0",
@@ -144,12 +145,13 @@ fn inspect(files: &[(&str, &str)], arguments: &[&str]) -> Ran {
     for (name, imports) in files {
         job = job.file(name, component(imports));
     }
-    let mut all = vec!["inspect"];
-    all.extend(arguments);
-    job.command(&all)
+    let mut command = vec!["inspect"];
+    command.extend(arguments);
+    job.command(&command)
 }
 
-fn sizes_cut(text: &str) -> String {
+/// The output of `inspect` without sizes of components, which depend on the tools.
+fn without_sizes(text: &str) -> String {
     let cut = |line: &str| match line.split_once(": a component of ") {
         Some((name, _)) => format!("{name}: a component\n"),
         None => format!("{line}\n"),
@@ -173,7 +175,7 @@ fn sockets_and_more() -> String {
 fn inspect_shows_what_a_component_could_access() {
     let ran = inspect(&[("a.wasm", &sockets_and_more())], &["a.wasm"]);
     ran.exits_with(42);
-    assert_snapshot!(sizes_cut(&ran.redacted_stdout()), @r"
+    assert_snapshot!(without_sizes(&ran.redacted_stdout()), @r"
     a.wasm: a component
     sha256:[SHA256]
     What it could access, judged by its imports:
@@ -260,8 +262,8 @@ fn inspect_refuses_files_that_are_not_components() {
     damaged[middle..].fill(0xff);
     let damaged = refusal("a.wasm", &damaged);
     assert!(damaged.starts_with("error: a.wasm: the file is a damaged component: "), "{damaged}");
-    let all = [refusal("none.wasm", b""), refusal("a.wasm", b"text"), refusal(".", b"")];
-    assert_snapshot!(all.join("\n"), @"
+    let messages = [refusal("none.wasm", b""), refusal("a.wasm", b"text"), refusal(".", b"")];
+    assert_snapshot!(messages.join("\n"), @"
     error: none.wasm: it cannot be read: No such file or directory (os error 2)
     error: a.wasm: the file is not a WebAssembly component: it is text. Name a component, or the folder of a guest crate to build
     error: .: it is not a regular file but a folder; name a component (.wasm) or a core module

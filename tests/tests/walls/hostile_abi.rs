@@ -1,5 +1,5 @@
-//! Guests that pass values across the ABI that no binding generator would produce: their own addresses,
-//! texts, results and allocator.
+//! Guests that pass addresses, texts and results to the host that no binding generator would produce, and
+//! guests with a hostile allocator or start function.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 
 /// Writes a compiled guest to a file. Returns its temporary folder, and its path.
-fn written(bytes: &[u8]) -> (TempDir, PathBuf) {
+fn write_guest(bytes: &[u8]) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("guest.wasm");
     fs::write(&path, bytes).unwrap();
@@ -21,7 +21,7 @@ fn written(bytes: &[u8]) -> (TempDir, PathBuf) {
 fn values_that_no_toolchain_would_pass() {
     let fails = Fate::Fails;
     let outside = || Fate::Fails("is outside of the guest's memory");
-    // The engine has its own messages for these.
+    // The WebAssembly engine has its own messages for these acts.
     let refused = || Fate::Fails("the entry script failed in run: ");
     let memory = || Fate::Fails("ran out of memory in run: limits.memory allows 1100 MB");
     let acts = [
@@ -54,7 +54,7 @@ fn values_that_no_toolchain_would_pass() {
         ("call-wrong-type", fails("trapped in run: indirect call type mismatch")),
         ("recurse", fails("the entry script's stack overflowed in run")),
     ];
-    let (_folder, guest) = written(&wat_guest("abi"));
+    let (_folder, guest) = write_guest(&wat_guest("abi"));
     let settings = "limits: {memory: 1100 MB, results: 16 MB}\nprocess_count_per_node: 1";
     let ran = play(&guest, settings, &acts, |id, _| good_row(id));
     assert!(!ran.output().contains("forged"), "{ran}");
@@ -75,16 +75,16 @@ fn a_hostile_allocator() {
     let name = |index: usize| "x".repeat(200 + index - "/inputs/texts/000-.txt".len());
     let names: Vec<String> = (0..acts.len()).map(name).collect();
     let acts: Vec<(&str, Fate)> = names.iter().map(String::as_str).zip(acts).collect();
-    let (_folder, guest) = written(&wat_guest("alloc"));
+    let (_folder, guest) = write_guest(&wat_guest("alloc"));
     let settings = "limits: {memory: 16 MB}\nprocess_count_per_node: 1\nrun_invocation_timeout: 1";
     play(&guest, settings, &acts, |id, _| good_row(id));
 }
 
-/// A job in which every instance fails before it has done anything.
-fn starts(definitions: &str, settings: &str) -> Ran {
+/// Runs a job with a guest that has these definitions in addition.
+fn run_with(definitions: &str, settings: &str) -> Ran {
     let text =
         format!("(module COMMON GOOD {definitions} (func RUN (call $good (local.get $id))))");
-    let (_folder, guest) = written(&wat_module(&text));
+    let (_folder, guest) = write_guest(&wat_module(&text));
     let ran = Job::new(&guest)
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
         .yaml(settings)
@@ -101,8 +101,8 @@ fn starts(definitions: &str, settings: &str) -> Ran {
 fn instances_that_need_too_much_memory_to_start() {
     let memories: String = (0..90).map(|_| "(memory 16)".to_owned()).collect();
     let tables: String = (0..90).map(|_| "(table 100000 funcref)".to_owned()).collect();
-    for wants in [memories.as_str(), &tables, "(memory 65536)", "(table 9000000 funcref)"] {
-        let ran = starts(wants, "limits: {memory: 16 MB}");
+    for definitions in [memories.as_str(), &tables, "(memory 65536)", "(table 9000000 funcref)"] {
+        let ran = run_with(definitions, "limits: {memory: 16 MB}");
         ran.exits_with(42)
             .says("ran out of memory while it was started: limits.memory allows 16 MB");
         assert_eq!(ran.output(), "", "{ran}");
@@ -111,7 +111,7 @@ fn instances_that_need_too_much_memory_to_start() {
 
 #[test]
 fn start_functions_that_never_end() {
-    for (does, settings, words) in [
+    for (body, settings, words) in [
         ("unreachable", "", "trapped"),
         ("(loop $l (br $l))", "limits: {fuel: 1000000}", "used up its fuel"),
         ("(call $start)", "", "stack overflowed"),
@@ -121,18 +121,18 @@ fn start_functions_that_never_end() {
             "limits.memory allows 16 MB",
         ),
     ] {
-        let ran = starts(&format!("(func $start {does}) (start $start)"), settings);
+        let ran = run_with(&format!("(func $start {body}) (start $start)"), settings);
         ran.exits_with(42).says(words).says("while it was started");
         assert_eq!(ran.output(), "", "{ran}");
     }
 }
 
-/// A start function may take as long as `init`, but an interrupted job does not wait for it.
+/// A start function may take as long as `init`. An interrupted job does not wait for it.
 #[test]
 fn a_start_function_that_loops_ends_with_its_job() {
     let text = "(module COMMON GOOD (func $start (loop $l (br $l))) (start $start)
         (func RUN (call $good (local.get $id))))";
-    let (_folder, guest) = written(&wat_module(text));
+    let (_folder, guest) = write_guest(&wat_module(text));
     let mut running = Job::new(&guest)
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
         .file("in/a.txt", "")

@@ -10,11 +10,13 @@ fn gives(rows: &[&str]) -> Fate {
     Fate::Gives(rows.iter().map(|row| row.to_string()).collect())
 }
 
-fn sized(_: usize, name: &str) -> String {
+/// The row of a good mini-batch of `hostile_acts`.
+fn size_row(_: usize, name: &str) -> String {
     format!("{name}: 0")
 }
 
-fn named(_: usize, name: &str) -> String {
+/// The row of a good mini-batch of `hostile_calls`.
+fn name_row(_: usize, name: &str) -> String {
     name.to_owned()
 }
 
@@ -34,7 +36,7 @@ fn forged_results_and_messages() {
         ("log-with-escapes", gives(&["017-log-with-escapes.txt: 0"])),
         ("error-of-many-lines", fails("line")),
     ];
-    let ran = play(&guest("hostile_acts"), "", &acts, sized);
+    let ran = play(&guest("hostile_acts"), "", &acts, size_row);
     assert!(!ran.has("job/output/forged.csv") && !ran.has("job/output/made"), "{ran}");
 }
 
@@ -56,7 +58,7 @@ fn misuse_of_granted_and_foreign_folders() {
         ("made-and-removed", gives(&["019-made-and-removed.txt: 0"])),
         ("many-links", fails("not permitted")),
     ];
-    let ran = play(&guest("hostile_acts"), "process_count_per_node: 3", &acts, sized);
+    let ran = play(&guest("hostile_acts"), "process_count_per_node: 3", &acts, size_row);
     let published = fs::read_dir(ran.dir().join("job/output")).unwrap().count();
     assert_eq!(published, 1, "{ran}");
     for file in fs::read_dir(ran.dir().join("in")).unwrap() {
@@ -69,7 +71,7 @@ fn misuse_of_granted_and_foreign_folders() {
 #[test]
 fn calls_that_ask_for_too_much() {
     let fails = Fate::Fails;
-    // Six calls fail with this code.
+    // The guest makes six calls, which all fail with this code.
     const TOO_LONG: &str = "name-too-long name-too-long name-too-long name-too-long name-too-long \
                             name-too-long";
     let acts = [
@@ -93,25 +95,25 @@ fn calls_that_ask_for_too_much() {
         ("too-long", fails(TOO_LONG)),
     ];
     let settings = "limits: {memory: 64 MB}\nprocess_count_per_node: 1";
-    play(&guest("hostile_calls"), settings, &acts, named);
+    play(&guest("hostile_calls"), settings, &acts, name_row);
 }
 
-/// Whether a call waits or works, the timeout ends it, and the worker is replaced.
+/// The timeout ends a call that waits or computes without end, and the worker is replaced.
 #[test]
 fn calls_without_end() {
     let late = || Fate::Fails("run took longer than run_invocation_timeout (1 s)");
     let acts = [("loop", late()), ("call-loop", late()), ("sleep", late())];
     let settings = "run_invocation_timeout: 1\nprocess_count_per_node: 2";
-    play(&guest("hostile_acts"), settings, &acts, sized);
+    play(&guest("hostile_acts"), settings, &acts, size_row);
     let acts = [("poll-for-ever", late()), ("poll-again", late())];
-    play(&guest("hostile_calls"), settings, &acts, named);
+    play(&guest("hostile_calls"), settings, &acts, name_row);
 }
 
 /// The worker gives the memory of failed instances back to the machine while it continues to run.
 #[cfg(target_os = "linux")]
 #[test]
 fn broken_instances_give_their_memory_back() {
-    const FILLED: usize = 12;
+    const BROKEN: usize = 12;
     let mut job = Job::new(&guest("hostile_acts"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")
         .yaml("process_count_per_node: 1\nlimits: {memory: 100 MB}")
@@ -129,7 +131,7 @@ fn broken_instances_give_their_memory_back() {
     let ran = running.wait();
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.sorted_output(), ["999-pause.txt: 0"]);
-    assert_eq!(ran.reasons().len(), FILLED, "{ran}");
+    assert_eq!(ran.reasons().len(), BROKEN, "{ran}");
     assert!(!held.is_empty() && held.iter().all(|held| *held < 200), "{held:?} MB\n{ran}");
 }
 

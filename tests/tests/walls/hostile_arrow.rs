@@ -27,29 +27,34 @@ fn texts() -> Vec<u8> {
     stream(Arc::new(StringArray::from(vec!["aaa", "bbb", "ccc"])))
 }
 
-/// Replaces the only occurrence of `old` with `new`.
-fn with(mut stream: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
-    let at: Vec<usize> = (0..stream.len()).filter(|at| stream[*at..].starts_with(old)).collect();
-    assert_eq!(at.len(), 1, "{old:?} is not there just once");
-    stream[at[0]..at[0] + new.len()].copy_from_slice(new);
+/// Replaces the only occurrence of the bytes `old` with `new`.
+fn replace_only(mut stream: Vec<u8>, old: &[u8], new: &[u8]) -> Vec<u8> {
+    let starts: Vec<usize> =
+        (0..stream.len()).filter(|start| stream[*start..].starts_with(old)).collect();
+    assert_eq!(starts.len(), 1, "{old:?} does not occur exactly once");
+    stream[starts[0]..starts[0] + new.len()].copy_from_slice(new);
     stream
 }
 
-fn words(numbers: &[i32]) -> Vec<u8> {
+/// The bytes of numbers in a buffer of 32-bit integers.
+fn le_bytes(numbers: &[i32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// A stream of three texts, with these offsets instead of the right ones.
-fn offsets(new: [i32; 4]) -> Vec<u8> {
-    with(texts(), &words(&[0, 3, 6, 9]), &words(&new))
+/// A stream of three texts, with these offsets instead of the right offsets.
+fn with_offsets(new: [i32; 4]) -> Vec<u8> {
+    replace_only(texts(), &le_bytes(&[0, 3, 6, 9]), &le_bytes(&new))
 }
 
-/// The messages of a stream with their bodies, and the end-of-stream mark.
+/// The continuation marker, with which each message begins. The length of the message follows.
+const CONTINUATION: [u8; 4] = [0xff; 4];
+
+/// The messages of a stream, each with its body. The last one is the end-of-stream mark.
 fn messages(stream: &[u8]) -> Vec<&[u8]> {
-    let mut all = Vec::new();
+    let mut messages = Vec::new();
     let mut rest = stream;
     while let Some((head, length)) = rest.get(..8).map(|head| head.split_at(4)) {
-        assert_eq!(head, [0xff; 4]);
+        assert_eq!(head, CONTINUATION);
         let length = u32::from_le_bytes(length.try_into().unwrap()) as usize;
         let body = match length {
             0 => 0,
@@ -59,10 +64,10 @@ fn messages(stream: &[u8]) -> Vec<&[u8]> {
             }
         };
         let (message, after) = rest.split_at(8 + length + body);
-        all.push(message);
+        messages.push(message);
         rest = after;
     }
-    all
+    messages
 }
 
 /// A dictionary with a text of this many bytes, and this many rows that all refer to that text.
@@ -72,15 +77,15 @@ fn dictionary(bytes: usize, rows: usize) -> Vec<u8> {
     stream(Arc::new(DictionaryArray::<Int8Type>::try_new(keys, values).unwrap()))
 }
 
-/// Dictionary keys that point far outside the dictionary.
+/// A dictionary column whose keys point far outside the dictionary.
 fn wild_keys() -> Vec<u8> {
     let values: ArrayRef = Arc::new(StringArray::from(vec!["aa", "bb", "cc", "dd"]));
     let keys = Int32Array::from(vec![3, 1, 2]);
     let stream = stream(Arc::new(DictionaryArray::try_new(keys, values).unwrap()));
-    with(stream, &words(&[3, 1, 2]), &words(&[i32::MAX, -5, 4]))
+    replace_only(stream, &le_bytes(&[3, 1, 2]), &le_bytes(&[i32::MAX, -5, 4]))
 }
 
-/// Nested lists.
+/// An empty column of lists, nested this deep.
 fn nested(depth: usize) -> Vec<u8> {
     let inside = (0..depth).fold(DataType::Int32, |inside, _| {
         DataType::List(Arc::new(Field::new("item", inside, true)))
@@ -88,16 +93,16 @@ fn nested(depth: usize) -> Vec<u8> {
     stream(new_empty_array(&inside))
 }
 
-/// A list whose offsets point outside its values.
+/// A list column whose offsets point outside its values.
 fn wild_list() -> Vec<u8> {
     let list = ListArray::from_iter_primitive::<arrow::datatypes::Int32Type, _, _>([
         Some(vec![Some(11), Some(12), Some(13)]),
         Some(vec![Some(14), Some(15)]),
     ]);
-    with(stream(Arc::new(list)), &words(&[0, 3, 5]), &words(&[0, 3, i32::MAX]))
+    replace_only(stream(Arc::new(list)), &le_bytes(&[0, 3, 5]), &le_bytes(&[0, 3, i32::MAX]))
 }
 
-/// Rows whose kinds do not exist in their union.
+/// A union column with type ids that the union does not have.
 fn wild_union() -> Vec<u8> {
     let numbers = Arc::new(Int32Array::from(vec![1, 2, 3]));
     let texts = Arc::new(StringArray::from(vec!["a", "b", "c"]));
@@ -106,12 +111,12 @@ fn wild_union() -> Vec<u8> {
         [Field::new("number", DataType::Int32, true), Field::new("text", DataType::Utf8, true)],
     )
     .unwrap();
-    let kinds = ScalarBuffer::from(vec![71_i8, 72, 71]);
-    let union = UnionArray::try_new(fields, kinds, None, vec![numbers, texts]).unwrap();
-    with(stream(Arc::new(union)), &[71, 72, 71], &[99, 99, 99])
+    let type_ids = ScalarBuffer::from(vec![71_i8, 72, 71]);
+    let union = UnionArray::try_new(fields, type_ids, None, vec![numbers, texts]).unwrap();
+    replace_only(stream(Arc::new(union)), &[71, 72, 71], &[99, 99, 99])
 }
 
-/// The table that a guest returns for this act.
+/// The invalid or far too large table that the guest returns for this act.
 fn table(act: &str) -> Vec<u8> {
     let cut = |mut stream: Vec<u8>, length: usize| {
         stream.truncate(length);
@@ -127,13 +132,13 @@ fn table(act: &str) -> Vec<u8> {
         "cut-in-rows" => cut(texts(), texts().len() - 40),
         "no-end" => cut(texts(), texts().len() - 8),
         "negative-length" => {
-            with(texts(), &texts()[..8], &[0xff, 0xff, 0xff, 0xff, 0xfb, 0xff, 0xff, 0xff])
+            replace_only(texts(), &texts()[..8], &[0xff, 0xff, 0xff, 0xff, 0xfb, 0xff, 0xff, 0xff])
         }
-        "offsets-outside" => offsets([0, 3, 6, i32::MAX]),
-        "offsets-negative" => offsets([0, -3, 6, 9]),
-        "offsets-falling" => offsets([0, 9, 3, 6]),
-        "no-utf-8" => with(texts(), b"aaabbbccc", &[0xff; 9]),
-        "split-character" => with(texts(), b"aaabbbccc", "aa\u{e4}bbccc".as_bytes()),
+        "offsets-outside" => with_offsets([0, 3, 6, i32::MAX]),
+        "offsets-negative" => with_offsets([0, -3, 6, 9]),
+        "offsets-falling" => with_offsets([0, 9, 3, 6]),
+        "no-utf-8" => replace_only(texts(), b"aaabbbccc", &[0xff; 9]),
+        "split-character" => replace_only(texts(), b"aaabbbccc", "aa\u{e4}bbccc".as_bytes()),
         "rows-without-schema" => messages(&texts())[1..].concat(),
         "schema-twice" => [messages(&texts())[0], &texts()].concat(),
         "dictionary-missing" => [messages(&keyed())[0], messages(&keyed())[2]].concat(),
@@ -188,7 +193,7 @@ fn invalid_or_far_too_large_tables() {
     play_with(&guest, SETTINGS, &acts(), |_, name| name.to_owned(), table);
 }
 
-/// The same for outputs with types: each act fails only its own mini-batch, and the output remains readable.
+/// In a Parquet or Arrow output, too, each act fails only its own mini-batch. The output remains readable.
 #[test]
 fn invalid_tables_in_typed_outputs() {
     for (kind, read) in [("parquet", "pq.read_table"), ("arrow", "feather.read_table")] {

@@ -1,5 +1,5 @@
-//! Components that are hostile before any of their code runs: to the code that parses them, converts modules
-//! to components, compiles them, or caches the result.
+//! Components that are hostile before any of their code runs. They attack the code that parses components,
+//! converts modules to components, compiles components, or caches compiled code.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -22,9 +22,9 @@ fn job(entry_script: &[u8]) -> Job {
         .own_cache()
 }
 
-/// Runs a job whose guest is valid after all.
+/// Runs a job whose guest is unusual, but valid. Checks its rows.
 #[track_caller]
-fn is_good(job: Job) -> Ran {
+fn run_good(job: Job) -> Ran {
     let ran = job.run(&[]);
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.sorted_output(), [good_row(0), good_row(1)], "{ran}");
@@ -33,7 +33,7 @@ fn is_good(job: Job) -> Ran {
 
 /// Checks that an entry script is refused before Sandmill creates anything for it.
 #[track_caller]
-fn is_refused(entry_script: &[u8], words: &str) {
+fn assert_refused(entry_script: &[u8], words: &str) {
     let ran = job(entry_script).run(&[]);
     ran.exits_with(2).says(words).left_nothing();
     assert!(!ran.has("job"), "{ran}");
@@ -58,11 +58,11 @@ fn large_but_good() {
     let huge = format!(
         "(memory $data 150) (data (memory $data) (i32.const 0) \"{data}\") (data \"{data}\")"
     );
-    is_good(job(&good_with(&huge)));
+    run_good(job(&good_with(&huge)));
     let functions: String = (0..10_000)
         .map(|n| format!("(func (param i32) (result i32) (i32.add (local.get 0) (i32.const {n})))"))
         .collect();
-    is_good(job(&good_with(&functions)));
+    run_good(job(&good_with(&functions)));
 }
 
 #[test]
@@ -72,12 +72,12 @@ fn bombs_for_the_compiler() {
         "block local.get 0 br_if 0 ".repeat(20_000),
         "end ".repeat(20_000)
     );
-    is_good(job(&good_with(&nested)));
+    run_good(job(&good_with(&nested)));
     let targets = "0 ".repeat(100_000);
     let jumps = format!("(func (param i32) (block (br_table {targets} (local.get 0))))");
-    is_refused(&good_with(&jumps), "cannot be compiled");
+    assert_refused(&good_with(&jumps), "cannot be compiled");
     let locals = format!("(func (local {}))", "i64 ".repeat(50_001));
-    is_refused(&good_with(&locals), "too many locals");
+    assert_refused(&good_with(&locals), "too many locals");
     let pyramid: String = (0..8000)
         .map(|n| {
             format!(
@@ -90,11 +90,11 @@ fn bombs_for_the_compiler() {
         "(func (param i64) (result i64) (local {}) {pyramid} (local.get 1))",
         "i64 ".repeat(500)
     );
-    is_good(job(&good_with(&live)));
+    run_good(job(&good_with(&live)));
 }
 
-/// Exceptions are in the garbage collector's heap, which counts as memory of the guest. The wall lets it grow
-/// up to the limit.
+/// Exceptions are in the garbage collector's heap, which counts as memory of the guest. The wall allows the
+/// heap to grow up to the limit.
 #[test]
 fn exceptions_behind_the_walls() {
     let throws = |count: &str| {
@@ -107,15 +107,16 @@ fn exceptions_behind_the_walls() {
              (start $start)"
         )
     };
-    is_good(job(&good_with(&throws("1000"))));
+    run_good(job(&good_with(&throws("1000"))));
     let ran = job(&good_with(&throws("100000"))).run(&["--set", "limits.memory=4 MB"]);
     ran.exits_with(42)
         .says("ran out of memory while it was started: limits.memory allows 4 MB")
         .left_nothing();
 }
 
-/// The end of a component that exports a useless `run`, so that the component is checked beyond its names.
-const RUNS: &str = r#"
+/// The end of a component. It exports a useless `run`, so that Sandmill checks more of the component than its
+/// names.
+const USELESS_RUN: &str = r#"
     (core module $module (func (export "run")))
     (core instance $instance (instantiate $module))
     (func $run (canon lift (core func $instance "run")))
@@ -129,13 +130,13 @@ fn types_without_end() {
     for n in 1..40 {
         doubled += &format!("(type $t{n} (tuple $t{} $t{}))", n - 1, n - 1);
     }
-    is_refused(&wat_module(&(doubled + RUNS)), "guest.wasm: ");
+    assert_refused(&wat_module(&(doubled + USELESS_RUN)), "guest.wasm: ");
     let mut deep = "(component (type $t0 (list u8))".to_owned();
     for n in 1..5000 {
         deep += &format!("(type $t{n} (list $t{}))", n - 1);
     }
-    is_refused(&wat_module(&(deep + RUNS)), "guest.wasm: ");
-    // Nested components.
+    assert_refused(&wat_module(&(deep + USELESS_RUN)), "guest.wasm: ");
+    // Components nested in components: section 4, the length, and the inner component.
     let mut inside = b"\0asm\x0d\0\x01\0".to_vec();
     for _ in 0..5000 {
         let mut outside = b"\0asm\x0d\0\x01\0\x04".to_vec();
@@ -148,7 +149,7 @@ fn types_without_end() {
         outside.extend(inside);
         inside = outside;
     }
-    is_refused(&inside, "guest.wasm");
+    assert_refused(&inside, "guest.wasm");
 }
 
 /// Core modules whose metadata contradicts their code.
@@ -168,23 +169,23 @@ fn modules_that_lie_about_their_world() {
         (format!("{memory} {run} {head})"), "entry-script"),
     ] {
         let module = wat::parse_str(format!("(module {body})")).unwrap();
-        is_refused(&with_world(module, world), wrong);
+        assert_refused(&with_world(module, world), wrong);
     }
-    // The module imports functions that its world lacks or gives another type.
+    // The module imports functions that its world does not have, or has with another type.
     for import in [
         "(import \"evil\" \"launch\" (func))",
         "(import \"wasi_snapshot_preview1\" \"fd_write\" (func (param f64)))",
         "(import \"wasi_snapshot_preview1\" \"no_such_function\" (func))",
         "(import \"sandmill:entry/host@0.1.0\" \"log\" (func (param i64)))",
     ] {
-        is_refused(&with_world(importing(import), "run-only"), wrong);
+        assert_refused(&with_world(importing(import), "run-only"), wrong);
     }
     // The metadata is noise, or is cut.
     let mut noise = importing("");
     custom_section(&mut noise, "component-type:x", &[0xf7; 100]);
-    is_refused(&noise, wrong);
+    assert_refused(&noise, wrong);
     let whole = with_world(importing(""), "run-only");
-    is_refused(&whole[..whole.len() - 30], "guest.wasm");
+    assert_refused(&whole[..whole.len() - 30], "guest.wasm");
 }
 
 /// A module that exports everything that the world `run-only` needs, with an additional import.
@@ -219,38 +220,43 @@ fn entries(job: &Job) -> Vec<PathBuf> {
     folder.map(|entry| entry.unwrap().path()).filter(|path| path.is_file()).collect()
 }
 
-/// Damages the only entry of a cache. Checks that the job compiles again and gives the right rows.
-fn again_after(what: &str, job: Job, spoil: impl Fn(&Path)) -> Job {
-    let all = entries(&job);
-    assert_eq!(all.len(), 1, "{what}");
-    spoil(&all[0]);
+/// Damages the only entry of a cache with `spoil`. Checks that the job compiles again and returns the right
+/// rows.
+fn compile_again_after(case: &str, job: Job, spoil: impl Fn(&Path)) -> Job {
+    let entries = entries(&job);
+    assert_eq!(entries.len(), 1, "{case}");
+    spoil(&entries[0]);
     let ran = job.run(&["--overwrite"]);
     ran.exits_with(0).says("compiling ").left_nothing();
-    assert_eq!(ran.sorted_output(), [good_row(0), good_row(1)], "{what}\n{ran}");
+    assert_eq!(ran.sorted_output(), [good_row(0), good_row(1)], "{case}\n{ran}");
     ran.into_job()
 }
 
 #[test]
 fn poisoned_cache_entries_are_not_run() {
-    let mut job = is_good(job(&good_with(""))).into_job();
+    let mut job = run_good(job(&good_with(""))).into_job();
     let change = |path: &Path, change: &dyn Fn(&mut Vec<u8>)| {
         let mut bytes = fs::read(path).unwrap();
         change(&mut bytes);
         fs::write(path, bytes).unwrap();
     };
-    let middle = |bytes: &mut Vec<u8>| {
-        let at = bytes.len() / 2;
-        bytes[at] ^= 1;
+    let flip_bit = |bytes: &mut Vec<u8>| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
     };
-    job = again_after("one bit", job, |path| change(path, &middle));
-    job = again_after("cut", job, |path| change(path, &|bytes| bytes.truncate(bytes.len() / 2)));
-    job = again_after("no end", job, |path| change(path, &|bytes| bytes.truncate(bytes.len() - 1)));
-    job = again_after("empty", job, |path| change(path, &Vec::clear));
-    job = again_after("longer", job, |path| change(path, &|bytes| bytes.extend([0; 100])));
-    job = again_after("open to others", job, |path| {
+    job = compile_again_after("one bit", job, |path| change(path, &flip_bit));
+    job = compile_again_after("cut", job, |path| {
+        change(path, &|bytes| bytes.truncate(bytes.len() / 2));
+    });
+    job = compile_again_after("no end", job, |path| {
+        change(path, &|bytes| bytes.truncate(bytes.len() - 1));
+    });
+    job = compile_again_after("empty", job, |path| change(path, &Vec::clear));
+    job = compile_again_after("longer", job, |path| change(path, &|bytes| bytes.extend([0; 100])));
+    job = compile_again_after("open to others", job, |path| {
         fs::set_permissions(path, PermissionsExt::from_mode(0o666)).unwrap();
     });
-    job = again_after("a link", job, |path| {
+    job = compile_again_after("a link", job, |path| {
         let elsewhere = path.with_file_name("../elsewhere");
         fs::rename(path, &elsewhere).unwrap();
         fs::write(&elsewhere, "not what it was").unwrap();
@@ -264,27 +270,28 @@ fn poisoned_cache_entries_are_not_run() {
 
 #[test]
 fn stale_cache_entries_are_left_alone_or_removed() {
-    let job = is_good(job(&good_with(""))).into_job();
-    // An entry of another engine, a temporary file of a killed compiler, and one of a compiler at work.
+    let job = run_good(job(&good_with(""))).into_job();
+    // An entry of another engine, a temporary file of a killed compiler, and a temporary file of a running
+    // compiler.
     let entry = entries(&job)[0].clone();
     let (name, _) = entry.file_name().unwrap().to_str().unwrap().split_once('-').unwrap();
     let other = entry.with_file_name(format!("{name}-{}", "0".repeat(32)));
     fs::write(&other, "of another engine").unwrap();
     let killed = fs::File::create(entry.with_file_name("tmp-1-0")).unwrap();
     killed.set_modified(SystemTime::now() - Duration::from_secs(2 * 24 * 3600)).unwrap();
-    let at_work = fs::File::create(entry.with_file_name("tmp-1-1")).unwrap();
-    at_work.lock().unwrap();
+    let running = fs::File::create(entry.with_file_name("tmp-1-1")).unwrap();
+    running.lock().unwrap();
     let ran = job.run(&["--overwrite"]);
     ran.exits_with(0);
     assert!(other.exists() && !ran.has("cache/tmp-1-0") && ran.has("cache/tmp-1-1"), "{ran}");
     fs::remove_file(ran.dir().join("cache/tmp-1-1")).unwrap();
-    drop((killed, at_work));
+    drop((killed, running));
     ran.left_nothing();
 }
 
 #[test]
 fn a_cache_that_others_can_write_is_not_used() {
-    let job = is_good(job(&good_with(""))).into_job();
+    let job = run_good(job(&good_with(""))).into_job();
     fs::set_permissions(job.path("cache"), PermissionsExt::from_mode(0o777)).unwrap();
     let ran = job.run(&["--overwrite"]);
     ran.exits_with(2).says("open to others (mode 777)").says("chmod 700");

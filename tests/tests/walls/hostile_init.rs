@@ -42,7 +42,7 @@ fn an_init_that_always_fails_ends_the_job() {
       next command  sandmill explain job
     ");
     let mut messages = String::new();
-    for (what, settings) in [
+    for (harm, settings) in [
         ("error", ""),
         ("trap", ""),
         ("exit-0", ""),
@@ -51,12 +51,12 @@ fn an_init_that_always_fails_ends_the_job() {
         ("allocate", "limits: { memory: 16 MB }"),
         ("loop", "limits: { fuel: 100000 }"),
     ] {
-        let ran = job(&format!("--do, {what}")).yaml(settings).run(&[]);
+        let ran = job(&format!("--do, {harm}")).yaml(settings).run(&[]);
         ran.exits_with(42).left_nothing();
         assert_eq!(ran.output(), "", "{ran}");
         let text = ran.messages();
         let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
-        messages += &format!("{what}: {}\n", first.unwrap_or("nothing"));
+        messages += &format!("{harm}: {}\n", first.unwrap_or("nothing"));
     }
     assert_snapshot!(messages, @"
     error: this guest fails, as asked
@@ -69,7 +69,7 @@ fn an_init_that_always_fails_ends_the_job() {
     ");
 }
 
-/// I3: also without a fuel limit. This test is slow, because the rule gives `init` at least 30 seconds.
+/// I3, without a fuel limit. This test is slow, because `init` has at least 30 seconds.
 #[test]
 fn an_init_that_never_ends_ends_the_job() {
     let ran = job("--do, loop").yaml("run_invocation_timeout: 0.1").run(&[]);
@@ -110,8 +110,8 @@ fn too_little_memory_to_start() {
 
 #[test]
 fn one_worker_that_cannot_start_is_replaced() {
-    for what in ["panic", "exit-3", "error"] {
-        let ran = job(&format!("--do, {what}, --on-agent, process000")).run(&[]);
+    for harm in ["panic", "exit-3", "error"] {
+        let ran = job(&format!("--do, {harm}, --on-agent, process000")).run(&[]);
         ran.exits_with(0).says("process000 could not start: ");
         assert_eq!(ran.sorted_output(), ROWS, "{ran}");
         assert!(ran.attempts("process000").is_empty(), "{ran}");
@@ -119,18 +119,18 @@ fn one_worker_that_cannot_start_is_replaced() {
 }
 
 /// E3.
-/// By then, all rows are committed: the job completes, and a note reports the failure.
+/// When `shutdown` is called, all rows are committed. So the job completes, and a note reports the failure.
 #[test]
 fn a_failed_shutdown_is_reported() {
     let mut messages = String::new();
-    for what in ["panic", "exit-3", "trap", "loop"] {
+    for harm in ["panic", "exit-3", "trap", "loop"] {
         let ran =
-            job(&format!("--do, {what}, --in-shutdown")).yaml("run_invocation_timeout: 1").run(&[]);
+            job(&format!("--do, {harm}, --in-shutdown")).yaml("run_invocation_timeout: 1").run(&[]);
         ran.exits_with(0).left_nothing();
         assert_eq!(ran.sorted_output(), ROWS, "{ran}");
         let text = ran.messages();
         let note = text.lines().find_map(|line| line.strip_prefix("note: "));
-        messages += &format!("{what}: {}\n", note.unwrap_or("nothing"));
+        messages += &format!("{harm}: {}\n", note.unwrap_or("nothing"));
     }
     assert_snapshot!(messages, @"
     panic: [WORKER] printed at its end: shutdown failed: the entry script panicked in shutdown at src/harm.rs:[LINE]: this guest panics, as asked

@@ -1,5 +1,5 @@
-//! Guests that fill the disk, the logs and the tables of the host: each exceeds the limit named for it, and
-//! the other mini-batches are not affected.
+//! Guests that fill the disk, the logs and the tables of handles of the host. Each fails with the limit that
+//! it exceeds, and the other mini-batches are not affected.
 
 #![cfg(unix)]
 
@@ -7,7 +7,7 @@ use sandmill_tests::{Fate, Ran, good_row, guest, play, wat_module};
 use std::fs;
 
 /// Plays acts of `hostile_acts` that all exceed this limit.
-fn beyond(limit: &str, words: &'static str, acts: &[&str]) -> Ran {
+fn exceed(limit: &str, words: &'static str, acts: &[&str]) -> Ran {
     let acts: Vec<(&str, Fate)> = acts.iter().map(|act| (*act, Fate::Fails(words))).collect();
     let settings = format!("limits: {{{limit}}}\nprocess_count_per_node: 2");
     play(&guest("hostile_acts"), &settings, &acts, |_, name| format!("{name}: 0"))
@@ -26,7 +26,7 @@ fn size_below(folder: &std::path::Path) -> u64 {
 #[test]
 fn one_file_that_fills_the_disk() {
     let acts = ["one-large-file", "one-large-log", "one-sparse-file"];
-    let ran = beyond("output: 4 MB", "limits.output allows 4 MB", &acts);
+    let ran = exceed("output: 4 MB", "limits.output allows 4 MB", &acts);
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
     assert!(size_below(&ran.dir().join("job")) < 12 << 20, "{ran}");
 }
@@ -34,12 +34,12 @@ fn one_file_that_fills_the_disk() {
 #[test]
 fn a_million_files() {
     let acts = ["many-files", "many-folders", "made-and-removed"];
-    let ran = beyond("files: 100", "limits.files allows", &acts);
+    let ran = exceed("files: 100", "limits.files allows", &acts);
     assert_eq!(fs::read_dir(ran.dir().join("job/output")).unwrap().count(), 1, "{ran}");
 }
 
 /// The result of an act that exceeds no limit.
-fn done(index: usize, act: &str) -> Fate {
+fn succeeds(index: usize, act: &str) -> Fate {
     Fate::Gives(vec![format!("{:03}-{act}.txt: 0", 2 * index + 1)])
 }
 
@@ -47,17 +47,17 @@ fn done(index: usize, act: &str) -> Fate {
 #[test]
 fn a_log_folder_that_grows_call_by_call() {
     let full = || Fate::Fails("limits.files allows 4 files and folders for each worker in the log");
-    // A call that does not end costs its worker; the next worker does not get more room because of that.
-    let end = || Fate::Fails("run took longer");
+    // A worker with an endless call is killed. The worker that replaces it does not get more room.
+    let killed = || Fate::Fails("run took longer");
     let acts = [
-        ("log-file", done(0, "log-file")),
-        ("log-file", done(1, "log-file")),
-        ("loop", end()),
-        ("log-file", done(3, "log-file")),
-        ("log-file", done(4, "log-file")),
+        ("log-file", succeeds(0, "log-file")),
+        ("log-file", succeeds(1, "log-file")),
+        ("loop", killed()),
+        ("log-file", succeeds(3, "log-file")),
+        ("log-file", succeeds(4, "log-file")),
         ("log-file", full()),
-        ("moved-to-logs", done(6, "moved-to-logs")),
-        ("loop", end()),
+        ("moved-to-logs", succeeds(6, "moved-to-logs")),
+        ("loop", killed()),
         ("log-file", full()),
         ("log-file", full()),
     ];
@@ -67,16 +67,16 @@ fn a_log_folder_that_grows_call_by_call() {
     assert_eq!(fs::read_dir(logs).unwrap().count(), 4, "{ran}");
 
     let full = || Fate::Fails("limits.output allows 1 MB for each worker in the log folder");
-    let more = |index| ("log-more", done(index, "log-more"));
-    let acts = [("log-text", done(0, "log-text")), more(1), more(2), ("log-more", full())];
+    let more = |index| ("log-more", succeeds(index, "log-more"));
+    let acts = [("log-text", succeeds(0, "log-text")), more(1), more(2), ("log-more", full())];
     let settings = "limits: {output: 1 MB}\nprocess_count_per_node: 1";
     play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
 }
 
-/// A file that is written again and again, but replaces the previous one, does not count more than once.
+/// A status file whose new version is renamed over the previous version counts once.
 #[test]
 fn a_status_file_that_is_rewritten_counts_once() {
-    let acts: Vec<_> = (0..20).map(|n| ("log-status", done(n, "log-status"))).collect();
+    let acts: Vec<_> = (0..20).map(|n| ("log-status", succeeds(n, "log-status"))).collect();
     let settings = "limits: {output: 1 MB, files: 2}\nprocess_count_per_node: 1";
     play(&guest("hostile_acts"), settings, &acts, |_, name| format!("{name}: 0"));
 }
@@ -84,13 +84,13 @@ fn a_status_file_that_is_rewritten_counts_once() {
 #[test]
 fn floods_of_logs() {
     let acts = ["log-flood", "stdout-flood", "stderr-flood", "one-line"];
-    let ran = beyond("logs: 1 MB", "limits.logs allows 1 MB", &acts);
+    let ran = exceed("logs: 1 MB", "limits.logs allows 1 MB", &acts);
     assert!(size_below(&ran.dir().join("job/logs")) < 8 << 20, "{ran}");
 }
 
 #[test]
 fn more_handles_than_allowed() {
-    beyond("handles: 64", "limits.handles allows 64", &["many-open-files"]);
+    exceed("handles: 64", "limits.handles allows 64", &["many-open-files"]);
     let handles = || Fate::Fails("limits.handles allows 64");
     let acts =
         [("many-pollables", handles()), ("many-streams", handles()), ("many-folders", handles())];

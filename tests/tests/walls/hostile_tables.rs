@@ -23,13 +23,13 @@ fn job(name: &str, arguments: &str) -> Job {
 #[test]
 fn invalid_arrow_streams_are_refused() {
     let mut messages = String::new();
-    for what in ["nothing", "garbage", "cut", "flipped", "huge-length"] {
-        let ran = job("bad_arrow", &format!("--do, {what}")).run(&[]);
+    for harm in ["nothing", "garbage", "cut", "flipped", "huge-length"] {
+        let ran = job("bad_arrow", &format!("--do, {harm}")).run(&[]);
         ran.exits_with(42);
         assert_eq!(ran.output(), "", "{ran}");
         let text = ran.messages();
         let first = text.lines().find_map(|line| line.strip_prefix("  first cause   "));
-        messages += &format!("{what}: {}\n", first.unwrap_or("nothing"));
+        messages += &format!("{harm}: {}\n", first.unwrap_or("nothing"));
     }
     assert_snapshot!(messages, @"
     nothing: run returned a table that is not a valid Arrow IPC stream: it holds no schema (it has 0 bytes)
@@ -43,14 +43,14 @@ fn invalid_arrow_streams_are_refused() {
 #[test]
 fn the_other_tables_are_kept() {
     let mut messages = String::new();
-    for what in ["panic", "exit-3", "return-nothing", "outcomes-too-few"] {
-        let ran = job("hostile_table", &format!("--do, {what}, --on-batch, '1'"))
+    for harm in ["panic", "exit-3", "return-nothing", "outcomes-too-few"] {
+        let ran = job("hostile_table", &format!("--do, {harm}, --on-batch, '1'"))
             .yaml("error_threshold: -1")
             .run(&[]);
         ran.exits_with(0).left_nothing();
         assert_eq!(ran.sorted_output(), ["1 0.5", "2 1.5", "3 2.5"], "{ran}");
         let failed = ran.failed_items();
-        messages += &format!("{what}: {}\n", failed.lines().nth(1).unwrap_or_default());
+        messages += &format!("{harm}: {}\n", failed.lines().nth(1).unwrap_or_default());
     }
     let messages = sandmill_tests::redact(&messages, sandmill_tests::root());
     assert_snapshot!(messages, @r#"

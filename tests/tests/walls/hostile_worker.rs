@@ -2,8 +2,8 @@
 //! its own mini-batch, but never harms the leader or the output of other workers. It can fail the job only
 //! with rows that differ from its report.
 //!
-//! Here the first worker is a shell script, and the others are real. A program that uses the library chooses
-//! the executable of its child processes, so these tests are such programs.
+//! In these tests, the first worker is a shell script, and the other workers are real. The tests use Sandmill
+//! as a library, because a program that uses the library chooses the executable of its child processes.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -24,7 +24,7 @@ fn ready() -> FromWorker {
     FromWorker::Ready { init: CallStats::default(), wall: WallState::default() }
 }
 
-/// A success in the first mini-batch, with a line of four bytes.
+/// The report of a success in the first mini-batch, with a row of four bytes.
 fn success() -> AttemptReport {
     AttemptReport {
         id: MiniBatchId(0),
@@ -41,9 +41,10 @@ fn finished(report: AttemptReport) -> FromWorker {
     FromWorker::Finished(Box::new(report))
 }
 
-/// Runs a job of three mini-batches whose first worker is this script, which finds the messages `first` and
-/// `second` in `$frames`. The zygote fails, so no workers are forked. Returns the failures of attempts and
-/// of `init`.
+/// Runs a job of three mini-batches whose first worker is this script. The script finds the messages `first`
+/// and `second` as files in the folder `$frames`, and its socket is its standard input. The zygote fails, so
+/// the leader starts each worker with the program. Checks that only the first worker failed. Returns the
+/// failures of attempts and of `init`.
 fn harms_only_its_own_mini_batch(script: &str, first: &[FromWorker], second: &[u8]) -> Vec<String> {
     let mut job = Job::new(&guest("echo_files")).yaml(
         "inputs: { texts: input }\nmini_batch_size: 1\nprocess_count_per_node: 1\n\
@@ -97,7 +98,7 @@ fn harms_only_its_own_mini_batch(script: &str, first: &[FromWorker], second: &[u
 }
 
 /// The peak memory of this process, which is the leader, in MB.
-fn peak() -> u64 {
+fn peak_megabytes() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or("0 kB");
     line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1024
@@ -132,16 +133,17 @@ fn the_longest_messages_without_end() {
         b"",
     );
     assert!(failed[0].contains("kept sending messages out of turn"), "{failed:?}");
-    assert!(peak() < 500, "{} MB", peak());
+    assert!(peak_megabytes() < 500, "{} MB", peak_megabytes());
 }
 
 #[test]
 fn invalid_messages_end_the_worker() {
-    for odd in [&b"\xff\xff\xff\xff"[..], b"\x02\0\0\0\xff\xff"] {
+    // A frame of 4 GB, and a frame of two bytes that are not a message.
+    for invalid in [&b"\xff\xff\xff\xff"[..], b"\x02\0\0\0\xff\xff"] {
         let failed = harms_only_its_own_mini_batch(
             "cat $frames/first $frames/second >&0; exec sleep 60",
             &[ready()],
-            odd,
+            invalid,
         );
         assert!(failed[0].contains("exited with returncode -9"), "{failed:?}");
     }
@@ -150,7 +152,7 @@ fn invalid_messages_end_the_worker() {
 /// The worker reports a success, but its part file is missing or invalid.
 #[test]
 fn reported_rows_that_do_not_exist() {
-    for make in [
+    for preparation in [
         ":",
         "mkfifo $part",
         "mkdir $part",
@@ -160,13 +162,16 @@ fn reported_rows_that_do_not_exist() {
         "truncate -s 1000000000000 $part",
     ] {
         let script = format!(
-            "part=../../parts/process000.part; {make}\ncat $frames/first >&0; sleep 1\n\
+            "part=../../parts/process000.part; {preparation}\ncat $frames/first >&0; sleep 1\n\
              cat $frames/second >&0; sleep 1"
         );
         let mut second = Vec::new();
         encode(&finished(success()), &mut second).unwrap();
         let failed = harms_only_its_own_mini_batch(&script, &[ready()], &second);
-        assert!(failed[0].contains("that its part file does not hold"), "{make}: {failed:?}");
+        assert!(
+            failed[0].contains("that its part file does not hold"),
+            "{preparation}: {failed:?}"
+        );
     }
 }
 
@@ -179,14 +184,14 @@ fn more_rows_than_are_allowed() {
     let outcome = Ok(Segment { length: (256 << 20) + 1, ..Segment::sample() });
     encode(&finished(AttemptReport { outcome, ..success() }), &mut second).unwrap();
     let failed = harms_only_its_own_mini_batch(script, &[ready()], &second);
-    // The leader kills it for the report alone, without reading the part file.
+    // The leader kills the worker because of the report, without reading the part file.
     assert!(failed[0].contains("exited with returncode -9"), "{failed:?}");
 }
 
-/// The worker reports output files, but the entries there are not valid files.
+/// The worker reports output files, but the entries of its output are not valid files.
 #[test]
 fn reported_files_that_are_invalid() {
-    for make in [
+    for preparation in [
         "ln -s /etc staged/0-1",
         "echo x >staged/0-1",
         "mkdir staged/0-1; ln -s /etc/passwd staged/0-1/link",
@@ -195,13 +200,14 @@ fn reported_files_that_are_invalid() {
         "mkdir staged/0-1; echo x >staged/0-1/parallel_run_step.txt",
         "mkdir staged/0-1; echo x >\"staged/0-1/$(printf 'a\\033[31m')\"",
     ] {
-        let script =
-            format!("{make}\ncat $frames/first >&0; sleep 1\ncat $frames/second >&0; sleep 1");
+        let script = format!(
+            "{preparation}\ncat $frames/first >&0; sleep 1\ncat $frames/second >&0; sleep 1"
+        );
         let mut second = Vec::new();
         let outcome = Ok(Segment { length: 0, ..Segment::sample() });
         let report = AttemptReport { has_files: true, outcome, ..success() };
         encode(&finished(report), &mut second).unwrap();
         let failed = harms_only_its_own_mini_batch(&script, &[ready()], &second);
-        assert!(failed[0].contains("the output \""), "{make}: {failed:?}");
+        assert!(failed[0].contains("the output \""), "{preparation}: {failed:?}");
     }
 }

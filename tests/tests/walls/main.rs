@@ -1,4 +1,6 @@
-//! Tests of both walls around an entry script, against hostile components, guests, workers and users.
+//! Tests of both walls around an entry script, against hostile components, guests, workers and users. The
+//! first wall is the WebAssembly sandbox, and the second is the process wall: the sandbox of the operating
+//! system.
 
 mod bad_component;
 mod cgroups;

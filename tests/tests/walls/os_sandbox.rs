@@ -1,4 +1,4 @@
-//! `os_sandbox` and `sandmill doctor`: the behaviour if a layer of the process wall is missing.
+//! `os_sandbox` and `sandmill doctor`: what happens if a layer of the process wall is missing.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -6,8 +6,8 @@ use sandmill_tests::{Job, Ran, guest, root, sandmill};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-/// Makes a debug build treat this layer as missing.
-const MISSING: (&str, &str) = ("SANDMILL_MISSING_LAYER", "landlock");
+/// An environment variable with which a debug build treats this layer as missing.
+const MISSING_LAYER: (&str, &str) = ("SANDMILL_MISSING_LAYER", "landlock");
 
 fn job(mode: &str) -> Job {
     Job::new(&guest("run_only"))
@@ -22,11 +22,11 @@ fn wall(ran: &Ran) -> Value {
     state["result"]["os_sandbox"].clone()
 }
 
-fn doctor(arguments: &[&str], missing: bool) -> Output {
+fn doctor(arguments: &[&str], lacks_layer: bool) -> Output {
     let mut command = Command::new(sandmill());
     command.arg("doctor").args(arguments);
-    if missing {
-        command.env(MISSING.0, MISSING.1);
+    if lacks_layer {
+        command.env(MISSING_LAYER.0, MISSING_LAYER.1);
     }
     command.output().unwrap()
 }
@@ -46,24 +46,25 @@ fn a_job_reports_its_process_wall() {
 
 #[test]
 fn a_missing_layer_stops_the_job_before_anything_runs() {
-    let ran = job("required").env(MISSING.0, MISSING.1).run(&[]);
+    let ran = job("required").env(MISSING_LAYER.0, MISSING_LAYER.1).run(&[]);
     ran.exits_with(2);
     for part in ["landlock: ", "os_sandbox: best-effort", "sandmill doctor"] {
         ran.says(part);
     }
-    assert!(!ran.has("job"), "nothing is left of it: {ran}");
+    assert!(!ran.has("job"), "nothing is left of the job: {ran}");
 }
 
 #[test]
 fn missing_layers_are_reported_if_the_job_continues() {
-    let ran = job("best-effort").env(MISSING.0, MISSING.1).run(&[]);
+    let ran = job("best-effort").env(MISSING_LAYER.0, MISSING_LAYER.1).run(&[]);
     ran.exits_with(0);
     ran.says("continues without a layer of the process wall: landlock: ");
     let missing = wall(&ran)["missing"].to_string();
     assert!(missing.contains("landlock: "), "{missing}");
 }
 
-/// As in many build servers' sandboxes. The job's process is tried with its own process group, and without.
+/// The session may be outside of the PID namespace, as in the sandboxes of many build servers. Tests a leader
+/// with its own process group, and a leader without.
 #[test]
 fn the_session_may_be_outside_of_the_namespace() {
     let unshare = |flags: &[&str]| {
@@ -72,8 +73,9 @@ fn the_session_may_be_outside_of_the_namespace() {
         command
     };
     let flags: &[&[&str]] = &[&[], &["--user", "--map-root-user"]];
-    let can = |flags: &&&[&str]| unshare(flags).arg("true").status().is_ok_and(|it| it.success());
-    let Some(flags) = flags.iter().find(can) else {
+    let can_unshare =
+        |flags: &&&[&str]| unshare(flags).arg("true").status().is_ok_and(|status| status.success());
+    let Some(flags) = flags.iter().find(can_unshare) else {
         eprintln!("not tried: this user cannot create a namespace");
         return;
     };
@@ -107,9 +109,9 @@ fn the_doctor_lists_the_layers_of_this_machine() {
     let layers = found["layers"].as_array().unwrap();
     for layer in layers.iter().chain([&found["cgroup_v2"]]) {
         assert!(layer["name"].is_string(), "{layer}");
-        let there = layer["found"].is_string();
-        assert_eq!(layer["missing"].is_string(), !there, "{layer}");
-        assert_eq!(layer["what_to_do"].is_string(), !there, "{layer}");
+        let is_found = layer["found"].is_string();
+        assert_eq!(layer["missing"].is_string(), !is_found, "{layer}");
+        assert_eq!(layer["what_to_do"].is_string(), !is_found, "{layer}");
     }
     assert!(layers.iter().any(|layer| layer["name"] == "landlock"), "{found}");
     assert!(layers.iter().any(|layer| layer["name"] == "seccomp"), "{found}");
@@ -128,7 +130,7 @@ fn the_doctor_reports_missing_layers() {
     assert_eq!(found["required_works"], false);
 }
 
-/// A rule of the wall applies to the target of a path.
+/// The wall's rules apply to the folders that paths lead to, so paths with links and `..` can be used.
 #[test]
 fn linked_folders_and_roundabout_paths_can_be_used() {
     let job = Job::new(&guest("run_only"))

@@ -30,7 +30,8 @@ fn files_below(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Arguments on the command line may be secrets. Outputs have the permissions of the umask.
+/// Arguments on the command line may be secrets, so only the owner can read files with them. Outputs have the
+/// permissions of the umask.
 #[test]
 fn files_with_arguments_are_readable_only_by_the_owner() {
     let ran = texts()
@@ -44,26 +45,27 @@ fn files_with_arguments_are_readable_only_by_the_owner() {
     }
     let has_secret =
         |file: &PathBuf| fs::read(file).unwrap().windows(6).any(|part| part == b"s3cr3t");
-    let secret: Vec<_> = files.iter().filter(|file| has_secret(file)).collect();
-    assert!(secret.len() >= 3, "the journal, job.json and metrics: {secret:?}");
-    let open: Vec<_> = secret.iter().filter(|file| mode(file) & 0o077 != 0).collect();
+    let secret_files: Vec<_> = files.iter().filter(|file| has_secret(file)).collect();
+    assert!(secret_files.len() >= 3, "the journal, job.json and metrics: {secret_files:?}");
+    let open: Vec<_> = secret_files.iter().filter(|file| mode(file) & 0o077 != 0).collect();
     assert!(open.is_empty(), "{open:?}");
-    let usual = ran.dir().join("usual");
-    fs::write(&usual, "").unwrap();
-    assert_eq!(mode(&ran.dir().join("results/parallel_run_step.txt")), mode(&usual));
+    let ordinary_file = ran.dir().join("usual");
+    fs::write(&ordinary_file, "").unwrap();
+    assert_eq!(mode(&ran.dir().join("results/parallel_run_step.txt")), mode(&ordinary_file));
     let left: Vec<_> = files.iter().filter(|file| file.ends_with(".sandmill-lock")).collect();
     assert!(left.is_empty(), "{left:?}");
-    // A directory with the permissions of an earlier version is closed as well.
-    let open = ran.dir().join("job");
-    fs::set_permissions(&open, PermissionsExt::from_mode(0o755)).unwrap();
-    fs::set_permissions(open.join("journal.sqlite"), PermissionsExt::from_mode(0o644)).unwrap();
+    // A run also corrects a directory with the permissions that an earlier version set.
+    let job = ran.dir().join("job");
+    fs::set_permissions(&job, PermissionsExt::from_mode(0o755)).unwrap();
+    fs::set_permissions(job.join("journal.sqlite"), PermissionsExt::from_mode(0o644)).unwrap();
     let again = ran.into_job().run(&["--overwrite"]);
     again.exits_with(0);
     let job = again.dir().join("job");
     assert_eq!([mode(&job), mode(&job.join("journal.sqlite"))], [0o700, 0o600]);
 }
 
-/// Two jobs have the same name and parent: the copies of the first job are not overwritten.
+/// If two jobs have the same name and the same `parent`, the second job does not overwrite the copies of the
+/// first job.
 #[test]
 fn copies_in_a_parent_are_kept_from_other_jobs() {
     let parent = "parent: parent\ncopy_logs_to_parent: true\npush_metrics_to_parent: true";
@@ -72,10 +74,10 @@ fn copies_in_a_parent_are_kept_from_other_jobs() {
     let copies = |dir: &Path| {
         let mut files = Vec::new();
         files_below(&dir.join("parent"), &mut files);
-        let mut all: Vec<_> =
+        let mut copies: Vec<_> =
             files.iter().map(|file| (file.clone(), fs::read(file).unwrap())).collect();
-        all.sort();
-        all
+        copies.sort();
+        copies
     };
     let before = copies(first.dir());
     assert!(first.text("parent/logs/test/metrics.jsonl").contains("\"rows\""));
@@ -105,7 +107,7 @@ fn copies_in_a_parent_are_kept_from_other_jobs() {
     assert_eq!(pushed.matches("\"name\":\"rows\"").count(), 2, "{pushed}");
 }
 
-/// Opening a fifo would block until a writer comes, and hashing 8 TB would take far too long.
+/// Opening a fifo would block until a process writes to it, and hashing 8 TB would take far too long.
 #[test]
 fn fifos_and_huge_files_are_refused_at_once() {
     let job = || {
@@ -166,11 +168,11 @@ fn fifos_and_huge_files_are_refused_at_once() {
     assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
 }
 
-/// Another user who may read the folders locks them; the jobs run anyway.
+/// Another user who may read the folders locks them. The job runs anyway.
 #[test]
 fn a_lock_of_another_user_blocks_no_job() {
     if !rustix::process::geteuid().is_root() {
-        eprintln!("not tried: only root can take another user's part");
+        eprintln!("not tried: only root can start a process of another user");
         return;
     }
     let job = texts().yaml("output: results");
@@ -181,16 +183,17 @@ fn a_lock_of_another_user_blocks_no_job() {
         script += &format!("exec {}< '{}'; flock -x {0}; ", number + 8, folder.display());
     }
     fs::set_permissions(job.dir(), PermissionsExt::from_mode(0o755)).unwrap();
-    let mut other = std::process::Command::new("sh");
-    std::os::unix::process::CommandExt::uid(&mut other, 65534);
-    let other = other.args(["-c", &format!("{script}echo held; exec sleep 60")]).current_dir("/");
-    let mut other = other.stdout(std::process::Stdio::piped()).spawn().unwrap();
-    let held = std::io::Read::read_exact(other.stdout.as_mut().unwrap(), &mut [0; 4]);
+    let mut other_user = std::process::Command::new("sh");
+    std::os::unix::process::CommandExt::uid(&mut other_user, 65534);
+    let other_user =
+        other_user.args(["-c", &format!("{script}echo held; exec sleep 60")]).current_dir("/");
+    let mut other_user = other_user.stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let held = std::io::Read::read_exact(other_user.stdout.as_mut().unwrap(), &mut [0; 4]);
     if held.is_ok() {
         job.run(&[]).exits_with(0);
     } else {
         eprintln!("not tried: there is no flock");
     }
-    other.kill().unwrap();
-    other.wait().unwrap();
+    other_user.kill().unwrap();
+    other_user.wait().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Guests that try to reach what was not granted.
+//! Guests that try to reach files and networks that were not granted.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -15,8 +15,8 @@ fn job(name: &str) -> Job {
         .watched()
 }
 
-/// The guest's attempts and their results, one line each.
-fn tries(ran: &Ran) -> String {
+/// The guest's reports of its attempts and their results, one per line.
+fn reports(ran: &Ran) -> String {
     ran.exits_with(0).left_nothing();
     cut_denials(&ran.output().trim_end().replace(" | ", "\n").replace('\0', "\\0"))
 }
@@ -35,10 +35,10 @@ fn nothing_is_read_or_written_outside() {
         paths[0], paths[1], paths[2]
     ));
     let ran = job.run(&[]);
-    let tries = tries(&ran);
-    let got: Vec<_> = tries.lines().filter(|line| line.contains("GOT IT")).collect();
-    assert!(got.is_empty(), "{tries}");
-    assert_snapshot!(tries, @r#"
+    let reports = reports(&ran);
+    let got: Vec<_> = reports.lines().filter(|line| line.contains("GOT IT")).collect();
+    assert!(got.is_empty(), "{reports}");
+    assert_snapshot!(reports, @r#"
     /inputs/texts/a.txt: host /etc/passwd=denied: /etc/passwd: it is outside of the folders that were granted
     wasi /etc/passwd=denied
     host /proc/self/environ=denied: /proc/self/environ: it is outside of the folders that were granted
@@ -96,7 +96,7 @@ fn nothing_is_read_or_written_outside() {
 #[test]
 fn sockets_are_denied() {
     let ran = job("opens_sockets").run(&[]);
-    assert_snapshot!(tries(&ran), @"
+    assert_snapshot!(reports(&ran), @"
     /inputs/texts/a.txt: tcp socket=denied
     connect=denied
     listen=denied

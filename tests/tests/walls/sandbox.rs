@@ -3,10 +3,10 @@
 use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 
-/// Runs three mini-batches one after the other, in one worker.
-fn misuses(what: &str, arguments: &[&str]) -> Ran {
+/// Runs three mini-batches one after the other in one worker, with the guest `misuses_folders`.
+fn misuse(harm: &str, arguments: &[&str]) -> Ran {
     Job::new(&guest("misuses_folders"))
-        .yaml(&format!("arguments: [--do, {what}, --target, ../../../../../victim.txt]"))
+        .yaml(&format!("arguments: [--do, {harm}, --target, ../../../../../victim.txt]"))
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nprocess_count_per_node: 1")
         .file("in/a.txt", "")
         .file("in/b.txt", "")
@@ -18,7 +18,7 @@ fn misuses(what: &str, arguments: &[&str]) -> Ran {
 
 #[test]
 fn guests_cannot_make_links() {
-    let ran = misuses("link", &[]);
+    let ran = misuse("link", &[]);
     ran.exits_with(0).left_nothing();
     let stdout = ran.log("user/stdout/0/process000.stdout.txt");
     assert_eq!(stdout, "Operation not permitted (os error 63)\n".repeat(4));
@@ -30,7 +30,7 @@ fn guests_cannot_make_links() {
 
 #[test]
 fn a_published_file_is_not_the_one_left_open() {
-    let ran = misuses("keep", &[]);
+    let ran = misuse("keep", &[]);
     ran.exits_with(0).left_nothing();
     assert_eq!(ran.text("job/output/kept-0.txt"), "of 0\n");
     assert_eq!(ran.text("job/output/made/2.txt"), "whole");
@@ -38,11 +38,11 @@ fn a_published_file_is_not_the_one_left_open() {
 
 #[test]
 fn changed_files_of_init_are_made_again() {
-    for (what, word) in
+    for (harm, word) in
         [("change", "run changed /output/labels"), ("remove", "run removed /output/made")]
     {
-        // The attempt fails, but its second try and the other mini-batches succeed.
-        let ran = misuses(what, &[]);
+        // The first attempt fails, but the second attempt and the other mini-batches succeed.
+        let ran = misuse(harm, &[]);
         ran.exits_with(0).left_nothing();
         assert!(ran.log("user/error.txt").contains(word), "{ran}");
         assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "c.txt"]);
@@ -54,7 +54,7 @@ fn changed_files_of_init_are_made_again() {
 
 #[test]
 fn endless_folders_fail_one_attempt() {
-    let ran = misuses("deep", &[]);
+    let ran = misuse("deep", &[]);
     ran.exits_with(0).left_nothing();
     assert!(ran.log("user/error.txt").contains("bad_output: the output"), "{ran}");
     assert_eq!(ran.sorted_output(), ["a.txt", "b.txt", "c.txt"]);
@@ -63,12 +63,12 @@ fn endless_folders_fail_one_attempt() {
 
 #[test]
 fn an_endless_file_is_an_error_of_the_script() {
-    // First the job's limit stops it, then the limit of the process.
+    // The job's limit stops the guest, or if that limit is higher, the limit of the process.
     for (settings, kind) in [
         (&[][..], "over_limit: limits.output allows 16 GB"),
         (&["--set", "limits.output=1000 GB"], "script_error"),
     ] {
-        let ran = misuses("huge", settings);
+        let ran = misuse("huge", settings);
         ran.exits_with(0);
         assert!(ran.log("user/error.txt").contains(kind), "{ran}");
         assert!(!ran.has("job/output/huge"));
