@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""The Python side of the inference benchmark, with which Sandmill is compared. Also makes its models and
-images.
+"""The Python side of the inference benchmark: does the same work as Sandmill's jobs. Also makes the models and
+images of the benchmark.
 
     inference.py models FOLDER                       mlp.onnx, cnn.onnx and resnet.onnx
     inference.py layers FILE                         the perceptron of benches/kernels as a model
     inference.py images FOLDER COUNT FROM            COUNT copies of the PNG files in FROM
-    inference.py loop MODEL IMAGES BATCH,BATCH..     seconds of one computation, for each batch size
+    inference.py loop MODEL IMAGES BATCH,BATCH..     seconds of one call of the model, for each batch size
     inference.py digits FOLDER MODEL OUTPUT WORKERS  classifies digits, a row for each PNG file
 
-`benches/run.py` runs it in a separate virtual environment, with onnx, onnxruntime, numpy and pillow.
+`benches/run.py` runs this program in a separate virtual environment, with onnx, onnxruntime, numpy and pillow.
 """
 
 import itertools
@@ -20,13 +20,13 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-# The number of files that are read, decoded and computed at once. The job's mini-batches have the same size.
-AT_ONCE = 250
+# The number of files that are read, decoded and classified together. The job's mini-batches have the same size.
+CHUNK_FILES = 250
 
 
 def main():
-    command, *words = sys.argv[1:]
-    {"models": models, "layers": layers, "images": images, "loop": loop, "digits": digits}[command](*words)
+    command, *arguments = sys.argv[1:]
+    {"models": models, "layers": layers, "images": images, "loop": loop, "digits": digits}[command](*arguments)
 
 
 def session(model):
@@ -36,18 +36,18 @@ def session(model):
 
 
 def loop(model, images, batches):
-    computes = session(model)
-    port = computes.get_inputs()[0]
+    network = session(model)
+    port = network.get_inputs()[0]
     rows = []
     for batch in map(int, batches.split(",")):
         shape = [batch, *port.shape[1:]]
         pixels = (np.arange(np.prod(shape)) % 17 / 16).astype("f").reshape(shape)
         calls = max(int(images) // batch, 1)
         # The first call only warms up.
-        computes.run(None, {port.name: pixels})
+        network.run(None, {port.name: pixels})
         start = time.perf_counter()
         for _ in range(calls):
-            computes.run(None, {port.name: pixels})
+            network.run(None, {port.name: pixels})
         rows.append(f"{batch} {(time.perf_counter() - start) / calls:e}")
     print(";".join(rows))
 
@@ -56,6 +56,7 @@ def loop(model, images, batches):
 
 
 def prepare(model):
+    """Loads the model in a process of the pool."""
     global network
     network = session(model)
 
@@ -71,9 +72,9 @@ def identify(files):
 
 def digits(folder, model, output, workers):
     files = sorted(Path(folder).rglob("*.png"))
-    parts = [files[at : at + AT_ONCE] for at in range(0, len(files), AT_ONCE)]
+    chunks = [files[start : start + CHUNK_FILES] for start in range(0, len(files), CHUNK_FILES)]
     with multiprocessing.Pool(int(workers), prepare, [model]) as pool, open(output, "w") as rows:
-        for lines in pool.imap_unordered(identify, parts):
+        for lines in pool.imap_unordered(identify, chunks):
             rows.writelines(lines)
 
 
@@ -81,7 +82,7 @@ def digits(folder, model, output, workers):
 
 
 def images(folder, count, source):
-    """Writes copies, not links, so that each file has its own data, in folders of a thousand files."""
+    """Writes copies of the files into folders of a thousand files. Links would share their data on the disk."""
     contents = [path.read_bytes() for path in sorted(Path(source).glob("*.png"))]
     for number, content in zip(range(int(count)), itertools.cycle(contents)):
         path = Path(folder) / f"d{number // 1000:03}" / f"img_{number:06}.png"
@@ -103,7 +104,7 @@ def models(folder):
 
 
 def layers(path):
-    """Makes a perceptron with two hidden layers of 128, and the same weights as
+    """Makes a perceptron with two hidden layers of 128 neurons. It has the same weights as
     `benches/kernels/perceptron.rs`."""
     from onnx.helper import make_node as node
 
@@ -139,13 +140,13 @@ def save(path, shape, classes, nodes, initializers):
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["N", classes])],
         [numpy_helper.from_array(value, name) for name, value in initializers.items()],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
-    made.ir_version = 8
-    onnx.save(made, path)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.save(model, path)
 
 
 def perceptron(weights):
-    """A network 64-32-10, like the one that scikit-learn trains on digits."""
+    """A network with 64 inputs, 32 hidden neurons and 10 outputs, like the one of examples/digit-identification."""
     from onnx.helper import make_node as node
 
     nodes = [
@@ -159,7 +160,7 @@ def perceptron(weights):
 
 
 def convolutions(weights):
-    """Two convolutions and a layer over 28 x 28 pixels, as used for handwritten digits."""
+    """Two convolutions and a dense layer over 28 x 28 pixels, as used for handwritten digits."""
     from onnx.helper import make_node as node
 
     nodes = [
@@ -182,8 +183,8 @@ def residual(weights):
 
     nodes, values = [], {}
 
-    def convolution(x, name, channels, kernel, before, stride=1):
-        values[name] = weights(channels, before, kernel, kernel)
+    def convolution(x, name, channels, kernel, input_channels, stride=1):
+        values[name] = weights(channels, input_channels, kernel, kernel)
         pads = [kernel // 2] * 4
         nodes.append(node("Conv", [x, name], [f"{name}_out"], pads=pads, strides=[stride] * 2))
         return f"{name}_out"
@@ -192,17 +193,17 @@ def residual(weights):
         nodes.append(node("Relu", [x], [f"{x}_relu"]))
         return f"{x}_relu"
 
-    x, before = relu(convolution("x", "stem", 64, 7, 3, 2)), 64
+    x, input_channels = relu(convolution("x", "stem", 64, 7, 3, 2)), 64
     nodes.append(node("MaxPool", [x], ["pool"], kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4))
     x = "pool"
     for stage, channels in enumerate((64, 128, 256, 512)):
         for block in range(2):
             name, stride = f"s{stage}b{block}", 2 if stage and not block else 1
-            inner = relu(convolution(x, f"{name}c0", channels, 3, before, stride))
+            inner = relu(convolution(x, f"{name}c0", channels, 3, input_channels, stride))
             inner = convolution(inner, f"{name}c1", channels, 3, channels)
-            skip = x if stride == 1 else convolution(x, f"{name}skip", channels, 1, before, stride)
+            skip = x if stride == 1 else convolution(x, f"{name}skip", channels, 1, input_channels, stride)
             nodes.append(node("Add", [inner, skip], [name]))
-            x, before = relu(name), channels
+            x, input_channels = relu(name), channels
     values["W"] = weights(1000, 512)
     nodes += [
         node("GlobalAveragePool", [x], ["mean"]),

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Plans a job over a million files, and prints the time and the peak memory that this takes. It measures the
-memory of the process that prints the plan, which reads it as the leader does, and of the planner that this
-process starts.
+"""Plans a job over a million files, and prints the time and the peak memory. The process that prints the plan
+reads it as the leader does, so the benchmark measures the memory of this process and of its planner.
 
-The files are empty, and are in folders of 1,000. They are made once, below target/bench. With --objects they
-are objects of a store. A server of the tests lists them, a thousand at a time, in every round. By default the
-release binary is measured.
+The files are empty, and are in folders of 1,000. They are made once, below target/bench. With --objects, the job
+is over objects of a store instead. A server of the tests lists them in every round, a thousand at a time. By
+default the binary of the profile `dist` is measured.
 
     benches/many_files.py [--files N] [--objects] [--program PATH] [--rounds N] [--mini-batch-size N]
 """
@@ -21,10 +20,10 @@ from pathlib import Path
 
 import run
 
-FOLDER = 1_000
-# The goals of the issue about a million files.
-MOST_SECONDS, MOST_MEGABYTES = 10, 60
-# The caches with what Sandmill knows of objects.
+FILES_PER_FOLDER = 1_000
+# Goals.
+MAX_SECONDS, MAX_MEGABYTES = 10, 60
+# The folder of Sandmill's caches, one for each round.
 CACHE = run.WORK / "many-cache"
 
 
@@ -36,19 +35,19 @@ def main():
     options.add_argument("--rounds", type=int, default=3)
     options.add_argument("--mini-batch-size", type=int, default=100)
     options = options.parse_args()
-    with listed(options.files) if options.objects else contextlib.nullcontext():
-        place = "s3://many/in/" if options.objects else made(options.files)
-        job = job_file(place, options.mini_batch_size)
+    with object_server(options.files) if options.objects else contextlib.nullcontext():
+        data = "s3://many/in/" if options.objects else files_folder(options.files)
+        job = job_file(data, options.mini_batch_size)
         command = [options.program, "plan", job]
-        taken = [measure(command, round) for round in range(options.rounds)]
+        measured = [measure(command, round) for round in range(options.rounds)]
         watched = measure(command, options.rounds, watch_memory=True)
     summary = (run.WORK / "last-run.txt").read_text(errors="replace").splitlines()[-1]
-    what = "objects" if options.objects else "files"
-    print(f"{options.files} {what} in folders of {FOLDER}: {summary}")
-    wall = statistics.median(one.wall for one in taken)
-    cpu = statistics.median(one.cpu for one in taken)
-    print(f"planned in {wall:.2f} s (at most {MOST_SECONDS}), {cpu:.2f} s of CPU")
-    print(f"peak memory: leader {watched.peak:.0f} MB (at most {MOST_MEGABYTES}), planner {watched.children:.0f} MB")
+    kind = "objects" if options.objects else "files"
+    print(f"{options.files} {kind} in folders of {FILES_PER_FOLDER}: {summary}")
+    wall = statistics.median(round.wall for round in measured)
+    cpu = statistics.median(round.cpu for round in measured)
+    print(f"planned in {wall:.2f} s (at most {MAX_SECONDS}), {cpu:.2f} s of CPU")
+    print(f"peak memory: leader {watched.peak:.0f} MB (at most {MAX_MEGABYTES}), planner {watched.children:.0f} MB")
 
 
 def measure(command, round, **watch):
@@ -59,8 +58,8 @@ def measure(command, round, **watch):
 
 
 @contextlib.contextmanager
-def listed(count):
-    """Starts a server that lists `count` objects, and points the environment to it."""
+def object_server(count):
+    """Runs a server that lists `count` objects. Sets the environment variables with which Sandmill finds it."""
     script = run.ROOT / "tests/servers/objects.py"
     with subprocess.Popen([sys.executable, script, str(count)], stdout=subprocess.PIPE, text=True) as server:
         os.environ |= {
@@ -75,26 +74,27 @@ def listed(count):
     shutil.rmtree(CACHE)
 
 
-def made(count):
+def files_folder(count):
     """The folder with `count` files. Makes it if it does not exist."""
     folder = run.WORK / f"many-{count}"
     mark = folder.with_suffix(".complete")
     if not mark.exists():
-        for start in range(0, count, FOLDER):
-            below = folder / f"{start // FOLDER:05}"
-            below.mkdir(parents=True, exist_ok=True)
-            for number in range(start, min(start + FOLDER, count)):
-                (below / f"{number:07}.txt").touch()
+        for start in range(0, count, FILES_PER_FOLDER):
+            subfolder = folder / f"{start // FILES_PER_FOLDER:05}"
+            subfolder.mkdir(parents=True, exist_ok=True)
+            for number in range(start, min(start + FILES_PER_FOLDER, count)):
+                (subfolder / f"{number:07}.txt").touch()
         mark.touch()
     return folder
 
 
-def job_file(place, size):
-    """Writes a job file over the place. `sandmill plan` does not read the entry script, so it is empty."""
+def job_file(data, size):
+    """Writes a job file with the input `data`. The entry script is empty, because `sandmill plan` does not read
+    it."""
     script = run.WORK / "many.wasm"
     script.touch()
     path = run.WORK / "many.yaml"
-    path.write_text(f"entry_script: {script}\ninputs: {{many: '{place}'}}\nmini_batch_size: {size}\n")
+    path.write_text(f"entry_script: {script}\ninputs: {{many: '{data}'}}\nmini_batch_size: {size}\n")
     return path
 
 

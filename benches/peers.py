@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
-"""Measures Sandmill beside other tools that run the same jobs.
+"""Compares Sandmill with other engines that run the same jobs.
 
-All take turns, and each is measured from its start to its exit. The tools are: a pool of Python processes
-with pyarrow (or pandas) and numpy, which cuts the data as the job does; DuckDB with a function in Python; Ray
-Data; PySpark, if Java is installed; and Extism and arrow-udf, which run WebAssembly in a Rust program
-(`wasm_peers.py`). ONNX Runtime computes the perceptron in Sandmill, and numpy computes it in the others.
+The engines take turns, and each is measured from its start to its exit:
+- a pool of Python processes with pyarrow (or pandas) and numpy, which cuts the data as the job does;
+- DuckDB with a function in Python;
+- Ray Data;
+- PySpark, if Java is installed;
+- Extism and arrow-udf, which run WebAssembly in a Rust program (`wasm_peers.py`).
+
+In Sandmill, ONNX Runtime computes the perceptron. In the other engines, numpy computes it.
 
     benches/peers.py [--rounds N] [--engines A,B] [JOB...]
-                    jobs: csv, parquet, perceptron, files. By default all jobs, beside all engines
+                    jobs: csv, parquet, perceptron, files. By default all jobs, with all engines
 
 The release binary must exist (`make bench`). The packages are installed from PyPI into target/bench/peers.
-Data, work and rows are those of `benches/run.py`. The rows of each engine are compared with Sandmill's,
-floats to nine digits.
+Data and jobs are the same as in `benches/run.py`. The rows of each engine are compared with Sandmill's rows (see
+`compare`).
 """
 
 import argparse
@@ -31,8 +35,8 @@ ENGINES = {
     "perceptron": ["pyarrow", "ray", "spark"],
     "files": ["pool"],
 }
-SLICE = 1_000_000
-FILES_AT_ONCE = 10
+SLICE_BYTES = 1_000_000
+FILES_PER_BATCH = 10
 COLUMNS = [f"f{n}" for n in range(10)]
 
 
@@ -43,28 +47,28 @@ def main():
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("jobs", nargs="*", metavar="JOB")
     options.add_argument("--rounds", type=int, default=3)
-    options.add_argument("--engines", help="only these, with commas between them")
+    options.add_argument("--engines", help="measure only these engines, separated by commas")
     options = options.parse_args()
     wanted = options.engines.split(",") if options.engines else sum(ENGINES.values(), [])
     if unknown := set(wanted).difference(*ENGINES.values()):
-        sys.exit(f"bench: no engine {', '.join(unknown)}; a job has {ENGINES['csv']}")
+        sys.exit(f"bench: no engine {', '.join(unknown)}; there are {', '.join(dict.fromkeys(sum(ENGINES.values(), [])))}")
     import run
 
     run.WORK.mkdir(parents=True, exist_ok=True)
     os.environ["SANDMILL_CACHE_DIR"] = str(run.WORK / "cache")
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    python = installed(run)
-    # Extism keeps its compiled code there.
+    python = install_packages(run)
+    # Extism keeps its compiled code in this folder.
     os.environ["XDG_CACHE_HOME"] = str(run.WORK / "peers-cache")
     run.build_native()
     lines = []
     for job in options.jobs or ENGINES:
         engines = [engine for engine in ENGINES[job] if engine in wanted]
-        lines += beside(run, python, job, engines, options.rounds)
+        lines += measure_job(run, python, job, engines, options.rounds)
     run.show(lines, options.rounds, "peers.json")
 
 
-def installed(run):
+def install_packages(run):
     env = run.WORK / "peers"
     stamp = env / "+".join(PACKAGES)
     python = env / "bin" / "python"
@@ -77,28 +81,28 @@ def installed(run):
     return python
 
 
-def beside(run, python, job, engines, rounds):
+def measure_job(run, python, job, engines, rounds):
     """Measures one job in Sandmill and in each of the other engines."""
-    name, data, here = sandmill_job(run, job)
+    name, data, run_sandmill = sandmill_job(run, job)
     outputs = {}
-    sides = {"sandmill": here}
+    sides = {"sandmill": run_sandmill}
     for engine in engines:
         if command := command_of(python, engine, job):
             outputs[engine] = run.WORK / f"peer-{job}-{engine}"
             sides[engine] = functools.partial(run_engine, run, [*command, data, outputs[engine]])
-    taken = run.rounds_of(sides, rounds)
-    lines = [run.line(f"{job}: Sandmill", taken["sandmill"].wall * 1000, "ms")]
+    medians = run.rounds_of(sides, rounds)
+    lines = [run.figure(f"{job}: Sandmill", medians["sandmill"].wall * 1000, "ms")]
     for engine, output in outputs.items():
         subprocess.run([python, __file__, "compare", run.job_output(name), output], check=True)
-        factor = taken[engine].wall / taken["sandmill"].wall
-        lines.append(run.line(f"   {engine} takes", taken[engine].wall * 1000, "ms"))
-        lines.append(run.line("      times Sandmill's", factor, "x", 1, at_least=True))
+        factor = medians[engine].wall / medians["sandmill"].wall
+        lines.append(run.figure(f"   {engine} takes", medians[engine].wall * 1000, "ms"))
+        lines.append(run.figure("      times Sandmill's", factor, "x", 1, at_least=True))
     return lines
 
 
 def command_of(python, engine, job):
-    """The command of an engine, without data and output. None, after a message, if the engine cannot run
-    here."""
+    """The command of an engine, without data and output. If the engine cannot run on this machine, prints a
+    message and returns None."""
     import wasm_peers
 
     if engine in wasm_peers.NAMES:
@@ -111,27 +115,27 @@ def command_of(python, engine, job):
 def has_java():
     found = shutil.which("java") is not None
     if not found:
-        print("PySpark is left out: there is no Java", file=sys.stderr)
+        print("PySpark is skipped: Java is not installed", file=sys.stderr)
     return found
 
 
 def sandmill_job(run, job):
-    """The name, the data and the run of Sandmill's job, as in `run.py`."""
+    """The name and the data of Sandmill's job, and a function that runs the job, as in `run.py`."""
     if job == "files":
         data = run.files_data("files", run.FILES)
         arguments = '["--via", "sdk"]'
         component = run.build_guest("tally")
-        return "peers-files", data, run.job("peers-files", component, f"  files: {data}", arguments, FILES_AT_ONCE, run.WORKERS)
-    form = "csv" if job == "csv" else "parquet"
+        return "peers-files", data, run.job("peers-files", component, f"  files: {data}", arguments, FILES_PER_BATCH, run.WORKERS)
+    data_format = "csv" if job == "csv" else "parquet"
     rows = run.HEAVY_ROWS if job == "perceptron" else run.ROWS
     data = run.table_data("table.csv", run.ROWS)
-    if form == "parquet":
+    if data_format == "parquet":
         csv = data
-        data = run.made(f"table-{rows}.parquet", lambda path: ["convert", csv, path, rows])
+        data = run.made_once(f"table-{rows}.parquet", lambda path: ["convert", csv, path, rows])
     name = f"peers-{job}"
     if job == "perceptron":
         return name, data, run.perceptron_by_model(name, data)
-    return name, data, run.table_job(name, run.build_guest("logistic"), data, form=form)
+    return name, data, run.table_job(name, run.build_guest("logistic"), data, form=data_format)
 
 
 def run_engine(run, command):
@@ -154,12 +158,12 @@ def logistic(columns):
     return 1 / (1 + np.exp(-total))
 
 
-def layers(made=[]):
-    """The network's weights. Makes them once in each process."""
+def layers(cached=[]):
+    """The network's weights. Computes them once in each process, as in `kernels/perceptron.rs`."""
     import numpy as np
 
-    if made:
-        return made
+    if cached:
+        return cached
     state = 0x5EED_0003
 
     def weight():
@@ -170,8 +174,8 @@ def layers(made=[]):
     first = [[weight() for _ in range(128)] for _ in range(10)]
     second = [[weight() / 8 for _ in range(128)] for _ in range(128)]
     last = [weight() / 8 for _ in range(128)]
-    made.extend(np.array(layer, "f") for layer in (first, second, last))
-    return made
+    cached.extend(np.array(layer, "f") for layer in (first, second, last))
+    return cached
 
 
 def perceptron(columns):
@@ -186,8 +190,8 @@ def model(job):
     return perceptron if job == "perceptron" else logistic
 
 
-def lines_of(ids, scores):
-    """Writes rows as text, in the fastest way that Python has."""
+def rows_as_text(ids, scores):
+    """Converts rows to text. pyarrow's CSV writer is the fastest way in Python."""
     import pyarrow as pa
     from pyarrow import csv
 
@@ -198,7 +202,7 @@ def lines_of(ids, scores):
 
 
 def slices(data, job):
-    """Byte ranges of lines, or numbers of row groups."""
+    """The parts of the data: byte ranges of whole lines, or indices of row groups."""
     if job != "csv":
         from pyarrow import parquet
 
@@ -209,13 +213,14 @@ def slices(data, job):
         start = file.tell()
         size = os.path.getsize(data)
         while start < size:
-            file.seek(min(start + SLICE, size))
+            file.seek(min(start + SLICE_BYTES, size))
             file.readline()
             yield start, file.tell()
             start = file.tell()
 
 
 def score(engine, job, data, part):
+    """Scores one of the `slices` of the data. Returns rows as text."""
     if job == "csv":
         start, end = part
         with open(data, "rb") as file:
@@ -235,32 +240,32 @@ def score(engine, job, data, part):
         from pyarrow import parquet
 
         table = parquet.ParquetFile(data).read_row_group(part, use_threads=False)
-    return lines_of(table["id"], model(job)([table[name].to_numpy() for name in COLUMNS]))
+    return rows_as_text(table["id"], model(job)([table[name].to_numpy() for name in COLUMNS]))
 
 
 def tally(folder, files):
     rows = []
     for file in files:
         content = Path(folder, file).read_bytes()
-        value = 0xCBF2_9CE4_8422_2325
+        fnv_hash = 0xCBF2_9CE4_8422_2325
         for byte in content:
-            value = (value ^ byte) * 0x0100_0000_01B3 & 0xFFFF_FFFF_FFFF_FFFF
-        count, words = content.count(b"\n"), len(content.split())
-        rows.append(f"{Path(file).name} {len(content)} {count} {words} {value:016x}\n")
+            fnv_hash = (fnv_hash ^ byte) * 0x0100_0000_01B3 & 0xFFFF_FFFF_FFFF_FFFF
+        lines, words = content.count(b"\n"), len(content.split())
+        rows.append(f"{Path(file).name} {len(content)} {lines} {words} {fnv_hash:016x}\n")
     return "".join(rows).encode()
 
 
-def in_pool(call, parts, output):
+def run_in_pool(call, parts, output):
     with multiprocessing.Pool(2) as pool, open(output, "wb") as rows:
         for lines in pool.imap_unordered(call, parts):
             rows.write(lines)
 
 
-def by_duckdb(job, data, output):
+def run_duckdb(job, data, output):
     import duckdb
     import pyarrow as pa
 
-    # DuckDB checks the number of parameters, so they are listed.
+    # DuckDB checks the number of parameters, so `scored` cannot take `*columns`.
     def scored(f0, f1, f2, f3, f4, f5, f6, f7, f8, f9):
         columns = [f0, f1, f2, f3, f4, f5, f6, f7, f8, f9]
         return pa.array(logistic([column.to_numpy() for column in columns]))
@@ -273,7 +278,7 @@ def by_duckdb(job, data, output):
     database.execute(f"COPY ({query}) TO '{output}' (FORMAT csv, HEADER false, DELIMITER ' ')")
 
 
-def by_ray(job, data, output):
+def run_ray(job, data, output):
     import ray
 
     ray.init(num_cpus=2, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
@@ -285,7 +290,7 @@ def by_ray(job, data, output):
     read(data).map_batches(scored, batch_size=10_000).write_csv(output)
 
 
-def by_spark(job, data, output):
+def run_spark(job, data, output):
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -306,44 +311,45 @@ def by_spark(job, data, output):
 def run_peer(engine, job, data, output):
     if job == "files":
         files = sorted(str(path.relative_to(data)) for path in Path(data).rglob("*.txt"))
-        parts = [files[at : at + FILES_AT_ONCE] for at in range(0, len(files), FILES_AT_ONCE)]
-        in_pool(functools.partial(tally, data), parts, output)
+        parts = [files[start : start + FILES_PER_BATCH] for start in range(0, len(files), FILES_PER_BATCH)]
+        run_in_pool(functools.partial(tally, data), parts, output)
     elif engine in ("pyarrow", "pandas"):
-        in_pool(functools.partial(score, engine, job, data), slices(data, job), output)
+        run_in_pool(functools.partial(score, engine, job, data), slices(data, job), output)
     else:
-        {"duckdb": by_duckdb, "ray": by_ray, "spark": by_spark}[engine](job, data, output)
+        {"duckdb": run_duckdb, "ray": run_ray, "spark": run_spark}[engine](job, data, output)
 
 
-def compare(here, there):
-    """Fails unless both outputs have the same rows. Floats must agree to nine digits; for the perceptron,
-    which adds single-precision numbers in another order, to four."""
+def compare(expected, actual):
+    """Fails if the outputs do not have the same rows. Floats must agree to nine digits. For the perceptron, four
+    digits are enough, because the engines add single-precision numbers in different orders."""
     import numpy as np
     import pandas
 
-    job = Path(there).name
+    job = Path(actual).name
     if "files" in job:
-        same = sorted(Path(here).read_bytes().splitlines()) == sorted(Path(there).read_bytes().splitlines())
+        is_same = sorted(Path(expected).read_bytes().splitlines()) == sorted(Path(actual).read_bytes().splitlines())
     else:
 
         def rows(path):
             is_folder = Path(path).is_dir()
             files = Path(path).glob("*.csv") if is_folder else [path]
-            read = dict(sep=",", header=0) if is_folder else dict(sep=" ", header=None)
-            tables = [pandas.read_csv(file, **read).set_axis(["id", "score"], axis=1) for file in files]
+            options = dict(sep=",", header=0) if is_folder else dict(sep=" ", header=None)
+            tables = [pandas.read_csv(file, **options).set_axis(["id", "score"], axis=1) for file in files]
             return pandas.concat(tables).sort_values("id")
 
-        own, other = rows(here), rows(there)
-        near = 1e-4 if "perceptron" in job else 1e-9
-        same = np.array_equal(own.id, other.id) and np.allclose(own.score, other.score, rtol=near, atol=near)
-    if not same:
-        sys.exit(f"bench: {there} has other rows than {here}")
+        wanted, found = rows(expected), rows(actual)
+        tolerance = 1e-4 if "perceptron" in job else 1e-9
+        has_same_scores = np.allclose(wanted.score, found.score, rtol=tolerance, atol=tolerance)
+        is_same = np.array_equal(wanted.id, found.id) and has_same_scores
+    if not is_same:
+        sys.exit(f"bench: the rows of {actual} differ from those of {expected}")
 
 
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["run", engine, job, data, output]:
             run_peer(engine, job, data, output)
-        case ["compare", here, there]:
-            compare(here, there)
+        case ["compare", expected, actual]:
+            compare(expected, actual)
         case _:
             main()

@@ -1,4 +1,4 @@
-// The guest and the native program share this file, so that both do the same arithmetic.
+// The guest and the native program include this file, so that they do the same arithmetic.
 
 /// The model: one weight for each column after the id.
 pub const WEIGHTS: [f64; 10] = [0.31, -1.27, 0.08, 0.94, -0.55, 1.71, -0.02, 0.66, -1.13, 0.49];
@@ -6,7 +6,8 @@ pub const WEIGHTS: [f64; 10] = [0.31, -1.27, 0.08, 0.94, -0.55, 1.71, -0.02, 0.6
 /// The model's constant term.
 pub const BIAS: f64 = -0.125;
 
-/// Computes probabilities. Adds one column after the other, which vectorizes well. `out` is reused.
+/// Computes the probability of each row, and writes it to `out`. Adds one column after the other, which
+/// vectorizes well.
 pub fn logistic<'a>(columns: impl Iterator<Item = &'a [f64]>, rows: usize, out: &mut Vec<f64>) {
     out.clear();
     out.resize(rows, BIAS);
@@ -20,19 +21,20 @@ pub fn logistic<'a>(columns: impl Iterator<Item = &'a [f64]>, rows: usize, out: 
     }
 }
 
-/// The probability that belongs to a row's weighted sum.
+/// The probability for a row's weighted sum.
 pub fn probability(sum: f64) -> f64 {
     1.0 / (1.0 + exp(-sum))
 }
 
-/// The exponential function for moderate arguments. The standard library's differs in the last bit
-/// between systems, which would make outputs differ that should be equal.
+/// The exponential function for arguments from -700 to 700. The standard library's function differs in the last
+/// bit between systems, so the outputs of the native program and the guest would differ.
 fn exp(x: f64) -> f64 {
-    // Adding and subtracting 1.5 * 2^52 rounds to an integer.
+    // 1.5 * 2^52. Adding and subtracting this number rounds to an integer.
     const ROUND: f64 = 6_755_399_441_055_744.0;
     const LN_2_HIGH: f64 = 0.693_147_180_369_123_8;
     const LN_2_LOW: f64 = 1.908_214_929_270_587_7e-10;
-    // Constants, because not every compiler unrolls a loop that divides by its counter.
+    // 1/13, 1/12, ..., 1 for the Taylor series. Constants, because not every compiler unrolls a loop that divides
+    // by its counter.
     const INVERSES: [f64; 13] = {
         let mut inverses = [0.0; 13];
         let mut n = 0;
@@ -50,6 +52,7 @@ fn exp(x: f64) -> f64 {
     for inverse in INVERSES {
         sum = 1.0 + sum * rest * inverse;
     }
-    // The low bits of `shifted` are that integer. The exponent of a float starts at bit 52.
+    // Multiplies by 2 to the power of `power`, whose integer is in the low bits of `shifted`. The exponent of a
+    // float starts at bit 52, and has the bias 1023.
     sum * f64::from_bits((shifted.to_bits() << 52).wrapping_add(1023 << 52))
 }

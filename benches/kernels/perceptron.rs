@@ -1,11 +1,11 @@
-// The guest and the native program share this file, so that both do the same arithmetic.
+// The guest and the native program include this file, so that they do the same arithmetic.
 
 use std::sync::LazyLock;
 
 const INPUTS: usize = 10;
 const HIDDEN: usize = 128;
 
-/// The model. The arrays have a fixed length and start at a cache line, because both make the code faster.
+/// The model. For speed, the arrays have a fixed length and start at a cache line.
 #[repr(align(64))]
 struct Weights {
     first: [[f32; HIDDEN]; INPUTS],
@@ -26,26 +26,26 @@ static WEIGHTS: LazyLock<Box<Weights>> = LazyLock::new(|| {
     })
 });
 
-/// Computes a perceptron with two hidden layers of 128 for each row. `out` is reused.
+/// Computes a perceptron with two hidden layers of 128 neurons for each row, and writes the results to `out`.
 pub fn perceptron(columns: &[&[f64]], rows: usize, out: &mut Vec<f64>) {
     out.clear();
     let weights = &**WEIGHTS;
     for row in 0..rows {
         let mut first = [0.0; HIDDEN];
         for (column, weights) in columns.iter().zip(&weights.first) {
-            add(&mut first, column[row] as f32, weights);
+            add_products(&mut first, column[row] as f32, weights);
         }
         let mut second = [0.0; HIDDEN];
         for (x, weights) in first.iter().zip(&weights.second) {
-            add(&mut second, x.max(0.0), weights);
+            add_products(&mut second, x.max(0.0), weights);
         }
         let products = second.iter().zip(&weights.last).map(|(x, weight)| x.max(0.0) * weight);
-        // Always adds in the same order, so that the last digits agree.
+        // Always adds in the same order, so that the guest and the native program get the same last digits.
         out.push(f64::from(products.fold(0.0, |sum, product| sum + product)));
     }
 }
 
-fn add(sums: &mut [f32; HIDDEN], x: f32, weights: &[f32; HIDDEN]) {
+fn add_products(sums: &mut [f32; HIDDEN], x: f32, weights: &[f32; HIDDEN]) {
     for (sum, weight) in sums.iter_mut().zip(weights) {
         *sum += x * weight;
     }

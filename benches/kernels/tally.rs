@@ -1,6 +1,6 @@
-// The guest and the native program share this file, so that both do the same arithmetic.
+// The guest and the native program include this file, so that they do the same arithmetic.
 
-/// The row of one file: bytes, lines, words and the 64-bit FNV-1a hash.
+/// The row of one file: the name, the numbers of bytes, lines and words, and the 64-bit FNV-1a hash.
 pub fn tally(name: &str, bytes: &[u8]) -> String {
     let mut lines = 0_u32;
     let mut words = 0_u32;

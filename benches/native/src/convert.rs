@@ -1,4 +1,4 @@
-//! Converts the table to other formats.
+//! Converts the benchmark's CSV table to other formats.
 
 use crate::table::schema;
 use arrow::csv::ReaderBuilder;
@@ -11,14 +11,15 @@ use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
 
-/// Rows in a row group: about 1 MB of numbers.
-const ROW_GROUP: usize = 12 * 1024;
+/// The rows in a row group: about 1 MB of numbers.
+const ROW_GROUP_ROWS: usize = 12 * 1024;
 
-/// Converts the CSV file `from` to the format in which the name of `to` ends.
+/// Converts the first `rows` rows of the CSV file `from`. The extension of `to` (`jsonl` or `parquet`) names the
+/// format.
 pub(crate) fn convert(from: &Path, to: &Path, rows: usize) -> Result<(), Box<dyn Error>> {
     let tables = ReaderBuilder::new(schema())
         .with_header(true)
-        .with_batch_size(ROW_GROUP)
+        .with_batch_size(ROW_GROUP_ROWS)
         .with_bounds(0, rows)
         .build(File::open(from)?)?;
     let out = BufWriter::with_capacity(1 << 20, File::create(to)?);
@@ -33,7 +34,7 @@ pub(crate) fn convert(from: &Path, to: &Path, rows: usize) -> Result<(), Box<dyn
     }
     let properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
-        .set_max_row_group_row_count(Some(ROW_GROUP))
+        .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
         .build();
     let mut writer = ArrowWriter::try_new(out, schema(), Some(properties))?;
     for table in tables {

@@ -1,11 +1,11 @@
-//! Makes the data, which is the same in every run.
+//! Generates the data. Every run generates the same data.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Files in a folder.
-const PER_FOLDER: usize = 1000;
+/// The number of files in a folder.
+const FILES_PER_FOLDER: usize = 1000;
 
 const WORDS: [&str; 16] = [
     "mill",
@@ -30,8 +30,8 @@ const WORDS: [&str; 16] = [
 pub(crate) fn files(folder: &Path, count: usize) -> io::Result<()> {
     let mut random = Random(0x5eed_0001);
     for number in 0..count {
-        let inner = folder.join(format!("d{:02}", number / PER_FOLDER));
-        if number % PER_FOLDER == 0 {
+        let inner = folder.join(format!("d{:02}", number / FILES_PER_FOLDER));
+        if number % FILES_PER_FOLDER == 0 {
             fs::create_dir_all(&inner)?;
         }
         let size = 1024 + random.below(3 * 1024);
@@ -46,7 +46,7 @@ pub(crate) fn files(folder: &Path, count: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a CSV file of an id and ten floats between -2 and 2 with six decimal places.
+/// Writes a CSV file with an id and ten floats in each row. The floats are between -2 and 2 with six decimal places.
 pub(crate) fn table(path: &Path, rows: usize) -> io::Result<()> {
     let mut random = Random(0x5eed_0002);
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);

@@ -6,8 +6,8 @@ use ort::value::{TensorRef, ValueType};
 use std::error::Error;
 use std::time::Instant;
 
-/// Computes `images` images for each batch size, on the CPU, or with `gpu` on a GPU. Prints the same as
-/// `benches/guests/infer` returns.
+/// Runs the model on `images` images for each batch size, on the CPU, or with `gpu` on a GPU. Prints a row as in
+/// `benches/guests/infer`.
 pub fn run(
     library: &str,
     model: &str,
@@ -30,9 +30,9 @@ pub fn run(
     let (name, ValueType::Tensor { shape, .. }) = (input.name().to_owned(), input.dtype()) else {
         return Err("no tensor".into());
     };
-    let each = shape.iter().skip(1).map(|&size| usize::try_from(size));
+    let other_sizes = shape.iter().skip(1).map(|&size| usize::try_from(size));
     let mut dimensions = vec![1];
-    dimensions.extend(each.collect::<Result<Vec<_>, _>>()?);
+    dimensions.extend(other_sizes.collect::<Result<Vec<_>, _>>()?);
     let mut rows = Vec::new();
     for batch in batches.split(',') {
         dimensions[0] = batch.parse()?;

@@ -9,7 +9,7 @@ use tract_onnx::prelude::{
 use tract_onnx::tract_core::runtime::runtime_for_name;
 use tract_onnx::tract_hir::infer::{Factoid, GenericFactoid};
 
-/// Computes `images` images for each batch size. Prints the same as `benches/guests/infer` returns.
+/// Runs the model on `images` images for each batch size. Prints a row as in `benches/guests/infer`.
 pub fn run(model: &str, images: usize, batches: &str) -> Result<(), Box<dyn Error>> {
     let rows = batches.split(',').map(|batch| Ok(row(model, images, batch.parse()?)?));
     let rows = rows.collect::<Result<Vec<String>, Box<dyn Error>>>()?;
@@ -21,10 +21,10 @@ fn row(model: &str, images: usize, batch: usize) -> TractResult<String> {
     ensure_cuda_runtime_dependencies("CUDA")?;
     let mut model = tract_onnx::onnx().with_ignore_value_info(true).model_for_path(model)?;
     let input = model.input_fact(0)?.shape.clone();
-    let fixed =
+    let fixed_size =
         |size: &GenericFactoid<TDim>| usize::try_from(size.concretize()?.to_i64().ok()?).ok();
-    let each = input.dims().skip(1).filter_map(fixed);
-    let dimensions: Vec<usize> = std::iter::once(batch).chain(each).collect();
+    let other_sizes = input.dims().skip(1).filter_map(fixed_size);
+    let dimensions: Vec<usize> = std::iter::once(batch).chain(other_sizes).collect();
     model.set_input_fact(0, InferenceFact::dt_shape(f32::datum_type(), &*dimensions))?;
     let runtime = runtime_for_name("cuda")?.ok_or_else(|| std::io::Error::other("no CUDA"))?;
     let runnable = runtime.prepare(model.into_typed()?)?;

@@ -1,5 +1,5 @@
-//! The native side of the benchmarks: the same libraries, arithmetic and mini-batches as Sandmill, on
-//! threads of one process, without a sandbox. It also makes the data.
+//! The native side of the benchmarks. Uses the same libraries, arithmetic and mini-batches as Sandmill, on the
+//! threads of one process without a sandbox. Also generates the data.
 //!
 //!     bench-native make-files FOLDER COUNT
 //!     bench-native make-table FILE ROWS
@@ -90,7 +90,7 @@ where
     Ok(table::run(Path::new(file), &output, threads.parse()?, printer, score)?)
 }
 
-/// Passes the columns after the id to a kernel.
+/// Makes a scoring function that passes the columns after the id to a kernel.
 fn on_columns(
     kernel: impl Fn(&[&[f64]], usize, &mut Vec<f64>),
 ) -> impl FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()> {

@@ -1,11 +1,11 @@
-//! Functions that this program and those of `benches/peers` share.
+//! Functions for this program and for the programs of `benches/peers`.
 
 use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Mutex;
 
-/// Makes the allocator keep memory. Otherwise native code page-faults the same memory again for every
-/// mini-batch. That costs a fifth of the time of the table job, and would flatter Sandmill.
+/// Makes the allocator keep freed memory. Otherwise every mini-batch of native code would cause page faults for
+/// the same memory again. This would take a fifth of the table job's time, so Sandmill would look too fast.
 pub(crate) fn keep_memory() {
     // SAFETY: mallopt only sets parameters of the allocator, and no other thread runs yet.
     unsafe {
@@ -14,7 +14,7 @@ pub(crate) fn keep_memory() {
     }
 }
 
-/// The one output file that all threads append to.
+/// The output file. All threads append to the same file.
 pub(crate) struct Output(Mutex<File>);
 
 impl Output {

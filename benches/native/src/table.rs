@@ -1,5 +1,5 @@
-//! The table jobs: read text or Parquet, and write a line with an id and a number for each row. The programs
-//! of `benches/peers` include this file, too; only their scoring functions differ.
+//! The table jobs read text or Parquet, and write a line with an id and a number for each row. The programs of
+//! `benches/peers` also include this file, with other scoring functions.
 
 use crate::process::{Output, panicked};
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch};
@@ -18,27 +18,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-/// Bytes in a mini-batch.
-const MINI_BATCH: u64 = 1 << 20;
+/// The bytes in a mini-batch.
+const MINI_BATCH_BYTES: u64 = 1 << 20;
 
-/// The number of rows that are decoded at once: a little more than a mini-batch of the benchmark has.
-const ROWS: usize = 12 * 1024;
+/// The maximum number of rows that are decoded together. A mini-batch of the benchmark has a few less.
+const BATCH_ROWS: usize = 12 * 1024;
 
 /// More bytes than any line has.
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE_BYTES: usize = 4096;
 
-/// How lines of ids and numbers are printed. Both ways print the same bytes.
+/// The way to print lines of ids and numbers. Both ways print the same bytes.
 #[derive(Clone, Copy)]
-#[allow(dead_code, reason = "peers have one of them")]
+#[allow(dead_code, reason = "each program of benches/peers uses only one")]
 pub(crate) enum Printer {
-    /// The CSV writer of arrow-rs, whose readers we use, too.
+    /// The CSV writer of arrow-rs.
     Arrow,
-    /// A loop with itoa and ryu, which takes half of the time.
+    /// A loop with itoa and ryu, which takes half of the time of arrow-rs.
     Loop,
 }
 
-/// Scores all rows of `file`, whose name ends in `csv`, `jsonl` or `parquet`. Each thread calls `start` for
-/// its own scoring function, which takes a batch and replaces the numbers by its scores.
+/// Scores all rows of `file`, whose extension is `csv`, `jsonl` or `parquet`. Each thread calls `start`, which
+/// returns a scoring function. This function takes a batch, and writes its scores to a vector.
 pub(crate) fn run<F>(
     file: &Path,
     output: &Output,
@@ -49,18 +49,18 @@ pub(crate) fn run<F>(
 where
     F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>,
 {
-    let kind = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
+    let kind = file.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
     let opened = File::open(file)?;
     if kind == "parquet" {
         let metadata = ArrowReaderMetadata::load(&opened, ArrowReaderOptions::new())?;
         let groups = metadata.metadata().num_row_groups();
         return on_threads(threads, groups, printer, start, |group, scorer| {
-            // Each thread opens the file, because threads must not share a file position.
+            // Each thread opens the file, because threads cannot share a file position.
             let reader = ParquetRecordBatchReaderBuilder::new_with_metadata(
                 File::open(file)?,
                 metadata.clone(),
             );
-            let reader = reader.with_row_groups(vec![group]).with_batch_size(ROWS).build()?;
+            let reader = reader.with_row_groups(vec![group]).with_batch_size(BATCH_ROWS).build()?;
             for table in reader {
                 scorer.score(&table.map_err(io::Error::other)?)?;
             }
@@ -69,14 +69,14 @@ where
     }
     let mini_batches = cut(&opened)?;
     let schema = schema();
-    on_threads(threads, mini_batches.len(), printer, start, |at, scorer| {
-        let range = &mini_batches[at];
+    on_threads(threads, mini_batches.len(), printer, start, |index, scorer| {
+        let range = &mini_batches[index];
         let mut bytes = std::mem::take(&mut scorer.bytes);
         bytes.resize((range.end - range.start) as usize, 0);
         opened.read_exact_at(&mut bytes, range.start)?;
         let decoded = match kind {
             "jsonl" => scorer.decode_json(&schema, &bytes),
-            _ => scorer.decode_csv(&schema, at == 0, &bytes),
+            _ => scorer.decode_csv(&schema, index == 0, &bytes),
         };
         scorer.bytes = bytes;
         decoded.map_err(io::Error::other)?;
@@ -91,7 +91,8 @@ pub(crate) fn schema() -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Runs the mini-batches 0 to `count` on threads. Each thread takes the next mini-batch when it has done one.
+/// Calls `work` with the index of each mini-batch, on several threads. A thread that has finished a mini-batch
+/// takes the next one.
 fn on_threads<F>(
     threads: usize,
     count: usize,
@@ -101,17 +102,17 @@ fn on_threads<F>(
 ) -> io::Result<()> {
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let each = || -> io::Result<()> {
+        let run_thread = || -> io::Result<()> {
             let mut scorer = Scorer::new(start()?, printer);
             loop {
-                let at = next.fetch_add(1, Ordering::Relaxed);
-                if at >= count {
+                let index = next.fetch_add(1, Ordering::Relaxed);
+                if index >= count {
                     return Ok(());
                 }
-                work(at, &mut scorer)?;
+                work(index, &mut scorer)?;
             }
         };
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(each)).collect();
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(run_thread)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().unwrap_or_else(|_| Err(panicked())))
     })
 }
@@ -122,6 +123,7 @@ struct Scorer<F> {
     printer: Printer,
     bytes: Vec<u8>,
     numbers: Vec<f64>,
+    /// The lines that are not yet written to the output.
     rows: Vec<u8>,
 }
 
@@ -141,12 +143,12 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     fn decode_csv(
         &mut self,
         schema: &SchemaRef,
-        header: bool,
+        has_header: bool,
         mut bytes: &[u8],
     ) -> Result<(), ArrowError> {
         let mut decoder = csv::ReaderBuilder::new(Arc::clone(schema))
-            .with_header(header)
-            .with_batch_size(ROWS)
+            .with_header(has_header)
+            .with_batch_size(BATCH_ROWS)
             .build_decoder();
         loop {
             let used = decoder.decode(bytes)?;
@@ -159,10 +161,10 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     }
 
     fn decode_json(&mut self, schema: &SchemaRef, mut bytes: &[u8]) -> Result<(), ArrowError> {
-        let builder = json::ReaderBuilder::new(Arc::clone(schema)).with_batch_size(ROWS);
+        let builder = json::ReaderBuilder::new(Arc::clone(schema)).with_batch_size(BATCH_ROWS);
         let mut decoder = builder.build_decoder()?;
         while !bytes.is_empty() {
-            // The decoder uses less than all bytes if a batch is full.
+            // If a batch is full, the decoder does not read all bytes.
             let used = decoder.decode(bytes)?;
             bytes = &bytes[used..];
             if let Some(table) = decoder.flush()? {
@@ -172,7 +174,7 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
         Ok(())
     }
 
-    /// Scores a batch, and appends a line of id and number to `rows` for each row.
+    /// Scores a batch, and appends a line with the id and the score of each row to `rows`.
     fn score(&mut self, table: &RecordBatch) -> io::Result<()> {
         (self.compute)(table, &mut self.numbers)?;
         match self.printer {
@@ -183,8 +185,8 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     }
 
     fn print_by_arrow(&mut self, ids: &ArrayRef) -> Result<(), ArrowError> {
-        let room = Vec::with_capacity(self.numbers.capacity());
-        let numbers = Float64Array::from(std::mem::replace(&mut self.numbers, room));
+        let next_numbers = Vec::with_capacity(self.numbers.capacity());
+        let numbers = Float64Array::from(std::mem::replace(&mut self.numbers, next_numbers));
         let columns: [(_, ArrayRef); 2] = [("id", Arc::clone(ids)), ("number", Arc::new(numbers))];
         let writer = csv::WriterBuilder::new().with_header(false).with_delimiter(b' ');
         writer.build(&mut self.rows).write(&RecordBatch::try_from_iter(columns)?)
@@ -202,14 +204,14 @@ impl<F: FnMut(&RecordBatch, &mut Vec<f64>) -> io::Result<()>> Scorer<F> {
     }
 }
 
-/// Cuts the file into ranges of whole lines of about the mini-batch size.
+/// Cuts the file into mini-batches: ranges of whole lines.
 fn cut(file: &File) -> io::Result<Vec<Range<u64>>> {
     let size = file.metadata()?.len();
     let mut ranges = Vec::new();
     let mut start = 0;
-    let mut window = [0; LONGEST_LINE];
+    let mut window = [0; MAX_LINE_BYTES];
     while start < size {
-        let target = start + MINI_BATCH;
+        let target = start + MINI_BATCH_BYTES;
         let mut end = size;
         if target < size {
             let count = file.read_at(&mut window, target)?;

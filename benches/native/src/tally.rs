@@ -1,4 +1,4 @@
-//! The job over files.
+//! The job that counts the bytes, lines and words of files.
 
 use crate::process::{Output, panicked};
 use crate::tally_kernel;
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 /// The number of files in a mini-batch.
-const MINI_BATCH: usize = 10;
+const MINI_BATCH_FILES: usize = 10;
 
-/// Tallies all files two folders deep below `folder`.
+/// Counts in all files in the subfolders of `folder`.
 pub(crate) fn run(folder: &Path, output: &Output, threads: usize) -> io::Result<()> {
     let files = list(folder)?;
-    let mini_batches: Vec<&[PathBuf]> = files.chunks(MINI_BATCH).collect();
+    let mini_batches: Vec<&[PathBuf]> = files.chunks(MINI_BATCH_FILES).collect();
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let work = || -> io::Result<()> {

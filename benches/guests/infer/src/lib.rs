@@ -1,15 +1,15 @@
-//! Runs the job's model `model` in a loop. For each batch size of `--batches A,B,C` it computes `--images N`
-//! images. It returns one row with, for each batch size, the size and the seconds of one computation, which
-//! includes making the tensors and reading the result.
+//! Runs the job's model `model` in a loop: over `--images N` images, for each batch size of `--batches A,B,C`.
+//! Returns one row. For each batch size, the row has the size and the seconds of one call of the model. The
+//! seconds include making the tensors and reading the result.
 //!
-//! It calls `wasi:nn` directly, so that it measures only the calls of the host.
+//! Calls `wasi:nn` directly and not through the SDK, so that only the calls of the host are measured.
 
 mod nn {
     wit_bindgen::generate!({
         path: "../../../wit",
         world: "inference",
         generate_all,
-        // The SDK has bindings of the same world.
+        // The SDK has bindings of the same world, and the sections of both must have different names.
         type_section_suffix: "of its own",
     });
 }
@@ -43,12 +43,12 @@ impl EntryScript for Infer {
         for dimension in input.shape.as_deref().unwrap_or_default().iter().skip(1) {
             match dimension {
                 Dimension::Fixed(size) => dimensions.push(*size),
-                _ => return Err("only the first dimension may be free".into()),
+                _ => return Err("only the first dimension may vary".into()),
             }
         }
-        let describe = |error: nn::wasi::nn::errors::Error| error.data();
-        let graph = graph::load_by_name("model").map_err(describe)?;
-        let context = graph.init_execution_context().map_err(describe)?;
+        let to_text = |error: nn::wasi::nn::errors::Error| error.data();
+        let graph = graph::load_by_name("model").map_err(to_text)?;
+        let context = graph.init_execution_context().map_err(to_text)?;
         let mut rows = Vec::new();
         for &batch in &self.batches {
             dimensions[0] = u32::try_from(batch)?;
@@ -64,7 +64,7 @@ impl EntryScript for Infer {
                 }
                 let tensor = Tensor::new(&dimensions, TensorType::Fp32, &pixels);
                 let outputs =
-                    context.compute(vec![(input.name.clone(), tensor)]).map_err(describe)?;
+                    context.compute(vec![(input.name.clone(), tensor)]).map_err(to_text)?;
                 for (_, tensor) in outputs {
                     std::hint::black_box(tensor.data());
                 }

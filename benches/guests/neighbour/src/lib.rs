@@ -7,11 +7,12 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 /// The approximate time of one mini-batch.
-const TIME: Duration = Duration::from_millis(50);
+const BATCH_TIME: Duration = Duration::from_millis(50);
 const MEGABYTE: usize = 1 << 20;
 
 struct Neighbour {
     act: fn(),
+    /// For the act `bandwidth`, and otherwise empty.
     memory: Vec<u8>,
 }
 
@@ -20,7 +21,7 @@ impl EntryScript for Neighbour {
 
     fn init(job: &Job) -> Result<Self> {
         let act = match job.argument("--do").context("the argument --do is missing")? {
-            "idle" => || std::thread::sleep(TIME),
+            "idle" => || std::thread::sleep(BATCH_TIME),
             "cpu" => spin,
             "faults" => touch_and_die,
             "disk" => fill_disk,
@@ -43,14 +44,14 @@ impl EntryScript for Neighbour {
 fn spin() {
     let begin = Instant::now();
     let mut sum = 0_u64;
-    while begin.elapsed() < TIME {
+    while begin.elapsed() < BATCH_TIME {
         for number in 0..1_000_000 {
             sum = black_box(sum.wrapping_mul(31).wrapping_add(number));
         }
     }
 }
 
-/// Touches only new pages: the host discards the instance after a trap.
+/// Touches new pages in each mini-batch, because the host discards the instance after a trap.
 fn touch_and_die() {
     let memory = vec![1_u8; 256 * MEGABYTE];
     black_box(&memory);
@@ -60,7 +61,7 @@ fn touch_and_die() {
 fn fill_disk() {
     let block = vec![7_u8; 8 * MEGABYTE];
     for number in 0..8 {
-        // It does not matter if the disk is full.
+        // Ignore the error if the disk is full.
         let _ = fs::write(format!("/output/{number}"), &block);
     }
     for number in 0..8 {

@@ -1,5 +1,5 @@
-//! A perceptron over a table of an id and ten floats. The guest computes it, or with `--nn` the job's model
-//! `perceptron` does.
+//! A perceptron over a table of an id and ten floats. The guest computes the perceptron. With `--nn`, the host
+//! computes it, as the job's model `perceptron`.
 
 use sandmill_guest::arrow_array::cast::AsArray;
 use sandmill_guest::arrow_array::types::Float64Type;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 mod kernel;
 
 struct Perceptron {
+    /// `None` if the guest computes the perceptron.
     model: Option<Model>,
 }
 
@@ -43,8 +44,8 @@ impl EntryScript for Perceptron {
 
 fn by_model(model: &Model, columns: &[&[f64]], rows: usize) -> Result<Vec<f64>> {
     let mut values = vec![0.0_f32; rows * columns.len()];
-    for (place, column) in columns.iter().enumerate() {
-        for (value, float) in values[place..].iter_mut().step_by(columns.len()).zip(*column) {
+    for (index, column) in columns.iter().enumerate() {
+        for (value, float) in values[index..].iter_mut().step_by(columns.len()).zip(*column) {
             *value = *float as f32;
         }
     }

@@ -1,5 +1,5 @@
-//! Counts bytes, lines and words of files, and hashes them. The job's argument selects how it reads
-//! files: `--via sdk`, in one call of the host, or `--via fs`, through the standard library.
+//! Counts bytes, lines and words of files, and hashes their contents. The job's argument selects the way to
+//! read files: `--via sdk` for one call of the host, or `--via fs` for the standard library.
 
 use sandmill_guest::{Context, EntryScript, Files, Job, MiniBatchContext, Result, Results};
 use std::path::{Path, PathBuf};

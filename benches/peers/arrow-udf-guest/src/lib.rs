@@ -1,8 +1,8 @@
-//! The logistic regression as a function for arrow-udf, which calls it with one row at a time.
+//! The logistic regression as a function for arrow-udf. arrow-udf calls the function once for each row.
 
 use arrow_udf::function;
 
-#[expect(dead_code, reason = "the one function that is of no use here goes by columns")]
+#[expect(dead_code, reason = "the kernel also has a function over columns")]
 #[path = "../../../kernels/logistic.rs"]
 mod kernel;
 

@@ -17,7 +17,8 @@ use std::path::Path;
 use std::{fs, io};
 use table::Printer;
 
-const COLUMNS: [usize; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+/// The indices of the columns after the id.
+const FLOAT_COLUMNS: [usize; 10] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
 
 fn main() -> Result<(), Box<dyn Error>> {
     keep_memory();
@@ -28,10 +29,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     // arrow-udf does not cache compiled code, so it compiles in every run. The runtime makes an instance
     // for each concurrent call.
     let runtime = Runtime::new(&fs::read(function)?)?;
-    let types = vec![DataType::Float64; COLUMNS.len()];
+    let types = vec![DataType::Float64; FLOAT_COLUMNS.len()];
     let function = runtime.find_function("logistic", types, DataType::Float64)?;
     let score = |batch: &RecordBatch, numbers: &mut Vec<f64>| {
-        let floats = batch.project(&COLUMNS).map_err(io::Error::other)?;
+        let floats = batch.project(&FLOAT_COLUMNS).map_err(io::Error::other)?;
         let scored = runtime.call(&function, &floats).map_err(io::Error::other)?;
         numbers.clear();
         numbers.extend_from_slice(scored.column(0).as_primitive::<Float64Type>().values());

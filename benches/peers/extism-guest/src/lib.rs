@@ -1,4 +1,4 @@
-//! The logistic regression as a plug-in for Extism. It takes ten columns of floats as bytes, and returns one.
+//! The logistic regression as a plug-in for Extism. Takes ten columns of floats as bytes, and returns one column.
 
 use extism_pdk::{FnResult, plugin_fn};
 
