@@ -60,6 +60,7 @@ pub(super) fn check(input: &RawInput, report: &ErrorReport) {
         && duplicates.value
         && !header.value
     {
-        duplicates.blame(report, "is for files with a header, and header is false; remove one");
+        duplicates
+            .blame(report, "is for files with a header, but header is false; remove one of them");
     }
 }

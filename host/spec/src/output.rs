@@ -214,7 +214,7 @@ fn agree<T: PartialEq + Clone>(
         && given.value != *other
     {
         let message = format!(
-            "found {}, but {other_place} says {}; make them the same, or remove one",
+            "found {}, but {other_place} says {}; make them the same, or remove one of them",
             show(&given.value),
             show(other)
         );

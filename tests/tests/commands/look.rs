@@ -1,5 +1,5 @@
-//! Output on a terminal of 80 and of 120 columns: colours, wrapped notes, and a progress line that fits. Also
-//! that advice works when a user types it.
+//! Output on a terminal of 80 and of 120 columns: colours, wrapped notes, and a progress line that fits.
+//! Another test types the advice of a message.
 
 #![cfg(target_os = "linux")]
 
@@ -10,9 +10,9 @@ use std::path::Path;
 /// Runs `sandmill` on a terminal with this number of columns, with `script` of util-linux.
 fn on_terminal(job: Job, columns: usize, arguments: &str) -> Ran {
     let program = sandmill().display().to_string();
-    let line = format!("stty cols {columns} rows 24; exec {program} {arguments}");
+    let shell_command = format!("stty cols {columns} rows 24; exec {program} {arguments}");
     let job = job.env("TERM", "xterm");
-    job.spawn_program(Path::new("script"), &["-qec", &line, "/dev/null"]).wait()
+    job.spawn_program(Path::new("script"), &["-qec", &shell_command, "/dev/null"]).wait()
 }
 
 /// The lines of the final screen, with their colours. The progress line was cleared, so it is missing.
@@ -106,8 +106,8 @@ fn a_plan_begins_with_its_summary() {
     let ran = on_terminal(table(), 80, "plan job.yaml --set mini_batch_size=1000");
     ran.exits_with(0);
     assert_snapshot!(screen(&ran), @r#"
-    ^[33mnote:^[0m mini_batch_size is 1000 bytes: for tables it counts bytes, and so few make
-      many small mini-batches; for rows, write "1000 rows"
+    ^[33mnote:^[0m mini_batch_size is 1000 bytes: for tables it is a number of bytes, and such
+      a small number makes many small mini-batches; for rows, write "1000 rows"
     ^[33mnote:^[0m columns of input people: identifier int64, x string
     ^[33mnote:^[0m input people: x is read as string (in.csv, line 2002: "oops" is not a
       valid float64); set schema to fix types (sandmill plan --write-schema prints
@@ -145,7 +145,7 @@ fn a_plan_begins_with_its_summary() {
     assert_eq!(value["shown"][0]["items"], 2001);
 }
 
-/// Types the command of the advice, with a number for N.
+/// Runs the command that the advice of a failed job gives, with a number instead of N.
 #[test]
 fn advice_works_when_it_is_typed() {
     let job = Job::new(&guest("outcomes"))

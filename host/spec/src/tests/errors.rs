@@ -222,7 +222,7 @@ inputs:
     job.yaml:6: inputs.c.comment: found "\\", which is the escape; choose another character
     job.yaml:7: inputs.d.quote: found "'", which is the delimiter; choose another character
     job.yaml:8: inputs.e.comment: found "\"", which is the quote; choose another character
-    job.yaml:9: inputs.f.duplicate_names: is for files with a header, and header is false; remove one
+    job.yaml:9: inputs.f.duplicate_names: is for files with a header, but header is false; remove one of them
     job.yaml:10: inputs.g.quote: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key
     job.yaml:10: inputs.g.escape: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key
     job.yaml:10: inputs.g.comment: is for inputs of format csv or tsv only, and input g is of format jsonl; remove this key

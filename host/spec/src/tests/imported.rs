@@ -133,7 +133,7 @@ fn errors_of_saved_files() {
         &[("inputs.a", "data"), ("entry_script", "inner.wasm"), ("node_count", "3")],
     ), @r#"
     job.yaml:39: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other
-    --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if they are columns
+    --set inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if the keys are columns
     --set node_count: found 3, which is outside 1..1: the cluster is this machine, with process_count_per_node workers
     "#);
 }

@@ -61,7 +61,7 @@ fn driver_options_that_do_not_fit() {
     insta::assert_snapshot!(errors(&format!(
         "{}task_overhead_timeout: 5\n",
         with_arguments("--task_overhead_timeout, 6")
-    )), @"job.yaml:3: arguments[0]: given twice: --task_overhead_timeout here, and the key task_overhead_timeout in the job file; remove one");
+    )), @"job.yaml:3: arguments[0]: given twice: --task_overhead_timeout here, and the key task_overhead_timeout in the job file; remove one of them");
     insta::assert_snapshot!(errors(&with_arguments(
         "--progress_update_timeout, 0, --first_task_creation_timeout=x, \
          --resource_monitor_interval, -1, --profiling_module, perf, --copy_logs_to_parent, \
@@ -69,7 +69,7 @@ fn driver_options_that_do_not_fit() {
          --metrics_name_prefix, a, --metrics_name_prefix, b"
     )), @r#"
     job.yaml:3: arguments[7]: --copy_logs_to_parent has no value; write one after it
-    job.yaml:3: arguments[14]: --metrics_name_prefix is given twice; remove one
+    job.yaml:3: arguments[14]: --metrics_name_prefix is given twice; remove one of them
     job.yaml:3: first_task_creation_timeout: found "x"; expected seconds, more than 0 and at most 259200 (e.g. 600)
     job.yaml:3: resource_monitor_interval: found "-1"; expected seconds from 0 (never) to 2147483647 (e.g. 600)
     job.yaml:3: profiling_module: found "perf"; expected cProfile, profile or guest

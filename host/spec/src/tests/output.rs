@@ -131,7 +131,7 @@ fn the_header_by_its_other_name() {
     assert!(header("append_row_dataframe_header: true\noutput_format: {header: true}"));
     insta::assert_snapshot!(errors(&format!(
         "{LEAST}append_row_dataframe_header: true\noutput_format: {{header: false}}\n"
-    )), @"job.yaml:4: output_format.header: found false, but append_row_dataframe_header says true; make them the same, or remove one");
+    )), @"job.yaml:4: output_format.header: found false, but append_row_dataframe_header says true; make them the same, or remove one of them");
 }
 
 #[test]
@@ -198,12 +198,12 @@ fn settings_beside_the_entry_script() {
     let other = "entry_script: script.wasm\ninputs: {images: data}\n\
                  output_format: {delimiter: tab, header: true}\n";
     insta::assert_snapshot!(fixture.load(other, &[]).expect_err("a contradiction"), @r"
-    job.yaml:3: output_format.delimiter: found '\t', but [dir]/parallel_run_step.settings.json says ','; make them the same, or remove one
-    job.yaml:3: output_format.header: found true, but [dir]/parallel_run_step.settings.json says false; make them the same, or remove one
+    job.yaml:3: output_format.delimiter: found '\t', but [dir]/parallel_run_step.settings.json says ','; make them the same, or remove one of them
+    job.yaml:3: output_format.header: found true, but [dir]/parallel_run_step.settings.json says false; make them the same, or remove one of them
     ");
     insta::assert_snapshot!(
         fixture.load(LEAST, &[("append_row_dataframe_header", "true")]).expect_err("a contradiction"),
-        @"--set append_row_dataframe_header: found true, but [dir]/parallel_run_step.settings.json says false; make them the same, or remove one"
+        @"--set append_row_dataframe_header: found true, but [dir]/parallel_run_step.settings.json says false; make them the same, or remove one of them"
     );
     insta::assert_snapshot!(
         fixture.load(LEAST, &[("output_format.type", "jsonl")]).expect_err("a contradiction"),

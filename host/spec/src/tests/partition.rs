@@ -68,7 +68,7 @@ fn keys_that_do_not_fit() {
     "#);
     insta::assert_snapshot!(error("partition_keys: [user]\nmini_batch_size: 5"), @"job.yaml:3: partition_keys: found together with mini_batch_size (5); mini-batches are made by keys or by size: choose one, and remove the other");
     insta::assert_snapshot!(error("partition_keys: [user, store]"), @r#"job.yaml:3: partition_keys[1]: found "store", which is not in the partition_format of input songs; expected one of: user, season, genre"#);
-    insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: {a: data}\npartition_keys: [store]\n"), @r#"job.yaml:2: inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if they are columns"#);
+    insta::assert_snapshot!(errors("entry_script: script.wasm\ninputs: {a: data}\npartition_keys: [store]\n"), @r#"job.yaml:2: inputs.a: input a has no partition_format, which names the keys in its files' paths: add one (e.g. partition_format: "{store}/{file}"), or format: csv, if the keys are columns"#);
     insta::assert_snapshot!(errors(&format!(
         "{}partition_keys: [store, region]\n",
         TABLES.replace("format: csv", "format: csv, schema: {store: string}")

@@ -82,7 +82,7 @@ fn several_parallel_jobs_are_picked_by_name() {
     insta::assert_snapshot!(errors_with(&text, &[("job", "tow")]), @r#"--job: found "tow", which is not a parallel job of this pipeline; its parallel jobs are one, two; did you mean two?"#);
     insta::assert_snapshot!(errors_with(&text, &[("job", "prepare")]), @r#"--job: found "prepare", which is not a parallel job of this pipeline; its parallel jobs are one, two"#);
     insta::assert_snapshot!(errors(&pipeline(&[("prepare", PREPARE)])), @"job.yaml: jobs: the pipeline has no job of type parallel, and only parallel jobs run here");
-    insta::assert_snapshot!(errors("type: pipeline\njobs: []\n"), @"job.yaml:2: jobs: expected a map of names to jobs, as a pipeline has it");
+    insta::assert_snapshot!(errors("type: pipeline\njobs: []\n"), @"job.yaml:2: jobs: expected a map of names to jobs");
     insta::assert_snapshot!(errors_with(LEAST, &[("job", "one")]), @r#"--job: found "one", but the file contains a single job, not a pipeline; leave out --job"#);
 }
 

@@ -124,7 +124,7 @@ fn other_names_are_accepted() {
     mini_batch_error_threshold is read as allowed_failed_count
     is_deterministic is read as allow_reuse
     ");
-    insta::assert_snapshot!(errors(&format!("{LEAST}allow_reuse: true\nis_deterministic: false\n")), @"job.yaml:4: is_deterministic: is another name for allow_reuse, which is given too; remove one");
+    insta::assert_snapshot!(errors(&format!("{LEAST}allow_reuse: true\nis_deterministic: false\n")), @"job.yaml:4: is_deterministic: is another name for allow_reuse, which is also given; remove one of them");
 }
 
 /// A2, 1.12: the progress time-out is computed from the others, unless it is given.

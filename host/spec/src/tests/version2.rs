@@ -246,8 +246,8 @@ fn version_2_values_that_do_not_fit() {
 /// A10, C24: thresholds may be options in version 2, but not options and keys.
 #[test]
 fn thresholds_are_given_once() {
-    insta::assert_snapshot!(errors(&format!("{JOB}error_threshold: 3\n")), @"job.yaml:33: task.program_arguments[6]: given twice: --error_threshold here, and the key error_threshold in the job file; remove one");
-    insta::assert_snapshot!(errors(&JOB.replace("--error_threshold 7", "--allowed_failed_count 7")), @"job.yaml:33: task.program_arguments[6]: given twice: --allowed_failed_count here, and the key mini_batch_error_threshold in the job file; remove one");
+    insta::assert_snapshot!(errors(&format!("{JOB}error_threshold: 3\n")), @"job.yaml:33: task.program_arguments[6]: given twice: --error_threshold here, and the key error_threshold in the job file; remove one of them");
+    insta::assert_snapshot!(errors(&JOB.replace("--error_threshold 7", "--allowed_failed_count 7")), @"job.yaml:33: task.program_arguments[6]: given twice: --allowed_failed_count here, and the key mini_batch_error_threshold in the job file; remove one of them");
 }
 
 /// C8: keys as a list or as JSON text. A size beside them is ignored (1.12).
