@@ -4,6 +4,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, python_guest, root};
 use std::process::Command;
 
+/// A job of two files.
 fn two_files() -> Job {
     Job::new(&guest("counts_runs"))
         .yaml("inputs: {texts: in}\nprocess_count_per_node: 1")
@@ -166,13 +167,14 @@ fn the_cache_is_shown_and_cleared() {
          objects        1 file, 512 bytes, at most 1 MB: {objects}\n"
     );
     assert_eq!(shown.exits_with(0).stdout, expected);
-    let one = shown.into_job().command(&["cache", "clear", "compiled"]);
-    assert_eq!(one.exits_with(0).stdout, "removed compiled code: 1 file, 2 KB\n");
-    assert!(one.has("cache/notes.txt") && one.has(&slot) && !one.has(&entry));
-    let both = one.into_job().command(&["cache", "clear", "--json"]);
-    let json: serde_json::Value = serde_json::from_str(&both.exits_with(0).stdout).unwrap();
+    let compiled_cleared = shown.into_job().command(&["cache", "clear", "compiled"]);
+    assert_eq!(compiled_cleared.exits_with(0).stdout, "removed compiled code: 1 file, 2 KB\n");
+    assert!(compiled_cleared.has("cache/notes.txt"));
+    assert!(compiled_cleared.has(&slot) && !compiled_cleared.has(&entry));
+    let all_cleared = compiled_cleared.into_job().command(&["cache", "clear", "--json"]);
+    let json: serde_json::Value = serde_json::from_str(&all_cleared.exits_with(0).stdout).unwrap();
     assert_eq!(json["objects"], serde_json::json!({"files": 1, "bytes": 512}));
-    assert!(!both.has(&slot));
+    assert!(!all_cleared.has(&slot));
 }
 
 #[test]
@@ -386,7 +388,7 @@ fn a_file_that_the_azure_sdk_saved_runs() {
     }
 }
 
-/// The leader's messages in the log tree.
+/// The log of the leader: the newest `master_role.*.txt`.
 fn master_role(ran: &Ran) -> String {
     let folder = std::fs::read_dir(ran.dir().join("job/logs/sys")).expect("a log tree");
     let names = folder.map(|entry| entry.expect("an entry").file_name().display().to_string());
@@ -444,7 +446,7 @@ fn pipeline() -> Job {
     )
 }
 
-/// C17, C27: a parallel job of a pipeline runs after it was selected by name.
+/// C17, C27: `--job` selects a parallel job of a pipeline by its name.
 #[test]
 fn a_job_of_a_pipeline_is_picked_by_name() {
     let ran = pipeline().run(&["--job", "second"]);
@@ -471,17 +473,18 @@ fn check_lists_what_a_component_needs() {
     ran.exits_with(0);
     let text = ran.redacted_stdout();
     let text = text.split_once(" bytes\n").expect("the size").1;
-    // The toolchain decides what a component imports from WASI, but every component needs these two.
-    for (what, import) in [
+    // The toolchain decides what a component imports from WASI, but every component has these two imports.
+    for (purpose, import) in [
         ("the job's arguments and environment variables", "wasi:cli/environment@0.2."),
         ("ending itself", "wasi:cli/exit@0.2."),
     ] {
-        assert!(text.contains(&format!("  {what}\n    {import}")), "{text}");
+        assert!(text.contains(&format!("  {purpose}\n    {import}")), "{text}");
     }
-    let wasi = text.find("  reading and writing what the other imports give").expect("streams");
-    let first = text.find("  the job's arguments").map_or(wasi, |other| other.min(wasi));
-    let rest = text.find("Functions: ").expect("functions");
-    assert_snapshot!(format!("{}{}", &text[..first], &text[rest..]), @r"
+    let streams = text.find("  reading and writing what the other imports give").expect("streams");
+    let first_of_wasi =
+        text.find("  the job's arguments").map_or(streams, |arguments| arguments.min(streams));
+    let functions = text.find("Functions: ").expect("functions");
+    assert_snapshot!(format!("{}{}", &text[..first_of_wasi], &text[functions..]), @r"
     sha256:[SHA256]
     Exports:
       sandmill:entry/entry-run@0.1.0
@@ -498,8 +501,8 @@ fn check_lists_what_a_component_needs() {
     let ran = Job::empty().command(&["check", &bad]);
     ran.exits_with(42);
     let text = ran.redacted_stdout();
-    let shown = |line: &&str| !line.starts_with("  ") || line.contains("greet");
-    assert_snapshot!(text.lines().skip(1).filter(shown).collect::<Vec<_>>().join("\n"), @r"
+    let is_shown = |line: &&str| !line.starts_with("  ") || line.contains("greet");
+    assert_snapshot!(text.lines().skip(1).filter(is_shown).collect::<Vec<_>>().join("\n"), @r"
     sha256:[SHA256]
     Exports:
       greet
@@ -520,9 +523,9 @@ fn check_runs_on_given_files() {
     let job = Job::empty().file("a.txt", "12345").file("sub/b.txt", "");
     let ran = job.command(&["check", &good, "--run", "a.txt", "sub/b.txt"]);
     ran.exits_with(0);
-    let tail =
+    let from_functions =
         |text: String| text.split_once("Functions").map_or(text.clone(), |(_, end)| end.to_owned());
-    assert_snapshot!(tail(ran.redacted_stdout()), @r"
+    assert_snapshot!(from_functions(ran.redacted_stdout()), @r"
     : run, init, shutdown
     It keeps the contract.
     init ([TIME]): ok
@@ -535,7 +538,7 @@ fn check_runs_on_given_files() {
     let bad = guest("hostile_files").display().to_string();
     let ran = ran.into_job().command(&["check", &bad, "--run", "a.txt"]);
     ran.exits_with(42);
-    assert_snapshot!(tail(ran.redacted_stdout()), @r"
+    assert_snapshot!(from_functions(ran.redacted_stdout()), @r"
     : run, init, shutdown
     It keeps the contract.
     init ([TIME]): --do WHAT is missing
@@ -545,14 +548,14 @@ fn check_runs_on_given_files() {
 #[test]
 fn a_new_entry_script_builds_runs_and_passes_its_tests() {
     // The dependencies were downloaded with the test guests.
-    let made = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
-    made.exits_with(0);
-    assert_snapshot!(made.redacted(), @r"
+    let created = Job::empty().env("CARGO_NET_OFFLINE", "true").command(&["new", "my-script"]);
+    created.exits_with(0);
+    assert_snapshot!(created.redacted(), @r"
     made my-script/, an entry script with a job and a little data. Next:
       cd my-script
       sandmill run job.yaml
     ");
-    let again = made.into_job().command(&["new", "my-script"]);
+    let again = created.into_job().command(&["new", "my-script"]);
     again.exits_with(2).says("my-script is there already");
     let ran = again.into_job().command(&["run", "my-script/job.yaml", "--job-dir", "job"]);
     ran.exits_with(0);

@@ -3,8 +3,9 @@
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Running, binary, texts};
 
-fn start(job: Job, more: &[&str]) -> Running {
-    let arguments = [&["job.yaml", "job"], more].concat();
+/// Starts `embed` on the job, with these options.
+fn start(job: Job, options: &[&str]) -> Running {
+    let arguments = [&["job.yaml", "job"], options].concat();
     job.spawn_program(&binary("embed"), &arguments)
 }
 
@@ -14,7 +15,7 @@ fn it_runs_a_job_reads_its_events_and_reuses_the_result() {
         texts("hostile_files").yaml("arguments: [--do, error, --on-batch, 1, --on-attempt, 1]");
     let ran = start(job, &[]).wait();
     ran.exits_with(0);
-    // A failure is reported immediately, a success when its rows are committed.
+    // A failure is reported immediately, but a success only when its rows are committed. So the order varies.
     let printed = ran.redacted_stdout();
     let mut lines: Vec<&str> = printed.lines().collect();
     lines.sort_unstable();
@@ -31,7 +32,7 @@ fn it_runs_a_job_reads_its_events_and_reuses_the_result() {
     assert_snapshot!(again.redacted_stdout(), @"completed: 3 rows in [DIR]/job/output");
 }
 
-/// The first Ctrl-C ends the job in order, and a second one kills the running workers. `sandmill resume`
+/// The first Ctrl-C ends the job in order, and a second Ctrl-C kills the running workers. `sandmill resume`
 /// continues the job.
 #[test]
 fn it_ends_a_job_on_ctrl_c() {

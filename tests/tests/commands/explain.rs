@@ -26,7 +26,7 @@ fn explained(ran: Ran) -> String {
     let ran = ran.into_job().command(&["explain", "job"]);
     ran.exits_with(0);
     let text = ran.redacted_stdout();
-    let mut shown = Vec::new();
+    let mut kept = Vec::new();
     let mut in_table = false;
     for line in text.lines() {
         in_table = match line {
@@ -34,12 +34,13 @@ fn explained(ran: Ran) -> String {
             "" => false,
             _ => in_table,
         };
-        // The lines that a toolchain's library adds to a panic or a trap differ.
+        // Libraries of the toolchain add indented lines to a panic or a trap, which differ between
+        // toolchains.
         if !in_table && !line.starts_with("    ") {
-            shown.push(line);
+            kept.push(line);
         }
     }
-    shown.join("\n")
+    kept.join("\n")
 }
 
 /// T1, T5.
@@ -177,7 +178,8 @@ fn an_init_that_always_fails() {
 
 #[test]
 fn a_threshold_exceeded() {
-    // These files come last: otherwise, mini-batches that ran at the end of the job would also be reported.
+    // The bad files sort last. Otherwise, the mini-batches that run when the job fails would also be
+    // reported.
     let job = job("outcomes", "error_threshold: 1");
     let ran = job.file("input/u_bad.txt", "").file("input/v_bad.txt", "").run(&[]);
     ran.exits_with(42);
@@ -207,7 +209,7 @@ fn a_threshold_exceeded() {
     ");
 }
 
-/// The job runs again, and all failures are from the first run.
+/// All failures are from the first run of the job. The second run fails, too.
 #[test]
 fn a_threshold_exceeded_before() {
     let ran = job("outcomes", "").file("input/bad.txt", "").run(&[]);
@@ -292,8 +294,7 @@ fn logs_of_a_mini_batch_and_of_a_worker() {
     ran.exits_with(0).says("nothing is known of mini-batch 5 of job");
 }
 
-/// A mini-batch that is much slower than the others is named, and the advice says whether it computed or
-/// waited.
+/// The explanation names a mini-batch that is much slower than most, and says whether it computed or waited.
 #[test]
 fn a_slow_mini_batch() {
     let job = job("hostile_files", "arguments: [--do, pause, --on-batch, '3']");
@@ -357,19 +358,19 @@ fn status_while_a_job_runs_and_after() {
     ran.exits_with(2).says("input is not a job directory: it has no job.json");
 }
 
-/// Nothing failed, because the call never ended, but its mini-batch is named anyway.
+/// The call never ends, so no attempt fails. The explanation names the mini-batch anyway.
 #[test]
 fn a_job_without_progress() {
     let settings = "arguments: [--do, sleep, --on-batch, '3']\nprogress_update_timeout: 1";
     let ran = job("hostile_files", settings).run(&[]);
     ran.exits_with(42);
     let explanation = explained(ran);
-    let guilty = "Inside run at the end\n  - mini-batch 3, attempt 1, process000, for [TIME]\n";
-    assert!(explanation.contains(guilty), "{explanation}");
+    let expected = "Inside run at the end\n  - mini-batch 3, attempt 1, process000, for [TIME]\n";
+    assert!(explanation.contains(expected), "{explanation}");
     assert!(explanation.contains("job/logs/sys/error/0/_main.txt: "), "{explanation}");
 }
 
-/// However the job ended, the file that its result names exists and is not empty.
+/// The file that the job's result names under "read next" exists and is not empty, however the job failed.
 #[test]
 fn the_file_to_read_next_exists() {
     for (guest, settings) in [
@@ -382,8 +383,8 @@ fn the_file_to_read_next_exists() {
         let ran = job(guest, settings).run(&[]);
         ran.exits_with(42);
         let result = ran.log("job_result.txt");
-        let named = result.lines().find_map(|line| line.trim().strip_prefix("read next "));
-        let named = named.unwrap_or_else(|| panic!("{settings}: {result}")).trim();
-        assert!(!ran.text(named).is_empty(), "{settings}: {named}");
+        let path = result.lines().find_map(|line| line.trim().strip_prefix("read next "));
+        let path = path.unwrap_or_else(|| panic!("{settings}: {result}")).trim();
+        assert!(!ran.text(path).is_empty(), "{settings}: {path}");
     }
 }

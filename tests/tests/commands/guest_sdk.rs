@@ -1,6 +1,6 @@
 //! The SDK in components, and the commands that an author of entry scripts uses first.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot look at its results fails")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot read its results fails")]
 
 use arrow::array::{
     ArrayRef, DictionaryArray, Float32Array, Int8Array, Int16Array, Int32Array, Int64Array,
@@ -25,7 +25,7 @@ fn over_files(entry_script: &str) -> Job {
 /// The log lines of the entry script, without time, level and worker name.
 fn logged(ran: &Ran) -> String {
     let mut text = String::new();
-    for entry in walk(&ran.dir().join("job/logs/user")) {
+    for entry in files_below(&ran.dir().join("job/logs/user")) {
         text.push_str(&fs::read_to_string(entry).unwrap());
     }
     let words =
@@ -33,11 +33,11 @@ fn logged(ran: &Ran) -> String {
     text.lines().map(words).collect::<Vec<_>>().join("\n")
 }
 
-fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+fn files_below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder).unwrap().flatten() {
         if entry.file_type().unwrap().is_dir() {
-            files.extend(walk(&entry.path()));
+            files.extend(files_below(&entry.path()));
         } else {
             files.push(entry.path());
         }
@@ -78,7 +78,7 @@ fn a_component_sees_arguments_variables_and_error_kinds() {
     assert_eq!(ran.sorted_output()[0], "/inputs/files/a.txt|read");
 }
 
-/// The types are those that the contract's comments name.
+/// Tables have the types that the comments of `wit/entry.wit` name.
 #[test]
 fn tables_have_the_types_that_the_contract_names() {
     let columns = "i,f,s,b,d,t\n1,0.5,x,true,2026-11-21,2026-11-21T10:00:00\n";
@@ -132,37 +132,40 @@ fn a_new_entry_script_runs() {
 fn a_new_entry_script_over_a_table_or_with_a_model_runs() {
     let doubles = onnx_model(["N", "2"], &[("Add", &["x", "x"], "y")]);
     let people = ["1 Ann 1.6 64", "2 Ben 2.0 80", "3 Cleo 1.5 45"];
-    let with = |new: [&str; 3]| people.iter().zip(new).map(|(p, n)| format!("{p} {n}")).collect();
-    let files = ["first.txt: [2.0, 4.0]", "second.txt: [6.0, 8.0]"].map(str::to_owned).to_vec();
-    let bmi = || with(["24.999999999999996", "20.0", "20.0"]);
+    let with_column = |column: [&str; 3]| {
+        people.iter().zip(column).map(|(person, value)| format!("{person} {value}")).collect()
+    };
+    let doubled = ["first.txt: [2.0, 4.0]", "second.txt: [6.0, 8.0]"].map(str::to_owned).to_vec();
+    let bmi = || with_column(["24.999999999999996", "20.0", "20.0"]);
     let [python, js, ts] = ["--language=python", "--language=javascript", "--language=typescript"];
     let words = || ["hello.txt: 2", "second.txt: 11"].map(str::to_owned).to_vec();
-    let plain = ["first.txt: [2,4]", "second.txt: [6,8]"].map(str::to_owned).to_vec();
+    let doubled_in_javascript =
+        ["first.txt: [2,4]", "second.txt: [6,8]"].map(str::to_owned).to_vec();
     let cases: [(&[&str], Vec<String>); 13] = [
         (&["--table"], bmi()),
-        (&["--model"], files.clone()),
-        (&["--table", "--model"], with(["3.2", "4.0", "3.0"])),
+        (&["--model"], doubled.clone()),
+        (&["--table", "--model"], with_column(["3.2", "4.0", "3.0"])),
         (&[python], words()),
         (&[js], words()),
         (&[js, "--table"], bmi()),
         (&[ts], words()),
         (&[ts, "--table"], bmi()),
-        (&[js, "--model"], plain),
-        // Floats of JavaScript and of Python have 64 bits.
-        (&[ts, "--table", "--model"], with(["3.200000047683716", "4.0", "3.0"])),
+        (&[js, "--model"], doubled_in_javascript),
+        // JavaScript and Python calculate with 64 bits, so they print more digits of an f32.
+        (&[ts, "--table", "--model"], with_column(["3.200000047683716", "4.0", "3.0"])),
         (&[python, "--table"], bmi()),
-        (&[python, "--model"], files),
-        (&[python, "--table", "--model"], with(["3.200000047683716", "4.0", "3.0"])),
+        (&[python, "--model"], doubled),
+        (&[python, "--table", "--model"], with_column(["3.200000047683716", "4.0", "3.0"])),
     ];
     for (options, expected) in cases {
-        let made = Job::empty()
+        let created = Job::empty()
             .env("CARGO_NET_OFFLINE", "true")
             .command(&[&["new", "first"], options].concat());
-        made.exits_with(0);
+        created.exits_with(0);
         if options.contains(&"--model") {
-            fs::write(made.dir().join("first/model.onnx"), &doubles).unwrap();
+            fs::write(created.dir().join("first/model.onnx"), &doubles).unwrap();
         }
-        let ran = made.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
+        let ran = created.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
         ran.exits_with(0);
         assert_eq!(ran.sorted_output(), expected, "{options:?}");
     }
@@ -192,16 +195,17 @@ fn a_new_entry_script_in_c_runs() {
     let cases: [(&[&str], &[&str]); 2] =
         [(&[], &["hello.txt: 2", "second.txt: 11"]), (&["--table"], &people)];
     for (options, expected) in cases {
-        let made =
+        let created =
             Job::with_compilers().command(&[&["new", "first", "--language=c"], options].concat());
-        made.exits_with(0);
-        let ran = made.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
+        created.exits_with(0);
+        let ran = created.into_job().spawn(&["run", "first/job.yaml", "--job-dir", "job"]).wait();
         ran.exits_with(0);
         assert_eq!(ran.sorted_output(), expected, "{options:?}");
     }
 }
 
-/// Numbers of each width, negative ones among them, also as values and keys of dictionaries.
+/// An Arrow file with a column for each width of numbers, with negative numbers if the type has a sign, and a
+/// column of a dictionary.
 fn numbers() -> Vec<u8> {
     let columns: Vec<(&str, ArrayRef)> = vec![
         ("i8", Arc::new(Int8Array::from(vec![i8::MIN, -1, i8::MAX]))),

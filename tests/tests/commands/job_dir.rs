@@ -1,16 +1,16 @@
-//! The job directory: who owns it, what a second run does to it, and what it reports afterwards.
+//! The job directory: which job it belongs to, what a second run changes in it, and what its reports say.
 
 use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, Running, texts};
 use std::fs;
 
 /// A job whose second mini-batch never ends in its first attempt.
-fn hangs() -> Job {
+fn hanging_job() -> Job {
     texts("hostile_files").yaml("arguments: [--do, sleep, --on-batch, 1, --on-attempt, 1]")
 }
 
 /// Presses Ctrl-C as soon as the first mini-batch is committed, while the second one hangs.
-fn interrupted(running: &mut Running) {
+fn interrupt_after_first(running: &mut Running) {
     running.until("the first mini-batch is committed", |running| {
         fs::read_to_string(running.dir().join("job/output/parallel_run_step.txt"))
             .is_ok_and(|output| output == "a.txt: 1\n")
@@ -110,14 +110,14 @@ fn an_input_in_the_job_directory_is_not_removed() {
 
 #[test]
 fn a_running_job_cannot_be_run_again() {
-    let mut running = hangs().start(&[]);
+    let mut running = hanging_job().start(&[]);
     running.until("the job has begun", |running| running.dir().join("job/job.json").exists());
     let yaml = running.dir().join("job.yaml").display().to_string();
-    let place = running.dir().join("job").display().to_string();
+    let job_dir = running.dir().join("job").display().to_string();
     for command in [
-        &["run", &yaml, "--job-dir", &place, "--overwrite"][..],
-        &["run", &yaml, "--job-dir", &place],
-        &["resume", &place],
+        &["run", &yaml, "--job-dir", &job_dir, "--overwrite"][..],
+        &["run", &yaml, "--job-dir", &job_dir],
+        &["resume", &job_dir],
     ] {
         let ran = Job::empty().command(command);
         ran.exits_with(2).says("is running in").says("wait for it to end");
@@ -129,7 +129,7 @@ fn a_running_job_cannot_be_run_again() {
 fn ctrl_c_finishes_running_mini_batches_and_starts_none() {
     let job = texts("hostile_files").yaml("arguments: [--do, pause, --on-batch, 1]");
     let mut running = job.start(&[]);
-    interrupted(&mut running);
+    interrupt_after_first(&mut running);
     let ran = running.wait();
     ran.exits_with(130);
     assert_eq!(ran.output(), "a.txt: 1\nb.txt: 2\n");
@@ -149,10 +149,10 @@ fn ctrl_c_finishes_running_mini_batches_and_starts_none() {
     assert_eq!(again.attempts("RUN_DONE"), ["0, 1", "1, 1", "2, 1"], "each ran once");
 }
 
-/// The end of the terminal has the effect of Ctrl-C; under `nohup`, it has none.
+/// Closing the terminal has the effect of Ctrl-C. Under `nohup`, it has no effect.
 #[test]
 fn a_hangup_acts_like_ctrl_c_unless_ignored() {
-    let until_one_is_done = |running: &mut Running| {
+    let until_first_is_committed = |running: &mut Running| {
         running.until("the first mini-batch is committed", |running| {
             fs::read_to_string(running.dir().join("job/output/parallel_run_step.txt"))
                 .is_ok_and(|output| output.starts_with("a.txt: 1\n"))
@@ -160,7 +160,7 @@ fn a_hangup_acts_like_ctrl_c_unless_ignored() {
     };
     let job = texts("hostile_files").yaml("arguments: [--do, pause, --on-batch, 1]");
     let mut running = job.start(&[]);
-    until_one_is_done(&mut running);
+    until_first_is_committed(&mut running);
     running.hang_up();
     let ran = running.wait();
     ran.exits_with(130)
@@ -176,8 +176,8 @@ fn a_hangup_acts_like_ctrl_c_unless_ignored() {
 
 #[test]
 fn failures_after_ctrl_c_are_not_retried() {
-    let mut running = hangs().start(&["--set", "run_invocation_timeout=1"]);
-    interrupted(&mut running);
+    let mut running = hanging_job().start(&["--set", "run_invocation_timeout=1"]);
+    interrupt_after_first(&mut running);
     let ran = running.wait();
     ran.exits_with(130);
     assert_eq!(ran.output(), "a.txt: 1\n");
@@ -188,15 +188,15 @@ fn failures_after_ctrl_c_are_not_retried() {
 
 #[test]
 fn a_second_ctrl_c_stops_at_once() {
-    let mut running = hangs().start(&[]);
-    interrupted(&mut running);
+    let mut running = hanging_job().start(&[]);
+    interrupt_after_first(&mut running);
     running.until("the first Ctrl-C has arrived", |running| {
         running.stderr_so_far().contains("a second one stops immediately")
     });
     running.interrupt();
     let ran = running.wait();
     ran.exits_with(130);
-    // The timeout of 60 s would also have ended it.
+    // Without the second Ctrl-C, the timeout of 60 s would end the hanging mini-batch.
     assert!(ran.took.as_secs() < 20, "{ran}");
     assert_eq!(ran.output(), "a.txt: 1\n");
     assert_snapshot!(ran.redacted(), @"
@@ -256,13 +256,17 @@ fn a_failed_attempt_is_retried() {
 /// The report of attempts, without times.
 fn attempts(ran: &Ran) -> String {
     let report = ran.log("sys/job_report/processed_mini-batches.csv");
-    let shown = |line: &str| {
+    let without_times = |line: &str| {
         let cells: Vec<&str> = line.splitn(12, ',').collect();
         assert_eq!(cells.len(), 12, "{line}");
         [&cells[..4], &cells[5..8], &cells[11..]].concat().join(",")
     };
     let header = report.lines().next().unwrap_or_default().to_owned();
-    [header].into_iter().chain(report.lines().skip(1).map(shown)).collect::<Vec<_>>().join("\n")
+    [header]
+        .into_iter()
+        .chain(report.lines().skip(1).map(without_times))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 /// W9, W10, W11, T1.
@@ -297,7 +301,7 @@ fn failures_fail_the_job_by_default() {
         "error_threshold=2",
     ]);
     ran.exits_with(42);
-    // All failures are ignored, but there are no rows to write.
+    // The job tolerates all failures, but there are no rows to write.
     let ran = ran.into_job().run(&[
         "--overwrite",
         "--set",

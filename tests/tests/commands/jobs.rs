@@ -1,4 +1,5 @@
-//! Many jobs: listing and ending them, their states, and interfaces for other programs.
+//! Commands for all jobs of a folder: their list, their states, cancelling and removing them. Also the
+//! interfaces for other programs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -10,12 +11,12 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 /// A job whose entry script never returns.
-fn asleep() -> Job {
+fn sleeping_job() -> Job {
     texts("hostile_files")
         .yaml("arguments: [--do, sleep]\nrun_invocation_timeout: 120\ntenant: ada")
 }
 
-/// Runs a command in this folder while another one runs there.
+/// Runs a command in a folder in which another command is running.
 fn command(dir: &Path, arguments: &[&str]) -> Output {
     Command::new(sandmill()).args(arguments).current_dir(dir).output().unwrap()
 }
@@ -25,7 +26,8 @@ fn json(dir: &Path, arguments: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"))
 }
 
-fn runs(running: &mut Running) {
+/// Waits until the job runs a mini-batch.
+fn until_it_runs(running: &mut Running) {
     running.until("it runs a mini-batch", |running| {
         let status = command(running.dir(), &["status"]);
         String::from_utf8_lossy(&status.stdout).contains("attempt 1")
@@ -64,8 +66,8 @@ fn the_config_file_sets_the_folder_of_jobs() {
 
 #[test]
 fn a_job_is_listed_and_cancelled_by_its_name() {
-    let mut running = asleep().spawn(&["run", "job.yaml"]);
-    runs(&mut running);
+    let mut running = sleeping_job().spawn(&["run", "job.yaml"]);
+    until_it_runs(&mut running);
     let dir = running.dir().to_owned();
     let list = json(&dir, &["jobs", "--json", "--tenant", "ada"]);
     assert_eq!((&list["version"], &list["jobs"][0]["state"]), (&1.into(), &"running".into()));
@@ -78,27 +80,28 @@ fn a_job_is_listed_and_cancelled_by_its_name() {
     command(&dir, &["clean", "--older-than", "0s", "--failed"]);
     assert!(dir.join("jobs/test/job.json").exists());
 
-    let asked = command(&dir, &["cancel", "test", "--at-once", "--wait"]);
-    assert_eq!(asked.status.code(), Some(0), "{asked:?}");
+    let cancelled = command(&dir, &["cancel", "test", "--at-once", "--wait"]);
+    assert_eq!(cancelled.status.code(), Some(0), "{cancelled:?}");
     let ran = running.wait();
     ran.exits_with(130).says("sandmill cancel");
-    assert!(socket.symlink_metadata().is_err(), "the socket is left");
+    assert!(socket.symlink_metadata().is_err(), "the socket is not removed");
     let again = ran.into_job().command(&["cancel"]);
     again.exits_with(2).says("error: job test does not run: it was cancelled at ");
     let status = again.into_job().command(&["status", "--exit-code", "test"]);
     status.exits_with(130);
-    let none = status.into_job().command(&["status", "tset"]);
-    none.exits_with(2).says("no job in jobs has this name; did you mean test?");
+    let misspelled = status.into_job().command(&["status", "tset"]);
+    misspelled.exits_with(2).says("no job in jobs has this name; did you mean test?");
 
-    let few = none.into_job().command(&["clean", "--older-than", "0s"]);
-    few.exits_with(0);
-    assert_eq!(few.stdout, "0 jobs, 0 bytes freed\n", "it could be resumed");
-    let all = few.into_job().command(&["clean", "--older-than", "0s", "--failed"]);
-    assert!(all.exits_with(0).stdout.contains("removed jobs/test (cancelled, "), "{all}");
-    assert!(!all.has("jobs/test"));
+    let kept = misspelled.into_job().command(&["clean", "--older-than", "0s"]);
+    kept.exits_with(0);
+    assert_eq!(kept.stdout, "0 jobs, 0 bytes freed\n", "the job could be resumed");
+    let removed = kept.into_job().command(&["clean", "--older-than", "0s", "--failed"]);
+    assert!(removed.exits_with(0).stdout.contains("removed jobs/test (cancelled, "), "{removed}");
+    assert!(!removed.has("jobs/test"));
 }
 
-/// The first job has the machine's only place. The second job waits, and is cancelled while it waits.
+/// The machine has a place for one worker, which the first job holds. The second job waits, and is cancelled
+/// while it waits.
 #[test]
 fn a_waiting_job_is_reported_and_can_be_cancelled() {
     let machine = tempfile::tempdir().unwrap();
@@ -107,8 +110,8 @@ fn a_waiting_job_is_reported_and_can_be_cancelled() {
     let text = format!("machine: {{ workers: 1, directory: '{}' }}\n", places.display());
     fs::write(&policy, text).unwrap();
     let policy = policy.to_str().unwrap();
-    let mut first = asleep().spawn(&["run", "job.yaml", "--policy", policy]);
-    runs(&mut first);
+    let mut first = sleeping_job().spawn(&["run", "job.yaml", "--policy", policy]);
+    until_it_runs(&mut first);
     let mut second = texts("echo_files").spawn(&["run", "job.yaml", "--policy", policy]);
     second.until("it waits", |second| second.stderr_so_far().contains("waits for its turn"));
     let dir = second.dir().to_owned();
@@ -131,7 +134,7 @@ fn a_stale_socket_does_no_harm() {
     let mut running = texts("hostile_files")
         .yaml("arguments: [--do, sleep, --on-batch, 1, --on-attempt, 1]\nrun_invocation_timeout: 2")
         .spawn(&["run", "job.yaml"]);
-    runs(&mut running);
+    until_it_runs(&mut running);
     running.kill_leader();
     let killed = running.wait();
     assert!(killed.dir().join("jobs/test/control.sock").symlink_metadata().is_ok(), "{killed}");
@@ -149,7 +152,7 @@ fn executable(job: &Job, path: &str) {
     fs::set_permissions(job.path(path), fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// Events go to standard output, and the program is called after everything is written.
+/// `--events -` writes the events to standard output. `--on-end` calls a program after everything is written.
 #[test]
 fn programs_receive_events_and_the_end_of_a_job() {
     let script = "#!/bin/sh\necho \"$SANDMILL_JOB $SANDMILL_STATE\" > ended\n\
@@ -174,7 +177,7 @@ fn programs_receive_events_and_the_end_of_a_job() {
     ran.exits_with(0).says("warning: --on-end ./none.sh: it cannot be started");
 }
 
-/// Everything that is printed for people is also available as JSON.
+/// Every report is also available as JSON.
 #[test]
 fn reports_are_available_as_json() {
     let ran = texts("hostile_files")
@@ -190,7 +193,10 @@ fn reports_are_available_as_json() {
     let failure = &explained["failures"][0];
     assert_eq!(failure["failure"]["kind"], "script_error");
     assert_eq!(failure["first"]["mini_batch"], 1);
-    assert!(explained["to_change"].as_array().is_some_and(|all| !all.is_empty()), "{explained}");
+    assert!(
+        explained["to_change"].as_array().is_some_and(|advice| !advice.is_empty()),
+        "{explained}"
+    );
     let lines = command(ran.dir(), &["logs", "--json"]).stdout;
     let lines: Vec<Value> =
         serde_json::Deserializer::from_slice(&lines).into_iter().collect::<Result<_, _>>().unwrap();
@@ -198,11 +204,11 @@ fn reports_are_available_as_json() {
     let attempts = json(ran.dir(), &["logs", "--json", "--mini-batch", "1"]);
     assert_eq!(attempts["kind"]["report"]["attempt"], 1);
     let state: Value = serde_json::from_str(&ran.text("jobs/test/job.json")).unwrap();
-    let by = &state["started_by"];
-    assert_eq!((&by["command"][1], &by["policy"]), (&"run".into(), &Value::Null));
+    let started_by = &state["started_by"];
+    assert_eq!((&started_by["command"][1], &started_by["policy"]), (&"run".into(), &Value::Null));
 }
 
-/// It shows new lines, ends when the job ends, and has the job's exit code.
+/// `logs -f` shows new lines, ends when the job ends, and has the job's exit code.
 #[test]
 fn logs_are_followed_to_the_end() {
     let mut running = texts("surroundings").spawn(&["run", "job.yaml"]);

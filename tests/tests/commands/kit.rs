@@ -1,4 +1,5 @@
-//! Runs the conformance kit on its script in each language, and on scripts that it must refuse.
+//! Runs the conformance kit (`sandmill check --kit`) on its script in each language, and on scripts that it
+//! must refuse.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
@@ -8,14 +9,16 @@ use std::fs;
 use std::path::Path;
 
 /// The results of `check --kit`: for each check, its name, its result and its message.
-fn found(script: &Path, code: i32) -> Vec<(String, String, String)> {
+fn kit_results(script: &Path, code: i32) -> Vec<(String, String, String)> {
     let ran =
         Job::with_compilers().command(&["check", "--kit", script.to_str().unwrap(), "--json"]);
     ran.exits_with(code);
     let report: Value = serde_json::from_str(&ran.stdout).unwrap();
-    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let checks = report["checks"].as_array().unwrap().iter();
-    checks.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["words"]))).collect()
+    checks
+        .map(|check| (text(&check["name"]), text(&check["result"]), text(&check["words"])))
+        .collect()
 }
 
 /// The column of a language in the table of tests/kit/README.md: the checks with their results.
@@ -32,32 +35,32 @@ fn documented(language: &str) -> Vec<(String, String)> {
 }
 
 #[track_caller]
-fn is_as_documented(language: &str, script: &Path) {
-    let all = found(script, 0);
+fn assert_as_documented(language: &str, script: &Path) {
+    let found = kit_results(script, 0);
     let expected = documented(language);
     let results: Vec<_> =
-        all.iter().map(|(name, result, _)| (name.clone(), result.clone())).collect();
-    assert!(results == expected, "the column of {language} is to be\n{results:#?}\n{all:#?}");
+        found.iter().map(|(name, result, _)| (name.clone(), result.clone())).collect();
+    assert!(results == expected, "the column of {language} should be\n{results:#?}\n{found:#?}");
 }
 
 #[test]
 fn the_script_in_rust() {
-    is_as_documented("Rust", &guest("kit"));
+    assert_as_documented("Rust", &guest("kit"));
 }
 
 #[test]
 fn the_script_in_c() {
-    is_as_documented("C", &c_folder());
+    assert_as_documented("C", &c_folder());
 }
 
 #[test]
 fn the_script_in_python() {
-    is_as_documented("Python", &root().join("tests/kit/python/kit.py"));
+    assert_as_documented("Python", &root().join("tests/kit/python/kit.py"));
 }
 
 #[test]
 fn the_script_in_javascript() {
-    is_as_documented("JavaScript", &root().join("tests/kit/javascript/kit.js"));
+    assert_as_documented("JavaScript", &root().join("tests/kit/javascript/kit.js"));
 }
 
 /// A copy of the folder, because the build writes into it.
@@ -70,7 +73,7 @@ fn c_folder() -> std::path::PathBuf {
     folder
 }
 
-/// Each fault is found by its own check, and by no other.
+/// Each fault fails its own check and no other check.
 #[test]
 fn faults_are_found() {
     let faults = [
@@ -86,32 +89,35 @@ fn faults_are_found() {
     ];
     let mut script = fs::read_to_string(root().join("tests/kit/python/kit.py")).unwrap();
     for (right, wrong, check) in faults {
-        assert!(script.contains(right), "the fault for {check} has no place");
+        assert!(script.contains(right), "the script has no place for the fault of {check}");
         script = script.replacen(right, wrong, 1);
     }
     let job = Job::empty().file("kit.py", script);
-    let all = found(&job.path("kit.py"), 42);
-    let mut failed: Vec<&str> =
-        all.iter().filter(|(_, result, _)| result == "failed").map(|(name, ..)| &**name).collect();
+    let found = kit_results(&job.path("kit.py"), 42);
+    let mut failed: Vec<&str> = found
+        .iter()
+        .filter(|(_, result, _)| result == "failed")
+        .map(|(name, ..)| &**name)
+        .collect();
     let mut expected: Vec<&str> = faults.iter().map(|(.., check)| *check).collect();
-    // An empty file has no first byte to lose. The other tables fail as well, because the script returns a
-    // row instead of a table.
+    // The fault of `read` skips a file's first byte, so the check of an empty file passes. The other checks
+    // of tables fail as well, because the script returns a row instead of a table.
     expected.extend(["table-empty", "table-wide"]);
     failed.sort_unstable();
     expected.sort_unstable();
-    assert_eq!(failed, expected, "{all:#?}");
+    assert_eq!(failed, expected, "{found:#?}");
 }
 
 #[test]
 fn other_components_are_checked_without_being_run() {
-    let all = found(&guest("echo_files"), 0);
-    let (stated, rest) = all.split_at(2);
-    assert!(stated.iter().all(|(_, result, _)| result == "passed"), "{all:?}");
-    let needs = |(_, result, words): &(String, String, String)| {
+    let found = kit_results(&guest("echo_files"), 0);
+    let (imports_and_exports, rest) = found.split_at(2);
+    assert!(imports_and_exports.iter().all(|(_, result, _)| result == "passed"), "{found:?}");
+    let is_skipped = |(_, result, words): &(String, String, String)| {
         result == "skipped" && words == "needs the kit's script"
     };
-    assert!(rest.len() > 20 && rest.iter().all(needs), "{all:?}");
-    let refused = found(&guest("unknown_import"), 42);
+    assert!(rest.len() > 20 && rest.iter().all(is_skipped), "{found:?}");
+    let refused = kit_results(&guest("unknown_import"), 42);
     assert_eq!(refused[0].1, "failed", "{refused:?}");
     assert!(refused[2..].iter().all(|(_, result, _)| result == "skipped"), "{refused:?}");
 }

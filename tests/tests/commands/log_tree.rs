@@ -8,7 +8,7 @@ use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 use std::path::Path;
 
-/// Three files, one mini-batch each; every attempt at the second one fails.
+/// A job of three mini-batches with a file each. Every attempt at the second mini-batch fails.
 fn job() -> Job {
     Job::new(&guest("hostile_files"))
         .file("in/a.txt", "1\n")
@@ -37,8 +37,8 @@ fn files(folder: &Path, inside: &str, found: &mut Vec<String>) {
     found.sort();
 }
 
-/// A path without the times in its names.
-fn unstamped(path: &str) -> String {
+/// A path with `[STAMP]` for each time in its names.
+fn without_times(path: &str) -> String {
     let is_stamp = |part: &&str| part.len() >= 10 && part.bytes().all(|b| b.is_ascii_digit());
     let mut path = path.to_owned();
     let stamps: Vec<String> = path.split(['/', '.']).filter(is_stamp).map(str::to_owned).collect();
@@ -48,15 +48,16 @@ fn unstamped(path: &str) -> String {
     path
 }
 
+/// The files of the log tree, as paths relative to it, sorted.
 fn tree(ran: &Ran) -> Vec<String> {
     let mut found = Vec::new();
     files(&ran.dir().join("job/logs"), "", &mut found);
     found
 }
 
-/// The content of the only file with this name, ignoring times.
-fn stamped(ran: &Ran, name: &str) -> String {
-    let found = tree(ran).into_iter().find(|path| unstamped(path) == name);
+/// The content of a file of the log tree, given its path with `[STAMP]` for each time.
+fn text_of(ran: &Ran, name: &str) -> String {
+    let found = tree(ran).into_iter().find(|path| without_times(path) == name);
     ran.log(&found.unwrap_or_else(|| panic!("no {name}\n{ran}")))
 }
 
@@ -65,7 +66,7 @@ fn stamped(ran: &Ran, name: &str) -> String {
 fn a_failed_job_has_the_whole_tree() {
     let ran = job().run(&[]);
     ran.exits_with(42);
-    let tree: Vec<String> = tree(&ran).iter().map(|path| unstamped(path)).collect();
+    let tree: Vec<String> = tree(&ran).iter().map(|path| without_times(path)).collect();
     for path in [
         "failed_items.csv",
         "job_error.txt",
@@ -97,13 +98,13 @@ fn the_files_of_a_failed_job_agree() {
     ran.exits_with(42);
     assert_snapshot!(ran.log("job_error.txt").lines().take(1).collect::<String>(), @"2 failures so far, the most frequent first:");
     assert!(ran.log("job_result.txt").contains("  next command  sandmill explain job\n"), "{ran}");
-    let role = stamped(&ran, "sys/master_role.[STAMP].txt");
+    let role = text_of(&ran, "sys/master_role.[STAMP].txt");
     for words in ["|FIRST_TASK_SCHEDULED after ", "|ALL_TASKS_SCHEDULED: 3 ", "|the job failed: "] {
         assert!(role.contains(words), "{words}\n{role}");
     }
     let overview = ran.log("job_progress_overview.txt");
     assert!(overview.contains("\n  scheduled     3 mini-batches\n"), "{overview}");
-    let progress = stamped(&ran, "sys/metrics/[STAMP]/progress.csv");
+    let progress = text_of(&ran, "sys/metrics/[STAMP]/progress.csv");
     let last = progress.lines().last().unwrap_or_default();
     assert_eq!(
         last.split(',').skip(1).take(4).collect::<Vec<_>>(),
@@ -129,6 +130,9 @@ fn a_good_job_has_no_error_files() {
     let ran = job().run(&["--set", "arguments=[--do, panic, --on-batch, 9]"]);
     ran.exits_with(0);
     let tree = tree(&ran);
-    let bad = |path: &&String| path.contains("error/") || path.contains("failed");
-    assert!(!tree.iter().any(|path| bad(&path) || path == "job_error.txt"), "{tree:#?}");
+    let is_about_failures = |path: &&String| path.contains("error/") || path.contains("failed");
+    assert!(
+        !tree.iter().any(|path| is_about_failures(&path) || path == "job_error.txt"),
+        "{tree:#?}"
+    );
 }

@@ -15,6 +15,7 @@ fn job() -> Job {
         .file("in/b.txt", "b")
 }
 
+/// A job whose attempts fail, because their rows are too long.
 fn failing() -> Job {
     job().yaml("limits: { row: 1 }")
 }
@@ -27,7 +28,7 @@ fn log(ran: &Ran) -> Vec<String> {
     plain.collect()
 }
 
-fn json(ran: &Ran) -> Vec<Value> {
+fn json_lines(ran: &Ran) -> Vec<Value> {
     let lines = ran.stderr.lines().filter(|line| line.starts_with('{'));
     lines.map(|line| serde_json::from_str(line).unwrap()).collect()
 }
@@ -65,11 +66,12 @@ fn each_level_logs_more() {
 #[test]
 fn the_log_can_be_json() {
     let ran = failing().run(&["-vv", "--log-format", "json"]);
-    let lines = json(&ran);
+    let lines = json_lines(&ran);
     let failed = lines.iter().find(|line| line["level"] == "WARN" && line["kind"] != Value::Null);
     let failed = failed.unwrap_or_else(|| panic!("no attempt failed: {ran}"));
     assert_eq!(failed["will_retry"], false, "{failed}");
-    let spans: Vec<_> = failed["spans"].as_array().unwrap().iter().map(|it| &it["name"]).collect();
+    let spans: Vec<_> =
+        failed["spans"].as_array().unwrap().iter().map(|span| &span["name"]).collect();
     assert_eq!(spans, ["job", "worker", "attempt"]);
     assert_eq!(failed["spans"][1]["worker"], "process000");
     assert_eq!(
@@ -102,7 +104,7 @@ fn an_unknown_level_is_refused() {
     ran.into_job().run(&["-v", "-q"]).exits_with(2);
 }
 
-/// A file's name may contain a line end, and messages contain names.
+/// A file's name may contain a line end, and log messages contain names of files.
 #[test]
 fn a_file_name_cannot_forge_log_lines() {
     let forged = "a\n2026-11-25T19:00:00Z ERROR job{job=x}: the job has ended";
@@ -118,14 +120,15 @@ fn a_file_name_cannot_forge_log_lines() {
     );
 }
 
-/// The name of a job's input is untrusted.
+/// The names of a job's files are untrusted.
 #[test]
 fn the_log_has_no_terminal_escapes() {
-    let notes = "inputs: { texts: \"in\\e[2J\" }\nmini_batch_size: 1";
+    let settings = "inputs: { texts: \"in\\e[2J\" }\nmini_batch_size: 1";
     for format in ["text", "json"] {
-        let ran = Job::new(&guest("echo_files")).yaml(notes).file("in\u{1b}[2J/\u{202e}a.txt", "a");
+        let ran =
+            Job::new(&guest("echo_files")).yaml(settings).file("in\u{1b}[2J/\u{202e}a.txt", "a");
         let ran = ran.yaml("limits: { row: 1 }").run(&["-vvv", "--log-format", format]);
         assert!(ran.stderr.lines().all(|line| !line.contains(['\u{1b}', '\u{202e}'])), "{ran}");
-        assert!(format == "text" || json(&ran).len() > 3, "{ran}");
+        assert!(format == "text" || json_lines(&ran).len() > 3, "{ran}");
     }
 }

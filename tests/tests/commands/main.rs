@@ -1,5 +1,5 @@
-//! The command line and the library, as people and programs use them, and the files that a job leaves for
-//! them.
+//! The command line and the library, as users and their programs use them, and the files that a job leaves
+//! for them.
 
 mod cli;
 mod embed;

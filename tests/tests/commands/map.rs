@@ -1,4 +1,4 @@
-//! `sandmill map`: reads an Arrow IPC stream, and writes one.
+//! `sandmill map`: reads an Arrow IPC stream from standard input, and writes a stream to standard output.
 
 use arrow::array::{ArrayRef, AsArray, Int64Array, RecordBatch, StringArray};
 use arrow::datatypes::Int64Type;
@@ -27,10 +27,12 @@ fn stream() -> Vec<u8> {
     writer.into_inner().expect("Arrow")
 }
 
-fn spawn(job: Job, input: &[u8], script: &str, line: &str) -> Running {
+/// Runs `sandmill map` with this script in a shell. `rest` has the options and the redirections of the
+/// command. The input is in `in.arrows`.
+fn spawn(job: Job, input: &[u8], script: &str, rest: &str) -> Running {
     let program = sandmill().display();
-    let line = format!("exec {program} map {script} {line}");
-    job.file("in.arrows", input).spawn_program(Path::new("sh"), &["-c", &line])
+    let command = format!("exec {program} map {script} {rest}");
+    job.file("in.arrows", input).spawn_program(Path::new("sh"), &["-c", &command])
 }
 
 /// Maps the input with a guest and more options.
@@ -39,6 +41,7 @@ fn mapped(input: &[u8], name: &str, options: &str) -> Ran {
     spawn(Job::empty(), input, &script, &format!("{options} < in.arrows > out.arrows")).wait()
 }
 
+/// The record batches of the output stream.
 fn output(ran: &Ran) -> Vec<RecordBatch> {
     let file = File::open(ran.dir().join("out.arrows")).expect("the output");
     StreamReader::try_new(file, None).expect("Arrow").map(Result::unwrap).collect()
@@ -54,6 +57,7 @@ fn tables_pass_through() {
     assert_eq!(rows(&output(&ran)), [[0, 1].to_vec(), [2].to_vec(), [3, 4].to_vec()]);
 }
 
+/// The column `id` of each record batch.
 fn rows(batches: &[RecordBatch]) -> Vec<Vec<i64>> {
     let ids = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().values().to_vec();
     batches.iter().map(ids).collect()
@@ -142,16 +146,16 @@ fn a_panic_or_endless_loop_is_reported_with_its_rows() {
     ");
 }
 
-/// A job continues after some failures of `init` and `shutdown`. A map fails, because the reader would
-/// otherwise wait for the end of the stream.
+/// A job continues after some failures of `init` and `shutdown`. A map fails, because otherwise the reader of
+/// its output would wait for the end of the stream.
 #[test]
 fn init_and_shutdown_have_the_timeout_of_a_call() {
     let mut empty = StreamWriter::try_new(Vec::new(), batch(0, 0).schema_ref()).unwrap();
     empty.finish().unwrap();
     let empty = empty.into_inner().unwrap();
-    let messages = ["", "--arg --in-shutdown"].map(|when| {
+    let messages = ["", "--arg --in-shutdown"].map(|option| {
         let ran =
-            mapped(&empty, "hostile_init", &format!("--arg --do --arg loop {when} --timeout 1"));
+            mapped(&empty, "hostile_init", &format!("--arg --do --arg loop {option} --timeout 1"));
         ran.exits_with(42);
         ran.messages()
     });
@@ -196,8 +200,9 @@ fn ctrl_c_ends_the_map() {
     let line = "< wait > out.arrows";
     let job = Job::empty();
     rustix::fs::mkfifoat(rustix::fs::CWD, job.path("wait"), rustix::fs::Mode::RWXU).unwrap();
-    let held = File::options().read(true).write(true).open(job.path("wait")).unwrap();
-    std::io::Write::write_all(&mut &held, &stream()[..stream().len() - 8]).unwrap();
+    // While the fifo is open for writing, the map waits for the rest of its input.
+    let fifo = File::options().read(true).write(true).open(job.path("wait")).unwrap();
+    std::io::Write::write_all(&mut &fifo, &stream()[..stream().len() - 8]).unwrap();
     let mut running = spawn(job, b"", &script, line);
     running.until("rows", |running| {
         running.dir().join("out.arrows").metadata().is_ok_and(|found| found.len() > 0)

@@ -40,17 +40,17 @@ fn lists(ran: &Ran) -> Vec<(String, String)> {
         let entries = fs::read_dir(perf.join(folder)).into_iter().flatten().flatten();
         entries.map(|entry| format!("{folder}/{}", entry.file_name().to_string_lossy())).collect()
     };
-    let stamp = |text: &str| text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_stamp = |text: &str| text.len() == 10 && text.bytes().all(|byte| byte.is_ascii_digit());
     let hours = names("os");
-    assert!(hours.iter().all(|hour| stamp(&hour[3..])), "{hours:?}");
-    let mut all: Vec<String> = hours.iter().flat_map(|hour| names(hour)).collect();
-    assert!(all.iter().all(|path| path[14..].starts_with("processes_")), "{all:?}");
-    all.extend(names("processes_cpu_memory_usage"));
+    assert!(hours.iter().all(|hour| is_stamp(&hour[3..])), "{hours:?}");
+    let mut paths: Vec<String> = hours.iter().flat_map(|hour| names(hour)).collect();
+    assert!(paths.iter().all(|path| path[14..].starts_with("processes_")), "{paths:?}");
+    paths.extend(names("processes_cpu_memory_usage"));
     let read = |path: String| {
         let text = fs::read_to_string(perf.join(&path)).unwrap_or_default();
         (path, text)
     };
-    all.into_iter().map(read).collect()
+    paths.into_iter().map(read).collect()
 }
 
 /// A4, F17, F18, F19, K2, T4: the files are complete, even if the job ends long before the first interval.
@@ -102,22 +102,21 @@ fn samples_can_be_turned_off() {
     assert!(!ran.has("job/logs/perf"), "{ran}");
 }
 
-/// A5, F12:
-/// each worker has a profile with the names of the guest's functions. This includes the worker that was
-/// killed inside its endless loop, and its replacement, which ended in order.
+/// A5, F12: each worker has a profile with the names of the guest's functions, also the worker that was killed
+/// inside its endless loop, and the worker that replaced it and ended in order.
 #[test]
 fn profiles_show_guest_functions() {
     let ran = stuck_job().yaml("profiling_module: cProfile").run(&[]);
     ran.exits_with(0);
     assert_eq!(ran.attempts("RUN_TIMEOUT"), ["1, 1"], "{ran}");
-    let stuck = ran.log("sys/node/0/process000.profile.json");
-    let profile: Value = serde_json::from_str(&stuck).unwrap_or_default();
+    let text = ran.log("sys/node/0/process000.profile.json");
+    let profile: Value = serde_json::from_str(&text).unwrap_or_default();
     let samples = profile["threads"][0]["samples"]["length"].as_u64();
-    assert!(samples.is_some_and(|samples| samples > 10), "{samples:?} samples: {stuck}");
-    assert!(stuck.contains("test_guests::harm::harm"), "where it does not end: {stuck}");
+    assert!(samples.is_some_and(|samples| samples > 10), "{samples:?} samples: {text}");
+    assert!(text.contains("test_guests::harm::harm"), "the endless function: {text}");
     assert!(profile["meta"]["preprocessedProfileVersion"].is_u64(), "{}", profile["meta"]);
-    let without = stuck_job().run(&[]);
-    assert!(!without.has("job/logs/sys/node/0/process000.profile.json"), "{without}");
+    let unprofiled = stuck_job().run(&[]);
+    assert!(!unprofiled.has("job/logs/sys/node/0/process000.profile.json"), "{unprofiled}");
 }
 
 /// If the leader was killed before it copied the profiles to the logs, a resume copies them.
@@ -134,13 +133,12 @@ fn profiles_survive_a_killed_leader() {
     assert!(ran.has("job/logs/sys/node/0/process000.profile.json"), "{ran}");
 }
 
-/// W6, T4:
-/// a worker whose host side uses too much memory is killed, and that is reported differently from other
-/// deaths. Another worker gets the remaining mini-batches.
+/// W6, T4: a worker whose host side uses too much memory is killed. The report of this failure differs from
+/// that of other killed workers. Another worker gets the remaining mini-batches.
 #[test]
 fn a_worker_that_holds_too_much_memory_is_killed() {
-    // One record is never split, however large: reading and decoding it takes three times its size. This one
-    // is so large that the watcher has time to notice it, even on a fast machine.
+    // One record is never split, however large: reading and decoding it takes three times its size. This
+    // record is so large that the watcher has time to notice it, even on a fast machine.
     let large = format!("id,text\n1,small\n2,{}\n3,small\n", "x".repeat(448 << 20));
     let ran = Job::new(&guest("echo_table"))
         .yaml(

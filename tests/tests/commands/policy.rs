@@ -1,4 +1,4 @@
-//! The operator's policy file: if an untrusted job file asks for more, the job is refused with exit code 2
+//! The operator's policy file. A job that asks for more than the policy allows is refused with exit code 2,
 //! before anything runs.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -18,6 +18,7 @@ fn job() -> Job {
     job.file("policy.yaml", policy)
 }
 
+/// A policy that allows only the folders of this job.
 fn policy(dir: &Path) -> String {
     let dir = dir.display();
     let scripts = guest("echo_files");
@@ -60,7 +61,7 @@ fn etc_is_refused_as_a_side_input() {
     ");
 }
 
-/// Runs a command in a new folder with the same files, because a job uses up its folder.
+/// Runs a command with the same job file in a new folder, because each command consumes its `Job`.
 fn rerun(job: &Job, command: &[&str]) -> Ran {
     let text = std::fs::read_to_string(job.path("job.yaml")).unwrap();
     self::job().file("job.yaml", text).command(command)
@@ -94,12 +95,12 @@ fn a_policy_cannot_be_evaded() {
     ran.says("found /etc; the operator's policy allows side inputs only below");
 
     let elsewhere = tempfile::tempdir().unwrap();
-    let place = elsewhere.path().join("job");
-    let place = place.to_str().unwrap();
-    let ran = job().command(&["run", "job.yaml", "--policy", "policy.yaml", "--job-dir", place]);
+    let job_dir = elsewhere.path().join("job");
+    let job_dir = job_dir.to_str().unwrap();
+    let ran = job().command(&["run", "job.yaml", "--policy", "policy.yaml", "--job-dir", job_dir]);
     ran.exits_with(2);
     ran.says("the operator's policy allows job directories only below");
-    assert!(!Path::new(place).exists());
+    assert!(!Path::new(job_dir).exists());
 
     let job = job();
     std::os::unix::fs::symlink("/etc", job.path("input/link")).unwrap();
@@ -120,10 +121,10 @@ fn other_commands_obey_the_policy() {
     ran.says("a guest crate; the operator's policy allows none");
     let script = guest("echo_files");
     let script = script.to_str().unwrap();
-    let trial =
+    let check_run =
         |file: &str| job().command(&["check", script, "--policy", "policy.yaml", "--run", file]);
-    trial("input/a.txt").exits_with(0);
-    let ran = trial("/etc/passwd");
+    check_run("input/a.txt").exits_with(0);
+    let ran = check_run("/etc/passwd");
     ran.exits_with(2);
     ran.says("--run: found /etc/passwd; the operator's policy allows inputs only below");
     // Inspecting a component is also limited to permitted files.
@@ -141,8 +142,8 @@ fn other_commands_obey_the_policy() {
     }
 }
 
-/// A thread constantly exchanges each folder of the job with a link, so the job may find either one at any
-/// time. Whether a job is refused, fails or runs, it never reads or writes the target of a link.
+/// A thread constantly exchanges each folder of the job with a link, so the job may find the folder or the
+/// link at any time. The job may be refused, fail or run, but it never reads or writes the target of a link.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_link_that_replaces_a_folder_is_never_followed() {
@@ -174,18 +175,18 @@ fn a_link_that_replaces_a_folder_is_never_followed() {
             while !stopped() {
                 for (folder, link) in swapped {
                     let swap = rustix::fs::RenameFlags::EXCHANGE;
-                    let here = rustix::fs::CWD;
+                    let cwd = rustix::fs::CWD;
                     let folder = dir.join(folder);
                     let link = dir.join(link);
-                    rustix::fs::renameat_with(here, folder, here, link, swap).unwrap();
+                    rustix::fs::renameat_with(cwd, folder, cwd, link, swap).unwrap();
                 }
                 std::thread::sleep(std::time::Duration::from_micros(300));
             }
         });
         for number in 0..JOBS {
-            let place = format!("job/{number}");
+            let job_dir = format!("job/{number}");
             let output = format!("output=out/o/{number}");
-            let run = ["run", "job.yaml", "--policy", "policy.yaml", "--job-dir", &place];
+            let run = ["run", "job.yaml", "--policy", "policy.yaml", "--job-dir", &job_dir];
             let ran = job.command(&[&run[..], &["--set", &output]].concat());
             assert!(!ran.stdout.contains("secret.txt"), "{ran}");
             job = ran.into_job();
@@ -196,14 +197,14 @@ fn a_link_that_replaces_a_folder_is_never_followed() {
     let mut written = Vec::new();
     files_below(&job.path("secret"), &mut written);
     assert_eq!(written, [job.path("secret/secret.txt")]);
-    let mut all = Vec::new();
+    let mut files = Vec::new();
     for folder in ["out", "job"] {
-        files_below(&job.path(folder), &mut all);
+        files_below(&job.path(folder), &mut files);
     }
-    for file in all {
+    for file in files {
         let bytes = std::fs::read(&file).unwrap();
-        let names = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
-        assert!(!names(b"secret.txt"), "{}", file.display());
+        let contains = |name: &[u8]| bytes.windows(name.len()).any(|part| part == name);
+        assert!(!contains(b"secret.txt"), "{}", file.display());
     }
 }
 
@@ -217,7 +218,7 @@ fn files_below(folder: &Path, files: &mut Vec<std::path::PathBuf>) {
     }
 }
 
-/// The doctor shows an operator in advance what jobs would miss, with a remedy for each.
+/// `sandmill doctor` shows an operator what jobs would lack on this machine, and what to do.
 #[test]
 fn the_doctor_checks_what_jobs_need() {
     let job = Job::empty();
@@ -243,7 +244,7 @@ fn the_doctor_checks_what_jobs_need() {
     }
 }
 
-/// The doctor names the policy file that is in force.
+/// `sandmill doctor` names the policy file that jobs must obey.
 #[test]
 fn the_doctor_names_the_policy() {
     let doctor = |arguments: &[&str], variable: &str| {

@@ -1,6 +1,7 @@
-//! Refusals before anything runs: exit code 2, and no file is left.
+//! Jobs and commands that are refused before anything runs: exit code 2, and no file is left. Also `sandmill
+//! check` and `plan`.
 
-#![expect(clippy::unwrap_used, reason = "a test that cannot be set up fails, with the place")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
 
 use sandmill_tests::{Job, guest};
 use std::fs;
@@ -11,14 +12,15 @@ fn job() -> Job {
         .file("input/a.txt", "a")
 }
 
-/// A job whose files do not match its template, so that it has no plan and does not begin.
+/// The job with a `partition_format` that its files do not match, so that it cannot be planned and does not
+/// begin.
 fn misplaced(job: Job) -> Job {
     let text = fs::read_to_string(job.path("job.yaml")).unwrap();
-    let other = text.replace(
+    let mismatched = text.replace(
         "{ files: input }",
         "{ files: { path: input, partition_format: '{k}/x/{file}' } }\npartition_keys: [k]",
     );
-    job.file("job.yaml", other)
+    job.file("job.yaml", mismatched)
 }
 
 #[test]
@@ -28,7 +30,7 @@ fn unusable_inputs_leave_no_job_directory() {
     assert!(!ran.stderr.contains("read next") && !ran.has("job"), "{ran}");
 }
 
-/// Otherwise, the job could not begin after its inputs were corrected.
+/// Copies of a refused job in the folder `parent` would block the job after its inputs are corrected.
 #[test]
 fn unusable_inputs_leave_no_copies() {
     let job = job().yaml("parent: parent\ncopy_logs_to_parent: true");

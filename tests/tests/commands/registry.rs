@@ -7,7 +7,7 @@ use sandmill_tests::{Job, Ran, guest};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
-const FILE: &str = "registry/registry.db";
+const REGISTRY_FILE: &str = "registry/registry.db";
 
 /// A folder with data in two subfolders, and a model.
 fn folder() -> Job {
@@ -20,6 +20,7 @@ fn folder() -> Job {
         .file("net/weights.bin", "55555")
 }
 
+/// Runs a command that registers data, and returns the job.
 fn register(job: Job, arguments: &[&str]) -> Job {
     let ran = job.command(arguments);
     ran.exits_with(0);
@@ -34,12 +35,12 @@ fn registered() -> Job {
     register(job, &["model", "register", "net", "net"])
 }
 
-/// A text with the name of the user replaced.
+/// A text with `[WHO]` instead of the user's name.
 fn without_user(text: &str) -> String {
-    let by = regex::Regex::new(r" by [^ ]+ at").unwrap();
-    let alone = regex::Regex::new(r"(?m) by [^ ]+$").unwrap();
-    let text = by.replace_all(text, " by [WHO] at");
-    alone.replace_all(&text, " by [WHO]").into_owned()
+    let before_time = regex::Regex::new(r" by [^ ]+ at").unwrap();
+    let at_line_end = regex::Regex::new(r"(?m) by [^ ]+$").unwrap();
+    let text = before_time.replace_all(text, " by [WHO] at");
+    at_line_end.replace_all(&text, " by [WHO]").into_owned()
 }
 
 /// A job's notes about the registered versions of its names.
@@ -121,7 +122,8 @@ fn names_are_registered_listed_and_shown() {
     ran.exits_with(2).says("expected 1 to 64 letters");
 }
 
-/// C1, C22: a job may use registered names. What "the latest" means is decided when the job begins.
+/// C1, C22: a job may use registered names. A name without a version means the version that is the latest
+/// when the job begins.
 #[test]
 fn jobs_use_registered_names() {
     let inputs = "inputs: {all: {dataset: images@2}}\nmodels: {m: {model: net}}";
@@ -140,9 +142,9 @@ fn jobs_use_registered_names() {
     }
 
     let job = registered().yaml("inputs: {all: {dataset: images}}");
-    let cut = job.env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
-    cut.exits_with(-9);
-    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let killed = job.env("SANDMILL_FAIL_POINT", "end-committed").run(&[]);
+    killed.exits_with(-9);
+    let job = killed.into_job().env("SANDMILL_FAIL_POINT", "");
     let job = register(job, &["dataset", "register", "images", "one", "--new-version"]);
     let other = job.run(&[]);
     other.exits_with(2).says("inputs.all.path: was ");
@@ -200,7 +202,7 @@ fn registered_names_obey_the_policy() {
     ran.exits_with(0);
 }
 
-/// Data in a store is registered by the operator's name for the store.
+/// Data in a store is registered by the name of a datastore, not by an address.
 #[test]
 fn an_address_of_a_store_is_not_registered() {
     let ran = folder().command(&["dataset", "register", "other", "s3://bucket/in/*.csv"]);
@@ -229,33 +231,33 @@ fn concurrent_registrations_get_different_versions() {
     };
     let running: Vec<_> = (0..6).map(|_| start()).collect();
     let mut versions = Vec::new();
-    for one in running {
-        let ran = one.wait();
+    for command in running {
+        let ran = command.wait();
         ran.exits_with(0);
         versions.push(ran.stdout.trim().to_owned());
     }
     versions.sort();
-    let all: Vec<String> = (1..=6).map(|version| format!("images@{version}")).collect();
-    assert_eq!(versions, all);
+    let expected: Vec<String> = (1..=6).map(|version| format!("images@{version}")).collect();
+    assert_eq!(versions, expected);
 }
 
 /// If the process is killed between the write and the commit, nothing is registered.
 #[test]
 fn an_interrupted_registration_leaves_nothing() {
     let job = registered().env("SANDMILL_FAIL_POINT", "registry-written");
-    let cut = job.command(&["dataset", "register", "images", "one", "--new-version"]);
-    cut.exits_with(-9);
-    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let killed = job.command(&["dataset", "register", "images", "one", "--new-version"]);
+    killed.exits_with(-9);
+    let job = killed.into_job().env("SANDMILL_FAIL_POINT", "");
     let ran = job.command(&["dataset", "show", "images"]);
     ran.exits_with(0);
     assert!(ran.stdout.starts_with("dataset images@2\n"), "{ran}");
     let ran = ran.into_job().command(&["dataset", "register", "images", "one", "--new-version"]);
     assert_eq!(ran.stdout, "images@3\n");
-    // This also holds for the very first registration.
+    // The same holds for the first registration.
     let job = folder().env("SANDMILL_FAIL_POINT", "registry-written");
-    let cut = job.command(&["dataset", "register", "images", "one"]);
-    cut.exits_with(-9);
-    let job = cut.into_job().env("SANDMILL_FAIL_POINT", "");
+    let killed = job.command(&["dataset", "register", "images", "one"]);
+    killed.exits_with(-9);
+    let job = killed.into_job().env("SANDMILL_FAIL_POINT", "");
     let ran = job.command(&["dataset", "register", "images", "one"]);
     assert_eq!(ran.stdout, "images@1\n", "{ran}");
 }
@@ -263,9 +265,9 @@ fn an_interrupted_registration_leaves_nothing() {
 #[test]
 fn an_unusable_registry_is_reported() {
     let show = |job: Job| job.command(&["dataset", "show", "images"]);
-    let length = fs::metadata(registered().path(FILE)).unwrap().len();
+    let length = fs::metadata(registered().path(REGISTRY_FILE)).unwrap().len();
     assert!(length > 4096);
-    let damaged = show(registered().file(FILE, "no database".repeat(1000)));
+    let damaged = show(registered().file(REGISTRY_FILE, "no database".repeat(1000)));
     damaged.exits_with(2);
     assert_snapshot!(damaged.redacted(), @"error: the registry [DIR]/registry/registry.db is damaged (file is not a database): replace it with an intact copy, or move it away and register your datasets and models again");
     // A job that uses no registered names is not affected.
@@ -273,7 +275,7 @@ fn an_unusable_registry_is_reported() {
     job.run(&["--set", "inputs.all=one"]).exits_with(0);
 
     let newer = registered();
-    let database = rusqlite::Connection::open(newer.path(FILE)).unwrap();
+    let database = rusqlite::Connection::open(newer.path(REGISTRY_FILE)).unwrap();
     database.pragma_update(None, "user_version", 2).unwrap();
     let newer = show(newer);
     newer.exits_with(2);
@@ -285,13 +287,13 @@ fn an_unusable_registry_is_reported() {
     assert_snapshot!(nowhere.redacted(), @"error: the registry /proc/registry.db cannot be written: check the rights to it and to its folder, or name another file in SANDMILL_REGISTRY");
 
     let open = registered();
-    fs::set_permissions(open.path(FILE), Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(open.path(REGISTRY_FILE), Permissions::from_mode(0o666)).unwrap();
     let open = open.yaml("inputs: {all: {dataset: images}}").run(&[]);
     open.exits_with(2).says("can be written by other users (mode 666)");
 
     // Reading needs no write permission.
     let read_only = registered();
-    fs::set_permissions(read_only.path(FILE), Permissions::from_mode(0o444)).unwrap();
+    fs::set_permissions(read_only.path(REGISTRY_FILE), Permissions::from_mode(0o444)).unwrap();
     fs::set_permissions(read_only.path("registry"), Permissions::from_mode(0o555)).unwrap();
     show(read_only).exits_with(0);
 }

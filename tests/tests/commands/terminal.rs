@@ -1,5 +1,5 @@
 //! Untrusted text (keys, paths, names, headers, job directories) never controls an operator's terminal, and
-//! never reverses or hides the text of messages or reports.
+//! never reverses or hides text in messages or reports.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -8,13 +8,15 @@ use sandmill_tests::{Job, Ran, guest};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Sets a title, clears the screen and writes a link. Then come characters that reverse a line, are
+/// Escape sequences that set a terminal's title and clear the screen, and characters that reverse a line, are
 /// invisible, or are tags.
 const HIDDEN: &str =
     "\u{1b}]0;own\u{7}\u{9b}2J\u{202e}\u{2066}\u{61c}\u{200f}\u{200d}\u{feff}\u{e0041}\u{2028}x";
-/// The same characters in a double-quoted YAML string.
-const YAML: &str = r"\e]0;own\a\x9b2J\u202E\u2066\u061C\u200F\u200D\uFEFF\U000E0041\u2028x";
+/// The characters of `HIDDEN` in a double-quoted YAML string.
+const HIDDEN_IN_YAML: &str =
+    r"\e]0;own\a\x9b2J\u202E\u2066\u061C\u200F\u200D\uFEFF\U000E0041\u2028x";
 
+/// Whether a character must be escaped in messages and reports.
 fn is_raw(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t'))
         || matches!(
@@ -24,19 +26,20 @@ fn is_raw(c: char) -> bool {
         )
 }
 
+/// Checks that a text has no character that must be escaped.
 #[track_caller]
-fn is_clean(what: &str, text: &str) {
+fn assert_clean(source: &str, text: &str) {
     let raw = text.lines().find(|line| line.contains(is_raw));
-    assert!(raw.is_none(), "{what}: {raw:?}");
+    assert!(raw.is_none(), "{source}: {raw:?}");
 }
 
-/// Checks that no raw character came through, and that an escape shows what was there.
+/// Checks that the output has no raw character, and that it shows one of them as an escape.
 #[track_caller]
-fn is_escaped(ran: &Ran) {
-    is_clean("stdout", &ran.stdout);
-    is_clean("stderr", &ran.stderr);
-    let both = format!("{}{}", ran.stdout, ran.stderr);
-    assert!(both.contains(r"\u{202e}"), "{ran}");
+fn assert_escaped(ran: &Ran) {
+    assert_clean("stdout", &ran.stdout);
+    assert_clean("stderr", &ran.stderr);
+    let output = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(output.contains(r"\u{202e}"), "{ran}");
 }
 
 fn job(yaml: &str) -> Job {
@@ -48,7 +51,8 @@ fn job(yaml: &str) -> Job {
 
 #[test]
 fn keys_names_and_paths_of_a_job_file_are_escaped() {
-    let places = [
+    // `HIDDEN` replaces K.
+    let settings = [
         "\"K\": 1",
         "limits: { \"K\": 1 }",
         "\"K\": 1\n\"K\": 2",
@@ -71,22 +75,23 @@ fn keys_names_and_paths_of_a_job_file_are_escaped() {
         "append_row_file_name: \"K\"",
         "entry_script: \"K\"",
     ];
-    for place in places {
-        let job = match place {
-            "entry_script: \"K\"" => Job::empty()
-                .file("in/a.txt", "a")
-                .file("job.yaml", format!("name: t\ninputs: in\n{}\n", place.replace('K', YAML))),
-            place => job(&format!("{}\n", place.replace('K', YAML))),
+    for setting in settings {
+        let job = match setting {
+            "entry_script: \"K\"" => Job::empty().file("in/a.txt", "a").file(
+                "job.yaml",
+                format!("name: t\ninputs: in\n{}\n", setting.replace('K', HIDDEN_IN_YAML)),
+            ),
+            setting => job(&format!("{}\n", setting.replace('K', HIDDEN_IN_YAML))),
         };
         let mut is_shown = false;
         for command in [&["run", "job.yaml", "--job-dir", "job"][..], &["plan", "job.yaml"]] {
             let ran = self::job("").file("job.yaml", fs::read(job.path("job.yaml")).unwrap());
             let ran = ran.command(command);
-            is_clean(place, &ran.stdout);
-            is_clean(place, &ran.stderr);
+            assert_clean(setting, &ran.stdout);
+            assert_clean(setting, &ran.stderr);
             is_shown |= ran.stderr.contains(r"\u{");
         }
-        assert!(is_shown, "no message shows {place}");
+        assert!(is_shown, "no message shows {setting}");
     }
 }
 
@@ -123,7 +128,7 @@ fn command_line_settings_and_arguments_are_escaped() {
     ] {
         let ran = job("").command(command);
         assert_ne!(ran.code, 0, "{ran}");
-        is_escaped(&ran);
+        assert_escaped(&ran);
     }
 }
 
@@ -134,7 +139,7 @@ fn the_header_of_an_input_is_escaped() {
         .file("in/t.csv", table)
         .command(&["plan", "job.yaml"]);
     ran.exits_with(0);
-    is_escaped(&ran);
+    assert_escaped(&ran);
 }
 
 #[test]
@@ -143,24 +148,24 @@ fn names_in_a_component_are_escaped() {
     let component = fs::read(guest("echo_files")).unwrap();
     for command in [&["check", &path][..], &["inspect", &path], &["build", &path]] {
         let ran = Job::empty().file(&path, &component).command(command);
-        is_clean("stderr", &ran.stderr);
+        assert_clean("stderr", &ran.stderr);
         // Paths for programs are not escaped.
         if command[0] != "build" {
             ran.exits_with(0);
-            is_clean("stdout", &ran.stdout);
+            assert_clean("stdout", &ran.stdout);
         }
     }
     let json = Job::empty().file(&path, &component).command(&["inspect", "--json", &path]);
     json.exits_with(0);
-    is_clean("stdout", &json.stdout);
+    assert_clean("stdout", &json.stdout);
     serde_json::from_str::<serde_json::Value>(&json.stdout).unwrap();
     let name: String = HIDDEN.bytes().map(|byte| format!("\\{byte:02x}")).collect();
     let module = format!("(module (import \"{name}\" \"{name}\" (func)))");
     let module = sandmill_tests::wat_module(&module);
     for command in ["inspect", "check"] {
         let ran = Job::empty().file("m.wasm", &module).command(&[command, "m.wasm"]);
-        is_clean(command, &ran.stdout);
-        is_clean(command, &ran.stderr);
+        assert_clean(command, &ran.stdout);
+        assert_clean(command, &ran.stderr);
     }
 }
 
@@ -169,13 +174,15 @@ fn names_in_a_component_are_escaped() {
 fn names_in_an_azure_pipeline_are_escaped() {
     let text = "type: pipeline\ninputs: { \"K\": { type: uri_folder, path: in } }\n\
                 jobs:\n  \"K\": { type: parallel, \"K\": 1 }\n  \"KK\": { type: parallel }\n";
-    let ran = Job::empty().file("job.yaml", text.replace('K', YAML)).command(&["plan", "job.yaml"]);
+    let ran = Job::empty()
+        .file("job.yaml", text.replace('K', HIDDEN_IN_YAML))
+        .command(&["plan", "job.yaml"]);
     ran.exits_with(2);
-    is_escaped(&ran);
+    assert_escaped(&ran);
 }
 
-/// Runs a job over files with such names, and checks its reports. Then puts such a name into its job
-/// directory.
+/// Runs a job with `HIDDEN` in the name and the header of its file, and checks its reports. Then writes
+/// `HIDDEN` into the state of the job, as in a job directory of another user.
 #[test]
 fn reports_and_foreign_job_directories_are_escaped() {
     let table = format!("{HIDDEN},b\n1,2\n3\n");
@@ -184,22 +191,22 @@ fn reports_and_foreign_job_directories_are_escaped() {
         .yaml(settings)
         .file(&format!("in/{HIDDEN}.csv"), table)
         .run(&[]);
-    is_clean("stderr", &ran.stderr);
+    assert_clean("stderr", &ran.stderr);
     let logs = ran.dir().join("job/logs");
-    let mut seen = false;
+    let mut is_shown = false;
     for file in files_below(&logs) {
         let text = fs::read_to_string(&file).unwrap();
         let name = file.strip_prefix(&logs).unwrap().display().to_string();
         // The guest's own output is not escaped.
         if !name.starts_with("user/std") && !name.starts_with("user/entry_script_log") {
-            is_clean(&name, &text);
-            seen |= text.contains("202e");
+            assert_clean(&name, &text);
+            is_shown |= text.contains("202e");
         }
     }
-    assert!(seen, "{ran}");
+    assert!(is_shown, "{ran}");
     let state = ran.dir().join("job/job.json");
     let text = fs::read_to_string(&state).unwrap();
-    is_clean("job.json", &text);
+    assert_clean("job.json", &text);
     let mut value: serde_json::Value = serde_json::from_str(&text).unwrap();
     value["name"] = HIDDEN.into();
     value["output"] = format!("/tmp/{HIDDEN}").into();
@@ -209,15 +216,15 @@ fn reports_and_foreign_job_directories_are_escaped() {
         [&["status", "job"][..], &["explain", "job"], &["logs", "job"], &["resume", "job"]]
     {
         let ran = job.command(command);
-        is_clean("stdout", &ran.stdout);
-        is_clean("stderr", &ran.stderr);
+        assert_clean("stdout", &ran.stdout);
+        assert_clean("stderr", &ran.stderr);
         if command[0] == "status" {
-            is_escaped(&ran);
+            assert_escaped(&ran);
         }
         job = ran.into_job();
     }
     let ran = job.command(&["status", "job", "--json"]);
-    is_clean("stdout", &ran.stdout);
+    assert_clean("stdout", &ran.stdout);
     let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(value["job"], HIDDEN);
 }

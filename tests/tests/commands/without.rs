@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, Ran, guest, root, sandmill_without};
 use serde_json::{Value, json};
 
-/// Runs a command of that build, until it ends.
+/// Runs a command of the build without features, until it ends.
 fn run(job: Job, arguments: &[&str]) -> Ran {
     job.spawn_program(&sandmill_without(), arguments).wait()
 }
@@ -76,7 +76,7 @@ fn a_component_that_computes_is_refused() {
 #[test]
 fn gpus_are_refused_if_a_job_asks_for_them() {
     assert_snapshot!(refused(texts().yaml("gpus: 1")), @"error: gpus is 1, and this sandmill was built without CUDA (feature `cuda`): set it to 0, or use a build with that feature");
-    // An offer of the environment is not a demand of the job.
+    // The environment offers GPUs, but the job does not ask for any.
     let ran = run(texts().env("AZ_BATCHAI_GPU_COUNT_FOUND", "2"), &RUN);
     ran.exits_with(0);
 }
@@ -98,12 +98,12 @@ fn the_doctor_lists_missing_features() {
 
 #[test]
 fn processes_report_the_features_that_they_lack() {
-    for (command, why) in [
+    for (command, reason) in [
         ("fetch-worker", "built without stores (feature `stores`)"),
         ("probe-backends", "built without inference (feature `inference`)"),
         ("gpu-prepare", "built without CUDA (feature `cuda`)"),
     ] {
         let ran = run(Job::empty(), &[command]);
-        ran.exits_with(1).says(&format!("{command} stops: this sandmill was {why}"));
+        ran.exits_with(1).says(&format!("{command} stops: this sandmill was {reason}"));
     }
 }
