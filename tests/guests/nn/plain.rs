@@ -1,4 +1,4 @@
-//! Ordinary: runs the model `double` through `wasi:nn`, without an interface of Sandmill's for models. Returns
+//! Ordinary: runs the model `double` through `wasi:nn`, without Sandmill's interface `models`. Returns
 //! a row for each file: its name, and twice its number of bytes.
 
 mod bindings {

@@ -102,8 +102,8 @@ fn samples_can_be_turned_off() {
     assert!(!ran.has("job/logs/perf"), "{ran}");
 }
 
-/// A5, F12: each worker has a profile with the names of the guest's functions, also the worker that was killed
-/// inside its endless loop, and the worker that replaced it and ended in order.
+/// A5, F12: each worker has a profile with the names of the guest's functions. So does the worker that was
+/// killed inside its endless loop, and the worker that replaced it.
 #[test]
 fn profiles_show_guest_functions() {
     let ran = stuck_job().yaml("profiling_module: cProfile").run(&[]);
