@@ -118,7 +118,7 @@ fn broken_instances_give_their_memory_back() {
         .yaml("inputs: {texts: in}\nmini_batch_size: 1\nrun_max_try: 1\nerror_threshold: -1")
         .yaml("process_count_per_node: 1\nlimits: {memory: 100 MB}")
         .watched();
-    for id in 0..FILLED {
+    for id in 0..BROKEN {
         job = job.file(&format!("in/{id:03}-fill-and-trap.txt"), "");
     }
     let mut running = job.file("in/999-pause.txt", "").start(&[]);
