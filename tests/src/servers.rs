@@ -155,7 +155,7 @@ fn collect_sizes(folder: &Path, found: &mut HashMap<u64, u64>) {
                 collect_sizes(&entry.path(), found);
             }
             Ok(metadata) if metadata.is_file() => {
-                drop(found.insert(metadata.ino(), metadata.len()));
+                found.insert(metadata.ino(), metadata.len());
             }
             _ => {}
         }
