@@ -62,7 +62,7 @@ pub(super) fn record_names(kind: DocumentKind, parent_key: &str, report: &ErrorR
     match kind {
         DocumentKind::Other => {}
         DocumentKind::Job => {
-            JOB_NAMES.iter().for_each(|(ours, theirs)| report.record_name(ours, theirs))
+            JOB_NAMES.iter().for_each(|(ours, theirs)| report.record_name(ours, theirs));
         }
         DocumentKind::Deployment => {
             DEPLOYMENT_NAMES.iter().for_each(|(ours, theirs)| report.record_name(ours, theirs));

@@ -1,4 +1,4 @@
-//! A policy file, and jobs under it.
+//! Tests that load a policy file, and jobs to which it applies.
 
 use super::{OperatorPolicy, amounts};
 use crate::keys::{Key, KeyCeiling, KeyKind, policy};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 /// A folder with `in/a.txt`, `weights/m.onnx`, `out`, `jobs`, `outside`, a component, a module and a crate.
 struct PolicyFixture {
-    /// Without links.
+    /// The folder's path, without links.
     base: PathBuf,
     _dir: TempDir,
 }
@@ -106,16 +106,17 @@ fn defaults_are_lowered_with_a_notice() {
 
     let spec = PolicyFixture::new().job(policy, JOB, &[]).unwrap();
     assert_eq!(spec.limits.fuel, Some(1000), "forced");
-    let alone = "machine: {workers: 3}\n";
-    let spec = PolicyFixture::new().job(alone, JOB, &[("process_count_per_node", "8")]).unwrap();
+    let machine_only = "machine: {workers: 3}\n";
+    let spec =
+        PolicyFixture::new().job(machine_only, JOB, &[("process_count_per_node", "8")]).unwrap();
     assert_eq!(spec.process_count, 3);
     assert_eq!(spec.limits.memory, ByteSize(1 << 30));
 }
 
-/// Settings that a deployment leaves out are defaults of Azure, not requests. Its retries do not count the
-/// first try.
+/// Settings that a deployment leaves out are defaults of Azure, not requests. A deployment's retries do not
+/// count the first attempt.
 #[test]
-fn deployment_defaults_are_lowered_and_errors_use_its_names() {
+fn deployment_defaults_are_lowered_and_errors_use_azure_names() {
     let policy = "run_max_try: 3\nrun_invocation_timeout: 20\n";
     let job = "endpoint_name: e\nname: x\ncode_configuration: {code: src, scoring_script: component.wasm}\n\
                inputs: {a: {type: uri_folder, path: in}}\n";
@@ -163,7 +164,7 @@ fn paths_of_a_job_must_be_below_the_roots() {
     assert_snapshot!(errors, @"--set side_inputs.s: side_inputs.s.path: found weights; the operator's policy allows no side inputs (policy.yaml:3)");
 }
 
-/// Only inputs and outputs may overlap, as one job may read what another wrote.
+/// Only inputs and outputs may overlap, because one job may read what another job wrote.
 #[test]
 fn roots_must_not_overlap_job_directories() {
     let fixture = PolicyFixture::new();
@@ -312,7 +313,7 @@ fn keys() -> Vec<(String, &'static Key)> {
     keys
 }
 
-/// A policy file with that key alone.
+/// A policy file with only this key.
 fn example(path: &str, key: &Key) -> String {
     match path.split_once('.') {
         // The keys of `roots` must all be present.
@@ -342,7 +343,7 @@ fn every_ceiling_is_applied_to_jobs() {
     spec.gpus = 1;
     spec.inference.allow_guest_models = true;
     let slots = amounts::of_job(&mut spec);
-    let held: BTreeSet<&str> = slots.into_iter().map(|(key, _)| key).collect();
+    let capped_keys: BTreeSet<&str> = slots.into_iter().map(|(key, _)| key).collect();
     let mut given = BTreeSet::new();
     for (path, key) in keys() {
         let OperatorPolicy(Some(settings)) = fixture.policy(&example(&path, key)).unwrap() else {
@@ -350,15 +351,15 @@ fn every_ceiling_is_applied_to_jobs() {
         };
         given.extend(settings.ceilings.iter().map(|ceiling| ceiling.key));
     }
-    assert_eq!(given, held);
-    // The table of keys and the settings that are held to a ceiling must agree.
+    assert_eq!(given, capped_keys);
+    // The table of keys and the settings that have ceilings must agree.
     let limits = crate::keys::LIMITS.iter().map(|key| (format!("limits.{}", key.name), key));
     let all = crate::keys::JOB.iter().map(|key| (key.name.to_owned(), key)).chain(limits);
     let capped = all.filter(|(_, key)| !matches!(key.ceiling, KeyCeiling::No(_)));
     let capped = capped.map(|(name, _)| name);
-    let of_inference = ["inference.threads", "inference.gpu_memory"].map(str::to_owned);
-    let listed: BTreeSet<String> = capped.chain(of_inference).collect();
-    assert_eq!(listed, held.into_iter().map(str::to_owned).collect());
+    let inference_keys = ["inference.threads", "inference.gpu_memory"].map(str::to_owned);
+    let listed: BTreeSet<String> = capped.chain(inference_keys).collect();
+    assert_eq!(listed, capped_keys.into_iter().map(str::to_owned).collect());
 }
 
 #[test]
@@ -383,7 +384,8 @@ fn the_policy_in_the_docs_loads() {
     assert!(policy.machine().any());
 }
 
-/// No model is allowed unless the policy allows its name and its place, or models of the entry script's own.
+/// A model is allowed only if the policy allows its name and its folder, or models that the entry script
+/// loads from bytes.
 #[test]
 fn only_models_that_the_policy_names_are_allowed() {
     let fixture = PolicyFixture::new();
@@ -418,7 +420,7 @@ fn only_models_that_the_policy_names_are_allowed() {
     assert!(lowered.threads.is_none_or(|threads| threads == 1));
     let none = fixture.job("inference: {threads: 1}\n", JOB, &[]).unwrap();
     assert_eq!(none.inference.threads, None);
-    // A job that was loaded without a policy, or with another one.
+    // A job that was loaded without a policy, or with another policy.
     let policy = fixture.policy(&format!("{ROOTS}models: [a]\n")).unwrap();
     let error = policy.check(&spec, &[], None).unwrap_err().to_string();
     assert_snapshot!(fixture.redact(&error), @r#"
@@ -430,7 +432,7 @@ fn only_models_that_the_policy_names_are_allowed() {
 }
 
 /// A model outside of the roots is refused before its path is inspected, and so is a version that is a link
-/// to such a place.
+/// out of the roots.
 #[test]
 fn models_must_be_below_the_roots() {
     let fixture = PolicyFixture::new();

@@ -1,7 +1,7 @@
 use super::{SpecFixture, describe, errors, errors_with, job, job_with};
 use std::fs;
 
-/// A component as in Azure's registry, with types of its inputs and optional arguments.
+/// A component as in Azure's registry, with types for its inputs, and with optional arguments.
 const COMPONENT: &str = r#"
 $schema: https://example.org/parallelComponent.schema.json
 type: parallel
@@ -165,7 +165,7 @@ fn pipeline(component: &str) -> String {
 
 /// A job's component may be a file on this machine. The job's own settings take precedence.
 #[test]
-fn a_component_of_this_machine_is_read() {
+fn a_component_on_this_machine_is_read() {
     let fixture = SpecFixture::new();
     let dir = fixture.0.path();
     fs::create_dir(dir.join("parts")).expect("a folder");
@@ -238,7 +238,7 @@ fn azure_keys_are_set_by_their_own_names() {
     ");
 }
 
-/// Inputs of a pipeline may have long descriptions, and optional ones no value.
+/// Inputs of a pipeline may have long descriptions, and optional inputs may have no value.
 #[test]
 fn inputs_of_a_pipeline_are_passed_on() {
     let long = "x".repeat(2000);
@@ -253,7 +253,7 @@ fn inputs_of_a_pipeline_are_passed_on() {
     assert_eq!(spec.arguments[..spec.own_arguments], ["--r", "0.25"]);
 }
 
-/// The length of a value is limited, and thus the size that a file with many references can grow to.
+/// The length of a value is limited, so a file with many references cannot grow without bound.
 #[test]
 fn a_value_of_an_input_is_short() {
     let long = "x".repeat(2000);
@@ -285,7 +285,7 @@ fn workers_of_the_command_line_win() {
 
 /// Folders in the address of a schema may have any name.
 #[test]
-fn a_schema_in_a_folder_of_deployments_is_of_a_component() {
+fn a_component_schema_may_be_in_a_folder_called_deployment() {
     let text = component().replace("https://example.org/", "https://example.org/deployment/");
     assert_eq!(job_with(&text, &GIVEN).process_count, 2);
 }

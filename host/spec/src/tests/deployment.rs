@@ -3,7 +3,7 @@ use crate::model::{ErrorThreshold, InputKind, OutputAction};
 use std::fs;
 use std::time::Duration;
 
-/// A batch endpoint's deployment as on Azure's pages, with a component as the script.
+/// A deployment to a batch endpoint as in Azure's documentation, with a component as the script.
 const DEPLOYMENT: &str = r"
 $schema: https://example.org/modelBatchDeployment.schema.json
 endpoint_name: heart-classifier-batch
@@ -38,7 +38,7 @@ const OLD: &str = "$schema: https://example.org/batchDeployment.schema.json\nnam
 
 const DATA: (&str, &str) = ("inputs.data.path", "data");
 
-/// C5, C6, C7, C9, C13, C14, C16, C17, V3: the settings of a deployment, by their documented meaning.
+/// C5, C6, C7, C9, C13, C14, C16, C17, V3: the settings of a deployment have their documented meaning.
 #[test]
 fn a_deployment_loads() {
     let spec = job_with(DEPLOYMENT, &[DATA]);
@@ -74,7 +74,7 @@ fn a_deployment_loads() {
     ");
 }
 
-/// Azure's defaults for a deployment, and the same for older files.
+/// Azure's defaults for a deployment, in the current and in the older form.
 #[test]
 fn defaults_of_a_deployment() {
     let spec = job_with(OLD, &[DATA]);
@@ -103,13 +103,13 @@ fn defaults_of_a_deployment() {
     let spec = job_with(&format!("{OLD}{flat}"), &[DATA]);
     assert_eq!(spec.input_kind, InputKind::Files { mini_batch_files: 4 });
     assert_eq!((spec.settings.run_max_try, spec.append_row_file_name.as_str()), (3, "a.csv"));
-    // The default is a number of files.
+    // Azure's default is a number of files, so it does not apply to a table.
     let spec = job_with(OLD, &[DATA, ("inputs.data.format", "csv")]);
     assert!(matches!(spec.input_kind, InputKind::Tables { .. }), "{spec:?}");
 }
 
-/// The sandbox computes with an ONNX model. A model that is registered in Azure must be replaced by one on
-/// this machine.
+/// An ONNX model becomes a model of the job, any other model a side input. A model that is registered in
+/// Azure must be replaced by a model on this machine.
 #[test]
 fn models_of_deployments() {
     let spec = job_with(DEPLOYMENT, &[DATA, ("model", "digits.onnx")]);

@@ -275,7 +275,7 @@ inputs: {a: {path: data, columns: [x], files: true, hive: true}}
     ");
 }
 
-/// M3: the queries of databases.
+/// M3: errors in `table` and `query`.
 #[test]
 fn databases_need_a_table_or_a_query() {
     insta::assert_snapshot!(errors(r#"
@@ -311,7 +311,7 @@ fn small_csv_mini_batches_are_mentioned() {
     insta::assert_snapshot!(super::job(text).notices.join("\n"), @r#"mini_batch_size is 10 bytes: for tables it is a number of bytes, and such a small number makes many small mini-batches; for rows, write "10 rows""#);
 }
 
-/// C22: side inputs are folders, shown whole.
+/// C22: errors in side inputs.
 #[test]
 fn side_inputs_that_do_not_fit() {
     insta::assert_snapshot!(errors(&format!(r#"{LEAST}

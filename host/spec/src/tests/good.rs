@@ -77,7 +77,7 @@ fn the_least_job_file_gets_the_defaults() {
     assert_eq!(job(LEAST), least());
 }
 
-/// The default job file changes nothing.
+/// A job file with the default of every key loads as the smallest job file does.
 #[test]
 fn the_default_job_file_is_a_job_file() {
     assert_eq!(job(&format!("{}{LEAST}", default_job(JOB, ""))), least());
@@ -286,7 +286,7 @@ fn void_jobs_ignore_inputs_with_a_notice() {
     assert_eq!(job(&format!("{LEAST}rank_mini_batch_count: -8")), least(), "below 0 is 0");
 }
 
-/// C3, C19: keys without a meaning here are ignored with a notice.
+/// C3, C19: Azure's keys that have no meaning here are ignored with a notice.
 #[test]
 fn azure_only_keys_are_ignored_with_a_notice() {
     let spec = job(&format!("{LEAST}environment: {{name: x}}\ntags: [a]\n"));

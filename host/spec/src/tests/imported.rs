@@ -191,7 +191,7 @@ fn saved_partition_keys() {
     assert!(!spec.arguments.contains(&String::from("--mini_batch_size")));
 }
 
-/// E11: in Azure's files, ParallelRunStep's own options are appended to the arguments, once each.
+/// E11: for Azure's files, ParallelRunStep's own options are appended to the arguments, each option once.
 #[test]
 fn own_options_are_passed_where_azure_passes_them() {
     let text = "parallel_run_config: {entry_script: script.wasm, process_count_per_node: 2}\n\

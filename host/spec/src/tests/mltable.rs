@@ -13,7 +13,7 @@ fn with_table(table: &str, mode: &str) -> (SpecFixture, String) {
     (fixture, text)
 }
 
-/// C30: a table with mode direct is a CSV input; with any other mode it is a list of files.
+/// C30: an MLTable with mode direct is a table; with any other mode it is a list of files.
 #[test]
 fn table_files_say_how_text_is_read() {
     let table = "type: mltable\npaths:\n  - file: ./a.csv\n  - pattern: ./more/*.csv\ntransformations:\n\
@@ -37,7 +37,7 @@ fn table_files_say_how_text_is_read() {
     assert!(matches!(spec.expect("a job").input_kind, InputKind::Tables { .. }));
 }
 
-/// C30: mistakes in a table file.
+/// C30: mistakes in an `MLTable` file.
 #[test]
 fn table_files_that_do_not_fit() {
     let error = |table: &str| {
@@ -115,7 +115,7 @@ fn tables_as_the_sdk_saves_them() {
     assert!(table("- read_delimited: {support_multi_line: true}\n").0.csv.quoted_newlines);
 }
 
-/// C30: steps that change rows are carried out.
+/// C30: supported transformations become settings of the input.
 #[test]
 fn steps_that_change_rows_are_carried_out() {
     let (found, take) = table(
@@ -141,7 +141,7 @@ fn steps_that_change_rows_are_carried_out() {
     assert_eq!(found.columns.unwrap_or_default(), ["a", "c"]);
 }
 
-/// C30: `take` limits a list of files. Streams are only named.
+/// C30: `take` limits a list of files. A column of streams contains only their names.
 #[test]
 fn take_limits_a_list_of_files() {
     let (fixture, text) =
@@ -156,7 +156,7 @@ fn take_limits_a_list_of_files() {
     insta::assert_snapshot!(spec.notices[1], @"inputs.d: column url is of type stream_info; the entry script gets the name of each stream as text");
 }
 
-/// Invalid combinations of our own settings for parts of tables.
+/// Invalid combinations of our own settings that select rows and columns of a table.
 #[test]
 fn settings_of_parts_of_tables_that_do_not_fit() {
     let error = |input: &str, more: &str| {

@@ -1,4 +1,4 @@
-//! Models, and settings of inference.
+//! Tests of models and of the settings of inference.
 
 use super::{LEAST, SpecFixture, errors, job, job_with};
 use crate::ModelSpec;
@@ -157,7 +157,7 @@ fn a_useless_fallback_is_reported() {
     assert!(spec.notices.iter().any(|line| line.contains("has no effect")), "{spec:?}");
 }
 
-/// In Azure's files, `models` has our meaning. Only in the section that Azure saves does it mean models of
+/// In Azure's files, `models` is our key. Only in the section `parallel_run_config` does it name models in
 /// Azure's registry.
 #[test]
 fn azure_files_may_have_our_key_models() {

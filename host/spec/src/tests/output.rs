@@ -122,7 +122,7 @@ fn layouts_and_the_names_of_parts() {
     insta::assert_snapshot!(errors(&format!("{LEAST}output_layout: folder\n")), @r#"job.yaml:3: output_layout: found "folder"; expected file or parts"#);
 }
 
-/// A9: the header under ParallelRunStep's name, which must not contradict ours.
+/// A9: the header may be given under ParallelRunStep's name, which must not contradict our key.
 #[test]
 fn the_header_by_its_other_name() {
     let header = |text: &str| job(&format!("{LEAST}{text}\n")).output_format.header;
@@ -212,7 +212,7 @@ fn settings_beside_the_entry_script() {
     assert!(fixture.load(LEAST, &[("output_action", "summary_only")]).is_ok());
 }
 
-/// A11: the file is in the source folder if there is one. Its errors have their place.
+/// A11: the settings file is in the source folder, if the job has one. Errors name the file.
 #[test]
 fn settings_that_do_not_fit() {
     let fixture = SpecFixture::new();

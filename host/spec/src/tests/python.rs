@@ -1,4 +1,4 @@
-//! Entry scripts in Python.
+//! Tests of entry scripts in Python.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Registered datasets and models in a job file.
+//! Tests of registered datasets and models in a job file.
 
 use super::{LEAST, SpecFixture, describe};
 use crate::model::{Latest, Registered, RegisteredContent, RegisteredKind, RegisteredName};

@@ -1,4 +1,4 @@
-//! Single settings: their valid and invalid values.
+//! Tests of the valid and invalid values of single settings.
 
 use super::{LEAST, SpecFixture, describe, errors, job, job_with};
 use crate::model::ErrorThreshold;
@@ -127,7 +127,7 @@ fn other_names_are_accepted() {
     insta::assert_snapshot!(errors(&format!("{LEAST}allow_reuse: true\nis_deterministic: false\n")), @"job.yaml:4: is_deterministic: is another name for allow_reuse, which is also given; remove one of them");
 }
 
-/// A2, 1.12: the progress time-out is computed from the others, unless it is given.
+/// A2, 1.12: the progress time-out is computed from other settings, unless it is given.
 #[test]
 fn the_progress_time_out_is_computed() {
     let seconds = |set: &[(&str, &str)]| job_with(LEAST, set).progress_update_timeout.as_secs();

@@ -1,4 +1,4 @@
-//! The table of keys, the schema, the docs and the loader agree.
+//! Tests that the table of keys, the schema, the docs and the loader agree.
 
 use super::{LEAST, SpecFixture, errors, job};
 use crate::keys::{INFERENCE, INPUT, JOB, Key, LIMITS, MODEL, OUTPUT_FORMAT, PYTHON, SIDE_INPUT};
@@ -182,14 +182,14 @@ fn the_schema_accepts_what_the_loader_accepts() {
     job("$schema: ./job.schema.json\nentry_script: script.wasm\ninputs: {a: data}\n\
          logging_level: info\nrun_max_try: \"3\"\nenvironment: x\n");
     let schema = schema();
-    let at = |pointer: &str| schema.pointer(&format!("/properties/{pointer}")).cloned();
-    let level = at("logging_level/anyOf/1/pattern").expect("a pattern");
+    let schema_at = |pointer: &str| schema.pointer(&format!("/properties/{pointer}")).cloned();
+    let level = schema_at("logging_level/anyOf/1/pattern").expect("a pattern");
     let level = regex::Regex::new(level.as_str().expect("text")).expect("a regex");
     assert!(level.is_match("info") && level.is_match("INFO") && !level.is_match("infos"));
-    assert_eq!(at("run_max_try/anyOf/1/type"), Some("string".into()));
-    assert_eq!(at("node_count/anyOf/0/maximum"), Some(1.into()));
+    assert_eq!(schema_at("run_max_try/anyOf/1/type"), Some("string".into()));
+    assert_eq!(schema_at("node_count/anyOf/0/maximum"), Some(1.into()));
     for key in ["$schema", "environment", "parallel_run_config"] {
-        assert!(at(key).is_some(), "{key}");
+        assert!(schema_at(key).is_some(), "{key}");
     }
 }
 

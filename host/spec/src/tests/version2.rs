@@ -2,7 +2,7 @@ use super::{describe, errors, job, job_with};
 use crate::model::{ErrorThreshold, InputKind, LoggingLevel, OutputAction};
 use std::time::Duration;
 
-/// A parallel job as on the pages of version 2, with a component as the script.
+/// A parallel job as in the documentation of SDK version 2, with a component as the script.
 pub(super) const JOB: &str = r#"
 $schema: https://example.org/parallelJob.schema.json
 type: parallel
@@ -159,7 +159,7 @@ fn optional_and_ignored_keys_of_version_2() {
     ");
 }
 
-/// C14, C23: the place of results, as append_row_to and outputs give it.
+/// C14, C23: append_row_to and outputs decide where results go.
 #[test]
 fn outputs_of_version_2() {
     let load = |outputs: &str, to: &str| {
@@ -243,7 +243,7 @@ fn version_2_values_that_do_not_fit() {
     insta::assert_snapshot!(errors(&format!("{LEAST}component: file:./x.yml\n")), @"job.yaml:6: component: [dir]/x.yml: there is no such file");
 }
 
-/// A10, C24: thresholds may be options in version 2, but not options and keys.
+/// A10, C24: in version 2, a threshold may be an option or a key, but not both.
 #[test]
 fn thresholds_are_given_once() {
     insta::assert_snapshot!(errors(&format!("{JOB}error_threshold: 3\n")), @"job.yaml:33: task.program_arguments[6]: given twice: --error_threshold here, and the key error_threshold in the job file; remove one of them");
@@ -267,7 +267,7 @@ fn version_2_partition_keys() {
     insta::assert_snapshot!(spec.notices[1], @"mini_batch_size (1kb) is ignored, as in Azure: partition_keys make the mini-batches");
 }
 
-/// C26: a job that only runs a number of times needs no data.
+/// C26: a job with rank_mini_batch_count needs no data.
 #[test]
 fn void_jobs_of_version_2() {
     let text = LEAST
