@@ -1,8 +1,8 @@
-"""Writes Parquet and Arrow files with pyarrow and pandas, and compares them with the tables that a guest got.
+"""Writes Parquet and Arrow files with pyarrow and pandas, and compares them with the tables that a guest received.
 
-columnar.py make FOLDER               writes FOLDER/NAME/..., and prints `NAME FORMAT` for each
-columnar.py compare FOLDER DUMPED     compares DUMPED/NAME/*.arrow with what pyarrow reads, and prints
-                                      a line for each; exits with 1 if one differs
+columnar.py make FOLDER               writes a file FOLDER/NAME/t.FORMAT for each case, and prints `NAME FORMAT`
+columnar.py compare FOLDER DUMPED     compares DUMPED/NAME/*.arrow with the tables that pyarrow reads, and
+                                      prints a line for each case. Exits with 1 if a table differs
 """
 
 import datetime
@@ -24,8 +24,8 @@ def with_nulls(values, step=7):
     return [None if i % step == 3 else value for i, value in enumerate(values)]
 
 
-def plain():
-    """Columns that both kinds of files can hold."""
+def common_table():
+    """Columns that Parquet files and Arrow files can hold."""
     n = range(ROWS)
     columns = {}
     for bits in (8, 16, 32, 64):
@@ -80,12 +80,12 @@ def plain():
                               pa.map_(pa.string(), pa.int32()))
     columns["null"] = pa.nulls(ROWS)
     table = pa.table(columns)
-    # A column that must not be null.
+    # A column that is not nullable.
     must = pa.field("must", pa.int64(), nullable=False)
     return table.append_column(must, pa.array(n, pa.int64()))
 
 
-def odd():
+def arrow_only_table():
     """Columns that only Arrow files can hold."""
     n = range(ROWS)
     runs = pa.array([i // 40 for i in n], pa.int32())
@@ -101,7 +101,7 @@ def odd():
     })
 
 
-def frame():
+def pandas_frame():
     """A typical pandas data frame."""
     times = pd.date_range("2026-01-01", periods=ROWS, freq="h", tz="Europe/Oslo")
     return pd.DataFrame({
@@ -122,12 +122,13 @@ def make(folder):
     names = []
 
     def case(name, kind):
+        """Makes the folder of a case. Returns the path of the file to write."""
         names.append((name, kind))
         path = folder / name
         path.mkdir(parents=True)
         return str(path / f"t.{kind}")
 
-    table = plain()
+    table = common_table()
     for codec in ("none", "snappy", "gzip", "zstd", "lz4", "brotli"):
         for page in ("1.0", "2.0"):
             name = f"codec_{codec}_{page[0]}"
@@ -153,17 +154,17 @@ def make(folder):
     times = table.select([name for name in table.column_names if name.startswith("at_")])
     pq.write_table(times, case("int96", "parquet"), use_deprecated_int96_timestamps=True,
                    store_schema=False)
-    frame().to_parquet(case("pandas", "parquet"))
-    frame().reset_index().to_feather(case("pandas_feather", "arrow"))
+    pandas_frame().to_parquet(case("pandas", "parquet"))
+    pandas_frame().reset_index().to_feather(case("pandas_feather", "arrow"))
 
-    for packed in (None, "lz4", "zstd"):
-        options = ipc.IpcWriteOptions(compression=packed)
-        packed = packed or "none"
-        path = case(f"file_{packed}", "arrow")
+    for codec in (None, "lz4", "zstd"):
+        options = ipc.IpcWriteOptions(compression=codec)
+        codec = codec or "none"
+        path = case(f"file_{codec}", "arrow")
         write_batches(ipc.new_file(path, table.schema, options=options), table, 300)
-        path = case(f"stream_{packed}", "arrow")
+        path = case(f"stream_{codec}", "arrow")
         write_batches(ipc.new_stream(path, table.schema, options=options), table, 300)
-    write_batches(ipc.new_file(case("odd", "arrow"), odd().schema), odd(), 300)
+    write_batches(ipc.new_file(case("odd", "arrow"), arrow_only_table().schema), arrow_only_table(), 300)
     # Dictionaries that grow, and dictionaries that are replaced, within a stream.
     growing = [pa.array(["a", "b"] * 50).dictionary_encode(), pa.array(["c", "a"] * 50).dictionary_encode()]
     growing = pa.table({"key": pa.chunked_array(growing), "n": range(200)})
@@ -176,20 +177,20 @@ def make(folder):
         print(name, kind)
 
 
-def in_utc(table):
-    """If a time is stored in another unit than that of the table, arrow-rs returns it in UTC and pyarrow in its
-    time zone. Both are the same moment, so convert it to UTC."""
+def with_times_in_utc(table):
+    """If a file stores times in another unit than the table had, arrow-rs reads them in UTC, and pyarrow in the
+    table's time zone. The times are the same, so convert pyarrow's to UTC."""
     for index, field in enumerate(table.schema):
         unit = field.name.split("_")[1] if field.name.startswith("at_") else None
         if unit and field.type.tz and field.type.unit != unit:
-            moment = pa.timestamp(field.type.unit, "UTC")
-            table = table.set_column(index, field.name, table[field.name].cast(moment))
+            utc = pa.timestamp(field.type.unit, "UTC")
+            table = table.set_column(index, field.name, table[field.name].cast(utc))
     return table
 
 
 def read(path, kind):
     if kind == "parquet":
-        return in_utc(pq.read_table(path))
+        return with_times_in_utc(pq.read_table(path))
     source = pa.memory_map(str(path))
     try:
         return ipc.open_file(source).read_all()
@@ -197,7 +198,7 @@ def read(path, kind):
         return ipc.open_stream(source).read_all()
 
 
-def as_written(kind):
+def as_read_from_parquet(kind):
     """From Parquet, pyarrow reads the large strings of a dictionary as strings, and dates in milliseconds as
     dates in days, even if the file has the original schema."""
     if kind == pa.date64():
@@ -208,9 +209,9 @@ def as_written(kind):
 
 
 def difference(expected, tables):
-    """The first difference; `None` if there is none."""
+    """Describes the first difference. `None` if the tables are equal."""
     if not tables:
-        return "nothing came"
+        return "no tables"
     found = pa.concat_tables(tables).unify_dictionaries()
     if found.num_rows != expected.num_rows:
         return f"{found.num_rows} rows instead of {expected.num_rows}"
@@ -218,9 +219,9 @@ def difference(expected, tables):
         return f"columns {found.column_names} instead of {expected.column_names}"
     for name in expected.column_names:
         one, other = expected.schema.field(name), found.schema.field(name)
-        if as_written(one.type) != as_written(other.type) or one.nullable != other.nullable:
+        if as_read_from_parquet(one.type) != as_read_from_parquet(other.type) or one.nullable != other.nullable:
             return f"column {name} is {other} instead of {one}"
-        # Compared as text, because nan does not equal itself.
+        # Compare the values as text, because nan does not equal itself.
         if repr(expected[name].to_pylist()) != repr(found[name].to_pylist()):
             return f"column {name} has other values"
         if expected[name].null_count != found[name].null_count:
@@ -229,17 +230,17 @@ def difference(expected, tables):
 
 
 def compare(folder, dumped):
-    differ = 0
+    differences = 0
     for path in sorted(folder.glob("*/t.*")):
         name, kind = path.parent.name, path.suffix[1:]
         files = sorted((dumped / name).glob("*.arrow"))
         tables = [ipc.open_stream(str(file)).read_all() for file in files]
         expected = read(path, kind)
         wrong = difference(expected, tables)
-        differ += wrong is not None
+        differences += wrong is not None
         columns = f"{expected.num_columns} columns"
         print(f"{name}: {wrong or f'{expected.num_rows} rows, {columns}, {len(files)} mini-batches: same'}")
-    return differ
+    return differences
 
 
 def main():

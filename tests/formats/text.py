@@ -1,5 +1,5 @@
-"""Writes text files with pandas and pyarrow into a folder, with a subfolder for each case. For each case, prints
-a line of JSON with the columns, types and rows that pyarrow or pandas reads from the files.
+"""Writes text files with pandas and pyarrow into a folder, with a subfolder for each case. Also prints a line
+of JSON for each case, with the columns, types and rows that pyarrow reads from the files.
 """
 
 import gzip
@@ -14,7 +14,8 @@ import pyarrow.dataset
 import pyarrow.json
 
 ROOT = pathlib.Path(sys.argv[1])
-TYPES = {
+# By pyarrow's name of a type: arrow-rs's name.
+TYPE_NAMES = {
     "int64": "Int64",
     "double": "Float64",
     "string": "Utf8",
@@ -24,22 +25,23 @@ TYPES = {
 }
 
 
-def place(case, name):
+def file_path(case, name):
+    """The path of a file to write. Makes its folder."""
     path = ROOT / case / name
     path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def told(case, table):
-    def plain(value):
+def print_expected(case, table):
+    def for_json(value):
         return value.isoformat() if hasattr(value, "isoformat") else value
 
-    rows = [{key: plain(value) for key, value in row.items()} for row in table.to_pylist()]
-    types = [[field.name, TYPES.get(str(field.type), str(field.type))] for field in table.schema]
+    rows = [{key: for_json(value) for key, value in row.items()} for row in table.to_pylist()]
+    types = [[field.name, TYPE_NAMES.get(str(field.type), str(field.type))] for field in table.schema]
     print(json.dumps({"case": case, "types": types, "rows": rows}, allow_nan=False))
 
 
-def frame(count):
+def pandas_frame(count):
     words = ["plain", "two words", "a,b;c\td", 'say "hi"', "two\nlines", "é 漢 😀", " edge ", "NULL", None]
     return pandas.DataFrame(
         {
@@ -62,31 +64,31 @@ def read_csv(data, delimiter=","):
 
 
 def csv_cases():
-    plain = frame(500).to_csv(index=False).encode()
+    plain = pandas_frame(500).to_csv(index=False).encode()
     cases = {
         "csv": plain,
-        "csv-crlf": frame(500).drop(columns="text").to_csv(index=False, lineterminator="\r\n").encode(),
-        "csv-cr": frame(500).drop(columns="text").to_csv(index=False, lineterminator="\r").encode(),
+        "csv-crlf": pandas_frame(500).drop(columns="text").to_csv(index=False, lineterminator="\r\n").encode(),
+        "csv-cr": pandas_frame(500).drop(columns="text").to_csv(index=False, lineterminator="\r").encode(),
         "csv-bom": b"\xef\xbb\xbf" + plain,
         "csv-no-end": plain.rstrip(b"\n"),
         "csv-huge-field": b'id,text\n1,"' + b"x\n" * 100_000 + b'"\n2,b\n',
     }
     for case, data in cases.items():
-        place(case, "a.csv").write_bytes(data)
-        told(case, read_csv(data))
-    data = frame(500).to_csv(index=False, sep="\t").encode()
-    place("tsv", "a.tsv").write_bytes(data)
-    told("tsv", read_csv(data, "\t"))
+        file_path(case, "a.csv").write_bytes(data)
+        print_expected(case, read_csv(data))
+    data = pandas_frame(500).to_csv(index=False, sep="\t").encode()
+    file_path("tsv", "a.tsv").write_bytes(data)
+    print_expected("tsv", read_csv(data, "\t"))
     half = len(plain) // 2
-    place("csv-gz", "a.csv.gz").write_bytes(gzip.compress(plain[:half]) + gzip.compress(plain[half:]))
-    told("csv-gz", read_csv(plain))
-    with pa.CompressedOutputStream(str(place("csv-zst", "a.csv.zst")), "zstd") as out:
+    file_path("csv-gz", "a.csv.gz").write_bytes(gzip.compress(plain[:half]) + gzip.compress(plain[half:]))
+    print_expected("csv-gz", read_csv(plain))
+    with pa.CompressedOutputStream(str(file_path("csv-zst", "a.csv.zst")), "zstd") as out:
         out.write(plain)
-    told("csv-zst", read_csv(plain))
+    print_expected("csv-zst", read_csv(plain))
 
 
 def json_cases():
-    table = frame(500)
+    table = pandas_frame(500)
     table["tags"] = [["a", None, "é"][: i % 4] for i in range(500)]
     table["at"] = [{"lat": i / 2, "names": [str(i)]} if i % 5 else None for i in range(500)]
     rows = json.loads(table.to_json(orient="records"))
@@ -99,18 +101,18 @@ def json_cases():
         "jsonl-blank": "\n\n".join(lines) + "\n\n",
     }
     for case, text in cases.items():
-        place(case, "a.jsonl").write_text(text, newline="")
+        file_path(case, "a.jsonl").write_text(text, newline="")
         options = pyarrow.json.ParseOptions(
             explicit_schema=pa.schema([("day", pa.string())]), unexpected_field_behavior="infer"
         )
-        told(case, pyarrow.json.read_json(pa.BufferReader(text.encode()), parse_options=options))
+        print_expected(case, pyarrow.json.read_json(pa.BufferReader(text.encode()), parse_options=options))
     data = cases["jsonl"].encode()
-    place("jsonl-gz", "a.jsonl.gz").write_bytes(gzip.compress(data))
-    told("jsonl-gz", pyarrow.json.read_json(pa.BufferReader(data), parse_options=options))
+    file_path("jsonl-gz", "a.jsonl.gz").write_bytes(gzip.compress(data))
+    print_expected("jsonl-gz", pyarrow.json.read_json(pa.BufferReader(data), parse_options=options))
 
 
 def hive_case():
-    table = frame(40).drop(columns=["text"])
+    table = pandas_frame(40).drop(columns=["text"])
     table["city"] = [["São Paulo", "a/b", "x=y"][i % 3] for i in range(40)]
     table = pa.Table.from_pandas(table, preserve_index=False)
     folder = ROOT / "hive"
@@ -125,7 +127,7 @@ def hive_case():
         schema=table.schema.set(day, pa.field("day", pa.date32())),
         partitioning=pa.dataset.partitioning(city, flavor="hive"),
     )
-    told("hive", known.to_table().sort_by("id"))
+    print_expected("hive", known.to_table().sort_by("id"))
 
 
 csv_cases()

@@ -1,6 +1,6 @@
-//! For each rule of ParallelRunStep, `docs/parallel-run-step.md` says what Sandmill does and names the tests;
-//! `docs/security.md` does so for attacks. These tests check that no rule is missing, and that every named
-//! test exists.
+//! `docs/parallel-run-step.md` says what Sandmill does for each rule of ParallelRunStep, and names tests.
+//! `docs/security.md` does the same for attacks and limits. These tests check that no rule is missing, and that
+//! every named test exists.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot read the repository fails")]
 
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The groups of rules, each with its number of rules.
+/// The groups of rules, and the number of rules in each group.
 const GROUPS: [(&str, usize); 13] = [
     ("E", 18),
     ("C", 31),
@@ -26,7 +26,7 @@ const GROUPS: [(&str, usize); 13] = [
     ("D", 19),
 ];
 
-/// What a row says about the whole rule.
+/// What a row says about its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Reproduced,
@@ -39,6 +39,7 @@ struct Row {
     tests: Vec<String>,
 }
 
+/// The rows of the tables of rules, by the rule's id.
 fn rows(text: &str) -> BTreeMap<String, Row> {
     let mut rows = BTreeMap::new();
     for line in text.lines() {
@@ -54,7 +55,7 @@ fn rows(text: &str) -> BTreeMap<String, Row> {
         } else if behaviour.starts_with("*Not portable:*") {
             Verdict::NotPortable
         } else {
-            assert!(!behaviour.starts_with('*'), "{id} begins with no known word: {behaviour}");
+            assert!(!behaviour.starts_with('*'), "{id} does not begin with a known word: {behaviour}");
             Verdict::Reproduced
         };
         let tests = tests.split('`').skip(1).step_by(2).map(str::to_owned).collect();
@@ -72,16 +73,16 @@ fn host_sources() -> Vec<PathBuf> {
     crates.chain([host.join("src")]).filter(is_host).collect()
 }
 
-/// The names of all functions in the Rust files below a folder.
+/// Adds the names of all functions in the Rust files below a folder.
 fn functions(folder: &Path, names: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() && !path.ends_with("target") {
             functions(&path, names);
-        } else if path.extension().is_some_and(|end| end == "rs") {
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
             let text = fs::read_to_string(&path).unwrap();
-            let after = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
-            names.extend(after.map(str::to_owned));
+            let found = text.split("fn ").skip(1).filter_map(|rest| rest.split(['(', '<']).next());
+            names.extend(found.map(str::to_owned));
         }
     }
 }
@@ -111,7 +112,7 @@ fn every_rule_has_a_row_and_a_test_that_exists() {
                     row.tests
                         .iter()
                         .filter(|test| !known.contains(*test))
-                        .map(|test| format!("{id} names the test {test}, which is nowhere")),
+                        .map(|test| format!("{id} names the test {test}, which does not exist")),
                 ),
             }
         }
@@ -121,16 +122,16 @@ fn every_rule_has_a_row_and_a_test_that_exists() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Only these rules may have another verdict than reproduced.
+/// Only these rules may have a verdict other than reproduced.
 #[test]
 fn no_other_rule_differs() {
     let rows = rows(&document());
-    let of = |verdict| -> Vec<&str> {
+    let ids_with = |verdict| -> Vec<&str> {
         let found = rows.iter().filter(|(_, row)| row.verdict == verdict);
         found.map(|(id, _)| id.as_str()).collect()
     };
-    assert_eq!(of(Verdict::Different), ["C3", "C4", "M8", "M9"]);
-    assert_eq!(of(Verdict::NotPortable), ["E13", "F20"]);
+    assert_eq!(ids_with(Verdict::Different), ["C3", "C4", "M8", "M9"]);
+    assert_eq!(ids_with(Verdict::NotPortable), ["E13", "F20"]);
 }
 
 #[test]
@@ -155,8 +156,8 @@ fn test_file(name: &str) -> Option<PathBuf> {
     files.find(|file| file.is_file())
 }
 
-/// Whether a name in the table of attacks refers to tests: a file of end-to-end tests, one test in such a
-/// file, a module of the host, or a function.
+/// Whether a name in the table of attacks refers to tests: a file of end-to-end tests, one test in this file, a
+/// module of the host, or a function.
 fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     let file = |path: String| root().join(path).is_file();
     let Some((first, last)) = name.rsplit_once("::") else {
@@ -165,10 +166,10 @@ fn is_test(name: &str, known: &BTreeSet<String>) -> bool {
     let text = test_file(first).map(|file| fs::read_to_string(file).unwrap()).unwrap_or_default();
     let module = name.replace("::", "/");
     // A module of any crate, or of the crate that the first part names.
-    let of_crate =
+    let file_of_crate =
         module.split_once('/').map(|(first, rest)| format!("host/{first}/src/{rest}.rs"));
     text.contains(&format!("fn {last}()"))
-        || of_crate.is_some_and(file)
+        || file_of_crate.is_some_and(file)
         || host_sources().iter().any(|folder| folder.join(format!("{module}.rs")).is_file())
 }
 
@@ -183,13 +184,13 @@ fn every_attack_names_tests_that_exist() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for section in attacks.split("\n### ").skip(1) {
-        // A section with one test for all its attacks names it above them.
-        let common = section.split_once("All in `").and_then(|(_, rest)| rest.split_once('`'));
+        // If one test covers all attacks of a section, the section names the test before the table.
+        let shared_test = section.split_once("All in `").and_then(|(_, rest)| rest.split_once('`'));
         for line in section.lines().filter(|line| line.starts_with("| ")).skip(1) {
             count += 1;
             let cell = line.trim_matches(['|', ' ']).rsplit(" | ").next().unwrap_or_default();
-            let own = cell.split('`').skip(1).step_by(2);
-            let tests: Vec<&str> = common.map_or_else(|| own.collect(), |(test, _)| vec![test]);
+            let own_tests = cell.split('`').skip(1).step_by(2);
+            let tests: Vec<&str> = shared_test.map_or_else(|| own_tests.collect(), |(test, _)| vec![test]);
             if tests.is_empty() || tests.iter().any(|test| !is_test(test, &known)) {
                 wrong.push(format!("{tests:?}: {line}"));
             }
@@ -217,9 +218,9 @@ fn every_limit_names_the_file_that_enforces_it_and_a_test_that_exists() {
         let name = limit.trim_start_matches("limits.");
         let source = fs::read_to_string(root().join(file));
         let source =
-            source.unwrap_or_else(|error| panic!("{file}, which is to enforce {limit}: {error}"));
-        assert!(source.contains(name), "{file} says nothing of {limit}");
-        assert!(is_test(test, &known), "there is no test {test}, which is to hold {limit}");
+            source.unwrap_or_else(|error| panic!("{file}, which must enforce {limit}: {error}"));
+        assert!(source.contains(name), "{file} does not mention {limit}");
+        assert!(is_test(test, &known), "there is no test {test}, which must check {limit}");
     }
     assert!(count >= 17, "{count} limits");
 }

@@ -1,4 +1,5 @@
-//! Tests `scripts/setup.sh` on machines that lack programs: a copy of it runs with a `PATH` of fake commands.
+//! Tests `scripts/setup.sh` on machines that lack programs. A copy of the script runs with fake commands on the
+//! `PATH`.
 
 #![cfg(unix)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot set itself up fails")]
@@ -10,13 +11,13 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
-/// The commands that are real; every other command exists only as a fake.
-const REAL: [&str; 16] = [
+/// Commands that exist on each machine. Other commands exist only if a test fakes them.
+const REAL_COMMANDS: [&str; 16] = [
     "bash", "cut", "dirname", "env", "find", "grep", "head", "mkdir", "mv", "printf", "rm", "sed",
     "sort", "tail", "timeout", "touch",
 ];
 
-/// A machine without a wasm target, but with the commands that every case needs.
+/// A machine without a WebAssembly target, but with the commands that all tests need.
 struct Machine(TempDir);
 
 impl Machine {
@@ -29,7 +30,7 @@ impl Machine {
         for file in ["scripts/setup.sh", "scripts/lib.sh", "Cargo.toml"] {
             fs::copy(repository.join(file), root.join(file)).unwrap();
         }
-        for command in REAL {
+        for command in REAL_COMMANDS {
             let found = std::env::split_paths(&std::env::var_os("PATH").unwrap())
                 .map(|folder| folder.join(command))
                 .find(|path| path.exists());
@@ -46,6 +47,7 @@ impl Machine {
             .fake("id", "echo 0")
     }
 
+    /// Adds a command that logs its calls and executes `body`.
     fn fake(self, command: &str, body: &str) -> Self {
         let path = self.0.path().join("bin").join(command);
         let log = self.0.path().join("calls");
@@ -55,7 +57,7 @@ impl Machine {
         self
     }
 
-    /// The script's messages, and its exit status.
+    /// Runs the script. Returns its messages and its exit status.
     fn setup(&self) -> String {
         let output = Command::new("bash")
             .arg(self.0.path().join("scripts/setup.sh"))
@@ -67,15 +69,15 @@ impl Machine {
         format!("{messages}{}", output.status)
     }
 
-    /// The number of calls of the fakes with exactly this command line.
+    /// The number of calls of fake commands with exactly this command line.
     fn calls(&self, call: &str) -> usize {
         let calls = fs::read_to_string(self.0.path().join("calls")).unwrap();
         calls.lines().filter(|line| *line == call).count()
     }
 }
 
-/// A machine whose rustup can add the target.
-fn able_rustup(machine: Machine) -> Machine {
+/// Adds a rustup that can add the target.
+fn with_working_rustup(machine: Machine) -> Machine {
     let libraries = machine.0.path().join("libraries");
     let rustc =
         format!("[ $1 = --version ] && echo 'rustc 1.99.0 (x)' || echo {}", libraries.display());
@@ -83,11 +85,12 @@ fn able_rustup(machine: Machine) -> Machine {
     machine.fake("rustc", &rustc).fake("rustup", &add)
 }
 
-const NO_NETWORK: &str = "echo 'info: downloading'; echo 'error: could not download'; exit 1";
+/// The body of a fake rustup that cannot download.
+const RUSTUP_WITHOUT_NETWORK: &str = "echo 'info: downloading'; echo 'error: could not download'; exit 1";
 
 #[test]
 fn rustup_adds_the_target_once() {
-    let machine = able_rustup(Machine::new());
+    let machine = with_working_rustup(Machine::new());
     assert_snapshot!(machine.setup(), @r"
     setup: adding Rust's wasm32-wasip2 target (rustup target add wasm32-wasip2)
     exit status: 0
@@ -100,7 +103,7 @@ fn rustup_adds_the_target_once() {
 fn distribution_packages_replace_a_failing_rustup() {
     let installed = "[ -e $0.done ] && echo installed || exit 1";
     let machine = Machine::new()
-        .fake("rustup", NO_NETWORK)
+        .fake("rustup", RUSTUP_WITHOUT_NETWORK)
         .fake("dpkg-query", installed)
         .fake("apt-cache", "echo '  Candidate: (none)'")
         .fake("apt-get", "case $* in *install*) : >${0%/*}/dpkg-query.done;; esac");
@@ -118,7 +121,7 @@ fn distribution_packages_replace_a_failing_rustup() {
 #[test]
 fn a_failed_rustup_is_not_retried() {
     let machine = Machine::new()
-        .fake("rustup", NO_NETWORK)
+        .fake("rustup", RUSTUP_WITHOUT_NETWORK)
         .fake("dpkg-query", "exit 1")
         .fake("apt-cache", "echo '  Candidate: 1.0'")
         .fake("apt-get", "echo 'E: Unable to locate package rustc-web' >&2; exit 100");

@@ -1,11 +1,11 @@
-//! The rows of scripts in the science runtime must equal those in ordinary CPython.
+//! A script must return the same rows in the science runtime and in ordinary CPython.
 
 use crate::{cache, files, is_installed, make, native, table, text};
 use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::fmt::Write as _;
 
-/// The sales of ten stores, as in "many models": whole numbers, floats with nulls, text, dates and booleans.
+/// The sales of ten stores as CSV: whole numbers, floats with nulls, text, dates and booleans.
 fn sales() -> String {
     let mut csv = String::from("store,day,price,amount,note,open\n");
     for row in 0..60 {
@@ -109,7 +109,7 @@ def run(mini_batch):
             rows.append(f'{name} {len(words)} {max(words, key=len)}')
     return rows
 ";
-    let made = "import os
+    let make_files = "import os
 import openpyxl
 from PIL import Image
 os.makedirs('in')
@@ -121,7 +121,7 @@ book.save('in/c.xlsx')
 open('in/d.txt', 'w', encoding='utf-8').write('ein größeres Wort')
 ";
     let job = files(script);
-    make(&job, made);
+    make(&job, make_files);
     let ran = job.run(&[]);
     ran.exits_with(0);
     let paths = ["in/a.png", "in/b.png", "in/c.xlsx", "in/d.txt"];
@@ -148,7 +148,7 @@ fn the_example_equals_scikit_learn() {
     assert_eq!(ran.sorted_output(), expected);
 }
 
-/// O8, with the script of docs/entry-scripts.md.
+/// O8. Uses the script and the job in docs/entry-scripts.md.
 #[test]
 fn a_model_of_mlflow_is_scored_as_by_an_endpoint() {
     if !is_installed() {

@@ -15,12 +15,12 @@ fn cache() -> PathBuf {
     root().join("target/science-cache")
 }
 
-/// Whether the science runtime of this version is installed. If not, prints that.
+/// Whether the science runtime of this version is installed. If it is not, prints a message.
 fn is_installed() -> bool {
     let Err(error) = find(Runtime::Science, Path::new("sandmill"), Some(&cache())) else {
         return true;
     };
-    let is_required = std::env::var_os("SANDMILL_SCIENCE").is_some_and(|word| word == "required");
+    let is_required = std::env::var_os("SANDMILL_SCIENCE").is_some_and(|value| value == "required");
     assert!(!is_required, "{error}");
     println!("skipped: the science runtime is not installed; `make python-science` installs it");
     false
@@ -30,7 +30,7 @@ fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
-/// A job for one worker over the files of `in`. The script sees the files in `source`.
+/// A job for one worker over the files in the folder `in`. The script can also read the files in `source`.
 fn files(script: &str) -> Job {
     Job::new(Path::new("score.py"))
         .yaml("source_directory: source\ninputs: {items: in}\nmini_batch_size: 2\nprocess_count_per_node: 1")

@@ -5,9 +5,9 @@ use insta::assert_snapshot;
 use sandmill_tests::{Job, root};
 use std::path::Path;
 
-const TWO: &str = "a,b\n1,x\n2,y\n";
+const TWO_ROWS: &str = "a,b\n1,x\n2,y\n";
 
-/// E6, E7: a table is a DataFrame. Rows may be lists, arrays, Series or DataFrames. `init` and `shutdown` are
+/// E6, E7: `run` receives a table as a DataFrame, and may return a list, an array, a Series or a DataFrame. `init` and `shutdown` are
 /// optional.
 #[test]
 fn all_results_of_parallel_run_step_are_accepted() {
@@ -60,8 +60,8 @@ def shutdown():
     assert!(ran.log("user/stdout/0/process000.stdout.txt").ends_with("shutdown\n"));
 }
 
-/// The runtime is a snapshot, which contains the state of both random number generators, so each worker must
-/// seed them.
+/// The runtime is a snapshot, which includes the states of the random number generators of Python and numpy. So
+/// each worker must seed both generators.
 #[test]
 fn workers_have_different_random_numbers() {
     if !is_installed() {
@@ -73,14 +73,14 @@ def run(mini_batch):
     time.sleep(0.3)
     return [f'{random.random()} {np.random.rand()}' for _ in range(len(mini_batch))]
 ";
-    let ran = table(script, TWO).run(&["--set", "mini_batch_size=1 rows"]);
+    let ran = table(script, TWO_ROWS).run(&["--set", "mini_batch_size=1 rows"]);
     ran.exits_with(0);
     let rows = ran.sorted_output();
     let numbers: Vec<(&str, &str)> = rows.iter().filter_map(|row| row.split_once(' ')).collect();
     assert!(numbers[0].0 != numbers[1].0 && numbers[0].1 != numbers[1].1, "{rows:?}");
 }
 
-/// A script sees the job's folders, not those that existed when the snapshot was made.
+/// A script sees the job's folders, not the folders that existed when the snapshot was made.
 #[test]
 fn folders_of_the_job_are_seen() {
     if !is_installed() {
@@ -122,7 +122,7 @@ fn the_runtime_follows_from_the_imports() {
         let job = files(script).file("in/a.txt", "");
         job.command(&["check", "source/score.py"]).redacted_stdout()
     };
-    let all = [
+    let reports = [
         "import json\ndef run(mini_batch):\n    return mini_batch\n",
         "import numpy\ndef run(mini_batch):\n    return mini_batch\n",
         "try:\n    import numpy\nexcept ImportError:\n    numpy = None\ndef run(mini_batch):\n    return mini_batch\n",
@@ -131,7 +131,7 @@ fn the_runtime_follows_from_the_imports() {
     ]
     .map(chosen)
     .join("\n");
-    assert_snapshot!(all, @r#"
+    assert_snapshot!(reports, @r#"
     source/score.py, for the light runtime
     It can be run: all modules that it imports are available.
     source/score.py, for the science runtime
@@ -188,14 +188,14 @@ def run(mini_batch):
     "#);
 }
 
-/// A profile of Python's functions, for `pstats`.
+/// The profile has Python's functions, and can be read with `pstats`.
 #[test]
 fn a_profile_shows_python_functions() {
     if !is_installed() {
         return;
     }
     let script = "import pandas\ndef counted(x):\n    return x\ndef run(mini_batch):\n    return [counted(1) for _ in range(len(mini_batch))]\n";
-    let ran = table(script, TWO).yaml("profiling_module: cProfile").run(&[]);
+    let ran = table(script, TWO_ROWS).yaml("profiling_module: cProfile").run(&[]);
     ran.exits_with(0);
     let job = ran.into_job();
     make(

@@ -1,10 +1,11 @@
-//! Hostile or wrong scripts: each fails with a clear message, and nothing else is harmed.
+//! Hostile or wrong scripts. Each fails with a clear message, and affects only its own mini-batch.
 
 use crate::{files, is_installed};
 use insta::assert_snapshot;
 
-/// Three files, one per mini-batch: what the script does for the first must not affect the others.
-fn after(first: &str) -> String {
+/// Runs a job over three files, one per mini-batch. The script executes the lines `first` only for the first file.
+/// Returns the output, which should have the other files, and the message about the first mini-batch.
+fn output_and_message(first: &str) -> String {
     let script = format!(
         "import os, sys
 import numpy as np, pandas as pd
@@ -40,7 +41,7 @@ fn bad_scripts_fail_alone_with_clear_messages() {
     if !is_installed() {
         return;
     }
-    let all = [
+    let results = [
         "        return 7",
         "        return np.float64(2)",
         "        return {'a': 1}",
@@ -52,13 +53,13 @@ fn bad_scripts_fail_alone_with_clear_messages() {
         "        sys.stdout.close(); os.close(2)",
         "        import _host; _host.call(b'\\x00\\x00\\x00\\x00\\xff\\xff\\xff\\xff\\x64\\x00\\x00\\x00')",
         "        import _host; _host.call(b'\\x04\\x00\\x00\\x00\\x07\\x00\\x00\\x00')",
-        "        import science; science._init = science._kept = None; science.abi.give = None",
+        "        import science; science._init = science._return_value = None; science.abi.give = None",
         "        import builtins; del builtins._run",
         "        return pd.DataFrame({'a': ['\\ud800']})",
     ]
-    .map(after)
+    .map(output_and_message)
     .join("\n");
-    assert_snapshot!(all, @"
+    assert_snapshot!(results, @"
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): run returned an int; it must return a list or a tuple with one row for each item, or a table
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): run returned a float64; it must return a list or a tuple with one row for each item, or a table
     b.txt c.txt  | mini-batch 0, attempt 1 ([WORKER]): run returned a dict; it must return a list or a tuple with one row for each item, or a table
