@@ -239,7 +239,7 @@ pub(super) enum FileError {
     },
     /// Other users can read or change secrets.
     #[error(
-        "holds credentials of stores, and other users can read or change it (mode {mode:03o}, owner {user}); \
+        "holds credentials of stores, and other users can read or change it (mode {mode:03o}, user {user}); \
          become its owner, and run chmod 600"
     )]
     NotPrivate {
